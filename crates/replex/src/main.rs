@@ -1,0 +1,2 @@
+//! The `replex` command.
+fn main() {}
