@@ -1,0 +1,289 @@
+//! Sorted tables of bytes: what a protocol machine reads and writes, whatever holds them.
+//!
+//! A table is a map from key to value, ordered bytewise by key. The trait is the edge between
+//! the pure machines and the stores: `storage` implements it over memory and disk, and
+//! [`MemoryTables`] is the plain reference for the simulator and for differential tests.
+//! Encodings of keys and rows, durability and checkpoints are no concern of this module.
+
+use alloc::collections::BTreeMap;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt;
+use core::ops::{Bound, ControlFlow};
+
+/// Longest key in bytes that every implementation accepts; keys may be empty.
+pub const KEY_BYTES_MAX: usize = 32 * 1024;
+
+/// Longest value in bytes that every implementation accepts; values may be empty.
+pub const VALUE_BYTES_MAX: usize = 64 * 1024 * 1024;
+
+/// Sees entries of a scan, key then value, in the order of the scan; breaks to end it.
+pub type EntryVisitor<'a> = dyn FnMut(&[u8], &[u8]) -> ControlFlow<()> + 'a;
+
+/// Sorted tables of one core, read by the pure protocol machine. Keys order bytewise.
+///
+/// A table exists as soon as something is put into it; a table never written reads as empty.
+/// Visitors borrow what they are shown for the call only, and must not use the same tables.
+/// A write is seen by every later read, and never fails: it goes to memory. Replaying the same
+/// writes in the same order over any prefix of them ends in the same tables.
+pub trait Tables {
+    /// Shows `key`'s value to `visit` without copying it; false, and no visit, if it is absent.
+    ///
+    /// # Errors
+    /// A cold read failed: see [`TablesError`].
+    fn read(
+        &self,
+        table: u64,
+        key: &[u8],
+        visit: &mut dyn FnMut(&[u8]),
+    ) -> Result<bool, TablesError>;
+
+    /// Visits the entries with `start <= key < end` in rising key order until the visitor breaks.
+    /// `end` of `None` means to the end of the table; `end <= start` is an empty range.
+    ///
+    /// # Errors
+    /// A cold read failed, possibly after some entries were visited: see [`TablesError`].
+    fn scan(
+        &self,
+        table: u64,
+        start: &[u8],
+        end: Option<&[u8]>,
+        visit: &mut EntryVisitor,
+    ) -> Result<(), TablesError>;
+
+    /// As [`Tables::scan`], in falling key order: the greatest key below `end` comes first.
+    ///
+    /// # Errors
+    /// As [`Tables::scan`].
+    fn scan_reverse(
+        &self,
+        table: u64,
+        start: &[u8],
+        end: Option<&[u8]>,
+        visit: &mut EntryVisitor,
+    ) -> Result<(), TablesError>;
+
+    /// Sets `key` to `value`, replacing what was there.
+    fn put(&mut self, table: u64, key: &[u8], value: &[u8]);
+
+    /// Removes `key`; nothing happens if it is absent.
+    fn delete(&mut self, table: u64, key: &[u8]);
+
+    /// Removes every entry of `table`. The number may be used again afterwards.
+    fn drop_table(&mut self, table: u64);
+
+    /// `key`'s value as a copy of its own, for callers that are not in a hurry.
+    ///
+    /// # Errors
+    /// As [`Tables::read`].
+    fn value(&self, table: u64, key: &[u8]) -> Result<Option<Vec<u8>>, TablesError> {
+        let mut found = None;
+        self.read(table, key, &mut |value| found = Some(value.to_vec()))?;
+        Ok(found)
+    }
+}
+
+/// A cold read failed: corruption or an I/O error, in words.
+///
+/// Nobody may retry. The server must stop rather than answer from a table that it cannot read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TablesError(String);
+
+impl TablesError {
+    /// An error that says what failed, on what, and what to do.
+    pub fn new(message: impl Into<String>) -> Self {
+        Self(message.into())
+    }
+}
+
+impl fmt::Display for TablesError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl core::error::Error for TablesError {}
+
+/// The reference: ordered maps in memory. Deterministic, and cheap to compare and to clone.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MemoryTables {
+    /// No table in here is empty, so that equal contents compare equal.
+    tables: BTreeMap<u64, BTreeMap<Vec<u8>, Vec<u8>>>,
+}
+
+impl MemoryTables {
+    /// Tables without an entry.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Every entry of every table, by table number, then by key.
+    pub fn entries(&self) -> impl Iterator<Item = (u64, &[u8], &[u8])> {
+        self.tables.iter().flat_map(|(&table, entries)| {
+            entries
+                .iter()
+                .map(move |(key, value)| (table, key.as_slice(), value.as_slice()))
+        })
+    }
+
+    fn range<'a>(
+        &'a self,
+        table: u64,
+        start: &'a [u8],
+        end: Option<&'a [u8]>,
+    ) -> impl DoubleEndedIterator<Item = (&'a Vec<u8>, &'a Vec<u8>)> {
+        // BTreeMap panics on a range that ends before it starts.
+        let valid = end.is_none_or(|end| start < end);
+        let bounds = (
+            Bound::Included(start),
+            end.map_or(Bound::Unbounded, Bound::Excluded),
+        );
+        self.tables
+            .get(&table)
+            .filter(|_| valid)
+            .into_iter()
+            .flat_map(move |entries| entries.range::<[u8], _>(bounds))
+    }
+}
+
+impl Tables for MemoryTables {
+    fn read(
+        &self,
+        table: u64,
+        key: &[u8],
+        visit: &mut dyn FnMut(&[u8]),
+    ) -> Result<bool, TablesError> {
+        let value = self.tables.get(&table).and_then(|entries| entries.get(key));
+        if let Some(value) = value {
+            visit(value);
+        }
+        Ok(value.is_some())
+    }
+
+    fn scan(
+        &self,
+        table: u64,
+        start: &[u8],
+        end: Option<&[u8]>,
+        visit: &mut EntryVisitor,
+    ) -> Result<(), TablesError> {
+        let _ = self
+            .range(table, start, end)
+            .try_for_each(|(key, value)| visit(key, value));
+        Ok(())
+    }
+
+    fn scan_reverse(
+        &self,
+        table: u64,
+        start: &[u8],
+        end: Option<&[u8]>,
+        visit: &mut EntryVisitor,
+    ) -> Result<(), TablesError> {
+        let _ = self
+            .range(table, start, end)
+            .rev()
+            .try_for_each(|(key, value)| visit(key, value));
+        Ok(())
+    }
+
+    fn put(&mut self, table: u64, key: &[u8], value: &[u8]) {
+        assert!(key.len() <= KEY_BYTES_MAX, "key of {} bytes", key.len());
+        assert!(
+            value.len() <= VALUE_BYTES_MAX,
+            "value of {} bytes",
+            value.len()
+        );
+        let entries = self.tables.entry(table).or_default();
+        if let Some(old) = entries.get_mut(key) {
+            old.clear();
+            old.extend_from_slice(value);
+        } else {
+            entries.insert(key.to_vec(), value.to_vec());
+        }
+    }
+
+    fn delete(&mut self, table: u64, key: &[u8]) {
+        if let Some(entries) = self.tables.get_mut(&table) {
+            entries.remove(key);
+            if entries.is_empty() {
+                self.tables.remove(&table);
+            }
+        }
+    }
+
+    fn drop_table(&mut self, table: u64) {
+        self.tables.remove(&table);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec;
+
+    fn filled() -> MemoryTables {
+        let mut tables = MemoryTables::new();
+        for key in [b"b", b"a", b"d", b"c"] {
+            tables.put(7, key, key);
+        }
+        tables.put(8, b"b", b"other");
+        tables
+    }
+
+    fn keys(tables: &MemoryTables, start: &[u8], end: Option<&[u8]>, reverse: bool) -> Vec<u8> {
+        let mut seen = vec![];
+        let mut visit = |key: &[u8], value: &[u8]| {
+            assert_eq!(key, value);
+            seen.extend_from_slice(key);
+            ControlFlow::Continue(())
+        };
+        if reverse {
+            tables.scan_reverse(7, start, end, &mut visit).unwrap();
+        } else {
+            tables.scan(7, start, end, &mut visit).unwrap();
+        }
+        seen
+    }
+
+    #[test]
+    fn scan_takes_start_and_leaves_end() {
+        let tables = filled();
+        assert_eq!(keys(&tables, b"", None, false), b"abcd");
+        assert_eq!(keys(&tables, b"b", Some(b"d"), false), b"bc");
+        assert_eq!(keys(&tables, b"b", Some(b"d"), true), b"cb");
+        assert_eq!(keys(&tables, b"d", Some(b"b"), false), b"");
+        assert_eq!(keys(&tables, b"c", Some(b"c"), true), b"");
+    }
+
+    #[test]
+    fn scan_ends_at_break() {
+        let mut count = 0;
+        filled()
+            .scan(7, b"", None, &mut |_, _| {
+                count += 1;
+                ControlFlow::Break(())
+            })
+            .unwrap();
+        assert_eq!(count, 1);
+    }
+
+    #[test]
+    fn put_replaces_and_delete_removes() {
+        let mut tables = filled();
+        tables.put(7, b"a", b"new");
+        assert_eq!(tables.value(7, b"a").unwrap().as_deref(), Some(&b"new"[..]));
+        tables.delete(7, b"a");
+        assert_eq!(tables.value(7, b"a").unwrap(), None);
+        assert!(!tables.read(9, b"a", &mut |_| {}).unwrap());
+    }
+
+    #[test]
+    fn dropped_table_equals_never_written() {
+        let mut tables = filled();
+        tables.drop_table(7);
+        tables.delete(8, b"b");
+        assert_eq!(tables, MemoryTables::new());
+        assert_eq!(filled().entries().count(), 5);
+    }
+}
