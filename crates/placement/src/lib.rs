@@ -1,7 +1,35 @@
-//! Placement: pure maths over tables, keys and grids. No I/O, no clock, no randomness.
-
+//! Where every row lives, as pure mathematics: values and their encodings, schemas, key spaces,
+//! grids, covers of lost partitions, and the assignment of partitions to servers.
+//!
+//! Invariants: byte order of an encoded key is SQL order of its values; a row is in exactly one
+//! partition of each replex; a cover holds every row of what it covers exactly once; a placement
+//! that `assign` returns has been proven to tolerate the failures that were asked for.
+//!
+//! This crate does no I/O, reads no clock and draws no random numbers, and must not know of
+//! messages, logs or sockets. Equal inputs give equal outputs on every machine.
 #![no_std]
 
 extern crate alloc;
 
+mod grid;
+mod key;
+mod row;
+mod schema;
+mod slots;
 pub mod tables;
+mod text;
+mod value;
+
+pub use grid::{Axis, KeySpace, Layout, Replex, ReplexKind};
+pub use key::{
+    KEY_BYTES_MAX, KeyError, check_key_bytes, decode_key, encode_key, encode_value, key_has_null,
+    prefix_end,
+};
+pub use row::{ROW_BYTES_MAX, RowError, RowView, encode_row, encode_row_refs};
+pub use schema::{
+    COLUMNS_MAX, Column, Constraint, Durability, Index, NAME_BYTES_MAX, PARTITIONS_MAX,
+    REPLEXES_MAX, Schema, SchemaError,
+};
+pub use slots::{Residue, SlotConstraints};
+pub use text::ValueError;
+pub use value::{ColumnType, Value, ValueRef};

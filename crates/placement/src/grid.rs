@@ -1,0 +1,378 @@
+//! Every copy of a table is a grid: which replexes a table has, and which of their partitions a
+//! row, a predicate or a lost partition meets (Replex sections 2.2 and 3, HyperDex subspaces).
+//!
+//! A replex is a list of axes; an axis keeps `(slot / stride) mod divisions` of its key space's
+//! slot; the partition number is the mixed radix of these coordinates, the first axis weighing
+//! most. Key spaces are cut by hash; cutting by ranges of the sort order is left for later.
+
+use alloc::format;
+use alloc::string::String;
+use alloc::vec;
+use alloc::vec::Vec;
+
+use crate::key::{Sink, encode_value_to};
+use crate::row::RowView;
+use crate::schema::{Constraint, Schema};
+use crate::slots::{Residue, SlotConstraints};
+use crate::value::ValueRef;
+
+/// Columns whose hash says where a row goes, and into how many slots.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct KeySpace {
+    /// As indexes into the table's columns; without any, every row has slot 0.
+    pub columns: Vec<usize>,
+    /// `slot = xxh3_64(memcomparable key of the columns) mod slots`; at least 1.
+    pub slots: u32,
+}
+
+/// One direction of a grid.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Axis {
+    /// Index into [`Layout::key_spaces`].
+    pub key_space: usize,
+    /// How much of the slot is cut off from below; at least 1.
+    pub stride: u32,
+    /// How many coordinates there are; at least 1.
+    pub divisions: u32,
+}
+
+/// What a replex is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ReplexKind {
+    /// Partitioned by the primary key; owns the order of operations per row.
+    Primary,
+    /// Partitioned by a secondary index.
+    Index {
+        /// Index into [`Schema::indexes`].
+        index: usize,
+    },
+    /// Shared by several indexes, to keep their failures cheap (Replex section 3).
+    Hybrid,
+    /// The same cut and sort as another replex (Replex section 2.4).
+    Exact {
+        /// Index into [`Layout::replexes`].
+        of: usize,
+    },
+    /// One axis per column, for search by any of them (HyperDex).
+    Hyperspace,
+}
+
+/// A full copy of a table, cut into partitions.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Replex {
+    /// Unique within the table.
+    pub name: String,
+    /// What it is for.
+    pub kind: ReplexKind,
+    /// The grid; without axes there is one partition.
+    pub axes: Vec<Axis>,
+    /// The sorting key inside a partition, as indexes into the table's columns; the store appends
+    /// the primary key.
+    pub sort_columns: Vec<usize>,
+}
+
+/// All copies of a table, in chain order: the primary replex is number 0, then those that can
+/// vote no (unique, dense), then the rest (R3).
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Layout {
+    /// What the axes refer to.
+    pub key_spaces: Vec<KeySpace>,
+    /// In chain order.
+    pub replexes: Vec<Replex>,
+}
+
+impl Layout {
+    /// One replex per index and, if these are fewer than f + 1, exact replicas of the primary.
+    pub fn base(schema: &Schema) -> Layout {
+        let mut layout = Layout {
+            key_spaces: Vec::new(),
+            replexes: Vec::new(),
+        };
+        layout.push_index_replex(schema, &schema.primary_key, None);
+        let voters_first = |voter: bool| {
+            let indexes = schema.indexes.iter().enumerate();
+            indexes.filter(move |(_, index)| index.constraint.is_some() == voter)
+        };
+        for (index, _) in voters_first(true).chain(voters_first(false)) {
+            layout.push_index_replex(schema, &schema.indexes[index].columns, Some(index));
+        }
+        let mut number = 0;
+        while layout.replexes.len() <= usize::from(schema.failures_tolerated) {
+            number += 1;
+            let name = format!("{}_copy_{number}", schema.name);
+            if schema.indexes.iter().all(|index| index.name != name) {
+                let Replex {
+                    axes, sort_columns, ..
+                } = layout.replexes[0].clone();
+                let kind = ReplexKind::Exact { of: 0 };
+                layout.replexes.push(Replex {
+                    name,
+                    kind,
+                    axes,
+                    sort_columns,
+                });
+            }
+        }
+        layout
+    }
+
+    /// How many partitions a replex has.
+    pub fn partition_count(&self, replex: usize) -> u32 {
+        self.replexes[replex]
+            .axes
+            .iter()
+            .map(|axis| axis.divisions)
+            .product()
+    }
+
+    /// The index of the key space with these columns and slots, added if there is none.
+    pub fn key_space(&mut self, columns: &[usize], slots: u32) -> usize {
+        let key_space = KeySpace {
+            columns: columns.to_vec(),
+            slots,
+        };
+        let known = self.key_spaces.iter().position(|other| *other == key_space);
+        known.unwrap_or_else(|| {
+            self.key_spaces.push(key_space);
+            self.key_spaces.len() - 1
+        })
+    }
+
+    /// How many replexes, from the head of the chain, hold a constraint that can vote no: k of
+    /// R3. The primary always can, against a duplicate key.
+    pub fn voters(&self, schema: &Schema) -> usize {
+        let votes = |replex: &Replex| match replex.kind {
+            ReplexKind::Primary => true,
+            ReplexKind::Index { index } => schema.indexes[index].constraint.is_some(),
+            ReplexKind::Hybrid | ReplexKind::Exact { .. } | ReplexKind::Hyperspace => false,
+        };
+        self.replexes
+            .iter()
+            .rposition(votes)
+            .map_or(0, |last| last + 1)
+    }
+
+    /// The slot of a row in each key space. `values` gives a column's value by its index.
+    pub fn slots<'a>(&self, values: &dyn Fn(usize) -> ValueRef<'a>) -> Vec<u32> {
+        (0..self.key_spaces.len())
+            .map(|key_space| self.slot(key_space, values))
+            .collect()
+    }
+
+    /// The slot of a row in one key space, without allocating unless the key is longer than
+    /// 256 bytes.
+    pub fn slot<'a>(&self, key_space: usize, values: impl Fn(usize) -> ValueRef<'a>) -> u32 {
+        let KeySpace { columns, slots } = &self.key_spaces[key_space];
+        if columns.is_empty() || *slots == 1 {
+            return 0;
+        }
+        let mut key = KeyBuffer {
+            inline: [0; KeyBuffer::INLINE_BYTES],
+            length: 0,
+            spilled: Vec::new(),
+        };
+        for column in columns {
+            encode_value_to(&mut key, values(*column));
+        }
+        let hash = xxhash_rust::xxh3::xxh3_64(key.bytes());
+        (hash % u64::from(*slots)) as u32
+    }
+
+    /// The partition of a replex that holds a row.
+    pub fn partition_of_row(&self, replex: usize, row: &RowView<'_>) -> u32 {
+        self.partition_by(replex, |key_space| {
+            self.slot(key_space, |column| row.column(column))
+        })
+    }
+
+    /// As [`Layout::partition_of_row`], for a row that is not encoded.
+    pub fn partition_of_values<'a>(
+        &self,
+        replex: usize,
+        values: impl Fn(usize) -> ValueRef<'a>,
+    ) -> u32 {
+        self.partition_by(replex, |key_space| self.slot(key_space, &values))
+    }
+
+    /// As [`Layout::partition_of_row`], for known slots, one per key space.
+    pub fn partition_of_slots(&self, replex: usize, slots: &[u32]) -> u32 {
+        assert_eq!(slots.len(), self.key_spaces.len(), "one slot per key space");
+        self.partition_by(replex, |key_space| slots[key_space])
+    }
+
+    /// What a predicate says: the slot of each key space whose columns it all equates to values.
+    pub fn constraints_of_predicate<'a>(
+        &self,
+        equated: impl Fn(usize) -> Option<ValueRef<'a>>,
+    ) -> SlotConstraints {
+        let mut constraints = SlotConstraints::any(self.key_spaces.len());
+        for (index, key_space) in self.key_spaces.iter().enumerate() {
+            if key_space
+                .columns
+                .iter()
+                .all(|column| equated(*column).is_some())
+            {
+                let value = |column| equated(column).expect("checked for every column");
+                constraints.require_slot(index, self.slot(index, value), key_space.slots);
+            }
+        }
+        constraints
+    }
+
+    /// What being in a partition says of a row's slots.
+    pub fn constraints_of_partition(&self, replex: usize, partition: u32) -> SlotConstraints {
+        assert!(
+            partition < self.partition_count(replex),
+            "partitions count from 0"
+        );
+        let mut constraints = SlotConstraints::any(self.key_spaces.len());
+        let mut rest = partition;
+        for axis in self.replexes[replex].axes.iter().rev() {
+            let Axis {
+                key_space,
+                stride,
+                divisions,
+            } = *axis;
+            let coordinate = rest % divisions;
+            rest /= divisions;
+            constraints.require(
+                key_space,
+                Residue {
+                    stride,
+                    divisions,
+                    coordinate,
+                },
+            );
+        }
+        constraints
+    }
+
+    /// The partitions of a replex that can hold a row that satisfies the constraints, rising.
+    /// One function for lookups, failover and rebuild.
+    pub fn partitions(&self, constraints: &SlotConstraints, replex: usize) -> Vec<u32> {
+        assert_eq!(
+            constraints.residues.len(),
+            self.key_spaces.len(),
+            "one entry per key space"
+        );
+        let mut partitions = vec![0];
+        for (index, key_space) in self.key_spaces.iter().enumerate() {
+            let mut allowed = constraints.allowed_slots(index, key_space.slots);
+            // The weights of other axes are kept apart: each key space contributes its own digits
+            // of the partition number, and the number is their sum.
+            let weights: Vec<(Axis, u32)> = self
+                .weighted_axes(replex)
+                .filter(|(axis, _)| axis.key_space == index)
+                .collect();
+            if weights.is_empty() {
+                if allowed.next().is_none() {
+                    return Vec::new();
+                }
+                continue;
+            }
+            let mut digits: Vec<u32> = allowed
+                .map(|slot| {
+                    weights
+                        .iter()
+                        .map(|(axis, weight)| axis.coordinate(slot) * weight)
+                        .sum()
+                })
+                .collect();
+            digits.sort_unstable();
+            digits.dedup();
+            partitions = partitions
+                .iter()
+                .flat_map(|partition| digits.iter().map(move |digit| partition + digit))
+                .collect();
+        }
+        partitions.sort_unstable();
+        partitions
+    }
+
+    fn partition_by(&self, replex: usize, slot: impl Fn(usize) -> u32) -> u32 {
+        let axes = &self.replexes[replex].axes;
+        axes.iter().fold(0, |number, axis| {
+            number * axis.divisions + axis.coordinate(slot(axis.key_space))
+        })
+    }
+
+    /// The axes of a replex, each with what a step along it adds to the partition number.
+    fn weighted_axes(&self, replex: usize) -> impl Iterator<Item = (Axis, u32)> {
+        let axes = self.replexes[replex].axes.iter().rev();
+        axes.scan(1, |weight, axis| {
+            let own = *weight;
+            *weight *= axis.divisions;
+            Some((*axis, own))
+        })
+    }
+
+    fn push_index_replex(&mut self, schema: &Schema, columns: &[usize], index: Option<usize>) {
+        let definition = index.map(|index| &schema.indexes[index]);
+        let dense = definition.is_some_and(|it| it.constraint == Some(Constraint::Dense));
+        // One partition sees the whole sequence of a group, so that it can vote alone.
+        let group = if dense {
+            &columns[..columns.len() - 1]
+        } else {
+            columns
+        };
+        // A sequence without groups is one partition: more would stay empty.
+        let divisions = if group.is_empty() {
+            1
+        } else {
+            schema.partitions
+        };
+        let key_space = self.key_space(group, divisions);
+        self.replexes.push(Replex {
+            name: definition.map_or(&schema.name, |it| &it.name).clone(),
+            kind: index.map_or(ReplexKind::Primary, |index| ReplexKind::Index { index }),
+            axes: vec![Axis {
+                key_space,
+                stride: 1,
+                divisions,
+            }],
+            sort_columns: columns.to_vec(),
+        });
+    }
+}
+
+impl Axis {
+    /// The coordinate of a slot along this axis.
+    pub fn coordinate(&self, slot: u32) -> u32 {
+        slot / self.stride % self.divisions
+    }
+}
+
+/// An encoded key on the stack, to be hashed; on the heap when it is long.
+struct KeyBuffer {
+    inline: [u8; KeyBuffer::INLINE_BYTES],
+    length: usize,
+    /// Holds the whole key once it no longer fits inline.
+    spilled: Vec<u8>,
+}
+
+impl KeyBuffer {
+    const INLINE_BYTES: usize = 256;
+
+    fn bytes(&self) -> &[u8] {
+        if self.spilled.is_empty() {
+            &self.inline[..self.length]
+        } else {
+            &self.spilled
+        }
+    }
+}
+
+impl Sink for KeyBuffer {
+    fn write(&mut self, bytes: &[u8]) {
+        let end = self.length + bytes.len();
+        if self.spilled.is_empty() && end <= KeyBuffer::INLINE_BYTES {
+            self.inline[self.length..end].copy_from_slice(bytes);
+            self.length = end;
+            return;
+        }
+        if self.spilled.is_empty() {
+            self.spilled.extend_from_slice(&self.inline[..self.length]);
+        }
+        self.spilled.extend_from_slice(bytes);
+    }
+}

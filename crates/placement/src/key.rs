@@ -1,0 +1,310 @@
+//! Memcomparable keys: the byte order of an encoded tuple is the SQL order of its values.
+//!
+//! Each column is a marker byte, then its payload; no column's encoding is a prefix of another's,
+//! so encodings are concatenated, and a tuple's leading columns are a prefix of its bytes.
+//!
+//! | column | bytes |
+//! |---|---|
+//! | a value | `01`, payload |
+//! | NULL | `02` (so it sorts last) |
+//! | bool | `00` or `01` |
+//! | int64, timestamp | 8 bytes, big endian, sign bit flipped |
+//! | float64 | 8 bytes, big endian: negative ones inverted, others with the sign bit set |
+//! | text, bytes | each `00` as `00 ff`, then `00 01` |
+//! | uuid | 16 bytes |
+//!
+//! The types are not in the bytes: whoever decodes brings them.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt;
+
+use crate::value::{ColumnType, Value, ValueRef, float_from_order_bits, float_order_bits};
+
+/// The most bytes that an encoded key may have; see [`check_key_bytes`].
+pub const KEY_BYTES_MAX: usize = 1024;
+
+const MARK_VALUE: u8 = 0x01;
+const MARK_NULL: u8 = 0x02;
+const ESCAPE: u8 = 0x00;
+const ESCAPED_ZERO: u8 = 0xff;
+const ESCAPED_END: u8 = 0x01;
+const SIGN: u64 = 1 << 63;
+
+/// Why bytes are not a key of the types given. Retrying does not help.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum KeyError {
+    /// The bytes end inside the column with this index.
+    Truncated {
+        /// Index of the column within the key.
+        column: usize,
+    },
+    /// The column with this index holds bytes that no value encodes to.
+    Malformed {
+        /// Index of the column within the key.
+        column: usize,
+    },
+    /// Bytes are left after the last column.
+    TrailingBytes {
+        /// How many.
+        count: usize,
+    },
+    /// The encoded key is longer than [`KEY_BYTES_MAX`].
+    TooLong {
+        /// Its length in bytes.
+        bytes: usize,
+    },
+}
+
+impl fmt::Display for KeyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            KeyError::Truncated { column } => write!(f, "the key ends inside column {column}"),
+            KeyError::Malformed { column } => {
+                write!(
+                    f,
+                    "column {column} of the key holds bytes that encode no value of its type"
+                )
+            }
+            KeyError::TrailingBytes { count } => {
+                write!(f, "{count} bytes follow the last column of the key")
+            }
+            KeyError::TooLong { bytes } => write!(
+                f,
+                "the key takes {bytes} bytes, the limit is {KEY_BYTES_MAX}: index shorter columns or a hash of them"
+            ),
+        }
+    }
+}
+
+impl core::error::Error for KeyError {}
+
+/// Where encoded bytes go: a vector, or the stack buffer that is hashed for a slot.
+pub(crate) trait Sink {
+    fn write(&mut self, bytes: &[u8]);
+}
+
+impl Sink for Vec<u8> {
+    fn write(&mut self, bytes: &[u8]) {
+        self.extend_from_slice(bytes);
+    }
+}
+
+/// Appends the encoding of one column.
+pub fn encode_value(out: &mut Vec<u8>, value: ValueRef<'_>) {
+    encode_value_to(out, value);
+}
+
+/// The encoding of a tuple.
+pub fn encode_key<'a>(values: impl IntoIterator<Item = ValueRef<'a>>) -> Vec<u8> {
+    let mut out = Vec::with_capacity(32);
+    for value in values {
+        encode_value_to(&mut out, value);
+    }
+    out
+}
+
+/// Whether any value is NULL. A unique index holds any number of such keys, as in SQL; a primary
+/// key may have none.
+pub fn key_has_null<'a>(values: impl IntoIterator<Item = ValueRef<'a>>) -> bool {
+    values.into_iter().any(ValueRef::is_null)
+}
+
+/// Checks an encoded key against [`KEY_BYTES_MAX`]; every write of a key passes through this.
+pub fn check_key_bytes(key: &[u8]) -> Result<(), KeyError> {
+    if key.len() > KEY_BYTES_MAX {
+        return Err(KeyError::TooLong { bytes: key.len() });
+    }
+    Ok(())
+}
+
+/// The smallest byte string that is greater than every string with this prefix; `None` if there
+/// is none (the prefix is empty or all `ff`), which is to say that the range has no end.
+pub fn prefix_end(prefix: &[u8]) -> Option<Vec<u8>> {
+    let last = prefix.iter().rposition(|byte| *byte != 0xff)?;
+    let mut end = prefix[..=last].to_vec();
+    end[last] += 1;
+    Some(end)
+}
+
+pub(crate) fn encode_value_to(out: &mut impl Sink, value: ValueRef<'_>) {
+    // Fixed-size payloads go out in one piece with their marker.
+    let marked_u64 = |payload: u64| {
+        let mut bytes = [MARK_VALUE; 9];
+        bytes[1..].copy_from_slice(&payload.to_be_bytes());
+        bytes
+    };
+    match value {
+        ValueRef::Null => out.write(&[MARK_NULL]),
+        ValueRef::Bool(value) => out.write(&[MARK_VALUE, u8::from(value)]),
+        ValueRef::Int64(value) | ValueRef::Timestamp(value) => {
+            out.write(&marked_u64(value.cast_unsigned() ^ SIGN));
+        }
+        ValueRef::Float64(value) => out.write(&marked_u64(float_order_bits(value))),
+        ValueRef::Text(value) => encode_bytes_to(out, value.as_bytes()),
+        ValueRef::Bytes(value) => encode_bytes_to(out, value),
+        ValueRef::Uuid(value) => {
+            out.write(&[MARK_VALUE]);
+            out.write(&value);
+        }
+    }
+}
+
+fn encode_bytes_to(out: &mut impl Sink, bytes: &[u8]) {
+    out.write(&[MARK_VALUE]);
+    let mut pieces = bytes.split(|byte| *byte == ESCAPE);
+    // `split` yields at least one piece, and one more for each zero.
+    if let Some(first) = pieces.next() {
+        out.write(first);
+    }
+    for piece in pieces {
+        out.write(&[ESCAPE, ESCAPED_ZERO]);
+        out.write(piece);
+    }
+    out.write(&[ESCAPE, ESCAPED_END]);
+}
+
+/// The values of an encoded tuple of these types. Accepts exactly what [`encode_key`] produces
+/// (for floats, one zero and one NaN) and never panics.
+pub fn decode_key(bytes: &[u8], types: &[ColumnType]) -> Result<Vec<Value>, KeyError> {
+    let mut rest = bytes;
+    let mut values = Vec::with_capacity(types.len());
+    for (column, column_type) in types.iter().enumerate() {
+        values.push(decode_value(&mut rest, *column_type, column)?);
+    }
+    if !rest.is_empty() {
+        return Err(KeyError::TrailingBytes { count: rest.len() });
+    }
+    Ok(values)
+}
+
+fn decode_value(
+    rest: &mut &[u8],
+    column_type: ColumnType,
+    column: usize,
+) -> Result<Value, KeyError> {
+    let truncated = KeyError::Truncated { column };
+    let malformed = KeyError::Malformed { column };
+    match take(rest).ok_or(truncated.clone())? {
+        [MARK_NULL] => return Ok(Value::Null),
+        [MARK_VALUE] => {}
+        _ => return Err(malformed),
+    }
+    match column_type {
+        ColumnType::Bool => match take(rest).ok_or(truncated)? {
+            [0] => Ok(Value::Bool(false)),
+            [1] => Ok(Value::Bool(true)),
+            _ => Err(malformed),
+        },
+        ColumnType::Int64 | ColumnType::Timestamp => {
+            let value = (u64::from_be_bytes(take(rest).ok_or(truncated)?) ^ SIGN).cast_signed();
+            Ok(match column_type {
+                ColumnType::Int64 => Value::Int64(value),
+                _ => Value::Timestamp(value),
+            })
+        }
+        ColumnType::Float64 => {
+            let bits = u64::from_be_bytes(take(rest).ok_or(truncated)?);
+            float_from_order_bits(bits)
+                .map(Value::Float64)
+                .ok_or(malformed)
+        }
+        ColumnType::Text => {
+            let bytes = decode_bytes(rest, column)?;
+            String::from_utf8(bytes)
+                .map(Value::Text)
+                .map_err(|_| malformed)
+        }
+        ColumnType::Bytes => decode_bytes(rest, column).map(Value::Bytes),
+        ColumnType::Uuid => take(rest).map(Value::Uuid).ok_or(truncated),
+    }
+}
+
+fn decode_bytes(rest: &mut &[u8], column: usize) -> Result<Vec<u8>, KeyError> {
+    let mut out = Vec::new();
+    loop {
+        let zero = rest.iter().position(|byte| *byte == ESCAPE);
+        let zero = zero.ok_or(KeyError::Truncated { column })?;
+        out.extend_from_slice(&rest[..zero]);
+        *rest = &rest[zero + 1..];
+        match take(rest).ok_or(KeyError::Truncated { column })? {
+            [ESCAPED_ZERO] => out.push(0),
+            [ESCAPED_END] => return Ok(out),
+            _ => return Err(KeyError::Malformed { column }),
+        }
+    }
+}
+
+/// The next `N` bytes, or `None` if there are fewer.
+fn take<const N: usize>(rest: &mut &[u8]) -> Option<[u8; N]> {
+    let (head, tail) = rest.split_first_chunk::<N>()?;
+    *rest = tail;
+    Some(*head)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec;
+
+    #[test]
+    fn golden_bytes() {
+        let key = encode_key([
+            ValueRef::Int64(-1),
+            ValueRef::Text("a\0b"),
+            ValueRef::Bool(true),
+            ValueRef::Null,
+            ValueRef::Float64(1.0),
+        ]);
+        let mut expected = vec![0x01, 0x7f, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff];
+        expected.extend([0x01, b'a', 0x00, 0xff, b'b', 0x00, 0x01]);
+        expected.extend([0x01, 0x01, 0x02]);
+        expected.extend([0x01, 0xbf, 0xf0, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(key, expected);
+    }
+
+    #[test]
+    fn prefix_end_carries() {
+        assert_eq!(prefix_end(&[1, 2]), Some(vec![1, 3]));
+        assert_eq!(prefix_end(&[1, 0xff, 0xff]), Some(vec![2]));
+        assert_eq!(prefix_end(&[0xff]), None);
+        assert_eq!(prefix_end(&[]), None);
+    }
+
+    #[test]
+    fn malformed_keys_are_errors() {
+        let text = [ColumnType::Text];
+        assert_eq!(
+            decode_key(&[], &text),
+            Err(KeyError::Truncated { column: 0 })
+        );
+        assert_eq!(
+            decode_key(&[1, b'a', 0], &text),
+            Err(KeyError::Truncated { column: 0 })
+        );
+        assert_eq!(
+            decode_key(&[1, b'a', 0, 2], &text),
+            Err(KeyError::Malformed { column: 0 })
+        );
+        assert_eq!(
+            decode_key(&[1, 0xc3, 0, 1], &text),
+            Err(KeyError::Malformed { column: 0 })
+        );
+        assert_eq!(
+            decode_key(&[2, 7, 7], &text),
+            Err(KeyError::TrailingBytes { count: 2 })
+        );
+        assert_eq!(
+            decode_key(&[3], &[ColumnType::Bool]),
+            Err(KeyError::Malformed { column: 0 })
+        );
+        let long = encode_key([ValueRef::Bytes(&[7; KEY_BYTES_MAX])]);
+        assert_eq!(
+            check_key_bytes(&long),
+            Err(KeyError::TooLong {
+                bytes: KEY_BYTES_MAX + 3
+            })
+        );
+        assert_eq!(check_key_bytes(&long[3..]), Ok(()));
+    }
+}

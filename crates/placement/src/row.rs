@@ -1,0 +1,356 @@
+//! The one encoding of a row: written by hand, read in place, checked once.
+//!
+//! | part | bytes |
+//! |---|---|
+//! | header | u16, little endian: bits 0–10 the number of columns, 11–12 the width code of offsets, 13 whether nulls follow, 14–15 zero (a later format) |
+//! | nulls | only with bit 13: one bit per column, lowest first, the rest of the last byte zero |
+//! | ends | per column, where its data ends, counted from the start of the data; 1, 2 or 4 bytes little endian by the width code 0, 1 or 2 |
+//! | data | values back to back: bool 1 byte, int64, float64 and timestamp 8 bytes little endian, uuid 16, text and bytes as they are, NULL none |
+//!
+//! Any column is found in constant time. Offsets are as narrow as the data allows: ten fields of
+//! ten bytes take 112 bytes. A row may have fewer columns than the schema that reads it (columns
+//! are added at the end): the missing ones read as their default. It may not have more, because
+//! a reader that drops columns would lose them on its next write.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt;
+
+use crate::schema::Column;
+use crate::value::{ColumnType, Value, ValueRef};
+
+/// The most bytes that an encoded row may have.
+pub const ROW_BYTES_MAX: usize = 1 << 20;
+
+const HEADER_BYTES: usize = 2;
+const COUNT_MASK: u16 = (1 << 11) - 1;
+const WIDTH_SHIFT: u16 = 11;
+const NULLS_FLAG: u16 = 1 << 13;
+const LATER_FORMAT_MASK: u16 = 0b11 << 14;
+
+/// Why values are not a row of the schema, or bytes not a row. Retrying does not help.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RowError {
+    /// Another number of values than columns.
+    ValueCount {
+        /// Columns in the schema.
+        expected: usize,
+        /// Values given.
+        found: usize,
+    },
+    /// NULL for a column that is not nullable.
+    Null {
+        /// The column's name.
+        column: String,
+    },
+    /// A value of another type than the column's.
+    WrongType {
+        /// The column's name.
+        column: String,
+        /// The column's type.
+        expected: ColumnType,
+        /// The value's type.
+        found: ColumnType,
+    },
+    /// The encoded row is longer than [`ROW_BYTES_MAX`].
+    TooLong {
+        /// Its length in bytes.
+        bytes: usize,
+    },
+    /// The bytes end inside the header, or not where the header says.
+    Length,
+    /// The row was written by a newer version, or has more columns than the schema.
+    Newer,
+    /// The column with this index holds bytes that no value of its type encodes to.
+    Malformed {
+        /// Index of the column.
+        column: usize,
+    },
+}
+
+impl fmt::Display for RowError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            RowError::ValueCount { expected, found } => {
+                write!(
+                    f,
+                    "{found} values for {expected} columns: give one value per column"
+                )
+            }
+            RowError::Null { column } => {
+                write!(f, "column {column} is NOT NULL: give it a value")
+            }
+            RowError::WrongType {
+                column,
+                expected,
+                found,
+            } => write!(
+                f,
+                "column {column} is of type {}, the value of type {}: convert it",
+                expected.name(),
+                found.name()
+            ),
+            RowError::TooLong { bytes } => write!(
+                f,
+                "the row takes {bytes} bytes, the limit is {ROW_BYTES_MAX}: store large values in several rows"
+            ),
+            RowError::Length => write!(f, "the row's bytes are cut off or too many"),
+            RowError::Newer => {
+                write!(
+                    f,
+                    "the row was written with a newer schema or format: refresh the configuration or upgrade"
+                )
+            }
+            RowError::Malformed { column } => {
+                write!(
+                    f,
+                    "column {column} of the row holds bytes that encode no value of its type"
+                )
+            }
+        }
+    }
+}
+
+impl core::error::Error for RowError {}
+
+/// Encodes one value per column, in the order of the columns.
+pub fn encode_row(columns: &[Column], values: &[Value]) -> Result<Vec<u8>, RowError> {
+    encode_values(columns, values.len(), |index| values[index].as_ref())
+}
+
+/// As [`encode_row`], from borrowed values.
+pub fn encode_row_refs(columns: &[Column], values: &[ValueRef<'_>]) -> Result<Vec<u8>, RowError> {
+    encode_values(columns, values.len(), |index| values[index])
+}
+
+fn encode_values<'a>(
+    columns: &[Column],
+    count: usize,
+    value: impl Fn(usize) -> ValueRef<'a>,
+) -> Result<Vec<u8>, RowError> {
+    if count != columns.len() {
+        return Err(RowError::ValueCount {
+            expected: columns.len(),
+            found: count,
+        });
+    }
+    assert!(
+        count <= usize::from(COUNT_MASK),
+        "Schema::validate bounds the columns"
+    );
+    let mut data_bytes = 0;
+    let mut has_null = false;
+    for (index, column) in columns.iter().enumerate() {
+        let value = value(index);
+        match value.column_type() {
+            None if !column.nullable => {
+                return Err(RowError::Null {
+                    column: column.name.clone(),
+                });
+            }
+            None => has_null = true,
+            Some(found) if found != column.column_type => {
+                return Err(RowError::WrongType {
+                    column: column.name.clone(),
+                    expected: column.column_type,
+                    found,
+                });
+            }
+            Some(_) => data_bytes += value_bytes(value),
+        }
+    }
+    let width_code: u16 = match data_bytes {
+        0..=0xff => 0,
+        0x100..=0xffff => 1,
+        _ => 2,
+    };
+    let width = 1usize << width_code;
+    let null_bytes = if has_null { count.div_ceil(8) } else { 0 };
+    let bytes = HEADER_BYTES + null_bytes + count * width + data_bytes;
+    if bytes > ROW_BYTES_MAX {
+        return Err(RowError::TooLong { bytes });
+    }
+
+    let mut out = Vec::with_capacity(bytes);
+    let nulls_flag = if has_null { NULLS_FLAG } else { 0 };
+    let header = count as u16 | width_code << WIDTH_SHIFT | nulls_flag;
+    out.extend_from_slice(&header.to_le_bytes());
+    if has_null {
+        out.resize(HEADER_BYTES + null_bytes, 0);
+        for index in (0..count).filter(|index| value(*index).is_null()) {
+            out[HEADER_BYTES + index / 8] |= 1 << (index % 8);
+        }
+    }
+    let mut end = 0;
+    for index in 0..count {
+        end += value_bytes(value(index));
+        out.extend_from_slice(&(end as u32).to_le_bytes()[..width]);
+    }
+    for index in 0..count {
+        match value(index) {
+            ValueRef::Null => {}
+            ValueRef::Bool(value) => out.push(u8::from(value)),
+            ValueRef::Int64(value) | ValueRef::Timestamp(value) => {
+                out.extend_from_slice(&value.to_le_bytes());
+            }
+            ValueRef::Float64(value) => out.extend_from_slice(&value.to_le_bytes()),
+            ValueRef::Text(value) => out.extend_from_slice(value.as_bytes()),
+            ValueRef::Bytes(value) => out.extend_from_slice(value),
+            ValueRef::Uuid(value) => out.extend_from_slice(&value),
+        }
+    }
+    assert_eq!(out.len(), bytes, "the size computed is the size written");
+    Ok(out)
+}
+
+fn value_bytes(value: ValueRef<'_>) -> usize {
+    match value {
+        ValueRef::Null => 0,
+        ValueRef::Bool(_) => 1,
+        ValueRef::Int64(_) | ValueRef::Timestamp(_) | ValueRef::Float64(_) => 8,
+        ValueRef::Text(value) => value.len(),
+        ValueRef::Bytes(value) => value.len(),
+        ValueRef::Uuid(_) => 16,
+    }
+}
+
+/// An encoded row, checked once and read in place.
+#[derive(Clone, Copy, Debug)]
+pub struct RowView<'a> {
+    columns: &'a [Column],
+    /// Columns that the row holds; the schema may have more.
+    count: usize,
+    /// Bytes per offset: 1, 2 or 4.
+    width: usize,
+    /// Empty if the row has no nulls.
+    nulls: &'a [u8],
+    /// `count * width` bytes; ends rise and the last is the length of `data`.
+    ends: &'a [u8],
+    data: &'a [u8],
+}
+
+impl<'a> RowView<'a> {
+    /// Checks the bytes wholly, so that reading a column cannot fail. Never panics.
+    pub fn parse(columns: &'a [Column], bytes: &'a [u8]) -> Result<RowView<'a>, RowError> {
+        if bytes.len() > ROW_BYTES_MAX {
+            return Err(RowError::TooLong { bytes: bytes.len() });
+        }
+        let (header, rest) = bytes
+            .split_first_chunk::<HEADER_BYTES>()
+            .ok_or(RowError::Length)?;
+        let header = u16::from_le_bytes(*header);
+        let count = usize::from(header & COUNT_MASK);
+        let width_code = header >> WIDTH_SHIFT & 0b11;
+        if header & LATER_FORMAT_MASK != 0 || width_code == 3 || count > columns.len() {
+            return Err(RowError::Newer);
+        }
+        let width = 1usize << width_code;
+        let null_bytes = if header & NULLS_FLAG != 0 {
+            count.div_ceil(8)
+        } else {
+            0
+        };
+        let (nulls, rest) = rest.split_at_checked(null_bytes).ok_or(RowError::Length)?;
+        let (ends, data) = rest
+            .split_at_checked(count * width)
+            .ok_or(RowError::Length)?;
+        if let Some(last) = nulls.last()
+            && !count.is_multiple_of(8)
+            && last >> (count % 8) != 0
+        {
+            return Err(RowError::Malformed { column: count });
+        }
+        let row = RowView {
+            columns,
+            count,
+            width,
+            nulls,
+            ends,
+            data,
+        };
+        let mut start = 0;
+        for (index, column) in columns[..count].iter().enumerate() {
+            let end = row.end(index);
+            let malformed = RowError::Malformed { column: index };
+            let field = data.get(start..end).ok_or(malformed.clone())?;
+            let fits = match column.column_type {
+                _ if row.is_null(index) => field.is_empty(),
+                ColumnType::Bool => matches!(field, [0 | 1]),
+                ColumnType::Int64 | ColumnType::Float64 | ColumnType::Timestamp => field.len() == 8,
+                ColumnType::Text => core::str::from_utf8(field).is_ok(),
+                ColumnType::Bytes => true,
+                ColumnType::Uuid => field.len() == 16,
+            };
+            if !fits {
+                return Err(malformed);
+            }
+            start = end;
+        }
+        if start != data.len() {
+            return Err(RowError::Length);
+        }
+        Ok(row)
+    }
+
+    /// The value of a column of the schema, which the row need not hold.
+    ///
+    /// # Panics
+    /// If the schema has no such column.
+    pub fn column(&self, index: usize) -> ValueRef<'a> {
+        const CHECKED: &str = "parse checked every field against its type";
+        let column = &self.columns[index];
+        if index >= self.count {
+            return column
+                .default
+                .as_ref()
+                .map_or(ValueRef::Null, Value::as_ref);
+        }
+        if self.is_null(index) {
+            return ValueRef::Null;
+        }
+        let start = if index == 0 { 0 } else { self.end(index - 1) };
+        let field = &self.data[start..self.end(index)];
+        let eight = || <[u8; 8]>::try_from(field).expect(CHECKED);
+        match column.column_type {
+            ColumnType::Bool => ValueRef::Bool(field[0] != 0),
+            ColumnType::Int64 => ValueRef::Int64(i64::from_le_bytes(eight())),
+            ColumnType::Float64 => ValueRef::Float64(f64::from_le_bytes(eight())),
+            ColumnType::Text => ValueRef::Text(core::str::from_utf8(field).expect(CHECKED)),
+            ColumnType::Bytes => ValueRef::Bytes(field),
+            ColumnType::Timestamp => ValueRef::Timestamp(i64::from_le_bytes(eight())),
+            ColumnType::Uuid => ValueRef::Uuid(field.try_into().expect(CHECKED)),
+        }
+    }
+
+    /// The columns of the schema by which the row is read.
+    pub fn columns(&self) -> &'a [Column] {
+        self.columns
+    }
+
+    /// One value per column of the schema.
+    pub fn to_values(&self) -> Vec<Value> {
+        (0..self.columns.len())
+            .map(|index| self.column(index).to_owned())
+            .collect()
+    }
+
+    fn is_null(&self, index: usize) -> bool {
+        self.nulls
+            .get(index / 8)
+            .is_some_and(|byte| byte >> (index % 8) & 1 != 0)
+    }
+
+    fn end(&self, index: usize) -> usize {
+        match self.width {
+            1 => usize::from(self.ends[index]),
+            2 => usize::from(u16::from_le_bytes([
+                self.ends[2 * index],
+                self.ends[2 * index + 1],
+            ])),
+            _ => {
+                let bytes = &self.ends[4 * index..][..4];
+                u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]) as usize
+            }
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! Constraints on slots: what a predicate, a lost partition, or both at once, say about where a
+//! row can be.
+//!
+//! A constraint is a conjunction of residues per key space. Key spaces are taken as independent;
+//! where two are not (the same columns cut in two ways) the answers are too wide, never too
+//! narrow. Which cells of a grid a constraint admits is in `grid`.
+
+use alloc::vec;
+use alloc::vec::Vec;
+
+/// `(slot / stride) mod divisions == coordinate`: what one coordinate of a grid says of a slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Residue {
+    /// As in [`crate::Axis`]; at least 1.
+    pub stride: u32,
+    /// As in [`crate::Axis`]; at least 1.
+    pub divisions: u32,
+    /// Below `divisions`.
+    pub coordinate: u32,
+}
+
+impl Residue {
+    /// Whether a slot satisfies it.
+    pub fn admits(self, slot: u32) -> bool {
+        slot / self.stride % self.divisions == self.coordinate
+    }
+
+    /// Whether every slot that satisfies `self` satisfies `other`, as far as arithmetic alone
+    /// tells: the digits that `other` fixes are among those that `self` fixes.
+    fn implies(self, other: Residue) -> bool {
+        if !other.stride.is_multiple_of(self.stride) {
+            return false;
+        }
+        let skipped = other.stride / self.stride;
+        let Some(needed) = skipped.checked_mul(other.divisions) else {
+            return false;
+        };
+        self.divisions.is_multiple_of(needed)
+            && self.coordinate / skipped % other.divisions == other.coordinate
+    }
+}
+
+/// For each key space, the residues that a slot must satisfy, all of them; none means any slot.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SlotConstraints {
+    /// Indexed by key space; no residue implies another of the same key space.
+    pub residues: Vec<Vec<Residue>>,
+}
+
+impl SlotConstraints {
+    /// No constraint on any of so many key spaces.
+    pub fn any(key_spaces: usize) -> SlotConstraints {
+        SlotConstraints {
+            residues: vec![Vec::new(); key_spaces],
+        }
+    }
+
+    /// Adds one residue, keeping the list free of what the others imply.
+    pub fn require(&mut self, key_space: usize, residue: Residue) {
+        let residues = &mut self.residues[key_space];
+        if residues.iter().any(|held| held.implies(residue)) {
+            return;
+        }
+        residues.retain(|held| !residue.implies(*held));
+        residues.push(residue);
+    }
+
+    /// Fixes the slot of a key space of `slots` slots, as a predicate on its columns does.
+    pub fn require_slot(&mut self, key_space: usize, slot: u32, slots: u32) {
+        assert!(slot < slots, "slots count from 0");
+        self.require(
+            key_space,
+            Residue {
+                stride: 1,
+                divisions: slots,
+                coordinate: slot,
+            },
+        );
+    }
+
+    /// The conjunction of both.
+    pub fn and(&self, other: &SlotConstraints) -> SlotConstraints {
+        let mut both = self.clone();
+        for (key_space, residues) in other.residues.iter().enumerate() {
+            for residue in residues {
+                both.require(key_space, *residue);
+            }
+        }
+        both
+    }
+
+    /// Whether a slot of a key space satisfies its residues.
+    pub fn admits_slot(&self, key_space: usize, slot: u32) -> bool {
+        self.residues[key_space]
+            .iter()
+            .all(|residue| residue.admits(slot))
+    }
+
+    /// Whether a row with these slots, one per key space, satisfies everything.
+    pub fn admits(&self, slots: &[u32]) -> bool {
+        assert_eq!(slots.len(), self.residues.len(), "one slot per key space");
+        slots
+            .iter()
+            .enumerate()
+            .all(|(key_space, slot)| self.admits_slot(key_space, *slot))
+    }
+
+    /// The slots of a key space of `slots` slots that satisfy its residues, rising.
+    pub fn allowed_slots(&self, key_space: usize, slots: u32) -> impl Iterator<Item = u32> {
+        // A residue that fixes the highest digits leaves a single run of slots to look at; an
+        // exact slot, the usual case, leaves that slot.
+        let mut run = 0..slots;
+        for residue in &self.residues[key_space] {
+            if u64::from(residue.stride) * u64::from(residue.divisions) >= u64::from(slots) {
+                let start = residue.coordinate.saturating_mul(residue.stride);
+                run.start = run.start.max(start);
+                run.end = run.end.min(start.saturating_add(residue.stride));
+            }
+        }
+        run.filter(move |slot| self.admits_slot(key_space, *slot))
+    }
+}
