@@ -1,0 +1,311 @@
+//! Bytes of messages and log records: little-endian integers, length-prefixed bytes and lists,
+//! one tag byte per enum.
+//!
+//! One trait and two macros, so that a message's fields are named once. Decoding bounds-checks
+//! everything and allocates no more than the input can fill: bytes from a network or a disk
+//! never cause a panic. Frames (length, checksum, version) are in `frame`.
+
+use alloc::boxed::Box;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt;
+
+use crate::identity::{Epoch, Incarnation, Position, ServerId, SessionId, TableId, Version};
+
+/// Bytes that do not decode. Sending them again will not help.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DecodeError {
+    /// The input ended inside a value.
+    Truncated,
+    /// A tag, flag or text that the format does not know; says which type was being read.
+    Invalid(&'static str),
+    /// Bytes are left over after the message.
+    TrailingBytes(usize),
+}
+
+impl fmt::Display for DecodeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            DecodeError::Truncated => write!(f, "the message ends inside a value"),
+            DecodeError::Invalid(what) => write!(f, "the message holds no valid {what}"),
+            DecodeError::TrailingBytes(count) => {
+                write!(f, "{count} bytes are left over after the message")
+            }
+        }
+    }
+}
+
+impl core::error::Error for DecodeError {}
+
+/// A cursor over received bytes.
+pub struct Reader<'a> {
+    bytes: &'a [u8],
+    /// Open nested values; bounds recursion over outside data.
+    depth: u32,
+}
+
+/// How deep values may nest (expressions are the only recursive ones).
+pub const DEPTH_MAX: u32 = 32;
+
+impl<'a> Reader<'a> {
+    /// A cursor at the start of `bytes`.
+    pub fn new(bytes: &'a [u8]) -> Self {
+        Reader { bytes, depth: 0 }
+    }
+
+    /// The next `count` bytes.
+    pub fn take(&mut self, count: usize) -> Result<&'a [u8], DecodeError> {
+        if count > self.bytes.len() {
+            return Err(DecodeError::Truncated);
+        }
+        let (head, tail) = self.bytes.split_at(count);
+        self.bytes = tail;
+        Ok(head)
+    }
+
+    /// The next bytes, prefixed by their length as `u32`.
+    pub fn bytes(&mut self) -> Result<&'a [u8], DecodeError> {
+        let length = u32::decode(self)? as usize;
+        self.take(length)
+    }
+
+    /// How many bytes are left.
+    pub fn remaining(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Runs `read` one level deeper; an error past [`DEPTH_MAX`].
+    pub fn nested<T>(
+        &mut self,
+        read: impl FnOnce(&mut Self) -> Result<T, DecodeError>,
+    ) -> Result<T, DecodeError> {
+        if self.depth == DEPTH_MAX {
+            return Err(DecodeError::Invalid("depth"));
+        }
+        self.depth += 1;
+        let result = read(self);
+        self.depth -= 1;
+        result
+    }
+}
+
+/// A value that has one form in bytes.
+pub trait Wire: Sized {
+    /// Appends the value.
+    fn encode(&self, out: &mut Vec<u8>);
+    /// Reads the value back.
+    fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError>;
+
+    /// Decodes a whole buffer; bytes left over are an error.
+    fn decode_all(bytes: &[u8]) -> Result<Self, DecodeError> {
+        let mut reader = Reader::new(bytes);
+        let value = Self::decode(&mut reader)?;
+        match reader.remaining() {
+            0 => Ok(value),
+            count => Err(DecodeError::TrailingBytes(count)),
+        }
+    }
+
+    /// The value as a new buffer.
+    fn to_bytes(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        self.encode(&mut out);
+        out
+    }
+}
+
+/// Implements [`Wire`] for a struct, field by field in the order named.
+macro_rules! wire_struct {
+    ($name:ident { $($field:ident),* $(,)? }) => {
+        impl $crate::codec::Wire for $name {
+            fn encode(&self, out: &mut alloc::vec::Vec<u8>) {
+                let _ = &out;
+                $($crate::codec::Wire::encode(&self.$field, out);)*
+            }
+            fn decode(
+                reader: &mut $crate::codec::Reader<'_>,
+            ) -> Result<Self, $crate::codec::DecodeError> {
+                let _ = &reader;
+                Ok($name { $($field: $crate::codec::Wire::decode(reader)?),* })
+            }
+        }
+    };
+}
+
+/// Implements [`Wire`] for an enum: a tag byte, then the variant's fields in the order named.
+macro_rules! wire_enum {
+    ($name:ident { $($tag:literal => $variant:ident
+        $(( $($item:ident),* ))? $({ $($field:ident),* $(,)? })?),* $(,)? }) => {
+        impl $crate::codec::Wire for $name {
+            fn encode(&self, out: &mut alloc::vec::Vec<u8>) {
+                match self {
+                    $($name::$variant $(( $($item),* ))? $({ $($field),* })? => {
+                        out.push($tag);
+                        $($($crate::codec::Wire::encode($item, out);)*)?
+                        $($($crate::codec::Wire::encode($field, out);)*)?
+                    })*
+                }
+            }
+            fn decode(
+                reader: &mut $crate::codec::Reader<'_>,
+            ) -> Result<Self, $crate::codec::DecodeError> {
+                match <u8 as $crate::codec::Wire>::decode(reader)? {
+                    $($tag => {
+                        $($(let $item = $crate::codec::Wire::decode(reader)?;)*)?
+                        $($(let $field = $crate::codec::Wire::decode(reader)?;)*)?
+                        Ok($name::$variant $(( $($item),* ))? $({ $($field),* })?)
+                    })*
+                    _ => Err($crate::codec::DecodeError::Invalid(stringify!($name))),
+                }
+            }
+        }
+    };
+}
+
+pub(crate) use wire_enum;
+pub(crate) use wire_struct;
+
+macro_rules! wire_integer {
+    ($($type:ty),*) => {$(
+        impl Wire for $type {
+            fn encode(&self, out: &mut Vec<u8>) {
+                out.extend_from_slice(&self.to_le_bytes());
+            }
+            fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+                let bytes = reader.take(size_of::<$type>())?;
+                Ok(<$type>::from_le_bytes(bytes.try_into().expect("take gave that many bytes")))
+            }
+        }
+    )*};
+}
+
+wire_integer!(u8, u16, u32, u64, i64, f64);
+
+macro_rules! wire_newtype {
+    ($($type:ident),*) => {$(
+        impl Wire for $type {
+            fn encode(&self, out: &mut Vec<u8>) {
+                self.0.encode(out);
+            }
+            fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+                Ok($type(Wire::decode(reader)?))
+            }
+        }
+    )*};
+}
+
+wire_newtype!(Epoch, Incarnation, Position, ServerId, SessionId, TableId, Version);
+
+impl Wire for bool {
+    fn encode(&self, out: &mut Vec<u8>) {
+        out.push(u8::from(*self));
+    }
+    fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        match u8::decode(reader)? {
+            0 => Ok(false),
+            1 => Ok(true),
+            _ => Err(DecodeError::Invalid("bool")),
+        }
+    }
+}
+
+impl Wire for String {
+    fn encode(&self, out: &mut Vec<u8>) {
+        encode_bytes(self.as_bytes(), out);
+    }
+    fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        let bytes = reader.bytes()?;
+        let text = core::str::from_utf8(bytes).map_err(|_| DecodeError::Invalid("UTF-8 text"))?;
+        Ok(text.into())
+    }
+}
+
+impl<T: Wire> Wire for Option<T> {
+    fn encode(&self, out: &mut Vec<u8>) {
+        match self {
+            None => out.push(0),
+            Some(value) => {
+                out.push(1);
+                value.encode(out);
+            }
+        }
+    }
+    fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        match u8::decode(reader)? {
+            0 => Ok(None),
+            1 => Ok(Some(T::decode(reader)?)),
+            _ => Err(DecodeError::Invalid("option")),
+        }
+    }
+}
+
+impl<T: Wire> Wire for Box<T> {
+    fn encode(&self, out: &mut Vec<u8>) {
+        T::encode(self, out);
+    }
+    fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        reader.nested(|reader| Ok(Box::new(T::decode(reader)?)))
+    }
+}
+
+/// Bytes as one value: length as `u32`, then the bytes. A type of its own, because a list of
+/// `u8` would be read byte by byte.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Bytes(pub Vec<u8>);
+
+impl core::ops::Deref for Bytes {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl From<Vec<u8>> for Bytes {
+    fn from(bytes: Vec<u8>) -> Self {
+        Bytes(bytes)
+    }
+}
+
+impl From<&[u8]> for Bytes {
+    fn from(bytes: &[u8]) -> Self {
+        Bytes(bytes.into())
+    }
+}
+
+impl Wire for Bytes {
+    fn encode(&self, out: &mut Vec<u8>) {
+        encode_bytes(&self.0, out);
+    }
+    fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        Ok(Bytes(reader.bytes()?.into()))
+    }
+}
+
+fn encode_bytes(bytes: &[u8], out: &mut Vec<u8>) {
+    let length = u32::try_from(bytes.len()).expect("a frame is smaller than 4 GiB");
+    length.encode(out);
+    out.extend_from_slice(bytes);
+}
+
+impl<T: Wire> Wire for Vec<T> {
+    fn encode(&self, out: &mut Vec<u8>) {
+        let count = u32::try_from(self.len()).expect("a frame is smaller than 4 GiB");
+        count.encode(out);
+        for item in self {
+            item.encode(out);
+        }
+    }
+    fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        let count = u32::decode(reader)? as usize;
+        // Every item takes a byte or more, so a count beyond the input is a lie: it must not
+        // reserve memory.
+        if count > reader.remaining() {
+            return Err(DecodeError::Truncated);
+        }
+        let mut items = Vec::with_capacity(count.min(1024));
+        for _ in 0..count {
+            items.push(T::decode(reader)?);
+        }
+        Ok(items)
+    }
+}

@@ -1,0 +1,149 @@
+//! The configuration: the coordinator's numbered picture of servers, tables and partitions.
+//!
+//! Servers and clients hold a copy and route by it; a change is a new epoch (SAFETY R15). How it
+//! is decided is in `coordinator`; where rows belong is `placement`'s.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use placement::grid::{Axis, KeySpace, Layout, Replex, ReplexKind};
+use placement::schema::{Column, Constraint, Durability, Index, Schema};
+use placement::value::ColumnType;
+
+use crate::codec::{DecodeError, Reader, Wire, wire_enum, wire_struct};
+use crate::identity::{CoreId, Epoch, Incarnation, PartitionId, ServerId, TableId};
+
+/// Everything that servers and clients agree on.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Configuration {
+    /// Names the cluster, so that two are never mixed.
+    pub cluster: u64,
+    /// Rises with every change.
+    pub epoch: Epoch,
+    /// By id, rising.
+    pub servers: Vec<Server>,
+    /// By id, rising.
+    pub tables: Vec<Table>,
+}
+
+/// A server that has joined and not left.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Server {
+    /// Its number.
+    pub id: ServerId,
+    /// How often it has joined.
+    pub incarnation: Incarnation,
+    /// What fails together with it.
+    pub domain: String,
+    /// `address:port` of each of its cores, by core number.
+    pub cores: Vec<String>,
+    /// What the coordinator holds of it.
+    pub state: ServerState,
+}
+
+/// Whether a server answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ServerState {
+    /// Its lease is being renewed.
+    Up,
+    /// Its lease ran out; its partitions wait for it.
+    Down,
+}
+
+/// A table and where its partitions are.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Table {
+    /// Its number.
+    pub id: TableId,
+    /// Its columns and indexes.
+    pub schema: Schema,
+    /// Its key spaces and replexes, in chain order.
+    pub layout: Layout,
+    /// For each replex, for each partition, its place.
+    pub placement: Vec<Vec<Place>>,
+}
+
+/// Where one partition is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The core that holds it.
+    pub core: CoreId,
+    /// Whether it may answer reads.
+    pub state: PartitionState,
+}
+
+/// What a partition may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PartitionState {
+    /// Reads and writes.
+    Serving,
+    /// Logs and votes, answers no read (SAFETY R17).
+    Rebuilding,
+}
+
+impl Configuration {
+    /// The table with this number.
+    pub fn table(&self, id: TableId) -> Option<&Table> {
+        let index = self.tables.binary_search_by_key(&id, |table| table.id).ok()?;
+        Some(&self.tables[index])
+    }
+
+    /// The table with this name.
+    pub fn table_named(&self, name: &str) -> Option<&Table> {
+        self.tables.iter().find(|table| table.schema.name == name)
+    }
+
+    /// The server with this number.
+    pub fn server(&self, id: ServerId) -> Option<&Server> {
+        let index = self.servers.binary_search_by_key(&id, |server| server.id).ok()?;
+        Some(&self.servers[index])
+    }
+
+    /// Where a partition is.
+    pub fn place(&self, partition: PartitionId) -> Option<Place> {
+        let table = self.table(partition.table)?;
+        let replex = table.placement.get(usize::from(partition.replex))?;
+        replex.get(partition.number as usize).copied()
+    }
+
+    /// The address of a core.
+    pub fn address(&self, core: CoreId) -> Option<&str> {
+        let server = self.server(core.server)?;
+        server.cores.get(usize::from(core.core)).map(String::as_str)
+    }
+}
+
+wire_struct!(Configuration { cluster, epoch, servers, tables });
+wire_struct!(Server { id, incarnation, domain, cores, state });
+wire_enum!(ServerState { 0 => Up, 1 => Down });
+wire_struct!(Table { id, schema, layout, placement });
+wire_struct!(Place { core, state });
+wire_enum!(PartitionState { 0 => Serving, 1 => Rebuilding });
+
+wire_struct!(Schema {
+    name, columns, primary_key, indexes, partitions, failures_tolerated, durability,
+});
+wire_struct!(Column { name, column_type, nullable, default });
+wire_struct!(Index { name, columns, constraint });
+wire_enum!(Constraint { 0 => Unique, 1 => Dense });
+wire_enum!(Durability { 0 => Sync, 1 => Replicated });
+wire_enum!(ColumnType {
+    0 => Bool, 1 => Int64, 2 => Float64, 3 => Text, 4 => Bytes, 5 => Timestamp, 6 => Uuid,
+});
+wire_struct!(Layout { key_spaces, replexes });
+wire_struct!(KeySpace { columns, slots });
+wire_struct!(Replex { name, kind, axes, sort_columns });
+wire_struct!(Axis { key_space, stride, divisions });
+wire_enum!(ReplexKind {
+    0 => Primary, 1 => Index { index }, 2 => Hybrid, 3 => Exact { of }, 4 => Hyperspace,
+});
+
+/// Positions of columns, key spaces and replexes; all are small.
+impl Wire for usize {
+    fn encode(&self, out: &mut Vec<u8>) {
+        u32::try_from(*self).expect("positions in a schema are small").encode(out);
+    }
+    fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        Ok(u32::decode(reader)? as usize)
+    }
+}

@@ -1,0 +1,110 @@
+//! Frames: what separates messages on a connection.
+//!
+//! ```text
+//! offset  bytes
+//!      0      4  length of all that follows this field
+//!      4      4  CRC-32C of all that follows this field
+//!      8      1  format version
+//!      9      8  correlation: chosen by who asks, the same in the answer, otherwise 0
+//!     17      …  one message (`message::Message`)
+//! ```
+//! Integers are little-endian. A length beyond the limit is refused before any memory is taken.
+
+use alloc::vec::Vec;
+use core::fmt;
+
+use crate::codec::{DecodeError, Wire};
+use crate::message::Message;
+
+/// The version of frames and messages that this program speaks.
+pub const FORMAT_VERSION: u8 = 1;
+/// Bytes before the message.
+pub const HEADER_BYTES: usize = 17;
+/// The largest frame, length field included: a row of 1 MiB in several images, with room.
+pub const FRAME_BYTES_MAX: usize = 8 << 20;
+
+/// Bytes that are no frame. The connection cannot be used any more.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FrameError {
+    /// The length field is beyond [`FRAME_BYTES_MAX`] or below the header's size.
+    Length(u32),
+    /// The checksum does not match.
+    Checksum,
+    /// Another format version.
+    Version(u8),
+    /// The message does not decode.
+    Message(DecodeError),
+}
+
+impl fmt::Display for FrameError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            FrameError::Length(length) => write!(
+                f,
+                "a frame of {length} bytes; frames have {} to {FRAME_BYTES_MAX}",
+                HEADER_BYTES - 4
+            ),
+            FrameError::Checksum => write!(f, "a frame whose checksum does not match"),
+            FrameError::Version(version) => write!(
+                f,
+                "a frame of format version {version}; this side speaks {FORMAT_VERSION}: \
+                 use the same release on both"
+            ),
+            FrameError::Message(error) => write!(f, "a frame that does not decode: {error}"),
+        }
+    }
+}
+
+impl core::error::Error for FrameError {}
+
+/// A decoded frame.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Frame {
+    /// Ties an answer to its question.
+    pub correlation: u64,
+    /// What is said.
+    pub message: Message,
+}
+
+/// Appends a message as a frame. Panics if it is larger than a frame may be: the limits on rows,
+/// pages and queues exclude that.
+pub fn encode(correlation: u64, message: &Message, out: &mut Vec<u8>) {
+    let start = out.len();
+    out.extend_from_slice(&[0; 8]);
+    out.push(FORMAT_VERSION);
+    correlation.encode(out);
+    message.encode(out);
+    let length = out.len() - start;
+    assert!(length <= FRAME_BYTES_MAX, "a message of {length} bytes was built");
+    let checksum = crc32c::crc32c(&out[start + 8..]);
+    out[start..start + 4].copy_from_slice(&(length as u32 - 4).to_le_bytes());
+    out[start + 4..start + 8].copy_from_slice(&checksum.to_le_bytes());
+}
+
+/// The size of the frame at the start of `bytes`, length field included; none if the length field
+/// is not whole yet.
+pub fn size(bytes: &[u8]) -> Result<Option<usize>, FrameError> {
+    let Some(field) = bytes.first_chunk::<4>() else { return Ok(None) };
+    let length = u32::from_le_bytes(*field);
+    let size = length as usize + 4;
+    if !(HEADER_BYTES..=FRAME_BYTES_MAX).contains(&size) {
+        return Err(FrameError::Length(length));
+    }
+    Ok(Some(size))
+}
+
+/// Decodes the frame at the start of `bytes`, with its size; none if it is not whole yet.
+pub fn decode(bytes: &[u8]) -> Result<Option<(Frame, usize)>, FrameError> {
+    let Some(size) = size(bytes)? else { return Ok(None) };
+    let Some(frame) = bytes.get(..size) else { return Ok(None) };
+    let checksum = u32::from_le_bytes(frame[4..8].try_into().expect("four bytes"));
+    if crc32c::crc32c(&frame[8..]) != checksum {
+        return Err(FrameError::Checksum);
+    }
+    if frame[8] != FORMAT_VERSION {
+        return Err(FrameError::Version(frame[8]));
+    }
+    let correlation = u64::from_le_bytes(frame[9..17].try_into().expect("eight bytes"));
+    let message = Message::decode_all(&frame[HEADER_BYTES..]).map_err(FrameError::Message)?;
+    Ok(Some((Frame { correlation, message }, size)))
+}

@@ -1,0 +1,119 @@
+//! Names of things: small `Copy` newtypes, so that no number is taken for another.
+//!
+//! Orders matter: `PartitionId` sorts by table, replex, number, which is the order of a chain
+//! (SAFETY R7). What the numbers mean is said here and nowhere else.
+
+use core::fmt;
+
+use crate::codec::wire_struct;
+
+/// A server as the coordinator numbered it; rises, never reused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct ServerId(pub u32);
+
+/// One event loop of one server: the unit that holds partitions and a log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct CoreId {
+    /// The server.
+    pub server: ServerId,
+    /// The loop within it, from 0.
+    pub core: u16,
+}
+
+/// How often a server has joined; the coordinator raises it at each start (SAFETY R16).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Incarnation(pub u32);
+
+/// The number of a configuration (SAFETY R15).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Epoch(pub u64);
+
+/// A table as the coordinator numbered it; rises, never reused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct TableId(pub u32);
+
+/// One cell of one replex of one table. The order is the order of a chain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct PartitionId {
+    /// The table.
+    pub table: TableId,
+    /// Position of the replex in the table's layout, from 0 (the primary replex).
+    pub replex: u8,
+    /// The cell of the grid, from 0.
+    pub number: u32,
+}
+
+impl PartitionId {
+    /// The sorted table of `placement::tables` that holds this partition's rows.
+    pub fn rows_table(self) -> u64 {
+        assert!(self.number < 1 << 24, "a replex has at most 4096 partitions");
+        u64::from(self.table.0) << 32 | u64::from(self.replex) << 24 | u64::from(self.number)
+    }
+}
+
+/// A client's session as the coordinator numbered it; rises with time (SAFETY R13, R14).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct SessionId(pub u64);
+
+/// One request of a session; the pair is its name for exactly-once execution (SAFETY R13).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct RequestId {
+    /// The session.
+    pub session: SessionId,
+    /// Rises by one with each new request of the session; a retry keeps it.
+    pub number: u64,
+}
+
+/// A chain operation: numbered by its head core, unique over restarts of it because the
+/// incarnation is part of the name (a log position would not be: a lost tail is written anew).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct OperationId {
+    /// The core whose partition is the head.
+    pub head: CoreId,
+    /// That core's incarnation when the operation began.
+    pub incarnation: Incarnation,
+    /// Rises by one with each operation of that incarnation, from 1.
+    pub sequence: u64,
+}
+
+/// A hybrid logical timestamp: microseconds of wall clock shifted left by 12, or the last
+/// version plus one where the clock has not moved on. Unique and rising per pk (SAFETY R6).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Version(pub u64);
+
+impl Version {
+    /// The next version after `self` at wall time `wall_us` (microseconds since 1970).
+    pub fn next(self, wall_us: u64) -> Version {
+        Version((self.0 + 1).max(wall_us << 12))
+    }
+}
+
+/// A record's ordinal number in a core's log, from 1; 0 stands before every record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Position(pub u64);
+
+/// Time as a driver hands it in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub struct Now {
+    /// Microseconds on a clock that never steps: leases, waits and retries.
+    pub monotonic_us: u64,
+    /// Microseconds since 1970, for versions only; may step.
+    pub wall_us: u64,
+}
+
+wire_struct!(CoreId { server, core });
+wire_struct!(PartitionId { table, replex, number });
+wire_struct!(RequestId { session, number });
+wire_struct!(OperationId { head, incarnation, sequence });
+
+impl fmt::Display for CoreId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "server {} core {}", self.server.0, self.core)
+    }
+}
+
+impl fmt::Display for PartitionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "partition {} of replex {} of table {}", self.number, self.replex, self.table.0)
+    }
+}

@@ -1,0 +1,195 @@
+//! What goes into a core's machine and what comes out of it: closed enums and plain data.
+//!
+//! The driver (server or simulator) owns sockets, the log and time; it hands in what happened and
+//! carries out what comes out, in the order of the fields of [`Output`]. "Durable before sent" is
+//! a field (`after`), never a comment.
+
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use placement::schema::Durability;
+
+use crate::configuration::Configuration;
+use crate::identity::{CoreId, Epoch, Incarnation, Position, SessionId};
+use crate::message::{CoordinatorRequest, PeerHeader, PeerMessage, Reply, Request};
+
+/// Names a client's connection to this core; the driver chooses it and never reuses it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ClientId(pub u64);
+
+/// What happened.
+#[derive(Clone, Debug)]
+pub enum Input {
+    /// A client asks.
+    Request {
+        /// Its connection.
+        client: ClientId,
+        /// Returned with the reply.
+        correlation: u64,
+        /// What it asks.
+        request: Request,
+    },
+    /// A client's connection is gone: reads that wait for it are dropped, writes go on.
+    ClientGone {
+        /// The connection.
+        client: ClientId,
+    },
+    /// Another core, or this one, says something.
+    Peer {
+        /// Who.
+        header: PeerHeader,
+        /// What.
+        message: PeerMessage,
+    },
+    /// A connection to a peer is new: what it has not confirmed is sent again.
+    PeerConnected {
+        /// The peer.
+        core: CoreId,
+    },
+    /// A configuration was fetched; older ones than the known are ignored.
+    Configuration(Arc<Configuration>),
+    /// The coordinator answered a heartbeat.
+    Beat {
+        /// When the heartbeat was sent, on this core's monotonic clock.
+        sent_us: u64,
+        /// The newest epoch.
+        epoch: Epoch,
+        /// The lease's length, counted from `sent_us`.
+        lease_us: u64,
+        /// Sessions below this one have ended.
+        session_floor: SessionId,
+    },
+    /// All records up to this one are durable.
+    Durable(Position),
+    /// Whether the log can take new operations, as the storage says. Initially it can.
+    Space {
+        /// It can.
+        admits: bool,
+    },
+    /// The deadline of the last output has come.
+    Tick,
+}
+
+/// What is to be done. The driver empties it after each step or batch of steps: first appends
+/// `records`, then sends what may be sent now, and keeps the rest until its `after` is durable.
+#[derive(Debug, Default)]
+pub struct Output {
+    /// To be appended to the log, in this order.
+    pub records: Vec<LogRecord>,
+    /// To peers.
+    pub sends: Vec<Send>,
+    /// To clients.
+    pub replies: Vec<ClientReply>,
+    /// To the coordinator.
+    pub asks: Vec<CoordinatorRequest>,
+    /// When to step with [`Input::Tick`] at the latest, on the monotonic clock; the last one
+    /// counts.
+    pub deadline_us: Option<u64>,
+    /// For the operator's log.
+    pub notes: Vec<String>,
+}
+
+/// One record for the log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogRecord {
+    /// Its number; the machine counts, the log must agree.
+    pub position: Position,
+    /// The epoch it was written in (SAFETY R24).
+    pub epoch: Epoch,
+    /// `Sync` asks for a flush now; `Replicated` rides along with the next one.
+    pub durability: Durability,
+    /// A `record::Record`.
+    pub bytes: Vec<u8>,
+}
+
+/// A message to another core.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Send {
+    /// To whom; can be this core itself, then it is handed in again as [`Input::Peer`].
+    pub to: CoreId,
+    /// Not before the record of this position is durable; 0 is now.
+    pub after: Position,
+    /// What.
+    pub message: PeerMessage,
+}
+
+/// A reply to a client.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ClientReply {
+    /// Its connection.
+    pub client: ClientId,
+    /// From the request.
+    pub correlation: u64,
+    /// Not before the record of this position is durable; 0 is now.
+    pub after: Position,
+    /// The lease under which the value was taken, on the monotonic clock: if it is over when the
+    /// driver is about to send, `Refusal::NotServing` is sent instead (SAFETY R15). None needs no
+    /// lease.
+    pub valid_until_us: Option<u64>,
+    /// What.
+    pub reply: Reply,
+}
+
+/// Who this core is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// The cluster.
+    pub cluster: u64,
+    /// The core.
+    pub core: CoreId,
+    /// Its incarnation.
+    pub incarnation: Incarnation,
+}
+
+impl Identity {
+    /// The header of a message at this epoch.
+    pub fn header(&self, epoch: Epoch) -> PeerHeader {
+        PeerHeader { from: self.core, incarnation: self.incarnation, epoch }
+    }
+}
+
+/// Limits of queues, and intervals in microseconds. Every queue has one (STYLE).
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Operations that this core has begun or takes part in and that are not decided.
+    pub operations_max: usize,
+    /// Requests waiting at the head behind one pk.
+    pub requests_per_key_max: usize,
+    /// Requests folded into one operation.
+    pub folded_requests_max: usize,
+    /// Reads waiting for decisions.
+    pub waiting_reads_max: usize,
+    /// Operations waiting for one key at a member.
+    pub waiters_per_key_max: usize,
+    /// A wait for a key beyond this is voted `Conflict` (SAFETY R8).
+    pub wait_us_max: u64,
+    /// Undecided operations are sent again after this, doubling up to sixteen times it.
+    pub retry_us: u64,
+    /// Confirmations of durability are gathered for this long.
+    pub confirm_us: u64,
+    /// Heartbeats to the coordinator and lease requests to peers.
+    pub heartbeat_us: u64,
+    /// Rows of one page are cut at this many bytes.
+    pub page_bytes_max: usize,
+    /// Keys that one read looks at before it returns a page, however few match.
+    pub page_keys_max: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits {
+            operations_max: 65_536,
+            requests_per_key_max: 1_024,
+            folded_requests_max: 256,
+            waiting_reads_max: 65_536,
+            waiters_per_key_max: 4_096,
+            wait_us_max: 5_000_000,
+            retry_us: 250_000,
+            confirm_us: 20_000,
+            heartbeat_us: 150_000,
+            page_bytes_max: 1 << 20,
+            page_keys_max: 16_384,
+        }
+    }
+}

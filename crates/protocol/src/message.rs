@@ -1,0 +1,504 @@
+//! Messages between clients, cores and the coordinator.
+//!
+//! One closed enum per direction. Every message between cores and every request of a client
+//! carries the sender's epoch; a mismatch is answered with the newer one (SAFETY R15). How
+//! messages become bytes is in `codec`, how bytes become frames is in `frame`.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use placement::schema::Schema;
+
+use crate::codec::{Bytes, Wire, wire_enum, wire_struct};
+use crate::configuration::Configuration;
+use crate::expression::Expression;
+use crate::identity::{
+    CoreId, Epoch, Incarnation, OperationId, PartitionId, RequestId, ServerId, SessionId, TableId,
+    Version,
+};
+use crate::operation::{Decision, Mutation, Prepare, RequestResult};
+
+/// Whatever a frame can hold.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Message {
+    /// First on every connection.
+    Hello(Hello),
+    /// The answer to `Hello`.
+    Welcome(Welcome),
+    /// Client to core.
+    Request(Request),
+    /// Core to client.
+    Reply(Reply),
+    /// Core to core.
+    Peer(PeerHeader, PeerMessage),
+    /// To the coordinator.
+    Ask(CoordinatorRequest),
+    /// From the coordinator.
+    Answer(CoordinatorReply),
+    /// The connection is about to be closed, and why.
+    Goodbye {
+        /// For people.
+        reason: String,
+    },
+    /// Answered with the same bytes by the event loop itself: the `echo` baseline.
+    Echo(Bytes),
+}
+
+/// Who opens a connection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hello {
+    /// The cluster it means, where it knows.
+    pub cluster: Option<u64>,
+    /// The core that connects, where it is one.
+    pub core: Option<(CoreId, Incarnation)>,
+}
+
+/// Who answers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Welcome {
+    /// The cluster.
+    pub cluster: u64,
+    /// The core that answers; none is the coordinator.
+    pub core: Option<(CoreId, Incarnation)>,
+    /// Its epoch.
+    pub epoch: Epoch,
+}
+
+/// What a client asks of a core.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Request {
+    /// Run an operation; to the core of the primary partition of its pk.
+    Execute(Execute),
+    /// Read rows of one partition.
+    Read(Read),
+    /// Count and checksum a part of one partition.
+    Checksum(ChecksumRead),
+    /// Tell the core's counters.
+    Status,
+}
+
+/// An operation, retried under the same name until a result is known (SAFETY R13).
+#[derive(Clone, Debug, PartialEq)]
+pub struct Execute {
+    /// Its name.
+    pub request: RequestId,
+    /// All numbers of the session below this one are acknowledged (SAFETY R14).
+    pub acknowledged_below: u64,
+    /// The client's epoch.
+    pub epoch: Epoch,
+    /// The table.
+    pub table: TableId,
+    /// The primary partition that the client computed.
+    pub partition: PartitionId,
+    /// What to do. One for now; the format takes more.
+    pub mutations: Vec<Mutation>,
+}
+
+/// Rows of one partition between two keys of its sort order.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Read {
+    /// The client's epoch.
+    pub epoch: Epoch,
+    /// The partition.
+    pub partition: PartitionId,
+    /// First key, memcomparable, a prefix of the sort order; a continuation's key.
+    pub start: Bytes,
+    /// First key beyond; none reads to the end.
+    pub end: Option<Bytes>,
+    /// Rows for which it holds.
+    pub filter: Option<Expression>,
+    /// Which columns, by position; none is all.
+    pub projection: Option<Vec<u16>>,
+    /// How many rows at most.
+    pub limit: u32,
+    /// From the last key to the first.
+    pub descending: bool,
+    /// Tell only how many there are.
+    pub count_only: bool,
+    /// Linearisable, or stale by request (SAFETY R10).
+    pub consistency: Consistency,
+}
+
+/// How fresh a read must be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Consistency {
+    /// Waits for pending operations on what it reads.
+    Linearizable,
+    /// Answers from committed state at once; may miss operations under way.
+    Stale,
+}
+
+/// A part of a partition to be summed; repeated with `next` until there is none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ChecksumRead {
+    /// The client's epoch.
+    pub epoch: Epoch,
+    /// The partition.
+    pub partition: PartitionId,
+    /// First key of this part.
+    pub start: Bytes,
+    /// How many rows at most.
+    pub limit: u32,
+}
+
+/// What a core answers a client.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Reply {
+    /// The result of an `Execute`.
+    Executed(RequestResult),
+    /// Rows of a `Read`.
+    Rows(RowPage),
+    /// Sums of a `Checksum`.
+    Checksum(ChecksumPart),
+    /// Counters by name.
+    Status(Vec<(String, u64)>),
+    /// Not done here and now; nothing was changed by this attempt.
+    Refused(Refusal),
+}
+
+/// A page of rows, packed: for each a version (`u64`), a length (`u32`), the row's bytes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RowPage {
+    /// How many rows are in `rows`, or, of a `count_only` read, how many were counted.
+    pub count: u64,
+    /// The rows, packed.
+    pub rows: Bytes,
+    /// Where to go on, if the page is not the last: `start` (or, descending, `end`) of the next.
+    pub next: Option<Bytes>,
+}
+
+/// A part's order-independent sum.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ChecksumPart {
+    /// Rows summed.
+    pub count: u64,
+    /// The wrapping sum over rows of a hash of (pk, version, row): equal for equal sets of rows,
+    /// whatever the sort order.
+    pub sum: u64,
+    /// Where the next part starts; none at the end.
+    pub next: Option<Bytes>,
+}
+
+/// Why a core did not do it. The request may be sent again, after what each variant says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// Fetch the configuration of this epoch or newer, then retry (SAFETY R15).
+    StaleEpoch {
+        /// The core's epoch.
+        epoch: Epoch,
+    },
+    /// Not held by this core: the client's configuration is wrong or the core's is older; fetch.
+    WrongPartition,
+    /// It has restarted and is catching up, or its lease ran out; retry after a pause.
+    NotServing,
+    /// A queue is full; retry after a pause.
+    Overloaded,
+    /// No space for writes on this core or one that the write must reach. Not to be retried until
+    /// somebody has made space.
+    DiskFull {
+        /// The server without space.
+        server: ServerId,
+    },
+    /// The session has ended at the coordinator (SAFETY R14); the request's fate is unknown if it
+    /// had been sent before.
+    SessionEnded,
+    /// The number was used with another body (SAFETY R13). Not to be retried.
+    RequestMismatch,
+    /// It cannot be done: malformed, or beyond a limit. Not to be retried.
+    Invalid {
+        /// For people.
+        message: String,
+    },
+}
+
+/// Who speaks, in every message between cores.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PeerHeader {
+    /// The core.
+    pub from: CoreId,
+    /// Its incarnation: messages of older ones are dropped.
+    pub incarnation: Incarnation,
+    /// Its epoch (SAFETY R15).
+    pub epoch: Epoch,
+}
+
+/// What cores tell each other.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PeerMessage {
+    /// Phase 1, to the next partition of the chain.
+    Prepare(Prepare),
+    /// Phase 2, to the previous partition of the chain.
+    Decision {
+        /// The operation.
+        operation: OperationId,
+        /// The member it is for (a core can hold several of one chain).
+        to: PartitionId,
+        /// The outcome.
+        decision: Decision,
+        /// Whether it is durable at position x, so that anybody may see it (SAFETY R3).
+        settled: bool,
+    },
+    /// The decision is durable at position x: to the next partition of the chain (SAFETY R3).
+    Settled {
+        /// The operation.
+        operation: OperationId,
+        /// The member it is for.
+        to: PartitionId,
+    },
+    /// The decisions are durable at the sender and all after it: to the previous partition.
+    Durable {
+        /// Operation and the member it is for.
+        operations: Vec<(OperationId, PartitionId)>,
+    },
+    /// Decided at the sender, but not known durable further down: to the next partition, which
+    /// passes it on or answers `Durable`.
+    Confirm {
+        /// Operation and the member it is for, and whether it is settled.
+        operations: Vec<(OperationId, PartitionId, bool)>,
+    },
+    /// Everything of this head and incarnation below `below` is finished everywhere.
+    Finished {
+        /// The incarnation of the sending core that is meant.
+        incarnation: Incarnation,
+        /// The first sequence that is not.
+        below: u64,
+    },
+    /// A restarted core asks for what it may have forgotten: votes that it sent before they were
+    /// durable (SAFETY R1), decisions that it lost with its log's tail.
+    Recover {
+        /// Names the attempt.
+        attempt: u64,
+    },
+    /// One operation that the asking core is a member of.
+    Adopt {
+        /// The attempt it answers.
+        attempt: u64,
+        /// The operation with all votes that the sender knows.
+        prepare: Prepare,
+        /// Its decision, if the sender knows it, and whether it is settled.
+        decision: Option<(Decision, bool)>,
+    },
+    /// That was everything.
+    RecoverEnd {
+        /// The attempt it answers.
+        attempt: u64,
+        /// How many `Adopt` belong to it.
+        count: u64,
+        /// For each incarnation of the asking core, the sequence below which the sender knows
+        /// everything finished.
+        finished: Vec<(Incarnation, u64)>,
+    },
+    /// Asks a peer to vouch that it knows no newer epoch: renews the sender's lease.
+    LeaseRequest {
+        /// The asker's monotonic clock, returned as it is.
+        sent_us: u64,
+    },
+    /// Vouches; also tells whether the sender has space for writes.
+    LeaseGrant {
+        /// From the request.
+        sent_us: u64,
+        /// Whether its log admits new records.
+        admits: bool,
+    },
+    /// The receiver's last message was of an older epoch than this one.
+    NewerEpoch {
+        /// The sender's.
+        epoch: Epoch,
+    },
+}
+
+/// What servers, clients and operators ask of the coordinator.
+#[derive(Clone, Debug, PartialEq)]
+pub enum CoordinatorRequest {
+    /// A server's start. It is answered once the join is in a durable configuration.
+    Join {
+        /// Its number; none asks for a new one.
+        server: Option<ServerId>,
+        /// Names the process that uses the number: a second one is refused while the first
+        /// one's lease runs.
+        instance: u64,
+        /// Names its data folder, made with it; a wiped disk has another one (SAFETY R16).
+        disk: u64,
+        /// What fails together with it.
+        domain: String,
+        /// `address:port` of each core.
+        cores: Vec<String>,
+    },
+    /// Renews a core's lease.
+    Heartbeat {
+        /// The core.
+        core: CoreId,
+        /// Its incarnation.
+        incarnation: Incarnation,
+        /// Its epoch.
+        epoch: Epoch,
+        /// Its monotonic clock, returned as it is.
+        sent_us: u64,
+    },
+    /// The newest configuration, if newer than `known`.
+    Fetch {
+        /// The asker's epoch.
+        known: Epoch,
+    },
+    /// A new client session.
+    OpenSession,
+    /// A new table; answered once every server that holds part of it has the configuration.
+    CreateTable {
+        /// Columns, indexes and settings.
+        schema: Schema,
+        /// Without an error if there is one of that name.
+        if_not_exists: bool,
+    },
+    /// Removes a table and its rows.
+    DropTable {
+        /// Its name.
+        name: String,
+        /// Without an error if there is none.
+        if_exists: bool,
+    },
+    /// A server stops for good; refused while it holds partitions.
+    Leave {
+        /// The server.
+        server: ServerId,
+    },
+}
+
+/// What the coordinator answers.
+#[derive(Clone, Debug, PartialEq)]
+pub enum CoordinatorReply {
+    /// The server is part of the cluster.
+    Joined {
+        /// Its number.
+        server: ServerId,
+        /// Its incarnation.
+        incarnation: Incarnation,
+        /// The configuration with it.
+        configuration: Configuration,
+    },
+    /// The lease is renewed, counted from `sent_us`.
+    Beat {
+        /// From the request.
+        sent_us: u64,
+        /// The newest epoch.
+        epoch: Epoch,
+        /// The lease's length in microseconds.
+        lease_us: u64,
+        /// Sessions below this one have ended (SAFETY R14).
+        session_floor: SessionId,
+    },
+    /// The newest configuration.
+    Configuration(Configuration),
+    /// What was asked for is known already.
+    Unchanged {
+        /// The newest epoch.
+        epoch: Epoch,
+    },
+    /// A session is open.
+    Session {
+        /// Its number.
+        session: SessionId,
+        /// After this many microseconds the client opens a new one.
+        life_us: u64,
+    },
+    /// Done in this epoch.
+    Done {
+        /// The epoch.
+        epoch: Epoch,
+        /// The table, where one was created.
+        table: Option<TableId>,
+    },
+    /// Not done, and nothing was changed.
+    Refused {
+        /// For people: what, why and what to do.
+        message: String,
+        /// Whether the same request may succeed later without anybody doing something.
+        retry: bool,
+    },
+}
+
+wire_enum!(Message {
+    0 => Hello(hello), 1 => Welcome(welcome), 2 => Request(request), 3 => Reply(reply),
+    4 => Peer(header, message), 5 => Ask(request), 6 => Answer(reply),
+    7 => Goodbye { reason }, 8 => Echo(bytes),
+});
+wire_struct!(Hello { cluster, core });
+wire_struct!(Welcome { cluster, core, epoch });
+wire_enum!(Request { 0 => Execute(execute), 1 => Read(read), 2 => Checksum(read), 3 => Status });
+wire_struct!(Execute { request, acknowledged_below, epoch, table, partition, mutations });
+wire_struct!(Read {
+    epoch, partition, start, end, filter, projection, limit, descending, count_only, consistency,
+});
+wire_enum!(Consistency { 0 => Linearizable, 1 => Stale });
+wire_struct!(ChecksumRead { epoch, partition, start, limit });
+wire_enum!(Reply {
+    0 => Executed(result), 1 => Rows(page), 2 => Checksum(part), 3 => Status(counters),
+    4 => Refused(refusal),
+});
+wire_struct!(RowPage { count, rows, next });
+wire_struct!(ChecksumPart { count, sum, next });
+wire_enum!(Refusal {
+    0 => StaleEpoch { epoch }, 1 => WrongPartition, 2 => NotServing, 3 => Overloaded,
+    4 => DiskFull { server }, 5 => SessionEnded, 6 => RequestMismatch, 7 => Invalid { message },
+});
+wire_struct!(PeerHeader { from, incarnation, epoch });
+wire_enum!(PeerMessage {
+    0 => Prepare(prepare), 1 => Decision { operation, to, decision, settled },
+    2 => Settled { operation, to }, 3 => Durable { operations }, 4 => Confirm { operations },
+    5 => Finished { incarnation, below }, 6 => Recover { attempt },
+    7 => Adopt { attempt, prepare, decision }, 8 => RecoverEnd { attempt, count, finished },
+    9 => LeaseRequest { sent_us }, 10 => LeaseGrant { sent_us, admits },
+    11 => NewerEpoch { epoch },
+});
+wire_enum!(CoordinatorRequest {
+    0 => Join { server, instance, disk, domain, cores },
+    1 => Heartbeat { core, incarnation, epoch, sent_us },
+    2 => Fetch { known }, 3 => OpenSession, 4 => CreateTable { schema, if_not_exists },
+    5 => DropTable { name, if_exists }, 6 => Leave { server },
+});
+wire_enum!(CoordinatorReply {
+    0 => Joined { server, incarnation, configuration },
+    1 => Beat { sent_us, epoch, lease_us, session_floor },
+    2 => Configuration(configuration), 3 => Unchanged { epoch },
+    4 => Session { session, life_us }, 5 => Done { epoch, table },
+    6 => Refused { message, retry },
+});
+
+impl<A: Wire, B: Wire> Wire for (A, B) {
+    fn encode(&self, out: &mut Vec<u8>) {
+        self.0.encode(out);
+        self.1.encode(out);
+    }
+    fn decode(reader: &mut crate::codec::Reader<'_>) -> Result<Self, crate::codec::DecodeError> {
+        Ok((A::decode(reader)?, B::decode(reader)?))
+    }
+}
+
+impl<A: Wire, B: Wire, C: Wire> Wire for (A, B, C) {
+    fn encode(&self, out: &mut Vec<u8>) {
+        self.0.encode(out);
+        self.1.encode(out);
+        self.2.encode(out);
+    }
+    fn decode(reader: &mut crate::codec::Reader<'_>) -> Result<Self, crate::codec::DecodeError> {
+        Ok((A::decode(reader)?, B::decode(reader)?, C::decode(reader)?))
+    }
+}
+
+impl RowPage {
+    /// Appends one row.
+    pub fn push(&mut self, version: Version, row: &[u8]) {
+        version.encode(&mut self.rows.0);
+        u32::try_from(row.len()).expect("a row is at most 1 MiB").encode(&mut self.rows.0);
+        self.rows.0.extend_from_slice(row);
+        self.count += 1;
+    }
+
+    /// The rows; ends early at bytes that are not well-formed.
+    pub fn rows(&self) -> impl Iterator<Item = (Version, &[u8])> {
+        let mut reader = crate::codec::Reader::new(&self.rows);
+        core::iter::from_fn(move || {
+            let version = Version::decode(&mut reader).ok()?;
+            Some((version, reader.bytes().ok()?))
+        })
+    }
+}
