@@ -194,7 +194,15 @@ macro_rules! wire_newtype {
     )*};
 }
 
-wire_newtype!(Epoch, Incarnation, Position, ServerId, SessionId, TableId, Version);
+wire_newtype!(
+    Epoch,
+    Incarnation,
+    Position,
+    ServerId,
+    SessionId,
+    TableId,
+    Version
+);
 
 impl Wire for bool {
     fn encode(&self, out: &mut Vec<u8>) {

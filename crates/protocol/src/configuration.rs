@@ -6,9 +6,9 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use placement::grid::{Axis, KeySpace, Layout, Replex, ReplexKind};
-use placement::schema::{Column, Constraint, Durability, Index, Schema};
-use placement::value::ColumnType;
+use placement::ColumnType;
+use placement::{Axis, KeySpace, Layout, Replex, ReplexKind};
+use placement::{Column, Constraint, Durability, Index, Schema};
 
 use crate::codec::{DecodeError, Reader, Wire, wire_enum, wire_struct};
 use crate::identity::{CoreId, Epoch, Incarnation, PartitionId, ServerId, TableId};
@@ -84,7 +84,10 @@ pub enum PartitionState {
 impl Configuration {
     /// The table with this number.
     pub fn table(&self, id: TableId) -> Option<&Table> {
-        let index = self.tables.binary_search_by_key(&id, |table| table.id).ok()?;
+        let index = self
+            .tables
+            .binary_search_by_key(&id, |table| table.id)
+            .ok()?;
         Some(&self.tables[index])
     }
 
@@ -95,7 +98,10 @@ impl Configuration {
 
     /// The server with this number.
     pub fn server(&self, id: ServerId) -> Option<&Server> {
-        let index = self.servers.binary_search_by_key(&id, |server| server.id).ok()?;
+        let index = self
+            .servers
+            .binary_search_by_key(&id, |server| server.id)
+            .ok()?;
         Some(&self.servers[index])
     }
 
@@ -113,27 +119,70 @@ impl Configuration {
     }
 }
 
-wire_struct!(Configuration { cluster, epoch, servers, tables });
-wire_struct!(Server { id, incarnation, domain, cores, state });
+wire_struct!(Configuration {
+    cluster,
+    epoch,
+    servers,
+    tables
+});
+wire_struct!(Server {
+    id,
+    incarnation,
+    domain,
+    cores,
+    state
+});
 wire_enum!(ServerState { 0 => Up, 1 => Down });
-wire_struct!(Table { id, schema, layout, placement });
+wire_struct!(Table {
+    id,
+    schema,
+    layout,
+    placement
+});
 wire_struct!(Place { core, state });
 wire_enum!(PartitionState { 0 => Serving, 1 => Rebuilding });
 
 wire_struct!(Schema {
-    name, columns, primary_key, indexes, partitions, failures_tolerated, durability,
+    name,
+    columns,
+    primary_key,
+    indexes,
+    partitions,
+    failures_tolerated,
+    durability,
 });
-wire_struct!(Column { name, column_type, nullable, default });
-wire_struct!(Index { name, columns, constraint });
+wire_struct!(Column {
+    name,
+    column_type,
+    nullable,
+    default
+});
+wire_struct!(Index {
+    name,
+    columns,
+    constraint
+});
 wire_enum!(Constraint { 0 => Unique, 1 => Dense });
 wire_enum!(Durability { 0 => Sync, 1 => Replicated });
 wire_enum!(ColumnType {
     0 => Bool, 1 => Int64, 2 => Float64, 3 => Text, 4 => Bytes, 5 => Timestamp, 6 => Uuid,
 });
-wire_struct!(Layout { key_spaces, replexes });
+wire_struct!(Layout {
+    key_spaces,
+    replexes
+});
 wire_struct!(KeySpace { columns, slots });
-wire_struct!(Replex { name, kind, axes, sort_columns });
-wire_struct!(Axis { key_space, stride, divisions });
+wire_struct!(Replex {
+    name,
+    kind,
+    axes,
+    sort_columns
+});
+wire_struct!(Axis {
+    key_space,
+    stride,
+    divisions
+});
 wire_enum!(ReplexKind {
     0 => Primary, 1 => Index { index }, 2 => Hybrid, 3 => Exact { of }, 4 => Hyperspace,
 });
@@ -141,7 +190,9 @@ wire_enum!(ReplexKind {
 /// Positions of columns, key spaces and replexes; all are small.
 impl Wire for usize {
     fn encode(&self, out: &mut Vec<u8>) {
-        u32::try_from(*self).expect("positions in a schema are small").encode(out);
+        u32::try_from(*self)
+            .expect("positions in a schema are small")
+            .encode(out);
     }
     fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
         Ok(u32::decode(reader)? as usize)

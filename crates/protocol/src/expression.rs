@@ -8,7 +8,7 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use placement::value::Value;
+use placement::Value;
 
 use crate::codec::{DecodeError, Reader, Wire, wire_enum, wire_struct};
 

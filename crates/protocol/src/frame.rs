@@ -75,7 +75,10 @@ pub fn encode(correlation: u64, message: &Message, out: &mut Vec<u8>) {
     correlation.encode(out);
     message.encode(out);
     let length = out.len() - start;
-    assert!(length <= FRAME_BYTES_MAX, "a message of {length} bytes was built");
+    assert!(
+        length <= FRAME_BYTES_MAX,
+        "a message of {length} bytes was built"
+    );
     let checksum = crc32c::crc32c(&out[start + 8..]);
     out[start..start + 4].copy_from_slice(&(length as u32 - 4).to_le_bytes());
     out[start + 4..start + 8].copy_from_slice(&checksum.to_le_bytes());
@@ -84,7 +87,9 @@ pub fn encode(correlation: u64, message: &Message, out: &mut Vec<u8>) {
 /// The size of the frame at the start of `bytes`, length field included; none if the length field
 /// is not whole yet.
 pub fn size(bytes: &[u8]) -> Result<Option<usize>, FrameError> {
-    let Some(field) = bytes.first_chunk::<4>() else { return Ok(None) };
+    let Some(field) = bytes.first_chunk::<4>() else {
+        return Ok(None);
+    };
     let length = u32::from_le_bytes(*field);
     let size = length as usize + 4;
     if !(HEADER_BYTES..=FRAME_BYTES_MAX).contains(&size) {
@@ -95,8 +100,12 @@ pub fn size(bytes: &[u8]) -> Result<Option<usize>, FrameError> {
 
 /// Decodes the frame at the start of `bytes`, with its size; none if it is not whole yet.
 pub fn decode(bytes: &[u8]) -> Result<Option<(Frame, usize)>, FrameError> {
-    let Some(size) = size(bytes)? else { return Ok(None) };
-    let Some(frame) = bytes.get(..size) else { return Ok(None) };
+    let Some(size) = size(bytes)? else {
+        return Ok(None);
+    };
+    let Some(frame) = bytes.get(..size) else {
+        return Ok(None);
+    };
     let checksum = u32::from_le_bytes(frame[4..8].try_into().expect("four bytes"));
     if crc32c::crc32c(&frame[8..]) != checksum {
         return Err(FrameError::Checksum);
@@ -106,5 +115,11 @@ pub fn decode(bytes: &[u8]) -> Result<Option<(Frame, usize)>, FrameError> {
     }
     let correlation = u64::from_le_bytes(frame[9..17].try_into().expect("eight bytes"));
     let message = Message::decode_all(&frame[HEADER_BYTES..]).map_err(FrameError::Message)?;
-    Ok(Some((Frame { correlation, message }, size)))
+    Ok(Some((
+        Frame {
+            correlation,
+            message,
+        },
+        size,
+    )))
 }

@@ -46,7 +46,10 @@ pub struct PartitionId {
 impl PartitionId {
     /// The sorted table of `placement::tables` that holds this partition's rows.
     pub fn rows_table(self) -> u64 {
-        assert!(self.number < 1 << 24, "a replex has at most 4096 partitions");
+        assert!(
+            self.number < 1 << 24,
+            "a replex has at most 4096 partitions"
+        );
         u64::from(self.table.0) << 32 | u64::from(self.replex) << 24 | u64::from(self.number)
     }
 }
@@ -102,9 +105,17 @@ pub struct Now {
 }
 
 wire_struct!(CoreId { server, core });
-wire_struct!(PartitionId { table, replex, number });
+wire_struct!(PartitionId {
+    table,
+    replex,
+    number
+});
 wire_struct!(RequestId { session, number });
-wire_struct!(OperationId { head, incarnation, sequence });
+wire_struct!(OperationId {
+    head,
+    incarnation,
+    sequence
+});
 
 impl fmt::Display for CoreId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -114,6 +125,10 @@ impl fmt::Display for CoreId {
 
 impl fmt::Display for PartitionId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "partition {} of replex {} of table {}", self.number, self.replex, self.table.0)
+        write!(
+            f,
+            "partition {} of replex {} of table {}",
+            self.number, self.replex, self.table.0
+        )
     }
 }

@@ -14,6 +14,6 @@ pub mod configuration;
 pub mod expression;
 pub mod frame;
 pub mod identity;
+pub mod machine;
 pub mod message;
 pub mod operation;
-pub mod machine;

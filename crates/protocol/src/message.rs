@@ -7,7 +7,7 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use placement::schema::Schema;
+use placement::Schema;
 
 use crate::codec::{Bytes, Wire, wire_enum, wire_struct};
 use crate::configuration::Configuration;
@@ -422,14 +422,39 @@ wire_enum!(Message {
     7 => Goodbye { reason }, 8 => Echo(bytes),
 });
 wire_struct!(Hello { cluster, core });
-wire_struct!(Welcome { cluster, core, epoch });
+wire_struct!(Welcome {
+    cluster,
+    core,
+    epoch
+});
 wire_enum!(Request { 0 => Execute(execute), 1 => Read(read), 2 => Checksum(read), 3 => Status });
-wire_struct!(Execute { request, acknowledged_below, epoch, table, partition, mutations });
+wire_struct!(Execute {
+    request,
+    acknowledged_below,
+    epoch,
+    table,
+    partition,
+    mutations
+});
 wire_struct!(Read {
-    epoch, partition, start, end, filter, projection, limit, descending, count_only, consistency,
+    epoch,
+    partition,
+    start,
+    end,
+    filter,
+    projection,
+    limit,
+    descending,
+    count_only,
+    consistency,
 });
 wire_enum!(Consistency { 0 => Linearizable, 1 => Stale });
-wire_struct!(ChecksumRead { epoch, partition, start, limit });
+wire_struct!(ChecksumRead {
+    epoch,
+    partition,
+    start,
+    limit
+});
 wire_enum!(Reply {
     0 => Executed(result), 1 => Rows(page), 2 => Checksum(part), 3 => Status(counters),
     4 => Refused(refusal),
@@ -440,7 +465,11 @@ wire_enum!(Refusal {
     0 => StaleEpoch { epoch }, 1 => WrongPartition, 2 => NotServing, 3 => Overloaded,
     4 => DiskFull { server }, 5 => SessionEnded, 6 => RequestMismatch, 7 => Invalid { message },
 });
-wire_struct!(PeerHeader { from, incarnation, epoch });
+wire_struct!(PeerHeader {
+    from,
+    incarnation,
+    epoch
+});
 wire_enum!(PeerMessage {
     0 => Prepare(prepare), 1 => Decision { operation, to, decision, settled },
     2 => Settled { operation, to }, 3 => Durable { operations }, 4 => Confirm { operations },
@@ -488,7 +517,9 @@ impl RowPage {
     /// Appends one row.
     pub fn push(&mut self, version: Version, row: &[u8]) {
         version.encode(&mut self.rows.0);
-        u32::try_from(row.len()).expect("a row is at most 1 MiB").encode(&mut self.rows.0);
+        u32::try_from(row.len())
+            .expect("a row is at most 1 MiB")
+            .encode(&mut self.rows.0);
         self.rows.0.extend_from_slice(row);
         self.count += 1;
     }

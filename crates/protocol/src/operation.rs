@@ -203,10 +203,27 @@ wire_enum!(OldRow {
     1 => SameKeys { version },
     2 => Keys { version, row },
 });
-wire_struct!(RowChange { pk, version, old, new });
-wire_struct!(RequestRecord { request, acknowledged_below, digest, result });
+wire_struct!(RowChange {
+    pk,
+    version,
+    old,
+    new
+});
+wire_struct!(RequestRecord {
+    request,
+    acknowledged_below,
+    digest,
+    result
+});
 wire_enum!(Vote { 0 => Yes, 1 => No(reason) });
 wire_struct!(Prepare {
-    operation, epoch, finished_below, table, chain, votes, changes, requests,
+    operation,
+    epoch,
+    finished_below,
+    table,
+    chain,
+    votes,
+    changes,
+    requests,
 });
 wire_enum!(Decision { 0 => Commit, 1 => Abort(reason) });

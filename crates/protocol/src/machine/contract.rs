@@ -8,7 +8,7 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use placement::schema::Durability;
+use placement::Durability;
 
 use crate::configuration::Configuration;
 use crate::identity::{CoreId, Epoch, Incarnation, Position, SessionId};
@@ -145,7 +145,11 @@ pub struct Identity {
 impl Identity {
     /// The header of a message at this epoch.
     pub fn header(&self, epoch: Epoch) -> PeerHeader {
-        PeerHeader { from: self.core, incarnation: self.incarnation, epoch }
+        PeerHeader {
+            from: self.core,
+            incarnation: self.incarnation,
+            epoch,
+        }
     }
 }
 
