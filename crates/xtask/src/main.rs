@@ -1,2 +1,247 @@
-//! Developer commands.
-fn main() {}
+//! The developers' command, run as `cargo xtask COMMAND`: one table of commands, each with its
+//! help.
+//!
+//! It knows the repository's layout and cargo, and nothing of the crates that it checks: it
+//! depends on none of ours and on nothing of others, so that it builds in seconds before anything
+//! else does.
+
+mod cargo;
+mod ci;
+mod tidy;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// One word after `cargo xtask`.
+pub struct Command {
+    /// The word itself.
+    pub name: &'static str,
+    /// One line for the overview.
+    pub summary: &'static str,
+    /// What `--help` prints below the summary.
+    pub help: &'static str,
+    /// An error without a message has said what there is to say.
+    run: fn(root: &Path, arguments: &[String]) -> Result<(), String>,
+}
+
+/// Every command there is; documents may name these and no others.
+pub const COMMANDS: &[Command] = &[
+    Command {
+        name: "ci",
+        summary: "Run everything that a commit must pass; change nothing",
+        help: ci::HELP,
+        run: ci::run,
+    },
+    Command {
+        name: "fix",
+        summary: "Apply what compiler and linter can mend by themselves, then format",
+        help: "Usage: cargo xtask fix\n\n\
+               Rewrites files in place, uncommitted changes included. What it cannot mend, such\n\
+               as a function that is too long, is left for `cargo xtask ci` to report.",
+        run: fix,
+    },
+    Command {
+        name: "tidy",
+        summary: "Check what compilers do not: lengths, crate edges, documents",
+        help: tidy::HELP,
+        run: tidy::run,
+    },
+    Command {
+        name: "sim",
+        summary: "Run the simulator: whole clusters with faults, each from one seed",
+        help: "Usage: cargo xtask sim [--seeds N] [--from S] [--seed S] [OPTION…]\n\n\
+               --seeds N   run N seeds\n\
+               --from S    start at seed S\n\
+               --seed S    replay this one seed\n\n\
+               Everything is passed on to the simulator; `cargo xtask sim -- --help` prints its\n\
+               own help. It is built with profile `sim`: optimised, with overflow checks and\n\
+               debug assertions.",
+        run: sim,
+    },
+    Command {
+        name: "mutants",
+        summary: "Plant known bugs one by one and show that the simulator catches each",
+        help: "Usage: cargo xtask mutants [OPTION…]\n\n\
+               Builds the simulator with the planted bugs compiled in (feature `planted`) and\n\
+               runs it with `--planted`; further options are passed on to it.",
+        run: mutants,
+    },
+    Command {
+        name: "deny",
+        summary: "Check licences, advisories and sources of dependencies with cargo-deny",
+        help: "Usage: cargo xtask deny\n\n\
+               Follows deny.toml. Needs the tool cargo-deny and a network, so it is not part of\n\
+               `cargo xtask ci`.",
+        run: deny,
+    },
+];
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match dispatch(&arguments) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(message) => {
+            if !message.is_empty() {
+                eprintln!("{message}");
+            }
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn dispatch(arguments: &[String]) -> Result<(), String> {
+    let Some((name, rest)) = arguments.split_first() else {
+        return Err(overview());
+    };
+    if is_help(name) {
+        println!("{}", overview());
+        return Ok(());
+    }
+    let Some(command) = COMMANDS.iter().find(|command| command.name == name) else {
+        return Err(format!("There is no command `{name}`.\n\n{}", overview()));
+    };
+    if rest.first().is_some_and(|argument| is_help(argument)) {
+        println!("{}\n\n{}", command.summary, command.help);
+        return Ok(());
+    }
+    let folder = std::env::current_dir()
+        .map_err(|error| format!("Cannot tell the current folder: {error}"))?;
+    (command.run)(&workspace_root(&folder)?, rest)
+}
+
+fn is_help(argument: &str) -> bool {
+    matches!(argument, "help" | "--help" | "-h")
+}
+
+fn overview() -> String {
+    let mut text = String::from("Usage: cargo xtask COMMAND [OPTION…]\n\nCommands:\n");
+    for command in COMMANDS {
+        text += &format!("  {:<8} {}\n", command.name, command.summary);
+    }
+    text += "\n`cargo xtask COMMAND --help` says more.";
+    text
+}
+
+/// The nearest folder, from `folder` upwards, that holds this crate.
+fn workspace_root(folder: &Path) -> Result<PathBuf, String> {
+    folder
+        .ancestors()
+        .find(|ancestor| ancestor.join("crates/xtask/Cargo.toml").is_file())
+        .map(Path::to_path_buf)
+        .ok_or_else(|| {
+            format!(
+                "{} is not inside the repository; run this from within it",
+                folder.display()
+            )
+        })
+}
+
+/// Rejects arguments where a command takes none.
+fn no_arguments(arguments: &[String]) -> Result<(), String> {
+    match arguments.first() {
+        None => Ok(()),
+        Some(first) => Err(format!(
+            "This command takes no arguments, but got `{first}`."
+        )),
+    }
+}
+
+/// Clippy applies the compiler's own suggestions as well, so `cargo fix` would find nothing more.
+fn fix(root: &Path, arguments: &[String]) -> Result<(), String> {
+    no_arguments(arguments)?;
+    let lints = "clippy --fix --allow-dirty --allow-staged --workspace --all-targets";
+    cargo::run(root, lints.split(' '))?;
+    cargo::run(root, ["fmt", "--all"])
+}
+
+fn sim(root: &Path, arguments: &[String]) -> Result<(), String> {
+    let arguments = without_separator(arguments);
+    let command = ["run", "--profile", "sim", "--package", "simulator", "--"];
+    cargo::run(root, command.into_iter().chain(arguments))
+}
+
+fn mutants(root: &Path, arguments: &[String]) -> Result<(), String> {
+    let arguments = without_separator(arguments);
+    let command = "run --profile sim --package simulator --features planted -- --planted";
+    cargo::run(root, command.split(' ').chain(arguments))
+}
+
+/// A leading `--` keeps `--help` from being taken for ours; it is not part of what is passed on.
+fn without_separator(arguments: &[String]) -> impl Iterator<Item = &str> {
+    let skipped = usize::from(arguments.first().is_some_and(|first| first == "--"));
+    arguments[skipped..].iter().map(String::as_str)
+}
+
+fn deny(root: &Path, arguments: &[String]) -> Result<(), String> {
+    no_arguments(arguments)?;
+    if !cargo::has_subcommand("deny") {
+        return Err(
+            "cargo-deny is not installed. Install it with `cargo install --locked \
+                    cargo-deny`, then run `cargo xtask deny` again."
+                .into(),
+        );
+    }
+    cargo::run(root, ["deny", "check"])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(line: &str) -> Vec<String> {
+        line.split_whitespace().map(String::from).collect()
+    }
+
+    #[test]
+    fn every_command_has_help_that_names_it() {
+        for command in COMMANDS {
+            let usage = format!("Usage: cargo xtask {}", command.name);
+            assert!(command.help.starts_with(&usage), "{}", command.name);
+            assert!(dispatch(&[command.name.into(), "--help".into()]).is_ok());
+            assert!(overview().contains(command.summary));
+        }
+    }
+
+    #[test]
+    fn unknown_command_lists_those_that_exist() {
+        let message = dispatch(&words("cii")).unwrap_err();
+        assert!(message.contains("no command `cii`"), "{message}");
+        assert!(message.contains("  ci "), "{message}");
+    }
+
+    #[test]
+    fn no_command_is_an_error() {
+        assert!(dispatch(&[]).unwrap_err().starts_with("Usage"));
+    }
+
+    #[test]
+    fn surplus_arguments_are_named() {
+        assert!(
+            no_arguments(&words("--fast"))
+                .unwrap_err()
+                .contains("--fast")
+        );
+        assert!(no_arguments(&[]).is_ok());
+    }
+
+    #[test]
+    fn separator_is_dropped_once() {
+        let arguments = words("-- --help --");
+        let passed: Vec<&str> = without_separator(&arguments).collect();
+        assert_eq!(passed, ["--help", "--"]);
+        let arguments = words("--seed 7");
+        assert_eq!(without_separator(&arguments).count(), 2);
+    }
+
+    #[test]
+    fn root_is_found_from_a_folder_below_and_missed_outside() {
+        let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+        let root = workspace_root(&here).unwrap();
+        assert!(root.join("Cargo.toml").is_file());
+        assert!(
+            workspace_root(Path::new("/"))
+                .unwrap_err()
+                .contains("not inside")
+        );
+    }
+}

@@ -1,0 +1,70 @@
+//! Running cargo: the command line is echoed, its output goes straight through.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// Runs cargo in `root`; an exit code other than zero is an error that repeats the command line.
+pub fn run<'a>(root: &Path, arguments: impl IntoIterator<Item = &'a str>) -> Result<(), String> {
+    run_with(root, arguments, &[])
+}
+
+/// The same with environment variables added.
+pub fn run_with<'a>(
+    root: &Path,
+    arguments: impl IntoIterator<Item = &'a str>,
+    environment: &[(&str, &str)],
+) -> Result<(), String> {
+    let arguments: Vec<&str> = arguments.into_iter().collect();
+    let mut line = String::from("cargo");
+    for argument in &arguments {
+        line += " ";
+        line += argument;
+    }
+    eprintln!("$ {line}");
+    let status = Command::new(program())
+        .args(&arguments)
+        .envs(environment.iter().copied())
+        .current_dir(root)
+        .status()
+        .map_err(|error| format!("`{line}` did not start: {error}"))?;
+    if status.success() {
+        Ok(())
+    } else {
+        Err(format!("`{line}` failed: {status}"))
+    }
+}
+
+/// Whether `cargo NAME` exists, installed beside cargo or as a component of the toolchain.
+pub fn has_subcommand(name: &str) -> bool {
+    Command::new(program())
+        .args([name, "--version"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()
+        .is_ok_and(|status| status.success())
+}
+
+/// Cargo says in `CARGO` which of several installed ones started us; the rest follows it.
+fn program() -> std::ffi::OsString {
+    std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failure_repeats_the_command_line() {
+        let message = run(Path::new("."), ["no-such-subcommand", "--flag"]).unwrap_err();
+        assert!(
+            message.contains("`cargo no-such-subcommand --flag` failed"),
+            "{message}"
+        );
+    }
+
+    #[test]
+    fn subcommands_are_told_apart() {
+        assert!(has_subcommand("fmt"));
+        assert!(!has_subcommand("no-such-subcommand"));
+    }
+}

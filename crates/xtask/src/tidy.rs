@@ -1,0 +1,63 @@
+//! `cargo xtask tidy`: what compilers and linters do not check.
+//!
+//! Every check is a pure function from the tree of files to problems, so that its tests show it
+//! failing on a tree of their own. Checks read text with a small scanner, not with a parser: they
+//! are meant to be simple, and to be wrong only on code that nobody would write.
+
+mod dependencies;
+mod documents;
+mod edges;
+mod lengths;
+mod manifest;
+mod places;
+mod purity;
+mod rust_text;
+mod tree;
+
+use std::path::Path;
+
+pub use tree::Tree;
+use tree::{File, Problem};
+
+/// What `cargo xtask tidy --help` prints.
+pub const HELP: &str = "Usage: cargo xtask tidy\n\n\
+    Every Rust file opens with `//!`, has at most 800 lines and functions of at most 70 (where a\n\
+    dispatching match needs more: `// tidy: long — REASON`). Crates depend on each other only as\n\
+    the table in crates/xtask/src/tidy/edges.rs allows. `placement` and `protocol` touch no\n\
+    clock, thread, randomness or hash order. No unfinished code, no unwrap outside tests, no\n\
+    allow without a reason. Every dependency has its reason above it. Links in documents\n\
+    resolve, and the commands, crates and files that they name exist. No path or host of one\n\
+    machine.";
+
+type Check = fn(&Tree) -> Vec<Problem>;
+
+/// All checks, each with the word that its problems are printed under.
+const CHECKS: &[(&str, Check)] = &[
+    ("length", lengths::check),
+    ("purity", purity::check),
+    ("edge", edges::check),
+    ("dependency", dependencies::check),
+    ("document", documents::check),
+    ("place", places::check),
+];
+
+/// Checks the tree under `root` and prints every problem.
+pub fn run(root: &Path, arguments: &[String]) -> Result<(), String> {
+    crate::no_arguments(arguments)?;
+    let tree = Tree::read(root)?;
+    let mut count = 0;
+    for (name, check) in CHECKS {
+        for problem in check(&tree) {
+            println!(
+                "{}:{}: {name}: {}",
+                problem.path, problem.line, problem.message
+            );
+            count += 1;
+        }
+    }
+    match count {
+        0 => Ok(()),
+        1 => Err("tidy found 1 problem".into()),
+        _ => Err(format!("tidy found {count} problems")),
+    }
+}
