@@ -7,6 +7,7 @@
 
 use alloc::boxed::Box;
 use alloc::string::String;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 
@@ -244,6 +245,15 @@ impl<T: Wire> Wire for Option<T> {
             1 => Ok(Some(T::decode(reader)?)),
             _ => Err(DecodeError::Invalid("option")),
         }
+    }
+}
+
+impl<T: Wire> Wire for Arc<T> {
+    fn encode(&self, out: &mut Vec<u8>) {
+        T::encode(self, out);
+    }
+    fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        Ok(Arc::new(T::decode(reader)?))
     }
 }
 

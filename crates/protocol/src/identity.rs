@@ -79,6 +79,26 @@ pub struct OperationId {
     pub sequence: u64,
 }
 
+impl OperationId {
+    /// Its place among the operations of its head core.
+    pub fn order(self) -> Finished {
+        Finished {
+            incarnation: self.incarnation,
+            sequence: self.sequence,
+        }
+    }
+}
+
+/// A line through the operations of one head core, ordered by incarnation and sequence: all
+/// before it are decided, and durably so at every member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Finished {
+    /// The incarnation of the first operation that may not be.
+    pub incarnation: Incarnation,
+    /// Its sequence.
+    pub sequence: u64,
+}
+
 /// A hybrid logical timestamp: microseconds of wall clock shifted left by 12, or the last
 /// version plus one where the clock has not moved on. Unique and rising per pk (SAFETY R6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -109,6 +129,10 @@ wire_struct!(PartitionId {
     table,
     replex,
     number
+});
+wire_struct!(Finished {
+    incarnation,
+    sequence
 });
 wire_struct!(RequestId { session, number });
 wire_struct!(OperationId {

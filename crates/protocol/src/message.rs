@@ -5,6 +5,7 @@
 //! messages become bytes is in `codec`, how bytes become frames is in `frame`.
 
 use alloc::string::String;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use placement::Schema;
@@ -13,8 +14,8 @@ use crate::codec::{Bytes, Wire, wire_enum, wire_struct};
 use crate::configuration::Configuration;
 use crate::expression::Expression;
 use crate::identity::{
-    CoreId, Epoch, Incarnation, OperationId, PartitionId, RequestId, ServerId, SessionId, TableId,
-    Version,
+    CoreId, Epoch, Finished, Incarnation, OperationId, PartitionId, RequestId, ServerId, SessionId,
+    TableId, Version,
 };
 use crate::operation::{Decision, Mutation, Prepare, RequestResult};
 
@@ -226,7 +227,7 @@ pub struct PeerHeader {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PeerMessage {
     /// Phase 1, to the next partition of the chain.
-    Prepare(Prepare),
+    Prepare(Arc<Prepare>),
     /// Phase 2, to the previous partition of the chain.
     Decision {
         /// The operation.
@@ -256,13 +257,8 @@ pub enum PeerMessage {
         /// Operation and the member it is for, and whether it is settled.
         operations: Vec<(OperationId, PartitionId, bool)>,
     },
-    /// Everything of this head and incarnation below `below` is finished everywhere.
-    Finished {
-        /// The incarnation of the sending core that is meant.
-        incarnation: Incarnation,
-        /// The first sequence that is not.
-        below: u64,
-    },
+    /// Every operation of the sender's before this one is finished at every member.
+    Finished(Finished),
     /// A restarted core asks for what it may have forgotten: votes that it sent before they were
     /// durable (SAFETY R1), decisions that it lost with its log's tail.
     Recover {
@@ -274,7 +270,7 @@ pub enum PeerMessage {
         /// The attempt it answers.
         attempt: u64,
         /// The operation with all votes that the sender knows.
-        prepare: Prepare,
+        prepare: Arc<Prepare>,
         /// Its decision, if the sender knows it, and whether it is settled.
         decision: Option<(Decision, bool)>,
     },
@@ -284,9 +280,8 @@ pub enum PeerMessage {
         attempt: u64,
         /// How many `Adopt` belong to it.
         count: u64,
-        /// For each incarnation of the asking core, the sequence below which the sender knows
-        /// everything finished.
-        finished: Vec<(Incarnation, u64)>,
+        /// Every operation of the sender's before this one is finished.
+        finished_below: Finished,
     },
     /// Asks a peer to vouch that it knows no newer epoch: renews the sender's lease.
     LeaseRequest {
@@ -473,8 +468,8 @@ wire_struct!(PeerHeader {
 wire_enum!(PeerMessage {
     0 => Prepare(prepare), 1 => Decision { operation, to, decision, settled },
     2 => Settled { operation, to }, 3 => Durable { operations }, 4 => Confirm { operations },
-    5 => Finished { incarnation, below }, 6 => Recover { attempt },
-    7 => Adopt { attempt, prepare, decision }, 8 => RecoverEnd { attempt, count, finished },
+    5 => Finished(below), 6 => Recover { attempt },
+    7 => Adopt { attempt, prepare, decision }, 8 => RecoverEnd { attempt, count, finished_below },
     9 => LeaseRequest { sent_us }, 10 => LeaseGrant { sent_us, admits },
     11 => NewerEpoch { epoch },
 });

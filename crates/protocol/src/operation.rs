@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 
 use crate::codec::{Bytes, wire_enum, wire_struct};
 use crate::expression::{Assignment, Expression};
-use crate::identity::{Epoch, OperationId, PartitionId, RequestId, TableId, Version};
+use crate::identity::{Epoch, Finished, OperationId, PartitionId, RequestId, TableId, Version};
 
 /// Changes to one row, named by its primary key.
 #[derive(Clone, Debug, PartialEq)]
@@ -156,9 +156,9 @@ pub struct Prepare {
     pub operation: OperationId,
     /// The epoch it began in.
     pub epoch: Epoch,
-    /// Every operation of the same head and incarnation below this sequence is finished at every
-    /// member: a member forgets those, and knows a late duplicate of one by it.
-    pub finished_below: u64,
+    /// Every operation of the same head core before this one is finished at every member: a member
+    /// forgets those, and knows a late duplicate of one by it.
+    pub finished_below: Finished,
     /// The table (one for now; the chain's partitions name it too).
     pub table: TableId,
     /// The chain: partitions in order, head first, decider last.
