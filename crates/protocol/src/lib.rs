@@ -17,3 +17,4 @@ pub mod identity;
 pub mod machine;
 pub mod message;
 pub mod operation;
+pub mod planted;

@@ -1,0 +1,170 @@
+//! Planted bugs: each breaks one rule of SAFETY on purpose, so that the simulator can prove that
+//! it would notice. Without the feature `planted`, [`is`] is the constant false and nothing of
+//! this remains in a binary.
+//!
+//! A hook is written where the rule is kept: `if planted::is(Bug::X) { … }`. One bug is selected
+//! at a time, for the whole process. A bug without a hook is found by nobody, so the simulator's
+//! gate fails for it: the list and the hooks cannot drift apart.
+
+macro_rules! bugs {
+    ($($(#[doc = $text:literal])+ $bug:ident = $name:literal, $rule:literal;)+) => {
+        /// One mutation of the rules.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[repr(u8)]
+        pub enum Bug {
+            $($(#[doc = $text])+ $bug,)+
+        }
+
+        impl Bug {
+            /// Every bug, by rule.
+            pub const ALL: &[Bug] = &[$(Bug::$bug),+];
+
+            /// What the command line calls it.
+            pub fn name(self) -> &'static str {
+                match self { $(Bug::$bug => $name),+ }
+            }
+
+            /// The rule of SAFETY that it breaks.
+            pub fn rule(self) -> &'static str {
+                match self { $(Bug::$bug => $rule),+ }
+            }
+
+            /// What it does, in words.
+            pub fn description(self) -> &'static str {
+                match self { $(Bug::$bug => concat!($($text),+)),+ }
+            }
+        }
+    };
+}
+
+bugs! {
+    /// A decision moves up past a member whose own prepare is not durable yet.
+    DecisionOvertakesPrepare = "decision-overtakes-prepare", "R1";
+    /// A redelivered prepare is voted on anew instead of getting the vote it has.
+    VoteChanges = "vote-changes", "R1";
+    /// A restarted core votes without asking its peers what it may have forgotten.
+    RecoverySkipped = "recovery-skipped", "R1";
+    /// An update that moves a row travels without the old coordinates.
+    OldCoordinatesLost = "old-coordinates-lost", "R1";
+    /// The decider decides before its own prepare is durable.
+    DecisionBeforeDurable = "decision-before-durable", "R2";
+    /// The head aborts an operation on a timeout after it was forwarded.
+    HeadAbortsOnTimeout = "head-aborts-on-timeout", "R2";
+    /// The decider looks at its own vote only.
+    VotesIgnored = "votes-ignored", "R2";
+    /// The head answers before the outcome is settled.
+    AnswerBeforeSettled = "answer-before-settled", "R3";
+    /// A version is the wall clock, whatever version the row has already.
+    VersionFromClock = "version-from-clock", "R6";
+    /// A second operation on a pk begins while the first one is undecided.
+    HeadDoesNotOrder = "head-does-not-order", "R6";
+    /// Each chain operation takes its partitions in falling order.
+    ChainReversed = "chain-reversed", "R7";
+    /// A member votes although another operation holds the key.
+    ConflictDoesNotWait = "conflict-does-not-wait", "R7";
+    /// `Duplicate` is said against a row that is not past its commit point.
+    DuplicateOfPending = "duplicate-of-pending", "R8";
+    /// A unique index does not look at the rows it has.
+    UniqueUnchecked = "unique-unchecked", "R8";
+    /// A read looks for pending operations on its first key only, not on its range.
+    RangeNotWatched = "range-not-watched", "R9";
+    /// A restarted core answers reads before its pending operations are decided.
+    ReadBeforeRecovery = "read-before-recovery", "R9";
+    /// A linearisable read of a key that an operation holds tells the old row at once.
+    ReadDoesNotWait = "read-does-not-wait", "R10";
+    /// A row is seen as soon as it is prepared.
+    PreparedIsVisible = "prepared-is-visible", "R10";
+    /// A retry of a completed request runs again.
+    RetryRunsAgain = "retry-runs-again", "R13";
+    /// Completion records are not restored by a restart.
+    CompletionsNotRestored = "completions-not-restored", "R13";
+    /// Another body under the same number gets the first one's result.
+    DigestUnchecked = "digest-unchecked", "R13";
+    /// A completion record goes as soon as the session's next request comes.
+    CompletionForgotten = "completion-forgotten", "R14";
+    /// A request of an older epoch is served.
+    EpochUnchecked = "epoch-unchecked", "R15";
+    /// Reads are answered without a lease.
+    LeaseUnchecked = "lease-unchecked", "R15";
+    /// A lease counts from the answer's arrival, not from the question's departure.
+    LeaseFromArrival = "lease-from-arrival", "R15";
+    /// A message of a peer's earlier incarnation is believed.
+    IncarnationUnchecked = "incarnation-unchecked", "R16";
+    /// Operations are called finished before every member has the decision on disk.
+    FinishedTooEarly = "finished-too-early", "R13";
+    /// The partition that a row leaves keeps its entry.
+    DepartureKept = "departure-kept", "R21";
+    /// A flush that failed is tried again and then trusted.
+    FailedFlushTrusted = "failed-flush-trusted", "R23";
+    /// Records that are not flushed yet are reported durable.
+    UnflushedIsDurable = "unflushed-is-durable", "R23";
+    /// A record's checksum is not looked at.
+    ChecksumUnchecked = "checksum-unchecked", "R24";
+    /// A bad record amid valid ones is taken for the log's end.
+    CorruptionIsTornTail = "corruption-is-torn-tail", "R24";
+}
+
+impl Bug {
+    /// The bug that the command line calls so.
+    pub fn named(name: &str) -> Option<Bug> {
+        Bug::ALL.iter().copied().find(|bug| bug.name() == name)
+    }
+}
+
+/// Whether this bug is planted.
+#[cfg(feature = "planted")]
+#[inline]
+pub fn is(bug: Bug) -> bool {
+    selection::SELECTED.load(core::sync::atomic::Ordering::Relaxed) == bug as u8
+}
+
+/// Whether this bug is planted: never, without the feature.
+#[cfg(not(feature = "planted"))]
+#[inline(always)]
+pub const fn is(_bug: Bug) -> bool {
+    false
+}
+
+/// Plants a bug instead of the one before, or none.
+#[cfg(feature = "planted")]
+pub fn select(bug: Option<Bug>) {
+    let number = bug.map_or(selection::NONE, |bug| bug as u8);
+    selection::SELECTED.store(number, core::sync::atomic::Ordering::Relaxed);
+}
+
+#[cfg(feature = "planted")]
+mod selection {
+    use core::sync::atomic::AtomicU8;
+
+    pub const NONE: u8 = u8::MAX;
+    pub static SELECTED: AtomicU8 = AtomicU8::new(NONE);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_lead_back_to_their_bug() {
+        for bug in Bug::ALL {
+            assert_eq!(Bug::named(bug.name()), Some(*bug));
+        }
+        assert_eq!(Bug::named("none"), None);
+    }
+
+    #[cfg(not(feature = "planted"))]
+    #[test]
+    fn nothing_is_planted_without_the_feature() {
+        assert!(Bug::ALL.iter().all(|bug| !is(*bug)));
+    }
+
+    #[cfg(feature = "planted")]
+    #[test]
+    fn one_bug_is_planted_at_a_time() {
+        select(Some(Bug::VoteChanges));
+        assert!(is(Bug::VoteChanges));
+        assert!(!is(Bug::VotesIgnored));
+        select(None);
+        assert!(!is(Bug::VoteChanges));
+    }
+}
