@@ -200,6 +200,21 @@ impl Layout {
         self.partition_by(replex, |key_space| slots[key_space])
     }
 
+    /// Whether a row satisfies the constraints; a member of a cover gives only such rows.
+    pub fn admits_row(&self, constraints: &SlotConstraints, row: &RowView<'_>) -> bool {
+        assert_eq!(
+            constraints.residues.len(),
+            self.key_spaces.len(),
+            "one entry per key space"
+        );
+        let mut constrained =
+            (0..self.key_spaces.len()).filter(|it| !constraints.residues[*it].is_empty());
+        constrained.all(|key_space| {
+            let slot = self.slot(key_space, |column| row.column(column));
+            constraints.admits_slot(key_space, slot)
+        })
+    }
+
     /// What a predicate says: the slot of each key space whose columns it all equates to values.
     pub fn constraints_of_predicate<'a>(
         &self,
@@ -289,7 +304,7 @@ impl Layout {
         partitions
     }
 
-    fn partition_by(&self, replex: usize, slot: impl Fn(usize) -> u32) -> u32 {
+    pub(crate) fn partition_by(&self, replex: usize, slot: impl Fn(usize) -> u32) -> u32 {
         let axes = &self.replexes[replex].axes;
         axes.iter().fold(0, |number, axis| {
             number * axis.divisions + axis.coordinate(slot(axis.key_space))

@@ -11,8 +11,14 @@
 
 extern crate alloc;
 
+mod advisor;
+mod assignment;
+mod cover;
 mod grid;
+mod hybrid;
 mod key;
+mod proof;
+mod report;
 mod row;
 mod schema;
 mod slots;
@@ -20,11 +26,21 @@ pub mod tables;
 mod text;
 mod value;
 
+pub use advisor::{
+    Amplification, SAMPLES_MAX, Spread, amplification, best_divisions, even_factors,
+};
+pub use assignment::{AssignmentError, LOAD_PER_COPY, Loads, Place, Placement, Server, assign};
+pub use cover::{
+    Access, COVER_STEPS_MAX, Cover, CoverCosts, CoverMember, access, cover, cover_constraints,
+};
 pub use grid::{Axis, KeySpace, Layout, Replex, ReplexKind};
+pub use hybrid::GridError;
 pub use key::{
     KEY_BYTES_MAX, KeyError, check_key_bytes, decode_key, encode_key, encode_value, key_has_null,
     prefix_end,
 };
+pub use proof::{PROOF_STEPS_MAX, Proof, decision_position, prove};
+pub use report::{ReplexReport, TableReport};
 pub use row::{ROW_BYTES_MAX, RowError, RowView, encode_row, encode_row_refs};
 pub use schema::{
     COLUMNS_MAX, Column, Constraint, Durability, Index, NAME_BYTES_MAX, PARTITIONS_MAX,

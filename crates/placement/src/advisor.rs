@@ -1,0 +1,131 @@
+//! What a layout will cost after failures, and which hybrid makes that least (Replex sections
+//! 2.4, 3.2 and 5.3).
+//!
+//! Predictions come from `cover`, by which clients read, so that what is measured must equal
+//! what is predicted (F4). Gathering read rates, and changing a table, is for others.
+
+use alloc::vec::Vec;
+
+use crate::cover::{Cover, CoverCosts, cover};
+use crate::grid::Layout;
+
+/// The most partitions of a replex, and second failures of each, that a prediction goes through;
+/// of more, as many are taken at even distances. Partitions of a replex differ by their
+/// coordinates only, so what is left out is like what is taken.
+pub const SAMPLES_MAX: usize = 64;
+
+/// The failure amplification of reads by one replex's sorting key.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Amplification {
+    /// Index into [`Layout::replexes`].
+    pub replex: usize,
+    /// After the loss of the partition that the read wants.
+    pub after_one: Spread,
+    /// After the loss of that one and of any one partition that it would be read from instead.
+    pub after_two: Spread,
+}
+
+/// A number of partitions to visit, over all cases.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Spread {
+    /// Worst case of those that can be read at all.
+    pub max: u32,
+    /// Mean of those that can be read at all; 0 without any.
+    pub mean: f64,
+    /// Cases in which some row cannot be read from anywhere.
+    pub unreadable: u32,
+    /// All cases.
+    pub cases: u32,
+}
+
+impl Spread {
+    fn of(cases: &[Option<u32>]) -> Spread {
+        let readable: Vec<u32> = cases.iter().copied().flatten().collect();
+        let total: u64 = readable.iter().map(|visited| u64::from(*visited)).sum();
+        Spread {
+            max: readable.iter().copied().max().unwrap_or(0),
+            mean: if readable.is_empty() {
+                0.0
+            } else {
+                total as f64 / readable.len() as f64
+            },
+            unreadable: (cases.len() - readable.len()) as u32,
+            cases: cases.len() as u32,
+        }
+    }
+}
+
+/// The divisions (n1, n2), n1 · n2 = `partitions`, of a hybrid shared by A and B that make the
+/// expected amplification λA · n2 + λB · n1 least, for reads per second (or in any other unit) by
+/// A and by B. That is n1 = √(p · λA / λB), rounded to the better divisor: a failure in A costs
+/// n2, a failure in B costs n1. Among equals the squarest.
+pub fn best_divisions(partitions: u32, reads_a: u64, reads_b: u64) -> (u32, u32) {
+    assert!(partitions > 0, "a replex has partitions");
+    let divisors = (1..=partitions).filter(|n1| partitions.is_multiple_of(*n1));
+    let best = divisors
+        .map(|n1| (n1, partitions / n1))
+        .min_by_key(|(n1, n2)| {
+            let cost =
+                u128::from(reads_a) * u128::from(*n2) + u128::from(reads_b) * u128::from(*n1);
+            (cost, n1 + n2)
+        });
+    best.expect("1 divides every number")
+}
+
+/// So many factors of `partitions`, as even as its divisors allow, the largest first: for
+/// [`Layout::hybrids_between`], which takes one more than there are hybrids.
+pub fn even_factors(partitions: u32, count: usize) -> Vec<u32> {
+    assert!(partitions > 0, "a replex has partitions");
+    let mut rest = partitions;
+    let mut factors: Vec<u32> = Vec::with_capacity(count);
+    for left in (1..=count).rev() {
+        // The smallest divisor whose power reaches the rest leaves the others no larger.
+        let fits = |it: &u32| {
+            rest.is_multiple_of(*it)
+                && it
+                    .checked_pow(left as u32)
+                    .is_none_or(|power| power >= rest)
+        };
+        let factor = (1..=rest).find(fits).expect("the rest itself fits");
+        factors.push(factor);
+        rest /= factor;
+    }
+    factors.sort_unstable_by(|a, b| b.cmp(a));
+    factors
+}
+
+/// The amplification of reads by each replex, after one failure and after two, at the costs of a
+/// lookup.
+pub fn amplification(layout: &Layout) -> Vec<Amplification> {
+    (0..layout.replexes.len())
+        .map(|replex| amplification_of(layout, replex))
+        .collect()
+}
+
+fn amplification_of(layout: &Layout, replex: usize) -> Amplification {
+    let mut after_one = Vec::new();
+    let mut after_two = Vec::new();
+    let partitions: Vec<u32> = (0..layout.partition_count(replex)).collect();
+    for partition in samples(&partitions) {
+        let lost = (replex, partition);
+        let first = cover(layout, lost, &|_, _| true, &CoverCosts::LOOKUP);
+        after_one.push(first.as_ref().map(Cover::amplification));
+        let members = first.map_or(Vec::new(), |cover| cover.members);
+        for second in samples(&members) {
+            let available =
+                |replex, partition| (replex, partition) != (second.replex, second.partition);
+            let cover = cover(layout, lost, &available, &CoverCosts::LOOKUP);
+            after_two.push(cover.as_ref().map(Cover::amplification));
+        }
+    }
+    Amplification {
+        replex,
+        after_one: Spread::of(&after_one),
+        after_two: Spread::of(&after_two),
+    }
+}
+
+fn samples<T: Clone>(all: &[T]) -> impl Iterator<Item = T> {
+    let count = all.len().min(SAMPLES_MAX);
+    (0..count).map(move |index| all[index * all.len() / count].clone())
+}

@@ -1,0 +1,379 @@
+//! Which server and core holds each partition, such that every row survives the failures that
+//! its table tolerates (DESIGN section 2), and the load is even.
+//!
+//! Failure domains are divided into pools that share none. Replexes that are cut alike are a
+//! family and live in one pool, each copy of a partition in another domain of it, so a family of
+//! c copies gives a row c domains; families of independent cuts add up only across pools. With
+//! f = n − 1 and n different cuts that is one pool per replex. What comes out is proven before
+//! it is returned. Moving what is placed already is left to the coordinator.
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::string::String;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::cmp::Reverse;
+use core::fmt;
+
+use crate::grid::Layout;
+use crate::proof::{Proof, prove};
+
+/// The load of one whole copy of a table, so that a partition's share of it is a whole number.
+pub const LOAD_PER_COPY: u64 = 1 << 32;
+
+/// A server that can hold partitions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Server {
+    /// Unique in the cluster.
+    pub id: u32,
+    /// What fails together with it: its own name, a rack, a zone.
+    pub domain: String,
+    /// Event loops, each of which holds partitions; at least 1.
+    pub cores: u16,
+}
+
+/// Where a partition lives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Place {
+    /// [`Server::id`].
+    pub server: u32,
+    /// Below [`Server::cores`].
+    pub core: u16,
+}
+
+/// Where all partitions of a table live.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Placement {
+    /// Per replex, per partition.
+    pub replexes: Vec<Vec<Place>>,
+}
+
+/// What cores hold already, in units of [`LOAD_PER_COPY`] per copy of a table.
+pub type Loads = BTreeMap<Place, u64>;
+
+/// Why a table cannot be placed. More servers, or a table that asks for less, can change it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AssignmentError {
+    /// Too few failure domains for the failures to be tolerated.
+    TooFewDomains {
+        /// f.
+        failures_tolerated: usize,
+        /// f + 1.
+        needed: usize,
+        /// Distinct domains of the servers given.
+        found: usize,
+    },
+    /// Too few replexes for the failures to be tolerated.
+    TooFewCopies {
+        /// f + 1.
+        needed: usize,
+        /// Replexes of the layout.
+        found: usize,
+    },
+    /// A server without cores, or an id given twice.
+    BadServer {
+        /// Its id.
+        id: u32,
+    },
+}
+
+impl fmt::Display for AssignmentError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            AssignmentError::TooFewDomains {
+                failures_tolerated,
+                needed,
+                found,
+            } => {
+                write!(
+                    f,
+                    "failures_tolerated = {failures_tolerated} needs servers in {needed} failure domains, there are {found}: start servers in {} more",
+                    needed - found
+                )?;
+                match found.checked_sub(1) {
+                    Some(possible) => write!(f, ", or set failures_tolerated = {possible}"),
+                    None => Ok(()),
+                }
+            }
+            AssignmentError::TooFewCopies { needed, found } => write!(
+                f,
+                "{needed} copies are needed, the table has {found}: add indexes or exact replicas, or tolerate fewer failures"
+            ),
+            AssignmentError::BadServer { id } => {
+                write!(
+                    f,
+                    "server {id} has no cores or is there twice: give each server its own id"
+                )
+            }
+        }
+    }
+}
+
+impl core::error::Error for AssignmentError {}
+
+impl Placement {
+    /// The load of this placement on each core that it uses.
+    pub fn loads(&self, layout: &Layout) -> Loads {
+        let mut loads = Loads::new();
+        for (replex, places) in self.replexes.iter().enumerate() {
+            for place in places {
+                *loads.entry(*place).or_default() += partition_load(layout, replex);
+            }
+        }
+        loads
+    }
+}
+
+impl Layout {
+    /// Replexes that are cut alike, by rising index: copies of one partition, whose rows are the
+    /// same. Every replex is in one family.
+    pub fn families(&self) -> Vec<Vec<usize>> {
+        let mut families: Vec<Vec<usize>> = Vec::new();
+        for (index, replex) in self.replexes.iter().enumerate() {
+            let alike = families
+                .iter_mut()
+                .find(|it| self.replexes[it[0]].axes == replex.axes);
+            match alike {
+                Some(family) => family.push(index),
+                None => families.push(vec![index]),
+            }
+        }
+        families
+    }
+}
+
+/// Places every partition such that every row has copies in f + 1 failure domains, and proves
+/// it. `held` is what the cores hold of other tables.
+pub fn assign(
+    layout: &Layout,
+    failures_tolerated: usize,
+    servers: &[Server],
+    held: &Loads,
+) -> Result<(Placement, Proof), AssignmentError> {
+    let needed = failures_tolerated + 1;
+    let mut domains: BTreeMap<&str, Domain<'_>> = BTreeMap::new();
+    let mut ids = BTreeSet::new();
+    for server in servers {
+        if server.cores == 0 || !ids.insert(server.id) {
+            return Err(AssignmentError::BadServer { id: server.id });
+        }
+        let core = |core| {
+            let place = Place {
+                server: server.id,
+                core,
+            };
+            (held.get(&place).copied().unwrap_or(0), core)
+        };
+        let cores: BTreeSet<(u64, u16)> = (0..server.cores).map(core).collect();
+        let load = cores.iter().map(|(load, _)| load).sum();
+        let domain = domains.entry(&server.domain).or_default();
+        domain.servers.push(ServerLoad {
+            server,
+            load,
+            cores,
+        });
+    }
+    let found = domains.len();
+    if found < needed {
+        return Err(AssignmentError::TooFewDomains {
+            failures_tolerated,
+            needed,
+            found,
+        });
+    }
+    if layout.replexes.len() < needed {
+        return Err(AssignmentError::TooFewCopies {
+            needed,
+            found: layout.replexes.len(),
+        });
+    }
+
+    let pools = best_pools(layout, needed, domains.into_values().collect());
+    let mut placement = Placement {
+        replexes: (0..layout.replexes.len())
+            .map(|replex| Vec::with_capacity(layout.partition_count(replex) as usize))
+            .collect(),
+    };
+    for mut pool in pools {
+        for family in &pool.families {
+            place_family(layout, family, &mut pool.domains, &mut placement);
+        }
+    }
+    let proof = prove(layout, &placement, servers);
+    assert!(
+        proof.copies_guaranteed as usize >= needed,
+        "pools share no domain, so their copies add up"
+    );
+    Ok((placement, proof))
+}
+
+fn partition_load(layout: &Layout, replex: usize) -> u64 {
+    LOAD_PER_COPY / u64::from(layout.partition_count(replex))
+}
+
+#[derive(Clone)]
+struct ServerLoad<'a> {
+    server: &'a Server,
+    /// Sum over the cores.
+    load: u64,
+    /// (load, core), the least loaded first.
+    cores: BTreeSet<(u64, u16)>,
+}
+
+#[derive(Clone, Default)]
+struct Domain<'a> {
+    servers: Vec<ServerLoad<'a>>,
+}
+
+impl Domain<'_> {
+    fn load(&self) -> u64 {
+        self.servers.iter().map(|server| server.load).sum()
+    }
+
+    fn cores(&self) -> u64 {
+        self.servers
+            .iter()
+            .map(|server| u64::from(server.server.cores))
+            .sum()
+    }
+}
+
+/// Domains that hold some families and nothing else of the table.
+#[derive(Clone, Default)]
+struct Pool<'a> {
+    families: Vec<Vec<usize>>,
+    domains: Vec<Domain<'a>>,
+    /// Load that the families bring and that the domains hold.
+    load: u64,
+    cores: u64,
+    /// Domains that it must have at least.
+    domains_min: usize,
+}
+
+impl Pool<'_> {
+    fn copies_max(&self) -> usize {
+        self.families.iter().map(Vec::len).max().unwrap_or(0)
+    }
+
+    /// Load per core, in small units; a pool without domains is the hungriest.
+    fn pressure(&self) -> u64 {
+        self.load.checked_div(self.cores).unwrap_or(u64::MAX)
+    }
+}
+
+/// The division into pools that gives `needed` domains per row with the least load per core;
+/// among equals the one with the most pools, which tolerates more than was asked for.
+fn best_pools<'a>(layout: &Layout, needed: usize, mut domains: Vec<Domain<'a>>) -> Vec<Pool<'a>> {
+    let mut families = layout.families();
+    // Stable, so that chain order breaks ties.
+    families.sort_by_key(|family| Reverse(family.len()));
+    // The emptiest domain first, then the largest, then by name, in which order they came.
+    domains.sort_by_key(|domain| (domain.load() / domain.cores(), Reverse(domain.cores())));
+    let mut best: Option<(u64, Vec<Pool<'a>>)> = None;
+    for count in 1..=families.len().min(domains.len()) {
+        let copies: usize = families[..count].iter().map(Vec::len).sum();
+        if copies < needed {
+            continue;
+        }
+        let pools = divide(&families, needed, count, &domains);
+        let pressure = pools.iter().map(Pool::pressure).max().unwrap_or(u64::MAX);
+        if best.as_ref().is_none_or(|(least, _)| pressure <= *least) {
+            best = Some((pressure, pools));
+        }
+    }
+    best.expect("f + 1 families, or fewer with more copies, reach f + 1 copies in f + 1 domains")
+        .1
+}
+
+/// So many pools: the largest families one each, the others where there is least; then every
+/// domain to the pool that needs it most.
+fn divide<'a>(
+    families: &[Vec<usize>],
+    needed: usize,
+    count: usize,
+    domains: &[Domain<'a>],
+) -> Vec<Pool<'a>> {
+    let mut pools = vec![
+        Pool {
+            domains_min: 1,
+            ..Pool::default()
+        };
+        count
+    ];
+    for (index, family) in families.iter().enumerate() {
+        let pool = if index < count {
+            &mut pools[index]
+        } else {
+            // The first of equals, in chain order.
+            pools
+                .iter_mut()
+                .min_by_key(|pool| pool.load)
+                .expect("there is a pool")
+        };
+        pool.families.push(family.clone());
+        pool.load += family.len() as u64 * LOAD_PER_COPY;
+    }
+    for _ in count..needed {
+        let can_grow = pools
+            .iter_mut()
+            .filter(|pool| pool.domains_min < pool.copies_max());
+        let pool = can_grow.max_by_key(|pool| pool.load / pool.domains_min as u64);
+        pool.expect("the pools' families have the copies needed")
+            .domains_min += 1;
+    }
+    for (index, domain) in domains.iter().enumerate() {
+        let missing = |pool: &Pool<'_>| pool.domains_min.saturating_sub(pool.domains.len());
+        let must_serve = pools.iter().map(missing).sum::<usize>() == domains.len() - index;
+        let takers = pools
+            .iter_mut()
+            .filter(|pool| !must_serve || missing(pool) > 0);
+        // `max_by_key` takes the last of equals; the first in the chain is wanted.
+        let pool = takers
+            .rev()
+            .max_by_key(|pool| pool.pressure())
+            .expect("some pool takes it");
+        pool.load += domain.load();
+        pool.cores += domain.cores();
+        pool.domains.push(domain.clone());
+    }
+    pools
+}
+
+/// Places the copies of each partition in different domains of the pool as far as it has them,
+/// each on the least loaded server there, on its least loaded core.
+fn place_family(
+    layout: &Layout,
+    family: &[usize],
+    domains: &mut [Domain<'_>],
+    placement: &mut Placement,
+) {
+    let load = partition_load(layout, family[0]);
+    for _ in 0..layout.partition_count(family[0]) {
+        let mut used = vec![false; domains.len()];
+        for replex in family {
+            if used.iter().all(|used| *used) {
+                used.fill(false);
+            }
+            let open = domains
+                .iter_mut()
+                .enumerate()
+                .filter(|(domain, _)| !used[*domain]);
+            let servers = open
+                .flat_map(|(domain, it)| it.servers.iter_mut().map(move |server| (domain, server)));
+            let least = servers.min_by_key(|(_, server)| {
+                (
+                    server.load / u64::from(server.server.cores),
+                    server.server.id,
+                )
+            });
+            let (domain, server) = least.expect("a domain has servers");
+            let (core_load, core) = server.cores.pop_first().expect("a server has cores");
+            server.cores.insert((core_load + load, core));
+            server.load += load;
+            used[domain] = true;
+            placement.replexes[*replex].push(Place {
+                server: server.server.id,
+                core,
+            });
+        }
+    }
+}

@@ -1,0 +1,267 @@
+//! Covers: which partitions of other replexes together hold every row of a lost one, and the
+//! cheapest such set that is wholly available (Replex section 3.1, Fig. 6).
+//!
+//! A lost partition is a constraint on slots; the partitions of another replex that admit it are
+//! a cover. A member that is lost too is replaced in turn by a cover of what it was to give,
+//! which both constraints describe. Every row wanted is in exactly one member, under that
+//! member's constraints. Reading or rebuilding from the cover is left to others.
+
+use alloc::collections::BTreeSet;
+use alloc::vec::Vec;
+
+use crate::grid::Layout;
+use crate::slots::SlotConstraints;
+
+/// The most partitions that one search looks at before it settles for the best cover it has: a
+/// bound on time when very much is lost. With up to three failures it is never met.
+pub const COVER_STEPS_MAX: u32 = 1 << 20;
+
+/// How a member finds the rows that it is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Access {
+    /// Its own sort order serves the lookup.
+    Sorted,
+    /// It shares a key space with the lost replex, and keeps thin local entries for it.
+    LocalIndex,
+    /// It goes through all its rows.
+    Scan,
+}
+
+/// What one member of a cover must do, in any one unit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CoverCosts {
+    /// Cost of [`Access::Sorted`]; at least 1.
+    pub sorted: u64,
+    /// Cost of [`Access::LocalIndex`]; at least 1.
+    pub local_index: u64,
+    /// Cost of [`Access::Scan`]; at least 1.
+    pub scan: u64,
+}
+
+impl CoverCosts {
+    /// For lookups: a scan is worse than an index lookup at every partition of another replex.
+    pub const LOOKUP: CoverCosts = CoverCosts {
+        sorted: 10,
+        local_index: 15,
+        scan: 100_000,
+    };
+    /// For counting partitions, and for rebuilds, which read everything anyway.
+    pub const UNIFORM: CoverCosts = CoverCosts {
+        sorted: 1,
+        local_index: 1,
+        scan: 1,
+    };
+
+    /// The cost of one access.
+    pub fn of(&self, access: Access) -> u64 {
+        match access {
+            Access::Sorted => self.sorted,
+            Access::LocalIndex => self.local_index,
+            Access::Scan => self.scan,
+        }
+    }
+}
+
+/// A partition, and which of its rows it is to give.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CoverMember {
+    /// Index into [`Layout::replexes`].
+    pub replex: usize,
+    /// Partition number within the replex.
+    pub partition: u32,
+    /// How it finds the rows.
+    pub access: Access,
+    /// The rows it is to give are those whose slots satisfy this. Other rows of the partition may
+    /// come from another member, and would be seen twice.
+    pub constraints: SlotConstraints,
+}
+
+/// A set of available partitions that together hold every row wanted, each row once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cover {
+    /// A partition can be a member twice, under constraints that exclude each other.
+    pub members: Vec<CoverMember>,
+    /// Sum over the members, by the costs given.
+    pub cost: u64,
+}
+
+impl Cover {
+    /// The failure amplification: how many partitions are visited.
+    pub fn amplification(&self) -> u32 {
+        let distinct: BTreeSet<(usize, u32)> = self
+            .members
+            .iter()
+            .map(|member| (member.replex, member.partition))
+            .collect();
+        distinct.len() as u32
+    }
+}
+
+/// The cheapest available cover of a lost partition, given as (replex, partition); `None` if
+/// there is none. The lost partition itself is never asked about.
+pub fn cover(
+    layout: &Layout,
+    lost: (usize, u32),
+    available: &dyn Fn(usize, u32) -> bool,
+    costs: &CoverCosts,
+) -> Option<Cover> {
+    let (replex, partition) = lost;
+    let mut search = Search {
+        layout,
+        lookup: replex,
+        available,
+        costs,
+        steps_left: COVER_STEPS_MAX,
+    };
+    let constraints = layout.constraints_of_partition(replex, partition);
+    search.cheapest(&constraints, 1 << replex, u64::MAX)
+}
+
+/// The cheapest available cover of all rows that satisfy the constraints, for a lookup in the
+/// sort order of replex `lookup`. While nothing is lost this is the lookup's own partitions, so
+/// that one function serves reads before and after a failure.
+pub fn cover_constraints(
+    layout: &Layout,
+    lookup: usize,
+    constraints: &SlotConstraints,
+    available: &dyn Fn(usize, u32) -> bool,
+    costs: &CoverCosts,
+) -> Option<Cover> {
+    let mut search = Search {
+        layout,
+        lookup,
+        available,
+        costs,
+        steps_left: COVER_STEPS_MAX,
+    };
+    search.cheapest(constraints, 0, u64::MAX)
+}
+
+/// How a partition of replex `member` serves a lookup in the sort order of replex `lookup`.
+pub fn access(layout: &Layout, lookup: usize, member: usize) -> Access {
+    let (lookup, member) = (&layout.replexes[lookup], &layout.replexes[member]);
+    if member.sort_columns.starts_with(&lookup.sort_columns) {
+        return Access::Sorted;
+    }
+    let shared = member.axes.iter().any(|axis| {
+        lookup
+            .axes
+            .iter()
+            .any(|other| other.key_space == axis.key_space)
+    });
+    if shared {
+        Access::LocalIndex
+    } else {
+        Access::Scan
+    }
+}
+
+struct Search<'a> {
+    layout: &'a Layout,
+    lookup: usize,
+    available: &'a dyn Fn(usize, u32) -> bool,
+    costs: &'a CoverCosts,
+    steps_left: u32,
+}
+
+/// One replex's way to cover some constraints, before its lost members are replaced.
+struct Candidate {
+    replex: usize,
+    access: Access,
+    available: Vec<u32>,
+    lost: Vec<u32>,
+    /// No completion of this candidate costs less.
+    cost_min: u64,
+}
+
+impl Search<'_> {
+    /// The cheapest cover that costs less than `limit`, without the replexes in the bit set
+    /// `excluded`. Each replex excluded is one whose lost partition the constraints name, so its
+    /// other partitions hold none of the rows; this also bounds the depth by the replexes.
+    fn cheapest(
+        &mut self,
+        constraints: &SlotConstraints,
+        excluded: u64,
+        mut limit: u64,
+    ) -> Option<Cover> {
+        let mut best = None;
+        for candidate in self.candidates(constraints, excluded) {
+            if candidate.cost_min >= limit {
+                break;
+            }
+            if let Some(cover) = self.complete(candidate, constraints, excluded, limit) {
+                limit = cover.cost;
+                best = Some(cover);
+            }
+        }
+        best
+    }
+
+    /// The candidates, the one with the least possible cost first.
+    fn candidates(&mut self, constraints: &SlotConstraints, excluded: u64) -> Vec<Candidate> {
+        let costs = self.costs;
+        let cheapest = costs.sorted.min(costs.local_index).min(costs.scan);
+        assert!(cheapest > 0, "free accesses would make every cover equal");
+        let mut candidates = Vec::new();
+        for replex in (0..self.layout.replexes.len()).filter(|it| excluded >> it & 1 == 0) {
+            let partitions = self.layout.partitions(constraints, replex);
+            let steps = partitions.len() as u32 + 1;
+            let Some(steps_left) = self.steps_left.checked_sub(steps) else {
+                break;
+            };
+            self.steps_left = steps_left;
+            let access = access(self.layout, self.lookup, replex);
+            let is_available = |partition: &u32| (self.available)(replex, *partition);
+            let (available, lost): (Vec<u32>, Vec<u32>) =
+                partitions.into_iter().partition(is_available);
+            let cost_min = available.len() as u64 * costs.of(access) + lost.len() as u64 * cheapest;
+            candidates.push(Candidate {
+                replex,
+                access,
+                available,
+                lost,
+                cost_min,
+            });
+        }
+        candidates.sort_by_key(|candidate| (candidate.cost_min, candidate.replex));
+        candidates
+    }
+
+    /// Replaces each lost member by its own cheapest cover.
+    fn complete(
+        &mut self,
+        candidate: Candidate,
+        constraints: &SlotConstraints,
+        excluded: u64,
+        limit: u64,
+    ) -> Option<Cover> {
+        let Candidate {
+            replex,
+            access,
+            available,
+            lost,
+            cost_min,
+        } = candidate;
+        let cost = available.len() as u64 * self.costs.of(access);
+        let cheapest_replacement = (cost_min - cost)
+            .checked_div(lost.len() as u64)
+            .unwrap_or(0);
+        let member = |partition| CoverMember {
+            replex,
+            partition,
+            access,
+            constraints: constraints.clone(),
+        };
+        let members = available.into_iter().map(member).collect();
+        let mut cover = Cover { members, cost };
+        for (index, partition) in lost.iter().enumerate() {
+            let others_min = (lost.len() - index - 1) as u64 * cheapest_replacement;
+            let limit_left = limit.checked_sub(cover.cost + others_min)?;
+            let both = constraints.and(&self.layout.constraints_of_partition(replex, *partition));
+            let replacement = self.cheapest(&both, excluded | 1 << replex, limit_left)?;
+            cover.cost += replacement.cost;
+            cover.members.extend(replacement.members);
+        }
+        Some(cover)
+    }
+}

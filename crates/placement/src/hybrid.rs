@@ -1,0 +1,324 @@
+//! Further copies of a table beside the base ones: hybrids, exact replicas, hyperspaces; and the
+//! check that a whole layout must pass before it is used.
+//!
+//! The constructors return a replex; `add` puts it at the end of the chain, where those belong
+//! that never vote no (R3). Which hybrid is worth having is for `advisor` to say.
+
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::fmt;
+
+use crate::grid::{Axis, KeySpace, Layout, Replex, ReplexKind};
+use crate::schema::{PARTITIONS_MAX, REPLEXES_MAX, Schema};
+use crate::slots::SlotConstraints;
+
+/// What is wrong with a grid, and what to do. The user changes the statement and tries again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GridError {
+    /// For people: what is wrong, with what, and the remedy.
+    pub message: String,
+}
+
+impl fmt::Display for GridError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl core::error::Error for GridError {}
+
+macro_rules! ensure {
+    ($condition:expr, $($message:tt)+) => {
+        if !$condition {
+            return Err(GridError { message: format!($($message)+) });
+        }
+    };
+}
+
+impl Layout {
+    /// A hybrid shared by several replexes, each given with its divisions: equation (2) for two,
+    /// section 3.3 of Replex for more. A failure in one of them is then read from as many
+    /// partitions as the divisions of the *others* multiply to: with (A, n1), (B, n2) a failure in
+    /// A costs n2 and a failure in B costs n1.
+    pub fn hybrid(&self, name: &str, parts: &[(usize, u32)]) -> Result<Replex, GridError> {
+        ensure!(
+            parts.len() >= 2,
+            "hybrid {name} is shared by {} indexes: name at least two",
+            parts.len()
+        );
+        let mut axes = Vec::with_capacity(parts.len());
+        for (replex, divisions) in parts {
+            let key_space = self.shared_key_space(name, *replex)?;
+            ensure!(
+                axes.iter().all(|axis: &Axis| axis.key_space != key_space),
+                "hybrid {name} names two indexes over the same columns: name each once"
+            );
+            self.check_divisions(name, key_space, *divisions)?;
+            axes.push(Axis {
+                key_space,
+                stride: 1,
+                divisions: *divisions,
+            });
+        }
+        self.check_product(name, &axes)?;
+        Ok(self.hybrid_of(name.to_string(), axes))
+    }
+
+    /// k hybrids between replexes A and B (Replex Fig. 7), for k + 1 factors that multiply to the
+    /// partitions. Slots are read as k + 1 digits of these bases, the highest first; hybrid i
+    /// keeps the first k + 1 − i digits of A and the last i digits of B, so that neighbours in the
+    /// row A, hybrid 1, …, hybrid k, B differ by one digit each: one failure costs one factor.
+    pub fn hybrids_between(
+        &self,
+        name: &str,
+        between: (usize, usize),
+        factors: &[u32],
+    ) -> Result<Vec<Replex>, GridError> {
+        let (a, b) = between;
+        ensure!(
+            factors.len() >= 2,
+            "hybrids {name} have {} factors: give one more than hybrids, at least two",
+            factors.len()
+        );
+        let (a, b) = (
+            self.shared_key_space(name, a)?,
+            self.shared_key_space(name, b)?,
+        );
+        ensure!(
+            a != b,
+            "hybrids {name} name two indexes over the same columns: name two others"
+        );
+        let partitions = self.partition_count(0);
+        let product = factors
+            .iter()
+            .try_fold(1, |product: u32, factor| product.checked_mul(*factor));
+        ensure!(
+            product == Some(partitions),
+            "the factors of hybrids {name} do not multiply to the table's {partitions} partitions: choose others"
+        );
+        self.check_divisions(name, a, partitions)?;
+        self.check_divisions(name, b, partitions)?;
+        let hybrids = (1..factors.len()).map(|number| {
+            let low: u32 = factors[factors.len() - number..].iter().product();
+            let axes = [
+                Axis {
+                    key_space: a,
+                    stride: low,
+                    divisions: partitions / low,
+                },
+                Axis {
+                    key_space: b,
+                    stride: 1,
+                    divisions: low,
+                },
+            ];
+            let name = if factors.len() == 2 {
+                name.into()
+            } else {
+                format!("{name}_{number}")
+            };
+            self.hybrid_of(name, axes.into())
+        });
+        Ok(hybrids.collect())
+    }
+
+    /// An exact replica: no amplification for this replex's failures, no help for the others
+    /// (Replex section 2.4).
+    pub fn exact(&self, name: &str, of: usize) -> Result<Replex, GridError> {
+        self.check_replex(name, of)?;
+        let Replex {
+            axes, sort_columns, ..
+        } = self.replexes[of].clone();
+        Ok(Replex {
+            name: name.into(),
+            kind: ReplexKind::Exact { of },
+            axes,
+            sort_columns,
+        })
+    }
+
+    /// A replex with one axis per column, each column given with its divisions (HyperDex).
+    /// Adds the key spaces that it needs.
+    pub fn hyperspace(&mut self, name: &str, parts: &[(usize, u32)]) -> Result<Replex, GridError> {
+        ensure!(
+            !parts.is_empty(),
+            "hyperspace {name} has no columns: name at least one"
+        );
+        let product = parts
+            .iter()
+            .try_fold(1, |product: u32, part| product.checked_mul(part.1));
+        ensure!(
+            product.is_some_and(|product| (1..=PARTITIONS_MAX).contains(&product)),
+            "the divisions of hyperspace {name} must multiply to 1 to {PARTITIONS_MAX}: choose others"
+        );
+        for (index, (column, _)) in parts.iter().enumerate() {
+            ensure!(
+                parts[..index].iter().all(|(other, _)| other != column),
+                "hyperspace {name} names a column twice: name each once"
+            );
+        }
+        let mut axes = Vec::with_capacity(parts.len());
+        for (column, divisions) in parts {
+            // Sharing the key space of an index on the same column ties the two grids together,
+            // so that each is a cheaper cover of the other.
+            let shared = self
+                .key_spaces
+                .iter()
+                .position(|it| it.columns == [*column] && it.slots.is_multiple_of(*divisions));
+            let key_space = shared.unwrap_or_else(|| self.key_space(&[*column], *divisions));
+            axes.push(Axis {
+                key_space,
+                stride: 1,
+                divisions: *divisions,
+            });
+        }
+        let sort_columns = parts.iter().map(|(column, _)| *column).collect();
+        Ok(Replex {
+            name: name.into(),
+            kind: ReplexKind::Hyperspace,
+            axes,
+            sort_columns,
+        })
+    }
+
+    /// Puts a replex at the end of the chain and returns its index.
+    pub fn add(&mut self, replex: Replex) -> Result<usize, GridError> {
+        let name = &replex.name;
+        ensure!(
+            self.replexes.iter().all(|other| other.name != *name),
+            "the table has a replex named {name} already: choose another name"
+        );
+        ensure!(
+            self.replexes.len() < REPLEXES_MAX,
+            "{name} would be one copy more than the limit of {REPLEXES_MAX}: drop another first"
+        );
+        self.replexes.push(replex);
+        Ok(self.replexes.len() - 1)
+    }
+
+    /// Checks a layout that came from outside: after this no function of the crate panics on it.
+    pub fn validate(&self, schema: &Schema) -> Result<(), GridError> {
+        let columns = schema.columns.len();
+        let known = |list: &[usize]| list.iter().all(|column| *column < columns);
+        for KeySpace { columns, slots } in &self.key_spaces {
+            ensure!(
+                known(columns) && (1..=PARTITIONS_MAX).contains(slots),
+                "a key space of table {} is malformed: refresh the configuration",
+                schema.name
+            );
+        }
+        ensure!(
+            (1..=REPLEXES_MAX).contains(&self.replexes.len())
+                && self.replexes[0].kind == ReplexKind::Primary,
+            "table {} has {} replexes or no primary one: refresh the configuration",
+            schema.name,
+            self.replexes.len()
+        );
+        for Replex {
+            name,
+            kind,
+            axes,
+            sort_columns,
+        } in &self.replexes
+        {
+            let axes_fit = axes.iter().all(|axis| {
+                let slots = self.key_spaces.get(axis.key_space).map_or(0, |it| it.slots);
+                let used = axis.stride.checked_mul(axis.divisions);
+                used.is_some_and(|used| used > 0 && used <= slots)
+            });
+            let cells = axes
+                .iter()
+                .try_fold(1, |cells: u32, axis| cells.checked_mul(axis.divisions));
+            let kind_fits = match kind {
+                ReplexKind::Index { index } => *index < schema.indexes.len(),
+                ReplexKind::Exact { of } => *of < self.replexes.len(),
+                ReplexKind::Primary | ReplexKind::Hybrid | ReplexKind::Hyperspace => true,
+            };
+            let cells_fit = cells.is_some_and(|cells| cells <= PARTITIONS_MAX);
+            ensure!(
+                axes_fit && cells_fit && kind_fits && known(sort_columns),
+                "replex {name} of table {} is malformed: refresh the configuration",
+                schema.name
+            );
+        }
+        Ok(())
+    }
+
+    /// Whether constraints that came from outside fit this layout, so that no function of the
+    /// crate panics on them.
+    pub fn accepts(&self, constraints: &SlotConstraints) -> bool {
+        let residues = &constraints.residues;
+        residues.len() == self.key_spaces.len()
+            && residues
+                .iter()
+                .flatten()
+                .all(|it| it.stride > 0 && it.coordinate < it.divisions)
+    }
+
+    fn hybrid_of(&self, name: String, axes: Vec<Axis>) -> Replex {
+        let sort_columns = self.key_spaces[axes[0].key_space].columns.clone();
+        Replex {
+            name,
+            kind: ReplexKind::Hybrid,
+            axes,
+            sort_columns,
+        }
+    }
+
+    fn check_replex(&self, name: &str, replex: usize) -> Result<(), GridError> {
+        ensure!(
+            replex < self.replexes.len(),
+            "{name} refers to replex number {replex}, the table has {}: name one of them",
+            self.replexes.len()
+        );
+        Ok(())
+    }
+
+    /// The key space of a replex that a hybrid can share: one that has a single whole axis.
+    fn shared_key_space(&self, name: &str, replex: usize) -> Result<usize, GridError> {
+        self.check_replex(name, replex)?;
+        let shared = &self.replexes[replex];
+        match shared.axes.as_slice() {
+            [
+                Axis {
+                    key_space,
+                    stride: 1,
+                    ..
+                },
+            ] => Ok(*key_space),
+            _ => Err(GridError {
+                message: format!(
+                    "{name} cannot be shared by {}, which is not an index: name indexes",
+                    shared.name
+                ),
+            }),
+        }
+    }
+
+    fn check_divisions(
+        &self,
+        name: &str,
+        key_space: usize,
+        divisions: u32,
+    ) -> Result<(), GridError> {
+        let slots = self.key_spaces[key_space].slots;
+        ensure!(
+            divisions > 0 && slots.is_multiple_of(divisions),
+            "{name} cuts an index of {slots} partitions into {divisions}, which does not divide it: choose a divisor of {slots}"
+        );
+        Ok(())
+    }
+
+    fn check_product(&self, name: &str, axes: &[Axis]) -> Result<(), GridError> {
+        let partitions = self.partition_count(0);
+        let product = axes
+            .iter()
+            .try_fold(1, |product: u32, it| product.checked_mul(it.divisions));
+        ensure!(
+            product == Some(partitions),
+            "the divisions of {name} do not multiply to the table's {partitions} partitions: choose others"
+        );
+        Ok(())
+    }
+}

@@ -1,0 +1,288 @@
+//! The proof that a placement keeps every possible row in enough failure domains (DESIGN
+//! section 2, invariant I17), and the chain positions that follow from n, f and k (R3).
+//!
+//! Co-location breaks tolerance: hashes of different columns are independent, so any partition
+//! of one index shares rows with any partition of another. The proof goes through combinations
+//! of slots, not rows: key spaces are taken as independent, so it can be too strict (the same
+//! columns cut in two ways) but never too lenient.
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec;
+use alloc::vec::Vec;
+
+use crate::assignment::{Place, Placement, Server};
+use crate::grid::Layout;
+
+/// The most combinations that one proof looks at before it settles for its lower bound. A
+/// placement by `assign` is proven by its lower bound and never comes near.
+pub const PROOF_STEPS_MAX: u32 = 1 << 22;
+
+/// What every row of a table is sure of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Proof {
+    /// Every possible row has copies in at least so many failure domains.
+    pub copies_guaranteed: u32,
+    /// Whether there is a row with no more; if not, the search was cut at [`PROOF_STEPS_MAX`].
+    pub exact: bool,
+    /// Slots of the worst row found, one per key space.
+    pub worst_row: Vec<u32>,
+}
+
+impl Proof {
+    /// How many failure domains may be lost without losing a row.
+    pub fn failures_tolerated(&self) -> u32 {
+        self.copies_guaranteed.saturating_sub(1)
+    }
+}
+
+/// x of R3: the position in the chain (1 is the head, n the decider) where a decision must be
+/// durable before anybody may see it, for n replexes, f failures tolerated, and k the last
+/// position that can vote no. min(k, x) ≤ n − f holds.
+///
+/// # Panics
+/// Unless f < n and 1 ≤ k ≤ n.
+pub fn decision_position(n: usize, f: usize, k: usize) -> usize {
+    assert!(f < n, "f failures take f + 1 copies");
+    assert!((1..=n).contains(&k), "k is a position in the chain");
+    if k <= n - f { n } else { n - f }
+}
+
+/// In how many failure domains every possible row has a copy. Servers that the placement names
+/// but the list does not are taken to be lost: they count as no domain.
+pub fn prove(layout: &Layout, placement: &Placement, servers: &[Server]) -> Proof {
+    let domains = Domains::new(layout, placement, servers);
+    let bound = lower_bound(layout, &domains);
+    let mut search = Search {
+        layout,
+        domains: &domains,
+        classes: (0..layout.key_spaces.len())
+            .map(|key_space| classes(layout, &domains, key_space))
+            .collect(),
+        bound,
+        best: u32::MAX,
+        worst_row: Vec::new(),
+        steps_left: PROOF_STEPS_MAX,
+    };
+    let mut row = RowSoFar {
+        slots: Vec::with_capacity(layout.key_spaces.len()),
+        copies: vec![0; domains.count],
+        distinct: 0,
+    };
+    for replex in (0..layout.replexes.len()).filter(|it| layout.replexes[*it].axes.is_empty()) {
+        row.add(domains.of[replex][0]);
+    }
+    search.descend(&mut row);
+    let exact = search.steps_left > 0 || search.best == bound;
+    let copies_guaranteed = if exact { search.best } else { bound };
+    Proof {
+        copies_guaranteed,
+        exact,
+        worst_row: search.worst_row,
+    }
+}
+
+/// The failure domain of each partition, numbered.
+struct Domains {
+    /// Per replex and partition; `None` is a lost server.
+    of: Vec<Vec<Option<usize>>>,
+    count: usize,
+}
+
+impl Domains {
+    fn new(layout: &Layout, placement: &Placement, servers: &[Server]) -> Domains {
+        let names: BTreeSet<&str> = servers
+            .iter()
+            .map(|server| server.domain.as_str())
+            .collect();
+        let numbers: BTreeMap<&str, usize> = names.into_iter().zip(0..).collect();
+        let of_server: BTreeMap<u32, usize> = servers
+            .iter()
+            .map(|server| (server.id, numbers[server.domain.as_str()]))
+            .collect();
+        assert_eq!(
+            placement.replexes.len(),
+            layout.replexes.len(),
+            "one entry per replex"
+        );
+        let domain = |place: &Place| of_server.get(&place.server).copied();
+        let of: Vec<Vec<Option<usize>>> = placement
+            .replexes
+            .iter()
+            .map(|places| places.iter().map(domain).collect())
+            .collect();
+        for (replex, domains) in of.iter().enumerate() {
+            let partitions = layout.partition_count(replex) as usize;
+            assert_eq!(domains.len(), partitions, "one place per partition");
+        }
+        Domains {
+            of,
+            count: numbers.len(),
+        }
+    }
+}
+
+/// A count that is surely reached: families of replexes that are cut alike are packed so that no
+/// two share a domain; each then adds the least that one of its partitions is spread over.
+fn lower_bound(layout: &Layout, domains: &Domains) -> u32 {
+    let mut families: Vec<(u32, BTreeSet<usize>)> = layout
+        .families()
+        .iter()
+        .map(|family| {
+            let copies = |partition: usize| {
+                family
+                    .iter()
+                    .filter_map(|replex| domains.of[*replex][partition])
+                    .collect()
+            };
+            let partitions = layout.partition_count(family[0]) as usize;
+            let spread: Vec<BTreeSet<usize>> = (0..partitions).map(copies).collect();
+            let least = spread
+                .iter()
+                .map(|copies| copies.len() as u32)
+                .min()
+                .unwrap_or(0);
+            (least, spread.into_iter().flatten().collect())
+        })
+        .collect();
+    families.sort_by_key(|(least, used)| (u32::MAX - least, used.len()));
+    let mut taken = BTreeSet::new();
+    let mut bound = 0;
+    for (least, used) in families {
+        if taken.is_disjoint(&used) {
+            taken.extend(used);
+            bound += least;
+        }
+    }
+    bound
+}
+
+/// Slots of a key space that no grid tells apart by domain: one of them stands for all.
+struct Class {
+    slot: u32,
+    /// Of the replexes that this key space alone decides, each once.
+    domains: Vec<usize>,
+}
+
+fn classes(layout: &Layout, domains: &Domains, key_space: usize) -> Vec<Class> {
+    let mut classes = BTreeMap::new();
+    for slot in 0..layout.key_spaces[key_space].slots {
+        let mut own = BTreeSet::new();
+        let mut shared = Vec::new();
+        for (replex, definition) in layout.replexes.iter().enumerate() {
+            let axes = &definition.axes;
+            if !axes.is_empty() && axes.iter().all(|axis| axis.key_space == key_space) {
+                let partition = layout.partition_by(replex, |_| slot) as usize;
+                own.extend(domains.of[replex][partition]);
+                continue;
+            }
+            let here = axes.iter().filter(|axis| axis.key_space == key_space);
+            shared.extend(here.map(|axis| axis.coordinate(slot)));
+        }
+        classes.entry((own, shared)).or_insert(slot);
+    }
+    let class = |((own, _), slot): ((BTreeSet<usize>, Vec<u32>), u32)| Class {
+        slot,
+        domains: own.into_iter().collect(),
+    };
+    classes.into_iter().map(class).collect()
+}
+
+struct Search<'a> {
+    layout: &'a Layout,
+    domains: &'a Domains,
+    /// Per key space.
+    classes: Vec<Vec<Class>>,
+    bound: u32,
+    best: u32,
+    worst_row: Vec<u32>,
+    steps_left: u32,
+}
+
+/// A row whose first key spaces have their slots.
+struct RowSoFar {
+    slots: Vec<u32>,
+    /// Copies per domain.
+    copies: Vec<u32>,
+    /// Domains with a copy.
+    distinct: u32,
+}
+
+impl RowSoFar {
+    fn add(&mut self, domain: Option<usize>) {
+        let Some(domain) = domain else { return };
+        self.copies[domain] += 1;
+        self.distinct += u32::from(self.copies[domain] == 1);
+    }
+
+    fn remove(&mut self, domain: Option<usize>) {
+        let Some(domain) = domain else { return };
+        self.copies[domain] -= 1;
+        self.distinct -= u32::from(self.copies[domain] == 0);
+    }
+}
+
+impl Search<'_> {
+    /// Tries every class for the next key space, the one that adds least first. The depth is the
+    /// number of key spaces.
+    fn descend(&mut self, row: &mut RowSoFar) {
+        let key_space = row.slots.len();
+        if key_space == self.classes.len() {
+            if row.distinct < self.best {
+                self.best = row.distinct;
+                self.worst_row.clone_from(&row.slots);
+            }
+            return;
+        }
+        let steps = self.classes[key_space].len() as u32;
+        self.steps_left = self.steps_left.saturating_sub(steps);
+        let mut choices: Vec<(u32, usize, Vec<Option<usize>>)> = Vec::new();
+        for index in 0..self.classes[key_space].len() {
+            row.slots.push(self.classes[key_space][index].slot);
+            let added = self.domains_completed(key_space, index, &row.slots);
+            row.slots.pop();
+            added.iter().for_each(|domain| row.add(*domain));
+            choices.push((row.distinct, index, added.clone()));
+            added.iter().for_each(|domain| row.remove(*domain));
+        }
+        choices.sort();
+        for (distinct, index, added) in choices {
+            if self.best == self.bound || distinct >= self.best || self.steps_left == 0 {
+                return;
+            }
+            row.slots.push(self.classes[key_space][index].slot);
+            added.iter().for_each(|domain| row.add(*domain));
+            self.descend(row);
+            added.iter().for_each(|domain| row.remove(*domain));
+            row.slots.pop();
+        }
+    }
+
+    /// Domains of the replexes that are decided once this key space has its slot, the last one.
+    fn domains_completed(
+        &self,
+        key_space: usize,
+        class: usize,
+        slots: &[u32],
+    ) -> Vec<Option<usize>> {
+        let own = self.classes[key_space][class]
+            .domains
+            .iter()
+            .map(|domain| Some(*domain));
+        let shared = self
+            .layout
+            .replexes
+            .iter()
+            .enumerate()
+            .filter(|(_, replex)| {
+                let key_spaces = || replex.axes.iter().map(|axis| axis.key_space);
+                key_spaces().max() == Some(key_space) && key_spaces().min() != Some(key_space)
+            });
+        let shared = shared.map(|(replex, _)| {
+            let partition = self
+                .layout
+                .partition_by(replex, |key_space| slots[key_space]);
+            self.domains.of[replex][partition as usize]
+        });
+        own.chain(shared).collect()
+    }
+}

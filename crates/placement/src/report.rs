@@ -1,0 +1,150 @@
+//! What there is to know about a table's copies, as one plain structure: `replex admin table
+//! show` prints it. How it is printed is for the command.
+
+use alloc::collections::BTreeSet;
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+use crate::advisor::{Spread, amplification};
+use crate::assignment::{Placement, Server};
+use crate::grid::{Axis, Layout, Replex, ReplexKind};
+use crate::proof::{decision_position, prove};
+use crate::schema::{Constraint, Durability, Schema};
+
+/// A table's copies, their safety and the price of their failures.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TableReport {
+    /// The table's name.
+    pub table: String,
+    /// n: replexes, which is copies of every row.
+    pub copies: usize,
+    /// f: failures that the table asks to tolerate.
+    pub failures_tolerated: u32,
+    /// Failures that every possible row survives where it is placed now, by `prove`; `None`
+    /// without a placement.
+    pub failures_proven: Option<u32>,
+    /// k of R3: the last position in the chain that can vote no, from 1.
+    pub last_voter: usize,
+    /// x of R3: where a decision is durable before anybody sees it, from 1.
+    pub decision_position: usize,
+    /// When a write is acknowledged.
+    pub durability: Durability,
+    /// In chain order.
+    pub replexes: Vec<ReplexReport>,
+}
+
+/// One copy of a table.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ReplexReport {
+    /// The replex's name.
+    pub name: String,
+    /// `primary`, `index`, `unique index`, `dense index`, `hybrid`, `hyperspace` or
+    /// `exact replica of …`.
+    pub kind: String,
+    /// Per axis, how a coordinate comes from a row, as `hash(origin, destination) mod 12`.
+    pub axes: Vec<String>,
+    /// Product of the axes' divisions.
+    pub partitions: u32,
+    /// Sorting key inside a partition, by the columns' names.
+    pub sorted_by: Vec<String>,
+    /// Servers that hold its partitions, by rising id; empty without a placement.
+    pub servers: Vec<u32>,
+    /// Partitions that a read by this replex visits once its own partition is lost.
+    pub after_one_failure: Spread,
+    /// The same once one of those is lost too.
+    pub after_two_failures: Spread,
+}
+
+impl TableReport {
+    /// Gathers the report; `placed` is where the partitions are and the servers there are.
+    ///
+    /// # Panics
+    /// If the layout or the placement are not of this schema.
+    pub fn new(
+        schema: &Schema,
+        layout: &Layout,
+        placed: Option<(&Placement, &[Server])>,
+    ) -> TableReport {
+        let copies = layout.replexes.len();
+        let last_voter = layout.voters(schema);
+        let proof = placed.map(|(placement, servers)| prove(layout, placement, servers));
+        let amplification = amplification(layout);
+        let replexes = layout.replexes.iter().zip(amplification).enumerate();
+        let replexes = replexes.map(|(index, (replex, amplification))| {
+            let places = placed.map(|(placement, _)| placement.replexes[index].iter());
+            let servers: BTreeSet<u32> = places
+                .into_iter()
+                .flatten()
+                .map(|place| place.server)
+                .collect();
+            ReplexReport {
+                name: replex.name.clone(),
+                kind: kind(schema, layout, replex),
+                axes: replex
+                    .axes
+                    .iter()
+                    .map(|axis| axis_text(schema, layout, axis))
+                    .collect(),
+                partitions: layout.partition_count(index),
+                sorted_by: names(schema, &replex.sort_columns),
+                servers: servers.into_iter().collect(),
+                after_one_failure: amplification.after_one,
+                after_two_failures: amplification.after_two,
+            }
+        });
+        TableReport {
+            table: schema.name.clone(),
+            copies,
+            failures_tolerated: schema.failures_tolerated.into(),
+            failures_proven: proof.map(|proof| proof.failures_tolerated()),
+            last_voter,
+            decision_position: decision_position(
+                copies,
+                schema.failures_tolerated.into(),
+                last_voter,
+            ),
+            durability: schema.durability,
+            replexes: replexes.collect(),
+        }
+    }
+}
+
+fn kind(schema: &Schema, layout: &Layout, replex: &Replex) -> String {
+    match replex.kind {
+        ReplexKind::Primary => "primary".to_string(),
+        ReplexKind::Index { index } => match schema.indexes[index].constraint {
+            None => "index".to_string(),
+            Some(Constraint::Unique) => "unique index".to_string(),
+            Some(Constraint::Dense) => "dense index".to_string(),
+        },
+        ReplexKind::Hybrid => "hybrid".to_string(),
+        ReplexKind::Exact { of } => format!("exact replica of {}", layout.replexes[of].name),
+        ReplexKind::Hyperspace => "hyperspace".to_string(),
+    }
+}
+
+fn axis_text(schema: &Schema, layout: &Layout, axis: &Axis) -> String {
+    let Axis {
+        key_space,
+        stride,
+        divisions,
+    } = *axis;
+    let key_space = &layout.key_spaces[key_space];
+    if key_space.columns.is_empty() {
+        return "everything".to_string();
+    }
+    let hash = format!("hash({})", names(schema, &key_space.columns).join(", "));
+    if stride == 1 && key_space.slots.is_multiple_of(divisions) {
+        // The outer remainder swallows the inner one.
+        return format!("{hash} mod {divisions}");
+    }
+    format!("{hash} mod {} / {stride} mod {divisions}", key_space.slots)
+}
+
+fn names(schema: &Schema, columns: &[usize]) -> Vec<String> {
+    columns
+        .iter()
+        .map(|column| schema.columns[*column].name.clone())
+        .collect()
+}
