@@ -1,0 +1,170 @@
+//! Checks an expression against a table before any row is at hand.
+//!
+//! Columns and literals have types, so the type of every expression is known: one that passes
+//! here can fail on a row only because of its values (an overflow, a division by zero, a text
+//! that becomes too long, a pattern). Every request from outside passes through this once.
+
+use placement::{Column, ColumnType};
+
+use super::{BinaryOperator, EvaluationError, Expression, UnaryOperator};
+use crate::codec::DEPTH_MAX;
+
+/// The most nodes of one expression: a list of a thousand alternatives fits.
+pub const NODES_MAX: usize = 4096;
+
+/// Whether an expression may name the row that an upsert proposes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// Only the row as it is.
+    Row,
+    /// The row as it is and the one proposed.
+    RowAndExcluded,
+}
+
+/// The type of the expression's values, none where it can only be NULL; or why it has none.
+pub fn check(
+    expression: &Expression,
+    columns: &[Column],
+    scope: Scope,
+) -> Result<Option<ColumnType>, EvaluationError> {
+    let mut nodes = 0;
+    typed(expression, columns, scope, &mut nodes, 0)
+}
+
+/// Checks that the expression can be a condition.
+pub fn check_condition(
+    expression: &Expression,
+    columns: &[Column],
+    scope: Scope,
+) -> Result<(), EvaluationError> {
+    boolean(check(expression, columns, scope)?)
+}
+
+/// Checks that the expression can be assigned to a column of this type.
+pub fn check_assignable(
+    column_type: ColumnType,
+    expression: &Expression,
+    columns: &[Column],
+    scope: Scope,
+) -> Result<(), EvaluationError> {
+    match check(expression, columns, scope)? {
+        Some(found) if found != column_type && !(is_number(found) && is_number(column_type)) => {
+            Err(EvaluationError::NotAssignable {
+                expected: column_type,
+                found,
+            })
+        }
+        _ => Ok(()),
+    }
+}
+
+fn typed(
+    expression: &Expression,
+    columns: &[Column],
+    scope: Scope,
+    nodes: &mut usize,
+    depth: u32,
+) -> Result<Option<ColumnType>, EvaluationError> {
+    *nodes += 1;
+    if *nodes > NODES_MAX {
+        return Err(EvaluationError::TooCostly);
+    }
+    if depth > DEPTH_MAX {
+        return Err(EvaluationError::TooDeep);
+    }
+    let column = |index: u16| match columns.get(usize::from(index)) {
+        Some(column) => Ok(Some(column.column_type)),
+        None => Err(EvaluationError::UnknownColumn { column: index }),
+    };
+    match expression {
+        Expression::Column(index) => column(*index),
+        Expression::Excluded(index) => match scope {
+            Scope::Row => Err(EvaluationError::NoExcluded),
+            Scope::RowAndExcluded => column(*index),
+        },
+        Expression::Literal(value) => Ok(value.column_type()),
+        Expression::Unary(operator, operand) => {
+            let operand = typed(operand, columns, scope, nodes, depth + 1)?;
+            match operator {
+                UnaryOperator::IsNull | UnaryOperator::IsNotNull => Ok(Some(ColumnType::Bool)),
+                UnaryOperator::Not => boolean(operand).map(|()| Some(ColumnType::Bool)),
+                UnaryOperator::Negate if operand.is_none_or(is_number) => Ok(operand),
+                UnaryOperator::Negate => Err(EvaluationError::NotNumeric { found: operand }),
+            }
+        }
+        Expression::Binary(operator, left, right) => {
+            let left = typed(left, columns, scope, nodes, depth + 1)?;
+            let right = typed(right, columns, scope, nodes, depth + 1)?;
+            binary(*operator, left, right)
+        }
+    }
+}
+
+fn binary(
+    operator: BinaryOperator,
+    left: Option<ColumnType>,
+    right: Option<ColumnType>,
+) -> Result<Option<ColumnType>, EvaluationError> {
+    let wrong = Err(EvaluationError::WrongTypes {
+        operator,
+        left,
+        right,
+    });
+    let both = |admits: fn(ColumnType) -> bool| left.is_none_or(admits) && right.is_none_or(admits);
+    let same = left.is_none() || right.is_none() || left == right;
+    match operator {
+        BinaryOperator::And | BinaryOperator::Or => {
+            boolean(left)?;
+            boolean(right)?;
+            Ok(Some(ColumnType::Bool))
+        }
+        BinaryOperator::Equal
+        | BinaryOperator::NotEqual
+        | BinaryOperator::Less
+        | BinaryOperator::LessEqual
+        | BinaryOperator::Greater
+        | BinaryOperator::GreaterEqual => {
+            if same || both(is_number) {
+                Ok(Some(ColumnType::Bool))
+            } else {
+                wrong
+            }
+        }
+        BinaryOperator::Modulo if !both(|it| it == ColumnType::Int64) => wrong,
+        BinaryOperator::Add
+        | BinaryOperator::Subtract
+        | BinaryOperator::Multiply
+        | BinaryOperator::Divide
+        | BinaryOperator::Modulo => {
+            if !both(is_number) {
+                return wrong;
+            }
+            let float = [left, right].contains(&Some(ColumnType::Float64));
+            Ok(if float {
+                Some(ColumnType::Float64)
+            } else {
+                left.or(right)
+            })
+        }
+        BinaryOperator::Concatenate => {
+            if same && both(|it| matches!(it, ColumnType::Text | ColumnType::Bytes)) {
+                Ok(left.or(right))
+            } else {
+                wrong
+            }
+        }
+        BinaryOperator::Like if both(|it| it == ColumnType::Text) => Ok(Some(ColumnType::Bool)),
+        BinaryOperator::Like => wrong,
+    }
+}
+
+fn boolean(found: Option<ColumnType>) -> Result<(), EvaluationError> {
+    match found {
+        None | Some(ColumnType::Bool) => Ok(()),
+        found => Err(EvaluationError::NotBoolean { found }),
+    }
+}
+
+fn is_number(column_type: ColumnType) -> bool {
+    matches!(column_type, ColumnType::Int64 | ColumnType::Float64)
+}

@@ -1,0 +1,342 @@
+//! Expressions over one row: conditions, filters and assignments, evaluated where the row is.
+//!
+//! A condition makes an update atomic (HyperDex's conditional operations), an assignment such as
+//! `n = n + 1` is evaluated at the primary under the key's lock (DESIGN section 3). SQL's three
+//! values hold: a comparison with NULL is NULL, and a condition that is NULL does not hold. What
+//! is left out: functions, subqueries, anything that needs more than the row.
+//!
+//! `check` types an expression once per request, `evaluate` runs it per row.
+
+mod check;
+mod evaluate;
+mod like;
+#[cfg(test)]
+mod tests;
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::fmt;
+
+use placement::{ColumnType, ROW_BYTES_MAX, Value};
+
+use crate::codec::{DEPTH_MAX, DecodeError, Reader, Wire, wire_enum, wire_struct};
+
+pub use check::{NODES_MAX, Scope, check, check_assignable, check_condition};
+pub use evaluate::{Columns, STEPS_MAX, evaluate, evaluate_for, holds};
+
+/// A tree over the columns of one row.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Expression {
+    /// The value of a column of the row as it is, by position.
+    Column(u16),
+    /// The value of a column of the row proposed for insertion (`EXCLUDED.c` of an upsert).
+    Excluded(u16),
+    /// A constant.
+    Literal(Value),
+    /// One operand.
+    Unary(UnaryOperator, Box<Expression>),
+    /// Two operands.
+    Binary(BinaryOperator, Box<Expression>, Box<Expression>),
+}
+
+/// Operators with one operand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UnaryOperator {
+    /// Boolean negation.
+    Not,
+    /// Arithmetic negation.
+    Negate,
+    /// True for NULL, never NULL itself.
+    IsNull,
+    /// False for NULL, never NULL itself.
+    IsNotNull,
+}
+
+/// Operators with two operands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BinaryOperator {
+    /// Both hold.
+    And,
+    /// One holds.
+    Or,
+    /// Equal.
+    Equal,
+    /// Not equal.
+    NotEqual,
+    /// Less.
+    Less,
+    /// Less or equal.
+    LessEqual,
+    /// Greater.
+    Greater,
+    /// Greater or equal.
+    GreaterEqual,
+    /// Sum; an overflow is an error.
+    Add,
+    /// Difference; an overflow is an error.
+    Subtract,
+    /// Product; an overflow is an error.
+    Multiply,
+    /// Quotient; by zero is an error; of integers, truncated.
+    Divide,
+    /// Remainder; by zero is an error.
+    Modulo,
+    /// Text or bytes one after the other.
+    Concatenate,
+    /// Text matches a pattern with `%` and `_`.
+    Like,
+}
+
+/// One column's new value in an update.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Assignment {
+    /// The column's position.
+    pub column: u16,
+    /// Its new value, computed from the row as it was before the update.
+    pub value: Expression,
+}
+
+/// Why an expression has no value. Retrying does not help: the statement or the row is at fault.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EvaluationError {
+    /// The table has no column at this position.
+    UnknownColumn {
+        /// The position.
+        column: u16,
+    },
+    /// `EXCLUDED` where no row is proposed.
+    NoExcluded,
+    /// A binary operator between types that it does not know. None is NULL.
+    WrongTypes {
+        /// The operator.
+        operator: BinaryOperator,
+        /// Its left operand's type.
+        left: Option<ColumnType>,
+        /// Its right operand's type.
+        right: Option<ColumnType>,
+    },
+    /// Something else where a condition must be.
+    NotBoolean {
+        /// What was there.
+        found: Option<ColumnType>,
+    },
+    /// Something else where a number must be.
+    NotNumeric {
+        /// What was there.
+        found: Option<ColumnType>,
+    },
+    /// A value of another type than the column's that it is for.
+    NotAssignable {
+        /// The column's type.
+        expected: ColumnType,
+        /// The value's type.
+        found: ColumnType,
+    },
+    /// The result is beyond its type's range.
+    Overflow,
+    /// The result is too small for a float64.
+    Underflow,
+    /// Division by zero.
+    DivisionByZero,
+    /// A `LIKE` pattern that ends in its escape character.
+    PatternEnd,
+    /// A text or bytes that no row could hold.
+    TooLong {
+        /// Its length.
+        bytes: usize,
+    },
+    /// Nested deeper than [`DEPTH_MAX`].
+    TooDeep,
+    /// More than [`NODES_MAX`] nodes, or more than [`STEPS_MAX`] steps for one row.
+    TooCostly,
+}
+
+impl fmt::Display for EvaluationError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = |column_type: &Option<ColumnType>| column_type.map_or("NULL", ColumnType::name);
+        match self {
+            EvaluationError::UnknownColumn { column } => {
+                write!(
+                    f,
+                    "the table has no column at position {column}: name one that it has"
+                )
+            }
+            EvaluationError::NoExcluded => write!(
+                f,
+                "EXCLUDED has a meaning only after ON CONFLICT DO UPDATE: name the column alone"
+            ),
+            EvaluationError::WrongTypes {
+                operator,
+                left,
+                right,
+            } => write!(
+                f,
+                "{} {} {} has no meaning: give both sides types that {} knows",
+                name(left),
+                operator.symbol(),
+                name(right),
+                operator.symbol()
+            ),
+            EvaluationError::NotBoolean { found } => write!(
+                f,
+                "a condition must be boolean, this one is {}: compare it with something",
+                name(found)
+            ),
+            EvaluationError::NotNumeric { found } => {
+                write!(f, "only numbers can be negated, not {}", name(found))
+            }
+            EvaluationError::NotAssignable { expected, found } => write!(
+                f,
+                "a {} cannot be stored in a column of type {}: convert it",
+                found.name(),
+                expected.name()
+            ),
+            EvaluationError::Overflow => {
+                write!(f, "the result is out of range: use smaller numbers")
+            }
+            EvaluationError::Underflow => {
+                write!(f, "the result is too close to zero for double precision")
+            }
+            EvaluationError::DivisionByZero => write!(f, "division by zero"),
+            EvaluationError::PatternEnd => write!(
+                f,
+                "the LIKE pattern ends in its escape character: write \\\\ for a backslash"
+            ),
+            EvaluationError::TooLong { bytes } => write!(
+                f,
+                "the result has {bytes} bytes, a row holds at most {ROW_BYTES_MAX}"
+            ),
+            EvaluationError::TooDeep => write!(
+                f,
+                "the expression is nested deeper than {DEPTH_MAX} levels: simplify it"
+            ),
+            EvaluationError::TooCostly => write!(
+                f,
+                "the expression is too large (at most {NODES_MAX} parts) or costs too much for \
+                 one row: simplify it"
+            ),
+        }
+    }
+}
+
+impl core::error::Error for EvaluationError {}
+
+impl BinaryOperator {
+    /// The operator as SQL writes it.
+    pub fn symbol(self) -> &'static str {
+        match self {
+            BinaryOperator::And => "AND",
+            BinaryOperator::Or => "OR",
+            BinaryOperator::Equal => "=",
+            BinaryOperator::NotEqual => "<>",
+            BinaryOperator::Less => "<",
+            BinaryOperator::LessEqual => "<=",
+            BinaryOperator::Greater => ">",
+            BinaryOperator::GreaterEqual => ">=",
+            BinaryOperator::Add => "+",
+            BinaryOperator::Subtract => "-",
+            BinaryOperator::Multiply => "*",
+            BinaryOperator::Divide => "/",
+            BinaryOperator::Modulo => "%",
+            BinaryOperator::Concatenate => "||",
+            BinaryOperator::Like => "LIKE",
+        }
+    }
+}
+
+impl Expression {
+    /// All of these conditions, as a tree of least depth; none if there are none. A chain as
+    /// deep as the list is long would soon be nested deeper than [`DEPTH_MAX`].
+    pub fn all(conditions: Vec<Expression>) -> Option<Expression> {
+        Expression::joined(BinaryOperator::And, conditions)
+    }
+
+    /// Any of these conditions, likewise.
+    pub fn any(conditions: Vec<Expression>) -> Option<Expression> {
+        Expression::joined(BinaryOperator::Or, conditions)
+    }
+
+    fn joined(operator: BinaryOperator, mut level: Vec<Expression>) -> Option<Expression> {
+        while level.len() > 1 {
+            let mut rest = level.into_iter();
+            let mut next = Vec::with_capacity(rest.len().div_ceil(2));
+            while let Some(left) = rest.next() {
+                next.push(match rest.next() {
+                    Some(right) => Expression::Binary(operator, Box::new(left), Box::new(right)),
+                    None => left,
+                });
+            }
+            level = next;
+        }
+        level.pop()
+    }
+}
+
+wire_struct!(Assignment { column, value });
+wire_enum!(UnaryOperator { 0 => Not, 1 => Negate, 2 => IsNull, 3 => IsNotNull });
+wire_enum!(BinaryOperator {
+    0 => And, 1 => Or, 2 => Equal, 3 => NotEqual, 4 => Less, 5 => LessEqual, 6 => Greater,
+    7 => GreaterEqual, 8 => Add, 9 => Subtract, 10 => Multiply, 11 => Divide, 12 => Modulo,
+    13 => Concatenate, 14 => Like,
+});
+wire_enum!(Expression {
+    0 => Column(column),
+    1 => Excluded(column),
+    2 => Literal(value),
+    3 => Unary(operator, operand),
+    4 => Binary(operator, left, right),
+});
+
+impl Wire for Value {
+    fn encode(&self, out: &mut Vec<u8>) {
+        match self {
+            Value::Null => out.push(0),
+            Value::Bool(value) => {
+                out.push(1);
+                value.encode(out);
+            }
+            Value::Int64(value) => {
+                out.push(2);
+                value.encode(out);
+            }
+            Value::Float64(value) => {
+                out.push(3);
+                value.encode(out);
+            }
+            Value::Text(value) => {
+                out.push(4);
+                value.encode(out);
+            }
+            Value::Bytes(value) => {
+                out.push(5);
+                (value.len() as u32).encode(out);
+                out.extend_from_slice(value);
+            }
+            Value::Timestamp(value) => {
+                out.push(6);
+                value.encode(out);
+            }
+            Value::Uuid(value) => {
+                out.push(7);
+                out.extend_from_slice(value);
+            }
+        }
+    }
+
+    fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        Ok(match u8::decode(reader)? {
+            0 => Value::Null,
+            1 => Value::Bool(Wire::decode(reader)?),
+            2 => Value::Int64(Wire::decode(reader)?),
+            3 => Value::Float64(Wire::decode(reader)?),
+            4 => Value::Text(Wire::decode(reader)?),
+            5 => Value::Bytes(reader.bytes()?.into()),
+            6 => Value::Timestamp(Wire::decode(reader)?),
+            7 => {
+                let bytes = reader.take(16)?;
+                Value::Uuid(bytes.try_into().expect("take gave 16 bytes"))
+            }
+            _ => return Err(DecodeError::Invalid("value")),
+        })
+    }
+}

@@ -1,0 +1,381 @@
+//! Values, conversions and errors of expressions, each as a row of a table.
+
+use alloc::boxed::Box;
+use alloc::string::ToString;
+use alloc::vec;
+use alloc::vec::Vec;
+
+use placement::{Column, encode_row};
+use placement::{ColumnType, RowView, Value};
+use proptest::prelude::*;
+
+use super::BinaryOperator as Two;
+use super::UnaryOperator as One;
+use super::*;
+
+const INT: fn(i64) -> Expression = |value| Expression::Literal(Value::Int64(value));
+const FLOAT: fn(f64) -> Expression = |value| Expression::Literal(Value::Float64(value));
+const BOOL: fn(bool) -> Expression = |value| Expression::Literal(Value::Bool(value));
+const NULL: Expression = Expression::Literal(Value::Null);
+
+fn text(value: &str) -> Expression {
+    Expression::Literal(Value::Text(value.into()))
+}
+
+fn two(operator: Two, left: Expression, right: Expression) -> Expression {
+    Expression::Binary(operator, Box::new(left), Box::new(right))
+}
+
+fn one(operator: One, operand: Expression) -> Expression {
+    Expression::Unary(operator, Box::new(operand))
+}
+
+fn value(expression: &Expression) -> Result<Value, EvaluationError> {
+    evaluate(expression, &Vec::new(), None)
+}
+
+#[test]
+fn three_valued_logic() {
+    let (yes, no, unknown) = (Value::Bool(true), Value::Bool(false), Value::Null);
+    for (left, right, and, or) in [
+        (&yes, &yes, &yes, &yes),
+        (&yes, &no, &no, &yes),
+        (&no, &no, &no, &no),
+        (&yes, &unknown, &unknown, &yes),
+        (&no, &unknown, &no, &unknown),
+        (&unknown, &unknown, &unknown, &unknown),
+    ] {
+        for (left, right) in [(left, right), (right, left)] {
+            let literal = |value: &Value| Expression::Literal(value.clone());
+            let both = two(Two::And, literal(left), literal(right));
+            let either = two(Two::Or, literal(left), literal(right));
+            assert_eq!(value(&both), Ok(and.clone()), "{left:?} AND {right:?}");
+            assert_eq!(value(&either), Ok(or.clone()), "{left:?} OR {right:?}");
+        }
+    }
+    assert_eq!(value(&one(One::Not, NULL)), Ok(Value::Null));
+    assert_eq!(value(&one(One::IsNull, NULL)), Ok(Value::Bool(true)));
+    assert_eq!(value(&one(One::IsNotNull, INT(1))), Ok(Value::Bool(true)));
+    let null_equals_null = two(Two::Equal, NULL, NULL);
+    assert_eq!(value(&null_equals_null), Ok(Value::Null));
+    assert_eq!(holds(&null_equals_null, &Vec::new(), None), Ok(false));
+}
+
+#[test]
+fn arithmetic_as_postgresql() {
+    use EvaluationError::{DivisionByZero, Overflow, Underflow};
+    for (operator, left, right, expected) in [
+        (Two::Add, INT(2), INT(3), Ok(Value::Int64(5))),
+        (Two::Add, INT(i64::MAX), INT(1), Err(Overflow)),
+        (Two::Subtract, INT(i64::MIN), INT(1), Err(Overflow)),
+        (Two::Multiply, INT(i64::MIN), INT(-1), Err(Overflow)),
+        (Two::Divide, INT(-7), INT(2), Ok(Value::Int64(-3))),
+        (Two::Divide, INT(i64::MIN), INT(-1), Err(Overflow)),
+        (Two::Divide, INT(1), INT(0), Err(DivisionByZero)),
+        (Two::Modulo, INT(-7), INT(3), Ok(Value::Int64(-1))),
+        (Two::Modulo, INT(i64::MIN), INT(-1), Ok(Value::Int64(0))),
+        (Two::Modulo, INT(1), INT(0), Err(DivisionByZero)),
+        (Two::Add, INT(1), FLOAT(0.5), Ok(Value::Float64(1.5))),
+        (Two::Divide, FLOAT(7.0), INT(2), Ok(Value::Float64(3.5))),
+        (Two::Divide, FLOAT(1.0), FLOAT(0.0), Err(DivisionByZero)),
+        (
+            Two::Divide,
+            FLOAT(f64::NAN),
+            FLOAT(0.0),
+            Ok(Value::Float64(f64::NAN)),
+        ),
+        (Two::Multiply, FLOAT(1e200), FLOAT(1e200), Err(Overflow)),
+        (Two::Multiply, FLOAT(1e-200), FLOAT(1e-200), Err(Underflow)),
+        (
+            Two::Multiply,
+            FLOAT(f64::INFINITY),
+            FLOAT(2.0),
+            Ok(Value::Float64(f64::INFINITY)),
+        ),
+        (
+            Two::Divide,
+            FLOAT(1.0),
+            FLOAT(f64::INFINITY),
+            Ok(Value::Float64(0.0)),
+        ),
+        (Two::Add, INT(1), NULL, Ok(Value::Null)),
+    ] {
+        let expression = two(operator, left, right);
+        assert_eq!(value(&expression), expected, "{expression:?}");
+    }
+    assert_eq!(value(&one(One::Negate, INT(i64::MIN))), Err(Overflow));
+    assert_eq!(
+        value(&one(One::Negate, FLOAT(1.5))),
+        Ok(Value::Float64(-1.5))
+    );
+}
+
+#[test]
+fn comparisons_promote_numbers() {
+    for (operator, left, right, expected) in [
+        (Two::Equal, INT(1), FLOAT(1.0), true),
+        (Two::Less, INT(1), FLOAT(1.5), true),
+        (Two::GreaterEqual, FLOAT(-0.0), INT(0), true),
+        (Two::Greater, FLOAT(f64::NAN), INT(i64::MAX), true),
+        (Two::Equal, FLOAT(f64::NAN), FLOAT(f64::NAN), true),
+        (Two::NotEqual, text("a"), text("b"), true),
+        (Two::LessEqual, text("Z"), text("a"), true),
+        (Two::Less, BOOL(false), BOOL(true), true),
+        (Two::Greater, INT(2), INT(3), false),
+    ] {
+        let expression = two(operator, left, right);
+        assert_eq!(
+            value(&expression),
+            Ok(Value::Bool(expected)),
+            "{expression:?}"
+        );
+    }
+}
+
+#[test]
+fn types_that_do_not_go_together() {
+    let message = |expression: Expression| {
+        let error = value(&expression).expect_err("no such operator");
+        // What is wrong on a row was wrong before there was one.
+        assert_eq!(check(&expression, &[], Scope::Row), Err(error));
+        error.to_string()
+    };
+    assert_eq!(
+        message(two(Two::Equal, INT(1), text("1"))),
+        "bigint = text has no meaning: give both sides types that = knows"
+    );
+    assert_eq!(
+        message(two(Two::Modulo, FLOAT(1.0), INT(1))),
+        "double precision % bigint has no meaning: give both sides types that % knows"
+    );
+    assert_eq!(
+        message(two(Two::And, BOOL(true), INT(1))),
+        "a condition must be boolean, this one is bigint: compare it with something"
+    );
+    assert_eq!(
+        message(one(One::Negate, text("1"))),
+        "only numbers can be negated, not text"
+    );
+    assert_eq!(
+        holds(&INT(1), &Vec::new(), None),
+        Err(EvaluationError::NotBoolean {
+            found: Some(ColumnType::Int64)
+        })
+    );
+}
+
+#[test]
+fn texts_and_bytes_concatenate_up_to_a_row() {
+    assert_eq!(
+        value(&two(Two::Concatenate, text("a€"), text("b"))),
+        Ok(Value::Text("a€b".into()))
+    );
+    let bytes = |bytes: &[u8]| Expression::Literal(Value::Bytes(bytes.into()));
+    assert_eq!(
+        value(&two(Two::Concatenate, bytes(&[0]), bytes(&[255]))),
+        Ok(Value::Bytes(vec![0, 255]))
+    );
+    let half = text(&"x".repeat(ROW_BYTES_MAX / 2 + 1));
+    assert_eq!(
+        value(&two(Two::Concatenate, half.clone(), half)),
+        Err(EvaluationError::TooLong {
+            bytes: ROW_BYTES_MAX + 2
+        })
+    );
+}
+
+#[test]
+fn assignments_convert_numbers() {
+    let assign = |column_type, expression: Expression| {
+        evaluate_for(column_type, &expression, &Vec::new(), None)
+    };
+    assert_eq!(assign(ColumnType::Float64, INT(2)), Ok(Value::Float64(2.0)));
+    for (float, rounded) in [
+        (0.5, 0),
+        (1.5, 2),
+        (-2.5, -2),
+        (2.4999, 2),
+        (-0.6, -1),
+        (1e15, 1_000_000_000_000_000),
+    ] {
+        assert_eq!(
+            assign(ColumnType::Int64, FLOAT(float)),
+            Ok(Value::Int64(rounded)),
+            "{float}"
+        );
+    }
+    assert_eq!(
+        assign(ColumnType::Int64, FLOAT(-9_223_372_036_854_775_808.0)),
+        Ok(Value::Int64(i64::MIN))
+    );
+    for out in [9_223_372_036_854_775_808.0, f64::NAN, f64::INFINITY, -1e300] {
+        assert_eq!(
+            assign(ColumnType::Int64, FLOAT(out)),
+            Err(EvaluationError::Overflow)
+        );
+    }
+    assert_eq!(assign(ColumnType::Int64, NULL), Ok(Value::Null));
+    let wrong = EvaluationError::NotAssignable {
+        expected: ColumnType::Int64,
+        found: ColumnType::Text,
+    };
+    assert_eq!(assign(ColumnType::Int64, text("1")), Err(wrong));
+    assert_eq!(
+        check_assignable(ColumnType::Int64, &text("1"), &[], Scope::Row),
+        Err(wrong)
+    );
+    assert_eq!(
+        check_assignable(ColumnType::Int64, &FLOAT(1.0), &[], Scope::Row),
+        Ok(())
+    );
+}
+
+fn columns() -> Vec<Column> {
+    ColumnType::ALL
+        .iter()
+        .map(|column_type| Column {
+            name: alloc::format!("c{}", *column_type as u8),
+            column_type: *column_type,
+            nullable: true,
+            default: None,
+        })
+        .collect()
+}
+
+#[test]
+fn columns_of_the_row_and_of_the_proposed_row() {
+    let columns = &columns()[1..4];
+    let row = |number| {
+        let values = [
+            Value::Int64(number),
+            Value::Float64(0.5),
+            Value::Text("JFK".into()),
+        ];
+        encode_row(columns, &values).unwrap()
+    };
+    let (held, proposed) = (row(1), row(10));
+    let held = RowView::parse(columns, &held).unwrap();
+    let proposed = RowView::parse(columns, &proposed).unwrap();
+    let sum = two(Two::Add, Expression::Column(0), Expression::Excluded(0));
+    assert_eq!(evaluate(&sum, &held, Some(&proposed)), Ok(Value::Int64(11)));
+    assert_eq!(
+        evaluate(&sum, &held, None),
+        Err(EvaluationError::NoExcluded)
+    );
+    assert_eq!(
+        check(&sum, columns, Scope::Row),
+        Err(EvaluationError::NoExcluded)
+    );
+    let unknown = EvaluationError::UnknownColumn { column: 3 };
+    assert_eq!(evaluate(&Expression::Column(3), &held, None), Err(unknown));
+    assert_eq!(
+        check(&Expression::Column(3), columns, Scope::Row),
+        Err(unknown)
+    );
+    let filter = two(
+        Two::And,
+        two(Two::Like, Expression::Column(2), text("J%")),
+        two(Two::Less, Expression::Column(1), Expression::Column(0)),
+    );
+    assert_eq!(check_condition(&filter, columns, Scope::Row), Ok(()));
+    assert_eq!(holds(&filter, &held, None), Ok(true));
+}
+
+#[test]
+fn depth_and_size_are_bounded() {
+    let mut deep = INT(1);
+    for _ in 0..DEPTH_MAX {
+        deep = one(One::Negate, deep);
+    }
+    assert_eq!(value(&deep), Ok(Value::Int64(1)));
+    assert_eq!(Expression::decode_all(&deep.to_bytes()), Ok(deep.clone()));
+    deep = one(One::Negate, deep);
+    assert_eq!(value(&deep), Err(EvaluationError::TooDeep));
+    assert_eq!(check(&deep, &[], Scope::Row), Err(EvaluationError::TooDeep));
+    assert!(Expression::decode_all(&deep.to_bytes()).is_err());
+
+    let equal = |number| two(Two::Equal, INT(number), INT(999));
+    let list = Expression::any((0..1000).map(equal).collect()).unwrap();
+    assert_eq!(check_condition(&list, &[], Scope::Row), Ok(()));
+    assert_eq!(value(&list), Ok(Value::Bool(true)));
+    let list = Expression::any((0..2000).map(equal).collect()).unwrap();
+    assert_eq!(
+        check(&list, &[], Scope::Row),
+        Err(EvaluationError::TooCostly)
+    );
+    assert_eq!(Expression::all(Vec::new()), None);
+    assert_eq!(
+        value(&Expression::all(vec![BOOL(true), BOOL(true), BOOL(false)]).unwrap()),
+        Ok(Value::Bool(false))
+    );
+}
+
+fn any_value() -> impl Strategy<Value = Value> {
+    prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::Bool),
+        prop_oneof![any::<i64>(), -3..3i64].prop_map(Value::Int64),
+        prop_oneof![any::<f64>(), -3.0..3.0].prop_map(Value::Float64),
+        "[ab%_\\\\]{0,4}".prop_map(Value::Text),
+        proptest::collection::vec(any::<u8>(), 0..4).prop_map(Value::Bytes),
+        any::<i64>().prop_map(Value::Timestamp),
+        any::<[u8; 16]>().prop_map(Value::Uuid),
+    ]
+}
+
+fn any_expression() -> impl Strategy<Value = Expression> {
+    let leaf = prop_oneof![
+        (0..8u16).prop_map(Expression::Column),
+        (0..8u16).prop_map(Expression::Excluded),
+        any_value().prop_map(Expression::Literal),
+    ];
+    leaf.prop_recursive(5, 40, 2, |inner| {
+        prop_oneof![
+            (0..4u8, inner.clone())
+                .prop_map(|(tag, operand)| { one(One::decode_all(&[tag]).unwrap(), operand) }),
+            (0..15u8, inner.clone(), inner).prop_map(|(tag, left, right)| {
+                two(Two::decode_all(&[tag]).unwrap(), left, right)
+            }),
+        ]
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(4000))]
+
+    /// What passes the check fails on a row only because of values, and has the type it was
+    /// said to have.
+    #[test]
+    fn checked_expressions_fail_only_by_value(
+        expression in any_expression(),
+        seed in proptest::collection::vec(any_value(), 14),
+    ) {
+        let columns = columns();
+        let fits = |offset: usize| {
+            let value = |(index, column): (usize, &Column)| {
+                let value = seed[offset + index].clone();
+                if value.column_type() == Some(column.column_type) { value } else { Value::Null }
+            };
+            columns.iter().enumerate().map(value).collect::<Vec<_>>()
+        };
+        let (row, excluded) = (fits(0), fits(7));
+        if let Ok(column_type) = check(&expression, &columns, Scope::RowAndExcluded) {
+            match evaluate(&expression, &row, Some(&excluded)) {
+                Ok(value) => prop_assert!(
+                    value.is_null() || value.column_type() == column_type,
+                    "{:?} is not of type {:?}", value, column_type
+                ),
+                Err(error) => prop_assert!(matches!(
+                    error,
+                    EvaluationError::Overflow
+                        | EvaluationError::Underflow
+                        | EvaluationError::DivisionByZero
+                        | EvaluationError::PatternEnd
+                ), "{}", error),
+            }
+        }
+        // Without the check nothing panics either.
+        let _ = evaluate(&expression, &row, None);
+        prop_assert_eq!(Expression::decode_all(&expression.to_bytes()), Ok(expression));
+    }
+}
