@@ -18,3 +18,4 @@ pub mod machine;
 pub mod message;
 pub mod operation;
 pub mod planted;
+pub mod record;

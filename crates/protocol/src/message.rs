@@ -248,7 +248,7 @@ pub enum PeerMessage {
     },
     /// The decisions are durable at the sender and all after it: to the previous partition.
     Durable {
-        /// Operation and the member it is for.
+        /// Operation and the sender's member of it.
         operations: Vec<(OperationId, PartitionId)>,
     },
     /// Decided at the sender, but not known durable further down: to the next partition, which

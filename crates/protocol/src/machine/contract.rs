@@ -174,6 +174,9 @@ pub struct Limits {
     pub confirm_us: u64,
     /// Heartbeats to the coordinator and lease requests to peers.
     pub heartbeat_us: u64,
+    /// How long a peer's vouching holds, from the moment it was asked for; the coordinator waits
+    /// as long before an epoch without this core serves (SAFETY R15).
+    pub lease_us: u64,
     /// Rows of one page are cut at this many bytes.
     pub page_bytes_max: usize,
     /// Keys that one read looks at before it returns a page, however few match.
@@ -192,6 +195,7 @@ impl Default for Limits {
             retry_us: 250_000,
             confirm_us: 20_000,
             heartbeat_us: 150_000,
+            lease_us: 1_000_000,
             page_bytes_max: 1 << 20,
             page_keys_max: 16_384,
         }

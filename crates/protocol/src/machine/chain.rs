@@ -1,0 +1,319 @@
+//! An operation's way down the chain and its decision's way up (Replex section 2.3, Fig. 3).
+//!
+//! A prepare is forwarded as soon as it is logged, not yet durable; a decision passes a member
+//! upwards only after the member's own prepare is durable (SAFETY R1). Messages may be lost,
+//! doubled and reordered: every handler takes a repeated message as a question for what it has
+//! said before.
+
+use alloc::sync::Arc;
+
+use placement::tables::{Tables, TablesError};
+
+use super::{CoreMachine, Member, MemberKey, Output};
+use crate::identity::{CoreId, Now, OperationId, PartitionId, Position};
+use crate::message::PeerMessage;
+use crate::operation::{Decision, Prepare, RequestResult, Vote};
+use crate::record::Record;
+
+impl CoreMachine {
+    /// Phase 1 has reached one of this core's partitions.
+    pub(super) fn on_prepare<T: Tables>(
+        &mut self,
+        now: Now,
+        prepare: Arc<Prepare>,
+        tables: &mut T,
+        output: &mut Output,
+    ) -> Result<(), TablesError> {
+        let operation = prepare.operation;
+        let place = prepare.votes.len();
+        let Some(&partition) = prepare.chain.get(place) else {
+            return Ok(());
+        };
+        self.on_finished(
+            now,
+            (operation.head, prepare.finished_below),
+            tables,
+            output,
+        )?;
+        if operation.order() < self.finished_below(operation.head) {
+            return Ok(());
+        }
+        let key = (operation, partition);
+        if self.members.contains_key(&key) {
+            self.repeat(key, output);
+            return Ok(());
+        }
+        // A core that may have forgotten votes gives no new ones; the head sends again.
+        if self.recovering.is_some() || self.members.len() >= self.limits.operations_max {
+            return Ok(());
+        }
+        let Some(member) = self.member(now, prepare, place) else {
+            return Ok(());
+        };
+        self.members.insert(key, member);
+        self.acquire(now, key, tables, output)
+    }
+
+    /// A member as it arrives; none if this core does not hold the partition.
+    pub(super) fn member(&self, now: Now, prepare: Arc<Prepare>, place: usize) -> Option<Member> {
+        let partition = prepare.chain[place];
+        let table = Arc::clone(&self.partitions.get(&partition)?.table);
+        let effects: alloc::vec::Vec<_> = prepare
+            .changes
+            .iter()
+            .map(|change| table.effect(partition, change))
+            .collect();
+        let mut held = alloc::vec::Vec::new();
+        for (change, effect) in prepare.changes.iter().zip(&effects) {
+            held.extend(table.held_keys(partition, change, effect));
+        }
+        if prepare.changes.len() > 1 {
+            held.sort_unstable();
+            held.dedup();
+        }
+        Some(Member {
+            prepare,
+            table,
+            place,
+            effects,
+            held,
+            granted: 0,
+            since_us: now.monotonic_us,
+            retry_due_us: 0,
+            retry_us: self.limits.retry_us,
+            prepared_at: None,
+            decision: None,
+            decided_at: Position(0),
+            settled: false,
+            settle_waits: false,
+            next_durable: false,
+            confirmed: false,
+        })
+    }
+
+    /// Takes the keys that the operation still needs here, in order (SAFETY R7); votes once it
+    /// has all of them.
+    pub(super) fn acquire<T: Tables>(
+        &mut self,
+        now: Now,
+        key: MemberKey,
+        tables: &mut T,
+        output: &mut Output,
+    ) -> Result<(), TablesError> {
+        let member = self.members.get_mut(&key).expect("callers have the member");
+        assert!(member.prepared_at.is_none(), "an operation votes once");
+        let partition = self
+            .partitions
+            .get_mut(&key.1)
+            .expect("a member's partition is held");
+        // What came after a waiting lookup stays behind it, unless it holds keys already: then the
+        // lookup waits for it.
+        let behind = member.granted == 0
+            && partition
+                .reads
+                .iter()
+                .any(|read| member.held.iter().any(|held| read.covers(held)));
+        if behind {
+            if !partition.behind_reads.contains(&key.0) {
+                partition.behind_reads.push_back(key.0);
+            }
+            return Ok(());
+        }
+        while let Some(wanted) = member.held.get(member.granted) {
+            if !partition.locks.acquire(wanted, key.0) {
+                if partition.locks.waiters(wanted) > self.limits.waiters_per_key_max {
+                    return self.give_up(now, key, tables, output);
+                }
+                return Ok(());
+            }
+            member.granted += 1;
+        }
+        let vote = super::votes::judge(member, tables)?;
+        self.cast(key, vote, tables, now, output)
+    }
+
+    /// Votes `Conflict` instead of waiting on (SAFETY R8). Such an operation cannot commit, so
+    /// that it needs none of its keys.
+    pub(super) fn give_up<T: Tables>(
+        &mut self,
+        now: Now,
+        key: MemberKey,
+        tables: &mut T,
+        output: &mut Output,
+    ) -> Result<(), TablesError> {
+        self.counters.conflicts += 1;
+        self.cast(key, Vote::No(RequestResult::Conflict), tables, now, output)?;
+        self.release(now, key, tables, output)
+    }
+
+    /// Logs the vote and forwards the prepare (SAFETY R1).
+    pub(super) fn cast<T: Tables>(
+        &mut self,
+        key: MemberKey,
+        vote: Vote,
+        tables: &mut T,
+        now: Now,
+        output: &mut Output,
+    ) -> Result<(), TablesError> {
+        let member = self.members.get_mut(&key).expect("callers have the member");
+        let prepare = Arc::make_mut(&mut member.prepare);
+        assert_eq!(
+            prepare.votes.len(),
+            member.place,
+            "votes come in chain order"
+        );
+        prepare.votes.push(vote);
+        let newest = prepare.changes.iter().map(|change| change.version).max();
+        self.last_version = self.last_version.max(newest.unwrap_or_default());
+        let prepare = Arc::clone(&member.prepare);
+        let durability = member.table.durability();
+        let record = Record::Prepared {
+            partition: key.1,
+            prepare: Arc::clone(&prepare),
+        };
+        let position = self.log(&record, durability, output);
+        let member = self.members.get_mut(&key).expect("it was there");
+        member.prepared_at = Some(position);
+        if let Some(next) = member.next() {
+            self.send(next, Position(0), PeerMessage::Prepare(prepare), output);
+            return Ok(());
+        }
+        if !member.table.sync {
+            return self.decide(now, key, tables, output);
+        }
+        self.undurable.push_back((position, key));
+        Ok(())
+    }
+
+    /// The decider's prepare is durable: the AND of all votes is the decision (SAFETY R2). Its
+    /// durable record, which holds all votes, is the decision's record as well.
+    pub(super) fn decide<T: Tables>(
+        &mut self,
+        now: Now,
+        key: MemberKey,
+        tables: &mut T,
+        output: &mut Output,
+    ) -> Result<(), TablesError> {
+        let member = &self.members[&key];
+        assert!(member.is_decider(), "only the decider decides");
+        let votes = &member.prepare.votes;
+        assert_eq!(votes.len(), member.prepare.chain.len(), "all have voted");
+        let no = votes.iter().find_map(|vote| match vote {
+            Vote::Yes => None,
+            Vote::No(reason) => Some(reason.clone()),
+        });
+        let decision = no.map_or(Decision::Commit, Decision::Abort);
+        self.on_decision(now, key, (decision, false), tables, output)
+    }
+
+    /// The decision has come to a member, from the one after it or from itself.
+    pub(super) fn on_decision<T: Tables>(
+        &mut self,
+        now: Now,
+        key: MemberKey,
+        (decision, settled): (Decision, bool),
+        tables: &mut T,
+        output: &mut Output,
+    ) -> Result<(), TablesError> {
+        let Some(member) = self.members.get(&key) else {
+            return Ok(());
+        };
+        if member.prepared_at.is_none() {
+            // Its vote was lost and cast anew by nobody: only an adoption can bring it back.
+            return Ok(());
+        }
+        if let Some(known) = &member.decision {
+            assert_eq!(*known, decision, "a decision never changes");
+        } else {
+            let durability = member.table.durability();
+            let record = Record::Decided {
+                partition: key.1,
+                operation: key.0,
+                decision: decision.clone(),
+            };
+            let position = self.log(&record, durability, output);
+            self.undurable.push_back((position, key));
+            let member = self.members.get_mut(&key).expect("it was there");
+            member.decision = Some(decision);
+            member.decided_at = position;
+        }
+        let member = &self.members[&key];
+        if !member.settled && (settled || member.settles_at_decision()) {
+            self.settle(now, key, tables, output)?;
+        }
+        self.pass_up(key, output);
+        Ok(())
+    }
+
+    /// Sends the decision to the previous member, as soon as it may pass this one.
+    pub(super) fn pass_up(&self, key: MemberKey, output: &mut Output) {
+        let Some(member) = self.members.get(&key) else {
+            return;
+        };
+        let (Some(previous), Some(decision)) = (member.previous(), &member.decision) else {
+            return;
+        };
+        let prepared_at = member.prepared_at.expect("what is decided was prepared");
+        let settled = member.settled || member.settle_waits;
+        let waits_for_decision =
+            !settled && member.replex_position() <= member.table.settle_position;
+        let after = match (member.table.sync, waits_for_decision) {
+            (false, _) => Position(0),
+            (true, false) => prepared_at,
+            (true, true) => member.decided_at,
+        };
+        let message = PeerMessage::Decision {
+            operation: key.0,
+            to: previous,
+            decision: decision.clone(),
+            settled: settled || member.settles_here(),
+        };
+        self.send(previous, after, message, output);
+    }
+
+    /// A prepare came again: says again what it said then.
+    fn repeat(&mut self, key: MemberKey, output: &mut Output) {
+        self.counters.resent += 1;
+        let member = &self.members[&key];
+        if member.decision.is_some() {
+            self.pass_up(key, output);
+        } else if let (Some(next), Some(_)) = (member.next(), member.prepared_at) {
+            let prepare = Arc::clone(&member.prepare);
+            self.send(next, Position(0), PeerMessage::Prepare(prepare), output);
+        }
+    }
+
+    /// Where a head's finished operations end, as far as this core knows.
+    pub(super) fn finished_below(&self, head: CoreId) -> crate::identity::Finished {
+        if head == self.identity.core {
+            return self.own_finished();
+        }
+        self.finished.get(&head).copied().unwrap_or_default()
+    }
+
+    /// The settled outcome has come from above (SAFETY R3, x before the chain's end).
+    pub(super) fn on_settled<T: Tables>(
+        &mut self,
+        now: Now,
+        operation: OperationId,
+        to: PartitionId,
+        tables: &mut T,
+        output: &mut Output,
+    ) -> Result<(), TablesError> {
+        let key = (operation, to);
+        let Some(member) = self.members.get(&key) else {
+            return Ok(());
+        };
+        if member.decision.is_some() && !member.settled {
+            self.settle(now, key, tables, output)?;
+        }
+        if let Some(next) = self.members.get(&key).and_then(Member::next) {
+            let message = PeerMessage::Settled {
+                operation,
+                to: next,
+            };
+            self.send(next, Position(0), message, output);
+        }
+        Ok(())
+    }
+}

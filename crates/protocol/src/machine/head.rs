@@ -1,0 +1,584 @@
+//! The head of a chain: requests come in here, and their results go out.
+//!
+//! One operation runs per pk at a time (SAFETY R6). Requests that queue behind it are folded into
+//! the next one, each still answered on its own, so that a hot key does not run at one chain
+//! round trip per write (DESIGN section 3). Requests that end without a change (a failed
+//! condition, a duplicate pk) end here, with a durable completion record (R13).
+
+use alloc::collections::VecDeque;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use placement::tables::{Tables, TablesError};
+use placement::{ColumnType, ValueRef, decode_key};
+
+use super::evaluate::{self, Outcome};
+use super::sessions::Known;
+use super::settle::stored_row;
+use super::table::TableInfo;
+use super::{Asked, ClientId, CoreMachine, MemberKey, Output};
+use crate::codec::Wire;
+use crate::configuration::PartitionState;
+use crate::identity::{Now, OperationId, PartitionId, Position, RequestId, ServerId, Version};
+use crate::message::{Execute, Refusal, Reply};
+use crate::operation::{Decision, Mutation, Prepare, RequestRecord, RequestResult, RowChange};
+use crate::record::Record;
+
+/// A request that waits for its pk.
+#[derive(Clone, Debug)]
+pub(super) struct Queued {
+    request: RequestId,
+    acknowledged_below: u64,
+    digest: u64,
+    mutation: Mutation,
+    pub since_us: u64,
+    /// It was part of an operation that aborted, and runs on its own now.
+    alone: bool,
+}
+
+/// A request that this core is working on.
+#[derive(Debug)]
+pub(super) struct Running {
+    digest: u64,
+    /// Who waits for the result: more than one after a retry.
+    asked: Vec<Asked>,
+}
+
+impl Running {
+    pub fn forget_client(&mut self, client: ClientId) {
+        self.asked.retain(|asked| asked.client != client);
+    }
+}
+
+/// Clients that wait for one request; a retry beyond takes the oldest one's place.
+const ASKED_MAX: usize = 4;
+
+impl CoreMachine {
+    pub(super) fn execute<T: Tables>(
+        &mut self,
+        now: Now,
+        asked: Asked,
+        execute: Execute,
+        tables: &mut T,
+        output: &mut Output,
+    ) -> Result<(), TablesError> {
+        self.counters.requests += 1;
+        let Execute {
+            request,
+            acknowledged_below,
+            partition,
+            mut mutations,
+            ..
+        } = execute;
+        let digest = digest(&mutations);
+        self.notice_epoch(execute.epoch, output);
+        if let Err(refusal) = self.admit(now, &mutations, execute.epoch, partition) {
+            self.refuse(asked, refusal, output);
+            return Ok(());
+        }
+        self.sessions
+            .acknowledge(request.session, acknowledged_below);
+        match self.sessions.known(request, digest) {
+            Known::Completed(result) => {
+                let reply = Reply::Executed(result.clone());
+                // The record may be younger than the last flush.
+                let after = Position(self.next_position.0 - 1);
+                self.answer(asked, after, None, reply, output);
+                return Ok(());
+            }
+            Known::Mismatch => {
+                self.refuse(asked, Refusal::RequestMismatch, output);
+                return Ok(());
+            }
+            Known::Ended => {
+                self.refuse(asked, Refusal::SessionEnded, output);
+                return Ok(());
+            }
+            Known::New => {}
+        }
+        if let Some(running) = self.running.get_mut(&request) {
+            if running.digest != digest {
+                self.refuse(asked, Refusal::RequestMismatch, output);
+            } else if !running.asked.contains(&asked) {
+                running.asked.truncate(ASKED_MAX - 1);
+                running.asked.push(asked);
+            }
+            return Ok(());
+        }
+        let mutation = mutations
+            .pop()
+            .expect("admission checked that there is one");
+        let queues = &mut self
+            .partitions
+            .get_mut(&partition)
+            .expect("admitted")
+            .queues;
+        let pk = mutation.pk.0.clone();
+        let queue = queues.entry(pk.clone()).or_default();
+        if queue.len() >= self.limits.requests_per_key_max {
+            self.refuse(asked, Refusal::Overloaded, output);
+            return Ok(());
+        }
+        queue.push_back(Queued {
+            request,
+            acknowledged_below,
+            digest,
+            mutation,
+            since_us: now.monotonic_us,
+            alone: false,
+        });
+        self.running.insert(
+            request,
+            Running {
+                digest,
+                asked: alloc::vec![asked],
+            },
+        );
+        self.start_queue(now, partition, &pk, tables, output)
+    }
+
+    /// Whether a request may be begun here and now.
+    fn admit(
+        &self,
+        now: Now,
+        mutations: &[Mutation],
+        epoch: crate::identity::Epoch,
+        partition: PartitionId,
+    ) -> Result<(), Refusal> {
+        self.check_serving(now, epoch, partition)?;
+        if self.recovering.is_some() {
+            return Err(Refusal::NotServing);
+        }
+        let invalid = |message: &str| {
+            Err(Refusal::Invalid {
+                message: message.into(),
+            })
+        };
+        let [mutation] = mutations else {
+            return invalid("an operation has one mutation; several come with a later release");
+        };
+        if partition.replex != 0 {
+            return invalid("an operation goes to a partition of the primary replex");
+        }
+        let table = &self.partitions[&partition].table;
+        match primary_partition(table, &mutation.pk) {
+            None => return invalid("the primary key does not decode"),
+            Some(number) if number != partition.number => return Err(Refusal::WrongPartition),
+            Some(_) => {}
+        }
+        if !self.admits {
+            return Err(Refusal::DiskFull {
+                server: self.identity.core.server,
+            });
+        }
+        if let Some(server) = self.full_server(table) {
+            return Err(Refusal::DiskFull { server });
+        }
+        let busy = self.running.len().max(self.members.len());
+        if busy >= self.limits.operations_max {
+            Err(Refusal::Overloaded)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// A server of the table without space, if there is one.
+    fn full_server(&self, table: &TableInfo) -> Option<ServerId> {
+        if self.full_servers.is_empty() {
+            return None;
+        }
+        let places = table.placement.iter().flatten();
+        let mut servers = places.map(|place| place.core.server);
+        servers.find(|server| self.full_servers.contains(server))
+    }
+
+    /// Epoch, lease and possession: what every request of a client needs (SAFETY R15).
+    pub(super) fn check_serving(
+        &self,
+        now: Now,
+        epoch: crate::identity::Epoch,
+        partition: PartitionId,
+    ) -> Result<(), Refusal> {
+        if epoch != self.configuration.epoch {
+            return Err(Refusal::StaleEpoch {
+                epoch: self.configuration.epoch,
+            });
+        }
+        let Some(held) = self.partitions.get(&partition) else {
+            return Err(Refusal::WrongPartition);
+        };
+        let place = held
+            .table
+            .place(partition)
+            .expect("a held partition has a place");
+        if place.state != PartitionState::Serving || self.lease_until_us() <= now.monotonic_us {
+            return Err(Refusal::NotServing);
+        }
+        Ok(())
+    }
+
+    /// Begins the next operation on a pk, if nothing is in its way.
+    pub(super) fn start_queue<T: Tables>(
+        &mut self,
+        now: Now,
+        id: PartitionId,
+        pk: &[u8],
+        tables: &mut T,
+        output: &mut Output,
+    ) -> Result<(), TablesError> {
+        loop {
+            let Some(partition) = self.partitions.get_mut(&id) else {
+                return Ok(());
+            };
+            let behind_read = partition.reads.iter().any(|read| read.covers(pk));
+            if behind_read || partition.locks.is_held(pk) || self.recovering.is_some() {
+                return Ok(());
+            }
+            let Some(queue) = partition.queues.get_mut(pk) else {
+                return Ok(());
+            };
+            let table = Arc::clone(&partition.table);
+            let stored = tables.value(id.rows_table(), pk)?;
+            let fold = fold(
+                &table,
+                id,
+                queue,
+                stored.as_deref(),
+                self.limits.folded_requests_max,
+            );
+            if queue.is_empty() {
+                partition.queues.remove(pk);
+            }
+            if fold.ended.is_empty() {
+                return Ok(());
+            }
+            let before = stored.as_deref().map(stored_row);
+            if fold.writes {
+                return self.begin(now, id, (before, fold), tables, output);
+            }
+            self.end_locally(id, &table, fold, output);
+        }
+    }
+
+    /// Results without effect need no chain, only a durable record of their own.
+    fn end_locally(&mut self, id: PartitionId, table: &TableInfo, fold: Fold, output: &mut Output) {
+        let requests = fold
+            .ended
+            .into_iter()
+            .map(|(queued, result)| record_of(&queued, result));
+        let requests: Vec<RequestRecord> = requests.collect();
+        self.counters.local_results += requests.len() as u64;
+        for request in &requests {
+            self.sessions.complete(id, request, &request.result);
+        }
+        let record = Record::Completed {
+            partition: id,
+            requests,
+        };
+        let position = self.log(&record, table.durability(), output);
+        let after = if table.sync { position } else { Position(0) };
+        let Record::Completed { requests, .. } = record else {
+            unreachable!("made above")
+        };
+        for request in requests {
+            // It tells what the row is like, as a read does.
+            let told = (after, Some(self.lease_until_us()));
+            self.tell(request.request, request.result, told, output);
+        }
+    }
+
+    /// Begins a chain operation with what was folded.
+    fn begin<T: Tables>(
+        &mut self,
+        now: Now,
+        id: PartitionId,
+        (before, fold): (Option<(Version, &[u8])>, Fold),
+        tables: &mut T,
+        output: &mut Output,
+    ) -> Result<(), TablesError> {
+        let table = Arc::clone(&self.partitions[&id].table);
+        let operation = OperationId {
+            head: self.identity.core,
+            incarnation: self.identity.incarnation,
+            sequence: self.next_sequence,
+        };
+        let finished_below = self.own_finished();
+        self.next_sequence += 1;
+        self.last_version = self
+            .last_version
+            .max(before.map_or(Version(0), |row| row.0));
+        let mut requests = Vec::with_capacity(fold.ended.len());
+        let mut queued = Vec::with_capacity(fold.ended.len());
+        for (request, result) in fold.ended {
+            // Every applied request has a version of its own; the row keeps the last one's.
+            let result = match result {
+                RequestResult::Applied { .. } => {
+                    self.last_version = self.last_version.next(now.wall_us);
+                    RequestResult::Applied {
+                        version: self.last_version,
+                    }
+                }
+                result => result,
+            };
+            requests.push(record_of(&request, result));
+            queued.push(request);
+        }
+        self.counters.operations += 1;
+        self.counters.folded += requests.len() as u64 - 1;
+        let change = RowChange {
+            pk: queued[0].mutation.pk.clone(),
+            version: self.last_version,
+            old: evaluate::old_row(&table, before, fold.image.as_deref()),
+            new: fold.image.map(Into::into),
+        };
+        let prepare = Prepare {
+            operation,
+            epoch: self.configuration.epoch,
+            finished_below,
+            table: table.id,
+            chain: table.chain(&change),
+            votes: Vec::new(),
+            changes: alloc::vec![change],
+            requests,
+        };
+        assert_eq!(prepare.chain[0], id, "the head is the primary partition");
+        self.unfinished.insert(operation.order());
+        if queued.len() > 1 {
+            self.folded.insert(operation, queued);
+        }
+        let key = (operation, id);
+        let member = self
+            .member(now, Arc::new(prepare), 0)
+            .expect("the head holds its partition");
+        self.members.insert(key, member);
+        self.watch(key, now.monotonic_us + self.limits.retry_us);
+        self.acquire(now, key, tables, output)?;
+        Ok(())
+    }
+
+    /// The operation's outcome is settled at the head: answers its requests.
+    pub(super) fn finish_requests(&mut self, key: MemberKey, output: &mut Output) {
+        let member = &self.members[&key];
+        let prepare = Arc::clone(&member.prepare);
+        let folded = self.folded.remove(&key.0);
+        let reason = match &member.decision {
+            Some(Decision::Abort(reason)) => Some(reason.clone()),
+            _ => None,
+        };
+        match (reason, &prepare.requests[..]) {
+            (Some(reason), [request]) => {
+                self.tell(request.request, reason, (Position(0), None), output)
+            }
+            (Some(_), requests) => self.run_alone(key.1, folded, requests, output),
+            (None, requests) => {
+                for request in requests {
+                    self.tell(
+                        request.request,
+                        request.result.clone(),
+                        (Position(0), None),
+                        output,
+                    );
+                }
+            }
+        }
+    }
+
+    /// A folded operation aborted: its requests run again, one at a time, before later ones.
+    fn run_alone(
+        &mut self,
+        id: PartitionId,
+        folded: Option<Vec<Queued>>,
+        requests: &[RequestRecord],
+        output: &mut Output,
+    ) {
+        let Some(folded) = folded else {
+            // After a restart nobody remembers the bodies; the clients send them again.
+            for request in requests {
+                for asked in self
+                    .running
+                    .remove(&request.request)
+                    .map_or(Vec::new(), |r| r.asked)
+                {
+                    self.refuse(asked, Refusal::NotServing, output);
+                }
+            }
+            return;
+        };
+        let Some(partition) = self.partitions.get_mut(&id) else {
+            return;
+        };
+        let pk = folded[0].mutation.pk.0.clone();
+        let queue = partition.queues.entry(pk).or_default();
+        for queued in folded.into_iter().rev() {
+            queue.push_front(Queued {
+                alone: true,
+                ..queued
+            });
+        }
+    }
+
+    /// Tells everybody who waits for a request its result.
+    fn tell(
+        &mut self,
+        request: RequestId,
+        result: RequestResult,
+        (after, valid_until_us): (Position, Option<u64>),
+        output: &mut Output,
+    ) {
+        let Some(running) = self.running.remove(&request) else {
+            return;
+        };
+        for asked in running.asked {
+            let reply = Reply::Executed(result.clone());
+            self.answer(asked, after, valid_until_us, reply, output);
+        }
+    }
+
+    /// Marks the requests of an operation that came back after a restart as under way.
+    pub(super) fn resume_requests(&mut self, prepare: &Prepare) {
+        for request in &prepare.requests {
+            let running = Running {
+                digest: request.digest,
+                asked: Vec::new(),
+            };
+            self.running.entry(request.request).or_insert(running);
+        }
+    }
+
+    /// Whether a request waits for its pk, or is part of an operation under way.
+    pub(super) fn is_queued(&self, request: RequestId) -> bool {
+        let queues = self
+            .partitions
+            .values()
+            .flat_map(|partition| partition.queues.values());
+        queues.flatten().any(|queued| queued.request == request)
+    }
+
+    /// Nobody can say what became of a request of a table that is gone.
+    pub(super) fn refuse_running(&mut self, request: RequestId, output: &mut Output) {
+        for asked in self
+            .running
+            .remove(&request)
+            .map_or(Vec::new(), |running| running.asked)
+        {
+            self.refuse(asked, Refusal::WrongPartition, output);
+        }
+    }
+
+    /// Requests that have waited too long for their pk are refused, undone, to be sent again.
+    pub(super) fn refuse_old_requests(&mut self, now: Now, output: &mut Output) {
+        let deadline = now.monotonic_us.saturating_sub(self.limits.wait_us_max);
+        let mut late = Vec::new();
+        for partition in self.partitions.values_mut() {
+            for queue in partition.queues.values_mut() {
+                while queue
+                    .front()
+                    .is_some_and(|queued| queued.since_us < deadline)
+                {
+                    late.extend(queue.pop_front());
+                }
+            }
+            partition.queues.retain(|_, queue| !queue.is_empty());
+        }
+        for queued in late {
+            for asked in self
+                .running
+                .remove(&queued.request)
+                .map_or(Vec::new(), |r| r.asked)
+            {
+                self.refuse(asked, Refusal::Overloaded, output);
+            }
+        }
+    }
+}
+
+/// Requests evaluated one after the other on one row.
+struct Fold {
+    ended: Vec<(Queued, RequestResult)>,
+    /// The last image; meaningful if there was a write.
+    image: Option<Vec<u8>>,
+    writes: bool,
+}
+
+/// Takes requests from the queue as long as they fit into one operation: after the first write,
+/// only such as change nothing that a constraint looks at.
+fn fold(
+    table: &TableInfo,
+    partition: PartitionId,
+    queue: &mut VecDeque<Queued>,
+    stored: Option<&[u8]>,
+    count_max: usize,
+) -> Fold {
+    let mut image = stored.map(|value| stored_row(value).1.to_vec());
+    let mut fold = Fold {
+        ended: Vec::new(),
+        image: None,
+        writes: false,
+    };
+    while let Some(queued) = queue.front() {
+        if fold.ended.len() == count_max || (queued.alone && !fold.ended.is_empty()) {
+            break;
+        }
+        match evaluate::apply(table, partition, &queued.mutation, image.as_deref()) {
+            Outcome::Ended(result) => {
+                let queued = queue.pop_front().expect("it was in front");
+                fold.ended.push((queued, result));
+            }
+            Outcome::Write(new) => {
+                let free = match (&image, &new) {
+                    (Some(before), Some(after)) => evaluate::same_constraints(table, before, after),
+                    _ => false,
+                };
+                if fold.writes && !free {
+                    break;
+                }
+                let queued = queue.pop_front().expect("it was in front");
+                let alone = queued.alone;
+                let applied = RequestResult::Applied {
+                    version: Version::default(),
+                };
+                fold.ended.push((queued, applied));
+                image = new;
+                fold.writes = true;
+                if alone {
+                    break;
+                }
+            }
+        }
+    }
+    fold.image = image;
+    fold
+}
+
+fn record_of(queued: &Queued, result: RequestResult) -> RequestRecord {
+    RequestRecord {
+        request: queued.request,
+        acknowledged_below: queued.acknowledged_below,
+        digest: queued.digest,
+        result,
+    }
+}
+
+/// The primary partition of a memcomparable pk; none if it does not decode.
+fn primary_partition(table: &TableInfo, pk: &[u8]) -> Option<u32> {
+    let columns = &table.schema.primary_key;
+    let types: Vec<ColumnType> = columns
+        .iter()
+        .map(|column| table.schema.columns[*column].column_type)
+        .collect();
+    let values = decode_key(pk, &types).ok()?;
+    let value = |column: usize| {
+        let index = columns.iter().position(|key| *key == column);
+        index.map_or(ValueRef::Null, |index| values[index].as_ref())
+    };
+    Some(table.layout.partition_of_values(0, value))
+}
+
+/// A hash of a request's body.
+fn digest(mutations: &[Mutation]) -> u64 {
+    let mut bytes = Vec::with_capacity(256);
+    for mutation in mutations {
+        mutation.encode(&mut bytes);
+    }
+    xxhash_rust::xxh3::xxh3_64(&bytes)
+}

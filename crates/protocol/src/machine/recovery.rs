@@ -1,0 +1,541 @@
+//! A restarted core: its own log first, then what its peers remember of it.
+//!
+//! A prepare may have been forwarded before it was durable (SAFETY R1), so the log can lack votes
+//! that this core has given, and giving another one could commit two rows of one unique key.
+//! Therefore a restarted core votes on nothing until every peer has told it of each operation that
+//! both take part in: it adopts its own votes from there. Peers keep operations until every
+//! member has the outcome durably (`confirm`), so that nothing is missing. Messages of its earlier
+//! life that arrive later are dropped by their incarnation. Reads on `sync` tables need none of
+//! this: whatever anybody has seen, this core has at least prepared durably, and a read waits for
+//! pending operations.
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::format;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::fmt;
+use core::ops::ControlFlow;
+
+use placement::tables::{Tables, TablesError};
+
+use super::{CoreMachine, Member, MemberKey, Output, Send};
+use crate::codec::{DecodeError, Wire};
+use crate::identity::{CoreId, Finished, Now, OperationId, PartitionId, Position, Version};
+use crate::message::PeerMessage;
+use crate::operation::{Decision, Prepare, Vote};
+use crate::record::{Record, SavedCompletion};
+
+/// The sorted table for what lives outside rows; no partition has this number.
+const SAVED_TABLE: u64 = u64::MAX;
+const VERSION_KEY: &[u8] = b"version";
+const SESSION_FLOOR_KEY: &[u8] = b"sessions";
+const COMPLETION_PREFIX: &[u8] = b"completion/";
+const FINISHED_PREFIX: &[u8] = b"finished/";
+
+/// A log or a checkpoint that this program cannot take up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RecoveryError {
+    /// A record with a valid checksum does not decode: another program wrote it.
+    Record(Position, DecodeError),
+    /// What a checkpoint saved does not decode.
+    Checkpoint(DecodeError),
+    /// A cold read failed.
+    Tables(TablesError),
+}
+
+impl fmt::Display for RecoveryError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            RecoveryError::Record(position, error) => write!(
+                f,
+                "log record {} is intact but unreadable ({error}): was the folder written by a \
+                 newer release?",
+                position.0
+            ),
+            RecoveryError::Checkpoint(error) => write!(
+                f,
+                "the checkpoint is unreadable ({error}): was the folder written by a newer \
+                 release?"
+            ),
+            RecoveryError::Tables(error) => write!(f, "{error}"),
+        }
+    }
+}
+
+impl core::error::Error for RecoveryError {}
+
+impl From<TablesError> for RecoveryError {
+    fn from(error: TablesError) -> Self {
+        RecoveryError::Tables(error)
+    }
+}
+
+/// Questions to one peer whose answers are still listened to.
+const ATTEMPTS_MAX: usize = 16;
+
+/// What a restarted core is still waiting to be told.
+#[derive(Debug)]
+pub(super) struct Recovering {
+    next_attempt: u64,
+    /// By peer, by question: an answer is whole or not on its own, because what a peer has to
+    /// tell changes meanwhile.
+    peers: BTreeMap<CoreId, BTreeMap<u64, Heard>>,
+}
+
+impl Recovering {
+    /// A question to one peer.
+    fn ask(&mut self, core: CoreId, output: &mut Output) {
+        let attempts = self.peers.get_mut(&core).expect("only peers are asked");
+        if attempts.values().any(Heard::is_complete) {
+            return;
+        }
+        let attempt = self.next_attempt;
+        self.next_attempt += 1;
+        attempts.insert(attempt, Heard::default());
+        if attempts.len() > ATTEMPTS_MAX {
+            attempts.pop_first();
+        }
+        let message = PeerMessage::Recover { attempt };
+        output.sends.push(Send {
+            to: core,
+            after: Position(0),
+            message,
+        });
+    }
+
+    fn heard(&mut self, from: CoreId, attempt: u64) -> Option<&mut Heard> {
+        self.peers.get_mut(&from)?.get_mut(&attempt)
+    }
+}
+
+#[derive(Debug, Default)]
+struct Heard {
+    operations: BTreeSet<(OperationId, usize)>,
+    count: Option<u64>,
+}
+
+impl Heard {
+    fn is_complete(&self) -> bool {
+        self.count
+            .is_some_and(|count| self.operations.len() as u64 >= count)
+    }
+}
+
+impl CoreMachine {
+    /// Saves what lives outside the rows, for a checkpoint taken right after.
+    pub fn before_checkpoint<T: Tables>(&self, tables: &mut T) {
+        tables.drop_table(SAVED_TABLE);
+        tables.put(SAVED_TABLE, VERSION_KEY, &self.last_version.to_bytes());
+        tables.put(
+            SAVED_TABLE,
+            SESSION_FLOOR_KEY,
+            &self.sessions.floor().to_bytes(),
+        );
+        for (number, completion) in self.sessions.saved().enumerate() {
+            let key = [COMPLETION_PREFIX, &(number as u64).to_be_bytes()].concat();
+            tables.put(SAVED_TABLE, &key, &completion.to_bytes());
+        }
+        for (core, finished) in &self.finished {
+            let key = [FINISHED_PREFIX, &core.to_bytes()].concat();
+            tables.put(SAVED_TABLE, &key, &(*core, *finished).to_bytes());
+        }
+    }
+
+    /// The log from this position on is still needed, whatever a checkpoint holds.
+    pub fn retain_from(&self) -> Position {
+        let kept = self
+            .members
+            .values()
+            .filter_map(|member| member.prepared_at);
+        kept.min().unwrap_or(self.next_position)
+    }
+
+    /// Takes up what a checkpoint saved. The first step of a restart.
+    ///
+    /// # Errors
+    /// See [`RecoveryError`]; nobody may retry.
+    pub fn restore<T: Tables>(&mut self, tables: &T) -> Result<(), RecoveryError> {
+        let mut result = Ok(());
+        tables.scan(SAVED_TABLE, b"", None, &mut |key, value| {
+            result = self.restore_entry(key, value);
+            if result.is_ok() {
+                ControlFlow::Continue(())
+            } else {
+                ControlFlow::Break(())
+            }
+        })?;
+        result.map_err(RecoveryError::Checkpoint)
+    }
+
+    fn restore_entry(&mut self, key: &[u8], value: &[u8]) -> Result<(), DecodeError> {
+        if key == VERSION_KEY {
+            self.last_version = Version::decode_all(value)?;
+        } else if key == SESSION_FLOOR_KEY {
+            self.sessions.end_below(Wire::decode_all(value)?);
+        } else if key.starts_with(COMPLETION_PREFIX) {
+            let saved = SavedCompletion::decode_all(value)?;
+            self.sessions
+                .complete(saved.head, &saved.request, &saved.request.result);
+        } else if key.starts_with(FINISHED_PREFIX) {
+            let (core, finished) = <(CoreId, Finished)>::decode_all(value)?;
+            self.finished.insert(core, finished);
+        }
+        Ok(())
+    }
+
+    /// Takes up one record of the log. Records come in order, from [`CoreMachine::retain_from`]
+    /// of the checkpoint on.
+    ///
+    /// # Errors
+    /// See [`RecoveryError`]; nobody may retry.
+    pub fn replay<T: Tables>(
+        &mut self,
+        position: Position,
+        record: &[u8],
+        tables: &mut T,
+    ) -> Result<(), RecoveryError> {
+        let record = Record::decode_all(record);
+        let record = record.map_err(|error| RecoveryError::Record(position, error))?;
+        // Nobody hears what is said here: neighbours are asked once the log is read.
+        let mut unheard = Output::default();
+        let now = Now::default();
+        match record {
+            Record::Prepared { partition, prepare } => {
+                let below = (prepare.operation.head, prepare.finished_below);
+                self.on_finished(now, below, tables, &mut unheard)?;
+                if prepare.operation.head == self.identity.core {
+                    let prefix = OperationId {
+                        head: self.identity.core,
+                        ..OperationId::default()
+                    };
+                    let before = below.1;
+                    self.forget_own(prefix, before);
+                }
+                let place = prepare.votes.len().saturating_sub(1);
+                if prepare.chain.get(place) == Some(&partition) {
+                    self.take_back(now, prepare, place, position);
+                }
+            }
+            Record::Decided {
+                partition,
+                operation,
+                decision,
+            } => {
+                let key = (operation, partition);
+                if let Some(member) = self.members.get_mut(&key)
+                    && member.decision.is_none()
+                {
+                    member.decision = Some(decision);
+                    member.decided_at = position;
+                    if member.settles_at_decision() {
+                        self.settle(now, key, tables, &mut unheard)?;
+                    }
+                }
+            }
+            Record::Settled {
+                partition,
+                operation,
+            } => {
+                let key = (operation, partition);
+                let member = self.members.get(&key);
+                if member.is_some_and(|member| member.decision.is_some() && !member.settled) {
+                    self.settle(now, key, tables, &mut unheard)?;
+                }
+            }
+            Record::Completed {
+                partition,
+                requests,
+            } => {
+                for request in &requests {
+                    self.sessions.complete(partition, request, &request.result);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Drops own operations that an own, later record calls finished.
+    fn forget_own(&mut self, from: OperationId, before: Finished) {
+        let beyond = OperationId {
+            incarnation: before.incarnation,
+            sequence: before.sequence,
+            ..from
+        };
+        let range = (from, PartitionId::default())..(beyond, PartitionId::default());
+        let own = self
+            .members
+            .range(range)
+            .filter(|(_, member)| member.settled);
+        let keys: Vec<MemberKey> = own.map(|(key, _)| *key).collect();
+        for key in keys {
+            self.members.remove(&key);
+            self.unfinished.remove(&key.0.order());
+        }
+    }
+
+    /// Puts back an operation that this core had voted on, with the vote it gave.
+    fn take_back(&mut self, now: Now, prepare: Arc<Prepare>, place: usize, position: Position) {
+        let key = (prepare.operation, prepare.chain[place]);
+        if self.members.contains_key(&key) {
+            return;
+        }
+        let newest = prepare.changes.iter().map(|change| change.version).max();
+        self.last_version = self.last_version.max(newest.unwrap_or_default());
+        let Some(mut member) = self.member(now, prepare, place) else {
+            return;
+        };
+        let partition = self
+            .partitions
+            .get_mut(&key.1)
+            .expect("members' partitions are held");
+        let voted_no = matches!(member.prepare.votes[place], Vote::No(_));
+        for held in member.held.iter().filter(|_| !voted_no) {
+            partition.locks.force(held, key.0);
+        }
+        member.granted = member.held.len();
+        member.prepared_at = Some(position);
+        if place == 0 {
+            self.unfinished.insert(key.0.order());
+            let prepare = Arc::clone(&member.prepare);
+            self.resume_requests(&prepare);
+        }
+        self.members.insert(key, member);
+    }
+
+    /// The log is read: `next` is the position of the next record. Asks the peers what this core
+    /// may have forgotten.
+    ///
+    /// # Errors
+    /// A cold read failed.
+    pub fn start<T: Tables>(
+        &mut self,
+        now: Now,
+        next: Position,
+        tables: &mut T,
+        output: &mut Output,
+    ) -> Result<(), TablesError> {
+        assert!(next.0 >= 1, "positions start at 1");
+        self.next_position = next;
+        self.durable = Position(next.0 - 1);
+        self.confirmations.clear();
+        self.undurable.clear();
+        self.counters = Default::default();
+        let keys: Vec<MemberKey> = self.members.keys().copied().collect();
+        for key in keys {
+            let member = self.members.get_mut(&key).expect("it was just listed");
+            member.since_us = now.monotonic_us;
+            member.confirmed = false;
+            if member.place == 0 {
+                self.watch(key, now.monotonic_us + self.limits.retry_us);
+            }
+            let member = &self.members[&key];
+            if member.decision.is_some() {
+                let position = member.decided_at;
+                self.undurable.push_back((position, key));
+            } else if member.is_decider() {
+                let position = member.prepared_at.expect("a replayed member is prepared");
+                self.undurable.push_back((position, key));
+            }
+        }
+        self.undurable.make_contiguous().sort_unstable();
+        let peers: BTreeMap<CoreId, BTreeMap<u64, Heard>> = self
+            .peers()
+            .into_iter()
+            .map(|core| (core, BTreeMap::new()))
+            .collect();
+        if !peers.is_empty() {
+            self.recovering = Some(Recovering {
+                next_attempt: 1,
+                peers,
+            });
+            self.recover_again(output);
+        }
+        let durable = self.durable;
+        self.on_durable(now, durable, tables, output)?;
+        output.deadline_us = Some(now.monotonic_us);
+        Ok(())
+    }
+
+    /// Asks all peers that have not told everything.
+    pub(super) fn recover_again(&mut self, output: &mut Output) {
+        let Some(recovering) = &mut self.recovering else {
+            return;
+        };
+        let peers: Vec<CoreId> = recovering.peers.keys().copied().collect();
+        for core in peers {
+            recovering.ask(core, output);
+        }
+    }
+
+    /// Asks one peer, which has just been connected.
+    pub(super) fn ask_again(&mut self, core: CoreId, output: &mut Output) {
+        if let Some(recovering) = &mut self.recovering
+            && recovering.peers.contains_key(&core)
+        {
+            recovering.ask(core, output);
+        }
+    }
+
+    /// A restarted peer asks: tells every operation that its core takes part in.
+    pub(super) fn on_recover(&mut self, from: CoreId, attempt: u64, output: &mut Output) {
+        let mut count = 0;
+        for member in self
+            .members
+            .values()
+            .filter(|member| member.prepared_at.is_some())
+        {
+            let takes_part = |id: &PartitionId| {
+                self.configuration
+                    .place(*id)
+                    .is_some_and(|place| place.core == from)
+            };
+            if !member.prepare.chain.iter().any(takes_part) {
+                continue;
+            }
+            count += 1;
+            let decision = member
+                .decision
+                .clone()
+                .map(|decision| (decision, member.settled));
+            let prepare = Arc::clone(&member.prepare);
+            let message = PeerMessage::Adopt {
+                attempt,
+                prepare,
+                decision,
+            };
+            output.sends.push(Send {
+                to: from,
+                after: Position(0),
+                message,
+            });
+        }
+        let finished_below = self.own_finished();
+        let message = PeerMessage::RecoverEnd {
+            attempt,
+            count,
+            finished_below,
+        };
+        output.sends.push(Send {
+            to: from,
+            after: Position(0),
+            message,
+        });
+    }
+
+    /// A peer tells of an operation: takes back what this core had voted, and the outcome.
+    pub(super) fn on_adopt<T: Tables>(
+        &mut self,
+        now: Now,
+        (from, attempt): (CoreId, u64),
+        prepare: Arc<Prepare>,
+        decision: Option<(Decision, bool)>,
+        (tables, output): (&mut T, &mut Output),
+    ) -> Result<(), TablesError> {
+        let Some(recovering) = &mut self.recovering else {
+            return Ok(());
+        };
+        let Some(heard) = recovering.heard(from, attempt) else {
+            return Ok(());
+        };
+        heard
+            .operations
+            .insert((prepare.operation, prepare.votes.len()));
+        let prepare = with_known_votes(prepare, decision.as_ref().map(|(decision, _)| decision));
+        for place in 0..prepare.votes.len() {
+            let partition = prepare.chain[place];
+            let key = (prepare.operation, partition);
+            let finished = prepare.operation.order() < self.finished_below(prepare.operation.head);
+            if !self.partitions.contains_key(&partition) || finished {
+                continue;
+            }
+            if !self.members.contains_key(&key) {
+                self.adopt(now, key, &prepare, place, output);
+            }
+            let member = &self.members[&key];
+            if let Some(decided) = &decision {
+                self.on_decision(now, key, decided.clone(), tables, output)?;
+            } else if member.is_decider() && member.decision.is_none() {
+                let position = member.prepared_at.expect("adopted with its vote");
+                self.undurable.push_back((position, key));
+            }
+        }
+        self.end_recovery(now, output);
+        Ok(())
+    }
+
+    /// Logs again a vote that this core had given.
+    fn adopt(
+        &mut self,
+        now: Now,
+        key: MemberKey,
+        prepare: &Arc<Prepare>,
+        place: usize,
+        output: &mut Output,
+    ) {
+        self.counters.adopted += 1;
+        let mut prepare = Prepare::clone(prepare);
+        prepare.votes.truncate(place + 1);
+        let prepare = Arc::new(prepare);
+        let durability = self.partitions[&key.1].table.durability();
+        let record = Record::Prepared {
+            partition: key.1,
+            prepare: Arc::clone(&prepare),
+        };
+        let position = self.log(&record, durability, output);
+        self.take_back(now, prepare, place, position);
+        if place == 0 {
+            self.watch(key, now.monotonic_us + self.limits.retry_us);
+        }
+    }
+
+    pub(super) fn on_recover_end(
+        &mut self,
+        now: Now,
+        (from, attempt): (CoreId, u64),
+        count: u64,
+        output: &mut Output,
+    ) {
+        let Some(recovering) = &mut self.recovering else {
+            return;
+        };
+        if let Some(heard) = recovering.heard(from, attempt) {
+            heard.count = Some(count);
+            self.end_recovery(now, output);
+        }
+    }
+
+    fn end_recovery(&mut self, now: Now, output: &mut Output) {
+        let Some(recovering) = &self.recovering else {
+            return;
+        };
+        let complete = |attempts: &BTreeMap<u64, Heard>| attempts.values().any(Heard::is_complete);
+        if !recovering.peers.values().all(complete) {
+            return;
+        }
+        self.recovering = None;
+        let text = format!(
+            "caught up with its peers: {} operations adopted, {} open",
+            self.counters.adopted,
+            self.members.len()
+        );
+        self.note(&text, output);
+        self.hurry(now, |_: &Member| true);
+        // Old incarnations' operations of this head that nobody knows any more are finished.
+        self.finished_owed.extend(self.peers());
+        self.confirm_due_us.get_or_insert(now.monotonic_us);
+    }
+}
+
+/// Votes that the decision implies, for members that had voted but have forgotten it: all of a
+/// commit were yes; of an abort nothing depends on them any more.
+fn with_known_votes(mut prepare: Arc<Prepare>, decision: Option<&Decision>) -> Arc<Prepare> {
+    if let Some(decision) = decision {
+        let vote = match decision {
+            Decision::Commit => Vote::Yes,
+            Decision::Abort(reason) => Vote::No(reason.clone()),
+        };
+        let count = prepare.chain.len();
+        Arc::make_mut(&mut prepare).votes.resize(count, vote);
+    }
+    prepare
+}

@@ -1,0 +1,191 @@
+//! Completion records: every request has one effect and one result, however often it is sent
+//! (SAFETY R13, R14).
+//!
+//! Records live apart from rows, because aborts and deletes need them too. They go away only
+//! below the session's lowest unacknowledged number, or when the coordinator has ended it.
+
+use alloc::collections::BTreeMap;
+
+use crate::identity::{PartitionId, RequestId, SessionId};
+use crate::operation::{RequestRecord, RequestResult};
+use crate::record::SavedCompletion;
+
+/// The sessions that this core has seen.
+#[derive(Debug, Default)]
+pub(super) struct Sessions {
+    sessions: BTreeMap<SessionId, Session>,
+    /// Sessions below have ended.
+    floor: SessionId,
+}
+
+#[derive(Debug, Default)]
+struct Session {
+    acknowledged_below: u64,
+    completed: BTreeMap<u64, Completed>,
+}
+
+#[derive(Debug)]
+struct Completed {
+    head: PartitionId,
+    digest: u64,
+    result: RequestResult,
+}
+
+/// What is known of a request.
+#[derive(Debug, PartialEq)]
+pub(super) enum Known<'a> {
+    /// Nothing: it may run.
+    New,
+    /// It has ended so.
+    Completed(&'a RequestResult),
+    /// The number was used with another body, or is acknowledged already.
+    Mismatch,
+    /// The session has ended.
+    Ended,
+}
+
+impl Sessions {
+    pub fn known(&self, request: RequestId, digest: u64) -> Known<'_> {
+        if request.session < self.floor {
+            return Known::Ended;
+        }
+        let Some(session) = self.sessions.get(&request.session) else {
+            return Known::New;
+        };
+        if let Some(completed) = session.completed.get(&request.number) {
+            return if completed.digest == digest {
+                Known::Completed(&completed.result)
+            } else {
+                Known::Mismatch
+            };
+        }
+        if request.number < session.acknowledged_below {
+            Known::Mismatch
+        } else {
+            Known::New
+        }
+    }
+
+    /// Forgets what the client has acknowledged.
+    pub fn acknowledge(&mut self, session: SessionId, below: u64) {
+        if session < self.floor {
+            return;
+        }
+        let session = self.sessions.entry(session).or_default();
+        if below > session.acknowledged_below {
+            session.acknowledged_below = below;
+            while let Some(first) = session.completed.first_entry() {
+                if *first.key() >= below {
+                    break;
+                }
+                first.remove();
+            }
+        }
+    }
+
+    /// Notes a request's result; a second time it must be the same.
+    pub fn complete(&mut self, head: PartitionId, record: &RequestRecord, result: &RequestResult) {
+        self.acknowledge(record.request.session, record.acknowledged_below);
+        if record.request.session < self.floor {
+            return;
+        }
+        let session = self.sessions.entry(record.request.session).or_default();
+        if record.request.number < session.acknowledged_below {
+            return;
+        }
+        let completed = Completed {
+            head,
+            digest: record.digest,
+            result: result.clone(),
+        };
+        if let Some(before) = session.completed.insert(record.request.number, completed) {
+            assert_eq!(before.digest, record.digest, "one body per request");
+            assert_eq!(before.result, *result, "one result per request");
+        }
+    }
+
+    /// Ends all sessions below `floor`.
+    pub fn end_below(&mut self, floor: SessionId) {
+        if floor > self.floor {
+            self.floor = floor;
+            self.sessions = self.sessions.split_off(&floor);
+        }
+    }
+
+    pub fn floor(&self) -> SessionId {
+        self.floor
+    }
+
+    /// How many records are kept.
+    pub fn count(&self) -> usize {
+        self.sessions
+            .values()
+            .map(|session| session.completed.len())
+            .sum()
+    }
+
+    /// Everything, for a checkpoint.
+    pub fn saved(&self) -> impl Iterator<Item = SavedCompletion> {
+        self.sessions.iter().flat_map(|(session, records)| {
+            records
+                .completed
+                .iter()
+                .map(|(number, completed)| SavedCompletion {
+                    head: completed.head,
+                    request: RequestRecord {
+                        request: RequestId {
+                            session: *session,
+                            number: *number,
+                        },
+                        acknowledged_below: records.acknowledged_below,
+                        digest: completed.digest,
+                        result: completed.result.clone(),
+                    },
+                })
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(number: u64, acknowledged_below: u64) -> RequestRecord {
+        RequestRecord {
+            request: RequestId {
+                session: SessionId(5),
+                number,
+            },
+            acknowledged_below,
+            digest: number * 10,
+            result: RequestResult::NotFound,
+        }
+    }
+
+    #[test]
+    fn a_retry_finds_its_result_until_it_is_acknowledged() {
+        let mut sessions = Sessions::default();
+        let first = record(1, 1);
+        assert_eq!(sessions.known(first.request, 10), Known::New);
+        sessions.complete(PartitionId::default(), &first, &first.result);
+        assert_eq!(
+            sessions.known(first.request, 10),
+            Known::Completed(&RequestResult::NotFound)
+        );
+        assert_eq!(sessions.known(first.request, 11), Known::Mismatch);
+        sessions.acknowledge(SessionId(5), 2);
+        assert_eq!(sessions.known(first.request, 10), Known::Mismatch);
+        assert_eq!(sessions.count(), 0);
+    }
+
+    #[test]
+    fn an_ended_session_is_refused() {
+        let mut sessions = Sessions::default();
+        let first = record(1, 1);
+        sessions.complete(PartitionId::default(), &first, &first.result);
+        sessions.end_below(SessionId(6));
+        assert_eq!(sessions.known(first.request, 10), Known::Ended);
+        sessions.complete(PartitionId::default(), &first, &first.result);
+        assert_eq!(sessions.count(), 0);
+    }
+}

@@ -1,0 +1,241 @@
+//! What the machine knows of a table: its layout, and what follows from it for every partition.
+//!
+//! Computed once per configuration, so that the hot path only looks things up. The one place that
+//! turns a row change into the entries that a partition loses and gains, and into the keys that
+//! the operation holds there meanwhile.
+
+use alloc::vec::Vec;
+
+use placement::{
+    Column, Constraint, Durability, Layout, ReplexKind, RowView, Schema, ValueRef,
+    decision_position, encode_value,
+};
+
+use crate::configuration::{Place, Table};
+use crate::identity::{PartitionId, TableId};
+use crate::operation::{OldRow, RowChange};
+
+/// A table as the machine sees it.
+#[derive(Debug)]
+pub(super) struct TableInfo {
+    pub id: TableId,
+    pub schema: Schema,
+    pub layout: Layout,
+    pub placement: Vec<Vec<Place>>,
+    /// By replex.
+    pub replexes: Vec<ReplexInfo>,
+    /// Columns of any key space or sorting key: they travel as old coordinates.
+    pub key_columns: Vec<bool>,
+    /// The columns of a row of old coordinates: the table's, all nullable.
+    pub coordinate_columns: Vec<Column>,
+    /// Columns of sorting keys with a constraint: a folded request may not change them.
+    pub constrained_columns: Vec<bool>,
+    /// x of SAFETY R3: the replex position, from 1, at which a decision must be durable before
+    /// anybody may see it. The number of replexes means that prepares suffice.
+    pub settle_position: usize,
+    pub sync: bool,
+}
+
+/// A replex as the machine sees it.
+#[derive(Debug)]
+pub(super) struct ReplexInfo {
+    /// The sorting key, then the pk, without the pk where the sorting key is the pk.
+    pub entry_columns: Vec<usize>,
+    /// How many of them are the sorting key.
+    pub sort_count: usize,
+    pub constraint: Option<Constraint>,
+}
+
+/// What a change does to one partition.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Effect {
+    /// The entry that goes.
+    pub remove: Option<Vec<u8>>,
+    /// The entry that comes, or is replaced.
+    pub put: Option<Vec<u8>>,
+}
+
+impl TableInfo {
+    pub fn new(table: &Table) -> TableInfo {
+        let schema = table.schema.clone();
+        let layout = table.layout.clone();
+        let mut key_columns = alloc::vec![false; schema.columns.len()];
+        let mut constrained_columns = key_columns.clone();
+        let key_spaces = layout.key_spaces.iter().flat_map(|space| &space.columns);
+        for column in key_spaces.chain(&schema.primary_key) {
+            key_columns[*column] = true;
+        }
+        let mut replexes = Vec::new();
+        for replex in &layout.replexes {
+            let constraint = match replex.kind {
+                ReplexKind::Index { index } => schema.indexes[index].constraint,
+                _ => None,
+            };
+            let mut entry_columns = replex.sort_columns.clone();
+            let sort_count = entry_columns.len();
+            if entry_columns != schema.primary_key {
+                entry_columns.extend_from_slice(&schema.primary_key);
+            }
+            for column in &replex.sort_columns {
+                key_columns[*column] = true;
+                constrained_columns[*column] |= constraint.is_some();
+            }
+            replexes.push(ReplexInfo {
+                entry_columns,
+                sort_count,
+                constraint,
+            });
+        }
+        let mut coordinate_columns = schema.columns.clone();
+        coordinate_columns
+            .iter_mut()
+            .for_each(|column| column.nullable = true);
+        let sync = schema.durability == Durability::Sync;
+        let n = replexes.len();
+        let f = usize::from(schema.failures_tolerated).min(n - 1);
+        let k = layout.voters(&schema);
+        // SAFETY R3. With `replicated`, durable means in memory at every copy, so that the
+        // decision needs no further place.
+        let settle_position = if sync { decision_position(n, f, k) } else { n };
+        TableInfo {
+            id: table.id,
+            schema,
+            layout,
+            placement: table.placement.clone(),
+            replexes,
+            key_columns,
+            coordinate_columns,
+            constrained_columns,
+            settle_position,
+            sync,
+        }
+    }
+
+    pub fn durability(&self) -> Durability {
+        self.schema.durability
+    }
+
+    pub fn place(&self, partition: PartitionId) -> Option<Place> {
+        let replex = self.placement.get(usize::from(partition.replex))?;
+        replex.get(partition.number as usize).copied()
+    }
+
+    pub fn partition(&self, replex: usize, number: u32) -> PartitionId {
+        let replex = u8::try_from(replex).expect("a table has at most 63 replexes");
+        PartitionId {
+            table: self.id,
+            replex,
+            number,
+        }
+    }
+
+    /// The row that a change leaves behind in some partition, as far as keys go.
+    pub fn old_row<'a>(&'a self, change: &'a RowChange) -> Option<RowView<'a>> {
+        match &change.old {
+            OldRow::Keys { row, .. } => RowView::parse(&self.coordinate_columns, row).ok(),
+            OldRow::Absent | OldRow::SameKeys { .. } => None,
+        }
+    }
+
+    pub fn new_row<'a>(&'a self, change: &'a RowChange) -> Option<RowView<'a>> {
+        let row = change.new.as_ref()?;
+        RowView::parse(&self.schema.columns, row).ok()
+    }
+
+    /// The chain of one change: in each replex the partition that the row leaves and the one that
+    /// it enters, in chain order (DESIGN section 3, HyperDex's value-dependent chaining).
+    pub fn chain(&self, change: &RowChange) -> Vec<PartitionId> {
+        let rows = [self.old_row(change), self.new_row(change)];
+        let mut chain = Vec::with_capacity(self.replexes.len() + 1);
+        for replex in 0..self.replexes.len() {
+            let mut numbers = rows
+                .iter()
+                .flatten()
+                .map(|row| self.layout.partition_of_row(replex, row));
+            let first = numbers.next().expect("a change has an old or a new row");
+            let second = numbers.next().unwrap_or(first);
+            chain.push(self.partition(replex, first.min(second)));
+            if first != second {
+                chain.push(self.partition(replex, first.max(second)));
+            }
+        }
+        chain
+    }
+
+    /// The sorted table's key for a row in a replex.
+    pub fn entry_key(&self, replex: usize, row: &RowView<'_>) -> Vec<u8> {
+        let mut key = Vec::with_capacity(48);
+        for column in &self.replexes[replex].entry_columns {
+            encode_value(&mut key, row.column(*column));
+        }
+        key
+    }
+
+    pub fn effect(&self, partition: PartitionId, change: &RowChange) -> Effect {
+        let replex = usize::from(partition.replex);
+        let here =
+            |row: &RowView<'_>| self.layout.partition_of_row(replex, row) == partition.number;
+        let remove = self.old_row(change).filter(|row| here(row));
+        let remove = remove.map(|row| self.entry_key(replex, &row));
+        let put = self.new_row(change).filter(|row| here(row));
+        let put = put.map(|row| self.entry_key(replex, &row));
+        // The same entry is replaced, not removed and put.
+        let remove = if remove == put { None } else { remove };
+        Effect { remove, put }
+    }
+
+    /// What the operation holds in this partition while it is pending, sorted: the entries, and
+    /// the key or group that a constraint looks at. Waiting in this order cannot deadlock
+    /// (SAFETY R7).
+    pub fn held_keys(
+        &self,
+        partition: PartitionId,
+        change: &RowChange,
+        effect: &Effect,
+    ) -> Vec<Vec<u8>> {
+        let mut keys: Vec<Vec<u8>> = effect.remove.iter().chain(&effect.put).cloned().collect();
+        let replex = usize::from(partition.replex);
+        if self.replexes[replex].constraint.is_some() {
+            for row in [self.old_row(change), self.new_row(change)]
+                .iter()
+                .flatten()
+            {
+                keys.extend(self.constrained_key(replex, row));
+            }
+        }
+        keys.sort_unstable();
+        keys.dedup();
+        keys
+    }
+
+    /// The key of a unique index, or the group of a dense one; none where a NULL exempts the row,
+    /// as in SQL.
+    pub fn constrained_key(&self, replex: usize, row: &RowView<'_>) -> Option<Vec<u8>> {
+        let info = &self.replexes[replex];
+        let count = match info.constraint? {
+            Constraint::Unique => info.sort_count,
+            Constraint::Dense => info.sort_count - 1,
+        };
+        let columns = &info.entry_columns[..count];
+        if columns
+            .iter()
+            .any(|column| matches!(row.column(*column), ValueRef::Null))
+        {
+            return None;
+        }
+        let mut key = Vec::with_capacity(32);
+        for column in columns {
+            encode_value(&mut key, row.column(*column));
+        }
+        Some(key)
+    }
+
+    /// A dense index's own value of a row: the last column of the sorting key.
+    pub fn dense_value(&self, replex: usize, row: &RowView<'_>) -> i64 {
+        let info = &self.replexes[replex];
+        match row.column(info.entry_columns[info.sort_count - 1]) {
+            ValueRef::Int64(value) => value,
+            _ => panic!("a dense index ends with an Int64 that is never NULL"),
+        }
+    }
+}

@@ -1,0 +1,366 @@
+//! What keeps a core in its cluster: configuration, leases, timers, messages of peers.
+//!
+//! A lease says until when no newer epoch can serve without this core (SAFETY R15). It is renewed
+//! by the coordinator, or by as many other servers as failures are tolerated: one of those is then
+//! a survivor of whatever epoch could exclude this core, and a survivor that has left the epoch
+//! does not vouch. So no coordinator failure stops reads or writes.
+
+use alloc::collections::BTreeMap;
+use alloc::format;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use placement::tables::{Tables, TablesError};
+
+use super::locks::Locks;
+use super::table::TableInfo;
+use super::{CoreMachine, Output, Partition, Send};
+use crate::configuration::Configuration;
+use crate::identity::{CoreId, Epoch, Incarnation, Now, PartitionId, Position, ServerId};
+use crate::message::{CoordinatorRequest, PeerHeader, PeerMessage};
+
+/// How long this core may serve.
+#[derive(Debug, Default)]
+pub(super) struct Leases {
+    /// From the coordinator.
+    pub coordinator_until_us: u64,
+    /// From other servers of the same epoch.
+    vouched_until_us: BTreeMap<ServerId, u64>,
+    next_heartbeat_us: u64,
+    /// A fetch of the configuration is under way since.
+    fetch_since_us: Option<u64>,
+}
+
+impl CoreMachine {
+    /// Until when this core may serve, on its monotonic clock.
+    pub fn lease_until_us(&self) -> u64 {
+        let tolerated = self
+            .tables
+            .values()
+            .map(|table| table.schema.failures_tolerated);
+        let needed = usize::from(tolerated.max().unwrap_or(0)).max(1);
+        let mut vouched: Vec<u64> = self.leases.vouched_until_us.values().copied().collect();
+        vouched.sort_unstable_by(|a, b| b.cmp(a));
+        let by_peers = vouched.get(needed - 1).copied().unwrap_or(0);
+        self.leases.coordinator_until_us.max(by_peers)
+    }
+
+    /// Takes a configuration as its own: which partitions this core holds.
+    pub(super) fn hold(&mut self, configuration: Arc<Configuration>) {
+        self.tables = configuration
+            .tables
+            .iter()
+            .map(|table| (table.id, Arc::new(TableInfo::new(table))))
+            .collect();
+        let mut held = BTreeMap::new();
+        for table in self.tables.values() {
+            for (replex, places) in table.placement.iter().enumerate() {
+                for (number, place) in places.iter().enumerate() {
+                    if place.core == self.identity.core {
+                        let id = table.partition(replex, number as u32);
+                        held.insert(id, Arc::clone(table));
+                    }
+                }
+            }
+        }
+        self.partitions.retain(|id, _| held.contains_key(id));
+        for (id, table) in held {
+            let partition = self.partitions.entry(id).or_insert_with(|| Partition {
+                id,
+                table: Arc::clone(&table),
+                locks: Locks::default(),
+                reads: Vec::new(),
+                behind_reads: Default::default(),
+                queues: BTreeMap::new(),
+            });
+            partition.table = table;
+        }
+        for server in &configuration.servers {
+            for core in 0..server.cores.len() {
+                let core = CoreId {
+                    server: server.id,
+                    core: core as u16,
+                };
+                self.notice_incarnation(core, server.incarnation);
+            }
+        }
+        self.configuration = configuration;
+    }
+
+    pub(super) fn on_configuration<T: Tables>(
+        &mut self,
+        now: Now,
+        configuration: Arc<Configuration>,
+        tables: &mut T,
+        output: &mut Output,
+    ) {
+        self.leases.fetch_since_us = None;
+        if configuration.epoch <= self.configuration.epoch {
+            return;
+        }
+        let before: Vec<PartitionId> = self.partitions.keys().copied().collect();
+        self.hold(configuration);
+        // A vouching for the epoch before says nothing of this one.
+        self.leases.vouched_until_us.clear();
+        for id in before {
+            if !self.partitions.contains_key(&id) {
+                self.drop_partition(id, tables, output);
+            }
+        }
+        self.hurry(now, |_| true);
+    }
+
+    /// A partition is not this core's any more: nothing of it is kept.
+    fn drop_partition<T: Tables>(&mut self, id: PartitionId, tables: &mut T, output: &mut Output) {
+        self.drop_rows(id, tables);
+        let gone: Vec<_> = self
+            .members
+            .keys()
+            .filter(|key| key.1 == id)
+            .copied()
+            .collect();
+        for key in gone {
+            let member = self.members.remove(&key).expect("it was just listed");
+            self.folded.remove(&key.0);
+            if member.place == 0 {
+                self.unfinished.remove(&key.0.order());
+            }
+            for request in &member.prepare.requests {
+                self.refuse_running(request.request, output);
+            }
+        }
+        let orphans: Vec<_> = self.running.keys().copied().collect();
+        let queued = |machine: &Self, request| {
+            let mut members = machine
+                .members
+                .values()
+                .flat_map(|member| &member.prepare.requests);
+            members.any(|record| record.request == request) || machine.is_queued(request)
+        };
+        for request in orphans {
+            if !queued(self, request) {
+                self.refuse_running(request, output);
+            }
+        }
+    }
+
+    /// Learns that an epoch exists; fetches it if it is newer.
+    pub(super) fn notice_epoch(&mut self, epoch: Epoch, output: &mut Output) {
+        if epoch > self.configuration.epoch && self.leases.fetch_since_us.is_none() {
+            self.leases.fetch_since_us = Some(0);
+            output.asks.push(CoordinatorRequest::Fetch {
+                known: self.configuration.epoch,
+            });
+        }
+    }
+
+    /// False if the speaker is an earlier life of a core that has restarted since.
+    fn notice_incarnation(&mut self, core: CoreId, incarnation: Incarnation) -> bool {
+        let known = self.incarnations.entry(core).or_default();
+        *known = (*known).max(incarnation);
+        *known == incarnation
+    }
+
+    pub(super) fn on_peer<T: Tables>(
+        &mut self,
+        now: Now,
+        header: PeerHeader,
+        message: PeerMessage,
+        tables: &mut T,
+        output: &mut Output,
+    ) -> Result<(), TablesError> {
+        if !self.notice_incarnation(header.from, header.incarnation) {
+            return Ok(());
+        }
+        if let PeerMessage::NewerEpoch { epoch } = message {
+            self.notice_epoch(epoch, output);
+            return Ok(());
+        }
+        if header.epoch != self.configuration.epoch {
+            self.counters.stale_epochs += 1;
+            if header.epoch > self.configuration.epoch {
+                self.notice_epoch(header.epoch, output);
+            } else {
+                let message = PeerMessage::NewerEpoch {
+                    epoch: self.configuration.epoch,
+                };
+                output.sends.push(Send {
+                    to: header.from,
+                    after: Position(0),
+                    message,
+                });
+            }
+            return Ok(());
+        }
+        let from = header.from;
+        match message {
+            PeerMessage::Prepare(prepare) => self.on_prepare(now, prepare, tables, output),
+            PeerMessage::Decision {
+                operation,
+                to,
+                decision,
+                settled,
+            } => {
+                let decided = (decision, settled);
+                self.on_decision(now, (operation, to), decided, tables, output)
+            }
+            PeerMessage::Settled { operation, to } => {
+                self.on_settled(now, operation, to, tables, output)
+            }
+            PeerMessage::Durable { operations } => {
+                self.on_member_durable(now, operations, output);
+                Ok(())
+            }
+            PeerMessage::Confirm { operations } => {
+                self.on_confirm(now, (from, operations), tables, output)
+            }
+            PeerMessage::Finished(below) => self.on_finished(now, (from, below), tables, output),
+            PeerMessage::Recover { attempt } => {
+                self.on_recover(from, attempt, output);
+                Ok(())
+            }
+            PeerMessage::Adopt {
+                attempt,
+                prepare,
+                decision,
+            } => self.on_adopt(now, (from, attempt), prepare, decision, (tables, output)),
+            PeerMessage::RecoverEnd {
+                attempt,
+                count,
+                finished_below,
+            } => {
+                self.on_finished(now, (from, finished_below), tables, output)?;
+                self.on_recover_end(now, (from, attempt), count, output);
+                Ok(())
+            }
+            PeerMessage::LeaseRequest { sent_us } => {
+                let message = PeerMessage::LeaseGrant {
+                    sent_us,
+                    admits: self.admits,
+                };
+                output.sends.push(Send {
+                    to: from,
+                    after: Position(0),
+                    message,
+                });
+                Ok(())
+            }
+            PeerMessage::LeaseGrant { sent_us, admits } => {
+                self.on_lease_grant(from.server, sent_us, admits);
+                Ok(())
+            }
+            PeerMessage::NewerEpoch { .. } => unreachable!("handled above"),
+        }
+    }
+
+    fn on_lease_grant(&mut self, from: ServerId, sent_us: u64, admits: bool) {
+        if admits {
+            self.full_servers.remove(&from);
+        } else {
+            self.full_servers.insert(from);
+        }
+        let until = self.leases.vouched_until_us.entry(from).or_default();
+        *until = (*until).max(sent_us + self.limits.lease_us);
+    }
+
+    /// A connection to a peer is new: what it may have missed is sent again.
+    pub(super) fn on_peer_connected(&mut self, now: Now, core: CoreId, output: &mut Output) {
+        let configuration = Arc::clone(&self.configuration);
+        self.hurry(now, |member| {
+            let mut chain = member.prepare.chain.iter();
+            chain.any(|id| {
+                configuration
+                    .place(*id)
+                    .is_some_and(|place| place.core == core)
+            })
+        });
+        self.ask_again(core, output);
+    }
+
+    pub(super) fn on_tick<T: Tables>(
+        &mut self,
+        now: Now,
+        tables: &mut T,
+        output: &mut Output,
+    ) -> Result<(), TablesError> {
+        self.send_confirmations(now, tables, output)?;
+        self.retry(now, output);
+        if now.monotonic_us < self.leases.next_heartbeat_us {
+            return Ok(());
+        }
+        self.leases.next_heartbeat_us = now.monotonic_us + self.limits.heartbeat_us;
+        self.heartbeat(now, output);
+        self.recover_again(output);
+        self.refuse_old_requests(now, output);
+        self.drop_reads(now, None, tables, output)?;
+        self.end_long_waits(now, tables, output)
+    }
+
+    fn heartbeat(&mut self, now: Now, output: &mut Output) {
+        output.asks.push(CoordinatorRequest::Heartbeat {
+            core: self.identity.core,
+            incarnation: self.identity.incarnation,
+            epoch: self.configuration.epoch,
+            sent_us: now.monotonic_us,
+        });
+        for core in self.peers() {
+            let message = PeerMessage::LeaseRequest {
+                sent_us: now.monotonic_us,
+            };
+            output.sends.push(Send {
+                to: core,
+                after: Position(0),
+                message,
+            });
+        }
+        // An answer that was lost must not keep the core from asking again.
+        match self.leases.fetch_since_us {
+            Some(0) => self.leases.fetch_since_us = Some(now.monotonic_us),
+            Some(_) => self.leases.fetch_since_us = None,
+            None => {}
+        }
+    }
+
+    /// The other cores that hold partitions of this core's tables.
+    pub(super) fn peers(&self) -> alloc::collections::BTreeSet<CoreId> {
+        let mine: alloc::collections::BTreeSet<_> =
+            self.partitions.keys().map(|id| id.table).collect();
+        let tables = mine.iter().filter_map(|id| self.tables.get(id));
+        let places = tables.flat_map(|table| table.placement.iter().flatten());
+        let cores = places.map(|place| place.core);
+        cores.filter(|core| *core != self.identity.core).collect()
+    }
+
+    /// A wait beyond its bound ends in a vote of `Conflict` (SAFETY R8).
+    fn end_long_waits<T: Tables>(
+        &mut self,
+        now: Now,
+        tables: &mut T,
+        output: &mut Output,
+    ) -> Result<(), TablesError> {
+        let deadline = now.monotonic_us.saturating_sub(self.limits.wait_us_max);
+        let late =
+            |member: &super::Member| member.prepared_at.is_none() && member.since_us < deadline;
+        let members = self.members.iter().filter(|(_, member)| late(member));
+        let late_keys: Vec<_> = members.map(|(key, _)| *key).collect();
+        for key in late_keys {
+            // An earlier one of the list may have let it in.
+            if self.members.get(&key).is_some_and(late) {
+                self.give_up(now, key, tables, output)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// When the machine wants to be stepped at the latest.
+    pub(super) fn deadline_us(&self) -> u64 {
+        let retry = self.retries.first().map_or(u64::MAX, |(due, _)| *due);
+        let confirm = self.confirm_due_us.unwrap_or(u64::MAX);
+        self.leases.next_heartbeat_us.min(retry).min(confirm)
+    }
+
+    /// For the operator's log.
+    pub(super) fn note(&self, text: &str, output: &mut Output) {
+        output.notes.push(format!("{}: {text}", self.identity.core));
+    }
+}

@@ -1,0 +1,62 @@
+//! Log records: what a core must know again after a restart.
+//!
+//! The log is the truth and the tables are its materialisation (DESIGN section 8): replaying
+//! records over any earlier state of the tables ends in the same tables. A prepare is logged with
+//! the logger's own vote and never changed (SAFETY R1).
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use crate::codec::{wire_enum, wire_struct};
+use crate::identity::{OperationId, PartitionId};
+use crate::operation::{Decision, Prepare, RequestRecord};
+
+/// One log record of one partition.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Record {
+    /// The partition voted; `prepare.votes` ends with its vote.
+    Prepared {
+        /// The member.
+        partition: PartitionId,
+        /// The operation.
+        prepare: Arc<Prepare>,
+    },
+    /// The partition learnt the outcome.
+    Decided {
+        /// The member.
+        partition: PartitionId,
+        /// The operation.
+        operation: OperationId,
+        /// The outcome.
+        decision: Decision,
+    },
+    /// The outcome is durable at position x; written only where x is not the chain's end.
+    Settled {
+        /// The member.
+        partition: PartitionId,
+        /// The operation.
+        operation: OperationId,
+    },
+    /// Requests that ended at the head alone, without effect (SAFETY R13).
+    Completed {
+        /// The head.
+        partition: PartitionId,
+        /// Their results.
+        requests: Vec<RequestRecord>,
+    },
+}
+
+/// A completion record as a checkpoint saves it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SavedCompletion {
+    /// The head partition that ran the request.
+    pub head: PartitionId,
+    /// The request and its result.
+    pub request: RequestRecord,
+}
+
+wire_enum!(Record {
+    0 => Prepared { partition, prepare }, 1 => Decided { partition, operation, decision },
+    2 => Settled { partition, operation }, 3 => Completed { partition, requests },
+});
+wire_struct!(SavedCompletion { head, request });
