@@ -1,1 +1,12 @@
-//! Placeholder.
+//! The server process: event loops, sockets, timers, and the roles that run on them.
+//!
+//! One event loop per core reads frames, hands them to a [`event_loop::Handler`] and writes what
+//! it answers; no thread stands between the socket and the state machine (DESIGN section 8). The
+//! rules of the store are in `protocol`: this crate turns bytes, time and disks into its inputs
+//! and carries out its outputs, and must not decide anything about data itself.
+
+pub mod baseline;
+pub mod clock;
+pub mod error;
+pub mod event_loop;
+pub mod journal;

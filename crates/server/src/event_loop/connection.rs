@@ -1,0 +1,160 @@
+//! One connection: its socket, the bytes of an unfinished frame, the bytes to be written.
+//!
+//! An idle connection owns no buffers: bytes are read into one buffer of the loop, and only what
+//! is left of an unfinished frame is kept here. Memory is bounded by [`Limits`]: what is received
+//! by one frame, what is to be sent by stopping to read (back-pressure).
+//!
+//! [`Limits`]: super::Limits
+
+use std::io::{self, ErrorKind, Read, Write};
+
+use mio::net::TcpStream;
+
+use super::Side;
+
+/// Buffers that have grown beyond this are given back once they are empty.
+const KEEP_BYTES: usize = 64 << 10;
+
+/// Where a connection is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// Opened by this side; the other has not answered yet.
+    Connecting,
+    /// Frames go both ways.
+    Open,
+    /// A farewell is being written; what comes in is thrown away.
+    Closing,
+    /// The farewell is written; what comes in is thrown away until the other side closes, for
+    /// closing over unread bytes would make the kernel throw the farewell away.
+    Draining,
+}
+
+/// A socket and its buffers.
+pub(super) struct Connection {
+    pub stream: TcpStream,
+    pub side: Side,
+    pub phase: Phase,
+    /// The start of a frame that is not whole yet; or, while reading is held back, whole frames.
+    pub partial: Vec<u8>,
+    /// `partial` may hold whole frames.
+    pub undispatched: bool,
+    /// Bytes of a large frame under way, counted against the loop's bound.
+    pub claimed_bytes: usize,
+    /// The socket may hold bytes that were not read: edges are told once.
+    pub readable: bool,
+    /// The other side has closed or broken: read until the end whatever a read returns.
+    pub hung_up: bool,
+    /// The loop has it on its list of connections to read from.
+    pub listed: bool,
+    /// Requests taken and not answered yet.
+    pub unanswered: usize,
+    /// To be written, from `sent` on.
+    pub outgoing: Vec<u8>,
+    sent: usize,
+    /// The loop has it on its list of connections to write to.
+    pub dirty: bool,
+    /// The socket takes no more for now; an edge will tell.
+    pub blocked: bool,
+    /// Whether a first frame was accepted by the handler.
+    pub greeted: bool,
+    /// Since when it stays in a state that may not last: see `patience_us`.
+    pub since_us: u64,
+}
+
+/// What a read brought.
+pub(super) enum Received {
+    /// So many bytes; the socket may hold more.
+    Bytes(usize),
+    /// The other side has closed, or the connection broke.
+    Ended(Option<io::Error>),
+}
+
+impl Connection {
+    pub fn new(stream: TcpStream, side: Side, now_us: u64) -> Self {
+        Connection {
+            stream,
+            side,
+            phase: match side {
+                Side::Accepted => Phase::Open,
+                Side::Connected => Phase::Connecting,
+            },
+            partial: Vec::new(),
+            undispatched: false,
+            claimed_bytes: 0,
+            readable: false,
+            hung_up: false,
+            listed: false,
+            unanswered: 0,
+            outgoing: Vec::new(),
+            sent: 0,
+            dirty: false,
+            blocked: false,
+            greeted: false,
+            since_us: now_us,
+        }
+    }
+
+    /// Bytes that wait to be written.
+    pub fn queued_bytes(&self) -> usize {
+        self.outgoing.len() - self.sent
+    }
+
+    /// Reads once. A short read has emptied the socket, so the read that would only say so is
+    /// saved (epoll(7), on edge-triggered stream sockets).
+    pub fn receive(&mut self, buffer: &mut [u8]) -> Received {
+        loop {
+            match self.stream.read(buffer) {
+                Ok(0) => return Received::Ended(None),
+                Ok(count) => {
+                    self.readable = count == buffer.len() || self.hung_up;
+                    return Received::Bytes(count);
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    self.readable = false;
+                    return Received::Bytes(0);
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Received::Ended(Some(error)),
+            }
+        }
+    }
+
+    /// Writes until everything is written or the socket takes no more; how many bytes it took.
+    pub fn transmit(&mut self) -> io::Result<usize> {
+        let before = self.sent;
+        let mut written = 0;
+        while self.sent < self.outgoing.len() {
+            match self.stream.write(&self.outgoing[self.sent..]) {
+                Ok(0) => return Err(ErrorKind::WriteZero.into()),
+                Ok(count) => self.sent += count,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    self.blocked = true;
+                    break;
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        written += self.sent - before;
+        if self.sent == self.outgoing.len() {
+            self.sent = 0;
+            self.outgoing.clear();
+            if self.outgoing.capacity() > KEEP_BYTES {
+                self.outgoing = Vec::new();
+            }
+        } else if self.sent > self.outgoing.len() / 2 {
+            self.outgoing.drain(..self.sent);
+            self.sent = 0;
+        }
+        Ok(written)
+    }
+
+    /// Keeps what is left of a buffer after its whole frames were taken.
+    pub fn keep_partial(&mut self, rest: &[u8]) {
+        self.partial.clear();
+        if rest.is_empty() && self.partial.capacity() > KEEP_BYTES {
+            self.partial = Vec::new();
+        }
+        self.partial.extend_from_slice(rest);
+    }
+}

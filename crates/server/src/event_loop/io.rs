@@ -1,0 +1,317 @@
+//! What a handler may do with connections: send, open, close, count what is owed.
+//!
+//! All of it only queues: bytes are written once per turn and connection, when the loop has
+//! handled everything that was there. A connection that is gone is no error here: the handler
+//! hears of it by `closed`.
+
+use std::io;
+use std::net::SocketAddr;
+
+use mio::net::TcpStream;
+use mio::{Interest, Registry, Token};
+use protocol::frame;
+use protocol::message::Message;
+use socket2::{SockRef, TcpKeepalive};
+
+use super::connection::{Connection, Phase};
+use super::{ConnectionId, Counters, Limits, Side};
+
+/// Low bits of a [`ConnectionId`] that name the slot; the rest is a serial number, never reused.
+const SLOT_BITS: u32 = 20;
+
+/// Silence after which the kernel probes the other side, and how it goes on. A peer that vanished
+/// without a word is noticed after a minute and a half, and an idle connection costs nothing here.
+const KEEPALIVE: TcpKeepalive = TcpKeepalive::new()
+    .with_time(std::time::Duration::from_secs(60))
+    .with_interval(std::time::Duration::from_secs(10))
+    .with_retries(3);
+
+/// The connections of one loop.
+pub struct Io {
+    registry: Registry,
+    slots: Vec<Option<(ConnectionId, Connection)>>,
+    free: Vec<u32>,
+    serial: u64,
+    /// May hold unread or unhandled bytes.
+    pub(super) ready: Vec<ConnectionId>,
+    /// Have something to be written.
+    pub(super) dirty: Vec<ConnectionId>,
+    /// Became useless since the handler was last told, and why.
+    pub(super) ended: Vec<(ConnectionId, String)>,
+    pub(super) limits: Limits,
+    pub(super) counters: Counters,
+    pub(super) now_us: u64,
+    /// Bytes of large frames under way.
+    claimed_bytes: usize,
+    /// When to look for connections that have stayed too long in a state that may not last.
+    pub(super) sweep_us: Option<u64>,
+    accepted: usize,
+}
+
+impl Io {
+    pub(super) fn new(registry: Registry, limits: Limits) -> Self {
+        assert!(limits.connections_max < 1 << SLOT_BITS);
+        Io {
+            registry,
+            slots: Vec::new(),
+            free: Vec::new(),
+            serial: 0,
+            ready: Vec::new(),
+            dirty: Vec::new(),
+            ended: Vec::new(),
+            limits,
+            counters: Counters::default(),
+            now_us: 0,
+            claimed_bytes: 0,
+            sweep_us: None,
+            accepted: 0,
+        }
+    }
+
+    /// The loop's monotonic time, sampled once per turn.
+    pub fn now_us(&self) -> u64 {
+        self.now_us
+    }
+
+    /// What the loop has counted so far.
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// Connections of both sides that are open now.
+    pub fn connections(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+
+    /// Queues a frame; before the connection is open it waits for that. False, and nothing is
+    /// done, if the connection is gone or closing.
+    pub fn send(&mut self, id: ConnectionId, correlation: u64, message: &Message) -> bool {
+        let Some(connection) = self.find(id) else {
+            return false;
+        };
+        if !matches!(connection.phase, Phase::Open | Phase::Connecting) {
+            return false;
+        }
+        frame::encode(correlation, message, &mut connection.outgoing);
+        let open = connection.phase == Phase::Open;
+        let list = open && !connection.dirty && !connection.blocked;
+        connection.dirty |= list;
+        if list {
+            self.dirty.push(id);
+        }
+        self.counters.frames_out += 1;
+        true
+    }
+
+    /// Bytes that wait to be written; 0 if it is gone. Senders whose messages can be repeated
+    /// later look here before they send.
+    pub fn queued_bytes(&self, id: ConnectionId) -> usize {
+        self.look(id).map_or(0, Connection::queued_bytes)
+    }
+
+    /// A request was taken that is to be answered: past a limit of these, nothing more is read
+    /// from the connection.
+    pub fn owe(&mut self, id: ConnectionId) {
+        if let Some(connection) = self.find(id) {
+            connection.unanswered += 1;
+        }
+    }
+
+    /// A request was answered.
+    pub fn settle(&mut self, id: ConnectionId) {
+        let limit = self.limits.unanswered_max;
+        let Some(connection) = self.find(id) else {
+            return;
+        };
+        assert!(connection.unanswered > 0, "an answer without a request");
+        connection.unanswered -= 1;
+        if connection.unanswered + 1 == limit {
+            self.list(id);
+        }
+    }
+
+    /// Opens a connection; `opened` or `closed` tells how it went.
+    ///
+    /// # Errors
+    /// No socket or no route; the caller tries again later, as after `closed`.
+    pub fn connect(&mut self, address: SocketAddr) -> io::Result<ConnectionId> {
+        let stream = TcpStream::connect(address)?;
+        self.add(stream, Side::Connected)
+    }
+
+    /// Says farewell and closes. The handler hears `closed` at the end of this turn.
+    pub fn close(&mut self, id: ConnectionId, reason: &str) {
+        let now_us = self.now_us;
+        match self.find(id).map(|connection| connection.phase) {
+            Some(Phase::Open) => {}
+            Some(Phase::Connecting) => return self.remove(id, reason),
+            Some(Phase::Closing | Phase::Draining) | None => return,
+        }
+        let farewell = Message::Goodbye {
+            reason: reason.to_owned(),
+        };
+        self.send(id, 0, &farewell);
+        let connection = self.find(id).expect("it was there above");
+        connection.phase = Phase::Closing;
+        connection.since_us = now_us;
+        connection.partial = Vec::new();
+        connection.undispatched = false;
+        self.release_claim(id);
+        // What comes in from now on is read to be thrown away.
+        self.list(id);
+        self.watch();
+        self.ended.push((id, reason.to_owned()));
+    }
+
+    /// Every connection that is there.
+    pub(super) fn ids(&self) -> Vec<ConnectionId> {
+        self.slots.iter().flatten().map(|(id, _)| *id).collect()
+    }
+
+    pub(super) fn find(&mut self, id: ConnectionId) -> Option<&mut Connection> {
+        let slot = self.slots.get_mut(slot_of(id))?.as_mut()?;
+        (slot.0 == id).then_some(&mut slot.1)
+    }
+
+    fn look(&self, id: ConnectionId) -> Option<&Connection> {
+        let slot = self.slots.get(slot_of(id))?.as_ref()?;
+        (slot.0 == id).then_some(&slot.1)
+    }
+
+    /// Takes in an accepted socket. Beyond the limit of connections it is told so; far beyond, it
+    /// is dropped without a word, so that a flood costs no memory.
+    pub(super) fn accept(&mut self, stream: TcpStream) -> io::Result<Option<ConnectionId>> {
+        self.counters.connections_accepted += 1;
+        let over = self.accepted >= self.limits.connections_max;
+        if over {
+            self.counters.connections_refused += 1;
+        }
+        if self.accepted >= self.limits.connections_max + self.limits.refusals_max {
+            return Ok(None);
+        }
+        let id = self.add(stream, Side::Accepted)?;
+        if !over {
+            return Ok(Some(id));
+        }
+        let reason = format!(
+            "this core has {} connections, its limit: close some, use another core, or try later",
+            self.limits.connections_max
+        );
+        self.close(id, &reason);
+        // The handler never knew it.
+        self.ended.retain(|(ended, _)| *ended != id);
+        Ok(None)
+    }
+
+    fn add(&mut self, stream: TcpStream, side: Side) -> io::Result<ConnectionId> {
+        let socket = SockRef::from(&stream);
+        socket.set_tcp_nodelay(true)?;
+        socket.set_tcp_keepalive(&KEEPALIVE)?;
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(None);
+            u32::try_from(self.slots.len() - 1).expect("slots are bounded")
+        });
+        self.serial += 1;
+        let id = ConnectionId(self.serial << SLOT_BITS | u64::from(slot));
+        let mut connection = Connection::new(stream, side, self.now_us);
+        // Both directions at once and for good: edges cost nothing until they happen.
+        let registered = self.registry.register(
+            &mut connection.stream,
+            token_of(id),
+            Interest::READABLE | Interest::WRITABLE,
+        );
+        if let Err(error) = registered {
+            self.free.push(slot);
+            return Err(error);
+        }
+        self.slots[slot as usize] = Some((id, connection));
+        self.accepted += usize::from(side == Side::Accepted);
+        self.watch();
+        Ok(id)
+    }
+
+    /// Forgets a connection and closes its socket; the handler is told unless it was before.
+    pub(super) fn remove(&mut self, id: ConnectionId, reason: &str) {
+        self.release_claim(id);
+        let Some(connection) = self.find(id) else {
+            return;
+        };
+        let known = matches!(connection.phase, Phase::Open | Phase::Connecting);
+        let side = connection.side;
+        if known {
+            self.ended.push((id, reason.to_owned()));
+        }
+        // Dropping the socket closes it, and closing takes it out of the poll set.
+        self.slots[slot_of(id)] = None;
+        self.free.push(slot_of(id) as u32);
+        self.accepted -= usize::from(side == Side::Accepted);
+        self.counters.connections_closed += 1;
+    }
+
+    /// Puts a connection on the list of those to be read from.
+    pub(super) fn list(&mut self, id: ConnectionId) {
+        let Some(connection) = self.find(id) else {
+            return;
+        };
+        if !connection.listed {
+            connection.listed = true;
+            self.ready.push(id);
+        }
+    }
+
+    /// Whether nothing more may be read from it for now: it is slow to take its answers, or too
+    /// many of its requests are unanswered. What this side opened is always read: two processes
+    /// that both wait for the other to read would wait for ever.
+    pub(super) fn is_held_back(&self, id: ConnectionId) -> bool {
+        self.look(id).is_some_and(|connection| {
+            connection.phase == Phase::Open
+                && connection.side == Side::Accepted
+                && (connection.queued_bytes() > self.limits.queued_bytes_max
+                    || connection.unanswered >= self.limits.unanswered_max)
+        })
+    }
+
+    /// Counts a frame of `size` bytes that does not fit the loop's buffer against the bound on
+    /// all such frames; false if there is no room.
+    pub(super) fn claim(&mut self, id: ConnectionId, size: usize) -> bool {
+        let room = self.limits.large_frames_bytes_max - self.claimed_bytes;
+        let Some(connection) = self.find(id) else {
+            return true;
+        };
+        if connection.claimed_bytes > 0 {
+            return true;
+        }
+        if size > room {
+            return false;
+        }
+        connection.claimed_bytes = size;
+        self.claimed_bytes += size;
+        true
+    }
+
+    pub(super) fn release_claim(&mut self, id: ConnectionId) {
+        let Some(connection) = self.find(id) else {
+            return;
+        };
+        let claimed = std::mem::take(&mut connection.claimed_bytes);
+        self.claimed_bytes -= claimed;
+    }
+
+    /// Asks for a look at all connections' patience, if none is due already.
+    pub(super) fn watch(&mut self) {
+        let due_us = self.now_us + self.limits.sweep_us;
+        self.sweep_us.get_or_insert(due_us);
+    }
+}
+
+pub(super) fn token_of(id: ConnectionId) -> Token {
+    Token(usize::try_from(id.0).expect("64-bit systems only"))
+}
+
+pub(super) fn id_of(token: Token) -> ConnectionId {
+    ConnectionId(token.0 as u64)
+}
+
+fn slot_of(id: ConnectionId) -> usize {
+    (id.0 & ((1 << SLOT_BITS) - 1)) as usize
+}
