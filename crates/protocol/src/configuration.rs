@@ -112,6 +112,49 @@ impl Configuration {
         replex.get(partition.number as usize).copied()
     }
 
+    /// What does not fit together, if anything. One that came from outside passes through this;
+    /// after it no function of `placement` panics on the tables.
+    pub fn check(&self) -> Result<(), String> {
+        let fault = |what: &str| Err(String::from(what));
+        if !self.servers.is_sorted_by(|a, b| a.id < b.id) {
+            return fault("servers are out of order");
+        }
+        let cores_max = usize::from(u16::MAX);
+        if self
+            .servers
+            .iter()
+            .any(|it| it.cores.is_empty() || it.cores.len() > cores_max)
+        {
+            return fault("a server has no cores, or too many");
+        }
+        if !self.tables.is_sorted_by(|a, b| a.id < b.id) {
+            return fault("tables are out of order");
+        }
+        for (index, table) in self.tables.iter().enumerate() {
+            let Table {
+                schema,
+                layout,
+                placement,
+                ..
+            } = table;
+            schema.validate().map_err(|error| error.message)?;
+            layout.validate(schema).map_err(|error| error.message)?;
+            let mut others = self.tables[..index].iter();
+            if others.any(|other| other.schema.name == schema.name) {
+                return fault("two tables have one name");
+            }
+            let counts = (0..layout.replexes.len()).map(|replex| layout.partition_count(replex));
+            if !counts.eq(placement.iter().map(|places| places.len() as u32)) {
+                return fault("a table has places for other partitions than it has");
+            }
+            let exists = |place: &Place| self.address(place.core).is_some();
+            if !placement.iter().flatten().all(exists) {
+                return fault("a partition is on a core that does not exist");
+            }
+        }
+        Ok(())
+    }
+
     /// The address of a core.
     pub fn address(&self, core: CoreId) -> Option<&str> {
         let server = self.server(core.server)?;

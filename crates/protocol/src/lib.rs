@@ -11,6 +11,7 @@ extern crate alloc;
 
 pub mod codec;
 pub mod configuration;
+pub mod coordinator;
 pub mod expression;
 pub mod frame;
 pub mod identity;

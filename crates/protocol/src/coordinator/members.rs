@@ -1,0 +1,417 @@
+//! Servers: how they join, renew their leases, fall silent and leave.
+//!
+//! | a join with | and | gives |
+//! |---|---|---|
+//! | no number, an unknown disk | | a new server |
+//! | no number, a known disk | | as if with the disk's number: the number was lost, not the data |
+//! | a number | the instance that joined last | the same answer again |
+//! | a number | its disk, its lease over | the next incarnation |
+//! | a number | its disk, its lease running | a refusal, to be tried again |
+//! | a number | another disk | a refusal (SAFETY R16) |
+
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use placement::prove;
+
+use super::tables::{bare_placement, bare_server};
+use super::{
+    CORES_MAX, Coordinator, Heard, Member, Outcome, Output, Refused, SERVERS_MAX, TEXT_BYTES_MAX,
+    core_id,
+};
+use crate::configuration::{Server, ServerState};
+use crate::identity::{CoreId, Epoch, Incarnation, Now, ServerId};
+use crate::message::CoordinatorReply;
+
+/// A server's start; see [`crate::message::CoordinatorRequest::Join`].
+pub(super) struct Join {
+    pub server: Option<ServerId>,
+    pub instance: u64,
+    pub disk: u64,
+    pub domain: String,
+    pub cores: Vec<String>,
+}
+
+/// A core's renewal; see [`crate::message::CoordinatorRequest::Heartbeat`].
+pub(super) struct Beat {
+    pub core: CoreId,
+    pub incarnation: Incarnation,
+    pub epoch: Epoch,
+    pub sent_us: u64,
+}
+
+impl Coordinator {
+    pub(super) fn join(
+        &mut self,
+        now: Now,
+        join: Join,
+        output: &mut Output,
+    ) -> Result<Outcome, Refused> {
+        check_form(&join)?;
+        let member = self.known(&join)?;
+        if let Some(member) = member {
+            let server = self.server(member.server);
+            if member.instance == join.instance && server.cores == join.cores {
+                return Ok(self.joined(member.server));
+            }
+            self.check_return(now, member, &join)?;
+        }
+        self.check_addresses(member.map(|member| member.server), &join.cores)?;
+        let id = match member {
+            Some(member) => {
+                self.return_server(member.server, join);
+                member.server
+            }
+            None => self.add_server(join)?,
+        };
+        let server = self.server(id);
+        let (incarnation, cores) = (server.incarnation, server.cores.len());
+        output.notes.push(format!(
+            "server {} joined, incarnation {}, failure domain {}, at {}",
+            id.0,
+            incarnation.0,
+            server.domain,
+            server.cores.join(" ")
+        ));
+        self.reconfigure(output);
+        self.forget(id);
+        // The configuration comes with the answer.
+        let heard = Heard::new(now, self.state.configuration.epoch);
+        self.heard
+            .extend((0..cores).map(|core| (core_id(id, core), heard)));
+        Ok(self.joined(id))
+    }
+
+    pub(super) fn heartbeat(
+        &mut self,
+        now: Now,
+        beat: Beat,
+        output: &mut Output,
+    ) -> Result<Outcome, Refused> {
+        let Beat {
+            core,
+            incarnation,
+            epoch,
+            sent_us,
+        } = beat;
+        let configuration = &mut self.state.configuration;
+        let index = configuration
+            .servers
+            .binary_search_by_key(&core.server, |server| server.id);
+        let index = index.map_err(|_| unknown_server(core.server))?;
+        let server = &mut configuration.servers[index];
+        if server.incarnation != incarnation {
+            return Err(Refused::new(format!(
+                "incarnation {} of server {} has been replaced by incarnation {}: stop this \
+                 process",
+                incarnation.0, core.server.0, server.incarnation.0
+            )));
+        }
+        if usize::from(core.core) >= server.cores.len() {
+            return Err(Refused::new(format!(
+                "{core} beats, but the server joined with {} cores: restart it",
+                server.cores.len()
+            )));
+        }
+        if epoch > configuration.epoch {
+            return Err(Refused::new(format!(
+                "{core} is in epoch {}, the coordinator in {}: it runs on an old copy of its \
+                 state; stop it and start it on the newest",
+                epoch.0, configuration.epoch.0
+            )));
+        }
+        if server.state == ServerState::Down {
+            server.state = ServerState::Up;
+            let note = format!("server {} is back and renews its lease", core.server.0);
+            output.notes.push(note);
+            self.reconfigure(output);
+        }
+        self.heard.insert(core, Heard::new(now, epoch));
+        Ok(Outcome::Now(CoordinatorReply::Beat {
+            sent_us,
+            epoch: self.state.configuration.epoch,
+            lease_us: self.settings.lease_us,
+            session_floor: self.state.session_floor,
+        }))
+    }
+
+    pub(super) fn leave(&mut self, id: ServerId, output: &mut Output) -> Result<Outcome, Refused> {
+        let configuration = &mut self.state.configuration;
+        let index = configuration
+            .servers
+            .binary_search_by_key(&id, |server| server.id)
+            .map_err(|_| unknown_server(id))?;
+        let holds = |places: &Vec<crate::configuration::Place>| {
+            places.iter().any(|place| place.core.server == id)
+        };
+        let tables = configuration.tables.iter();
+        let held: Vec<&str> = tables
+            .filter(|table| table.placement.iter().any(holds))
+            .map(|table| table.schema.name.as_str())
+            .collect();
+        if !held.is_empty() {
+            return Err(Refused::new(format!(
+                "server {} holds partitions of {}: drop what is not needed, or keep the server",
+                id.0,
+                held.join(", ")
+            )));
+        }
+        configuration.servers.remove(index);
+        self.state.members.remove(index);
+        self.forget(id);
+        output.notes.push(format!("server {} left", id.0));
+        self.reconfigure(output);
+        Ok(Outcome::Now(CoordinatorReply::Done {
+            epoch: self.state.configuration.epoch,
+            table: None,
+        }))
+    }
+
+    /// For each server that is up, when the last lease of a core of it is over by any clock.
+    pub(super) fn lease_ends(&self) -> impl Iterator<Item = (ServerId, u64)> {
+        let after_us = self.settings.lease_us + self.settings.drift_us;
+        let mut heard = self.heard.iter().peekable();
+        core::iter::from_fn(move || {
+            let (core, first) = heard.next()?;
+            let mut last_us = first.at_us;
+            while let Some((_, next)) = heard.next_if(|(next, _)| next.server == core.server) {
+                last_us = last_us.max(next.at_us);
+            }
+            Some((core.server, last_us + after_us))
+        })
+    }
+
+    /// Servers whose leases are over are down, all of them in one epoch.
+    pub(super) fn expire_leases(&mut self, now: Now, output: &mut Output) {
+        let ends = self.lease_ends();
+        let silent: Vec<ServerId> = ends
+            .filter(|(_, end_us)| *end_us <= now.monotonic_us)
+            .map(|(id, _)| id)
+            .collect();
+        for id in &silent {
+            self.forget(*id);
+            let servers = &mut self.state.configuration.servers;
+            let index = servers
+                .binary_search_by_key(id, |server| server.id)
+                .expect("only servers of the configuration are heard");
+            assert_eq!(
+                servers[index].state,
+                ServerState::Up,
+                "only they have leases"
+            );
+            servers[index].state = ServerState::Down;
+            output.notes.push(format!(
+                "server {} is down: it has not renewed its lease for {} ms",
+                id.0,
+                (self.settings.lease_us + self.settings.drift_us) / 1000
+            ));
+        }
+        if !silent.is_empty() {
+            self.reconfigure(output);
+        }
+    }
+
+    /// The member that a join means; none is a new server.
+    fn known(&self, join: &Join) -> Result<Option<Member>, Refused> {
+        let mut members = self.state.members.iter();
+        let Some(id) = join.server else {
+            return Ok(members.find(|member| member.disk == join.disk).copied());
+        };
+        let member = members.find(|member| member.server == id);
+        let member = member.copied().ok_or_else(|| unknown_server(id))?;
+        if member.disk != join.disk {
+            return Err(Refused::new(format!(
+                "server {} has joined with another data folder before, and its partitions are \
+                 there: start it on that folder, or start a new server without a number",
+                id.0
+            )));
+        }
+        Ok(Some(member))
+    }
+
+    fn check_return(&self, now: Now, member: Member, join: &Join) -> Result<(), Refused> {
+        let id = member.server;
+        let running = self.lease_ends().find(|(server, _)| *server == id);
+        if let Some((_, end_us)) = running
+            && end_us > now.monotonic_us
+            && member.instance != join.instance
+        {
+            return Err(Refused {
+                message: format!(
+                    "server {} is in use by another process, or was {} ms ago: stop that \
+                     process, or give this one a folder of its own",
+                    id.0,
+                    (now.monotonic_us + self.settings.lease_us + self.settings.drift_us - end_us)
+                        / 1000
+                ),
+                retry: true,
+            });
+        }
+        let places = self.state.configuration.tables.iter();
+        let places = places.flat_map(|table| table.placement.iter().flatten());
+        let cores = places
+            .filter(|place| place.core.server == id)
+            .map(|place| usize::from(place.core.core) + 1)
+            .max()
+            .unwrap_or(0);
+        if cores > join.cores.len() {
+            return Err(Refused::new(format!(
+                "server {} holds partitions on {cores} cores and was started with {}: start it \
+                 with {cores} or more",
+                id.0,
+                join.cores.len()
+            )));
+        }
+        self.check_domain(id, &domain_name(id, &join.domain))
+    }
+
+    /// A server that comes back in another failure domain must not take from a table what it
+    /// promised.
+    fn check_domain(&self, id: ServerId, domain: &str) -> Result<(), Refused> {
+        if self.server(id).domain == domain {
+            return Ok(());
+        }
+        let configuration = &self.state.configuration;
+        let mut servers: Vec<_> = configuration.servers.iter().map(bare_server).collect();
+        for server in servers.iter_mut().filter(|server| server.id == id.0) {
+            server.domain = domain.into();
+        }
+        for table in &configuration.tables {
+            let proof = prove(&table.layout, &bare_placement(table), &servers);
+            if proof.failures_tolerated() < u32::from(table.schema.failures_tolerated) {
+                return Err(Refused::new(format!(
+                    "with server {} in failure domain {domain}, table {} would survive {} \
+                     failures, not the {} that it tolerates: keep domain {}",
+                    id.0,
+                    table.schema.name,
+                    proof.failures_tolerated(),
+                    table.schema.failures_tolerated,
+                    self.server(id).domain
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    /// An address of a server that is down may be taken over: whoever connects is told which
+    /// core answers.
+    fn check_addresses(&self, own: Option<ServerId>, addresses: &[String]) -> Result<(), Refused> {
+        let servers = self.state.configuration.servers.iter();
+        for server in servers.filter(|it| it.state == ServerState::Up && Some(it.id) != own) {
+            if let Some(address) = addresses.iter().find(|it| server.cores.contains(it)) {
+                return Err(Refused::new(format!(
+                    "{address} is the address of server {}: choose another port",
+                    server.id.0
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    fn add_server(&mut self, join: Join) -> Result<ServerId, Refused> {
+        let servers = &mut self.state.configuration.servers;
+        if servers.len() >= SERVERS_MAX {
+            return Err(Refused::new(format!(
+                "the cluster has {SERVERS_MAX} servers, which is the limit: let one leave first"
+            )));
+        }
+        let id = ServerId(self.state.next_server);
+        self.state.next_server += 1;
+        servers.push(Server {
+            id,
+            incarnation: Incarnation(1),
+            domain: domain_name(id, &join.domain),
+            cores: join.cores,
+            state: ServerState::Up,
+        });
+        self.state.members.push(Member {
+            server: id,
+            disk: join.disk,
+            instance: join.instance,
+        });
+        Ok(id)
+    }
+
+    fn return_server(&mut self, id: ServerId, join: Join) {
+        let index = self.state.members.iter().position(|it| it.server == id);
+        let index = index.expect("the caller found the member");
+        self.state.members[index].instance = join.instance;
+        let server = &mut self.state.configuration.servers[index];
+        assert_eq!(server.id, id, "there is one member per server, in order");
+        server.incarnation.0 += 1;
+        server.domain = domain_name(id, &join.domain);
+        server.cores = join.cores;
+        server.state = ServerState::Up;
+    }
+
+    fn joined(&self, id: ServerId) -> Outcome {
+        Outcome::Now(CoordinatorReply::Joined {
+            server: id,
+            incarnation: self.server(id).incarnation,
+            configuration: self.state.configuration.clone(),
+        })
+    }
+
+    fn server(&self, id: ServerId) -> &Server {
+        let server = self.state.configuration.server(id);
+        server.expect("the caller found it among the members")
+    }
+
+    fn forget(&mut self, id: ServerId) {
+        self.heard.retain(|core, _| core.server != id);
+    }
+}
+
+fn unknown_server(id: ServerId) -> Refused {
+    Refused::new(format!(
+        "server {} is not of this cluster: it left, or its folder belongs to another cluster; \
+         start it on an empty folder",
+        id.0
+    ))
+}
+
+/// A server that names no domain fails alone.
+fn domain_name(id: ServerId, domain: &str) -> String {
+    if domain.is_empty() {
+        format!("server-{}", id.0)
+    } else {
+        domain.into()
+    }
+}
+
+fn check_form(join: &Join) -> Result<(), Refused> {
+    let printable = |text: &str| text.bytes().all(|byte| byte.is_ascii_graphic());
+    if !printable(&join.domain) || join.domain.len() > TEXT_BYTES_MAX {
+        return Err(Refused::new(format!(
+            "the failure domain {:?} is no name: use up to {TEXT_BYTES_MAX} letters, digits and \
+             signs without spaces",
+            join.domain.chars().take(80).collect::<String>()
+        )));
+    }
+    if !(1..=CORES_MAX).contains(&join.cores.len()) {
+        return Err(Refused::new(format!(
+            "a server has 1 to {CORES_MAX} cores, not {}",
+            join.cores.len()
+        )));
+    }
+    for (core, address) in join.cores.iter().enumerate() {
+        let port = address
+            .rsplit_once(':')
+            .filter(|(host, _)| !host.is_empty());
+        let port = port.and_then(|(_, port)| port.parse::<u16>().ok());
+        let well_formed = printable(address) && address.len() <= TEXT_BYTES_MAX;
+        if !well_formed || port.is_none_or(|port| port == 0) {
+            return Err(Refused::new(format!(
+                "{:?} is no address: write host:port",
+                address.chars().take(80).collect::<String>()
+            )));
+        }
+        if join.cores[..core].contains(address) {
+            return Err(Refused::new(format!(
+                "two cores have the address {address}: give each its own port"
+            )));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,332 @@
+//! The coordinator as a deterministic state machine: it owns the configuration (DESIGN
+//! section 7).
+//!
+//! It admits servers and gives them leases, notices which stopped renewing them, places the
+//! partitions of new tables, and numbers client sessions. Every change of the configuration is a
+//! new epoch and a new state, which is kept before anybody hears of it. Invariants: epochs and
+//! states' versions rise; numbers of servers, tables and sessions are never given twice; every
+//! table's placement is proven to tolerate the failures that it states.
+//!
+//! Not here: where the state is kept, who leads among several coordinators, and moving partitions
+//! away from servers that are lost.
+
+mod contract;
+mod members;
+mod sessions;
+mod state;
+mod tables;
+#[cfg(test)]
+mod tests;
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use crate::configuration::{Configuration, ServerState};
+use crate::identity::{CoreId, Epoch, Now, ServerId};
+use crate::message::{CoordinatorReply, CoordinatorRequest};
+
+pub use contract::*;
+pub use state::{Member, STATE_FORMAT, State, StateError, decode_state, encode_state};
+
+use sessions::Sessions;
+
+/// The machine. What it must not forget is its [`State`]; the rest begins anew with each process.
+#[derive(Debug)]
+pub struct Coordinator {
+    settings: Settings,
+    state: State,
+    /// Cores of the servers that are up, and when each was heard last.
+    heard: BTreeMap<CoreId, Heard>,
+    sessions: Sessions,
+    waiting: Vec<Waiting>,
+    /// What the last output said.
+    deadline_us: Option<u64>,
+}
+
+/// What a core last told.
+#[derive(Clone, Copy, Debug)]
+struct Heard {
+    at_us: u64,
+    /// Its epoch.
+    epoch: Epoch,
+    /// Whether `at_us` was put off since because the coordinator slept.
+    forgiven: bool,
+}
+
+impl Heard {
+    fn new(now: Now, epoch: Epoch) -> Heard {
+        Heard {
+            at_us: now.monotonic_us,
+            epoch,
+            forgiven: false,
+        }
+    }
+}
+
+/// A request whose answer waits until these cores have heard of an epoch.
+#[derive(Debug)]
+struct Waiting {
+    from: AskerId,
+    correlation: u64,
+    reply: CoordinatorReply,
+    epoch: Epoch,
+    cores: BTreeSet<CoreId>,
+    until_us: u64,
+}
+
+/// What to answer.
+enum Outcome {
+    Now(CoordinatorReply),
+    /// After these cores have heard of the present epoch.
+    WhenHeard(BTreeSet<CoreId>, CoordinatorReply),
+}
+
+/// Why not; becomes [`CoordinatorReply::Refused`].
+struct Refused {
+    message: String,
+    retry: bool,
+}
+
+impl Refused {
+    fn new(message: String) -> Refused {
+        Refused {
+            message,
+            retry: false,
+        }
+    }
+}
+
+impl Coordinator {
+    /// A coordinator that goes on from `state`. Call [`Coordinator::start`] next.
+    pub fn new(state: State, settings: Settings) -> Coordinator {
+        Coordinator {
+            settings,
+            sessions: Sessions::new(&state),
+            state,
+            heard: BTreeMap::new(),
+            waiting: Vec::new(),
+            deadline_us: None,
+        }
+    }
+
+    /// Begins: a state that was never kept is kept, and servers that are up get a whole lease to
+    /// be heard, because the coordinator before may have renewed it a moment ago.
+    pub fn start(&mut self, now: Now, output: &mut Output) {
+        assert!(self.heard.is_empty(), "a coordinator starts once");
+        let servers = self.state.configuration.servers.iter();
+        for server in servers.filter(|server| server.state == ServerState::Up) {
+            for core in 0..server.cores.len() {
+                self.heard
+                    .insert(core_id(server.id, core), Heard::new(now, Epoch(0)));
+            }
+        }
+        self.sessions.start(now);
+        if self.state.version == 0 {
+            self.keep(output);
+        }
+        self.set_deadline(output);
+    }
+
+    /// Takes one input.
+    pub fn step(&mut self, now: Now, input: Input, output: &mut Output) {
+        self.forgive_sleep(now);
+        match input {
+            Input::Request {
+                from,
+                correlation,
+                request,
+            } => self.request(now, (from, correlation), request, output),
+            Input::Gone { from } => self.waiting.retain(|waiting| waiting.from != from),
+            Input::Tick => {}
+        }
+        self.expire_leases(now, output);
+        if self.sessions.advance(now, &self.settings, &mut self.state) {
+            self.keep(output);
+        }
+        self.answer_waiting(now, output);
+        self.set_deadline(output);
+    }
+
+    /// The configuration as the machine holds it. It may not be kept yet: what is told of it
+    /// outside of replies (a `Welcome`) waits for [`Coordinator::version`].
+    pub fn configuration(&self) -> &Configuration {
+        &self.state.configuration
+    }
+
+    /// The state as the machine holds it.
+    pub fn state(&self) -> &State {
+        &self.state
+    }
+
+    /// The version of the state.
+    pub fn version(&self) -> u64 {
+        self.state.version
+    }
+
+    fn request(
+        &mut self,
+        now: Now,
+        (from, correlation): (AskerId, u64),
+        request: CoordinatorRequest,
+        output: &mut Output,
+    ) {
+        let outcome = match request {
+            CoordinatorRequest::Join {
+                server,
+                instance,
+                disk,
+                domain,
+                cores,
+            } => {
+                let join = members::Join {
+                    server,
+                    instance,
+                    disk,
+                    domain,
+                    cores,
+                };
+                self.join(now, join, output)
+            }
+            CoordinatorRequest::Heartbeat {
+                core,
+                incarnation,
+                epoch,
+                sent_us,
+            } => {
+                let beat = members::Beat {
+                    core,
+                    incarnation,
+                    epoch,
+                    sent_us,
+                };
+                self.heartbeat(now, beat, output)
+            }
+            CoordinatorRequest::Fetch { known } => Ok(self.fetch(known)),
+            CoordinatorRequest::OpenSession => Ok(self.open_session(output)),
+            CoordinatorRequest::CreateTable {
+                schema,
+                if_not_exists,
+            } => self.create_table(schema, if_not_exists, output),
+            CoordinatorRequest::DropTable { name, if_exists } => {
+                self.drop_table(&name, if_exists, output)
+            }
+            CoordinatorRequest::Leave { server } => self.leave(server, output),
+        };
+        let reply = match outcome {
+            Ok(Outcome::Now(reply)) => reply,
+            Ok(Outcome::WhenHeard(cores, reply)) => {
+                self.waiting.push(Waiting {
+                    from,
+                    correlation,
+                    reply,
+                    epoch: self.state.configuration.epoch,
+                    cores,
+                    until_us: now.monotonic_us + self.settings.wait_us_max,
+                });
+                return;
+            }
+            Err(Refused { message, retry }) => CoordinatorReply::Refused { message, retry },
+        };
+        output.replies.push(Answer {
+            to: from,
+            correlation,
+            after: self.state.version,
+            reply,
+        });
+    }
+
+    fn fetch(&self, known: Epoch) -> Outcome {
+        let configuration = &self.state.configuration;
+        Outcome::Now(if known < configuration.epoch {
+            CoordinatorReply::Configuration(configuration.clone())
+        } else {
+            CoordinatorReply::Unchanged {
+                epoch: configuration.epoch,
+            }
+        })
+    }
+
+    fn open_session(&mut self, output: &mut Output) -> Outcome {
+        let (session, reserved) = self.sessions.open(&mut self.state);
+        if reserved {
+            self.keep(output);
+        }
+        Outcome::Now(CoordinatorReply::Session {
+            session,
+            life_us: self.settings.session_life_us,
+        })
+    }
+
+    /// A coordinator that was paused past its own deadline has heartbeats waiting unread: nobody
+    /// is to lose a lease because it slept. A core is forgiven once until it is heard, so that a
+    /// coordinator that is always late still notices who is gone.
+    fn forgive_sleep(&mut self, now: Now) {
+        let slept = self
+            .deadline_us
+            .is_some_and(|deadline| deadline + self.settings.lease_us / 2 < now.monotonic_us);
+        if slept {
+            for heard in self.heard.values_mut().filter(|heard| !heard.forgiven) {
+                heard.at_us = now.monotonic_us;
+                heard.forgiven = true;
+            }
+        }
+    }
+
+    /// Answers what need not wait any longer: cores whose server went down are not waited for.
+    fn answer_waiting(&mut self, now: Now, output: &mut Output) {
+        let heard = &self.heard;
+        let due = self.waiting.extract_if(.., |waiting| {
+            let epoch = waiting.epoch;
+            waiting
+                .cores
+                .retain(|core| heard.get(core).is_some_and(|heard| heard.epoch < epoch));
+            waiting.cores.is_empty() || waiting.until_us <= now.monotonic_us
+        });
+        for waiting in due {
+            if let Some(core) = waiting.cores.first() {
+                output.notes.push(format!(
+                    "epoch {} was answered for before {core} had heard of it",
+                    waiting.epoch.0
+                ));
+            }
+            output.replies.push(Answer {
+                to: waiting.from,
+                correlation: waiting.correlation,
+                after: self.state.version,
+                reply: waiting.reply,
+            });
+        }
+    }
+
+    /// A changed configuration is a new epoch.
+    fn reconfigure(&mut self, output: &mut Output) {
+        self.state.configuration.epoch.0 += 1;
+        self.keep(output);
+    }
+
+    fn keep(&mut self, output: &mut Output) {
+        self.state.version += 1;
+        let bytes = encode_state(&self.state);
+        output.persist = Some(Persist {
+            version: self.state.version,
+            bytes,
+        });
+    }
+
+    fn set_deadline(&mut self, output: &mut Output) {
+        let leases = self.lease_ends().map(|(_, end_us)| end_us);
+        let waits = self.waiting.iter().map(|waiting| waiting.until_us);
+        let sessions = self.sessions.deadline_us(&self.settings);
+        self.deadline_us = leases.chain(waits).chain(sessions).min();
+        output.deadline_us = self.deadline_us;
+    }
+}
+
+fn core_id(server: ServerId, core: usize) -> CoreId {
+    CoreId {
+        server,
+        core: u16::try_from(core).expect("a server has at most CORES_MAX cores"),
+    }
+}

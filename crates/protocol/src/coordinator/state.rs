@@ -1,0 +1,194 @@
+//! What a coordinator must not forget, and its bytes.
+//!
+//! ```text
+//! offset  bytes
+//!      0      8  "RPXCOORD"
+//!      8      2  format version
+//!     10      4  CRC-32C of all that follows
+//!     14      …  one `State`
+//! ```
+//! Integers are little-endian. Who holds a lease, and until when, is left out: a coordinator that
+//! starts takes every server that is up to have renewed its lease just then.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt;
+
+use crate::codec::{DecodeError, Wire, wire_struct};
+use crate::configuration::Configuration;
+use crate::identity::{Epoch, ServerId, SessionId};
+
+/// The version of the state's bytes that this program writes; it reads no other.
+pub const STATE_FORMAT: u16 = 1;
+const MAGIC: &[u8; 8] = b"RPXCOORD";
+const HEADER_BYTES: usize = 14;
+
+/// Everything that outlives a coordinator.
+#[derive(Clone, Debug, PartialEq)]
+pub struct State {
+    /// Rises by one with every change; 0 is a state that was never kept.
+    pub version: u64,
+    /// What servers and clients see.
+    pub configuration: Configuration,
+    /// One for each server of the configuration, by id, rising.
+    pub members: Vec<Member>,
+    /// The number of the next new server; never goes back.
+    pub next_server: u32,
+    /// The number of the next new table; never goes back.
+    pub next_table: u32,
+    /// Session numbers below this one may have been handed out.
+    pub sessions_reserved: u64,
+    /// Sessions below this one have ended (SAFETY R14); never goes back.
+    pub session_floor: SessionId,
+}
+
+/// What the coordinator alone knows of a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Member {
+    /// The server.
+    pub server: ServerId,
+    /// Names its data folder: a wiped disk has another one (SAFETY R16).
+    pub disk: u64,
+    /// Names the process that joined last.
+    pub instance: u64,
+}
+
+impl State {
+    /// A cluster without servers or tables. `cluster` is drawn at random by the driver.
+    pub fn new(cluster: u64) -> State {
+        State {
+            version: 0,
+            configuration: Configuration {
+                cluster,
+                epoch: Epoch(1),
+                ..Configuration::default()
+            },
+            members: Vec::new(),
+            next_server: 1,
+            next_table: 1,
+            sessions_reserved: 1,
+            session_floor: SessionId(1),
+        }
+    }
+
+    /// What does not fit together, if anything: after this no transition panics on the state.
+    fn check(&self) -> Result<(), String> {
+        self.configuration.check()?;
+        let fault = |what: &str| Err(String::from(what));
+        let servers = self.configuration.servers.iter().map(|server| server.id);
+        if !servers.eq(self.members.iter().map(|member| member.server)) {
+            return fault("servers and members differ");
+        }
+        let last_server = self.members.last().map_or(0, |member| member.server.0);
+        let last_table = self.configuration.tables.last();
+        if self.next_server <= last_server
+            || self.next_table <= last_table.map_or(0, |table| table.id.0)
+            || self.sessions_reserved < self.session_floor.0
+        {
+            return fault("a number would be given twice");
+        }
+        let (epoch, sessions) = (self.configuration.epoch.0, self.sessions_reserved);
+        if self.version.max(epoch).max(sessions) >> 62 != 0
+            || self.next_server.max(self.next_table) >> 31 != 0
+        {
+            return fault("a number is beyond what a cluster can reach");
+        }
+        Ok(())
+    }
+}
+
+wire_struct!(State {
+    version,
+    configuration,
+    members,
+    next_server,
+    next_table,
+    sessions_reserved,
+    session_floor,
+});
+wire_struct!(Member {
+    server,
+    disk,
+    instance
+});
+
+/// Bytes that are no state this program can use. The bytes are left as they are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StateError {
+    /// They do not begin as a state does.
+    NotState,
+    /// They were written by another version.
+    Format {
+        /// Theirs.
+        found: u16,
+    },
+    /// The checksum does not match: they are damaged.
+    Checksum,
+    /// They do not decode.
+    Malformed(DecodeError),
+    /// They decode, but contradict themselves; says how.
+    Inconsistent(String),
+}
+
+impl fmt::Display for StateError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            StateError::NotState => {
+                write!(f, "this is no coordinator's state: name another folder")
+            }
+            StateError::Format { found } if *found > STATE_FORMAT => write!(
+                f,
+                "the coordinator's state is of format {found}, this program knows \
+                 {STATE_FORMAT}: use the release that wrote it, or a newer one"
+            ),
+            StateError::Format { found } => write!(
+                f,
+                "the coordinator's state is of format {found}, this program knows only \
+                 {STATE_FORMAT}: use the release that wrote it"
+            ),
+            StateError::Checksum => write!(
+                f,
+                "the coordinator's state is damaged: its checksum does not match; restore it \
+                 from a copy"
+            ),
+            StateError::Malformed(error) => {
+                write!(f, "the coordinator's state does not decode: {error}")
+            }
+            StateError::Inconsistent(what) => {
+                write!(f, "the coordinator's state contradicts itself: {what}")
+            }
+        }
+    }
+}
+
+impl core::error::Error for StateError {}
+
+/// The state's bytes.
+pub fn encode_state(state: &State) -> Vec<u8> {
+    let mut out = Vec::with_capacity(1024);
+    out.extend_from_slice(MAGIC);
+    STATE_FORMAT.encode(&mut out);
+    out.extend_from_slice(&[0; 4]);
+    assert_eq!(out.len(), HEADER_BYTES, "the header is what was written");
+    state.encode(&mut out);
+    let checksum = crc32c::crc32c(&out[HEADER_BYTES..]);
+    out[HEADER_BYTES - 4..HEADER_BYTES].copy_from_slice(&checksum.to_le_bytes());
+    out
+}
+
+/// The state of these bytes, checked wholly.
+pub fn decode_state(bytes: &[u8]) -> Result<State, StateError> {
+    let rest = bytes.strip_prefix(MAGIC).ok_or(StateError::NotState)?;
+    let (format, rest) = rest.split_first_chunk().ok_or(StateError::NotState)?;
+    let found = u16::from_le_bytes(*format);
+    if found != STATE_FORMAT {
+        return Err(StateError::Format { found });
+    }
+    let (checksum, body) = rest.split_first_chunk().ok_or(StateError::Checksum)?;
+    if crc32c::crc32c(body) != u32::from_le_bytes(*checksum) {
+        return Err(StateError::Checksum);
+    }
+    let state = State::decode_all(body).map_err(StateError::Malformed)?;
+    state.check().map_err(StateError::Inconsistent)?;
+    Ok(state)
+}
