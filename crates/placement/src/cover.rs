@@ -187,7 +187,7 @@ impl Search<'_> {
         let mut best = None;
         for candidate in self.candidates(constraints, excluded) {
             if candidate.cost_min >= limit {
-                break;
+                continue;
             }
             if let Some(cover) = self.complete(candidate, constraints, excluded, limit) {
                 limit = cover.cost;
@@ -197,7 +197,8 @@ impl Search<'_> {
         best
     }
 
-    /// The candidates, the one with the least possible cost first.
+    /// The candidates: first those that need no replacement, because they win against equals and
+    /// bound the search for the rest; then by the least possible cost.
     fn candidates(&mut self, constraints: &SlotConstraints, excluded: u64) -> Vec<Candidate> {
         let costs = self.costs;
         let cheapest = costs.sorted.min(costs.local_index).min(costs.scan);
@@ -223,7 +224,7 @@ impl Search<'_> {
                 cost_min,
             });
         }
-        candidates.sort_by_key(|candidate| (candidate.cost_min, candidate.replex));
+        candidates.sort_by_key(|it| (!it.lost.is_empty(), it.cost_min, it.replex));
         candidates
     }
 

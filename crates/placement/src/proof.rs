@@ -156,42 +156,33 @@ fn lower_bound(layout: &Layout, domains: &Domains) -> u32 {
     bound
 }
 
-/// Slots of a key space that no grid tells apart by domain: one of them stands for all.
-struct Class {
-    slot: u32,
-    /// Of the replexes that this key space alone decides, each once.
-    domains: Vec<usize>,
-}
-
-fn classes(layout: &Layout, domains: &Domains, key_space: usize) -> Vec<Class> {
+/// One slot for each class of slots of a key space that no grid tells apart by domain.
+fn classes(layout: &Layout, domains: &Domains, key_space: usize) -> Vec<u32> {
     let mut classes = BTreeMap::new();
     for slot in 0..layout.key_spaces[key_space].slots {
-        let mut own = BTreeSet::new();
+        // Where only this key space decides, the set of domains is all that matters.
+        let mut decided = BTreeSet::new();
         let mut shared = Vec::new();
         for (replex, definition) in layout.replexes.iter().enumerate() {
             let axes = &definition.axes;
             if !axes.is_empty() && axes.iter().all(|axis| axis.key_space == key_space) {
                 let partition = layout.partition_by(replex, |_| slot) as usize;
-                own.extend(domains.of[replex][partition]);
+                decided.extend(domains.of[replex][partition]);
                 continue;
             }
             let here = axes.iter().filter(|axis| axis.key_space == key_space);
             shared.extend(here.map(|axis| axis.coordinate(slot)));
         }
-        classes.entry((own, shared)).or_insert(slot);
+        classes.entry((decided, shared)).or_insert(slot);
     }
-    let class = |((own, _), slot): ((BTreeSet<usize>, Vec<u32>), u32)| Class {
-        slot,
-        domains: own.into_iter().collect(),
-    };
-    classes.into_iter().map(class).collect()
+    classes.into_values().collect()
 }
 
 struct Search<'a> {
     layout: &'a Layout,
     domains: &'a Domains,
-    /// Per key space.
-    classes: Vec<Vec<Class>>,
+    /// Per key space, the slots to try.
+    classes: Vec<Vec<u32>>,
     bound: u32,
     best: u32,
     worst_row: Vec<u32>,
@@ -235,21 +226,21 @@ impl Search<'_> {
         }
         let steps = self.classes[key_space].len() as u32;
         self.steps_left = self.steps_left.saturating_sub(steps);
-        let mut choices: Vec<(u32, usize, Vec<Option<usize>>)> = Vec::new();
-        for index in 0..self.classes[key_space].len() {
-            row.slots.push(self.classes[key_space][index].slot);
-            let added = self.domains_completed(key_space, index, &row.slots);
+        let mut choices: Vec<(u32, u32, Vec<Option<usize>>)> = Vec::new();
+        for slot in &self.classes[key_space] {
+            row.slots.push(*slot);
+            let added = self.domains_decided(&row.slots);
             row.slots.pop();
             added.iter().for_each(|domain| row.add(*domain));
-            choices.push((row.distinct, index, added.clone()));
+            choices.push((row.distinct, *slot, added.clone()));
             added.iter().for_each(|domain| row.remove(*domain));
         }
         choices.sort();
-        for (distinct, index, added) in choices {
+        for (distinct, slot, added) in choices {
             if self.best == self.bound || distinct >= self.best || self.steps_left == 0 {
                 return;
             }
-            row.slots.push(self.classes[key_space][index].slot);
+            row.slots.push(slot);
             added.iter().for_each(|domain| row.add(*domain));
             self.descend(row);
             added.iter().for_each(|domain| row.remove(*domain));
@@ -257,32 +248,19 @@ impl Search<'_> {
         }
     }
 
-    /// Domains of the replexes that are decided once this key space has its slot, the last one.
-    fn domains_completed(
-        &self,
-        key_space: usize,
-        class: usize,
-        slots: &[u32],
-    ) -> Vec<Option<usize>> {
-        let own = self.classes[key_space][class]
-            .domains
-            .iter()
-            .map(|domain| Some(*domain));
-        let shared = self
-            .layout
-            .replexes
-            .iter()
-            .enumerate()
-            .filter(|(_, replex)| {
-                let key_spaces = || replex.axes.iter().map(|axis| axis.key_space);
-                key_spaces().max() == Some(key_space) && key_spaces().min() != Some(key_space)
-            });
-        let shared = shared.map(|(replex, _)| {
+    /// Domains of the replexes that the last of these slots was the last to decide.
+    fn domains_decided(&self, slots: &[u32]) -> Vec<Option<usize>> {
+        let replexes = self.layout.replexes.iter().enumerate();
+        let decided = replexes.filter(|(_, replex)| {
+            let last = replex.axes.iter().map(|axis| axis.key_space).max();
+            last.is_some_and(|last| last + 1 == slots.len())
+        });
+        let domain = |(replex, _)| {
             let partition = self
                 .layout
                 .partition_by(replex, |key_space| slots[key_space]);
             self.domains.of[replex][partition as usize]
-        });
-        own.chain(shared).collect()
+        };
+        decided.map(domain).collect()
     }
 }

@@ -1,10 +1,10 @@
 //! Hybrids, exact replicas and hyperspaces as Replex section 3 and HyperDex define them, and the
 //! errors that name what is wrong with one.
 
-mod tables;
+mod cases;
 
+use cases::{flights, table};
 use placement::{Axis, GridError, Layout, Replex, ReplexKind};
-use tables::{flights, table};
 
 #[test]
 fn hybrid_follows_equation_two() {
