@@ -128,37 +128,7 @@ fn encode_values<'a>(
     count: usize,
     value: impl Fn(usize) -> ValueRef<'a>,
 ) -> Result<Vec<u8>, RowError> {
-    if count != columns.len() {
-        return Err(RowError::ValueCount {
-            expected: columns.len(),
-            found: count,
-        });
-    }
-    assert!(
-        count <= usize::from(COUNT_MASK),
-        "Schema::validate bounds the columns"
-    );
-    let mut data_bytes = 0;
-    let mut has_null = false;
-    for (index, column) in columns.iter().enumerate() {
-        let value = value(index);
-        match value.column_type() {
-            None if !column.nullable => {
-                return Err(RowError::Null {
-                    column: column.name.clone(),
-                });
-            }
-            None => has_null = true,
-            Some(found) if found != column.column_type => {
-                return Err(RowError::WrongType {
-                    column: column.name.clone(),
-                    expected: column.column_type,
-                    found,
-                });
-            }
-            Some(_) => data_bytes += value_bytes(value),
-        }
-    }
+    let (data_bytes, has_null) = measure(columns, count, &value)?;
     let width_code: u16 = match data_bytes {
         0..=0xff => 0,
         0x100..=0xffff => 1,
@@ -201,6 +171,47 @@ fn encode_values<'a>(
     }
     assert_eq!(out.len(), bytes, "the size computed is the size written");
     Ok(out)
+}
+
+/// Checks the values against the columns: the bytes of their data, and whether one is NULL.
+fn measure<'a>(
+    columns: &[Column],
+    count: usize,
+    value: impl Fn(usize) -> ValueRef<'a>,
+) -> Result<(usize, bool), RowError> {
+    let expected = columns.len();
+    if count != expected {
+        return Err(RowError::ValueCount {
+            expected,
+            found: count,
+        });
+    }
+    assert!(
+        count <= usize::from(COUNT_MASK),
+        "Schema::validate bounds the columns"
+    );
+    let mut data_bytes = 0;
+    let mut has_null = false;
+    for (index, column) in columns.iter().enumerate() {
+        let value = value(index);
+        match value.column_type() {
+            None if !column.nullable => {
+                return Err(RowError::Null {
+                    column: column.name.clone(),
+                });
+            }
+            None => has_null = true,
+            Some(found) if found != column.column_type => {
+                return Err(RowError::WrongType {
+                    column: column.name.clone(),
+                    expected: column.column_type,
+                    found,
+                });
+            }
+            Some(_) => data_bytes += value_bytes(value),
+        }
+    }
+    Ok((data_bytes, has_null))
 }
 
 fn value_bytes(value: ValueRef<'_>) -> usize {
