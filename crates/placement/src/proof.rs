@@ -49,6 +49,9 @@ pub fn decision_position(n: usize, f: usize, k: usize) -> usize {
 
 /// In how many failure domains every possible row has a copy. Servers that the placement names
 /// but the list does not are taken to be lost: they count as no domain.
+///
+/// # Panics
+/// If the placement does not have one place per partition of the layout.
 pub fn prove(layout: &Layout, placement: &Placement, servers: &[Server]) -> Proof {
     let domains = Domains::new(layout, placement, servers);
     let bound = lower_bound(layout, &domains);
