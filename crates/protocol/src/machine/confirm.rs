@@ -149,8 +149,17 @@ impl CoreMachine {
         self.forget(now, (self.identity.core, below), tables, output)
     }
 
-    /// The line below which all operations of this head are finished.
+    /// The line below which all operations of this head are finished. Until a restarted core has
+    /// heard its peers it can have forgotten operations of its own: the line that its log knows of
+    /// holds until then.
     pub(super) fn own_finished(&self) -> Finished {
+        if self.recovering.is_some() {
+            return self
+                .finished
+                .get(&self.identity.core)
+                .copied()
+                .unwrap_or_default();
+        }
         let next = Finished {
             incarnation: self.identity.incarnation,
             sequence: self.next_sequence,
@@ -241,6 +250,7 @@ impl CoreMachine {
         if head == self.identity.core || below <= self.finished_below(head) {
             return Ok(());
         }
+        assert!(below.sequence > 0, "sequences start at 1");
         self.finished.insert(head, below);
         self.forget(now, (head, below), tables, output)
     }

@@ -135,9 +135,14 @@ impl CoreMachine {
             let key = [COMPLETION_PREFIX, &(number as u64).to_be_bytes()].concat();
             tables.put(SAVED_TABLE, &key, &completion.to_bytes());
         }
-        for (core, finished) in &self.finished {
+        let own = (self.identity.core, self.own_finished());
+        let others = self
+            .finished
+            .iter()
+            .map(|(core, finished)| (*core, *finished));
+        for (core, finished) in others.chain([own]) {
             let key = [FINISHED_PREFIX, &core.to_bytes()].concat();
-            tables.put(SAVED_TABLE, &key, &(*core, *finished).to_bytes());
+            tables.put(SAVED_TABLE, &key, &(core, finished).to_bytes());
         }
     }
 
@@ -256,6 +261,8 @@ impl CoreMachine {
 
     /// Drops own operations that an own, later record calls finished.
     fn forget_own(&mut self, from: OperationId, before: Finished) {
+        let known = self.finished.entry(self.identity.core).or_default();
+        *known = (*known).max(before);
         let beyond = OperationId {
             incarnation: before.incarnation,
             sequence: before.sequence,

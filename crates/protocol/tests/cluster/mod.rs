@@ -1,0 +1,472 @@
+//! A few cores without sockets, disks or clocks: every message, flush and tick is the scenario's.
+//!
+//! What it leaves out on purpose: a coordinator (configurations are made here) and chance (that is
+//! the simulator's).
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use placement::tables::{MemoryTables, Tables};
+use placement::{Layout, RowView, Schema};
+use protocol::configuration::{Configuration, PartitionState, Place, Server, ServerState, Table};
+use protocol::identity::{CoreId, Epoch, Incarnation, Now, Position, ServerId, TableId};
+use protocol::machine::{ClientReply, CoreMachine, Identity, Input, Limits, Output, Send};
+use protocol::message::{PeerHeader, PeerMessage, Reply, Request};
+
+pub struct Node {
+    pub machine: Option<CoreMachine>,
+    tables: MemoryTables,
+    log: Vec<Vec<u8>>,
+    durable: usize,
+    /// Flushes happen when the scenario says so.
+    pub slow_disk: bool,
+    incarnation: u32,
+    held_sends: Vec<Send>,
+    held_replies: Vec<ClientReply>,
+}
+
+pub struct Flight {
+    pub from: u32,
+    pub to: u32,
+    header: PeerHeader,
+    pub message: PeerMessage,
+}
+
+pub struct Cluster {
+    pub nodes: BTreeMap<u32, Node>,
+    pub network: VecDeque<Flight>,
+    pub configuration: Configuration,
+    pub now_ms: u64,
+    pub events: String,
+}
+
+impl Cluster {
+    /// Replex r has all its partitions on server 1 + r mod servers.
+    pub fn new(schema: Schema, servers: u32) -> Result<Cluster, String> {
+        schema.validate().map_err(|error| error.to_string())?;
+        let layout = Layout::base(&schema);
+        let place = |replex: usize| Place {
+            core: CoreId {
+                server: ServerId(replex as u32 % servers + 1),
+                core: 0,
+            },
+            state: PartitionState::Serving,
+        };
+        let places = |replex| vec![place(replex); layout.partition_count(replex) as usize];
+        let placement = (0..layout.replexes.len()).map(places).collect();
+        let servers: Vec<Server> = (1..=servers)
+            .map(|id| Server {
+                id: ServerId(id),
+                incarnation: Incarnation(1),
+                domain: format!("s{id}"),
+                cores: vec![String::new()],
+                state: ServerState::Up,
+            })
+            .collect();
+        let table = Table {
+            id: TableId(1),
+            schema,
+            layout,
+            placement,
+        };
+        let configuration = Configuration {
+            cluster: 1,
+            epoch: Epoch(1),
+            servers,
+            tables: vec![table],
+        };
+        let mut cluster = Cluster {
+            nodes: BTreeMap::new(),
+            network: VecDeque::new(),
+            configuration,
+            now_ms: 1000,
+            events: String::new(),
+        };
+        for id in 1..=cluster.configuration.servers.len() as u32 {
+            let node = Node {
+                machine: None,
+                tables: MemoryTables::new(),
+                log: Vec::new(),
+                durable: 0,
+                slow_disk: false,
+                incarnation: 0,
+                held_sends: Vec::new(),
+                held_replies: Vec::new(),
+            };
+            cluster.nodes.insert(id, node);
+        }
+        for id in 1..=cluster.configuration.servers.len() as u32 {
+            cluster.start(id)?;
+        }
+        cluster.run()?;
+        cluster.events.clear();
+        Ok(cluster)
+    }
+
+    pub fn schema(&self) -> &Schema {
+        &self.configuration.tables[0].schema
+    }
+
+    pub fn layout(&self) -> &Layout {
+        &self.configuration.tables[0].layout
+    }
+
+    fn now(&self) -> Now {
+        Now {
+            monotonic_us: self.now_ms * 1000,
+            wall_us: self.now_ms * 1000,
+        }
+    }
+
+    /// Starts a server over whatever its disk holds.
+    pub fn start(&mut self, id: u32) -> Result<(), String> {
+        let now = self.now();
+        let configuration = Arc::new(self.configuration.clone());
+        let node = self.nodes.get_mut(&id).ok_or("there is no such server")?;
+        node.incarnation += 1;
+        let identity = Identity {
+            cluster: 1,
+            core: CoreId {
+                server: ServerId(id),
+                core: 0,
+            },
+            incarnation: Incarnation(node.incarnation),
+        };
+        let mut machine = CoreMachine::new(identity, Limits::default(), configuration);
+        machine
+            .restore(&node.tables)
+            .map_err(|error| error.to_string())?;
+        for (index, record) in node.log.iter().enumerate() {
+            let position = Position(index as u64 + 1);
+            machine
+                .replay(position, record, &mut node.tables)
+                .map_err(|error| error.to_string())?;
+        }
+        let next = Position(node.log.len() as u64 + 1);
+        let mut output = Output::default();
+        machine
+            .start(now, next, &mut node.tables, &mut output)
+            .map_err(|error| error.to_string())?;
+        node.machine = Some(machine);
+        self.perform(id, output)?;
+        let epoch = self.configuration.epoch;
+        let beat = Input::Beat {
+            sent_us: now.monotonic_us,
+            epoch,
+            lease_us: 3_600_000_000,
+            session_floor: Default::default(),
+        };
+        self.step(id, beat)
+    }
+
+    /// Stops a server at once. What was not flushed is lost, unless `keeps_all`.
+    pub fn crash(&mut self, id: u32, keeps_all: bool) -> Result<(), String> {
+        let node = self.nodes.get_mut(&id).ok_or("there is no such server")?;
+        node.machine = None;
+        if !keeps_all {
+            node.log.truncate(node.durable);
+        }
+        node.durable = node.log.len();
+        node.tables = MemoryTables::new();
+        node.held_sends.clear();
+        node.held_replies.clear();
+        self.network
+            .retain(|flight| flight.from != id && flight.to != id);
+        Ok(())
+    }
+
+    pub fn step(&mut self, id: u32, input: Input) -> Result<(), String> {
+        let now = self.now();
+        let node = self.nodes.get_mut(&id).ok_or("there is no such server")?;
+        let Some(machine) = &mut node.machine else {
+            return Ok(());
+        };
+        let mut output = Output::default();
+        machine
+            .step(now, input, &mut node.tables, &mut output)
+            .map_err(|error| error.to_string())?;
+        self.perform(id, output)
+    }
+
+    fn perform(&mut self, id: u32, output: Output) -> Result<(), String> {
+        let node = self.nodes.get_mut(&id).expect("it stepped");
+        for record in output.records {
+            node.log.push(record.bytes);
+            assert_eq!(
+                record.position.0 as usize,
+                node.log.len(),
+                "positions agree with the log"
+            );
+        }
+        node.held_sends.extend(output.sends);
+        node.held_replies.extend(output.replies);
+        for note in output.notes {
+            let _ = writeln!(self.events, "s{id} notes: {note}");
+        }
+        let node = self.nodes.get_mut(&id).expect("it stepped");
+        if !node.slow_disk && node.durable < node.log.len() {
+            return self.flush(id);
+        }
+        self.let_go(id);
+        Ok(())
+    }
+
+    /// Makes a server's log durable.
+    pub fn flush(&mut self, id: u32) -> Result<(), String> {
+        let node = self.nodes.get_mut(&id).ok_or("there is no such server")?;
+        node.durable = node.log.len();
+        let durable = Position(node.durable as u64);
+        self.let_go(id);
+        self.step(id, Input::Durable(durable))
+    }
+
+    /// Sends what waited for nothing, or for what is durable now.
+    fn let_go(&mut self, id: u32) {
+        let node = self.nodes.get_mut(&id).expect("it stepped");
+        let durable = Position(node.durable as u64);
+        let Some(machine) = &node.machine else { return };
+        let header = machine.identity().header(machine.epoch());
+        for send in node.held_sends.extract_if(.., |send| send.after <= durable) {
+            let Send { to, message, .. } = send;
+            let flight = Flight {
+                from: id,
+                to: to.server.0,
+                header,
+                message,
+            };
+            if !is_lease(&flight.message) {
+                let _ = writeln!(
+                    self.events,
+                    "s{id} → s{}: {}",
+                    to.server.0,
+                    tell(&flight.message)
+                );
+                self.network.push_back(flight);
+            }
+        }
+        for held in node
+            .held_replies
+            .extract_if(.., |reply| reply.after <= durable)
+        {
+            let text = tell_reply(&held.reply, &self.configuration.tables[0].schema);
+            let client = held.client.0;
+            let _ = writeln!(
+                self.events,
+                "s{id} → client {client} #{}: {text}",
+                held.correlation
+            );
+        }
+    }
+
+    pub fn ask(
+        &mut self,
+        server: u32,
+        client: u64,
+        correlation: u64,
+        request: Request,
+    ) -> Result<(), String> {
+        let client = protocol::machine::ClientId(client);
+        self.step(
+            server,
+            Input::Request {
+                client,
+                correlation,
+                request,
+            },
+        )
+    }
+
+    pub fn deliver(&mut self, index: usize) -> Result<(), String> {
+        let flight = self
+            .network
+            .remove(index)
+            .ok_or("there is no such message")?;
+        self.step(
+            flight.to,
+            Input::Peer {
+                header: flight.header,
+                message: flight.message,
+            },
+        )
+    }
+
+    /// Delivers everything, and what follows from it, in order.
+    pub fn run(&mut self) -> Result<(), String> {
+        for _ in 0..10_000 {
+            if self.network.is_empty() {
+                return Ok(());
+            }
+            self.deliver(0)?;
+        }
+        Err("the network does not come to rest".into())
+    }
+
+    pub fn duplicate(&mut self, index: usize) {
+        let flight = &self.network[index];
+        let copy = Flight {
+            header: flight.header,
+            message: flight.message.clone(),
+            ..*flight
+        };
+        self.network.push_back(copy);
+    }
+
+    /// Time passes; every server's timers run.
+    pub fn pass(&mut self, ms: u64) -> Result<(), String> {
+        self.now_ms += ms;
+        for id in self.nodes.keys().copied().collect::<Vec<_>>() {
+            self.step(id, Input::Tick)?;
+        }
+        Ok(())
+    }
+
+    pub fn finds(&self, kind: &str, from: u32, to: u32) -> Option<usize> {
+        let mut flights = self.network.iter();
+        flights.position(|flight| {
+            flight.from == from && flight.to == to && tell(&flight.message).starts_with(kind)
+        })
+    }
+
+    /// Every replex's committed rows.
+    pub fn rows(&self) -> String {
+        let mut out = String::new();
+        let table = &self.configuration.tables[0];
+        for (replex, places) in table.placement.iter().enumerate() {
+            let _ = writeln!(out, "{}:", table.layout.replexes[replex].name);
+            for (number, place) in places.iter().enumerate() {
+                let id = protocol::identity::PartitionId {
+                    table: table.id,
+                    replex: replex as u8,
+                    number: number as u32,
+                };
+                let node = &self.nodes[&place.core.server.0];
+                let _ = node
+                    .tables
+                    .scan(id.rows_table(), b"", None, &mut |_, value| {
+                        let _ = writeln!(out, "  {}", tell_row(&table.schema, &value[8..]));
+                        std::ops::ControlFlow::Continue(())
+                    });
+            }
+        }
+        out
+    }
+}
+
+fn is_lease(message: &PeerMessage) -> bool {
+    matches!(
+        message,
+        PeerMessage::LeaseRequest { .. } | PeerMessage::LeaseGrant { .. }
+    )
+}
+
+pub fn tell_row(schema: &Schema, row: &[u8]) -> String {
+    let row = RowView::parse(&schema.columns, row).expect("rows decode");
+    let values = row.to_values().into_iter().zip(&schema.columns);
+    let values: Vec<String> = values
+        .map(|(value, column)| format!("{}={value}", column.name))
+        .collect();
+    values.join(" ")
+}
+
+/// A message in words; versions are left out, because they hold the time.
+pub fn tell(message: &PeerMessage) -> String {
+    use protocol::operation::{Decision, Vote};
+    let name = |operation: &protocol::identity::OperationId| {
+        format!("{}.{}", operation.incarnation.0, operation.sequence)
+    };
+    let outcome = |decision: &Decision| match decision {
+        Decision::Commit => "commit".into(),
+        Decision::Abort(reason) => format!("abort ({})", tell_result(reason)),
+    };
+    match message {
+        PeerMessage::Prepare(prepare) => {
+            let votes = prepare.votes.iter().map(|vote| match vote {
+                Vote::Yes => "yes".to_string(),
+                Vote::No(reason) => format!("no ({})", tell_result(reason)),
+            });
+            let votes: Vec<String> = votes.collect();
+            let requests = prepare.requests.len();
+            format!(
+                "prepare {} of {requests}, votes {}",
+                name(&prepare.operation),
+                votes.join(" ")
+            )
+        }
+        PeerMessage::Decision {
+            operation,
+            decision,
+            settled,
+            ..
+        } => {
+            let settled = if *settled { ", settled" } else { "" };
+            format!(
+                "decision {}: {}{settled}",
+                name(operation),
+                outcome(decision)
+            )
+        }
+        PeerMessage::Settled { operation, .. } => format!("settled {}", name(operation)),
+        PeerMessage::Durable { operations } => {
+            let names: Vec<String> = operations.iter().map(|(one, _)| name(one)).collect();
+            format!("durable {}", names.join(" "))
+        }
+        PeerMessage::Confirm { operations } => {
+            let names: Vec<String> = operations.iter().map(|(one, _, _)| name(one)).collect();
+            format!("confirm {}", names.join(" "))
+        }
+        PeerMessage::Finished(below) => {
+            format!("finished below {}.{}", below.incarnation.0, below.sequence)
+        }
+        PeerMessage::Recover { .. } => "recover".into(),
+        PeerMessage::Adopt {
+            prepare, decision, ..
+        } => {
+            let decision = decision
+                .as_ref()
+                .map_or("undecided".into(), |(one, _)| outcome(one));
+            format!(
+                "adopt {}, {} votes, {decision}",
+                name(&prepare.operation),
+                prepare.votes.len()
+            )
+        }
+        PeerMessage::RecoverEnd { count, .. } => format!("recover-end after {count}"),
+        PeerMessage::NewerEpoch { epoch } => format!("newer epoch {}", epoch.0),
+        PeerMessage::LeaseRequest { .. } | PeerMessage::LeaseGrant { .. } => "lease".into(),
+    }
+}
+
+pub fn tell_result(result: &protocol::operation::RequestResult) -> String {
+    use protocol::operation::RequestResult;
+    match result {
+        RequestResult::Applied { .. } => "applied".into(),
+        RequestResult::Kept => "kept".into(),
+        RequestResult::NotFound => "not found".into(),
+        RequestResult::ConditionFailed => "condition failed".into(),
+        RequestResult::Duplicate { replex, .. } => format!("duplicate in replex {replex}"),
+        RequestResult::NotDense { replex, expected } => {
+            format!("not dense in replex {replex}, {expected} comes next")
+        }
+        RequestResult::Invalid { message } => format!("invalid: {message}"),
+        RequestResult::Conflict => "conflict".into(),
+    }
+}
+
+fn tell_reply(reply: &Reply, schema: &Schema) -> String {
+    match reply {
+        Reply::Executed(result) => tell_result(result),
+        Reply::Rows(page) => {
+            let rows: Vec<String> = page.rows().map(|(_, row)| tell_row(schema, row)).collect();
+            let more = if page.next.is_some() {
+                ", and more"
+            } else {
+                ""
+            };
+            format!("{} rows [{}]{more}", page.count, rows.join("; "))
+        }
+        Reply::Checksum(part) => format!("{} rows summed", part.count),
+        Reply::Status(_) => "status".into(),
+        Reply::Refused(refusal) => format!("refused: {refusal:?}"),
+    }
+}

@@ -1,0 +1,323 @@
+//! Scenario files: one behaviour each, told as commands and what is seen after them.
+//!
+//! `UPDATE_GOLDENFILES=1 cargo test -p protocol --test scenarios` writes what is seen into the
+//! files; read the difference before committing it. The table is always
+//! `t(id int64, tail text, number int64)` with primary key `id`.
+
+mod cluster;
+
+use std::error::Error;
+
+use cluster::Cluster;
+use goldenscript::{Command, Context, Runner};
+use placement::{
+    Column, ColumnType, Constraint, Durability, Index, Schema, Value, encode_key, encode_row,
+    prefix_end,
+};
+use protocol::codec::Bytes;
+use protocol::expression::{Assignment, BinaryOperator, Expression};
+use protocol::identity::{Epoch, PartitionId, RequestId, SessionId, TableId};
+use protocol::message::{Consistency, Execute, Read, Request};
+use protocol::operation::{Action, Mutation};
+
+const COLUMNS: [&str; 3] = ["id", "tail", "number"];
+
+#[derive(Default)]
+struct Scenario {
+    cluster: Option<Cluster>,
+    requests: u64,
+}
+
+impl Runner for Scenario {
+    type Command = Command;
+
+    fn run(&mut self, command: &Command, _: &Context) -> Result<String, Box<dyn Error>> {
+        match command.name.as_str() {
+            "cluster" => self.start(command)?,
+            "insert" | "keep" | "upsert" | "update" | "delete" => self.execute(command)?,
+            "find" => self.find(command)?,
+            _ => self.world(command)?,
+        }
+        let cluster = self.cluster.as_mut().ok_or("start with `cluster`")?;
+        Ok(std::mem::take(&mut cluster.events))
+    }
+}
+
+impl Scenario {
+    /// `cluster servers=3 f=2 partitions=1 durability=sync by_tail=tail log=tail.number/dense`
+    fn start(&mut self, command: &Command) -> Result<(), Box<dyn Error>> {
+        let mut arguments = command.consume_args();
+        let servers = arguments.take_key("servers").unwrap_or("3").parse()?;
+        let column = |name: &str, column_type, nullable| Column {
+            name: name.into(),
+            column_type,
+            nullable,
+            default: None,
+        };
+        let mut schema = Schema {
+            name: "t".into(),
+            columns: vec![
+                column("id", ColumnType::Int64, false),
+                column("tail", ColumnType::Text, true),
+                column("number", ColumnType::Int64, false),
+            ],
+            primary_key: vec![0],
+            indexes: Vec::new(),
+            partitions: arguments.take_key("partitions").unwrap_or("1").parse()?,
+            failures_tolerated: arguments.take_key("f").unwrap_or("2").parse()?,
+            durability: match arguments.take_key("durability") {
+                None | Some("sync") => Durability::Sync,
+                Some(_) => Durability::Replicated,
+            },
+        };
+        while let Some((name, index)) = arguments.next_key() {
+            let (columns, constraint) = match index.split_once('/') {
+                None => (index, None),
+                Some((columns, "unique")) => (columns, Some(Constraint::Unique)),
+                Some((columns, _)) => (columns, Some(Constraint::Dense)),
+            };
+            let columns = columns
+                .split('.')
+                .map(column_index)
+                .collect::<Result<_, _>>()?;
+            schema.indexes.push(Index {
+                name: name.into(),
+                columns,
+                constraint,
+            });
+        }
+        arguments.reject_next()?;
+        self.cluster = Some(Cluster::new(schema, servers)?);
+        Ok(())
+    }
+
+    /// `insert id=1 tail=A number=1`, `update id=1 number=add/1 if=number/3`; `request=N` repeats one.
+    fn execute(&mut self, command: &Command) -> Result<(), Box<dyn Error>> {
+        let cluster = self.cluster.as_mut().ok_or("start with `cluster`")?;
+        let mut arguments = command.consume_args();
+        let number = match arguments.take_key("request") {
+            Some(number) => number.parse()?,
+            None => self.requests + 1,
+        };
+        self.requests = self.requests.max(number);
+        let acknowledged_below = arguments.take_key("acknowledged").unwrap_or("1").parse()?;
+        let session = arguments.take_key("session").unwrap_or("1").parse()?;
+        let epoch = arguments.take_key("epoch").unwrap_or("1").parse()?;
+        let condition = arguments.take_key("if").map(condition).transpose()?;
+        let id = Value::Int64(arguments.take_key("id").ok_or("which id?")?.parse()?);
+        let mut row = vec![id.clone(), Value::Null, Value::Int64(0)];
+        let mut assignments = Vec::new();
+        while let Some((name, text)) = arguments.next_key() {
+            let column = column_index(name)?;
+            let (value, expression) = value(column, text)?;
+            row[column] = value;
+            assignments.push(Assignment {
+                column: column as u16,
+                value: expression,
+            });
+        }
+        arguments.reject_next()?;
+        let encoded = Bytes(encode_row(&cluster.schema().columns, &row)?);
+        let action = match command.name.as_str() {
+            "insert" => Action::Insert { row: encoded },
+            "keep" => Action::InsertOrKeep { row: encoded },
+            "upsert" => Action::Upsert {
+                row: encoded,
+                assignments,
+                condition,
+            },
+            "update" => Action::Update {
+                assignments,
+                condition,
+            },
+            _ => Action::Delete { condition },
+        };
+        let pk = Bytes(encode_key([id.as_ref()]));
+        let number_of = cluster.layout().partition_of_values(0, |_| id.as_ref());
+        let request = Request::Execute(Execute {
+            request: RequestId {
+                session: SessionId(session),
+                number,
+            },
+            acknowledged_below,
+            epoch: Epoch(epoch),
+            table: TableId(1),
+            partition: PartitionId {
+                table: TableId(1),
+                replex: 0,
+                number: number_of,
+            },
+            mutations: vec![Mutation { pk, action }],
+        });
+        let head = cluster.configuration.tables[0].placement[0][number_of as usize]
+            .core
+            .server
+            .0;
+        Ok(cluster.ask(head, session, number, request)?)
+    }
+
+    /// `find id=1`, `find tail=A stale`, `find by_tail` (all of it, if it has one partition)
+    fn find(&mut self, command: &Command) -> Result<(), Box<dyn Error>> {
+        let cluster = self.cluster.as_mut().ok_or("start with `cluster`")?;
+        let mut arguments = command.consume_args();
+        let client = arguments.take_key("client").unwrap_or("9").parse()?;
+        let epoch = arguments.take_key("epoch").unwrap_or("1").parse()?;
+        let mut consistency = Consistency::Linearizable;
+        let mut replex = None;
+        let mut number = 0;
+        let mut start = Vec::new();
+        if let Some((name, text)) = arguments.next_key() {
+            let column = column_index(name)?;
+            let (value, _) = value(column, text)?;
+            let replexes = &cluster.layout().replexes;
+            let found = replexes
+                .iter()
+                .position(|one| one.sort_columns[0] == column);
+            let found = found.ok_or("no replex is sorted by that column")?;
+            number = cluster
+                .layout()
+                .partition_of_values(found, |_| value.as_ref());
+            start = encode_key([value.as_ref()]);
+            replex = Some(found);
+        }
+        while let Some(word) = arguments.next_pos() {
+            if word == "stale" {
+                consistency = Consistency::Stale;
+            } else {
+                let mut replexes = cluster.layout().replexes.iter();
+                replex = replexes.position(|one| one.name == word);
+            }
+        }
+        let replex = replex.ok_or("by which index?")?;
+        let end = if start.is_empty() {
+            None
+        } else {
+            prefix_end(&start).map(Bytes)
+        };
+        let table = TableId(1);
+        let request = Request::Read(Read {
+            epoch: Epoch(epoch),
+            partition: PartitionId {
+                table,
+                replex: replex as u8,
+                number,
+            },
+            start: Bytes(start),
+            end,
+            filter: None,
+            projection: None,
+            limit: 100,
+            descending: false,
+            count_only: false,
+            consistency,
+        });
+        let place = cluster.configuration.tables[0].placement[replex][number as usize];
+        Ok(cluster.ask(place.core.server.0, client, 0, request)?)
+    }
+
+    /// What happens around the servers.
+    fn world(&mut self, command: &Command) -> Result<(), Box<dyn Error>> {
+        let cluster = self.cluster.as_mut().ok_or("start with `cluster`")?;
+        let mut arguments = command.consume_args();
+        let name = command.name.as_str();
+        match name {
+            "run" => cluster.run()?,
+            "rows" => {
+                let rows = cluster.rows();
+                cluster.events.push_str(&rows);
+            }
+            "pass" => {
+                let ms = arguments.next_pos().ok_or("how many ms?")?.parse()?;
+                cluster.pass(ms)?;
+            }
+            "deliver" | "drop" | "duplicate" => {
+                let kind = arguments.next_pos().ok_or("which kind of message?")?;
+                let from = server(arguments.next_pos())?;
+                let to = server(arguments.next_pos())?;
+                let index = cluster
+                    .finds(kind, from, to)
+                    .ok_or("no such message is under way")?;
+                match name {
+                    "deliver" => cluster.deliver(index)?,
+                    "drop" => drop(cluster.network.remove(index)),
+                    _ => cluster.duplicate(index),
+                }
+            }
+            "slow-disk" | "fast-disk" | "flush" | "crash" | "restart" => {
+                let id = server(arguments.next_pos())?;
+                let keeps_all = arguments.next_pos() == Some("keeps-all");
+                match name {
+                    "flush" => cluster.flush(id)?,
+                    "crash" => cluster.crash(id, keeps_all)?,
+                    "restart" => cluster.start(id)?,
+                    _ => {
+                        let node = cluster.nodes.get_mut(&id).ok_or("no such server")?;
+                        node.slow_disk = name == "slow-disk";
+                        cluster.flush(id)?;
+                    }
+                }
+            }
+            _ => return Err(format!("unknown command {name}").into()),
+        }
+        arguments.reject_next()
+    }
+}
+
+fn server(name: Option<&str>) -> Result<u32, Box<dyn Error>> {
+    let number = name
+        .and_then(|name| name.strip_prefix('s'))
+        .ok_or("which server, as in s1?")?;
+    Ok(number.parse()?)
+}
+
+fn column_index(name: &str) -> Result<usize, Box<dyn Error>> {
+    let found = COLUMNS.iter().position(|column| *column == name);
+    found.ok_or_else(|| format!("no column {name}").into())
+}
+
+/// A value as text; `add/1` is an increment.
+fn value(column: usize, text: &str) -> Result<(Value, Expression), Box<dyn Error>> {
+    if text == "null" {
+        return Ok((Value::Null, Expression::Literal(Value::Null)));
+    }
+    if column == 1 {
+        let value = Value::Text(text.into());
+        return Ok((value.clone(), Expression::Literal(value)));
+    }
+    let added = text.strip_prefix("add/");
+    let value = Value::Int64(added.unwrap_or(text).parse()?);
+    let literal = Expression::Literal(value.clone());
+    let expression = if added.is_some() {
+        let column = Expression::Column(column as u16);
+        Expression::Binary(BinaryOperator::Add, Box::new(column), Box::new(literal))
+    } else {
+        literal
+    };
+    Ok((value, expression))
+}
+
+/// `number/3` means number = 3.
+fn condition(text: &str) -> Result<Expression, Box<dyn Error>> {
+    let (name, text) = text.split_once('/').ok_or("a condition is column/value")?;
+    let column = column_index(name)?;
+    let (value, _) = value(column, text)?;
+    let column = Box::new(Expression::Column(column as u16));
+    let value = Box::new(Expression::Literal(value));
+    Ok(Expression::Binary(BinaryOperator::Equal, column, value))
+}
+
+#[test]
+fn scenarios_unfold_as_told() {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/scenarios");
+    let mut paths: Vec<_> = std::fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|extension| extension == "txt"))
+        .collect();
+    paths.sort();
+    assert!(!paths.is_empty());
+    for path in paths {
+        println!("{}", path.display());
+        goldenscript::run(&mut Scenario::default(), &path).unwrap();
+    }
+}
