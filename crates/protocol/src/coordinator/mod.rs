@@ -30,6 +30,7 @@ use crate::message::{CoordinatorReply, CoordinatorRequest};
 pub use contract::*;
 pub use state::{Member, STATE_FORMAT, State, StateError, decode_state, encode_state};
 
+use members::{Beat, Join};
 use sessions::Sessions;
 
 /// The machine. What it must not forget is its [`State`]; the rest begins anew with each process.
@@ -172,49 +173,7 @@ impl Coordinator {
         request: CoordinatorRequest,
         output: &mut Output,
     ) {
-        let outcome = match request {
-            CoordinatorRequest::Join {
-                server,
-                instance,
-                disk,
-                domain,
-                cores,
-            } => {
-                let join = members::Join {
-                    server,
-                    instance,
-                    disk,
-                    domain,
-                    cores,
-                };
-                self.join(now, join, output)
-            }
-            CoordinatorRequest::Heartbeat {
-                core,
-                incarnation,
-                epoch,
-                sent_us,
-            } => {
-                let beat = members::Beat {
-                    core,
-                    incarnation,
-                    epoch,
-                    sent_us,
-                };
-                self.heartbeat(now, beat, output)
-            }
-            CoordinatorRequest::Fetch { known } => Ok(self.fetch(known)),
-            CoordinatorRequest::OpenSession => Ok(self.open_session(output)),
-            CoordinatorRequest::CreateTable {
-                schema,
-                if_not_exists,
-            } => self.create_table(schema, if_not_exists, output),
-            CoordinatorRequest::DropTable { name, if_exists } => {
-                self.drop_table(&name, if_exists, output)
-            }
-            CoordinatorRequest::Leave { server } => self.leave(server, output),
-        };
-        let reply = match outcome {
+        let reply = match self.outcome(now, request, output) {
             Ok(Outcome::Now(reply)) => reply,
             Ok(Outcome::WhenHeard(cores, reply)) => {
                 self.waiting.push(Waiting {
@@ -235,6 +194,56 @@ impl Coordinator {
             after: self.state.version,
             reply,
         });
+    }
+
+    fn outcome(
+        &mut self,
+        now: Now,
+        request: CoordinatorRequest,
+        output: &mut Output,
+    ) -> Result<Outcome, Refused> {
+        match request {
+            CoordinatorRequest::Join {
+                server,
+                instance,
+                disk,
+                domain,
+                cores,
+            } => {
+                let join = Join {
+                    server,
+                    instance,
+                    disk,
+                    domain,
+                    cores,
+                };
+                self.join(now, join, output)
+            }
+            CoordinatorRequest::Heartbeat {
+                core,
+                incarnation,
+                epoch,
+                sent_us,
+            } => {
+                let beat = Beat {
+                    core,
+                    incarnation,
+                    epoch,
+                    sent_us,
+                };
+                self.heartbeat(now, beat, output)
+            }
+            CoordinatorRequest::Fetch { known } => Ok(self.fetch(known)),
+            CoordinatorRequest::OpenSession => Ok(self.open_session(output)),
+            CoordinatorRequest::CreateTable {
+                schema,
+                if_not_exists,
+            } => self.create_table(schema, if_not_exists, output),
+            CoordinatorRequest::DropTable { name, if_exists } => {
+                self.drop_table(&name, if_exists, output)
+            }
+            CoordinatorRequest::Leave { server } => self.leave(server, output),
+        }
     }
 
     fn fetch(&self, known: Epoch) -> Outcome {

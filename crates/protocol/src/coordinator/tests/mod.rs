@@ -1,0 +1,229 @@
+//! Each transition and each refusal of the coordinator; random histories are in
+//! `tests/coordinator.rs`.
+
+mod servers;
+mod tables;
+
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec;
+use alloc::vec::Vec;
+
+use placement::{Column, ColumnType, Durability, Index, Schema, prove};
+
+use crate::configuration::Server;
+use crate::coordinator::tables::{bare_placement, bare_server};
+use crate::coordinator::*;
+use crate::identity::{Incarnation, SessionId, TableId};
+use crate::message::CoordinatorReply as Reply;
+use crate::message::CoordinatorRequest as Request;
+
+const MS: u64 = 1000;
+
+/// A coordinator with a clock; looks at every output.
+struct Scene {
+    coordinator: Coordinator,
+    now: Now,
+    version: u64,
+    deadline_us: Option<u64>,
+    /// Bytes of the last state.
+    kept: Vec<u8>,
+    /// Replies that were not asked for by `ask`.
+    late: Vec<Answer>,
+    notes: Vec<String>,
+}
+
+impl Scene {
+    fn new() -> Scene {
+        Scene::restarted(State::new(7), 1_000_000)
+    }
+
+    fn restarted(state: State, at_us: u64) -> Scene {
+        let mut scene = Scene {
+            version: state.version,
+            kept: encode_state(&state),
+            coordinator: Coordinator::new(state, Settings::default()),
+            now: Now {
+                monotonic_us: at_us,
+                wall_us: 0,
+            },
+            deadline_us: None,
+            late: Vec::new(),
+            notes: Vec::new(),
+        };
+        let mut output = Output::default();
+        scene.coordinator.start(scene.now, &mut output);
+        scene.take(output);
+        scene
+    }
+
+    fn take(&mut self, output: Output) -> Vec<Answer> {
+        self.deadline_us = output.deadline_us;
+        if let Some(persist) = output.persist {
+            assert!(persist.version > self.version, "versions rise");
+            self.version = persist.version;
+            self.kept = persist.bytes;
+        }
+        assert_eq!(
+            self.version,
+            self.coordinator.version(),
+            "every change is kept"
+        );
+        assert_eq!(
+            decode_state(&self.kept).as_ref(),
+            Ok(self.coordinator.state())
+        );
+        self.notes.extend(output.notes);
+        output.replies
+    }
+
+    fn step(&mut self, input: Input) -> Vec<Answer> {
+        let mut output = Output::default();
+        self.coordinator.step(self.now, input, &mut output);
+        self.take(output)
+    }
+
+    /// The reply, if it did not have to wait.
+    fn ask_from(&mut self, from: u64, request: Request) -> Option<Reply> {
+        let (from, correlation) = (AskerId(from), 1000 + from);
+        let mut replies = self.step(Input::Request {
+            from,
+            correlation,
+            request,
+        });
+        let own = replies
+            .iter()
+            .position(|it| it.to == from && it.correlation == correlation);
+        let own = own.map(|index| replies.remove(index).reply);
+        self.late.extend(replies);
+        own
+    }
+
+    fn ask(&mut self, request: Request) -> Reply {
+        self.ask_from(1, request).expect("answered at once")
+    }
+
+    fn refused(&mut self, request: Request) -> (String, bool) {
+        let before = self.version;
+        match self.ask(request) {
+            Reply::Refused { message, retry } => {
+                assert_eq!(self.version, before, "a refusal changes nothing");
+                (message, retry)
+            }
+            other => panic!("not refused: {other:?}"),
+        }
+    }
+
+    /// Lets time pass, with a tick at every deadline.
+    fn wait_ms(&mut self, ms: u64) {
+        let end_us = self.now.monotonic_us + ms * MS;
+        while let Some(deadline_us) = self.deadline_us
+            && deadline_us <= end_us
+        {
+            self.now.monotonic_us = deadline_us;
+            let replies = self.step(Input::Tick);
+            self.late.extend(replies);
+            assert!(
+                self.deadline_us.is_none_or(|next| next > deadline_us),
+                "a tick at the deadline does what is due"
+            );
+        }
+        self.now.monotonic_us = end_us;
+    }
+
+    fn epoch(&self) -> u64 {
+        self.coordinator.configuration().epoch.0
+    }
+
+    fn server(&self, id: u32) -> Server {
+        let server = self.coordinator.configuration().server(ServerId(id));
+        server.expect("it joined").clone()
+    }
+
+    /// Joins server `id` for the first time, with two cores.
+    fn join(&mut self, id: u32) {
+        let reply = self.ask(new_server(id));
+        let expected = (ServerId(id), Incarnation(1));
+        assert!(
+            matches!(&reply, Reply::Joined { server, incarnation, .. }
+                if (*server, *incarnation) == expected),
+            "{reply:?}"
+        );
+    }
+
+    fn beat(&mut self, id: u32, core: u16) -> Reply {
+        let epoch = self.coordinator.configuration().epoch;
+        let incarnation = self.server(id).incarnation;
+        self.ask(heartbeat(id, core, incarnation.0, epoch.0))
+    }
+}
+
+/// What the process that makes folder `id` and gets number `id` says at its first start.
+fn new_server(id: u32) -> Request {
+    joining(None, u64::from(id), u64::from(id))
+}
+
+fn joining(server: Option<u32>, instance: u64, disk: u64) -> Request {
+    Request::Join {
+        server: server.map(ServerId),
+        instance,
+        disk,
+        domain: String::new(),
+        cores: addresses(disk, 2),
+    }
+}
+
+fn addresses(disk: u64, cores: usize) -> Vec<String> {
+    (0..cores)
+        .map(|core| format!("127.0.0.1:{}", 7000 + 10 * disk as usize + core))
+        .collect()
+}
+
+fn heartbeat(id: u32, core: u16, incarnation: u32, epoch: u64) -> Request {
+    Request::Heartbeat {
+        core: CoreId {
+            server: ServerId(id),
+            core,
+        },
+        incarnation: Incarnation(incarnation),
+        epoch: Epoch(epoch),
+        sent_us: 17,
+    }
+}
+
+/// A table of two copies that tolerates `failures`.
+fn table(name: &str, failures: u8) -> Schema {
+    let column = |name: &str| Column {
+        name: name.into(),
+        column_type: ColumnType::Int64,
+        nullable: false,
+        default: None,
+    };
+    Schema {
+        name: name.into(),
+        columns: vec![column("id"), column("tail")],
+        primary_key: vec![0],
+        indexes: vec![Index {
+            name: "by_tail".into(),
+            columns: vec![1],
+            constraint: None,
+        }],
+        partitions: 4,
+        failures_tolerated: failures,
+        durability: Durability::Sync,
+    }
+}
+
+fn create(name: &str, failures: u8) -> Request {
+    Request::CreateTable {
+        schema: table(name, failures),
+        if_not_exists: false,
+    }
+}
+
+fn drop_table(name: &str) -> Request {
+    Request::DropTable {
+        name: name.into(),
+        if_exists: false,
+    }
+}
