@@ -174,7 +174,17 @@ impl Layout {
         for column in columns {
             encode_value_to(&mut key, values(*column));
         }
-        let hash = xxhash_rust::xxh3::xxh3_64(key.bytes());
+        self.slot_of_key(key_space, key.bytes())
+    }
+
+    /// The slot that belongs to the memcomparable key of a key space's columns, for whoever holds
+    /// the encoded key already. Bytes that are no key get a slot too, which no row has.
+    pub fn slot_of_key(&self, key_space: usize, key: &[u8]) -> u32 {
+        let KeySpace { columns, slots } = &self.key_spaces[key_space];
+        if columns.is_empty() || *slots == 1 {
+            return 0;
+        }
+        let hash = xxhash_rust::xxh3::xxh3_64(key);
         (hash % u64::from(*slots)) as u32
     }
 
