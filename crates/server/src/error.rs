@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io;
+use std::path::PathBuf;
 
 /// Why a server ended or did not start. None of these is retried by the process itself; a new
 /// start may succeed once the cause is gone.
@@ -16,6 +17,24 @@ pub enum ServerError {
     },
     /// The options do not fit together; says which and what to do.
     Options(String),
+    /// A table could not be read: memory no longer agrees with the log, and the process must stop
+    /// rather than answer.
+    Tables(String),
+    /// Another process has the folder open.
+    FolderInUse {
+        /// The folder.
+        folder: PathBuf,
+        /// Its process number, if it could be read.
+        process: Option<u32>,
+    },
+    /// What the folder holds cannot be used; says what and what to do. Nothing was changed.
+    Folder(String),
+    /// The coordinator refused; its words.
+    Refused(String),
+    /// The process was asked to stop before it served.
+    Stopped,
+    /// A core's thread panicked: a broken invariant, told on stderr.
+    Panicked,
 }
 
 impl ServerError {
@@ -32,7 +51,23 @@ impl fmt::Display for ServerError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             ServerError::Io { what, source } => write!(f, "cannot {what}: {source}"),
-            ServerError::Options(message) => f.write_str(message),
+            ServerError::Options(message)
+            | ServerError::Tables(message)
+            | ServerError::Folder(message) => f.write_str(message),
+            ServerError::FolderInUse { folder, process } => {
+                write!(f, "the folder {} is in use by ", folder.display())?;
+                match process {
+                    Some(process) => write!(f, "process {process}")?,
+                    None => write!(f, "another process")?,
+                }
+                write!(f, ": stop that one, or name another folder")
+            }
+            ServerError::Refused(message) => write!(f, "the coordinator refused: {message}"),
+            ServerError::Stopped => write!(f, "stopped before it served"),
+            ServerError::Panicked => write!(
+                f,
+                "a core came upon a broken invariant and stopped: what it said is above; report it"
+            ),
         }
     }
 }
@@ -41,7 +76,7 @@ impl std::error::Error for ServerError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             ServerError::Io { source, .. } => Some(source),
-            ServerError::Options(_) => None,
+            _ => None,
         }
     }
 }

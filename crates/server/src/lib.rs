@@ -7,6 +7,21 @@
 
 pub mod baseline;
 pub mod clock;
+pub mod coordinator;
+pub mod core;
 pub mod error;
 pub mod event_loop;
+pub mod folder;
+pub mod identity_file;
+mod joining;
 pub mod journal;
+pub mod options;
+pub mod process;
+mod random;
+pub mod signals;
+pub mod store;
+
+pub use coordinator::CoordinatorProcess;
+pub use error::ServerError;
+pub use options::{CoordinatorOptions, ServerOptions, StorageOptions};
+pub use process::{Ready, Server, Stopper};

@@ -312,6 +312,6 @@ pub(super) fn id_of(token: Token) -> ConnectionId {
     ConnectionId(token.0 as u64)
 }
 
-fn slot_of(id: ConnectionId) -> usize {
+pub(super) fn slot_of(id: ConnectionId) -> usize {
     (id.0 & ((1 << SLOT_BITS) - 1)) as usize
 }

@@ -9,7 +9,11 @@
 //! What frames mean is the handler's; how they are told apart is `protocol::frame`'s.
 
 mod connection;
+mod connection_map;
 mod io;
+mod limits;
+mod patience;
+mod reading;
 
 use std::io::{Error, ErrorKind};
 use std::net::SocketAddr;
@@ -20,13 +24,14 @@ use std::time::Duration;
 use mio::event::Event;
 use mio::net::TcpListener;
 use mio::{Events, Interest, Poll, Token, Waker};
-use protocol::frame::{self, Frame};
+use protocol::frame::Frame;
 
-use crate::clock::Clock;
 use crate::error::ServerError;
-use connection::{Phase, Received};
+use connection::Phase;
+pub use connection_map::ConnectionMap;
 pub use io::Io;
 use io::id_of;
+pub use limits::{Counters, Limits, Options};
 
 /// Names a connection of one loop; never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -76,120 +81,6 @@ pub trait Handler {
     }
 }
 
-/// Limits of one loop; bytes and microseconds.
-#[derive(Clone, Copy, Debug)]
-pub struct Limits {
-    /// Accepted connections; one more is told so and closed. Below a million.
-    pub connections_max: usize,
-    /// Connections beyond that which are told so at the same time; more are just dropped.
-    pub refusals_max: usize,
-    /// Bytes read at once; one buffer of the loop.
-    pub read_bytes: usize,
-    /// Reads of one connection before the others have their turn.
-    pub reads_per_turn: usize,
-    /// Connections accepted in one turn.
-    pub accepts_per_turn: usize,
-    /// Queued bytes beyond which nothing is read from an open connection.
-    pub queued_bytes_max: usize,
-    /// Unanswered requests beyond which nothing is read from a connection.
-    pub unanswered_max: usize,
-    /// Bytes of all frames together that are larger than `read_bytes` and under way.
-    pub large_frames_bytes_max: usize,
-    /// How long a connection may take to open, to send its first frame, to complete a frame, to
-    /// take bytes that wait for it.
-    pub patience_us: u64,
-    /// How long a closed connection may take to notice.
-    pub farewell_us: u64,
-    /// How often these are looked at, while a connection is in such a state.
-    pub sweep_us: u64,
-    /// How long stopping may take.
-    pub stop_us: u64,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Limits {
-            connections_max: 10_000,
-            refusals_max: 64,
-            read_bytes: 64 << 10,
-            reads_per_turn: 4,
-            accepts_per_turn: 64,
-            queued_bytes_max: 256 << 10,
-            unanswered_max: 4_096,
-            large_frames_bytes_max: 256 << 20,
-            patience_us: 30_000_000,
-            farewell_us: 1_000_000,
-            sweep_us: 500_000,
-            stop_us: 5_000_000,
-        }
-    }
-}
-
-/// How a loop runs.
-#[derive(Clone, Copy, Debug)]
-pub struct Options {
-    /// Its limits.
-    pub limits: Limits,
-    /// Poll without sleeping: halves a hop, burns a CPU.
-    pub spin: bool,
-    /// Its clock.
-    pub clock: Clock,
-}
-
-impl Options {
-    /// The defaults, on this clock.
-    pub fn new(clock: Clock) -> Self {
-        Options {
-            limits: Limits::default(),
-            spin: false,
-            clock,
-        }
-    }
-}
-
-/// What a loop has counted since it began.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counters {
-    /// Polls.
-    pub turns: u64,
-    /// Whole frames received.
-    pub frames_in: u64,
-    /// Frames queued.
-    pub frames_out: u64,
-    /// Bytes read.
-    pub bytes_in: u64,
-    /// Bytes written.
-    pub bytes_out: u64,
-    /// Connections closed because of bytes that are no frame, or a frame that the handler refused.
-    pub malformed: u64,
-    /// Connections accepted, those refused included.
-    pub connections_accepted: u64,
-    /// Connections refused because there were too many.
-    pub connections_refused: u64,
-    /// Connections closed.
-    pub connections_closed: u64,
-    /// Connections closed because they stayed too long in a state that may not last.
-    pub impatient: u64,
-}
-
-impl Counters {
-    /// By name, as `Request::Status` tells them.
-    pub fn named(&self) -> [(&'static str, u64); 10] {
-        [
-            ("turns", self.turns),
-            ("frames_in", self.frames_in),
-            ("frames_out", self.frames_out),
-            ("bytes_in", self.bytes_in),
-            ("bytes_out", self.bytes_out),
-            ("malformed", self.malformed),
-            ("connections_accepted", self.connections_accepted),
-            ("connections_refused", self.connections_refused),
-            ("connections_closed", self.connections_closed),
-            ("connections_impatient", self.impatient),
-        ]
-    }
-}
-
 /// Wakes or stops a loop from any thread.
 #[derive(Clone, Debug)]
 pub struct Handle {
@@ -203,6 +94,11 @@ impl Handle {
         // It fails only when the loop's descriptors are gone, or its counter is full: then a turn
         // is due anyway.
         let _ = self.waker.wake();
+    }
+
+    /// Whether it was asked to stop.
+    pub fn is_stopped(&self) -> bool {
+        self.stop.load(Ordering::Acquire)
     }
 
     /// Asks the loop to finish what is under way and end.
@@ -401,153 +297,6 @@ impl EventLoop {
         }
     }
 
-    /// Reads from one connection what its share of the turn allows.
-    fn read<H: Handler>(&mut self, id: ConnectionId, handler: &mut H) {
-        if let Some(connection) = self.io.find(id) {
-            connection.listed = false;
-        }
-        for _ in 0..self.options.limits.reads_per_turn {
-            let held_back = self.io.is_held_back(id);
-            let Some(connection) = self.io.find(id) else {
-                return;
-            };
-            if connection.phase == Phase::Connecting {
-                return;
-            }
-            if held_back {
-                // It is listed again when what holds it back is gone.
-                return;
-            }
-            if connection.undispatched {
-                connection.undispatched = false;
-                let whole = std::mem::take(&mut connection.partial);
-                let taken = self.dispatch(id, &whole, handler);
-                self.keep(id, &whole[taken..]);
-                continue;
-            }
-            if !connection.readable {
-                return;
-            }
-            self.receive(id, handler);
-        }
-        // Its share is used up: the others come first.
-        let more = |connection: &mut connection::Connection| {
-            connection.readable || connection.undispatched
-        };
-        if self.io.find(id).is_some_and(more) {
-            self.io.list(id);
-        }
-    }
-
-    /// One read of the socket, and the frames that it completes.
-    fn receive<H: Handler>(&mut self, id: ConnectionId, handler: &mut H) {
-        let mut buffer = std::mem::take(&mut self.buffer);
-        let Some(connection) = self.io.find(id) else {
-            self.buffer = buffer;
-            return;
-        };
-        // The start of a frame is put before what is read, so that whole frames are read in
-        // place; only a frame that does not fit the buffer is gathered on its own.
-        let held = connection.partial.len();
-        let in_place = connection.claimed_bytes == 0 && held < buffer.len();
-        let start = if in_place { held } else { 0 };
-        match connection.receive(&mut buffer[start..]) {
-            Received::Ended(error) => {
-                let reason = error.map_or_else(
-                    || "the other side closed the connection".to_owned(),
-                    |error| format!("the connection broke: {error}"),
-                );
-                self.io.remove(id, &reason);
-            }
-            Received::Bytes(count) => {
-                self.io.counters.bytes_in += count as u64;
-                let connection = self.io.find(id).expect("it was there above");
-                if matches!(connection.phase, Phase::Closing | Phase::Draining) {
-                } else if in_place {
-                    let whole = &mut buffer[..start + count];
-                    whole[..start].copy_from_slice(&connection.partial);
-                    let taken = self.dispatch(id, whole, handler);
-                    self.keep(id, &whole[taken..]);
-                } else {
-                    connection.partial.extend_from_slice(&buffer[..count]);
-                    let whole = std::mem::take(&mut connection.partial);
-                    let taken = self.dispatch(id, &whole, handler);
-                    match self.io.find(id) {
-                        Some(connection) if taken == 0 => connection.partial = whole,
-                        _ => self.keep(id, &whole[taken..]),
-                    }
-                }
-            }
-        }
-        self.buffer = buffer;
-    }
-
-    /// Hands the whole frames at the start of `bytes` to the handler; how many bytes are done
-    /// with.
-    fn dispatch<H: Handler>(&mut self, id: ConnectionId, bytes: &[u8], handler: &mut H) -> usize {
-        let mut taken = 0;
-        loop {
-            let frame = match frame::decode(&bytes[taken..]) {
-                Ok(Some((frame, size))) => {
-                    taken += size;
-                    frame
-                }
-                Ok(None) => break,
-                Err(error) => {
-                    self.io.counters.malformed += 1;
-                    self.io.close(id, &error.to_string());
-                    return bytes.len();
-                }
-            };
-            self.io.counters.frames_in += 1;
-            self.io.release_claim(id);
-            if let Err(reason) = handler.frame(&mut self.io, id, frame) {
-                self.io.counters.malformed += 1;
-                self.io.close(id, &reason);
-            }
-            let held_back = self.io.is_held_back(id);
-            let now_us = self.io.now_us;
-            let Some(connection) = self.io.find(id) else {
-                return bytes.len();
-            };
-            if connection.phase != Phase::Open {
-                return bytes.len();
-            }
-            connection.greeted = true;
-            connection.since_us = now_us;
-            if held_back {
-                if let Some(connection) = self.io.find(id) {
-                    connection.undispatched = taken < bytes.len();
-                }
-                return taken;
-            }
-        }
-        if let Ok(Some(size)) = frame::size(&bytes[taken..])
-            && size > self.options.limits.read_bytes
-            && !self.io.claim(id, size)
-        {
-            self.io.close(
-                id,
-                "too many large frames are under way: try again later, with smaller ones",
-            );
-            return bytes.len();
-        }
-        taken
-    }
-
-    fn keep(&mut self, id: ConnectionId, rest: &[u8]) {
-        let now_us = self.io.now_us;
-        let Some(connection) = self.io.find(id) else {
-            return;
-        };
-        let begins = connection.partial.is_empty() && !rest.is_empty();
-        connection.keep_partial(rest);
-        if begins {
-            connection.since_us = now_us;
-            self.io.watch();
-        }
-    }
-
     /// Writes what is queued, once per connection.
     fn write(&mut self) {
         let mut dirty = std::mem::take(&mut self.io.dirty);
@@ -585,53 +334,6 @@ impl EventLoop {
         // Closing says farewell to connections while others are written; their turn is next.
         dirty.append(&mut self.io.dirty);
         self.io.dirty = dirty;
-    }
-
-    /// Closes what stayed too long in a state that may not last.
-    fn sweep(&mut self) {
-        let now_us = self.io.now_us;
-        if self.io.sweep_us.is_none_or(|at| at > now_us) {
-            return;
-        }
-        self.io.sweep_us = None;
-        let limits = self.options.limits;
-        let mut waiting = false;
-        for id in self.io.ids() {
-            let held_back = self.io.is_held_back(id);
-            let Some(connection) = self.io.find(id) else {
-                continue;
-            };
-            let unfinished = !connection.partial.is_empty() && !held_back;
-            let (patience_us, reason) = match connection.phase {
-                Phase::Closing | Phase::Draining => (limits.farewell_us, ""),
-                Phase::Connecting => (limits.patience_us, "nobody answered"),
-                Phase::Open if connection.blocked => {
-                    (limits.patience_us, "it did not take what was sent to it")
-                }
-                Phase::Open if unfinished => {
-                    (limits.patience_us, "it began a frame and did not end it")
-                }
-                Phase::Open if !connection.greeted && connection.side == Side::Accepted => {
-                    (limits.patience_us, "it said nothing")
-                }
-                Phase::Open => continue,
-            };
-            if connection.since_us + patience_us > now_us {
-                waiting = true;
-            } else {
-                let lasting = connection.phase == Phase::Open;
-                let speaks = lasting && !connection.blocked;
-                self.io.counters.impatient += u64::from(lasting);
-                if speaks {
-                    self.io.close(id, reason);
-                } else {
-                    self.io.remove(id, reason);
-                }
-            }
-        }
-        if waiting {
-            self.io.watch();
-        }
     }
 
     fn tell_ended<H: Handler>(&mut self, handler: &mut H) {

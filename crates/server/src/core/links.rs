@@ -1,0 +1,247 @@
+//! Connections that this core opens: to its peers, and to the coordinator.
+//!
+//! A link is opened when it is first needed and then kept: when it breaks, it is opened again
+//! after a pause that doubles up to a limit. Messages for a link that is not open, or whose queue
+//! is full, are dropped: the machine sends again what is not confirmed, and is told of each new
+//! connection.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::SocketAddr;
+
+use protocol::configuration::Configuration;
+use protocol::identity::CoreId;
+use protocol::machine::Identity;
+use protocol::message::{CoordinatorRequest, Hello, Message, PeerHeader, PeerMessage, Welcome};
+
+use crate::event_loop::{ConnectionId, Io};
+
+/// The first pause before a link is opened again, in microseconds.
+const PAUSE_US_MIN: u64 = 10_000;
+/// The longest one.
+const PAUSE_US_MAX: u64 = 1_000_000;
+/// Bytes that may wait for one peer; messages beyond are dropped.
+const PEER_QUEUE_BYTES_MAX: usize = 64 << 20;
+/// Questions that wait for the coordinator.
+const EARLY_QUESTIONS_MAX: usize = 4;
+
+/// One link.
+#[derive(Debug)]
+struct Link {
+    address: SocketAddr,
+    connection: Option<ConnectionId>,
+    /// The other side has said who it is.
+    welcomed: bool,
+    retry_us: u64,
+    pause_us: u64,
+}
+
+impl Link {
+    fn new(address: SocketAddr) -> Self {
+        Link {
+            address,
+            connection: None,
+            welcomed: false,
+            retry_us: 0,
+            pause_us: PAUSE_US_MIN,
+        }
+    }
+
+    fn open_if_due(&mut self, io: &mut Io, identity: Identity) -> Option<ConnectionId> {
+        if self.connection.is_some() || self.retry_us > io.now_us() {
+            return None;
+        }
+        match io.connect(self.address) {
+            Ok(id) => {
+                let hello = Message::Hello(Hello {
+                    cluster: Some(identity.cluster),
+                    core: Some((identity.core, identity.incarnation)),
+                });
+                io.send(id, 0, &hello);
+                self.connection = Some(id);
+                Some(id)
+            }
+            Err(_) => {
+                self.broke(io.now_us());
+                None
+            }
+        }
+    }
+
+    fn broke(&mut self, now_us: u64) {
+        self.connection = None;
+        self.welcomed = false;
+        self.retry_us = now_us + self.pause_us;
+        self.pause_us = (self.pause_us * 2).min(PAUSE_US_MAX);
+    }
+
+    fn welcome(&mut self) {
+        self.welcomed = true;
+        self.pause_us = PAUSE_US_MIN;
+    }
+
+    fn deadline_us(&self) -> Option<u64> {
+        self.connection.is_none().then_some(self.retry_us)
+    }
+}
+
+/// The links to other cores.
+#[derive(Debug)]
+pub(super) struct Peers {
+    identity: Identity,
+    links: BTreeMap<CoreId, Link>,
+    pub dropped: u64,
+}
+
+impl Peers {
+    pub fn new(identity: Identity) -> Self {
+        Peers {
+            identity,
+            links: BTreeMap::new(),
+            dropped: 0,
+        }
+    }
+
+    /// Sends, or drops the message if that is not possible now.
+    pub fn send(&mut self, io: &mut Io, to: CoreId, header: PeerHeader, message: PeerMessage) {
+        let link = self.links.get(&to).filter(|link| link.welcomed);
+        let sent = link.and_then(|link| link.connection).is_some_and(|id| {
+            io.queued_bytes(id) < PEER_QUEUE_BYTES_MAX
+                && io.send(id, 0, &Message::Peer(header, message))
+        });
+        self.dropped += u64::from(!sent);
+    }
+
+    /// Makes sure that there is a link to a core, for a message that is about to be sent.
+    pub fn want(&mut self, to: CoreId, configuration: &Configuration) {
+        if self.links.contains_key(&to) {
+            return;
+        }
+        let address = configuration.address(to).and_then(|text| text.parse().ok());
+        if let Some(address) = address {
+            self.links.insert(to, Link::new(address));
+        }
+    }
+
+    /// Follows a new configuration: cores that moved are connected to anew, those that left are
+    /// let go.
+    pub fn follow(&mut self, io: &mut Io, configuration: &Configuration) {
+        self.links.retain(|core, link| {
+            let address = configuration.address(*core);
+            let address = address.and_then(|text| text.parse::<SocketAddr>().ok());
+            if address == Some(link.address) {
+                return true;
+            }
+            if let Some(id) = link.connection {
+                io.close(id, "the configuration names another address for this core");
+            }
+            if let Some(address) = address {
+                *link = Link::new(address);
+            }
+            address.is_some()
+        });
+    }
+
+    /// Opens what is due; tells which connection is whose.
+    pub fn open_due(&mut self, io: &mut Io) -> Vec<(ConnectionId, CoreId)> {
+        let identity = self.identity;
+        let links = self.links.iter_mut();
+        links
+            .filter_map(|(core, link)| Some((link.open_if_due(io, identity)?, *core)))
+            .collect()
+    }
+
+    /// The other side of a link says who it is.
+    pub fn welcomed(
+        &mut self,
+        core: CoreId,
+        id: ConnectionId,
+        who: &Welcome,
+    ) -> Result<(), String> {
+        let link = self.links.get_mut(&core);
+        let link = link.filter(|link| link.connection == Some(id));
+        let Some(link) = link else {
+            return Err("this link is not needed any more".to_owned());
+        };
+        if who.cluster != self.identity.cluster || who.core.map(|(core, _)| core) != Some(core) {
+            return Err(format!("{core} was expected here"));
+        }
+        link.welcome();
+        Ok(())
+    }
+
+    pub fn broke(&mut self, core: CoreId, id: ConnectionId, now_us: u64) {
+        let link = self.links.get_mut(&core);
+        if let Some(link) = link.filter(|link| link.connection == Some(id)) {
+            link.broke(now_us);
+        }
+    }
+
+    pub fn deadline_us(&self) -> Option<u64> {
+        self.links.values().filter_map(Link::deadline_us).min()
+    }
+}
+
+/// The link to the coordinator: any one of several addresses.
+#[derive(Debug)]
+pub(super) struct CoordinatorLink {
+    identity: Identity,
+    link: Link,
+    addresses: Vec<SocketAddr>,
+    next_address: usize,
+    /// Questions asked before the coordinator has said who it is.
+    early: VecDeque<CoordinatorRequest>,
+}
+
+impl CoordinatorLink {
+    pub fn new(identity: Identity, addresses: Vec<SocketAddr>) -> Self {
+        CoordinatorLink {
+            identity,
+            link: Link::new(addresses[0]),
+            addresses,
+            next_address: 1,
+            early: VecDeque::new(),
+        }
+    }
+
+    pub fn connection(&self) -> Option<ConnectionId> {
+        self.link.connection
+    }
+
+    pub fn open_due(&mut self, io: &mut Io) {
+        self.link.open_if_due(io, self.identity);
+    }
+
+    /// Asks as soon as there is a connection; old questions make way for new ones, for the
+    /// machine asks again.
+    pub fn ask(&mut self, io: &mut Io, request: CoordinatorRequest) {
+        if let Some(id) = self.link.connection.filter(|_| self.link.welcomed) {
+            io.send(id, 0, &Message::Ask(request));
+            return;
+        }
+        if self.early.len() == EARLY_QUESTIONS_MAX {
+            self.early.pop_front();
+        }
+        self.early.push_back(request);
+    }
+
+    pub fn welcomed(&mut self, io: &mut Io, who: &Welcome) -> Result<(), String> {
+        if who.cluster != self.identity.cluster || who.core.is_some() {
+            return Err("the coordinator of this cluster was expected here".to_owned());
+        }
+        self.link.welcome();
+        for request in std::mem::take(&mut self.early) {
+            self.ask(io, request);
+        }
+        Ok(())
+    }
+
+    pub fn broke(&mut self, now_us: u64) {
+        self.link.broke(now_us);
+        self.link.address = self.addresses[self.next_address % self.addresses.len()];
+        self.next_address += 1;
+    }
+
+    pub fn deadline_us(&self) -> Option<u64> {
+        self.link.deadline_us()
+    }
+}

@@ -1,0 +1,91 @@
+//! What waits for the log: messages and replies that may go only once a record is durable.
+//!
+//! They come nearly in the order of their positions, so a queue that is sorted from its end costs
+//! nothing; equal positions keep their order. It needs no limit of its own: an entry belongs to
+//! an operation or a request under way, and both are bounded by the machine.
+
+use std::collections::VecDeque;
+
+use protocol::identity::Position;
+use protocol::machine::{ClientReply, Send};
+
+/// One thing that waits.
+#[derive(Debug)]
+pub(super) enum Departure {
+    /// To a peer.
+    Message(Send),
+    /// To a client.
+    Reply(ClientReply),
+}
+
+impl Departure {
+    fn after(&self) -> Position {
+        match self {
+            Departure::Message(send) => send.after,
+            Departure::Reply(reply) => reply.after,
+        }
+    }
+}
+
+/// Everything that waits.
+#[derive(Debug, Default)]
+pub(super) struct Outbox {
+    queue: VecDeque<Departure>,
+}
+
+impl Outbox {
+    pub fn push(&mut self, departure: Departure) {
+        let after = departure.after();
+        let behind = self.queue.iter().rev();
+        let later = behind.take_while(|other| other.after() > after).count();
+        self.queue.insert(self.queue.len() - later, departure);
+    }
+
+    /// The next one that `durable` lets go.
+    pub fn pop(&mut self, durable: Position) -> Option<Departure> {
+        let first = self.queue.front()?;
+        if first.after() > durable {
+            return None;
+        }
+        self.queue.pop_front()
+    }
+
+    pub fn len(&self) -> usize {
+        self.queue.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use protocol::identity::CoreId;
+    use protocol::message::PeerMessage;
+
+    fn departure(after: u64, mark: u64) -> Departure {
+        Departure::Message(Send {
+            to: CoreId::default(),
+            after: Position(after),
+            message: PeerMessage::LeaseRequest { sent_us: mark },
+        })
+    }
+
+    #[test]
+    fn leaves_in_order_of_positions_then_of_arrival() {
+        let mut outbox = Outbox::default();
+        for (after, mark) in [(3, 0), (1, 1), (2, 2), (3, 3), (1, 4), (9, 5)] {
+            outbox.push(departure(after, mark));
+        }
+        let mut marks = Vec::new();
+        while let Some(departure) = outbox.pop(Position(3)) {
+            let Departure::Message(send) = departure else {
+                panic!("only messages were put in");
+            };
+            let PeerMessage::LeaseRequest { sent_us } = send.message else {
+                panic!("only lease requests were put in");
+            };
+            marks.push(sent_us);
+        }
+        assert_eq!(marks, [1, 4, 2, 0, 3]);
+        assert_eq!(outbox.len(), 1);
+    }
+}

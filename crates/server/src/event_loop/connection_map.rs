@@ -1,0 +1,47 @@
+//! What a handler knows of each connection, found without hashing: the low bits of a
+//! [`ConnectionId`] are the slot, and a slot's former owner is told apart by the whole id.
+
+use super::ConnectionId;
+use super::io::slot_of;
+
+/// A map from the connections of one loop to `T`.
+#[derive(Debug)]
+pub struct ConnectionMap<T> {
+    slots: Vec<Option<(ConnectionId, T)>>,
+}
+
+impl<T> Default for ConnectionMap<T> {
+    fn default() -> Self {
+        ConnectionMap { slots: Vec::new() }
+    }
+}
+
+impl<T> ConnectionMap<T> {
+    /// Sets what is known of a connection.
+    pub fn insert(&mut self, id: ConnectionId, value: T) {
+        let slot = slot_of(id);
+        if slot >= self.slots.len() {
+            self.slots.resize_with(slot + 1, || None);
+        }
+        self.slots[slot] = Some((id, value));
+    }
+
+    /// What is known of a connection.
+    pub fn get(&self, id: ConnectionId) -> Option<&T> {
+        let (owner, value) = self.slots.get(slot_of(id))?.as_ref()?;
+        (*owner == id).then_some(value)
+    }
+
+    /// Forgets a connection.
+    pub fn remove(&mut self, id: ConnectionId) -> Option<T> {
+        let slot = self.slots.get_mut(slot_of(id))?;
+        let (_, value) = slot.take_if(|(owner, _)| *owner == id)?;
+        Some(value)
+    }
+
+    /// How many there are for which `holds`.
+    pub fn count(&self, holds: impl Fn(&T) -> bool) -> usize {
+        let values = self.slots.iter().flatten();
+        values.filter(|(_, value)| holds(value)).count()
+    }
+}

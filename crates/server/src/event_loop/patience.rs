@@ -1,0 +1,57 @@
+//! Patience and its end: states of a connection that may not last.
+//!
+//! A connection that opens, has not said a first word, has begun a frame, or owes the taking of
+//! bytes holds memory here, so each of these has a time limit. An idle connection that owes
+//! nothing may stay for ever, and costs no look.
+
+use super::connection::Phase;
+use super::{EventLoop, Side};
+
+impl EventLoop {
+    /// Closes what stayed too long in a state that may not last.
+    pub(super) fn sweep(&mut self) {
+        let now_us = self.io.now_us;
+        if self.io.sweep_us.is_none_or(|at| at > now_us) {
+            return;
+        }
+        self.io.sweep_us = None;
+        let limits = self.options.limits;
+        let mut waiting = false;
+        for id in self.io.ids() {
+            let held_back = self.io.is_held_back(id);
+            let Some(connection) = self.io.find(id) else {
+                continue;
+            };
+            let unfinished = !connection.partial.is_empty() && !held_back;
+            let (patience_us, reason) = match connection.phase {
+                Phase::Closing | Phase::Draining => (limits.farewell_us, ""),
+                Phase::Connecting => (limits.patience_us, "nobody answered"),
+                Phase::Open if connection.blocked => {
+                    (limits.patience_us, "it did not take what was sent to it")
+                }
+                Phase::Open if unfinished => {
+                    (limits.patience_us, "it began a frame and did not end it")
+                }
+                Phase::Open if !connection.greeted && connection.side == Side::Accepted => {
+                    (limits.patience_us, "it said nothing")
+                }
+                Phase::Open => continue,
+            };
+            if connection.since_us + patience_us > now_us {
+                waiting = true;
+            } else {
+                let lasting = connection.phase == Phase::Open;
+                let speaks = lasting && !connection.blocked;
+                self.io.counters.impatient += u64::from(lasting);
+                if speaks {
+                    self.io.close(id, reason);
+                } else {
+                    self.io.remove(id, reason);
+                }
+            }
+        }
+        if waiting {
+            self.io.watch();
+        }
+    }
+}

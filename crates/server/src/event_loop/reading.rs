@@ -1,0 +1,158 @@
+//! From a socket's bytes to frames: who may be read, how much, and what is left over.
+//!
+//! Bytes are read into one buffer of the loop and frames decoded in place; a connection keeps
+//! only the start of an unfinished frame. A frame larger than the buffer is gathered by its
+//! connection, as its bytes come, under a bound for all of them together. What a frame means is
+//! the handler's business.
+
+use protocol::frame;
+
+use super::connection::{Connection, Phase, Received};
+use super::{ConnectionId, EventLoop, Handler};
+
+impl EventLoop {
+    /// Reads from one connection what its share of the turn allows.
+    pub(super) fn read<H: Handler>(&mut self, id: ConnectionId, handler: &mut H) {
+        if let Some(connection) = self.io.find(id) {
+            connection.listed = false;
+        }
+        for _ in 0..self.options.limits.reads_per_turn {
+            let held_back = self.io.is_held_back(id);
+            let Some(connection) = self.io.find(id) else {
+                return;
+            };
+            if connection.phase == Phase::Connecting {
+                return;
+            }
+            if held_back {
+                // It is listed again when what holds it back is gone.
+                return;
+            }
+            if connection.undispatched {
+                connection.undispatched = false;
+                let whole = std::mem::take(&mut connection.partial);
+                let taken = self.dispatch(id, &whole, handler);
+                self.keep(id, &whole[taken..]);
+                continue;
+            }
+            if !connection.readable {
+                return;
+            }
+            self.receive(id, handler);
+        }
+        // Its share is used up: the others come first.
+        let more = |connection: &mut Connection| connection.readable || connection.undispatched;
+        if self.io.find(id).is_some_and(more) {
+            self.io.list(id);
+        }
+    }
+
+    /// One read of the socket, and the frames that it completes.
+    fn receive<H: Handler>(&mut self, id: ConnectionId, handler: &mut H) {
+        let mut buffer = std::mem::take(&mut self.buffer);
+        let Some(connection) = self.io.find(id) else {
+            self.buffer = buffer;
+            return;
+        };
+        // The start of a frame is put before what is read, so that whole frames are read in
+        // place; only a frame that does not fit the buffer is gathered on its own.
+        let held = connection.partial.len();
+        let in_place = connection.claimed_bytes == 0 && held < buffer.len();
+        let start = if in_place { held } else { 0 };
+        match connection.receive(&mut buffer[start..]) {
+            Received::Ended(error) => {
+                let reason = error.map_or_else(
+                    || "the other side closed the connection".to_owned(),
+                    |error| format!("the connection broke: {error}"),
+                );
+                self.io.remove(id, &reason);
+            }
+            Received::Bytes(count) => {
+                self.io.counters.bytes_in += count as u64;
+                let connection = self.io.find(id).expect("it was there above");
+                if matches!(connection.phase, Phase::Closing | Phase::Draining) {
+                } else if in_place {
+                    let whole = &mut buffer[..start + count];
+                    whole[..start].copy_from_slice(&connection.partial);
+                    let taken = self.dispatch(id, whole, handler);
+                    self.keep(id, &whole[taken..]);
+                } else {
+                    connection.partial.extend_from_slice(&buffer[..count]);
+                    let whole = std::mem::take(&mut connection.partial);
+                    let taken = self.dispatch(id, &whole, handler);
+                    match self.io.find(id) {
+                        Some(connection) if taken == 0 => connection.partial = whole,
+                        _ => self.keep(id, &whole[taken..]),
+                    }
+                }
+            }
+        }
+        self.buffer = buffer;
+    }
+
+    /// Hands the whole frames at the start of `bytes` to the handler; how many bytes are done
+    /// with.
+    fn dispatch<H: Handler>(&mut self, id: ConnectionId, bytes: &[u8], handler: &mut H) -> usize {
+        let mut taken = 0;
+        loop {
+            let frame = match frame::decode(&bytes[taken..]) {
+                Ok(Some((frame, size))) => {
+                    taken += size;
+                    frame
+                }
+                Ok(None) => break,
+                Err(error) => {
+                    self.io.counters.malformed += 1;
+                    self.io.close(id, &error.to_string());
+                    return bytes.len();
+                }
+            };
+            self.io.counters.frames_in += 1;
+            self.io.release_claim(id);
+            if let Err(reason) = handler.frame(&mut self.io, id, frame) {
+                self.io.counters.malformed += 1;
+                self.io.close(id, &reason);
+            }
+            let held_back = self.io.is_held_back(id);
+            let now_us = self.io.now_us;
+            let Some(connection) = self.io.find(id) else {
+                return bytes.len();
+            };
+            if connection.phase != Phase::Open {
+                return bytes.len();
+            }
+            connection.greeted = true;
+            connection.since_us = now_us;
+            if held_back {
+                if let Some(connection) = self.io.find(id) {
+                    connection.undispatched = taken < bytes.len();
+                }
+                return taken;
+            }
+        }
+        if let Ok(Some(size)) = frame::size(&bytes[taken..])
+            && size > self.options.limits.read_bytes
+            && !self.io.claim(id, size)
+        {
+            self.io.close(
+                id,
+                "too many large frames are under way: try again later, with smaller ones",
+            );
+            return bytes.len();
+        }
+        taken
+    }
+
+    fn keep(&mut self, id: ConnectionId, rest: &[u8]) {
+        let now_us = self.io.now_us;
+        let Some(connection) = self.io.find(id) else {
+            return;
+        };
+        let begins = connection.partial.is_empty() && !rest.is_empty();
+        connection.keep_partial(rest);
+        if begins {
+            connection.since_us = now_us;
+            self.io.watch();
+        }
+    }
+}

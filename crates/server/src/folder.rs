@@ -1,0 +1,111 @@
+//! A data folder: one process at a time, small files replaced atomically.
+//!
+//! A file is written under another name, flushed, renamed, and the folder flushed (SAFETY R23):
+//! after a crash there is the old file or the new one, whole. What the files mean is their
+//! owners'; logs and tables are `storage`'s.
+
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{ErrorKind, Read, Seek, Write};
+use std::path::{Path, PathBuf};
+
+use crate::error::ServerError;
+
+const LOCK_FILE: &str = "lock";
+
+/// A folder that this process has for itself, until the value is dropped.
+#[derive(Debug)]
+pub struct Folder {
+    path: PathBuf,
+    /// The lock is the kernel's, and goes with the descriptor: a killed process leaves none.
+    _lock: File,
+}
+
+impl Folder {
+    /// Opens the folder, creating it where there is none, and locks it.
+    ///
+    /// # Errors
+    /// Another process has it open, or the system refuses.
+    pub fn open(path: &Path) -> Result<Folder, ServerError> {
+        let shown = path.display();
+        create_folder(path).map_err(ServerError::io(format!("create the folder {shown}")))?;
+        let lock_path = path.join(LOCK_FILE);
+        let what = format!("open {}", lock_path.display());
+        let mut lock = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(&lock_path)
+            .map_err(ServerError::io(what))?;
+        match lock.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                let mut holder = String::new();
+                // Who holds it is told as a help; without it the error is as true.
+                let _ = lock.read_to_string(&mut holder);
+                return Err(ServerError::FolderInUse {
+                    folder: path.to_owned(),
+                    process: holder.trim().parse().ok(),
+                });
+            }
+            Err(TryLockError::Error(error)) => {
+                return Err(ServerError::io(format!("lock the folder {shown}"))(error));
+            }
+        }
+        lock.set_len(0)
+            .and_then(|()| lock.rewind())
+            .and_then(|()| writeln!(lock, "{}", std::process::id()))
+            .map_err(ServerError::io(format!("write {}", lock_path.display())))?;
+        Ok(Folder {
+            path: path.to_owned(),
+            _lock: lock,
+        })
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// A file's bytes; none if there is no such file.
+    ///
+    /// # Errors
+    /// The system refuses.
+    pub fn read(&self, name: &str) -> Result<Option<Vec<u8>>, ServerError> {
+        let path = self.path.join(name);
+        match fs::read(&path) {
+            Ok(bytes) => Ok(Some(bytes)),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(ServerError::io(format!("read {}", path.display()))(error)),
+        }
+    }
+
+    /// Replaces a file; it is durable when this returns.
+    ///
+    /// # Errors
+    /// The system refuses. Which of the two files is there is then unknown, and the process must
+    /// stop rather than go on (SAFETY R23).
+    pub fn replace(&self, name: &str, bytes: &[u8]) -> Result<(), ServerError> {
+        let path = self.path.join(name);
+        let temporary = self.path.join(format!("{name}.new"));
+        let write = || {
+            let mut file = File::create(&temporary)?;
+            file.write_all(bytes)?;
+            file.sync_all()?;
+            fs::rename(&temporary, &path)?;
+            File::open(&self.path)?.sync_all()
+        };
+        write().map_err(ServerError::io(format!("replace {}", path.display())))
+    }
+}
+
+fn create_folder(path: &Path) -> std::io::Result<()> {
+    if path.is_dir() {
+        return Ok(());
+    }
+    fs::create_dir_all(path)?;
+    match path.parent() {
+        Some(parent) if parent.is_dir() => File::open(parent)?.sync_all(),
+        _ => Ok(()),
+    }
+}

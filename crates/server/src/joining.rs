@@ -1,0 +1,158 @@
+//! A server's first word to its coordinator, before any event loop runs: plain blocking sockets.
+//!
+//! A coordinator that is away is waited for; one that refuses is believed, unless it says that
+//! the reason will pass (a lease of the process before that is still running).
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
+
+use protocol::configuration::Configuration;
+use protocol::frame;
+use protocol::identity::{Incarnation, ServerId};
+use protocol::message::{CoordinatorReply, CoordinatorRequest, Hello, Message};
+
+use crate::error::ServerError;
+use crate::journal::{self, Level};
+
+const PAUSE_MIN: Duration = Duration::from_millis(20);
+const PAUSE_MAX: Duration = Duration::from_secs(1);
+/// How long one attempt may take.
+const ATTEMPT_MAX: Duration = Duration::from_secs(12);
+/// How long a refusal that will pass is waited for: several leases.
+const REFUSALS_MAX: Duration = Duration::from_secs(5);
+/// A coordinator that is away is noted once in this time.
+const NOTE_PAUSE: Duration = Duration::from_secs(5);
+
+/// What joining gave.
+#[derive(Debug)]
+pub(crate) struct Joined {
+    pub server: ServerId,
+    pub incarnation: Incarnation,
+    pub configuration: Configuration,
+}
+
+enum Failure {
+    /// Nobody answered, or not in a way that makes sense.
+    Away(String),
+    Refused {
+        message: String,
+        retry: bool,
+    },
+}
+
+/// Joins, waiting for a coordinator as long as `stopped` does not say otherwise.
+///
+/// # Errors
+/// A coordinator refused, or the wait was ended.
+pub(crate) fn join(
+    coordinators: &[SocketAddr],
+    cluster: Option<u64>,
+    request: &CoordinatorRequest,
+    stopped: &dyn Fn() -> bool,
+) -> Result<Joined, ServerError> {
+    let begin = Instant::now();
+    let mut refused_since = None;
+    let mut noted: Option<Instant> = None;
+    let mut pause = PAUSE_MIN;
+    for address in coordinators.iter().cycle() {
+        let reason = match attempt(*address, cluster, request) {
+            Ok(joined) => return Ok(joined),
+            Err(Failure::Away(reason)) => reason,
+            Err(Failure::Refused { message, retry }) => {
+                let since = refused_since.get_or_insert_with(Instant::now);
+                if !retry || since.elapsed() > REFUSALS_MAX {
+                    return Err(ServerError::Refused(message));
+                }
+                message
+            }
+        };
+        if stopped() {
+            return Err(ServerError::Stopped);
+        }
+        if noted.is_none_or(|at| at.elapsed() > NOTE_PAUSE) {
+            noted = Some(Instant::now());
+            let waited_s = begin.elapsed().as_secs();
+            journal::line(
+                Level::Warn,
+                "waiting_for_coordinator",
+                &[
+                    ("address", address),
+                    ("reason", &reason),
+                    ("waited_s", &waited_s),
+                ],
+            );
+        }
+        std::thread::sleep(pause);
+        pause = (pause * 2).min(PAUSE_MAX);
+    }
+    unreachable!("the caller names at least one coordinator, and a cycle has no end")
+}
+
+fn attempt(
+    address: SocketAddr,
+    cluster: Option<u64>,
+    request: &CoordinatorRequest,
+) -> Result<Joined, Failure> {
+    let away = |error: std::io::Error| Failure::Away(error.to_string());
+    let mut stream = TcpStream::connect_timeout(&address, ATTEMPT_MAX).map_err(away)?;
+    stream.set_read_timeout(Some(ATTEMPT_MAX)).map_err(away)?;
+    stream.set_write_timeout(Some(ATTEMPT_MAX)).map_err(away)?;
+    stream.set_nodelay(true).map_err(away)?;
+    let mut bytes = Vec::new();
+    let hello = Hello {
+        cluster,
+        core: None,
+    };
+    frame::encode(0, &Message::Hello(hello), &mut bytes);
+    frame::encode(1, &Message::Ask(request.clone()), &mut bytes);
+    stream.write_all(&bytes).map_err(away)?;
+    bytes.clear();
+    loop {
+        match read_message(&mut stream, &mut bytes).map_err(away)? {
+            Message::Welcome(_) => {}
+            Message::Answer(CoordinatorReply::Joined {
+                server,
+                incarnation,
+                configuration,
+            }) => {
+                return Ok(Joined {
+                    server,
+                    incarnation,
+                    configuration,
+                });
+            }
+            Message::Answer(CoordinatorReply::Refused { message, retry }) => {
+                return Err(Failure::Refused { message, retry });
+            }
+            // It says why it does not want this connection: the wrong cluster, or too many.
+            Message::Goodbye { reason } => {
+                return Err(Failure::Refused {
+                    message: reason,
+                    retry: true,
+                });
+            }
+            other => {
+                let what = format!("{address} answers, but not as a coordinator does: {other:?}");
+                return Err(Failure::Away(what));
+            }
+        }
+    }
+}
+
+fn read_message(stream: &mut TcpStream, bytes: &mut Vec<u8>) -> std::io::Result<Message> {
+    let mut chunk = [0; 16 << 10];
+    loop {
+        let decoded = frame::decode(bytes);
+        let decoded =
+            decoded.map_err(|error| std::io::Error::new(ErrorKind::InvalidData, error))?;
+        if let Some((frame, size)) = decoded {
+            bytes.drain(..size);
+            return Ok(frame.message);
+        }
+        match stream.read(&mut chunk)? {
+            0 => return Err(ErrorKind::UnexpectedEof.into()),
+            count => bytes.extend_from_slice(&chunk[..count]),
+        }
+    }
+}

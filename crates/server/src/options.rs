@@ -1,0 +1,150 @@
+//! How servers and coordinators are started, and which addresses they may listen at.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs};
+use std::path::PathBuf;
+
+use protocol::coordinator::Settings;
+use protocol::machine;
+
+use crate::error::ServerError;
+use crate::event_loop;
+
+/// How a server is started.
+#[derive(Clone, Debug)]
+pub struct ServerOptions {
+    /// Its data folder; created where there is none.
+    pub folder: PathBuf,
+    /// Where its first core listens; the next ones at the ports after it. Port 0 gives each a
+    /// free one.
+    pub listen: SocketAddr,
+    /// The address that others are told to connect to, if it is not the one listened at.
+    pub advertise: Option<IpAddr>,
+    /// How many cores: event loops, each with its own log and partitions.
+    pub cores: u16,
+    /// `host:port` of each coordinator, to be tried in order.
+    pub coordinators: Vec<String>,
+    /// What fails together with this server; empty is this server alone.
+    pub domain: String,
+    /// Listen on a network although nothing is encrypted.
+    pub allow_unencrypted_network: bool,
+    /// Poll without sleeping.
+    pub spin: bool,
+    /// Limits of each event loop.
+    pub loop_limits: event_loop::Limits,
+    /// Limits of each core's machine.
+    pub machine_limits: machine::Limits,
+    /// How a core keeps its data.
+    pub storage: StorageOptions,
+}
+
+/// How a core keeps its data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StorageOptions {
+    /// Nowhere: gone with the process. To measure a core without its disk.
+    Memory,
+}
+
+impl ServerOptions {
+    /// The defaults: loopback, a free port, one core.
+    pub fn new(folder: impl Into<PathBuf>, coordinators: Vec<String>) -> Self {
+        ServerOptions {
+            folder: folder.into(),
+            listen: loopback(),
+            advertise: None,
+            cores: 1,
+            coordinators,
+            domain: String::new(),
+            allow_unencrypted_network: false,
+            spin: false,
+            loop_limits: event_loop::Limits::default(),
+            machine_limits: machine::Limits::default(),
+            storage: StorageOptions::Memory,
+        }
+    }
+}
+
+/// How a coordinator is started.
+#[derive(Clone, Debug)]
+pub struct CoordinatorOptions {
+    /// The folder of its state; created where there is none.
+    pub folder: PathBuf,
+    /// Where it listens; port 0 takes a free one.
+    pub listen: SocketAddr,
+    /// Listen on a network although nothing is encrypted.
+    pub allow_unencrypted_network: bool,
+    /// Leases and other intervals.
+    pub settings: Settings,
+    /// Limits of its event loop.
+    pub loop_limits: event_loop::Limits,
+}
+
+impl CoordinatorOptions {
+    /// The defaults: loopback, a free port.
+    pub fn new(folder: impl Into<PathBuf>) -> Self {
+        CoordinatorOptions {
+            folder: folder.into(),
+            listen: loopback(),
+            allow_unencrypted_network: false,
+            settings: Settings::default(),
+            loop_limits: event_loop::Limits::default(),
+        }
+    }
+}
+
+fn loopback() -> SocketAddr {
+    SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0)
+}
+
+/// Refuses an address that others than this machine can reach, unless that is asked for by name.
+///
+/// # Errors
+/// It is refused; says why and what to do.
+pub fn check_listen(address: SocketAddr, allow_unencrypted: bool) -> Result<(), ServerError> {
+    if address.ip().is_loopback() || allow_unencrypted {
+        return Ok(());
+    }
+    Err(ServerError::Options(format!(
+        "{address} can be reached from the network, and there is no encryption and no login yet: \
+         whoever reaches it can read and change everything. Listen at a loopback address such as \
+         127.0.0.1, or, in a network that you trust, add --allow-unencrypted-network"
+    )))
+}
+
+/// The addresses that names stand for, in order.
+///
+/// # Errors
+/// There is none, or a name stands for nothing.
+pub(crate) fn resolve(names: &[String]) -> Result<Vec<SocketAddr>, ServerError> {
+    let mut addresses = Vec::new();
+    for name in names {
+        let found = name.to_socket_addrs();
+        let what = format!("find the coordinator {name} (host:port)");
+        addresses.extend(found.map_err(ServerError::io(what))?);
+    }
+    if addresses.is_empty() {
+        return Err(ServerError::Options(
+            "no coordinator is named: give its host:port".to_owned(),
+        ));
+    }
+    Ok(addresses)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_network_address_needs_a_word() {
+        let at = |text: &str| text.parse::<SocketAddr>().unwrap();
+        for address in ["127.0.0.1:0", "127.8.8.8:1", "[::1]:7"] {
+            check_listen(at(address), false).unwrap();
+        }
+        for address in ["0.0.0.0:0", "10.0.0.1:7", "[::]:7"] {
+            let error = check_listen(at(address), false).unwrap_err().to_string();
+            assert!(error.contains(address), "{error}");
+            assert!(error.contains("no encryption"), "{error}");
+            assert!(error.contains("--allow-unencrypted-network"), "{error}");
+            check_listen(at(address), true).unwrap();
+        }
+    }
+}

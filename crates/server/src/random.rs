@@ -1,0 +1,18 @@
+//! Random numbers for names that must differ from all others: clusters, disks, processes.
+
+use std::fs::File;
+use std::io::Read;
+
+use crate::error::ServerError;
+
+/// A number that nobody else draws; never 0.
+///
+/// # Errors
+/// The system has no random source.
+pub fn number() -> Result<u64, ServerError> {
+    let mut bytes = [0; 8];
+    File::open("/dev/urandom")
+        .and_then(|mut source| source.read_exact(&mut bytes))
+        .map_err(ServerError::io("draw a random number from /dev/urandom"))?;
+    Ok(u64::from_le_bytes(bytes).max(1))
+}

@@ -1,0 +1,35 @@
+//! SIGTERM and SIGINT: finish what is under way and end; a second one ends at once.
+
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+use crate::error::ServerError;
+use crate::journal::{self, Level};
+
+/// What a process that a second signal ends says to its parent: 128 and the signal's number, as
+/// shells do.
+const EXIT_BASE: i32 = 128;
+
+/// From now on the first signal calls `stop`, from a thread that sleeps until then.
+///
+/// # Errors
+/// The system refuses.
+pub fn stop_on_signals(stop: impl Fn() + Send + 'static) -> Result<(), ServerError> {
+    let mut signals =
+        Signals::new([SIGINT, SIGTERM]).map_err(ServerError::io("listen for signals"))?;
+    std::thread::Builder::new()
+        .name("signals".to_owned())
+        .spawn(move || {
+            let mut asked = false;
+            for signal in signals.forever() {
+                journal::line(Level::Info, "signal", &[("number", &signal)]);
+                if asked {
+                    std::process::exit(EXIT_BASE + signal);
+                }
+                asked = true;
+                stop();
+            }
+        })
+        .map_err(ServerError::io("start the thread that waits for signals"))?;
+    Ok(())
+}

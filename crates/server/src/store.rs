@@ -1,0 +1,136 @@
+//! What a core needs of its disk: a log with group commit and sorted tables.
+//!
+//! The trait is the edge between the driver and `storage`, and lets tests and baselines run a
+//! core without a disk. What records mean is the machine's; how bytes are kept is the store's.
+
+use placement::tables::{MemoryTables, Tables};
+use protocol::identity::Position;
+use protocol::machine::{CoreMachine, LogRecord};
+
+use crate::error::ServerError;
+
+/// Whether the log can take new operations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Admission {
+    /// It can.
+    Open,
+    /// The disk is behind: refuse with *try again*.
+    Busy,
+    /// The disk is full: refuse with *make space*.
+    Full,
+}
+
+/// Log and tables of one core.
+pub trait Store {
+    /// The tables.
+    type Tables: Tables;
+
+    /// The tables, as of the last write.
+    fn tables(&mut self) -> &mut Self::Tables;
+
+    /// Hands what the disk holds to a machine that was just made: what a checkpoint saved, then
+    /// the log's records.
+    ///
+    /// # Errors
+    /// It cannot be read: the process must not serve.
+    fn recover(&mut self, machine: &mut CoreMachine) -> Result<(), ServerError>;
+
+    /// Appends a record in memory; its position must be the log's next.
+    ///
+    /// # Errors
+    /// The record cannot be taken: the process must stop.
+    fn append(&mut self, record: &LogRecord) -> Result<(), ServerError>;
+
+    /// Hands over what was appended to be written; once per turn.
+    fn submit(&mut self);
+
+    /// The last durable position.
+    fn durable(&self) -> Position;
+
+    /// Whether everything went well so far.
+    ///
+    /// # Errors
+    /// A write or a flush failed: the process must stop (SAFETY R23).
+    fn health(&self) -> Result<(), ServerError>;
+
+    /// Whether new operations may enter.
+    fn admission(&self) -> Admission;
+
+    /// Whether enough has been logged since the last checkpoint for another one.
+    fn checkpoint_due(&self) -> bool;
+
+    /// Begins a checkpoint of the tables as they are; the log before `retain_from` and the
+    /// checkpoint may go once it is durable. Does not wait for it.
+    ///
+    /// # Errors
+    /// The process must stop.
+    fn checkpoint(&mut self, retain_from: Position) -> Result<(), ServerError>;
+
+    /// By name, for operators.
+    fn counters(&self) -> Vec<(String, u64)>;
+
+    /// Writes and flushes everything, and ends.
+    ///
+    /// # Errors
+    /// Not everything is durable.
+    fn close(self) -> Result<(), ServerError>;
+}
+
+/// A store without a disk: everything is durable at once, and gone with the process. For tests,
+/// and to measure a core without its disk.
+#[derive(Debug, Default)]
+pub struct MemoryStore {
+    tables: MemoryTables,
+    appended: Position,
+    durable: Position,
+}
+
+impl Store for MemoryStore {
+    type Tables = MemoryTables;
+
+    fn tables(&mut self) -> &mut MemoryTables {
+        &mut self.tables
+    }
+
+    fn recover(&mut self, _: &mut CoreMachine) -> Result<(), ServerError> {
+        Ok(())
+    }
+
+    fn append(&mut self, record: &LogRecord) -> Result<(), ServerError> {
+        self.appended.0 += 1;
+        assert_eq!(record.position, self.appended, "log and machine disagree");
+        Ok(())
+    }
+
+    fn submit(&mut self) {
+        self.durable = self.appended;
+    }
+
+    fn durable(&self) -> Position {
+        self.durable
+    }
+
+    fn health(&self) -> Result<(), ServerError> {
+        Ok(())
+    }
+
+    fn admission(&self) -> Admission {
+        Admission::Open
+    }
+
+    fn checkpoint_due(&self) -> bool {
+        false
+    }
+
+    fn checkpoint(&mut self, _: Position) -> Result<(), ServerError> {
+        Ok(())
+    }
+
+    fn counters(&self) -> Vec<(String, u64)> {
+        Vec::new()
+    }
+
+    fn close(self) -> Result<(), ServerError> {
+        Ok(())
+    }
+}
