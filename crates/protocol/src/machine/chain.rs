@@ -13,6 +13,7 @@ use super::{CoreMachine, Member, MemberKey, Output};
 use crate::identity::{CoreId, Now, OperationId, PartitionId, Position};
 use crate::message::PeerMessage;
 use crate::operation::{Decision, Prepare, RequestResult, Vote};
+use crate::planted::{self, Bug};
 use crate::record::Record;
 
 impl CoreMachine {
@@ -40,6 +41,9 @@ impl CoreMachine {
         }
         let key = (operation, partition);
         if self.members.contains_key(&key) {
+            if planted::is(Bug::VoteChanges) && self.unvote(key) {
+                return self.acquire(now, key, tables, output);
+            }
             self.repeat(key, output);
             return Ok(());
         }
@@ -120,7 +124,12 @@ impl CoreMachine {
             return Ok(());
         }
         while let Some(wanted) = member.held.get(member.granted) {
-            if !partition.locks.acquire(wanted, key.0) {
+            if planted::is(Bug::ConflictDoesNotWait) {
+                partition.locks.force(wanted, key.0);
+            } else if !partition.locks.acquire(wanted, key.0) {
+                if planted::is(Bug::DuplicateOfPending) && key.1.replex > 0 {
+                    return self.give_up(now, key, tables, output);
+                }
                 if partition.locks.waiters(wanted) > self.limits.waiters_per_key_max {
                     return self.give_up(now, key, tables, output);
                 }
@@ -165,6 +174,9 @@ impl CoreMachine {
         prepare.votes.push(vote);
         let newest = prepare.changes.iter().map(|change| change.version).max();
         self.last_version = self.last_version.max(newest.unwrap_or_default());
+        if planted::is(Bug::PreparedIsVisible) {
+            super::settle::write(member, tables)?;
+        }
         let prepare = Arc::clone(&member.prepare);
         let durability = member.table.durability();
         let record = Record::Prepared {
@@ -178,7 +190,7 @@ impl CoreMachine {
             self.send(next, Position(0), PeerMessage::Prepare(prepare), output);
             return Ok(());
         }
-        if !member.table.sync {
+        if !member.table.sync || planted::is(Bug::DecisionBeforeDurable) {
             return self.decide(now, key, tables, output);
         }
         self.undurable.push_back((position, key));
@@ -196,8 +208,11 @@ impl CoreMachine {
     ) -> Result<(), TablesError> {
         let member = &self.members[&key];
         assert!(member.is_decider(), "only the decider decides");
-        let votes = &member.prepare.votes;
+        let mut votes = &member.prepare.votes[..];
         assert_eq!(votes.len(), member.prepare.chain.len(), "all have voted");
+        if planted::is(Bug::VotesIgnored) {
+            votes = &votes[votes.len() - 1..];
+        }
         let no = votes.iter().find_map(|vote| match vote {
             Vote::Yes => None,
             Vote::No(reason) => Some(reason.clone()),
@@ -240,6 +255,8 @@ impl CoreMachine {
         let member = &self.members[&key];
         if !member.settled && (settled || member.settles_at_decision()) {
             self.settle(now, key, tables, output)?;
+        } else if planted::is(Bug::AnswerBeforeSettled) && member.place == 0 {
+            self.finish_requests(key, output);
         }
         self.pass_up(key, output);
         Ok(())
@@ -259,6 +276,7 @@ impl CoreMachine {
             !settled && member.replex_position() <= member.table.settle_position;
         let after = match (member.table.sync, waits_for_decision) {
             (false, _) => Position(0),
+            _ if planted::is(Bug::DecisionOvertakesPrepare) => Position(0),
             (true, false) => prepared_at,
             (true, true) => member.decided_at,
         };
@@ -269,6 +287,20 @@ impl CoreMachine {
             settled: settled || member.settles_here(),
         };
         self.send(previous, after, message, output);
+    }
+
+    /// Forgets a vote: only a planted bug does.
+    fn unvote(&mut self, key: MemberKey) -> bool {
+        let Some(member) = self.members.get_mut(&key) else {
+            return false;
+        };
+        let forgets = member.place > 0 && member.prepared_at.is_some() && member.decision.is_none();
+        if forgets {
+            let place = member.place;
+            Arc::make_mut(&mut member.prepare).votes.truncate(place);
+            member.prepared_at = None;
+        }
+        forgets
     }
 
     /// A prepare came again: says again what it said then.

@@ -14,6 +14,8 @@ use placement::tables::{Tables, TablesError};
 use super::{CoreMachine, Member, MemberKey, Output};
 use crate::identity::{CoreId, Finished, Now, OperationId, PartitionId, Position};
 use crate::message::PeerMessage;
+use crate::operation::{Decision, RequestResult};
+use crate::planted::{self, Bug};
 
 /// Confirmations gathered for one core before they are sent without waiting for the timer.
 const CONFIRMATIONS_MAX: usize = 256;
@@ -76,7 +78,8 @@ impl CoreMachine {
             return;
         };
         let below = member.is_decider() || member.next_durable;
-        let here = member.settled && member.decided_at <= self.durable;
+        let durable = member.decided_at <= self.durable || planted::is(Bug::FinishedTooEarly);
+        let here = member.settled && durable;
         if member.confirmed || !below || !here {
             return;
         }
@@ -289,7 +292,12 @@ impl CoreMachine {
     }
 
     /// Sends again what has had no answer for long.
-    pub(super) fn retry(&mut self, now: Now, output: &mut Output) {
+    pub(super) fn retry<T: Tables>(
+        &mut self,
+        now: Now,
+        tables: &mut T,
+        output: &mut Output,
+    ) -> Result<(), TablesError> {
         while let Some(&(due, operation)) = self.retries.first() {
             if due > now.monotonic_us {
                 break;
@@ -306,8 +314,13 @@ impl CoreMachine {
             self.retries.insert((member.retry_due_us, operation));
             member.retry_us = (member.retry_us * 2).min(self.limits.retry_us * 16);
             self.counters.resent += 1;
+            if planted::is(Bug::HeadAbortsOnTimeout) && self.members[&key].decision.is_none() {
+                let abort = Decision::Abort(RequestResult::Conflict);
+                self.on_decision(now, key, (abort, true), tables, output)?;
+            }
             self.ask_below(key, output);
         }
+        Ok(())
     }
 
     /// The head's member of one of this core's operations.

@@ -22,6 +22,7 @@ use crate::configuration::PartitionState;
 use crate::identity::{Now, OperationId, PartitionId, Position, RequestId, ServerId, Version};
 use crate::message::{Execute, Refusal, Reply};
 use crate::operation::{Decision, Mutation, Prepare, RequestRecord, RequestResult, RowChange};
+use crate::planted::{self, Bug};
 use crate::record::Record;
 
 /// A request that waits for its pk.
@@ -78,7 +79,11 @@ impl CoreMachine {
         }
         self.sessions
             .acknowledge(request.session, acknowledged_below);
+        if planted::is(Bug::CompletionForgotten) {
+            self.sessions.forget_below(request.session, request.number);
+        }
         match self.sessions.known(request, digest) {
+            Known::Completed(_) if planted::is(Bug::RetryRunsAgain) => {}
             Known::Completed(result) => {
                 let reply = Reply::Executed(result.clone());
                 // The record may be younger than the last flush.
@@ -199,7 +204,7 @@ impl CoreMachine {
         epoch: crate::identity::Epoch,
         partition: PartitionId,
     ) -> Result<(), Refusal> {
-        if epoch != self.configuration.epoch {
+        if epoch != self.configuration.epoch && !planted::is(Bug::EpochUnchecked) {
             return Err(Refusal::StaleEpoch {
                 epoch: self.configuration.epoch,
             });
@@ -211,10 +216,14 @@ impl CoreMachine {
             .table
             .place(partition)
             .expect("a held partition has a place");
-        if place.state != PartitionState::Serving || self.lease_until_us() <= now.monotonic_us {
+        if place.state != PartitionState::Serving || !self.is_leased(now) {
             return Err(Refusal::NotServing);
         }
         Ok(())
+    }
+
+    fn is_leased(&self, now: Now) -> bool {
+        self.lease_until_us() > now.monotonic_us || planted::is(Bug::LeaseUnchecked)
     }
 
     /// Begins the next operation on a pk, if nothing is in its way.
@@ -231,7 +240,8 @@ impl CoreMachine {
                 return Ok(());
             };
             let behind_read = partition.reads.iter().any(|read| read.covers(pk));
-            if behind_read || partition.locks.is_held(pk) || self.recovering.is_some() {
+            let held = partition.locks.is_held(pk) && !planted::is(Bug::HeadDoesNotOrder);
+            if behind_read || held || self.recovering.is_some() {
                 return Ok(());
             }
             let Some(queue) = partition.queues.get_mut(pk) else {
@@ -314,6 +324,9 @@ impl CoreMachine {
             let result = match result {
                 RequestResult::Applied { .. } => {
                     self.last_version = self.last_version.next(now.wall_us);
+                    if planted::is(Bug::VersionFromClock) {
+                        self.last_version = Version(now.wall_us << 12);
+                    }
                     RequestResult::Applied {
                         version: self.last_version,
                     }
@@ -331,12 +344,16 @@ impl CoreMachine {
             old: evaluate::old_row(&table, before, fold.image.as_deref()),
             new: fold.image.map(Into::into),
         };
+        let mut chain = table.chain(&change);
+        if planted::is(Bug::ChainReversed) && operation.sequence % 2 == 1 {
+            chain[1..].reverse();
+        }
         let prepare = Prepare {
             operation,
             epoch: self.configuration.epoch,
             finished_below,
             table: table.id,
-            chain: table.chain(&change),
+            chain,
             votes: Vec::new(),
             changes: alloc::vec![change],
             requests,

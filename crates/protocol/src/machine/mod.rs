@@ -43,6 +43,7 @@ use crate::identity::{
 };
 use crate::message::{PeerMessage, Refusal, Reply};
 use crate::operation::{Decision, Prepare};
+use crate::planted::{self, Bug};
 use crate::record::Record;
 use head::{Queued, Running};
 use locks::Locks;
@@ -276,6 +277,8 @@ impl CoreMachine {
                 lease_us,
                 session_floor,
             } => {
+                let arrival = planted::is(Bug::LeaseFromArrival);
+                let sent_us = if arrival { now.monotonic_us } else { sent_us };
                 self.leases.coordinator_until_us =
                     self.leases.coordinator_until_us.max(sent_us + lease_us);
                 self.sessions.end_below(session_floor);

@@ -22,6 +22,7 @@ use crate::identity::{Now, OperationId, PartitionId, Position};
 use crate::message::{
     ChecksumPart, ChecksumRead, Consistency, Read, Refusal, Reply, Request, RowPage,
 };
+use crate::planted::{self, Bug};
 
 /// A read that waits for decisions.
 #[derive(Debug)]
@@ -73,12 +74,17 @@ impl CoreMachine {
             self.refuse(asked, refusal, output);
             return Ok(());
         }
-        if read.consistency == Consistency::Linearizable {
+        let waits = !planted::is(Bug::ReadDoesNotWait);
+        if read.consistency == Consistency::Linearizable && waits {
             let partition = self
                 .partitions
                 .get_mut(&read.partition)
                 .expect("it is readable");
-            let holders = partition.locks.holders_in(&read.start, read.end.as_deref());
+            let mut end = read.end.as_deref();
+            if planted::is(Bug::RangeNotWatched) {
+                end = Some(&read.start);
+            }
+            let holders = partition.locks.holders_in(&read.start, end);
             if !holders.is_empty() {
                 if partition.reads.len() >= self.limits.waiting_reads_max {
                     self.refuse(asked, Refusal::Overloaded, output);

@@ -23,6 +23,7 @@ use crate::codec::{DecodeError, Wire};
 use crate::identity::{CoreId, Finished, Now, OperationId, PartitionId, Position, Version};
 use crate::message::PeerMessage;
 use crate::operation::{Decision, Prepare, Vote};
+use crate::planted::{self, Bug};
 use crate::record::{Record, SavedCompletion};
 
 /// The sorted table for what lives outside rows; no partition has this number.
@@ -296,7 +297,8 @@ impl CoreMachine {
             .get_mut(&key.1)
             .expect("members' partitions are held");
         let voted_no = matches!(member.prepare.votes[place], Vote::No(_));
-        for held in member.held.iter().filter(|_| !voted_no) {
+        let waits = !voted_no && !planted::is(Bug::ReadBeforeRecovery);
+        for held in member.held.iter().filter(|_| waits) {
             partition.locks.force(held, key.0);
         }
         member.granted = member.held.len();
@@ -350,7 +352,10 @@ impl CoreMachine {
             .into_iter()
             .map(|core| (core, BTreeMap::new()))
             .collect();
-        if !peers.is_empty() {
+        if planted::is(Bug::CompletionsNotRestored) {
+            self.sessions = Default::default();
+        }
+        if !peers.is_empty() && !planted::is(Bug::RecoverySkipped) {
             self.recovering = Some(Recovering {
                 next_attempt: 1,
                 peers,

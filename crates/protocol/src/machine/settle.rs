@@ -12,6 +12,7 @@ use placement::tables::{Tables, TablesError};
 use super::{CoreMachine, Member, MemberKey, Output};
 use crate::identity::{Now, OperationId, PartitionId, Version};
 use crate::operation::{Decision, RowChange};
+use crate::planted::{self, Bug};
 use crate::record::Record;
 
 impl CoreMachine {
@@ -89,15 +90,7 @@ impl CoreMachine {
             None => panic!("only a decided operation is settled"),
         };
         if commit {
-            let table = key.1.rows_table();
-            for (change, effect) in member.prepare.changes.iter().zip(&member.effects) {
-                if let Some(entry) = &effect.remove {
-                    remove(tables, table, entry, change.version)?;
-                }
-                if let Some(entry) = &effect.put {
-                    put(tables, table, entry, change)?;
-                }
-            }
+            write(member, tables)?;
         }
         let head = member.prepare.chain[0];
         let requests = &member.prepare.requests;
@@ -183,6 +176,22 @@ impl CoreMachine {
     pub(super) fn drop_rows<T: Tables>(&mut self, partition: PartitionId, tables: &mut T) {
         tables.drop_table(partition.rows_table());
     }
+}
+
+/// Changes the rows of the member's partition.
+pub(super) fn write<T: Tables>(member: &Member, tables: &mut T) -> Result<(), TablesError> {
+    let table = member.partition().rows_table();
+    for (change, effect) in member.prepare.changes.iter().zip(&member.effects) {
+        if let Some(entry) = &effect.remove
+            && !planted::is(Bug::DepartureKept)
+        {
+            remove(tables, table, entry, change.version)?;
+        }
+        if let Some(entry) = &effect.put {
+            put(tables, table, entry, change)?;
+        }
+    }
+    Ok(())
 }
 
 fn newest_version(member: &Member) -> Version {
