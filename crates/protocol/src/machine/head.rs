@@ -82,32 +82,7 @@ impl CoreMachine {
         if planted::is(Bug::CompletionForgotten) {
             self.sessions.forget_below(request.session, request.number);
         }
-        match self.sessions.known(request, digest) {
-            Known::Completed(_) if planted::is(Bug::RetryRunsAgain) => {}
-            Known::Completed(result) => {
-                let reply = Reply::Executed(result.clone());
-                // The record may be younger than the last flush.
-                let after = Position(self.next_position.0 - 1);
-                self.answer(asked, after, None, reply, output);
-                return Ok(());
-            }
-            Known::Mismatch => {
-                self.refuse(asked, Refusal::RequestMismatch, output);
-                return Ok(());
-            }
-            Known::Ended => {
-                self.refuse(asked, Refusal::SessionEnded, output);
-                return Ok(());
-            }
-            Known::New => {}
-        }
-        if let Some(running) = self.running.get_mut(&request) {
-            if running.digest != digest {
-                self.refuse(asked, Refusal::RequestMismatch, output);
-            } else if !running.asked.contains(&asked) {
-                running.asked.truncate(ASKED_MAX - 1);
-                running.asked.push(asked);
-            }
+        if self.is_known(asked, request, digest, output) {
             return Ok(());
         }
         let mutation = mutations
@@ -140,6 +115,46 @@ impl CoreMachine {
             },
         );
         self.start_queue(now, partition, &pk, tables, output)
+    }
+
+    /// Answers a request that has ended, joins one that is under way (SAFETY R13). False if it is
+    /// new.
+    fn is_known(
+        &mut self,
+        asked: Asked,
+        request: RequestId,
+        digest: u64,
+        output: &mut Output,
+    ) -> bool {
+        match self.sessions.known(request, digest) {
+            Known::Completed(_) if planted::is(Bug::RetryRunsAgain) => {}
+            Known::Completed(result) => {
+                let reply = Reply::Executed(result.clone());
+                // The record may be younger than the last flush.
+                let after = Position(self.next_position.0 - 1);
+                self.answer(asked, after, None, reply, output);
+                return true;
+            }
+            Known::Mismatch => {
+                self.refuse(asked, Refusal::RequestMismatch, output);
+                return true;
+            }
+            Known::Ended => {
+                self.refuse(asked, Refusal::SessionEnded, output);
+                return true;
+            }
+            Known::New => {}
+        }
+        if let Some(running) = self.running.get_mut(&request) {
+            if running.digest != digest {
+                self.refuse(asked, Refusal::RequestMismatch, output);
+            } else if !running.asked.contains(&asked) {
+                running.asked.truncate(ASKED_MAX - 1);
+                running.asked.push(asked);
+            }
+            return true;
+        }
+        false
     }
 
     /// Whether a request may be begun here and now.
@@ -317,25 +332,7 @@ impl CoreMachine {
         self.last_version = self
             .last_version
             .max(before.map_or(Version(0), |row| row.0));
-        let mut requests = Vec::with_capacity(fold.ended.len());
-        let mut queued = Vec::with_capacity(fold.ended.len());
-        for (request, result) in fold.ended {
-            // Every applied request has a version of its own; the row keeps the last one's.
-            let result = match result {
-                RequestResult::Applied { .. } => {
-                    self.last_version = self.last_version.next(now.wall_us);
-                    if planted::is(Bug::VersionFromClock) {
-                        self.last_version = Version(now.wall_us << 12);
-                    }
-                    RequestResult::Applied {
-                        version: self.last_version,
-                    }
-                }
-                result => result,
-            };
-            requests.push(record_of(&request, result));
-            queued.push(request);
-        }
+        let (requests, queued) = self.versioned(now, fold.ended);
         self.counters.operations += 1;
         self.counters.folded += requests.len() as u64 - 1;
         let change = RowChange {
@@ -371,6 +368,33 @@ impl CoreMachine {
         self.watch(key, now.monotonic_us + self.limits.retry_us);
         self.acquire(now, key, tables, output)?;
         Ok(())
+    }
+
+    /// Gives every applied request a version of its own; the row keeps the last one's.
+    fn versioned(
+        &mut self,
+        now: Now,
+        ended: Vec<(Queued, RequestResult)>,
+    ) -> (Vec<RequestRecord>, Vec<Queued>) {
+        let mut requests = Vec::with_capacity(ended.len());
+        let mut queued = Vec::with_capacity(ended.len());
+        for (request, result) in ended {
+            let result = match result {
+                RequestResult::Applied { .. } => {
+                    self.last_version = self.last_version.next(now.wall_us);
+                    if planted::is(Bug::VersionFromClock) {
+                        self.last_version = Version(now.wall_us << 12);
+                    }
+                    RequestResult::Applied {
+                        version: self.last_version,
+                    }
+                }
+                result => result,
+            };
+            requests.push(record_of(&request, result));
+            queued.push(request);
+        }
+        (requests, queued)
     }
 
     /// The operation's outcome is settled at the head: answers its requests.

@@ -162,6 +162,7 @@ impl CoreMachine {
         *known == incarnation || planted::is(Bug::IncarnationUnchecked)
     }
 
+    // tidy: long — a dispatching match over the messages of peers.
     pub(super) fn on_peer<T: Tables>(
         &mut self,
         now: Now,
