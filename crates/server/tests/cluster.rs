@@ -1,5 +1,6 @@
 //! Cores and a coordinator over real sockets on loopback: rows go in at one end and are found by
 //! every index at the other.
+#![allow(clippy::unwrap_used, reason = "a failed expectation fails the test")]
 
 mod support;
 
