@@ -397,10 +397,15 @@ impl CoreMachine {
         (requests, queued)
     }
 
-    /// The operation's outcome is settled at the head: answers its requests.
+    /// The operation's outcome is settled at the head: answers its requests, once the head's own
+    /// prepare is durable too (SAFETY R1: the client is the last one up the chain).
     pub(super) fn finish_requests(&mut self, key: MemberKey, output: &mut Output) {
         let member = &self.members[&key];
         let prepare = Arc::clone(&member.prepare);
+        let after = match member.prepared_at {
+            Some(position) if member.table.sync => position,
+            _ => Position(0),
+        };
         let folded = self.folded.remove(&key.0);
         let reason = match &member.decision {
             Some(Decision::Abort(reason)) => Some(reason.clone()),
@@ -408,17 +413,13 @@ impl CoreMachine {
         };
         match (reason, &prepare.requests[..]) {
             (Some(reason), [request]) => {
-                self.tell(request.request, reason, (Position(0), None), output)
+                self.tell(request.request, reason, (after, None), output);
             }
             (Some(_), requests) => self.run_alone(key.1, folded, requests, output),
             (None, requests) => {
                 for request in requests {
-                    self.tell(
-                        request.request,
-                        request.result.clone(),
-                        (Position(0), None),
-                        output,
-                    );
+                    let result = request.result.clone();
+                    self.tell(request.request, result, (after, None), output);
                 }
             }
         }
