@@ -22,6 +22,8 @@ pub enum DecodeError {
     Invalid(&'static str),
     /// Bytes are left over after the message.
     TrailingBytes(usize),
+    /// Lists of so many items that they would take more than [`MEMORY_BYTES_MAX`].
+    TooLarge,
 }
 
 impl fmt::Display for DecodeError {
@@ -32,6 +34,11 @@ impl fmt::Display for DecodeError {
             DecodeError::TrailingBytes(count) => {
                 write!(f, "{count} bytes are left over after the message")
             }
+            DecodeError::TooLarge => write!(
+                f,
+                "the message holds so many items that they would take more than \
+                 {MEMORY_BYTES_MAX} bytes"
+            ),
         }
     }
 }
@@ -43,15 +50,25 @@ pub struct Reader<'a> {
     bytes: &'a [u8],
     /// Open nested values; bounds recursion over outside data.
     depth: u32,
+    /// Bytes that lists and nested values may still take in memory.
+    memory: usize,
 }
 
 /// How deep values may nest (expressions are the only recursive ones).
 pub const DEPTH_MAX: u32 = 32;
 
+/// What the lists and nested values of one message may take in memory, beside its texts and bytes.
+/// An item of a byte or two can take forty times that, so the size of the frame alone is no bound.
+pub const MEMORY_BYTES_MAX: usize = 32 << 20;
+
 impl<'a> Reader<'a> {
     /// A cursor at the start of `bytes`.
     pub fn new(bytes: &'a [u8]) -> Self {
-        Reader { bytes, depth: 0 }
+        Reader {
+            bytes,
+            depth: 0,
+            memory: MEMORY_BYTES_MAX,
+        }
     }
 
     /// The next `count` bytes.
@@ -73,6 +90,14 @@ impl<'a> Reader<'a> {
     /// How many bytes are left.
     pub fn remaining(&self) -> usize {
         self.bytes.len()
+    }
+
+    /// Takes the memory of `count` values of type `T` from what is left of [`MEMORY_BYTES_MAX`].
+    pub fn claim<T>(&mut self, count: usize) -> Result<(), DecodeError> {
+        let bytes = count.checked_mul(size_of::<T>());
+        let left = bytes.and_then(|bytes| self.memory.checked_sub(bytes));
+        self.memory = left.ok_or(DecodeError::TooLarge)?;
+        Ok(())
     }
 
     /// Runs `read` one level deeper; an error past [`DEPTH_MAX`].
@@ -262,6 +287,7 @@ impl<T: Wire> Wire for Box<T> {
         T::encode(self, out);
     }
     fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        reader.claim::<T>(1)?;
         reader.nested(|reader| Ok(Box::new(T::decode(reader)?)))
     }
 }
@@ -320,6 +346,7 @@ impl<T: Wire> Wire for Vec<T> {
         if count > reader.remaining() {
             return Err(DecodeError::Truncated);
         }
+        reader.claim::<T>(count)?;
         let mut items = Vec::with_capacity(count.min(1024));
         for _ in 0..count {
             items.push(T::decode(reader)?);
