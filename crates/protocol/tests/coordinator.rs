@@ -334,6 +334,7 @@ impl World {
         self.now.monotonic_us = end_us;
     }
 
+    // tidy: long — a dispatching match, one arm per event.
     fn happen(&mut self, event: &Event) {
         match *event {
             Event::Start {
