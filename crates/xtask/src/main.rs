@@ -63,7 +63,8 @@ pub const COMMANDS: &[Command] = &[
         summary: "Plant known bugs one by one and show that the simulator catches each",
         help: "Usage: cargo xtask mutants [OPTION…]\n\n\
                Builds the simulator with the planted bugs compiled in (feature `planted`) and\n\
-               runs it with `--planted`; further options are passed on to it.",
+               runs it with `--planted`; further options are passed on to it: a name\n\
+               plants that bug only.",
         run: mutants,
     },
     Command {
