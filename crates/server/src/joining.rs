@@ -20,7 +20,7 @@ const PAUSE_MAX: Duration = Duration::from_secs(1);
 /// How long one attempt may take.
 const ATTEMPT_MAX: Duration = Duration::from_secs(12);
 /// How long a refusal that will pass is waited for: several leases.
-const REFUSALS_MAX: Duration = Duration::from_secs(5);
+const REFUSALS_MAX: Duration = Duration::from_secs(3);
 /// A coordinator that is away is noted once in this time.
 const NOTE_PAUSE: Duration = Duration::from_secs(5);
 

@@ -5,8 +5,11 @@
 mod support;
 
 use placement::{Durability, Value};
+use protocol::identity::{CoreId, Incarnation, ServerId};
+use protocol::message::{Hello, Message, PeerHeader, PeerMessage, Request};
 use protocol::operation::RequestResult;
-use support::{Cluster, Teller};
+use server::CoordinatorOptions;
+use support::{Cluster, RunningCoordinator, Teller, Wire};
 
 #[test]
 fn a_row_is_found_by_each_of_its_keys() {
@@ -40,4 +43,85 @@ fn a_row_is_found_by_each_of_its_keys() {
         }
         cluster.coordinator.stop().unwrap();
     }
+}
+
+#[test]
+fn connections_say_who_they_are_and_keep_to_it() {
+    let cluster = Cluster::start(1);
+    let address = cluster.servers[0].ready.addresses[0];
+    let (mut good, welcome) = Wire::client(address);
+    let hello = |cluster, core| Message::Hello(Hello { cluster, core });
+    let core = CoreId {
+        server: ServerId(9),
+        core: 0,
+    };
+    let peer = |from| {
+        let header = PeerHeader {
+            from,
+            incarnation: Incarnation(1),
+            epoch: welcome.epoch,
+        };
+        Message::Peer(header, PeerMessage::LeaseRequest { sent_us: 1 })
+    };
+    let cases = [
+        (vec![Message::Request(Request::Status)], "must be a Hello"),
+        (vec![hello(Some(welcome.cluster ^ 1), None)], "of cluster"),
+        (vec![hello(None, None), peer(core)], "message of a core"),
+        (
+            vec![
+                hello(None, Some((core, Incarnation(1)))),
+                peer(CoreId::default()),
+            ],
+            "in the name of",
+        ),
+        (vec![hello(None, None), hello(None, None)], "second Hello"),
+    ];
+    for (messages, expected) in cases {
+        let mut wire = Wire::connect(address);
+        let welcomes = messages.len() - 1;
+        for message in &messages {
+            wire.send(0, message);
+        }
+        for _ in 0..welcomes {
+            let answer = wire.receive().unwrap().message;
+            assert!(matches!(answer, Message::Welcome(_)), "{answer:?}");
+        }
+        let reason = wire.farewell();
+        assert!(reason.contains(expected), "{reason}");
+    }
+    assert_eq!(good.status("malformed"), 5);
+    assert_eq!(good.status("clients"), 1);
+}
+
+#[test]
+fn writes_and_reads_go_on_while_the_coordinator_is_away() {
+    let mut cluster = Cluster::start(3);
+    let mut teller = Teller::new(cluster.coordinator.address);
+    teller.create(support::people(Durability::Replicated));
+    let options = CoordinatorOptions {
+        listen: cluster.coordinator.address,
+        ..CoordinatorOptions::new(cluster.folder.path().join("coordinator"))
+    };
+    cluster.coordinator.stop().unwrap();
+    // Longer than a lease of the coordinator: from then on the servers vouch for each other.
+    let begin = std::time::Instant::now();
+    let mut id = 0;
+    while begin.elapsed().as_millis() < 1500 {
+        let result = teller.insert(id, &format!("name {id}"), "city");
+        assert!(
+            matches!(result, RequestResult::Applied { .. }),
+            "{result:?}"
+        );
+        assert_eq!(teller.lookup(1, Value::Text(format!("name {id}"))).count, 1);
+        id += 1;
+    }
+    // The next coordinator knows the table, and the servers find it.
+    cluster.coordinator = RunningCoordinator::start(&options);
+    let mut teller = Teller::new(cluster.coordinator.address);
+    assert_eq!(teller.lookup(0, Value::Int64(0)).count, 1);
+    let result = teller.insert(id, "last", "city");
+    assert!(
+        matches!(result, RequestResult::Applied { .. }),
+        "{result:?}"
+    );
 }

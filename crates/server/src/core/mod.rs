@@ -323,7 +323,9 @@ impl<S: Store> Core<S> {
                 self.step(Input::Configuration(Arc::new(configuration)));
             }
             CoordinatorReply::Unchanged { .. } => {}
-            CoordinatorReply::Refused { message, .. } => self.complain(io, &message),
+            CoordinatorReply::Refused { message, .. } => {
+                self.complain(io, Who::Coordinator, &message);
+            }
             CoordinatorReply::Joined { .. }
             | CoordinatorReply::Session { .. }
             | CoordinatorReply::Done { .. } => {
@@ -334,17 +336,25 @@ impl<S: Store> Core<S> {
     }
 
     /// Notes something that may happen again and again.
-    fn complain(&mut self, io: &Io, message: &str) {
-        if self
+    fn complain(&mut self, io: &Io, whose: Who, message: &str) {
+        let noted = self
             .noted_us
-            .is_none_or(|at| at + NOTE_PAUSE_US <= io.now_us())
-        {
-            self.noted_us = Some(io.now_us());
-            let core = self.machine.identity().core;
-            let fields: [(&str, &dyn std::fmt::Display); 2] =
-                [("core", &core), ("message", &message)];
-            journal::line(Level::Warn, "coordinator", &fields);
+            .is_some_and(|at| at + NOTE_PAUSE_US > io.now_us());
+        if noted {
+            return;
         }
+        self.noted_us = Some(io.now_us());
+        let core = self.machine.identity().core;
+        let whose = match whose {
+            Who::Link(peer) | Who::Peer(peer, _) => peer.to_string(),
+            Who::Coordinator => "coordinator".to_owned(),
+            Who::Client | Who::Stranger => "client".to_owned(),
+        };
+        journal::line(
+            Level::Warn,
+            "connection_trouble",
+            &[("core", &core), ("with", &whose), ("reason", &message)],
+        );
     }
 
     fn counters(&self, io: &Io) -> Vec<(String, u64)> {
@@ -403,7 +413,7 @@ impl<S: Store> Handler for Core<S> {
             }
             (_, Message::Goodbye { reason }) => {
                 if matches!(who, Who::Link(_) | Who::Coordinator) {
-                    self.complain(io, &reason);
+                    self.complain(io, who, &reason);
                 }
                 io.close(id, "as you said");
                 Ok(())
@@ -422,7 +432,7 @@ impl<S: Store> Handler for Core<S> {
             Some(Who::Link(core)) => self.peers.broke(core, id, io.now_us()),
             Some(Who::Coordinator) => {
                 self.coordinator.broke(io.now_us());
-                self.complain(io, reason);
+                self.complain(io, Who::Coordinator, reason);
             }
             Some(Who::Stranger | Who::Peer(..)) | None => {}
         }
