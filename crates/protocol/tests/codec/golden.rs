@@ -17,6 +17,7 @@ use placement::{
 };
 use protocol::codec::Bytes;
 use protocol::configuration::{Configuration, PartitionState, Place, Server, ServerState, Table};
+use protocol::coordinator::{Member, State};
 use protocol::expression::{Assignment, BinaryOperator, Expression, UnaryOperator};
 use protocol::frame;
 use protocol::identity::*;
@@ -284,7 +285,8 @@ fn execute(action: Action) -> Message {
     }))
 }
 
-fn configuration() -> Configuration {
+/// Two servers and a table, with something of everything.
+pub fn configuration() -> Configuration {
     let server = |id: u32, state| Server {
         id: ServerId(id),
         incarnation: Incarnation(1),
@@ -316,6 +318,24 @@ fn configuration() -> Configuration {
             placement: placement.collect(),
             layout,
         }],
+    }
+}
+
+/// A state of the coordinator around that configuration.
+pub fn state() -> State {
+    let member = |id| Member {
+        server: ServerId(id),
+        disk: 1000 + u64::from(id),
+        instance: 2000 + u64::from(id),
+    };
+    State {
+        version: 9,
+        configuration: configuration(),
+        members: vec![member(1), member(2)],
+        next_server: 3,
+        next_table: 4,
+        sessions_reserved: 4097,
+        session_floor: SessionId(40),
     }
 }
 
@@ -365,7 +385,7 @@ fn prepare() -> Arc<Prepare> {
 }
 
 /// Every golden message, by the name of its file.
-fn samples() -> BTreeMap<&'static str, Message> {
+pub fn samples() -> BTreeMap<&'static str, Message> {
     let mut samples = BTreeMap::new();
     let lists = [
         greetings(),

@@ -1,0 +1,4 @@
+//! See `entries::frame`.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| fuzz::entries::frame(bytes));

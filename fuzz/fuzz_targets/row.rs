@@ -1,0 +1,4 @@
+//! See `entries::row`.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| fuzz::entries::row(bytes));
