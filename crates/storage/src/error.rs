@@ -1,0 +1,112 @@
+//! What can go wrong with a core's disk, and who may do what about it.
+
+use std::fmt;
+use std::io;
+
+/// An expected failure. The text says what happened, to what, and what to do.
+#[derive(Debug)]
+pub enum StorageError {
+    /// The operating system refused. At opening: mend the cause and start again. Later: the
+    /// process must stop (R23).
+    Io {
+        /// What was being done, to which file.
+        action: String,
+        /// The system's own words.
+        source: io::Error,
+    },
+    /// Another process has the folder open. Start again when it has ended.
+    Locked {
+        /// The folder.
+        folder: String,
+        /// The other process, if it left its number.
+        holder: Option<u32>,
+    },
+    /// A newer program wrote the folder; nothing was changed. Start that program.
+    NewerFormat {
+        /// The file that says so.
+        file: String,
+        /// Its format.
+        found: u32,
+        /// The newest format known here.
+        known: u32,
+    },
+    /// A file of another log lies in the folder; nothing was changed. An operator must look.
+    Foreign {
+        /// The file.
+        file: String,
+    },
+    /// Files that must be there are not, or cannot be read as what they are. The partitions are
+    /// lost: wipe the folder, and the server returns under a new incarnation (R16).
+    Lost {
+        /// What is missing or unreadable.
+        what: String,
+    },
+    /// A record is longer than the log takes. The caller must split or refuse it.
+    RecordTooLarge {
+        /// Bytes given.
+        bytes: usize,
+        /// Bytes allowed.
+        bytes_max: usize,
+    },
+    /// A write or a flush failed, or a thread of the log died: nobody knows what the disk holds.
+    /// The process must stop; a restart reads what is really there (R23).
+    Fatal {
+        /// What failed.
+        what: String,
+    },
+}
+
+impl StorageError {
+    /// For `map_err`: says what was being done when the system refused.
+    pub(crate) fn io(action: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
+        let action = action.into();
+        move |source| Self::Io { action, source }
+    }
+}
+
+impl fmt::Display for StorageError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Io { action, source } => write!(f, "could not {action}: {source}"),
+            Self::Locked { folder, holder } => {
+                write!(f, "folder {folder} is in use by ")?;
+                match holder {
+                    Some(process) => write!(f, "process {process}")?,
+                    None => write!(f, "another process")?,
+                }
+                write!(f, "; stop it or choose another folder")
+            }
+            Self::NewerFormat { file, found, known } => write!(
+                f,
+                "{file} has format {found}, this program knows up to {known}; nothing was \
+                 changed: start the newer program"
+            ),
+            Self::Foreign { file } => write!(
+                f,
+                "{file} belongs to another log; nothing was changed: move it away, or open the \
+                 folder it came from"
+            ),
+            Self::Lost { what } => write!(
+                f,
+                "{what}; wipe the folder to let the server return empty and be refilled"
+            ),
+            Self::RecordTooLarge { bytes, bytes_max } => write!(
+                f,
+                "a record of {bytes} bytes is longer than the log takes ({bytes_max})"
+            ),
+            Self::Fatal { what } => write!(
+                f,
+                "{what}; the process must stop, since nobody knows what the disk holds"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for StorageError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Io { source, .. } => Some(source),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,442 @@
+//! The log of one core: append-only records with group commit, on segments of fixed size.
+//!
+//! The event loop owns a [`Log`]. It appends records to memory and hands them over once per turn
+//! with [`Log::submit`]. The *committer* thread takes whatever waits, writes it, flushes it, and
+//! publishes the durable position; while it flushes, the next batch gathers. The *preparer*
+//! thread keeps spare segments ready, so that neither the loop nor the committer waits for space.
+//! No lock is held over I/O. What records mean, and checkpoints, are no concern of the log.
+//!
+//! Invariants: a segment's records are all durable before the next segment begins; positions
+//! have no gap unless damage made one; only [`Log::truncate_before`] takes records away.
+
+mod committer;
+mod preparer;
+mod recovery;
+#[cfg(test)]
+mod tests;
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use crate::disk::Disk;
+use crate::error::StorageError;
+use crate::record::{self, Encoder, Position, Record, SegmentKey};
+use crate::segment::{self, BLOCK_BYTES};
+use preparer::Spares;
+pub use recovery::{Damage, Recovery, ReplayItem};
+
+/// Bytes submitted and not yet written above which new writes are refused as [`Admission::Busy`].
+pub const PENDING_BYTES_MAX: u64 = 64 * 1024 * 1024;
+
+/// A record takes at most this share of a segment.
+const RECORD_SHARE: u64 = 4;
+
+/// How a log is kept. One core's log takes three segments of disk at rest.
+#[derive(Clone, Debug)]
+pub struct LogOptions {
+    /// Random number drawn when the log was created; the same at every later opening (R16).
+    pub identity: u64,
+    /// Whether the log is new. If it is not, an empty folder is a loss, not a beginning.
+    pub create: bool,
+    /// First position to replay: the one after the last that a checkpoint covers.
+    pub replay_from: Position,
+    /// Bytes of a segment file: its first block and the records.
+    pub segment_bytes: u64,
+    /// Longest time that a record of [`Flush::Interval`] stays unflushed.
+    pub flush_interval: Duration,
+}
+
+impl LogOptions {
+    /// A new log of 32 MiB segments that flushes at least every 50 ms.
+    pub fn new(identity: u64) -> Self {
+        Self {
+            identity,
+            create: true,
+            replay_from: Position(1),
+            segment_bytes: 32 * 1024 * 1024,
+            flush_interval: Duration::from_millis(50),
+        }
+    }
+}
+
+/// When a record must be durable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flush {
+    /// As soon as the disk can: for tables of durability `sync`, and for seals and decisions.
+    Now,
+    /// Written at once, flushed within the interval or with the next record that asks for it:
+    /// for tables of durability `replicated`.
+    Interval,
+}
+
+/// Whether the log has room for a new operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Admission {
+    /// Go on. What was admitted always fits, with its decision.
+    Open,
+    /// The disk is behind: hold new writes back until the next wake-up or a moment later.
+    Busy,
+    /// The disk is full: refuse new writes with an error that says so; reads and decisions go on.
+    Full,
+}
+
+/// Called by the log's threads when the durable position rose or the log failed.
+pub type Wake = Box<dyn Fn() + Send + Sync>;
+
+/// The log of one core. Dropping it writes and flushes what was submitted.
+pub struct Log {
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<()>>,
+    segment_bytes: u64,
+    /// Position of the next record.
+    next: Position,
+    encoder: Encoder,
+    identity: u64,
+    /// Where the next record goes in the segment being filled.
+    offset: u64,
+    /// Segments begun by appends, ever; the committer counts those that it has begun on disk.
+    segments_begun: u64,
+    local: Batch,
+    appended_bytes: u64,
+}
+
+impl Log {
+    /// Opens or creates the log on `disk`, copies its tail to a new file (R23) and starts its
+    /// threads. `wake` is called by them, and must not block.
+    ///
+    /// # Errors
+    /// Everything that opening can meet; see [`StorageError`]. Damage is no error: the
+    /// [`Recovery`] tells it.
+    pub fn open(
+        disk: Arc<dyn Disk>,
+        options: &LogOptions,
+        wake: Wake,
+    ) -> Result<(Self, Recovery), StorageError> {
+        assert!(options.segment_bytes >= 2 * BLOCK_BYTES as u64);
+        assert!(
+            options
+                .segment_bytes
+                .is_multiple_of(record::ALIGNMENT as u64)
+        );
+        let opened = recovery::open(&disk, options)?;
+        let shared = Arc::new(Shared {
+            queue: Mutex::default(),
+            queue_changed: Condvar::new(),
+            durable: AtomicU64::new(opened.next.0 - 1),
+            pending_bytes: AtomicU64::new(0),
+            segments_begun: AtomicU64::new(0),
+            fatal: OnceLock::new(),
+            spares: Spares::new(options.segment_bytes, opened.spares),
+            segments: Mutex::new(opened.segments),
+            disk,
+            wake,
+        });
+        let committer = committer::Committer::new(
+            Arc::clone(&shared),
+            opened.file,
+            opened.next,
+            options.flush_interval,
+        );
+        let preparer = Arc::clone(&shared);
+        let threads = vec![
+            spawn("log-committer", move || committer.run())?,
+            spawn("log-preparer", move || preparer::run(&preparer))?,
+        ];
+        let log = Self {
+            shared,
+            threads,
+            segment_bytes: options.segment_bytes,
+            next: opened.next,
+            encoder: Encoder::new(&opened.key),
+            identity: options.identity,
+            offset: opened.offset,
+            segments_begun: 0,
+            local: Batch::default(),
+            appended_bytes: 0,
+        };
+        Ok((log, opened.recovery))
+    }
+
+    /// Appends a record to memory; nothing is written before [`Log::submit`].
+    ///
+    /// # Errors
+    /// [`StorageError::RecordTooLarge`], and nothing else; the log is unchanged then.
+    pub fn append(
+        &mut self,
+        epoch: u64,
+        payload: &[u8],
+        flush: Flush,
+    ) -> Result<Position, StorageError> {
+        if payload.len() > self.record_bytes_max() {
+            return Err(StorageError::RecordTooLarge {
+                bytes: payload.len(),
+                bytes_max: self.record_bytes_max(),
+            });
+        }
+        let bytes = record::record_bytes(payload.len()) as u64;
+        if self.offset + bytes > self.segment_bytes {
+            self.begin_segment();
+        }
+        if self.local.pieces.is_empty() {
+            self.local.pieces.push(Piece {
+                begins: None,
+                offset: self.offset,
+                start: 0,
+            });
+        }
+        let position = self.next;
+        let record = Record {
+            position,
+            epoch,
+            durable: self.durable(),
+            payload,
+        };
+        self.encoder.encode(&record, &mut self.local.bytes);
+        self.local.last = position;
+        self.local.flush |= flush == Flush::Now;
+        self.next = position.next();
+        self.offset += bytes;
+        self.appended_bytes += bytes;
+        Ok(position)
+    }
+
+    fn begin_segment(&mut self) {
+        let key = SegmentKey {
+            identity: self.identity,
+            first: self.next,
+            generation: 0,
+        };
+        self.encoder = Encoder::new(&key);
+        self.offset = BLOCK_BYTES as u64;
+        self.segments_begun += 1;
+        self.local.pieces.push(Piece {
+            begins: Some(key),
+            offset: self.offset,
+            start: self.local.bytes.len(),
+        });
+    }
+
+    /// Hands what was appended to the committer. Call it once per turn of the event loop.
+    pub fn submit(&mut self) {
+        if self.local.pieces.is_empty() {
+            return;
+        }
+        let bytes = self.local.bytes.len() as u64;
+        self.shared
+            .pending_bytes
+            .fetch_add(bytes, Ordering::Relaxed);
+        let mut queue = lock(&self.shared.queue);
+        queue.batch.take(&mut self.local);
+        drop(queue);
+        self.shared.queue_changed.notify_one();
+    }
+
+    /// Every record up to here is durable.
+    pub fn durable(&self) -> Position {
+        Position(self.shared.durable.load(Ordering::Acquire))
+    }
+
+    /// Position of the last record appended, durable or not.
+    pub fn last(&self) -> Position {
+        Position(self.next.0 - 1)
+    }
+
+    /// Bytes appended since the log was opened, headers included.
+    pub fn appended_bytes(&self) -> u64 {
+        self.appended_bytes
+    }
+
+    /// Longest payload in bytes.
+    pub fn record_bytes_max(&self) -> usize {
+        let records = self.segment_bytes - BLOCK_BYTES as u64;
+        (records / RECORD_SHARE) as usize - record::HEADER_BYTES
+    }
+
+    /// What failed, if the log has: the process must then stop, without another try (R23).
+    ///
+    /// # Errors
+    /// [`StorageError::Fatal`].
+    pub fn health(&self) -> Result<(), StorageError> {
+        match self.shared.fatal.get() {
+            None => Ok(()),
+            Some(what) => Err(StorageError::Fatal { what: what.clone() }),
+        }
+    }
+
+    /// Whether a new operation whose records take `bytes` may enter.
+    ///
+    /// Space for it, and for decisions on what was admitted before, is on the disk already: one
+    /// spare segment is kept for a restart's copy of the tail, another one or half a segment for
+    /// decisions.
+    pub fn admission(&self, bytes: u64) -> Admission {
+        if self.shared.pending_bytes.load(Ordering::Relaxed) > PENDING_BYTES_MAX {
+            return Admission::Busy;
+        }
+        let begun = self.shared.segments_begun.load(Ordering::Acquire);
+        let (ready, exhausted) = self.shared.spares.state();
+        let free = ready.saturating_sub(self.segments_begun - begun);
+        let roomy = self.segment_bytes - self.offset >= bytes + self.segment_bytes / 2;
+        match (free, exhausted) {
+            (2.., _) => Admission::Open,
+            (1, false) => Admission::Open,
+            (1, true) | (0, false) if roomy => Admission::Open,
+            (0, false) => Admission::Busy,
+            (_, true) => Admission::Full,
+        }
+    }
+
+    /// Why no further space is to be had, if that is so: what to tell who was refused.
+    pub fn exhaustion(&self) -> Option<String> {
+        self.shared.spares.exhaustion()
+    }
+
+    /// Gives up every record before `position`, whole segments at a time. The caller has made
+    /// sure that a durable checkpoint covers them.
+    pub fn truncate_before(&mut self, position: Position) {
+        let mut segments = lock(&self.shared.segments);
+        let retired = segments
+            .windows(2)
+            .take_while(|pair| pair[1].first <= position)
+            .count();
+        let retired = segments.drain(..retired).collect::<Vec<_>>();
+        drop(segments);
+        let names = retired.iter().map(segment::segment_name);
+        self.shared.spares.retire(names.collect());
+    }
+
+    /// Position of the oldest record still in the log's files (or of the next record).
+    pub fn first_retained(&self) -> Position {
+        lock(&self.shared.segments)
+            .first()
+            .map_or(self.next, |key| key.first)
+    }
+
+    /// Writes and flushes everything that was appended, then ends the threads.
+    ///
+    /// # Errors
+    /// [`StorageError::Fatal`] if not everything is durable.
+    pub fn close(mut self) -> Result<(), StorageError> {
+        self.stop();
+        self.health()?;
+        assert_eq!(self.durable(), self.last(), "the committer ends flushed");
+        Ok(())
+    }
+
+    fn stop(&mut self) {
+        self.submit();
+        lock(&self.shared.queue).stop = true;
+        self.shared.queue_changed.notify_one();
+        self.shared.spares.stop();
+        for thread in self.threads.drain(..) {
+            if thread.join().is_err() {
+                self.shared.fail("a thread of the log panicked".into());
+            }
+        }
+    }
+}
+
+impl Drop for Log {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, StorageError> {
+    thread::Builder::new()
+        .name(name.into())
+        .spawn(body)
+        .map_err(StorageError::io(format!("start thread {name}")))
+}
+
+/// Records on their way to the disk, encoded.
+#[derive(Default)]
+struct Batch {
+    bytes: Vec<u8>,
+    /// In the order of the bytes; each ends where the next starts.
+    pieces: Vec<Piece>,
+    /// Position of the last record.
+    last: Position,
+    /// Whether a record in here asked for [`Flush::Now`].
+    flush: bool,
+}
+
+/// Bytes of a batch that go to one place of one segment.
+struct Piece {
+    /// The segment to begin first, if these bytes are its first.
+    begins: Option<SegmentKey>,
+    /// Where the bytes go in the segment.
+    offset: u64,
+    /// Where they start in the batch.
+    start: usize,
+}
+
+impl Batch {
+    /// Moves all of `later` behind what is here; `later` is left empty, with a buffer to reuse.
+    fn take(&mut self, later: &mut Batch) {
+        if self.pieces.is_empty() {
+            std::mem::swap(self, later);
+        } else {
+            let base = self.bytes.len();
+            self.bytes.extend_from_slice(&later.bytes);
+            self.pieces
+                .extend(later.pieces.drain(..).map(|piece| Piece {
+                    start: piece.start + base,
+                    ..piece
+                }));
+            self.last = later.last;
+            self.flush |= later.flush;
+        }
+        later.clear();
+    }
+
+    fn clear(&mut self) {
+        // A buffer that a burst blew up is given back, so that memory stays in its budget.
+        if self.bytes.capacity() > BATCH_KEPT_BYTES {
+            self.bytes = Vec::new();
+        }
+        self.bytes.clear();
+        self.pieces.clear();
+        self.flush = false;
+    }
+}
+
+/// Largest batch buffer kept for reuse.
+const BATCH_KEPT_BYTES: usize = 4 * 1024 * 1024;
+
+#[derive(Default)]
+struct Queue {
+    batch: Batch,
+    stop: bool,
+}
+
+/// What the event loop and the log's threads share.
+struct Shared {
+    queue: Mutex<Queue>,
+    queue_changed: Condvar,
+    durable: AtomicU64,
+    /// Submitted and not yet written.
+    pending_bytes: AtomicU64,
+    /// Segments that the committer has begun on disk since the opening.
+    segments_begun: AtomicU64,
+    fatal: OnceLock<String>,
+    spares: Spares,
+    /// Segments on disk in order; the last one is being written.
+    segments: Mutex<Vec<SegmentKey>>,
+    disk: Arc<dyn Disk>,
+    wake: Wake,
+}
+
+impl Shared {
+    fn fail(&self, what: String) {
+        // The first failure is the one to tell; the later ones follow from it.
+        let _ = self.fatal.set(what);
+        (self.wake)();
+    }
+}
+
+/// Locks; a panic elsewhere left nothing half done in here that a later reader could misread.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
