@@ -1,0 +1,51 @@
+//! `replex admin`: looks into a cluster and checks it. It changes nothing.
+
+mod check;
+mod source;
+mod status;
+mod tables;
+
+use replex::failure::Failure;
+use serde_json::Value;
+
+use crate::arguments::{Admin, AdminCommand, ServerCommand, TableCommand};
+use crate::output::Screen;
+
+/// What a command found, in both its shapes.
+struct Report {
+    /// For people.
+    text: String,
+    /// For programs.
+    json: Value,
+    /// Whether everything is as it should be.
+    is_sound: bool,
+}
+
+/// `replex admin`
+pub async fn run(arguments: &Admin) -> Result<(), Failure> {
+    let screen = Screen::of_stdout();
+    let cluster = &arguments.cluster;
+    let report = match &arguments.command {
+        AdminCommand::Status => status::status(cluster, screen).await?,
+        AdminCommand::Server {
+            command: ServerCommand::List,
+        } => status::servers(cluster, screen).await?,
+        AdminCommand::Table {
+            command: TableCommand::List,
+        } => tables::list(cluster, screen).await?,
+        AdminCommand::Table {
+            command: TableCommand::Show { table },
+        } => tables::show(cluster, screen, table).await?,
+        AdminCommand::Check { table } => check::check(cluster, screen, table).await?,
+    };
+    if arguments.json {
+        println!("{:#}", report.json);
+    } else {
+        print!("{}", report.text);
+    }
+    if report.is_sound {
+        Ok(())
+    } else {
+        Err(Failure::Said)
+    }
+}

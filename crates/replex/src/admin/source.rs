@@ -1,0 +1,40 @@
+//! Where `admin` gets its facts: the coordinator's configuration, asked for directly, so that it
+//! is the coordinator's and not what a client remembers.
+
+use protocol::configuration::{Configuration, Table};
+use replex::failure::Failure;
+use replex::inspect;
+
+use crate::arguments::Cluster;
+
+/// The newest configuration, of the first coordinator that answers.
+pub async fn configuration(cluster: &Cluster) -> Result<(String, Configuration), Failure> {
+    let mut failures = String::new();
+    for address in &cluster.coordinator {
+        match inspect::fetch(address).await {
+            Ok(configuration) => return Ok((address.clone(), configuration)),
+            Err(error) => failures += &format!("\n  {address}: {error}"),
+        }
+    }
+    Err(Failure::Unreachable(format!(
+        "no coordinator answers:{failures}\nStart one with `replex coordinator --data FOLDER`, or \
+         say where it listens with --coordinator HOST:PORT or REPLEX_COORDINATOR."
+    )))
+}
+
+/// A table by its name.
+pub fn table<'a>(configuration: &'a Configuration, name: &str) -> Result<&'a Table, Failure> {
+    configuration.table_named(name).ok_or_else(|| {
+        let names = configuration
+            .tables
+            .iter()
+            .map(|it| it.schema.name.as_str());
+        let names: Vec<&str> = names.collect();
+        let there_are = if names.is_empty() {
+            "there are none yet".to_owned()
+        } else {
+            format!("there are: {}", names.join(", "))
+        };
+        Failure::Failed(format!("there is no table {name:?}; {there_are}"))
+    })
+}

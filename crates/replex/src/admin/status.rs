@@ -1,0 +1,155 @@
+//! `replex admin status` and `replex admin server list`.
+
+use protocol::configuration::{Configuration, Server, ServerState};
+use protocol::identity::{CoreId, ServerId};
+use replex::failure::Failure;
+use replex::inspect;
+use serde_json::{Map, Value, json};
+
+use super::Report;
+use super::source;
+use crate::arguments::Cluster;
+use crate::output::{Screen, count};
+
+/// Counters that people see, with the column's name; programs see all.
+const SHOWN: &[(&str, &str)] = &[
+    ("clients", "#clients"),
+    ("requests", "#writes"),
+    ("reads", "#reads"),
+    ("undecided", "#undecided"),
+    ("malformed", "#malformed"),
+];
+
+/// The cluster at a glance.
+pub async fn status(cluster: &Cluster, screen: Screen) -> Result<Report, Failure> {
+    let (address, configuration) = source::configuration(cluster).await?;
+    let mut header = vec!["server", "core", "address", "state", "#partitions"];
+    header.extend(SHOWN.iter().map(|(_, name)| *name));
+    let mut rows = Vec::new();
+    let mut cores = Vec::new();
+    let mut is_sound = true;
+    for server in &configuration.servers {
+        for (number, core_address) in server.cores.iter().enumerate() {
+            let core = CoreId {
+                server: server.id,
+                core: u16::try_from(number).expect("a configuration was checked"),
+            };
+            let counters = inspect::counters(core_address).await;
+            let state = state(server, &counters);
+            is_sound &= state == "serving";
+            let held = partitions_of(&configuration, |place| place == core);
+            let mut row = vec![
+                server.id.0.to_string(),
+                number.to_string(),
+                core_address.clone(),
+                state.clone(),
+                count(held),
+            ];
+            let counters = counters.unwrap_or_default();
+            row.extend(SHOWN.iter().map(|(name, _)| {
+                let found = counters.iter().find(|(known, _)| known == name);
+                found.map_or_else(|| "–".to_owned(), |(_, value)| count(*value))
+            }));
+            rows.push(row);
+            let counters = counters.into_iter();
+            let counters: Map<String, Value> = counters.map(|(k, v)| (k, v.into())).collect();
+            cores.push(json!({
+                "server": server.id.0, "core": number, "address": core_address,
+                "state": state, "partitions": held, "counters": counters,
+            }));
+        }
+    }
+    let tables = configuration.tables.iter();
+    let tables: Vec<&str> = tables.map(|table| table.schema.name.as_str()).collect();
+    let mut text = format!(
+        "cluster {:016x}, epoch {}, coordinator {address}\n",
+        configuration.cluster, configuration.epoch.0
+    );
+    text += &match tables[..] {
+        [] => "no tables\n".to_owned(),
+        _ => format!("tables: {}\n", tables.join(", ")),
+    };
+    text += &screen.table(&header, &rows);
+    if !is_sound {
+        text += "A core that does not serve is waited for by writes to the rows that it holds, \
+                 and by reads of its copy: start its server again.\n";
+    }
+    let json = json!({
+        "cluster": format!("{:016x}", configuration.cluster),
+        "epoch": configuration.epoch.0,
+        "coordinator": address,
+        "tables": tables,
+        "cores": cores,
+    });
+    Ok(Report {
+        text,
+        json,
+        is_sound,
+    })
+}
+
+/// What a core does, from what the coordinator holds of its server and what it says itself.
+fn state(server: &Server, counters: &std::io::Result<Vec<(String, u64)>>) -> String {
+    match (server.state, counters) {
+        (_, Err(error)) if server.state == ServerState::Up => format!("silent: {error}"),
+        (ServerState::Down, _) => "down".to_owned(),
+        (ServerState::Up, counters) => {
+            let counters = counters.as_deref().unwrap_or_default();
+            let recovering = counters.iter().any(|(k, v)| k == "recovering" && *v != 0);
+            if recovering { "recovering" } else { "serving" }.to_owned()
+        }
+    }
+}
+
+/// All servers, as the coordinator knows them.
+pub async fn servers(cluster: &Cluster, screen: Screen) -> Result<Report, Failure> {
+    let (_, configuration) = source::configuration(cluster).await?;
+    let header = [
+        "server",
+        "state",
+        "failure domain",
+        "#started",
+        "#partitions",
+        "cores",
+    ];
+    let mut rows = Vec::new();
+    let mut servers = Vec::new();
+    for server in &configuration.servers {
+        let state = match server.state {
+            ServerState::Up => "up",
+            ServerState::Down => "down",
+        };
+        let ServerId(id) = server.id;
+        let held = partitions_of(&configuration, |core| core.server == server.id);
+        rows.push(vec![
+            id.to_string(),
+            state.to_owned(),
+            server.domain.clone(),
+            count(server.incarnation.0),
+            count(held),
+            server.cores.join(", "),
+        ]);
+        servers.push(json!({
+            "server": id, "state": state, "domain": server.domain,
+            "incarnation": server.incarnation.0, "partitions": held, "cores": server.cores,
+        }));
+    }
+    let text = if rows.is_empty() {
+        "There are no servers yet: start some with `replex server --data FOLDER`.\n".to_owned()
+    } else {
+        screen.table(&header, &rows)
+    };
+    let is_sound = true;
+    Ok(Report {
+        text,
+        json: Value::Array(servers),
+        is_sound,
+    })
+}
+
+/// How many partitions are on cores that `counts` accepts.
+fn partitions_of(configuration: &Configuration, counts: impl Fn(CoreId) -> bool) -> u64 {
+    let tables = configuration.tables.iter();
+    let places = tables.flat_map(|table| table.placement.iter().flatten());
+    places.filter(|place| counts(place.core)).count() as u64
+}

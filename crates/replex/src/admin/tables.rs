@@ -1,0 +1,207 @@
+//! `replex admin table list` and `replex admin table show`: a table's copies, the failures that
+//! it survives, and what a failure costs (DESIGN section 2, Replex sections 2.4 and 3).
+
+use placement::{Durability, ReplexReport, Spread, TableReport};
+use protocol::configuration::{Configuration, Table};
+use replex::failure::Failure;
+use serde_json::{Value, json};
+
+use super::Report;
+use super::source;
+use crate::arguments::Cluster;
+use crate::output::{Screen, count};
+
+/// All tables.
+pub async fn list(cluster: &Cluster, screen: Screen) -> Result<Report, Failure> {
+    let (_, configuration) = source::configuration(cluster).await?;
+    let header = [
+        "table",
+        "#columns",
+        "#copies",
+        "#partitions",
+        "#failures tolerated",
+        "durability",
+    ];
+    let mut rows = Vec::new();
+    let mut tables = Vec::new();
+    for table in &configuration.tables {
+        let schema = &table.schema;
+        let copies = table.layout.replexes.len();
+        rows.push(vec![
+            schema.name.clone(),
+            count(schema.columns.len() as u64),
+            count(copies as u64),
+            count(schema.partitions),
+            schema.failures_tolerated.to_string(),
+            durability(schema.durability).to_owned(),
+        ]);
+        tables.push(json!({
+            "table": schema.name, "columns": schema.columns.len(), "copies": copies,
+            "partitions": schema.partitions, "failures_tolerated": schema.failures_tolerated,
+            "durability": durability(schema.durability),
+        }));
+    }
+    let text = if rows.is_empty() {
+        "There are no tables yet: create one with `replex sql`.\n".to_owned()
+    } else {
+        screen.table(&header, &rows)
+    };
+    let is_sound = true;
+    Ok(Report {
+        text,
+        json: Value::Array(tables),
+        is_sound,
+    })
+}
+
+/// One table.
+pub async fn show(cluster: &Cluster, screen: Screen, name: &str) -> Result<Report, Failure> {
+    let (_, configuration) = source::configuration(cluster).await?;
+    let report = report(&configuration, source::table(&configuration, name)?);
+    let header = [
+        "copy",
+        "kind",
+        "a row is in the partition",
+        "#partitions",
+        "sorted by",
+        "servers",
+        "after one failure",
+        "after two",
+    ];
+    let replexes = report.replexes.iter();
+    let rows: Vec<Vec<String>> = replexes
+        .map(|replex| {
+            vec![
+                replex.name.clone(),
+                replex.kind.clone(),
+                replex.axes.join(" × "),
+                count(replex.partitions),
+                replex.sorted_by.join(", "),
+                server_list(replex),
+                spread_text(&replex.after_one_failure),
+                spread_text(&replex.after_two_failures),
+            ]
+        })
+        .collect();
+    let is_sound = report.failures_proven >= Some(report.failures_tolerated);
+    let mut text = summary(&report, is_sound);
+    text += &screen.table(&header, &rows);
+    text += "After a failure: how many partitions of other copies a lookup visits instead of the \
+             one that was lost.\n";
+    Ok(Report {
+        text,
+        json: json(&report),
+        is_sound,
+    })
+}
+
+fn report(configuration: &Configuration, table: &Table) -> TableReport {
+    let servers = configuration.servers.iter();
+    let servers: Vec<placement::Server> = servers
+        .map(|server| placement::Server {
+            id: server.id.0,
+            domain: server.domain.clone(),
+            cores: u16::try_from(server.cores.len()).expect("a configuration was checked"),
+        })
+        .collect();
+    let place = |place: &protocol::configuration::Place| placement::Place {
+        server: place.core.server.0,
+        core: place.core.core,
+    };
+    let replexes = table.placement.iter();
+    let placed = placement::Placement {
+        replexes: replexes
+            .map(|places| places.iter().map(place).collect())
+            .collect(),
+    };
+    TableReport::new(&table.schema, &table.layout, Some((&placed, &servers)))
+}
+
+fn summary(report: &TableReport, is_sound: bool) -> String {
+    let proven = report.failures_proven.unwrap_or(0);
+    let mut text = format!(
+        "table {}: {} copies of every row, each partitioned and sorted by another key\n",
+        report.table, report.copies
+    );
+    text += &format!(
+        "failures: {} asked for, {proven} proven for every possible row{}\n",
+        report.failures_tolerated,
+        if is_sound {
+            ""
+        } else {
+            ": NOT what was asked for"
+        }
+    );
+    text += &format!(
+        "writes: a chain of {} copies; the first {} can say no; an outcome can be seen once it is \
+         durable at copy {}\n",
+        report.copies, report.last_voter, report.decision_position
+    );
+    text += match report.durability {
+        Durability::Sync => "durability: sync, acknowledged when it is on every copy's disk\n",
+        Durability::Replicated => {
+            "durability: replicated, acknowledged when every copy has it in memory; disks follow\n"
+        }
+    };
+    text
+}
+
+fn durability(durability: Durability) -> &'static str {
+    match durability {
+        Durability::Sync => "sync",
+        Durability::Replicated => "replicated",
+    }
+}
+
+fn server_list(replex: &ReplexReport) -> String {
+    let servers: Vec<String> = replex.servers.iter().map(u32::to_string).collect();
+    servers.join(", ")
+}
+
+fn spread_text(spread: &Spread) -> String {
+    let Spread {
+        max,
+        mean,
+        unreadable,
+        cases,
+    } = *spread;
+    if unreadable == cases {
+        return "lost".to_owned();
+    }
+    let mut text = max.to_string();
+    if (f64::from(max) - mean).abs() > 0.05 {
+        text += &format!(" (mean {mean:.1})");
+    }
+    if unreadable > 0 {
+        text += &format!(", lost in {unreadable} of {cases} cases");
+    }
+    text
+}
+
+fn json(report: &TableReport) -> Value {
+    let spread = |spread: &Spread| {
+        json!({
+            "max": spread.max, "mean": spread.mean,
+            "unreadable": spread.unreadable, "cases": spread.cases,
+        })
+    };
+    let replexes = report.replexes.iter().map(|replex| {
+        json!({
+            "copy": replex.name, "kind": replex.kind, "axes": replex.axes,
+            "partitions": replex.partitions, "sorted_by": replex.sorted_by,
+            "servers": replex.servers,
+            "after_one_failure": spread(&replex.after_one_failure),
+            "after_two_failures": spread(&replex.after_two_failures),
+        })
+    });
+    json!({
+        "table": report.table,
+        "copies": report.copies,
+        "failures_tolerated": report.failures_tolerated,
+        "failures_proven": report.failures_proven,
+        "last_voter": report.last_voter,
+        "decision_position": report.decision_position,
+        "durability": durability(report.durability),
+        "replexes": replexes.collect::<Vec<_>>(),
+    })
+}

@@ -1,0 +1,363 @@
+//! The command tree: every word and option of `replex`, with its help.
+//!
+//! Nothing is done here. Help texts say what a command is for, what it prints and how it is
+//! typed; what the options mean is said once, here.
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+/// Where a coordinator listens, and is looked for, unless told otherwise.
+pub const COORDINATOR_DEFAULT: &str = "127.0.0.1:7400";
+
+/// Tables whose copies are their indexes.
+///
+/// Replex keeps several copies of every table anyway, for safety. Here each copy is sorted and
+/// partitioned by another key, so that each one also answers lookups by that key, in one hop.
+#[derive(Debug, Parser)]
+#[command(
+    name = "replex",
+    version,
+    propagate_version = true,
+    disable_help_subcommand = true,
+    after_help = "Start with `replex demo`.\n\n\
+        Exit codes: 0 it worked; 1 it did not, or a check found something wrong; 2 the command \
+        line is wrong; 3 the cluster cannot be reached; 130 it was interrupted."
+)]
+pub struct Arguments {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Show everything on real flights: a cluster, three keys, a move, a kill -9, nothing lost.
+    Demo(Demo),
+    /// Run a server, which holds partitions.
+    Server(Box<Server>),
+    /// Run the coordinator, which knows servers, tables and who holds what.
+    Coordinator(Coordinator),
+    /// Talk SQL: a shell, or statements from a script.
+    Sql(Sql),
+    /// Load a CSV file into a table.
+    Import(Import),
+    /// Write a table as CSV.
+    Export(Export),
+    /// Look into a cluster and check it.
+    Admin(Admin),
+    /// Measure, each figure as a ratio to a baseline.
+    Bench(Bench),
+    /// Run a process that a measurement is compared with.
+    Baseline(Baseline),
+}
+
+/// Which cluster is meant.
+#[derive(Args, Clone, Debug)]
+pub struct Cluster {
+    /// Where the coordinator listens; several are tried in order.
+    #[arg(
+        long,
+        short = 'C',
+        value_name = "HOST:PORT",
+        env = "REPLEX_COORDINATOR",
+        value_delimiter = ',',
+        default_value = COORDINATOR_DEFAULT,
+        global = true
+    )]
+    pub coordinator: Vec<String>,
+    /// Give up what has not been answered after so many seconds.
+    #[arg(long, value_name = "SECONDS", default_value_t = 30, global = true)]
+    pub deadline: u64,
+}
+
+/// `replex demo`
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "Examples:\n  \
+    replex demo            January 2013: 27,004 flights, well under a minute\n  \
+    replex demo --full     the whole year: 336,776 flights, from data/fetch-flights\n  \
+    replex demo --keep     leave the cluster running and say how to go on by hand\n\n\
+    Everything it starts is stopped and everything it writes is removed at the end, on ctrl-C \
+    and on failure. It exits with 1 if anything that it claims does not hold.")]
+pub struct Demo {
+    /// Load the whole year from data/flights-2013.csv.gz, which `data/fetch-flights` makes.
+    #[arg(long)]
+    pub full: bool,
+    /// Where the whole year's file is.
+    #[arg(
+        long,
+        value_name = "FILE",
+        default_value = "data/flights-2013.csv.gz",
+        requires = "full"
+    )]
+    pub flights: PathBuf,
+    /// Leave the cluster up, and print the commands that go on with it and that end it.
+    #[arg(long)]
+    pub keep: bool,
+    /// Put the data folder into this folder instead of the system's temporary one.
+    #[arg(long, value_name = "FOLDER")]
+    pub folder: Option<PathBuf>,
+}
+
+/// `replex server`
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "Example, three servers on one machine:\n  \
+    replex coordinator --data /tmp/r/coordinator &\n  \
+    replex server --data /tmp/r/1 &\n  \
+    replex server --data /tmp/r/2 &\n  \
+    replex server --data /tmp/r/3 &\n  \
+    replex sql\n\n\
+    Prints one line `ready server=… core0=ADDRESS …` once it serves; its log goes to stderr. \
+    SIGTERM or ctrl-C lets it finish what is under way, put everything on the disk and exit \
+    with 0.")]
+pub struct Server {
+    /// Its data folder; made where there is none.
+    #[arg(long, value_name = "FOLDER")]
+    pub data: PathBuf,
+    /// Where the coordinator listens; several are tried in order.
+    #[arg(
+        long,
+        short = 'C',
+        value_name = "HOST:PORT",
+        env = "REPLEX_COORDINATOR",
+        value_delimiter = ',',
+        default_value = COORDINATOR_DEFAULT
+    )]
+    pub coordinator: Vec<String>,
+    /// Where its first core listens, the others at the ports after it; port 0 takes free ones.
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:0")]
+    pub listen: SocketAddr,
+    /// The address that others are told to connect to, if not the one listened at.
+    #[arg(long, value_name = "ADDRESS")]
+    pub advertise: Option<IpAddr>,
+    /// Event loops, each with its own log and partitions.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub cores: u16,
+    /// What fails together with this server, as a rack or a zone; alone unless told.
+    #[arg(long, value_name = "NAME", default_value = "")]
+    pub domain: String,
+    /// Keep everything in memory and nothing on the disk: to measure, not to keep data.
+    #[arg(long)]
+    pub memory: bool,
+    /// Poll without sleeping: faster by some microseconds a hop, burns a CPU per core.
+    #[arg(long)]
+    pub spin: bool,
+    /// What it shares with `coordinator`.
+    #[command(flatten)]
+    pub process: Process,
+}
+
+/// `replex coordinator`
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "Example:\n  \
+    replex coordinator --data /var/lib/replex/coordinator\n\n\
+    Prints one line `ready coordinator=ADDRESS` once it serves; its log goes to stderr. Its \
+    state is one file in its folder. Reads and writes go on while it is away.")]
+pub struct Coordinator {
+    /// Its data folder; made where there is none.
+    #[arg(long, value_name = "FOLDER")]
+    pub data: PathBuf,
+    /// Where it listens; port 0 takes a free one.
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = COORDINATOR_DEFAULT)]
+    pub listen: SocketAddr,
+    /// What it shares with `server`.
+    #[command(flatten)]
+    pub process: Process,
+}
+
+/// What `server` and `coordinator` share.
+#[derive(Args, Clone, Debug)]
+pub struct Process {
+    /// Listen on a network although nothing is encrypted and nobody has to log in yet.
+    #[arg(long)]
+    pub allow_unencrypted_network: bool,
+    /// Stop when stdin ends: whoever started this process and dies takes it along.
+    #[arg(long, hide = true)]
+    pub until_stdin_ends: bool,
+}
+
+/// How rows are printed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// For people.
+    #[default]
+    Table,
+    /// Comma-separated values, with a header.
+    Csv,
+    /// One array of objects.
+    Json,
+}
+
+/// `replex sql`
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "Examples:\n  \
+    replex sql                                              the shell; \\? helps\n  \
+    replex sql -c 'SHOW TABLES'\n  \
+    replex sql -f schema.sql\n  \
+    replex sql --format csv -c \"SELECT * FROM flights WHERE tailnum = 'N14228'\"\n  \
+    echo 'SHOW SERVERS' | replex sql --format json\n\n\
+    A script stops at its first error, names its line, and exits with 1.")]
+pub struct Sql {
+    /// Run these statements and exit; may be given several times.
+    #[arg(long, short = 'c', value_name = "STATEMENTS")]
+    pub command: Vec<String>,
+    /// Run the statements of this file and exit; - is stdin.
+    #[arg(long, short = 'f', value_name = "FILE", conflicts_with = "command")]
+    pub file: Option<PathBuf>,
+    /// How rows are printed.
+    #[arg(long, value_enum, default_value_t)]
+    pub format: Format,
+    /// Which cluster.
+    #[command(flatten)]
+    pub cluster: Cluster,
+}
+
+/// What an import does with a row whose primary key exists.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum OnConflict {
+    /// It is an error of that line.
+    #[default]
+    Error,
+    /// The row that exists stays.
+    Skip,
+    /// The row that exists is overwritten.
+    Update,
+}
+
+/// `replex import`
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "Examples:\n  \
+    replex import data/flights-2013-01.csv.gz --table flights\n  \
+    replex import new.csv --table flights --on-conflict update --skip-errors\n\n\
+    The header names columns of the table, in any order; a column that is missing gets its \
+    default. An empty field is NULL. Lines that cannot be loaded are told with their numbers.")]
+pub struct Import {
+    /// The file; .gz is unpacked, - is stdin.
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    /// The table, which must exist.
+    #[arg(long, short = 't', value_name = "TABLE")]
+    pub table: String,
+    /// Go on after a line that cannot be loaded; it exits with 1 all the same.
+    #[arg(long)]
+    pub skip_errors: bool,
+    /// What to do with a row whose primary key exists.
+    #[arg(long, value_enum, default_value_t)]
+    pub on_conflict: OnConflict,
+    /// Print the summary as JSON.
+    #[arg(long)]
+    pub json: bool,
+    /// Which cluster.
+    #[command(flatten)]
+    pub cluster: Cluster,
+}
+
+/// `replex export`
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "Examples:\n  \
+    replex export flights > flights.csv\n  \
+    replex export flights --output flights.csv.gz")]
+pub struct Export {
+    /// The table.
+    #[arg(value_name = "TABLE")]
+    pub table: String,
+    /// The file to write; .gz packs it, without it stdout.
+    #[arg(long, short = 'o', value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// Which cluster.
+    #[command(flatten)]
+    pub cluster: Cluster,
+}
+
+/// `replex admin`
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "Examples:\n  \
+    replex admin status\n  \
+    replex admin table show flights\n  \
+    replex admin check flights --json")]
+pub struct Admin {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: AdminCommand,
+    /// Print JSON, for programs.
+    #[arg(long, global = true)]
+    pub json: bool,
+    /// Which cluster.
+    #[command(flatten)]
+    pub cluster: Cluster,
+}
+
+/// What `admin` can do.
+#[derive(Clone, Debug, Subcommand)]
+pub enum AdminCommand {
+    /// The cluster at a glance: servers, tables, and what every core has done.
+    Status,
+    /// Tables: their copies, and what failures do to them.
+    Table {
+        /// What to do.
+        #[command(subcommand)]
+        command: TableCommand,
+    },
+    /// Servers.
+    Server {
+        /// What to do.
+        #[command(subcommand)]
+        command: ServerCommand,
+    },
+    /// Count and checksum every copy of a table; exits with 1 if they differ.
+    Check {
+        /// The table.
+        table: String,
+    },
+}
+
+/// What `admin table` can do.
+#[derive(Clone, Debug, Subcommand)]
+pub enum TableCommand {
+    /// All tables.
+    List,
+    /// One table: its copies, how many failures it survives and what a failure costs.
+    Show {
+        /// The table.
+        table: String,
+    },
+}
+
+/// What `admin server` can do.
+#[derive(Clone, Debug, Subcommand)]
+pub enum ServerCommand {
+    /// All servers.
+    List,
+}
+
+/// `replex bench`
+#[derive(Args, Clone, Debug)]
+#[command(disable_help_flag = true)]
+pub struct Bench {
+    /// What to measure, with its options; `replex bench --help` lists them.
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    pub arguments: Vec<std::ffi::OsString>,
+}
+
+/// `replex baseline`
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "Examples:\n  \
+    replex baseline                             answers every frame: `echo`\n  \
+    replex baseline --next 127.0.0.1:4000       passes it on and back: `chain-echo`\n\n\
+    Prints one line `ready baseline=ADDRESS` once it serves.")]
+pub struct Baseline {
+    /// Where it listens; port 0 takes a free one.
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:0")]
+    pub listen: SocketAddr,
+    /// Pass frames on to this process, and its answers back, instead of answering.
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub next: Option<SocketAddr>,
+    /// Poll without sleeping.
+    #[arg(long)]
+    pub spin: bool,
+    /// Stop when stdin ends.
+    #[arg(long, hide = true)]
+    pub until_stdin_ends: bool,
+}

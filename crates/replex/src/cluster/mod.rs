@@ -1,0 +1,376 @@
+//! A cluster of real processes of this program on loopback: started, killed, paused, restarted.
+//!
+//! The demo, the process tests and the benchmarks share it. It waits by asking the coordinator
+//! and the cores, with a bound on every wait. It must not know what is stored in the cluster.
+
+mod process;
+mod wire;
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use protocol::configuration::{Configuration, ServerState};
+use protocol::identity::CoreId;
+use rustix::process::Signal;
+use tempfile::TempDir;
+
+use crate::inspect;
+
+pub use process::{Life, Process};
+pub use wire::{ANSWER_WITHIN, Connection};
+
+/// The longest wait for a cluster to become what it should be.
+const SETTLED_WITHIN: Duration = Duration::from_secs(60);
+/// Between two questions whether something has come about.
+const ASK_AGAIN_AFTER: Duration = Duration::from_millis(20);
+
+/// How a cluster is started.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The program: this one's own file, or what a test has built.
+    pub program: PathBuf,
+    /// Where its folder is made; none is the system's temporary folder.
+    pub parent: Option<PathBuf>,
+    /// How many servers.
+    pub servers: usize,
+    /// Further arguments of each server.
+    pub server_arguments: Vec<String>,
+    /// Whether the processes end with this one.
+    pub life: Life,
+}
+
+impl Options {
+    /// Three servers that end with this process, in the system's temporary folder.
+    pub fn new(program: impl Into<PathBuf>) -> Self {
+        Options {
+            program: program.into(),
+            parent: None,
+            servers: 3,
+            server_arguments: Vec::new(),
+            life: Life::WithParent,
+        }
+    }
+}
+
+/// A coordinator and servers. Dropped, it kills the processes and removes the folder.
+pub struct Cluster {
+    options: Options,
+    // Fields are dropped in this order: the folder goes last.
+    coordinator: Option<Process>,
+    coordinator_address: String,
+    servers: Vec<Option<Process>>,
+    folder: Option<TempDir>,
+    path: PathBuf,
+}
+
+impl Cluster {
+    /// Starts the processes and waits until all serve.
+    ///
+    /// # Errors
+    /// A process did not start; nothing is left behind.
+    pub async fn start(options: Options) -> io::Result<Cluster> {
+        let mut builder = tempfile::Builder::new();
+        let builder = builder.prefix("replex-");
+        let folder = match &options.parent {
+            Some(parent) => builder.tempdir_in(parent),
+            None => builder.tempdir(),
+        }?;
+        let servers = options.servers;
+        let mut cluster = Cluster {
+            options,
+            coordinator: None,
+            coordinator_address: "127.0.0.1:0".to_owned(),
+            servers: Vec::new(),
+            path: folder.path().to_owned(),
+            folder: Some(folder),
+        };
+        cluster.start_coordinator().await?;
+        for _ in 0..servers {
+            cluster.add_server().await?;
+        }
+        cluster.wait_until_serving().await?;
+        Ok(cluster)
+    }
+
+    /// Starts the coordinator, at the address that it had before if it had one.
+    ///
+    /// # Errors
+    /// It did not start.
+    pub async fn start_coordinator(&mut self) -> io::Result<()> {
+        assert!(self.coordinator.is_none(), "the coordinator runs already");
+        let arguments = [
+            "coordinator",
+            "--data",
+            &self.path.join("coordinator").display().to_string(),
+            "--listen",
+            &self.coordinator_address,
+        ]
+        .map(str::to_owned);
+        let process = Process::start(
+            "coordinator",
+            &self.options.program,
+            &arguments,
+            &self.path.join("coordinator.log"),
+            self.options.life,
+        )
+        .await?;
+        let address = process.said("coordinator");
+        let address = address.ok_or_else(|| io::Error::other("the coordinator has no address"))?;
+        self.coordinator_address = address.to_owned();
+        self.coordinator = Some(process);
+        Ok(())
+    }
+
+    /// Adds a server with a folder of its own; gives its position, from 0.
+    ///
+    /// # Errors
+    /// It did not start.
+    pub async fn add_server(&mut self) -> io::Result<usize> {
+        let position = self.servers.len();
+        let process = self.start_server(position).await?;
+        self.servers.push(Some(process));
+        Ok(position)
+    }
+
+    async fn start_server(&self, position: usize) -> io::Result<Process> {
+        let number = position + 1;
+        let mut arguments = [
+            "server",
+            "--data",
+            &self.server_folder(position).display().to_string(),
+            "--coordinator",
+            &self.coordinator_address,
+        ]
+        .map(str::to_owned)
+        .to_vec();
+        arguments.extend(self.options.server_arguments.iter().cloned());
+        Process::start(
+            &format!("server {number}"),
+            &self.options.program,
+            &arguments,
+            &self.path.join(format!("server-{number}.log")),
+            self.options.life,
+        )
+        .await
+    }
+
+    /// `host:port` of the coordinator.
+    pub fn coordinator_address(&self) -> &str {
+        &self.coordinator_address
+    }
+
+    /// The folder of all processes.
+    pub fn folder(&self) -> &Path {
+        &self.path
+    }
+
+    /// The data folder of a server.
+    pub fn server_folder(&self, position: usize) -> PathBuf {
+        self.path.join(format!("server-{}", position + 1))
+    }
+
+    /// How many servers were started, those that were ended included.
+    pub fn server_count(&self) -> usize {
+        self.servers.len()
+    }
+
+    /// A server's process.
+    ///
+    /// # Panics
+    /// If it was ended.
+    pub fn server(&self, position: usize) -> &Process {
+        let process = self.servers[position].as_ref();
+        process.expect("the caller knows that this server runs")
+    }
+
+    /// The coordinator's process.
+    ///
+    /// # Panics
+    /// If it was ended.
+    pub fn coordinator(&self) -> &Process {
+        let process = self.coordinator.as_ref();
+        process.expect("the caller knows that the coordinator runs")
+    }
+
+    /// Every process that runs.
+    pub fn processes(&self) -> impl Iterator<Item = &Process> {
+        self.coordinator.iter().chain(self.servers.iter().flatten())
+    }
+
+    /// Ends a server at once, as a crash would (SIGKILL).
+    ///
+    /// # Errors
+    /// It had ended by itself.
+    pub async fn kill(&mut self, position: usize) -> io::Result<()> {
+        let mut process = self.servers[position].take().ok_or_else(not_running)?;
+        process.kill().await
+    }
+
+    /// Ends a server in order (SIGTERM).
+    ///
+    /// # Errors
+    /// It had ended by itself, does not end, or says that something went wrong.
+    pub async fn stop(&mut self, position: usize) -> io::Result<()> {
+        let mut process = self.servers[position].take().ok_or_else(not_running)?;
+        let status = process.stop().await?;
+        if !status.success() {
+            let text = format!("{} ended with {status}", process.name());
+            return Err(io::Error::other(text));
+        }
+        Ok(())
+    }
+
+    /// Ends the coordinator at once (SIGKILL).
+    ///
+    /// # Errors
+    /// It had ended by itself.
+    pub async fn kill_coordinator(&mut self) -> io::Result<()> {
+        let mut process = self.coordinator.take().ok_or_else(not_running)?;
+        process.kill().await
+    }
+
+    /// Starts a server that was ended, on its old folder.
+    ///
+    /// # Errors
+    /// It did not start.
+    pub async fn restart(&mut self, position: usize) -> io::Result<()> {
+        assert!(self.servers[position].is_none(), "this server runs already");
+        let process = self.start_server(position).await?;
+        self.servers[position] = Some(process);
+        Ok(())
+    }
+
+    /// Stops a server's process in its tracks (SIGSTOP), as a long pause of its machine would.
+    ///
+    /// # Errors
+    /// It has ended.
+    pub fn pause(&self, position: usize) -> io::Result<()> {
+        self.server(position).signal(Signal::STOP)
+    }
+
+    /// Lets a paused server go on (SIGCONT).
+    ///
+    /// # Errors
+    /// It has ended.
+    pub fn resume(&self, position: usize) -> io::Result<()> {
+        self.server(position).signal(Signal::CONT)
+    }
+
+    /// An error if a process has ended by itself; the error shows the end of its log.
+    ///
+    /// # Errors
+    /// As said.
+    pub fn check_processes(&mut self) -> io::Result<()> {
+        let all = self
+            .coordinator
+            .iter_mut()
+            .chain(self.servers.iter_mut().flatten());
+        for process in all {
+            process.check()?;
+        }
+        Ok(())
+    }
+
+    /// The configuration as the coordinator holds it.
+    ///
+    /// # Errors
+    /// The coordinator does not answer.
+    pub async fn configuration(&self) -> io::Result<Configuration> {
+        inspect::fetch(&self.coordinator_address).await
+    }
+
+    /// A core's counters by name.
+    ///
+    /// # Errors
+    /// The core does not answer.
+    pub async fn counters(&self, core: CoreId) -> io::Result<Vec<(String, u64)>> {
+        let configuration = self.configuration().await?;
+        let address = configuration.address(core);
+        let address = address.ok_or_else(|| io::Error::other(format!("there is no {core}")))?;
+        inspect::counters(address).await
+    }
+
+    /// Waits until the coordinator's configuration is as it should be.
+    ///
+    /// # Errors
+    /// It is not in time, or a process has ended by itself; `what` is part of the error.
+    pub async fn wait_until(
+        &mut self,
+        what: &str,
+        holds: impl Fn(&Configuration) -> bool,
+    ) -> io::Result<Configuration> {
+        let started = Instant::now();
+        loop {
+            self.check_processes()?;
+            let configuration = self.configuration().await?;
+            if holds(&configuration) {
+                return Ok(configuration);
+            }
+            if started.elapsed() > SETTLED_WITHIN {
+                let seconds = SETTLED_WITHIN.as_secs();
+                let text = format!("after {seconds} s still waiting for: {what}");
+                return Err(io::Error::new(io::ErrorKind::TimedOut, text));
+            }
+            tokio::time::sleep(ASK_AGAIN_AFTER).await;
+        }
+    }
+
+    /// Waits until every server that was started and not ended is up and every core of it serves.
+    ///
+    /// # Errors
+    /// As [`Cluster::wait_until`].
+    pub async fn wait_until_serving(&mut self) -> io::Result<()> {
+        let running = self.servers.iter().flatten().count();
+        let what = format!("{running} servers up");
+        let configuration = self
+            .wait_until(&what, |configuration| {
+                let up = configuration.servers.iter();
+                up.filter(|server| server.state == ServerState::Up).count() >= running
+            })
+            .await?;
+        let up = configuration.servers.iter();
+        let up = up.filter(|server| server.state == ServerState::Up);
+        let addresses: Vec<String> = up.flat_map(|server| server.cores.clone()).collect();
+        let started = Instant::now();
+        for address in addresses {
+            loop {
+                self.check_processes()?;
+                let recovering = inspect::counters(&address).await.map(|counters| {
+                    let found = counters.iter().find(|(name, _)| name == "recovering");
+                    found.is_some_and(|(_, value)| *value != 0)
+                });
+                if matches!(recovering, Ok(false)) {
+                    break;
+                }
+                if started.elapsed() > SETTLED_WITHIN {
+                    let text = format!("the core at {address} does not serve: {recovering:?}");
+                    return Err(io::Error::new(io::ErrorKind::TimedOut, text));
+                }
+                tokio::time::sleep(ASK_AGAIN_AFTER).await;
+            }
+        }
+        Ok(())
+    }
+
+    /// Lets processes and folder outlive this value; gives the folder and the process ids, the
+    /// coordinator's first. Only processes that were started detached outlive this process too.
+    pub fn keep(mut self) -> (PathBuf, Vec<u32>) {
+        let ids = self.processes().map(Process::id).collect();
+        for process in self
+            .coordinator
+            .iter_mut()
+            .chain(self.servers.iter_mut().flatten())
+        {
+            process.release();
+        }
+        if let Some(folder) = self.folder.take() {
+            let _ = folder.keep();
+        }
+        (self.path.clone(), ids)
+    }
+}
+
+fn not_running() -> io::Error {
+    io::Error::other("this process was ended before")
+}

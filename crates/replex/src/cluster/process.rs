@@ -1,0 +1,241 @@
+//! One child process of this program: started, told apart by its `ready` line, signalled and
+//! ended by its id.
+
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{ExitStatus, Stdio};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::process::{Child, ChildStdin, Command};
+use tokio::time::timeout;
+
+/// A process that is not ready within this is not going to be.
+const READY_WITHIN: Duration = Duration::from_secs(60);
+/// What stops gracefully does so within this.
+const STOPPED_WITHIN: Duration = Duration::from_secs(30);
+/// Lines of a process's log that an error shows.
+const LOG_LINES_SHOWN: usize = 8;
+
+/// A child that has said that it is ready. Dropped, it is killed.
+pub struct Process {
+    /// `server 2`, for messages.
+    name: String,
+    child: Child,
+    /// Held open for as long as the child is to live; waiting for a child closes what it holds.
+    #[expect(dead_code, reason = "it is there to be dropped")]
+    stdin: Option<ChildStdin>,
+    pid: Pid,
+    log: PathBuf,
+    /// The words `key=value` of its `ready` line.
+    ready: Vec<(String, String)>,
+    /// Whether it may outlive this value.
+    released: bool,
+}
+
+/// Whether children end with the process that started them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Life {
+    /// They end with it, whatever ends it.
+    WithParent,
+    /// They go on after it.
+    Detached,
+}
+
+impl Process {
+    /// Starts `program` with `arguments` and waits for its `ready` line. What it writes to
+    /// stderr is appended to the file `log`.
+    ///
+    /// # Errors
+    /// It cannot be started, or ended before it was ready: the error shows the end of its log.
+    pub async fn start(
+        name: &str,
+        program: &Path,
+        arguments: &[String],
+        log: &Path,
+        life: Life,
+    ) -> io::Result<Process> {
+        let file = File::options().create(true).append(true).open(log)?;
+        let mut command = Command::new(program);
+        command
+            .args(arguments)
+            .stdout(Stdio::piped())
+            .stderr(file)
+            // Ctrl-C in a terminal is for whoever started it, who then ends it in order.
+            .process_group(0);
+        match life {
+            Life::WithParent => {
+                // The pipe's other end closes when this process ends, even by SIGKILL.
+                command.stdin(Stdio::piped()).arg("--until-stdin-ends");
+            }
+            Life::Detached => {
+                command.stdin(Stdio::null());
+            }
+        }
+        let what = |error: io::Error| {
+            let text = format!("cannot start {name} ({}): {error}", program.display());
+            io::Error::new(error.kind(), text)
+        };
+        let mut child = command.spawn().map_err(what)?;
+        let id = child
+            .id()
+            .expect("a child that was not waited for has an id");
+        let pid = Pid::from_raw(i32::try_from(id).expect("process ids are positive integers"))
+            .expect("process ids are not zero");
+        let stdout = child.stdout.take().expect("stdout was asked for");
+        let mut process = Process {
+            name: name.to_owned(),
+            stdin: child.stdin.take(),
+            child,
+            pid,
+            log: log.to_owned(),
+            ready: Vec::new(),
+            released: false,
+        };
+        let mut lines = BufReader::new(stdout).lines();
+        let ready = timeout(READY_WITHIN, async {
+            while let Some(line) = lines.next_line().await? {
+                if let Some(words) = line.strip_prefix("ready ") {
+                    return Ok(Some(words.to_owned()));
+                }
+            }
+            io::Result::Ok(None)
+        });
+        match ready.await {
+            Ok(Ok(Some(words))) => {
+                let words = words.split_whitespace().filter_map(|it| it.split_once('='));
+                process.ready = words.map(|(k, v)| (k.to_owned(), v.to_owned())).collect();
+                Ok(process)
+            }
+            Ok(Ok(None)) => {
+                let status = process.child.wait().await?;
+                Err(process.error(&format!("ended before it was ready ({status})")))
+            }
+            Ok(Err(error)) => Err(error),
+            Err(_) => {
+                let seconds = READY_WITHIN.as_secs();
+                Err(process.error(&format!("is not ready after {seconds} s")))
+            }
+        }
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Its id.
+    pub fn id(&self) -> u32 {
+        self.pid.as_raw_nonzero().get().unsigned_abs()
+    }
+
+    /// A word of its `ready` line.
+    pub fn said(&self, key: &str) -> Option<&str> {
+        let found = self.ready.iter().find(|(known, _)| known == key);
+        found.map(|(_, value)| value.as_str())
+    }
+
+    /// Sends a signal.
+    ///
+    /// # Errors
+    /// The process has ended.
+    pub fn signal(&self, signal: Signal) -> io::Result<()> {
+        Ok(kill_process(self.pid, signal)?)
+    }
+
+    /// Ends it at once, as a crash would, and waits until it is gone.
+    ///
+    /// # Errors
+    /// It had ended before.
+    pub async fn kill(&mut self) -> io::Result<()> {
+        if let Some(status) = self.child.try_wait()? {
+            return Err(self.error(&format!("had ended by itself ({status})")));
+        }
+        self.child.kill().await
+    }
+
+    /// Ends it in order and waits until it is gone.
+    ///
+    /// # Errors
+    /// It had ended before, or does not end.
+    pub async fn stop(&mut self) -> io::Result<ExitStatus> {
+        if let Some(status) = self.child.try_wait()? {
+            return Err(self.error(&format!("had ended by itself ({status})")));
+        }
+        self.signal(Signal::TERM)?;
+        self.wait(STOPPED_WITHIN).await
+    }
+
+    /// Waits until it ends by itself.
+    ///
+    /// # Errors
+    /// It does not.
+    pub async fn wait(&mut self, within: Duration) -> io::Result<ExitStatus> {
+        match timeout(within, self.child.wait()).await {
+            Ok(status) => status,
+            Err(_) => Err(self.error(&format!("has not ended after {} s", within.as_secs()))),
+        }
+    }
+
+    /// Whether it runs; an error says how it ended.
+    ///
+    /// # Errors
+    /// It has ended.
+    pub fn check(&mut self) -> io::Result<()> {
+        match self.child.try_wait()? {
+            None => Ok(()),
+            Some(status) => Err(self.error(&format!("ended by itself ({status})"))),
+        }
+    }
+
+    /// Resident memory in bytes, as the kernel counts it.
+    ///
+    /// # Errors
+    /// The process has ended, or the kernel does not tell.
+    pub fn resident_bytes(&self) -> io::Result<u64> {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.id()))?;
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        let kilobytes = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
+        let kilobytes = kilobytes.ok_or_else(|| self.error("has no memory that can be read"))?;
+        Ok(kilobytes << 10)
+    }
+
+    /// What it wrote to stderr so far.
+    pub fn log_text(&self) -> String {
+        std::fs::read_to_string(&self.log).unwrap_or_default()
+    }
+
+    /// Lets it outlive this value.
+    pub fn release(&mut self) {
+        self.released = true;
+    }
+
+    fn error(&self, what: &str) -> io::Error {
+        let text = self.log_text();
+        let lines: Vec<&str> = text.lines().collect();
+        let end = lines.len().saturating_sub(LOG_LINES_SHOWN);
+        let mut message = format!("{} (process {}) {what}", self.name, self.id());
+        for line in &lines[end..] {
+            message.push_str("\n  | ");
+            message.push_str(line);
+        }
+        io::Error::other(message)
+    }
+}
+
+impl Drop for Process {
+    /// Waits until it is gone, so that its folder can be removed afterwards.
+    fn drop(&mut self) {
+        let runs = matches!(self.child.try_wait(), Ok(None));
+        if self.released || !runs {
+            return;
+        }
+        if self.child.start_kill().is_ok() {
+            // The runtime takes the child's status; this only waits until there is one.
+            let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+            let _ = waitid(WaitId::Pid(self.pid), options);
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! The flights that the demo loads: January 2013 is part of the program, the whole year a file.
+//!
+//! Origin, licence and columns are told in `data/README.md`.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+
+use flate2::read::GzDecoder;
+use placement::{Column, Value};
+
+use replex::failure::Failure;
+
+/// January 2013: 27,004 flights.
+const JANUARY: &[u8] = include_bytes!("../../../data/flights-2013-01.csv.gz");
+
+/// What creates their table. Three copies, so any two servers may be lost.
+pub const CREATE_TABLE: &str = "\
+CREATE TABLE flights (
+  id BIGINT PRIMARY KEY,
+  year BIGINT NOT NULL, month BIGINT NOT NULL, day BIGINT NOT NULL,
+  dep_time BIGINT, sched_dep_time BIGINT NOT NULL, dep_delay BIGINT,
+  arr_time BIGINT, sched_arr_time BIGINT NOT NULL, arr_delay BIGINT,
+  carrier TEXT NOT NULL, flight BIGINT NOT NULL, tailnum TEXT,
+  origin TEXT NOT NULL, dest TEXT NOT NULL,
+  air_time BIGINT, distance BIGINT NOT NULL,
+  hour BIGINT NOT NULL, minute BIGINT NOT NULL, time_hour TIMESTAMP NOT NULL,
+  INDEX by_tail (tailnum),
+  INDEX by_route (origin, dest)
+) WITH (partitions = 12, failures_tolerated = 2, durability = 'sync');";
+
+/// January's rows, in the order of the table's columns.
+pub fn january(columns: &[Column]) -> Result<Vec<Vec<Value>>, Failure> {
+    parse(GzDecoder::new(JANUARY), columns).map_err(Failure::at("read the flights inside replex"))
+}
+
+/// The whole year's rows.
+pub fn year(path: &Path, columns: &[Column]) -> Result<Vec<Vec<Value>>, Failure> {
+    let file = File::open(path).map_err(|error| {
+        Failure::Failed(format!(
+            "cannot open {}: {error}\nThe whole year is not shipped: `data/fetch-flights` in the \
+             repository makes the file (9 MB), or name another place with --flights.",
+            path.display()
+        ))
+    })?;
+    let what = format!("read {}", path.display());
+    parse(GzDecoder::new(io::BufReader::new(file)), columns).map_err(Failure::at(what))
+}
+
+fn parse(text: impl Read, columns: &[Column]) -> Result<Vec<Vec<Value>>, csv::Error> {
+    let mut reader = csv::Reader::from_reader(text);
+    let names: Vec<&str> = columns.iter().map(|column| column.name.as_str()).collect();
+    if reader.headers()? != names {
+        let text = format!("the header is not {}", names.join(","));
+        return Err(io::Error::new(io::ErrorKind::InvalidData, text).into());
+    }
+    let mut rows = Vec::new();
+    let mut record = csv::StringRecord::new();
+    while reader.read_record(&mut record)? {
+        let values = record.iter().zip(columns).map(|(field, column)| {
+            if field.is_empty() {
+                return Ok(Value::Null);
+            }
+            Value::parse(column.column_type, field).map_err(|error| {
+                let line = record.position().map_or(0, csv::Position::line);
+                let text = format!("line {line}, column {}: {error}", column.name);
+                csv::Error::from(io::Error::new(io::ErrorKind::InvalidData, text))
+            })
+        });
+        rows.push(values.collect::<Result<_, _>>()?);
+    }
+    Ok(rows)
+}

@@ -1,0 +1,323 @@
+//! Reads whole copies of a table, each from the cores that hold it and from nowhere else.
+//!
+//! A client routes a question to whichever copy answers it best. To show that all copies are
+//! equal, each has to be asked by itself, partition by partition. Nothing here is fast.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+use std::io;
+use std::time::{Duration, Instant};
+
+use protocol::codec::{Bytes, Reader};
+use protocol::configuration::Configuration;
+use protocol::identity::{Epoch, PartitionId, Version};
+use protocol::message::{
+    ChecksumRead, Consistency, CoordinatorReply, CoordinatorRequest, Read, Refusal, Reply, Request,
+};
+
+use crate::cluster::Connection;
+
+/// Rows that one question covers.
+const ROWS_PER_PART: u32 = 8_192;
+/// Before a core that does not serve just now is asked again.
+const ASK_AGAIN_AFTER: Duration = Duration::from_millis(50);
+
+/// What keeps a copy from being read.
+#[derive(Debug)]
+pub enum InspectError {
+    /// There is no such table; the ones there are.
+    NoTable(Vec<String>),
+    /// No coordinator answers; may be tried again.
+    NoCoordinator(String),
+    /// A core has not answered in time, or refuses; may be tried again when it serves.
+    Core(String),
+}
+
+impl fmt::Display for InspectError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            InspectError::NoTable(names) if names.is_empty() => {
+                f.write_str("there is no such table; there are none yet")
+            }
+            InspectError::NoTable(names) => {
+                write!(f, "there is no such table; there are: {}", names.join(", "))
+            }
+            InspectError::NoCoordinator(text) => write!(f, "no coordinator answers:{text}"),
+            InspectError::Core(text) => f.write_str(text),
+        }
+    }
+}
+
+impl std::error::Error for InspectError {}
+
+/// One copy's rows, summed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CopySum {
+    /// The replex's name.
+    pub name: String,
+    /// Its partitions.
+    pub partitions: u32,
+    /// Servers that hold them, by rising number.
+    pub servers: Vec<u32>,
+    /// How many rows.
+    pub rows: u64,
+    /// Equal for equal sets of (pk, version, row).
+    pub sum: u64,
+}
+
+/// Rows of a copy in the order of their bytes: `placement::row` and the version.
+pub type Rows = BTreeMap<Vec<u8>, Version>;
+
+/// Asks cores one by one.
+pub struct Inspector {
+    coordinators: Vec<String>,
+    /// No core is waited for beyond this.
+    deadline: Instant,
+    configuration: Configuration,
+    connections: HashMap<String, Connection>,
+}
+
+impl Inspector {
+    /// Fetches the configuration; everything together must be done `within`.
+    ///
+    /// # Errors
+    /// No coordinator answers.
+    pub async fn new(coordinators: &[String], within: Duration) -> Result<Self, InspectError> {
+        let mut inspector = Inspector {
+            coordinators: coordinators.to_vec(),
+            deadline: Instant::now() + within,
+            configuration: Configuration::default(),
+            connections: HashMap::new(),
+        };
+        inspector.fetch().await?;
+        Ok(inspector)
+    }
+
+    /// The configuration that it goes by.
+    pub fn configuration(&self) -> &Configuration {
+        &self.configuration
+    }
+
+    /// Counts and sums every copy of a table.
+    ///
+    /// # Errors
+    /// There is no such table, or a core does not answer in time.
+    pub async fn sums(&mut self, table: &str) -> Result<Vec<CopySum>, InspectError> {
+        let mut copies = Vec::new();
+        for replex in 0..self.replexes(table)?.len() {
+            copies.push(self.sum(table, replex).await?);
+        }
+        Ok(copies)
+    }
+
+    async fn sum(&mut self, table: &str, replex: usize) -> Result<CopySum, InspectError> {
+        let partitions = self.partitions(table, replex)?;
+        let (mut rows, mut sum) = (0, 0_u64);
+        for partition in &partitions {
+            let mut start = Bytes::default();
+            loop {
+                let request = |epoch| {
+                    Request::Checksum(ChecksumRead {
+                        epoch,
+                        partition: *partition,
+                        start: start.clone(),
+                        limit: ROWS_PER_PART,
+                    })
+                };
+                let Reply::Checksum(part) = self.ask(*partition, request).await? else {
+                    return Err(InspectError::Core(format!(
+                        "{partition} answered otherwise"
+                    )));
+                };
+                rows += part.count;
+                sum = sum.wrapping_add(part.sum);
+                match part.next {
+                    Some(next) => start = next,
+                    None => break,
+                }
+            }
+        }
+        let mut servers: Vec<u32> = partitions
+            .iter()
+            .filter_map(|partition| self.configuration.place(*partition))
+            .map(|place| place.core.server.0)
+            .collect();
+        servers.sort_unstable();
+        servers.dedup();
+        Ok(CopySum {
+            name: self.replexes(table)?[replex].clone(),
+            partitions: u32::try_from(partitions.len()).expect("a layout bounds its partitions"),
+            servers,
+            rows,
+            sum,
+        })
+    }
+
+    /// All rows of one copy.
+    ///
+    /// # Errors
+    /// As [`Inspector::sums`].
+    pub async fn rows(&mut self, table: &str, replex: usize) -> Result<Rows, InspectError> {
+        let mut rows = Rows::new();
+        for partition in self.partitions(table, replex)? {
+            let mut start = Bytes::default();
+            loop {
+                let request = |epoch| {
+                    Request::Read(Read {
+                        epoch,
+                        partition,
+                        start: start.clone(),
+                        end: None,
+                        filter: None,
+                        projection: None,
+                        limit: ROWS_PER_PART,
+                        descending: false,
+                        count_only: false,
+                        consistency: Consistency::Linearizable,
+                    })
+                };
+                let Reply::Rows(page) = self.ask(partition, request).await? else {
+                    return Err(InspectError::Core(format!(
+                        "{partition} answered otherwise"
+                    )));
+                };
+                let damaged = |error| InspectError::Core(format!("{partition}: {error}"));
+                unpack(&page.rows.0, &mut rows).map_err(damaged)?;
+                match page.next {
+                    Some(next) => start = next,
+                    None => break,
+                }
+            }
+        }
+        Ok(rows)
+    }
+
+    /// Asks the core that holds a partition until it answers or time is up.
+    async fn ask(
+        &mut self,
+        partition: PartitionId,
+        request: impl Fn(Epoch) -> Request,
+    ) -> Result<Reply, InspectError> {
+        loop {
+            let epoch = self.configuration.epoch;
+            let why = match self.ask_once(partition, request(epoch)).await {
+                Ok(Reply::Refused(Refusal::Invalid { message })) => {
+                    return Err(InspectError::Core(format!("{partition}: {message}")));
+                }
+                Ok(Reply::Refused(refusal)) => format!("{refusal:?}"),
+                Ok(reply) => return Ok(reply),
+                Err(error) => error.to_string(),
+            };
+            if Instant::now() > self.deadline {
+                let place = self.configuration.place(partition);
+                let core = place.map_or_else(|| "no core".to_owned(), |it| it.core.to_string());
+                return Err(InspectError::Core(format!(
+                    "{core}, which holds {partition}, does not answer in time ({why}): see \
+                     `replex admin status`"
+                )));
+            }
+            tokio::time::sleep(ASK_AGAIN_AFTER).await;
+            self.fetch().await?;
+        }
+    }
+
+    async fn ask_once(&mut self, partition: PartitionId, request: Request) -> io::Result<Reply> {
+        let place = self.configuration.place(partition);
+        let address = place.and_then(|place| self.configuration.address(place.core));
+        let address = address
+            .ok_or_else(|| io::Error::other("nobody holds it"))?
+            .to_owned();
+        let mut connection = match self.connections.remove(&address) {
+            Some(connection) => connection,
+            None => Connection::greet(&address).await?.0,
+        };
+        let reply = connection.request(request).await?;
+        self.connections.insert(address, connection);
+        Ok(reply)
+    }
+
+    async fn fetch(&mut self) -> Result<(), InspectError> {
+        let mut failures = String::new();
+        for address in &self.coordinators {
+            match fetch(address).await {
+                Ok(configuration) => {
+                    self.configuration = configuration;
+                    return Ok(());
+                }
+                Err(error) => failures += &format!("\n  {address}: {error}"),
+            }
+        }
+        Err(InspectError::NoCoordinator(failures))
+    }
+
+    /// Names of a table's replexes.
+    fn replexes(&self, table: &str) -> Result<Vec<String>, InspectError> {
+        let tables = &self.configuration.tables;
+        let Some(table) = self.configuration.table_named(table) else {
+            let names = tables.iter().map(|table| table.schema.name.clone());
+            return Err(InspectError::NoTable(names.collect()));
+        };
+        let replexes = table.layout.replexes.iter();
+        Ok(replexes.map(|replex| replex.name.clone()).collect())
+    }
+
+    fn partitions(&self, table: &str, replex: usize) -> Result<Vec<PartitionId>, InspectError> {
+        self.replexes(table)?;
+        let table = self.configuration.table_named(table);
+        let table = table.expect("its replexes were just found");
+        let position = u8::try_from(replex).expect("a schema bounds its replexes");
+        let numbers = 0..table.layout.partition_count(replex);
+        Ok(numbers
+            .map(|number| PartitionId {
+                table: table.id,
+                replex: position,
+                number,
+            })
+            .collect())
+    }
+}
+
+/// The configuration as the coordinator at this address holds it.
+///
+/// # Errors
+/// It does not answer, is no coordinator, or says what does not fit together.
+pub async fn fetch(address: &str) -> io::Result<Configuration> {
+    let (mut connection, welcome) = Connection::greet(address).await?;
+    if let Some((core, _)) = welcome.core {
+        let text = format!("this is {core}, not a coordinator");
+        return Err(io::Error::other(text));
+    }
+    let known = Epoch(0);
+    match connection.ask(CoordinatorRequest::Fetch { known }).await? {
+        CoordinatorReply::Configuration(configuration) => {
+            // From here on everything may rely on it.
+            configuration.check().map_err(io::Error::other)?;
+            Ok(configuration)
+        }
+        other => Err(io::Error::other(format!("not a configuration: {other:?}"))),
+    }
+}
+
+/// A core's counters by name.
+///
+/// # Errors
+/// It does not answer.
+pub async fn counters(address: &str) -> io::Result<Vec<(String, u64)>> {
+    let (mut connection, _) = Connection::greet(address).await?;
+    match connection.request(Request::Status).await? {
+        Reply::Status(counters) => Ok(counters),
+        other => Err(io::Error::other(format!("not a status: {other:?}"))),
+    }
+}
+
+/// A page's rows, as `RowPage` packs them.
+fn unpack(packed: &[u8], rows: &mut Rows) -> Result<(), protocol::codec::DecodeError> {
+    use protocol::codec::Wire;
+    let mut reader = Reader::new(packed);
+    while reader.remaining() > 0 {
+        let version = Version::decode(&mut reader)?;
+        let row = reader.bytes()?.to_vec();
+        rows.insert(row, version);
+    }
+    Ok(())
+}

@@ -1,0 +1,9 @@
+//! What the `replex` command is made of, so that tests and measurements can start the same
+//! clusters that the demo starts.
+//!
+//! Here everything of the workspace meets: arguments in, processes and tables out. Nothing here
+//! decides about data; that is `protocol`'s, and SQL is crate `sql`'s.
+
+pub mod cluster;
+pub mod failure;
+pub mod inspect;

@@ -1,0 +1,104 @@
+//! The commands that run until they are stopped: `server`, `coordinator` and `baseline`.
+//!
+//! Each prints one line `ready key=value …` on stdout once it serves, for whoever started it.
+
+use std::io::{Read, Write};
+
+use replex::failure::Failure;
+use server::baseline::Baseline;
+use server::clock::Clock;
+use server::coordinator::CoordinatorProcess;
+use server::error::ServerError;
+use server::event_loop;
+use server::options::{CoordinatorOptions, ServerOptions, StorageOptions};
+use server::process::{Ready, Server};
+use server::signals::stop_on_signals;
+use signal_hook::consts::SIGTERM;
+
+use crate::arguments;
+
+/// `replex server`
+pub fn server(arguments: &arguments::Server) -> Result<(), Failure> {
+    let mut options = ServerOptions::new(&arguments.data, arguments.coordinator.clone());
+    options.listen = arguments.listen;
+    options.advertise = arguments.advertise;
+    options.cores = arguments.cores;
+    options.domain.clone_from(&arguments.domain);
+    options.spin = arguments.spin;
+    options.allow_unencrypted_network = arguments.process.allow_unencrypted_network;
+    if arguments.memory {
+        options.storage = StorageOptions::Memory;
+    }
+    let server = Server::bind(options).map_err(failure)?;
+    let stopper = server.stopper();
+    stop_on_signals(move || stopper.stop()).map_err(failure)?;
+    if arguments.process.until_stdin_ends {
+        stop_when_stdin_ends();
+    }
+    server
+        .run(|ready: &Ready| {
+            let mut line = format!(
+                "server={} incarnation={}",
+                ready.server.0, ready.incarnation.0
+            );
+            for (core, address) in ready.addresses.iter().enumerate() {
+                line += &format!(" core{core}={address}");
+            }
+            say_ready(&line);
+        })
+        .map_err(failure)
+}
+
+/// `replex coordinator`
+pub fn coordinator(arguments: &arguments::Coordinator) -> Result<(), Failure> {
+    let mut options = CoordinatorOptions::new(&arguments.data);
+    options.listen = arguments.listen;
+    options.allow_unencrypted_network = arguments.process.allow_unencrypted_network;
+    let process = CoordinatorProcess::bind(&options).map_err(failure)?;
+    let handle = process.handle();
+    stop_on_signals(move || handle.stop()).map_err(failure)?;
+    if arguments.process.until_stdin_ends {
+        stop_when_stdin_ends();
+    }
+    say_ready(&format!("coordinator={}", process.address()));
+    process.run().map_err(failure)
+}
+
+/// `replex baseline`
+pub fn baseline(arguments: &arguments::Baseline) -> Result<(), Failure> {
+    let mut options = event_loop::Options::new(Clock::start());
+    options.spin = arguments.spin;
+    let process = Baseline::bind(arguments.listen, arguments.next, options).map_err(failure)?;
+    let handle = process.handle();
+    stop_on_signals(move || handle.stop()).map_err(failure)?;
+    if arguments.until_stdin_ends {
+        stop_when_stdin_ends();
+    }
+    say_ready(&format!("baseline={}", process.address()));
+    process.run().map_err(failure)
+}
+
+fn failure(error: ServerError) -> Failure {
+    match error {
+        ServerError::Options(message) => Failure::Usage(message),
+        other => Failure::Failed(other.to_string()),
+    }
+}
+
+/// Nobody may be listening any more, which is no reason not to serve.
+fn say_ready(line: &str) {
+    let mut stdout = std::io::stdout();
+    let _ = writeln!(stdout, "ready {line}");
+    let _ = stdout.flush();
+}
+
+/// A pipe ends with the process that holds its other end, however that one ended.
+fn stop_when_stdin_ends() {
+    std::thread::spawn(|| {
+        let mut stdin = std::io::stdin();
+        let mut buffer = [0; 64];
+        while matches!(stdin.read(&mut buffer), Ok(count) if count > 0) {}
+        // The same way as any other stop, so that there is only one.
+        let _ = signal_hook::low_level::raise(SIGTERM);
+    });
+}

@@ -1,0 +1,100 @@
+//! What the process tests share: clusters of the built program, and the program run to its end.
+
+#![allow(dead_code, reason = "each test file uses a part of it")]
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+
+use placement::{Column, ColumnType, Durability, Index, Schema};
+use protocol::message::{CoordinatorReply, CoordinatorRequest};
+use replex::cluster::{Cluster, Connection, Options};
+
+/// The program under test.
+pub fn program() -> PathBuf {
+    PathBuf::from(env!("CARGO_BIN_EXE_replex"))
+}
+
+/// A coordinator and so many servers.
+pub async fn cluster(servers: usize) -> Cluster {
+    let options = Options {
+        servers,
+        ..Options::new(program())
+    };
+    Cluster::start(options).await.unwrap()
+}
+
+/// Runs the program until it ends.
+pub fn run(arguments: &[&str]) -> Output {
+    Command::new(program())
+        .args(arguments)
+        .stdin(Stdio::null())
+        .env_remove("REPLEX_COORDINATOR")
+        .output()
+        .unwrap()
+}
+
+/// Runs the program, which must succeed; its stdout.
+pub fn run_well(arguments: &[&str]) -> String {
+    let output = run(arguments);
+    let stdout = String::from_utf8(output.stdout).unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        output.status.success(),
+        "{arguments:?} ended with {}\n{stdout}\n{stderr}",
+        output.status
+    );
+    stdout
+}
+
+/// Runs the program, which must fail with this exit code; its stderr.
+pub fn run_badly(arguments: &[&str], code: i32) -> String {
+    let output = run(arguments);
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(code), "{arguments:?}: {stderr}");
+    stderr
+}
+
+/// A table with a text key beside the primary key, and an unindexed number.
+pub fn people(failures_tolerated: u8, durability: Durability) -> Schema {
+    let column = |name: &str, column_type| Column {
+        name: name.to_owned(),
+        column_type,
+        nullable: false,
+        default: None,
+    };
+    let index = |name: &str, columns: &[usize]| Index {
+        name: name.to_owned(),
+        columns: columns.to_vec(),
+        constraint: None,
+    };
+    Schema {
+        name: "people".to_owned(),
+        columns: vec![
+            column("id", ColumnType::Int64),
+            column("city", ColumnType::Text),
+            column("score", ColumnType::Int64),
+        ],
+        primary_key: vec![0],
+        indexes: vec![index("by_city", &[1]), index("by_score", &[2, 1])],
+        partitions: 4,
+        failures_tolerated,
+        durability,
+    }
+}
+
+/// Creates a table by asking the coordinator.
+pub async fn create(cluster: &Cluster, schema: Schema) {
+    let (mut connection, _) = Connection::greet(cluster.coordinator_address())
+        .await
+        .unwrap();
+    let request = CoordinatorRequest::CreateTable {
+        schema,
+        if_not_exists: false,
+    };
+    let reply = connection.ask(request).await.unwrap();
+    assert!(
+        matches!(reply, CoordinatorReply::Done { .. }),
+        "not created: {reply:?}"
+    );
+}
