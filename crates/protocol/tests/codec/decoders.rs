@@ -13,7 +13,7 @@ use protocol::record::Record;
 
 use super::entries::{self, ENTRIES};
 use super::generate::{Generate, Source};
-use super::golden;
+use super::samples;
 
 const ROUNDS: u64 = 4000;
 /// Numbers that lengths and tags are overwritten with.
@@ -66,7 +66,7 @@ impl Random {
 fn valid(name: &str, random: &mut Random) -> Vec<u8> {
     let seed = random.bytes(300);
     let mut source = Source::new(&seed);
-    let golden = golden::samples();
+    let golden = samples::samples();
     let golden = golden
         .values()
         .nth(random.below(golden.len()))
@@ -79,8 +79,8 @@ fn valid(name: &str, random: &mut Random) -> Vec<u8> {
         }
         "message" if random.below(2) == 0 => golden.to_bytes(),
         "message" => Message::generate(&mut source).to_bytes(),
-        "configuration" => golden::configuration().to_bytes(),
-        "coordinator_state" => golden::state().to_bytes(),
+        "configuration" => samples::configuration().to_bytes(),
+        "coordinator_state" => samples::state().to_bytes(),
         "row" => {
             let values = [Value::Bool(true), Value::Int64(7), Value::Float64(0.5)];
             let text = [Value::Text("JFK".into()), Value::Null, Value::Timestamp(1)];
@@ -125,20 +125,20 @@ fn entries_hold_for_spoilt_bytes() {
 /// Golden messages that are configurations are valid, so the entries reach past their checks.
 #[test]
 fn valid_bytes_pass_the_checks() {
-    assert_eq!(golden::configuration().check(), Ok(()));
-    let state: State = golden::state();
+    assert_eq!(samples::configuration().check(), Ok(()));
+    let state: State = samples::state();
     let bytes = protocol::coordinator::encode_state(&state);
     assert_eq!(
         protocol::coordinator::decode_state(&bytes).as_ref(),
         Ok(&state)
     );
-    let samples = golden::samples();
+    let samples = samples::samples();
     let Message::Answer(CoordinatorReply::Configuration(configuration)) =
         &samples["answer-configuration"]
     else {
         panic!("the sample is named after its kind")
     };
-    assert_eq!(*configuration, golden::configuration());
+    assert_eq!(*configuration, samples::configuration());
 }
 
 /// Every entry has its target for the fuzzer, and every target its entry.

@@ -7,6 +7,7 @@ mod generate;
 mod golden;
 mod kinds;
 mod memory;
+mod samples;
 
 use std::collections::BTreeSet;
 use std::fmt::Debug;

@@ -1,0 +1,661 @@
+//! One message or more of every kind, by the name of its golden frame, with something of every type
+//! in it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use placement::{
+    Column, ColumnType, Constraint, Durability, Index, Layout, Schema, Value, encode_key,
+    encode_row,
+};
+use protocol::codec::Bytes;
+use protocol::configuration::{Configuration, PartitionState, Place, Server, ServerState, Table};
+use protocol::coordinator::{Member, State};
+use protocol::expression::{Assignment, BinaryOperator, Expression, UnaryOperator};
+use protocol::identity::*;
+use protocol::message::*;
+use protocol::operation::*;
+
+fn schema() -> Schema {
+    let column = |name: &str, column_type, nullable, default| Column {
+        name: name.into(),
+        column_type,
+        nullable,
+        default,
+    };
+    let index = |name: &str, columns: &[usize], constraint| Index {
+        name: name.into(),
+        columns: columns.into(),
+        constraint,
+    };
+    Schema {
+        name: "flights".into(),
+        columns: vec![
+            column("id", ColumnType::Int64, false, None),
+            column(
+                "tail",
+                ColumnType::Text,
+                true,
+                Some(Value::Text("N/A".into())),
+            ),
+            column("delayed", ColumnType::Bool, false, Some(Value::Bool(false))),
+            column(
+                "distance",
+                ColumnType::Float64,
+                true,
+                Some(Value::Float64(-0.5)),
+            ),
+            column(
+                "departure",
+                ColumnType::Timestamp,
+                true,
+                Some(Value::Timestamp(1)),
+            ),
+            column(
+                "notes",
+                ColumnType::Bytes,
+                true,
+                Some(Value::Bytes(vec![0, 255])),
+            ),
+            column("uuid", ColumnType::Uuid, true, Some(Value::Uuid([7; 16]))),
+            column("position", ColumnType::Int64, false, Some(Value::Int64(-1))),
+        ],
+        primary_key: vec![0],
+        indexes: vec![
+            index("by_tail", &[1, 4], None),
+            index("by_uuid", &[6], Some(Constraint::Unique)),
+            index("log", &[2, 7], Some(Constraint::Dense)),
+        ],
+        partitions: 2,
+        failures_tolerated: 1,
+        durability: Durability::Sync,
+    }
+}
+
+fn row() -> Bytes {
+    let values = [
+        Value::Int64(42),
+        Value::Text("N14228".into()),
+        Value::Bool(true),
+        Value::Float64(1400.0),
+        Value::Timestamp(1_357_016_400_000_000),
+        Value::Null,
+        Value::Uuid([9; 16]),
+        Value::Int64(1),
+    ];
+    Bytes(encode_row(&schema().columns, &values).expect("the row fits"))
+}
+
+fn pk() -> Bytes {
+    Bytes(encode_key([Value::Int64(42).as_ref()]))
+}
+
+fn core(server: u32, core: u16) -> CoreId {
+    CoreId {
+        server: ServerId(server),
+        core,
+    }
+}
+
+fn partition(replex: u8, number: u32) -> PartitionId {
+    PartitionId {
+        table: TableId(3),
+        replex,
+        number,
+    }
+}
+
+fn operation() -> OperationId {
+    OperationId {
+        head: core(1, 0),
+        incarnation: Incarnation(2),
+        sequence: 1000,
+    }
+}
+
+fn finished() -> Finished {
+    Finished {
+        incarnation: Incarnation(2),
+        sequence: 990,
+    }
+}
+
+fn request_id() -> RequestId {
+    RequestId {
+        session: SessionId(77),
+        number: 5,
+    }
+}
+
+fn literal(value: Value) -> Box<Expression> {
+    Box::new(Expression::Literal(value))
+}
+
+/// `distance + 1 > 0 AND tail IS NOT NULL`
+fn condition() -> Expression {
+    let sum = Expression::Binary(
+        BinaryOperator::Add,
+        Box::new(Expression::Column(3)),
+        literal(Value::Int64(1)),
+    );
+    let positive = Expression::Binary(
+        BinaryOperator::Greater,
+        Box::new(sum),
+        literal(Value::Float64(0.0)),
+    );
+    let known = Expression::Unary(UnaryOperator::IsNotNull, Box::new(Expression::Column(1)));
+    Expression::Binary(BinaryOperator::And, Box::new(positive), Box::new(known))
+}
+
+fn assignments() -> Vec<Assignment> {
+    vec![
+        Assignment {
+            column: 1,
+            value: Expression::Excluded(1),
+        },
+        Assignment {
+            column: 5,
+            value: *literal(Value::Null),
+        },
+    ]
+}
+
+fn execute(action: Action) -> Message {
+    Message::Request(Request::Execute(Execute {
+        request: request_id(),
+        acknowledged_below: 4,
+        epoch: Epoch(6),
+        table: TableId(3),
+        partition: partition(0, 1),
+        mutations: vec![Mutation { pk: pk(), action }],
+    }))
+}
+
+/// Two servers and a table, with something of everything.
+pub fn configuration() -> Configuration {
+    let server = |id: u32, state| Server {
+        id: ServerId(id),
+        incarnation: Incarnation(1),
+        domain: format!("server-{id}"),
+        cores: vec![
+            format!("127.0.0.1:{}", 7000 + 2 * id),
+            format!("[::1]:{}", 7001 + 2 * id),
+        ],
+        state,
+    };
+    let place = |server, state| Place {
+        core: core(server, 1),
+        state,
+    };
+    let layout = Layout::base(&schema());
+    let placement = (0..layout.replexes.len()).map(|replex| {
+        vec![
+            place(1 + replex as u32 % 2, PartitionState::Serving),
+            place(1 + replex as u32 % 2, PartitionState::Rebuilding),
+        ]
+    });
+    Configuration {
+        cluster: 0x1122_3344_5566_7788,
+        epoch: Epoch(6),
+        servers: vec![server(1, ServerState::Up), server(2, ServerState::Down)],
+        tables: vec![Table {
+            id: TableId(3),
+            schema: schema(),
+            placement: placement.collect(),
+            layout,
+        }],
+    }
+}
+
+/// A state of the coordinator around that configuration.
+pub fn state() -> State {
+    let member = |id| Member {
+        server: ServerId(id),
+        disk: 1000 + u64::from(id),
+        instance: 2000 + u64::from(id),
+    };
+    State {
+        version: 9,
+        configuration: configuration(),
+        members: vec![member(1), member(2)],
+        next_server: 3,
+        next_table: 4,
+        sessions_reserved: 4097,
+        session_floor: SessionId(40),
+    }
+}
+
+fn prepare() -> Arc<Prepare> {
+    let duplicate = RequestResult::Duplicate {
+        replex: 1,
+        key: Bytes(encode_key([Value::Uuid([9; 16]).as_ref()])),
+    };
+    let change = |old, new| RowChange {
+        pk: pk(),
+        version: Version(1 << 40),
+        old,
+        new,
+    };
+    Arc::new(Prepare {
+        operation: operation(),
+        epoch: Epoch(6),
+        finished_below: finished(),
+        table: TableId(3),
+        chain: vec![partition(0, 1), partition(1, 0), partition(2, 1)],
+        votes: vec![Vote::Yes, Vote::No(duplicate)],
+        changes: vec![
+            change(OldRow::Absent, Some(row())),
+            change(
+                OldRow::SameKeys {
+                    version: Version(5),
+                },
+                None,
+            ),
+            change(
+                OldRow::Keys {
+                    version: Version(6),
+                    row: row(),
+                },
+                Some(row()),
+            ),
+        ],
+        requests: vec![RequestRecord {
+            request: request_id(),
+            acknowledged_below: 4,
+            digest: 0xfeed,
+            result: RequestResult::Applied {
+                version: Version(1 << 40),
+            },
+        }],
+    })
+}
+
+/// Every golden message, by the name of its file.
+pub fn samples() -> BTreeMap<&'static str, Message> {
+    let mut samples = BTreeMap::new();
+    let lists = [
+        greetings(),
+        requests(),
+        replies(),
+        refusals(),
+        peers(),
+        asks(),
+        answers(),
+    ];
+    for (name, message) in lists.into_iter().flatten() {
+        assert!(
+            samples.insert(name, message).is_none(),
+            "{name} is there twice"
+        );
+    }
+    samples
+}
+
+fn greetings() -> Vec<(&'static str, Message)> {
+    let (cluster, member) = (0x1122_3344_5566_7788, (core(2, 1), Incarnation(3)));
+    vec![
+        (
+            "hello-client",
+            Message::Hello(Hello {
+                cluster: None,
+                core: None,
+            }),
+        ),
+        (
+            "hello-core",
+            Message::Hello(Hello {
+                cluster: Some(cluster),
+                core: Some(member),
+            }),
+        ),
+        (
+            "welcome-coordinator",
+            Message::Welcome(Welcome {
+                cluster,
+                core: None,
+                epoch: Epoch(6),
+            }),
+        ),
+        (
+            "welcome-core",
+            Message::Welcome(Welcome {
+                cluster,
+                core: Some(member),
+                epoch: Epoch(6),
+            }),
+        ),
+        (
+            "goodbye",
+            Message::Goodbye {
+                reason: "a frame whose checksum does not match".into(),
+            },
+        ),
+        ("echo", Message::Echo(Bytes(vec![0, 1, 2, 255]))),
+    ]
+}
+
+fn requests() -> Vec<(&'static str, Message)> {
+    let read = |read| Message::Request(Request::Read(read));
+    let all = Read {
+        epoch: Epoch(6),
+        partition: partition(1, 0),
+        start: Bytes::default(),
+        end: None,
+        filter: None,
+        projection: None,
+        limit: 100,
+        descending: false,
+        count_only: false,
+        consistency: Consistency::Linearizable,
+    };
+    vec![
+        ("request-insert", execute(Action::Insert { row: row() })),
+        ("request-keep", execute(Action::InsertOrKeep { row: row() })),
+        (
+            "request-upsert",
+            execute(Action::Upsert {
+                row: row(),
+                assignments: assignments(),
+                condition: Some(condition()),
+            }),
+        ),
+        (
+            "request-update",
+            execute(Action::Update {
+                assignments: assignments(),
+                condition: None,
+            }),
+        ),
+        (
+            "request-delete",
+            execute(Action::Delete {
+                condition: Some(condition()),
+            }),
+        ),
+        ("request-read-partition", read(all.clone())),
+        (
+            "request-read-filtered",
+            read(Read {
+                start: pk(),
+                end: Some(Bytes(vec![255])),
+                filter: Some(condition()),
+                projection: Some(vec![0, 3]),
+                limit: 1,
+                descending: true,
+                count_only: true,
+                consistency: Consistency::Stale,
+                ..all
+            }),
+        ),
+        (
+            "request-checksum",
+            Message::Request(Request::Checksum(ChecksumRead {
+                epoch: Epoch(6),
+                partition: partition(2, 1),
+                start: pk(),
+                limit: 4096,
+            })),
+        ),
+        ("request-status", Message::Request(Request::Status)),
+    ]
+}
+
+fn replies() -> Vec<(&'static str, Message)> {
+    let executed = |result| Message::Reply(Reply::Executed(result));
+    let mut page = RowPage::default();
+    page.push(Version(1 << 40), &row());
+    page.push(Version(3), &[]);
+    page.next = Some(pk());
+    let part = ChecksumPart {
+        count: 3,
+        sum: u64::MAX,
+        next: None,
+    };
+    let counters = vec![("frames_in".into(), 12), ("log_flushes".into(), 3)];
+    vec![
+        (
+            "reply-applied",
+            executed(RequestResult::Applied {
+                version: Version(1 << 40),
+            }),
+        ),
+        ("reply-kept", executed(RequestResult::Kept)),
+        ("reply-not-found", executed(RequestResult::NotFound)),
+        (
+            "reply-condition-failed",
+            executed(RequestResult::ConditionFailed),
+        ),
+        (
+            "reply-duplicate",
+            executed(RequestResult::Duplicate {
+                replex: 0,
+                key: pk(),
+            }),
+        ),
+        (
+            "reply-not-dense",
+            executed(RequestResult::NotDense {
+                replex: 3,
+                expected: 17,
+            }),
+        ),
+        (
+            "reply-invalid",
+            executed(RequestResult::Invalid {
+                message: "column id may not be NULL".into(),
+            }),
+        ),
+        ("reply-conflict", executed(RequestResult::Conflict)),
+        ("reply-rows", Message::Reply(Reply::Rows(page))),
+        ("reply-checksum", Message::Reply(Reply::Checksum(part))),
+        ("reply-status", Message::Reply(Reply::Status(counters))),
+    ]
+}
+
+fn refusals() -> Vec<(&'static str, Message)> {
+    let refused = |refusal| Message::Reply(Reply::Refused(refusal));
+    vec![
+        (
+            "refused-stale-epoch",
+            refused(Refusal::StaleEpoch { epoch: Epoch(7) }),
+        ),
+        ("refused-wrong-partition", refused(Refusal::WrongPartition)),
+        ("refused-not-serving", refused(Refusal::NotServing)),
+        ("refused-overloaded", refused(Refusal::Overloaded)),
+        (
+            "refused-disk-full",
+            refused(Refusal::DiskFull {
+                server: ServerId(2),
+            }),
+        ),
+        ("refused-session-ended", refused(Refusal::SessionEnded)),
+        (
+            "refused-request-mismatch",
+            refused(Refusal::RequestMismatch),
+        ),
+        (
+            "refused-invalid",
+            refused(Refusal::Invalid {
+                message: "an operation has one mutation".into(),
+            }),
+        ),
+    ]
+}
+
+// tidy: long — a list, one entry per message between cores.
+fn peers() -> Vec<(&'static str, Message)> {
+    let header = PeerHeader {
+        from: core(2, 1),
+        incarnation: Incarnation(3),
+        epoch: Epoch(6),
+    };
+    let peer = |message| Message::Peer(header, message);
+    let (operation, to) = (operation(), partition(1, 0));
+    let decision = |decision, settled| PeerMessage::Decision {
+        operation,
+        to,
+        decision,
+        settled,
+    };
+    let not_dense = RequestResult::NotDense {
+        replex: 3,
+        expected: 17,
+    };
+    let messages = [
+        ("peer-prepare", PeerMessage::Prepare(prepare())),
+        ("peer-decision-commit", decision(Decision::Commit, true)),
+        (
+            "peer-decision-abort",
+            decision(Decision::Abort(not_dense), false),
+        ),
+        ("peer-settled", PeerMessage::Settled { operation, to }),
+        (
+            "peer-durable",
+            PeerMessage::Durable {
+                operations: vec![(operation, to), (operation, partition(2, 1))],
+            },
+        ),
+        (
+            "peer-confirm",
+            PeerMessage::Confirm {
+                operations: vec![(operation, to, true)],
+            },
+        ),
+        ("peer-finished", PeerMessage::Finished(finished())),
+        ("peer-recover", PeerMessage::Recover { attempt: 2 }),
+        (
+            "peer-adopt",
+            PeerMessage::Adopt {
+                attempt: 2,
+                prepare: prepare(),
+                decision: Some((Decision::Commit, false)),
+            },
+        ),
+        (
+            "peer-end-of-recovery",
+            PeerMessage::RecoverEnd {
+                attempt: 2,
+                count: 1,
+                finished_below: finished(),
+            },
+        ),
+        (
+            "peer-lease-request",
+            PeerMessage::LeaseRequest { sent_us: 123_456 },
+        ),
+        (
+            "peer-lease-grant",
+            PeerMessage::LeaseGrant {
+                sent_us: 123_456,
+                admits: true,
+            },
+        ),
+        (
+            "peer-newer-epoch",
+            PeerMessage::NewerEpoch { epoch: Epoch(7) },
+        ),
+    ];
+    messages.map(|(name, message)| (name, peer(message))).into()
+}
+
+fn asks() -> Vec<(&'static str, Message)> {
+    let join = |server| CoordinatorRequest::Join {
+        server,
+        instance: 0xabcd,
+        disk: 0x1234,
+        domain: "rack-1".into(),
+        cores: vec!["127.0.0.1:7001".into(), "127.0.0.1:7002".into()],
+    };
+    let requests = [
+        ("ask-join-new", join(None)),
+        ("ask-join-again", join(Some(ServerId(2)))),
+        (
+            "ask-heartbeat",
+            CoordinatorRequest::Heartbeat {
+                core: core(2, 1),
+                incarnation: Incarnation(3),
+                epoch: Epoch(6),
+                sent_us: 123_456,
+            },
+        ),
+        ("ask-fetch", CoordinatorRequest::Fetch { known: Epoch(5) }),
+        ("ask-open-session", CoordinatorRequest::OpenSession),
+        (
+            "ask-create-table",
+            CoordinatorRequest::CreateTable {
+                schema: schema(),
+                if_not_exists: true,
+            },
+        ),
+        (
+            "ask-drop-table",
+            CoordinatorRequest::DropTable {
+                name: "flights".into(),
+                if_exists: false,
+            },
+        ),
+        (
+            "ask-leave",
+            CoordinatorRequest::Leave {
+                server: ServerId(2),
+            },
+        ),
+    ];
+    requests
+        .map(|(name, request)| (name, Message::Ask(request)))
+        .into()
+}
+
+fn answers() -> Vec<(&'static str, Message)> {
+    let replies = [
+        (
+            "answer-joined",
+            CoordinatorReply::Joined {
+                server: ServerId(2),
+                incarnation: Incarnation(3),
+                configuration: configuration(),
+            },
+        ),
+        (
+            "answer-beat",
+            CoordinatorReply::Beat {
+                sent_us: 123_456,
+                epoch: Epoch(6),
+                lease_us: 1_000_000,
+                session_floor: SessionId(40),
+            },
+        ),
+        (
+            "answer-configuration",
+            CoordinatorReply::Configuration(configuration()),
+        ),
+        (
+            "answer-unchanged",
+            CoordinatorReply::Unchanged { epoch: Epoch(6) },
+        ),
+        (
+            "answer-session",
+            CoordinatorReply::Session {
+                session: SessionId(77),
+                life_us: 3_600_000_000,
+            },
+        ),
+        (
+            "answer-done",
+            CoordinatorReply::Done {
+                epoch: Epoch(7),
+                table: Some(TableId(3)),
+            },
+        ),
+        (
+            "answer-refused",
+            CoordinatorReply::Refused {
+                message: "there is no table \"flights\": say IF EXISTS if that is fine".into(),
+                retry: false,
+            },
+        ),
+    ];
+    replies
+        .map(|(name, reply)| (name, Message::Answer(reply)))
+        .into()
+}
