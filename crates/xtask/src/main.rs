@@ -7,6 +7,7 @@
 
 mod cargo;
 mod ci;
+mod fuzz;
 mod tidy;
 
 use std::path::{Path, PathBuf};
@@ -66,6 +67,16 @@ pub const COMMANDS: &[Command] = &[
                runs it with `--planted`; further options are passed on to it: a name\n\
                plants that bug only.",
         run: mutants,
+    },
+    Command {
+        name: "fuzz",
+        summary: "Feed the decoders bytes that a fuzzer makes up",
+        help: "Usage: cargo xtask fuzz [--seconds N] [TARGET…]\n\n\
+               Runs each target of fuzz/fuzz_targets, or those named, for N seconds (default 60).\n\
+               What it finds is kept in fuzz/corpus, what fails in fuzz/artifacts; bytes that fail\n\
+               go into a test beside the decoder. Needs a nightly compiler and the tool cargo-fuzz.\n\
+               The same entries run with made-up bytes in every `cargo xtask ci`.",
+        run: fuzz::run,
     },
     Command {
         name: "deny",

@@ -1,8 +1,8 @@
 //! The repository's files as the checks see them: relative paths and text, from disk or from a
 //! test.
 //!
-//! What git ignores by name (build output, editors' folders) is left out by name here too, so that
-//! the checks need no git.
+//! What the root's `.gitignore` names is left out here too, as far as it names whole files and
+//! folders; the checks need no git for it.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -11,7 +11,7 @@ use std::path::Path;
 use super::rust_text::{RustText, test_only_prefixes};
 
 /// Folders that are never ours, wherever they are.
-const SKIPPED: &[&str] = &[".git", "target", ".idea", ".vscode", "__pycache__", ".venv"];
+const SKIPPED: &[&str] = &[".git", ".idea", ".vscode", ".venv"];
 
 /// One file that is text.
 pub struct File {
@@ -70,6 +70,7 @@ impl Tree {
 
     /// The relative paths of all files under `root`.
     pub fn paths_on_disk(root: &Path) -> Result<BTreeSet<String>, String> {
+        let ignored = fs::read_to_string(root.join(".gitignore")).unwrap_or_default();
         let mut paths = BTreeSet::new();
         let mut folders = vec![String::new()];
         while let Some(folder) = folders.pop() {
@@ -77,14 +78,14 @@ impl Tree {
             for entry in fs::read_dir(root.join(&folder)).map_err(shown)? {
                 let entry = entry.map_err(shown)?;
                 let name = entry.file_name().to_string_lossy().into_owned();
-                if SKIPPED.contains(&name.as_str()) {
-                    continue;
-                }
                 let path = if folder.is_empty() {
-                    name
+                    name.clone()
                 } else {
                     format!("{folder}/{name}")
                 };
+                if SKIPPED.contains(&name.as_str()) || is_ignored(&ignored, &path, &name) {
+                    continue;
+                }
                 let kind = entry.file_type().map_err(shown)?;
                 if kind.is_dir() {
                     folders.push(path);
@@ -173,9 +174,30 @@ impl Tree {
     }
 }
 
+/// Whether a line of `.gitignore` is this path (`/a/b`) or this name, wherever it is (`a`).
+fn is_ignored(gitignore: &str, path: &str, name: &str) -> bool {
+    gitignore
+        .lines()
+        .map(|line| line.trim_end().trim_end_matches('/'))
+        .any(|line| match line.strip_prefix('/') {
+            Some(rooted) => rooted == path,
+            None => line == name,
+        })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn ignored_files_and_folders_are_left_out() {
+        let gitignore = "# Comment.\n/target\n__pycache__/\n/fuzz/corpus\n";
+        assert!(is_ignored(gitignore, "target", "target"));
+        assert!(is_ignored(gitignore, "a/__pycache__", "__pycache__"));
+        assert!(is_ignored(gitignore, "fuzz/corpus", "corpus"));
+        assert!(!is_ignored(gitignore, "a/target", "target"));
+        assert!(!is_ignored(gitignore, "corpus", "corpus"));
+    }
 
     fn is_test_at(tree: &Tree, path: &str, line: usize) -> bool {
         let (_, rust) = tree
