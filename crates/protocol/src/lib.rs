@@ -20,3 +20,4 @@ pub mod message;
 pub mod operation;
 pub mod planted;
 pub mod record;
+pub mod session;

@@ -1,0 +1,126 @@
+//! What the session machine asks of the coordinator: configurations, when it learns that its
+//! own is old, and sessions, before the first operation and when one has come of age.
+//!
+//! Questions and answers may be lost, and come twice. Nothing here waits for the coordinator but
+//! what cannot go on without it.
+
+use alloc::sync::Arc;
+
+use super::{Fetch, Output, Place, SessionMachine, Ticket, Timer};
+use crate::configuration::Configuration;
+use crate::identity::{Epoch, SessionId};
+use crate::message::CoordinatorRequest;
+
+impl SessionMachine {
+    pub(super) fn on_configuration(
+        &mut self,
+        now_us: u64,
+        configuration: Arc<Configuration>,
+        output: &mut Output,
+    ) {
+        let epoch = configuration.epoch;
+        let newer = self
+            .configuration
+            .as_ref()
+            .is_none_or(|known| known.epoch < epoch);
+        self.on_fetched(epoch);
+        if !newer {
+            return;
+        }
+        self.configuration = Some(configuration);
+        self.place_again(now_us, output, |place| {
+            matches!(place, Place::Waiting | Place::Queued(_))
+        });
+    }
+
+    /// The coordinator has told its epoch: nothing is wanted up to it.
+    pub(super) fn on_fetched(&mut self, epoch: Epoch) {
+        if self
+            .fetch
+            .as_ref()
+            .is_some_and(|fetch| fetch.wanted <= epoch)
+        {
+            self.fetch = None;
+            self.timers.clear(Timer::Fetch);
+        }
+    }
+
+    pub(super) fn on_session(
+        &mut self,
+        now_us: u64,
+        session: SessionId,
+        life_us: u64,
+        output: &mut Output,
+    ) {
+        if !self.numbering.begin(session) {
+            return;
+        }
+        self.session_ends_us = now_us.saturating_add(life_us);
+        self.session_asks = None;
+        self.timers.clear(Timer::Session);
+        self.all_ready();
+        self.place_again(now_us, output, |place| place == Place::Waiting);
+    }
+
+    /// Puts an operation without a name aside if there is no session to name it in.
+    pub(super) fn waits_for_session(
+        &mut self,
+        now_us: u64,
+        ticket: Ticket,
+        output: &mut Output,
+    ) -> bool {
+        if !self.requests[&ticket].lacks_name() {
+            return false;
+        }
+        let current = self.numbering.current().is_some();
+        if !current || now_us >= self.session_ends_us {
+            self.ask_session(now_us, output);
+        }
+        if !current {
+            self.move_to(ticket, Place::Waiting, None);
+        }
+        !current
+    }
+
+    /// Wants a configuration of this epoch or newer.
+    pub(super) fn fetch(&mut self, now_us: u64, wanted: Epoch, output: &mut Output) {
+        match &mut self.fetch {
+            Some(fetch) => fetch.wanted = fetch.wanted.max(wanted),
+            None => {
+                self.fetch = Some(Fetch { wanted, asks: 0 });
+                if self.fetch_not_before_us > now_us {
+                    self.timers.set(self.fetch_not_before_us, Timer::Fetch);
+                } else {
+                    self.ask_fetch(now_us, output);
+                }
+            }
+        }
+    }
+
+    pub(super) fn ask_fetch(&mut self, now_us: u64, output: &mut Output) {
+        let known = self.configuration.as_ref().map_or(Epoch(0), |it| it.epoch);
+        let Some(fetch) = &mut self.fetch else {
+            return;
+        };
+        let pause_us = self.limits.ask_us << fetch.asks.min(3);
+        fetch.asks += 1;
+        self.fetch_not_before_us = now_us + self.limits.ask_us / 4;
+        self.timers.set(now_us + pause_us, Timer::Fetch);
+        output.asks.push(CoordinatorRequest::Fetch { known });
+    }
+
+    fn ask_session(&mut self, now_us: u64, output: &mut Output) {
+        if self.session_asks.is_none() {
+            self.session_asks = Some(0);
+            self.ask_session_again(now_us, output);
+        }
+    }
+
+    pub(super) fn ask_session_again(&mut self, now_us: u64, output: &mut Output) {
+        let asks = self.session_asks.unwrap_or(0);
+        self.session_asks = Some(asks + 1);
+        let pause_us = self.limits.ask_us << asks.min(3);
+        self.timers.set(now_us + pause_us, Timer::Session);
+        output.asks.push(CoordinatorRequest::OpenSession);
+    }
+}

@@ -1,0 +1,279 @@
+//! What goes into a client's session machine and what comes out of it.
+//!
+//! The driver (client library or simulator) owns connections and time: it opens the connections
+//! that are asked for, writes what is to be sent, and hands in what comes back. A connection must
+//! deliver a request at most once, as TCP does: a refusal then speaks for its attempt.
+
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::fmt;
+
+use crate::configuration::Configuration;
+use crate::identity::{CoreId, Epoch, PartitionId, ServerId, SessionId, TableId};
+use crate::message::{ChecksumPart, ChecksumRead, CoordinatorRequest, Read, Reply, Request};
+use crate::message::{Refusal, RowPage};
+use crate::operation::{Mutation, RequestResult};
+
+/// Names one thing that was submitted; the driver chooses it and never reuses it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Ticket(pub u64);
+
+/// What a client wants. Epochs in it are overwritten by the machine.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Operation {
+    /// Changes, run exactly once, by the core of the primary partition of the first pk.
+    Execute {
+        /// The table.
+        table: TableId,
+        /// What to do: one for now, at least one.
+        mutations: Vec<Mutation>,
+    },
+    /// One page of one partition.
+    Read(Read),
+    /// One part of one partition's checksum.
+    Checksum(ChecksumRead),
+    /// The counters of a core.
+    Status(CoreId),
+}
+
+/// What happened.
+#[derive(Clone, Debug)]
+pub enum Input {
+    /// Something is wanted.
+    Submit {
+        /// Its name.
+        ticket: Ticket,
+        /// What.
+        operation: Operation,
+        /// When to give up, on the monotonic clock.
+        deadline_us: u64,
+    },
+    /// Nobody waits for it any more. If it is an operation that was sent, it may still happen.
+    Cancel {
+        /// Its name.
+        ticket: Ticket,
+    },
+    /// A connection that was asked for is open, and its `Welcome` told this epoch.
+    Connected {
+        /// To whom.
+        core: CoreId,
+        /// The core's epoch.
+        epoch: Epoch,
+    },
+    /// A connection broke, or could not be opened.
+    Disconnected {
+        /// To whom.
+        core: CoreId,
+    },
+    /// A core answered.
+    Reply {
+        /// Who.
+        core: CoreId,
+        /// Which attempt.
+        correlation: u64,
+        /// What.
+        reply: Reply,
+    },
+    /// The coordinator answered `Fetch` with a configuration.
+    Configuration(Arc<Configuration>),
+    /// The coordinator answered `Fetch`: there is none newer than this.
+    Unchanged {
+        /// Its epoch.
+        epoch: Epoch,
+    },
+    /// The coordinator opened a session.
+    Session {
+        /// Its number.
+        session: SessionId,
+        /// How long to begin requests in it, in microseconds.
+        life_us: u64,
+    },
+    /// The deadline of the last output has come.
+    Tick,
+}
+
+/// What is to be done. The driver empties it after each step or batch of steps.
+#[derive(Debug, Default)]
+pub struct Output {
+    /// Connections to open, at the address that the configuration tells; each is answered by
+    /// [`Input::Connected`] or [`Input::Disconnected`].
+    pub connects: Vec<CoreId>,
+    /// Requests for connections that are open.
+    pub sends: Vec<Attempt>,
+    /// For the coordinator: `Fetch` and `OpenSession`. They may be lost; they are asked again.
+    pub asks: Vec<CoordinatorRequest>,
+    /// What has ended.
+    pub completions: Vec<Completion>,
+    /// When to step with [`Input::Tick`] at the latest, on the monotonic clock; the last one
+    /// counts.
+    pub deadline_us: Option<u64>,
+}
+
+/// A request on its way.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Attempt {
+    /// To whom.
+    pub core: CoreId,
+    /// Returned with the reply; never reused.
+    pub correlation: u64,
+    /// What.
+    pub request: Request,
+}
+
+/// The end of something submitted.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Completion {
+    /// Its name.
+    pub ticket: Ticket,
+    /// How it ended.
+    pub outcome: Outcome,
+}
+
+/// How something ended.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Outcome {
+    /// The one result of an `Execute`.
+    Executed(RequestResult),
+    /// A page.
+    Rows(RowPage),
+    /// A part's sum.
+    Checksum(ChecksumPart),
+    /// Counters by name.
+    Status(Vec<(String, u64)>),
+    /// Certainly nothing was changed, nor will be.
+    Failed(Failure),
+    /// An operation that may have happened, or may happen yet (SAFETY R14): never a failure.
+    Unknown(Failure),
+}
+
+/// Why something did not end with a result.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// The deadline passed. May be submitted again.
+    Deadline {
+        /// What the last core that was asked said, if one did.
+        last: Option<Refusal>,
+    },
+    /// Too much is waiting in this client already. May be submitted again later.
+    Full,
+    /// The table was dropped.
+    TableGone {
+        /// The table.
+        table: TableId,
+    },
+    /// The table has no such partition, or the cluster no such core.
+    PlaceGone {
+        /// The partition, if it was one.
+        partition: Option<PartitionId>,
+    },
+    /// A server has no space for writes.
+    DiskFull {
+        /// The server.
+        server: ServerId,
+    },
+    /// The session ended before the request's fate was known.
+    SessionEnded,
+    /// A core knows another body under the request's number.
+    RequestMismatch,
+    /// It cannot be done, whoever asks.
+    Invalid {
+        /// For people.
+        message: String,
+    },
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Failure::Deadline { last: None } => write!(f, "no answer came before the deadline"),
+            Failure::Deadline { last: Some(last) } => {
+                write!(f, "the deadline passed; the last answer was: {last}")
+            }
+            Failure::Full => write!(
+                f,
+                "too many requests wait in this client: submit fewer at a time"
+            ),
+            Failure::TableGone { table } => {
+                write!(f, "table number {} was dropped", table.0)
+            }
+            Failure::PlaceGone { partition: None } => {
+                write!(f, "the cluster has no such server core")
+            }
+            Failure::PlaceGone {
+                partition: Some(partition),
+            } => write!(
+                f,
+                "there is no {partition} any more: look the table up anew"
+            ),
+            Failure::DiskFull { server } => write!(
+                f,
+                "server {} has no space for writes: make space on its disk",
+                server.0
+            ),
+            Failure::SessionEnded => write!(
+                f,
+                "the client was away so long that its session ended before the answer came"
+            ),
+            Failure::RequestMismatch => write!(
+                f,
+                "the server knows another request under this session and number: open a new client"
+            ),
+            Failure::Invalid { message } => f.write_str(message),
+        }
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Refusal::StaleEpoch { epoch } => {
+                write!(f, "the server is at configuration {}", epoch.0)
+            }
+            Refusal::WrongPartition => write!(f, "the server does not hold the partition"),
+            Refusal::NotServing => write!(f, "the server is not serving the partition now"),
+            Refusal::Overloaded => write!(f, "the server is overloaded"),
+            Refusal::DiskFull { server } => write!(f, "server {} has no space", server.0),
+            Refusal::SessionEnded => write!(f, "the session has ended"),
+            Refusal::RequestMismatch => write!(f, "the request's number is taken"),
+            Refusal::Invalid { message } => f.write_str(message),
+        }
+    }
+}
+
+/// Limits of queues, and intervals in microseconds. Every queue has one (STYLE).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Attempts at one core without an answer; what is beyond waits here (window).
+    pub in_flight_max: usize,
+    /// Everything submitted and not ended; what is beyond is refused.
+    pub requests_max: usize,
+    /// Numbers of one session between the lowest without a result and the highest: bounds the
+    /// completion records that servers keep for this client (SAFETY R14).
+    pub span_max: u64,
+    /// Attempts at one request without an answer; beyond, the oldest counts as lost.
+    pub attempts_max: usize,
+    /// An attempt without an answer is repeated after this, doubling up to eight times it.
+    pub attempt_us: u64,
+    /// The first pause after a refusal or a broken connection, doubling up to `pause_us_max`.
+    pub pause_us: u64,
+    /// The longest pause.
+    pub pause_us_max: u64,
+    /// Questions to the coordinator are asked again after this, doubling up to eight times it.
+    pub ask_us: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits {
+            in_flight_max: 1_024,
+            requests_max: 65_536,
+            span_max: 65_536,
+            attempts_max: 4,
+            attempt_us: 1_000_000,
+            pause_us: 2_000,
+            pause_us_max: 250_000,
+            ask_us: 100_000,
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! What happens to the session machine: answers, refusals, connections that come and go, time.
+
+use alloc::vec::Vec;
+
+use super::{
+    Failure, Flight, LinkState, Operation, Outcome, Output, Place, SessionMachine, Ticket, Timer,
+};
+use crate::identity::{CoreId, Epoch};
+use crate::message::{Refusal, Reply};
+
+impl SessionMachine {
+    pub(super) fn on_reply(
+        &mut self,
+        now_us: u64,
+        core: CoreId,
+        correlation: u64,
+        reply: Reply,
+        output: &mut Output,
+    ) {
+        let Some(flight) = self.attempts.get(&correlation).copied() else {
+            // The answer to an attempt that nobody waits for any more, or a second copy of one.
+            return;
+        };
+        if flight.core != core {
+            return;
+        }
+        let link = self.links.get_mut(&core).expect("it was sent there");
+        link.failures = 0;
+        let pending = &self.requests[&flight.ticket];
+        let outcome = match (&pending.operation, reply) {
+            (_, Reply::Refused(refusal)) => {
+                self.on_refusal(now_us, correlation, flight, refusal, output);
+                return;
+            }
+            (Operation::Execute { .. }, Reply::Executed(result)) => Outcome::Executed(result),
+            (Operation::Read(_), Reply::Rows(page)) => Outcome::Rows(page),
+            (Operation::Checksum(_), Reply::Checksum(part)) => Outcome::Checksum(part),
+            (Operation::Status(_), Reply::Status(counters)) => Outcome::Status(counters),
+            _ => {
+                let message = "the server answered something else than was asked".into();
+                self.fail(flight.ticket, Failure::Invalid { message }, output);
+                return;
+            }
+        };
+        self.finish(flight.ticket, outcome, output);
+    }
+
+    fn on_refusal(
+        &mut self,
+        now_us: u64,
+        correlation: u64,
+        flight: Flight,
+        refusal: Refusal,
+        output: &mut Output,
+    ) {
+        let Flight { ticket, epoch, .. } = flight;
+        self.forget_attempt(correlation);
+        let known = self.configuration.as_ref().map_or(Epoch(0), |it| it.epoch);
+        let pending = self.requests.get_mut(&ticket).expect("it was flying");
+        pending.refusals += 1;
+        let refusals = pending.refusals;
+        let uncertain = pending.uncertain();
+        let flying = !pending.flying.is_empty();
+        pending.last = Some(refusal.clone());
+        match refusal {
+            Refusal::RequestMismatch => self.fail(ticket, Failure::RequestMismatch, output),
+            Refusal::Invalid { message } => self.fail(ticket, Failure::Invalid { message }, output),
+            Refusal::DiskFull { server } if !uncertain => {
+                self.fail(ticket, Failure::DiskFull { server }, output);
+            }
+            Refusal::SessionEnded => {
+                let name = pending.name;
+                if let Some(name) = name {
+                    self.numbering.end(name.session);
+                }
+                if uncertain {
+                    self.fail(ticket, Failure::SessionEnded, output);
+                } else {
+                    // Nothing happened under the old name, so a new one is safe.
+                    if let Some(name) = self.requests.get_mut(&ticket).and_then(|it| it.name.take())
+                    {
+                        self.numbering.close(name);
+                    }
+                    self.pause(now_us, ticket, refusals - 1);
+                }
+            }
+            // Another attempt is under way, on its timer.
+            _ if flying => {}
+            Refusal::StaleEpoch { .. } if epoch < known => self.place(now_us, ticket, output),
+            Refusal::StaleEpoch { epoch } if epoch > known => {
+                self.move_to(ticket, Place::Waiting, None);
+                self.fetch(now_us, epoch, output);
+            }
+            Refusal::WrongPartition => {
+                self.pause(now_us, ticket, refusals);
+                self.fetch(now_us, known, output);
+            }
+            Refusal::StaleEpoch { .. }
+            | Refusal::NotServing
+            | Refusal::Overloaded
+            | Refusal::DiskFull { .. } => self.pause(now_us, ticket, refusals),
+        }
+    }
+
+    pub(super) fn on_connected(
+        &mut self,
+        now_us: u64,
+        core: CoreId,
+        epoch: Epoch,
+        output: &mut Output,
+    ) {
+        self.links.entry(core).or_default().state = LinkState::Up;
+        self.timers.clear(Timer::Connect(core));
+        self.ready.insert(core);
+        let known = self.configuration.as_ref().map_or(Epoch(0), |it| it.epoch);
+        if epoch > known {
+            self.fetch(now_us, epoch, output);
+        }
+    }
+
+    pub(super) fn on_disconnected(&mut self, now_us: u64, core: CoreId, output: &mut Output) {
+        let link = self.links.entry(core).or_default();
+        link.state = LinkState::Down;
+        link.failures = link.failures.saturating_add(1);
+        let failures = link.failures;
+        let pause_us = self.pause_us(failures - 1);
+        self.links.entry(core).or_default().retry_us = now_us + pause_us;
+        self.ready.insert(core);
+        let attempts: Vec<(u64, Ticket)> = self
+            .attempts
+            .iter()
+            .filter(|(_, flight)| flight.core == core)
+            .map(|(correlation, flight)| (*correlation, flight.ticket))
+            .collect();
+        for (correlation, ticket) in attempts {
+            self.forget_attempt(correlation);
+            let pending = self.requests.get_mut(&ticket).expect("it was flying");
+            pending.lost = true;
+            if pending.place == Place::Flying && pending.flying.is_empty() {
+                self.place(now_us, ticket, output);
+            }
+        }
+        // The server may be elsewhere by now.
+        let known = self.configuration.as_ref().map_or(Epoch(0), |it| it.epoch);
+        self.fetch(now_us, known, output);
+    }
+
+    pub(super) fn on_tick(&mut self, now_us: u64, output: &mut Output) {
+        while let Some(timer) = self.timers.pop_due(now_us) {
+            match timer {
+                Timer::Connect(core) => {
+                    self.ready.insert(core);
+                }
+                Timer::Fetch => self.ask_fetch(now_us, output),
+                Timer::Session => {
+                    let wanted = |pending: &super::Pending| pending.place == Place::Waiting;
+                    if self.requests.values().any(wanted) {
+                        self.ask_session_again(now_us, output);
+                    } else {
+                        self.session_asks = None;
+                    }
+                }
+                Timer::Request(ticket) => {
+                    let pending = self.requests.get_mut(&ticket).expect("its timer was set");
+                    pending.wake_us = None;
+                    if pending.deadline_us <= now_us {
+                        self.expire(ticket, output);
+                    } else {
+                        // An attempt is silent, or a pause is over.
+                        if let Some(silent) = pending.flying.last().copied() {
+                            self.uncount(silent);
+                        }
+                        self.place(now_us, ticket, output);
+                    }
+                }
+            }
+        }
+    }
+}

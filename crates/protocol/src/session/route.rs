@@ -1,0 +1,72 @@
+//! Where things go: from keys to partitions, by the configuration at hand (DESIGN section 4).
+
+use alloc::vec::Vec;
+
+use placement::{ReplexKind, ValueRef, decode_key};
+
+use crate::configuration::Table;
+use crate::identity::PartitionId;
+
+/// The partition of the primary replex that owns this pk; none if the bytes are no key of the
+/// table. Allocates nothing as long as the primary replex is cut by its pk.
+pub fn primary_partition(table: &Table, pk: &[u8]) -> Option<PartitionId> {
+    let layout = &table.layout;
+    let replex = layout.replexes.first()?;
+    let by_pk = |key_space: usize| {
+        let columns = &layout.key_spaces[key_space].columns;
+        columns.is_empty() || *columns == table.schema.primary_key
+    };
+    let number = if replex.axes.iter().all(|axis| by_pk(axis.key_space)) {
+        replex.axes.iter().fold(0, |number, axis| {
+            let slot = layout.slot_of_key(axis.key_space, pk);
+            number * axis.divisions + axis.coordinate(slot)
+        })
+    } else {
+        let columns = table.schema.primary_key.iter();
+        let types: Vec<_> = columns
+            .map(|column| table.schema.columns[*column].column_type)
+            .collect();
+        let values = decode_key(pk, &types).ok()?;
+        let value = |column: usize| {
+            let place = table.schema.primary_key.iter().position(|it| *it == column);
+            place.map_or(ValueRef::Null, |place| values[place].as_ref())
+        };
+        layout.partition_of_values(0, value)
+    };
+    Some(PartitionId {
+        table: table.id,
+        replex: 0,
+        number,
+    })
+}
+
+/// The position of the replex that serves an index of the schema; none is the primary key.
+pub fn replex_of_index(table: &Table, index: Option<usize>) -> Option<u8> {
+    let kind = index.map_or(ReplexKind::Primary, |index| ReplexKind::Index { index });
+    let position = |replex: &placement::Replex| replex.kind == kind;
+    let position = table.layout.replexes.iter().position(position)?;
+    u8::try_from(position).ok()
+}
+
+/// The partitions of a replex that can hold rows whose columns have these values, rising: one if
+/// the values fix the key space of the replex.
+pub fn partitions<'a>(
+    table: &Table,
+    replex: u8,
+    equated: impl Fn(usize) -> Option<ValueRef<'a>>,
+) -> Vec<u32> {
+    let constraints = table.layout.constraints_of_predicate(equated);
+    table.layout.partitions(&constraints, usize::from(replex))
+}
+
+/// The columns by which the entries of a replex are ordered: its sorting key, then the pk, unless
+/// the sorting key is the pk.
+pub fn order_columns(table: &Table, replex: u8) -> Vec<usize> {
+    let mut columns = table.layout.replexes[usize::from(replex)]
+        .sort_columns
+        .clone();
+    if columns != table.schema.primary_key {
+        columns.extend_from_slice(&table.schema.primary_key);
+    }
+    columns
+}
