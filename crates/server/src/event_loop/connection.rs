@@ -12,7 +12,7 @@ use mio::net::TcpStream;
 
 use super::Side;
 
-/// Buffers that have grown beyond this are given back once they are empty.
+/// A buffer for parts of frames that has grown beyond this is given back once it is empty.
 const KEEP_BYTES: usize = 64 << 10;
 
 /// Where a connection is in its life.
@@ -122,7 +122,6 @@ impl Connection {
     /// Writes until everything is written or the socket takes no more; how many bytes it took.
     pub fn transmit(&mut self) -> io::Result<usize> {
         let before = self.sent;
-        let mut written = 0;
         while self.sent < self.outgoing.len() {
             match self.stream.write(&self.outgoing[self.sent..]) {
                 Ok(0) => return Err(ErrorKind::WriteZero.into()),
@@ -135,13 +134,10 @@ impl Connection {
                 Err(error) => return Err(error),
             }
         }
-        written += self.sent - before;
+        let written = self.sent - before;
         if self.sent == self.outgoing.len() {
             self.sent = 0;
             self.outgoing.clear();
-            if self.outgoing.capacity() > KEEP_BYTES {
-                self.outgoing = Vec::new();
-            }
         } else if self.sent > self.outgoing.len() / 2 {
             self.outgoing.drain(..self.sent);
             self.sent = 0;

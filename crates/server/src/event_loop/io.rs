@@ -19,6 +19,11 @@ use super::{ConnectionId, Counters, Limits, Side};
 /// Low bits of a [`ConnectionId`] that name the slot; the rest is a serial number, never reused.
 const SLOT_BITS: u32 = 20;
 
+/// Empty buffers for writing that are kept for the next connection that needs one, and the
+/// largest that is kept.
+const SPARES_MAX: usize = 64;
+const SPARE_BYTES_MAX: usize = 1 << 20;
+
 /// Silence after which the kernel probes the other side, and how it goes on. A peer that vanished
 /// without a word is noticed after a minute and a half, and an idle connection costs nothing here.
 const KEEPALIVE: TcpKeepalive = TcpKeepalive::new()
@@ -46,6 +51,8 @@ pub struct Io {
     /// When to look for connections that have stayed too long in a state that may not last.
     pub(super) sweep_us: Option<u64>,
     accepted: usize,
+    /// Empty buffers: connections own one only while they have something to write.
+    spares: Vec<Vec<u8>>,
 }
 
 impl Io {
@@ -65,6 +72,7 @@ impl Io {
             claimed_bytes: 0,
             sweep_us: None,
             accepted: 0,
+            spares: Vec::new(),
         }
     }
 
@@ -86,11 +94,14 @@ impl Io {
     /// Queues a frame; before the connection is open it waits for that. False, and nothing is
     /// done, if the connection is gone or closing.
     pub fn send(&mut self, id: ConnectionId, correlation: u64, message: &Message) -> bool {
-        let Some(connection) = self.find(id) else {
+        let Some(connection) = find_in(&mut self.slots, id) else {
             return false;
         };
         if !matches!(connection.phase, Phase::Open | Phase::Connecting) {
             return false;
+        }
+        if connection.outgoing.capacity() == 0 {
+            connection.outgoing = self.spares.pop().unwrap_or_default();
         }
         frame::encode(correlation, message, &mut connection.outgoing);
         let open = connection.phase == Phase::Open;
@@ -169,8 +180,7 @@ impl Io {
     }
 
     pub(super) fn find(&mut self, id: ConnectionId) -> Option<&mut Connection> {
-        let slot = self.slots.get_mut(slot_of(id))?.as_mut()?;
-        (slot.0 == id).then_some(&mut slot.1)
+        find_in(&mut self.slots, id)
     }
 
     fn look(&self, id: ConnectionId) -> Option<&Connection> {
@@ -248,6 +258,20 @@ impl Io {
         self.counters.connections_closed += 1;
     }
 
+    /// Takes the buffer of a connection that has written everything, for the next one.
+    pub(super) fn reuse_buffer(&mut self, id: ConnectionId) {
+        let Some(connection) = find_in(&mut self.slots, id) else {
+            return;
+        };
+        if connection.queued_bytes() > 0 {
+            return;
+        }
+        let buffer = std::mem::take(&mut connection.outgoing);
+        if buffer.capacity() <= SPARE_BYTES_MAX && self.spares.len() < SPARES_MAX {
+            self.spares.push(buffer);
+        }
+    }
+
     /// Puts a connection on the list of those to be read from.
     pub(super) fn list(&mut self, id: ConnectionId) {
         let Some(connection) = self.find(id) else {
@@ -302,6 +326,15 @@ impl Io {
         let due_us = self.now_us + self.limits.sweep_us;
         self.sweep_us.get_or_insert(due_us);
     }
+}
+
+/// Apart from [`Io::find`], so that the other parts of an [`Io`] can be used beside it.
+fn find_in(
+    slots: &mut [Option<(ConnectionId, Connection)>],
+    id: ConnectionId,
+) -> Option<&mut Connection> {
+    let slot = slots.get_mut(slot_of(id))?.as_mut()?;
+    (slot.0 == id).then_some(&mut slot.1)
 }
 
 pub(super) fn token_of(id: ConnectionId) -> Token {

@@ -322,6 +322,7 @@ impl EventLoop {
                         let _ = connection.stream.shutdown(std::net::Shutdown::Write);
                     }
                     self.io.counters.bytes_out += written as u64;
+                    self.io.reuse_buffer(id);
                     if blocked {
                         self.io.watch();
                     }
