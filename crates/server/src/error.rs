@@ -4,6 +4,8 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
+use storage::StorageError;
+
 /// Why a server ended or did not start. None of these is retried by the process itself; a new
 /// start may succeed once the cause is gone.
 #[derive(Debug)]
@@ -20,6 +22,8 @@ pub enum ServerError {
     /// A table could not be read: memory no longer agrees with the log, and the process must stop
     /// rather than answer.
     Tables(String),
+    /// The log or the tables cannot be opened, or failed: the process must stop (SAFETY R23).
+    Storage(StorageError),
     /// Another process has the folder open.
     FolderInUse {
         /// The folder.
@@ -62,6 +66,7 @@ impl fmt::Display for ServerError {
                 }
                 write!(f, ": stop that one, or name another folder")
             }
+            ServerError::Storage(error) => write!(f, "{error}"),
             ServerError::Refused(message) => write!(f, "the coordinator refused: {message}"),
             ServerError::Stopped => write!(f, "stopped before it served"),
             ServerError::Panicked => write!(
@@ -76,6 +81,7 @@ impl std::error::Error for ServerError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             ServerError::Io { source, .. } => Some(source),
+            ServerError::Storage(error) => Some(error),
             _ => None,
         }
     }

@@ -5,7 +5,7 @@
 //!      0      8  "RPXSERVR"
 //!      8      2  format version
 //!     10      4  CRC-32C of all that follows
-//!     14      …  disk (u64), cluster and server (a byte and u64 + u32, if it has joined)
+//!     14      …  disk (u64), cores (u16), cluster and server (a byte; u64 and u32 if it has joined)
 //! ```
 //! Integers are little-endian. The disk's number is drawn when the folder is made, so that a
 //! wiped folder is told from the one before (SAFETY R16).
@@ -26,6 +26,8 @@ const HEADER_BYTES: usize = 14;
 pub struct ServerIdentity {
     /// Names the folder.
     pub disk: u64,
+    /// Cores that have a log in the folder: one that is missing is lost, not new.
+    pub cores: u16,
     /// The cluster that it belongs to and its number there, once it has joined.
     pub joined: Option<(u64, ServerId)>,
 }
@@ -75,6 +77,7 @@ fn encode(identity: &ServerIdentity) -> Vec<u8> {
     FORMAT.encode(&mut out);
     out.extend_from_slice(&[0; 4]);
     identity.disk.encode(&mut out);
+    identity.cores.encode(&mut out);
     identity.joined.encode(&mut out);
     let checksum = crc32c::crc32c(&out[HEADER_BYTES..]);
     out[HEADER_BYTES - 4..HEADER_BYTES].copy_from_slice(&checksum.to_le_bytes());
@@ -92,8 +95,13 @@ fn decode(bytes: &[u8]) -> Result<ServerIdentity, Problem> {
     if crc32c::crc32c(body) != u32::from_le_bytes(*checksum) {
         return Err(Problem::Damaged);
     }
-    let (disk, joined) = Wire::decode_all(body).map_err(|_| Problem::Damaged)?;
-    Ok(ServerIdentity { disk, joined })
+    let decoded = Wire::decode_all(body);
+    let (disk, cores, joined) = decoded.map_err(|_| Problem::Damaged)?;
+    Ok(ServerIdentity {
+        disk,
+        cores,
+        joined,
+    })
 }
 
 #[cfg(test)]
@@ -105,6 +113,7 @@ mod tests {
         for joined in [None, Some((7, ServerId(3)))] {
             let identity = ServerIdentity {
                 disk: 1 << 60,
+                cores: 4,
                 joined,
             };
             let bytes = encode(&identity);

@@ -9,6 +9,7 @@ pub mod baseline;
 pub mod clock;
 pub mod coordinator;
 pub mod core;
+pub mod disk_store;
 pub mod error;
 pub mod event_loop;
 pub mod folder;

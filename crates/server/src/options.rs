@@ -40,6 +40,8 @@ pub struct ServerOptions {
 /// How a core keeps its data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StorageOptions {
+    /// In the data folder.
+    Folder,
     /// Nowhere: gone with the process. To measure a core without its disk.
     Memory,
 }
@@ -58,7 +60,7 @@ impl ServerOptions {
             spin: false,
             loop_limits: event_loop::Limits::default(),
             machine_limits: machine::Limits::default(),
-            storage: StorageOptions::Memory,
+            storage: StorageOptions::Folder,
         }
     }
 }

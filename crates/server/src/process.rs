@@ -6,7 +6,8 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use std::sync::mpsc::{self, Sender};
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::thread::JoinHandle;
 
 use protocol::configuration::Configuration;
 use protocol::identity::{CoreId, Incarnation, ServerId};
@@ -15,6 +16,7 @@ use protocol::message::CoordinatorRequest;
 
 use crate::clock::Clock;
 use crate::core::Core;
+use crate::disk_store::{DiskStore, DiskStoreOptions};
 use crate::error::ServerError;
 use crate::event_loop::{EventLoop, Handle, Options};
 use crate::folder::Folder;
@@ -70,7 +72,8 @@ pub struct Ready {
 
 /// What a core's thread tells.
 enum Told {
-    Ready,
+    /// It knows what its disk knew, and waits to begin.
+    Restored,
     Ended(u16, Result<(), ServerError>),
 }
 
@@ -100,6 +103,7 @@ impl Server {
             None => {
                 let identity = ServerIdentity {
                     disk: random::number()?,
+                    cores: 0,
                     joined: None,
                 };
                 identity.write(&folder)?;
@@ -151,57 +155,35 @@ impl Server {
             Err(ServerError::Stopped) => return Ok(()),
             other => other?,
         };
-        self.identity.joined = Some((joined.configuration.cluster, joined.server));
-        self.identity.write(&self.folder)?;
         let is_ready = Ready {
             cluster: joined.configuration.cluster,
             server: joined.server,
             incarnation: joined.incarnation,
             addresses: self.addresses.clone(),
         };
-        let configuration = Arc::new(joined.configuration);
-        let (tell, told) = mpsc::channel();
-        let mut threads = Vec::new();
-        for (core, event_loop) in (0..).zip(std::mem::take(&mut self.loops)) {
-            let start = CoreStart {
-                identity: Identity {
-                    cluster: is_ready.cluster,
-                    core: CoreId {
-                        server: is_ready.server,
-                        core,
-                    },
-                    incarnation: is_ready.incarnation,
-                },
-                configuration: Arc::clone(&configuration),
-                options: self.options.clone(),
-                coordinators: self.coordinators.clone(),
-                clock: self.clock,
-            };
-            let tell = tell.clone();
-            let thread = std::thread::Builder::new()
-                .name(format!("core-{core}"))
-                .spawn(move || {
-                    let result = start.serve(event_loop, &tell);
-                    // Nobody listens only when the process is ending anyway.
-                    let _ = tell.send(Told::Ended(core, result));
-                })
-                .map_err(ServerError::io(format!("start the thread of core {core}")))?;
-            threads.push(thread);
-        }
-        drop(tell);
-        let mut starting = threads.len();
+        let mut cores = Cores::spawn(&mut self, &is_ready, joined.configuration)?;
+        let mut starting = cores.threads.len();
         let mut ready = Some(ready);
         let mut result = Ok(());
-        for told in told {
+        while let Ok(told) = cores.told.recv() {
             match told {
-                Told::Ready => {
+                Told::Restored => {
                     starting -= 1;
-                    if starting == 0
-                        && let Some(ready) = ready.take()
-                    {
-                        note_ready(&is_ready);
-                        ready(&is_ready);
+                    if starting > 0 {
+                        continue;
                     }
+                    // From now on a log that is missing is a loss.
+                    self.identity.cores = self.identity.cores.max(self.options.cores);
+                    self.identity.joined = Some((is_ready.cluster, is_ready.server));
+                    result = self.identity.write(&self.folder);
+                    if result.is_ok() {
+                        cores.begin();
+                        note_ready(&is_ready);
+                        if let Some(ready) = ready.take() {
+                            ready(&is_ready);
+                        }
+                    }
+                    cores.begin.clear();
                 }
                 Told::Ended(core, Err(error)) => {
                     journal::line(
@@ -210,12 +192,13 @@ impl Server {
                         &[("core", &core), ("error", &error)],
                     );
                     stopper.stop();
+                    cores.begin.clear();
                     result = result.and(Err(error));
                 }
                 Told::Ended(_, Ok(())) => {}
             }
         }
-        for thread in threads {
+        for thread in cores.threads {
             if thread.join().is_err() {
                 result = result.and(Err(ServerError::Panicked));
             }
@@ -244,19 +227,97 @@ impl Server {
     }
 }
 
+/// The threads of all cores.
+struct Cores {
+    threads: Vec<JoinHandle<()>>,
+    told: Receiver<Told>,
+    /// One for each core that waits to begin; a core whose sender is dropped ends.
+    begin: Vec<Sender<()>>,
+}
+
+impl Cores {
+    fn spawn(
+        server: &mut Server,
+        ready: &Ready,
+        configuration: Configuration,
+    ) -> Result<Cores, ServerError> {
+        let configuration = Arc::new(configuration);
+        let (tell, told) = mpsc::channel();
+        let mut cores = Cores {
+            threads: Vec::new(),
+            told,
+            begin: Vec::new(),
+        };
+        for (core, event_loop) in (0..).zip(std::mem::take(&mut server.loops)) {
+            let start = CoreStart {
+                identity: Identity {
+                    cluster: ready.cluster,
+                    core: CoreId {
+                        server: ready.server,
+                        core,
+                    },
+                    incarnation: ready.incarnation,
+                },
+                configuration: Arc::clone(&configuration),
+                options: server.options.clone(),
+                disk: DiskStoreOptions {
+                    disk: server.identity.disk,
+                    create: core >= server.identity.cores,
+                },
+                coordinators: server.coordinators.clone(),
+                clock: server.clock,
+            };
+            let tell = tell.clone();
+            let (begin, may_begin) = mpsc::channel();
+            cores.begin.push(begin);
+            let thread = std::thread::Builder::new()
+                .name(format!("core-{core}"))
+                .spawn(move || {
+                    let result = start.serve(event_loop, &tell, &may_begin);
+                    // Nobody listens only when the process is ending anyway.
+                    let _ = tell.send(Told::Ended(core, result));
+                })
+                .map_err(ServerError::io(format!("start the thread of core {core}")))?;
+            cores.threads.push(thread);
+        }
+        Ok(cores)
+    }
+
+    fn begin(&self) {
+        for begin in &self.begin {
+            // A core that has ended meanwhile tells so itself.
+            let _ = begin.send(());
+        }
+    }
+}
+
 /// What a core needs to start, on its own thread.
 struct CoreStart {
     identity: Identity,
     configuration: Arc<Configuration>,
     options: ServerOptions,
+    disk: DiskStoreOptions,
     coordinators: Vec<SocketAddr>,
     clock: Clock,
 }
 
 impl CoreStart {
-    fn serve(self, event_loop: EventLoop, tell: &Sender<Told>) -> Result<(), ServerError> {
+    fn serve(
+        self,
+        event_loop: EventLoop,
+        tell: &Sender<Told>,
+        may_begin: &Receiver<()>,
+    ) -> Result<(), ServerError> {
         match self.options.storage {
-            StorageOptions::Memory => self.serve_on(MemoryStore::default(), event_loop, tell),
+            StorageOptions::Folder => {
+                let core = format!("core-{}", self.identity.core.core);
+                let folder = self.options.folder.join(core);
+                let store = DiskStore::open(&folder, self.disk, event_loop.handle())?;
+                self.serve_on(store, event_loop, tell, may_begin)
+            }
+            StorageOptions::Memory => {
+                self.serve_on(MemoryStore::default(), event_loop, tell, may_begin)
+            }
         }
     }
 
@@ -265,13 +326,17 @@ impl CoreStart {
         mut store: S,
         event_loop: EventLoop,
         tell: &Sender<Told>,
+        may_begin: &Receiver<()>,
     ) -> Result<(), ServerError> {
         let limits = self.options.machine_limits;
         let mut machine = CoreMachine::new(self.identity, limits, self.configuration);
         store.recover(&mut machine)?;
-        let mut core = Core::start(machine, store, self.clock, self.coordinators)?;
         // Nobody listens only when the process is ending anyway.
-        let _ = tell.send(Told::Ready);
+        let _ = tell.send(Told::Restored);
+        if may_begin.recv().is_err() {
+            return store.close();
+        }
+        let mut core = Core::start(machine, store, self.clock, self.coordinators)?;
         event_loop.run(&mut core)?;
         core.close()
     }

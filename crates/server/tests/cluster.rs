@@ -9,7 +9,7 @@ use protocol::identity::{CoreId, Incarnation, ServerId};
 use protocol::message::{Hello, Message, PeerHeader, PeerMessage, Request};
 use protocol::operation::RequestResult;
 use server::CoordinatorOptions;
-use support::{Cluster, RunningCoordinator, Teller, Wire};
+use support::{Cluster, RunningCoordinator, RunningServer, Teller, Wire};
 
 #[test]
 fn a_row_is_found_by_each_of_its_keys() {
@@ -124,4 +124,63 @@ fn writes_and_reads_go_on_while_the_coordinator_is_away() {
         matches!(result, RequestResult::Applied { .. }),
         "{result:?}"
     );
+}
+
+#[test]
+fn restarted_servers_have_every_row_and_take_new_ones() {
+    let mut cluster = Cluster::start(3);
+    let mut teller = Teller::new(cluster.coordinator.address);
+    teller.create(support::people(Durability::Sync));
+    let mut id = 0;
+    for round in 0..3 {
+        for _ in 0..20 {
+            let result = teller.insert(id, &format!("name {id}"), "city");
+            assert!(
+                matches!(result, RequestResult::Applied { .. }),
+                "{result:?}"
+            );
+            id += 1;
+        }
+        // One server, then another one, then all three at once.
+        let restarted = if round < 2 { round..round + 1 } else { 0..3 };
+        for number in restarted.clone() {
+            cluster.servers[number].stop_and_wait().unwrap();
+        }
+        for number in restarted {
+            let server = RunningServer::start(cluster.server_options(number)).unwrap();
+            assert_eq!(server.ready.server.0 as usize, number + 1);
+            assert_eq!(
+                server.ready.incarnation,
+                Incarnation(2 + u32::from(round == 2 && number < 2))
+            );
+            cluster.servers[number] = server;
+        }
+        for id in 0..id {
+            assert_eq!(teller.lookup(0, Value::Int64(id)).count, 1, "row {id}");
+            let name = Value::Text(format!("name {id}"));
+            assert_eq!(teller.lookup(1, name).count, 1, "row {id}");
+        }
+        assert_eq!(
+            teller.lookup(2, Value::Text("city".into())).count,
+            id as u64
+        );
+        let duplicate = teller.insert(1000, "name 3", "city");
+        assert!(
+            matches!(duplicate, RequestResult::Duplicate { .. }),
+            "{duplicate:?}"
+        );
+    }
+}
+
+#[test]
+fn a_log_that_is_missing_is_a_loss() {
+    let cluster = Cluster::start(1);
+    let options = cluster.server_options(0);
+    for server in cluster.servers {
+        server.stop().unwrap();
+    }
+    std::fs::remove_dir_all(options.folder.join("core-0")).unwrap();
+    let error = RunningServer::start(options).err().unwrap().to_string();
+    assert!(error.contains("core-0") || error.contains("log"), "{error}");
+    cluster.coordinator.stop().unwrap();
 }

@@ -186,6 +186,10 @@ impl RunningServer {
     }
 
     pub fn stop(mut self) -> Result<(), ServerError> {
+        self.stop_and_wait()
+    }
+
+    pub fn stop_and_wait(&mut self) -> Result<(), ServerError> {
         self.stopper.stop();
         self.thread.take().unwrap().join().unwrap()
     }

@@ -1,0 +1,151 @@
+//! A core's store on a disk: `storage`'s log, and tables that are its materialisation.
+//!
+//! Replaying the whole log fills the tables. What is damaged is refused, not guessed: a server
+//! whose log may lack durable records must not vote (SAFETY R24).
+
+use std::path::Path;
+use std::sync::Arc;
+
+use placement::Durability;
+use placement::tables::MemoryTables;
+use protocol::identity::Position;
+use protocol::machine::{CoreMachine, LogRecord};
+use storage::StorageError;
+use storage::disk::FolderDisk;
+use storage::log::{self, Flush, Log, LogOptions, Recovery, ReplayItem};
+
+use crate::error::ServerError;
+use crate::event_loop::Handle;
+use crate::store::{Admission, Store};
+
+/// Space that must be there for an operation to be let in: the largest row in several images.
+const ADMISSION_BYTES: u64 = 4 << 20;
+
+/// Log and tables of one core.
+pub struct DiskStore {
+    log: Log,
+    recovery: Option<Recovery>,
+    tables: MemoryTables,
+}
+
+/// Where and how a core's store is opened.
+#[derive(Clone, Copy, Debug)]
+pub struct DiskStoreOptions {
+    /// Names the data folder (SAFETY R16).
+    pub disk: u64,
+    /// Whether the core is new: otherwise an empty folder is a loss.
+    pub create: bool,
+}
+
+impl DiskStore {
+    /// Opens or creates the store in `folder`; `handle` is woken when records become durable.
+    ///
+    /// # Errors
+    /// It is in use, damaged, of a newer format, or the system refuses.
+    pub fn open(
+        folder: &Path,
+        options: DiskStoreOptions,
+        handle: Handle,
+    ) -> Result<Self, ServerError> {
+        let what = format!("open the folder {}", folder.display());
+        let disk = FolderDisk::open(folder).map_err(ServerError::io(what))?;
+        let log_options = LogOptions {
+            create: options.create,
+            ..LogOptions::new(options.disk)
+        };
+        let wake = Box::new(move || handle.wake());
+        let (log, recovery) = Log::open(Arc::new(disk), &log_options, wake)?;
+        if let Some(damage) = recovery.damage.first() {
+            return Err(ServerError::Folder(format!(
+                "the log in {} is damaged ({damage}): votes and rows may be lost, so this server \
+                 must not serve; restore the folder from a copy",
+                folder.display()
+            )));
+        }
+        Ok(DiskStore {
+            log,
+            recovery: Some(recovery),
+            tables: MemoryTables::new(),
+        })
+    }
+}
+
+impl Store for DiskStore {
+    type Tables = MemoryTables;
+
+    fn tables(&mut self) -> &mut MemoryTables {
+        &mut self.tables
+    }
+
+    fn recover(&mut self, machine: &mut CoreMachine) -> Result<(), ServerError> {
+        let Some(recovery) = self.recovery.take() else {
+            return Ok(());
+        };
+        let unreadable = |error| ServerError::Folder(format!("{error}"));
+        machine.restore(&self.tables).map_err(unreadable)?;
+        let mut failure = Ok(());
+        recovery.replay(&mut |item| {
+            // There is no gap where there is no damage, and damage was refused above.
+            if let ReplayItem::Record(record) = item
+                && failure.is_ok()
+            {
+                let position = Position(record.position.0);
+                failure = machine.replay(position, record.payload, &mut self.tables);
+            }
+            Ok(())
+        })?;
+        failure.map_err(unreadable)
+    }
+
+    fn append(&mut self, record: &LogRecord) -> Result<(), ServerError> {
+        let flush = match record.durability {
+            Durability::Sync => Flush::Now,
+            Durability::Replicated => Flush::Interval,
+        };
+        let position = self.log.append(record.epoch.0, &record.bytes, flush)?;
+        assert_eq!(position.0, record.position.0, "log and machine disagree");
+        Ok(())
+    }
+
+    fn submit(&mut self) {
+        self.log.submit();
+    }
+
+    fn durable(&self) -> Position {
+        Position(self.log.durable().0)
+    }
+
+    fn health(&self) -> Result<(), ServerError> {
+        Ok(self.log.health()?)
+    }
+
+    fn admission(&self) -> Admission {
+        match self.log.admission(ADMISSION_BYTES) {
+            log::Admission::Open => Admission::Open,
+            log::Admission::Busy => Admission::Busy,
+            log::Admission::Full => Admission::Full,
+        }
+    }
+
+    fn checkpoint_due(&self) -> bool {
+        false
+    }
+
+    fn checkpoint(&mut self, _: Position) -> Result<(), ServerError> {
+        Ok(())
+    }
+
+    fn counters(&self) -> Vec<(String, u64)> {
+        vec![("log_appended_bytes".to_owned(), self.log.appended_bytes())]
+    }
+
+    fn close(self) -> Result<(), ServerError> {
+        Ok(self.log.close()?)
+    }
+}
+
+impl From<StorageError> for ServerError {
+    fn from(error: StorageError) -> Self {
+        ServerError::Storage(error)
+    }
+}
