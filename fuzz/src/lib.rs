@@ -1,7 +1,10 @@
-//! What the fuzz targets call: the entries that the protocol's own tests run with spoilt bytes.
+//! What the fuzz targets call: the entries that ordinary tests run with spoilt bytes as well.
 //!
 //! `cargo +nightly fuzz run message` runs one (`cargo install cargo-fuzz` first); a name is that
 //! of a file in `fuzz_targets`. Bytes that fail go into a test beside the decoder.
 
 #[path = "../../crates/protocol/tests/codec/entries.rs"]
 pub mod entries;
+
+#[path = "../../crates/storage/tests/decoders/entries.rs"]
+pub mod log_entries;
