@@ -1,3 +1,1 @@
 //! Placeholder.
-
-pub use protocol;

@@ -72,8 +72,7 @@ fn schema() -> Schema {
     }
 }
 
-/// A row of the table.
-pub fn row() -> Bytes {
+fn row() -> Bytes {
     let values = [
         Value::Int64(42),
         Value::Text("N14228".into()),
@@ -87,8 +86,7 @@ pub fn row() -> Bytes {
     Bytes(encode_row(&schema().columns, &values).expect("the row fits"))
 }
 
-/// Its key.
-pub fn pk() -> Bytes {
+fn pk() -> Bytes {
     Bytes(encode_key([Value::Int64(42).as_ref()]))
 }
 

@@ -1,0 +1,265 @@
+//! Faults: each kind comes back at the rate that the seed drew for it, until faults stop.
+
+use protocol::identity::CoreId;
+
+use crate::disk::Tail;
+use crate::event::{Event, Life};
+use crate::network::Node;
+use crate::plan::{Faults, MILLISECOND, SECOND};
+use crate::server::State;
+use crate::world::World;
+
+/// A kind of fault.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// A connection breaks.
+    Break,
+    /// A direction is clogged.
+    Clog,
+    /// A process dies.
+    Crash,
+    /// All processes die.
+    PowerCut,
+    /// A process stands still.
+    Pause,
+    /// A wall clock steps.
+    ClockStep,
+    /// The coordinator restarts.
+    Coordinator,
+    /// A client dies.
+    Client,
+    /// A disk is full.
+    Full,
+    /// The coordinator starts after it died.
+    CoordinatorStarts,
+}
+
+impl Fault {
+    /// Those that come by themselves.
+    pub const ALL: &[Fault] = &[
+        Fault::Break,
+        Fault::Clog,
+        Fault::Crash,
+        Fault::PowerCut,
+        Fault::Pause,
+        Fault::ClockStep,
+        Fault::Coordinator,
+        Fault::Client,
+        Fault::Full,
+    ];
+
+    fn every_us(self, faults: &Faults) -> u64 {
+        match self {
+            Fault::Break => faults.break_every_us,
+            Fault::Clog => faults.clog_every_us,
+            Fault::Crash => faults.crash_every_us,
+            Fault::PowerCut => faults.power_cut_every_us,
+            Fault::Pause => faults.pause_every_us,
+            Fault::ClockStep => faults.clock_step_every_us,
+            Fault::Coordinator => faults.coordinator_every_us,
+            Fault::Client => faults.client_every_us,
+            Fault::Full => faults.full_every_us,
+            Fault::CoordinatorStarts => 0,
+        }
+    }
+}
+
+impl World {
+    /// Plans the next fault of a kind.
+    pub fn plan_fault(&mut self, fault: Fault) {
+        let every_us = fault.every_us(&self.faults);
+        if every_us > 0 {
+            let delay_us = self.random.exponential(every_us);
+            self.after(delay_us, Event::Fault(fault));
+        }
+    }
+
+    /// A fault happens, unless faults have stopped.
+    pub fn fault(&mut self, fault: Fault) {
+        if fault == Fault::CoordinatorStarts {
+            self.start_coordinator();
+            return;
+        }
+        if fault.every_us(&self.faults) == 0 {
+            return;
+        }
+        match fault {
+            Fault::Break => self.break_one(),
+            Fault::Clog => self.clog_one(),
+            Fault::Crash => {
+                let place = self.random.below(self.servers.len() as u64) as usize;
+                let (tail, down_us) = (self.tail(), self.random.exponential(200 * MILLISECOND));
+                self.crash(place, tail, down_us);
+            }
+            Fault::PowerCut if self.is_sync() => self.power_cut(),
+            Fault::Pause => {
+                let place = self.random.below(self.servers.len() as u64) as usize;
+                let longest_us = 2 * self.plan.lease_us;
+                let until_us = self.now_us + self.random.between(MILLISECOND, longest_us);
+                self.trace.note(self.now_us, || {
+                    format!("machine {place} sleeps to {until_us}")
+                });
+                self.servers[place].paused_until_us = until_us;
+            }
+            Fault::ClockStep => {
+                let place = self.random.below(self.servers.len() as u64) as usize;
+                let step_us = self.random.between(0, 2 * SECOND) as i64 - SECOND as i64;
+                self.servers[place].clock.step_us += step_us;
+            }
+            Fault::Coordinator => {
+                self.crash_coordinator();
+                let down_us = self.random.exponential(300 * MILLISECOND);
+                self.after(down_us, Event::Fault(Fault::CoordinatorStarts));
+            }
+            Fault::Client => self.replace_client(),
+            Fault::Full => {
+                if let Some(life) = self.any_core() {
+                    self.space(life, false);
+                    let full_us = self.random.exponential(200 * MILLISECOND);
+                    self.after(full_us, Event::Space(life));
+                }
+            }
+            Fault::PowerCut | Fault::CoordinatorStarts => {}
+        }
+        self.plan_fault(fault);
+    }
+
+    /// All processes die at once, and with them what no disk has.
+    pub fn power_cut(&mut self) {
+        self.trace.note(self.now_us, || "the power fails".into());
+        for place in 0..self.servers.len() {
+            let down_us = self.random.exponential(100 * MILLISECOND);
+            self.crash(place, Tail::Torn, down_us);
+        }
+    }
+
+    /// What a crash leaves of what was not flushed. `replicated` promises to survive f servers
+    /// at a time, so that a loss waits until everybody else is well.
+    fn tail(&mut self) -> Tail {
+        let well = self.servers.iter().filter(|server| {
+            let recovering = server
+                .cores()
+                .iter()
+                .any(|core| core.machine.is_recovering());
+            server.is_running() && !recovering
+        });
+        let all_well = well.count() == self.servers.len();
+        let survives = self.plan.schema.failures_tolerated > 0 && all_well;
+        if (self.is_sync() || survives) && self.random.chance(0.7) {
+            Tail::Torn
+        } else {
+            Tail::Kept
+        }
+    }
+
+    /// A core that runs.
+    fn any_core(&mut self) -> Option<Life> {
+        let place = self.random.below(self.servers.len() as u64) as usize;
+        let number = self.random.below(u64::from(self.plan.cores)) as u16;
+        let server = &self.servers[place];
+        if !matches!(server.state, State::Running(_)) {
+            return None;
+        }
+        let core = CoreId {
+            server: server.id?,
+            core: number,
+        };
+        Some(Life {
+            core,
+            life: server.life,
+        })
+    }
+
+    fn any_node(&mut self) -> Option<Node> {
+        match self.random.below(8) {
+            0 => Some(Node::Coordinator),
+            1 | 2 => {
+                let clients: Vec<u64> = self.clients.keys().copied().collect();
+                let among = clients.len() as u64;
+                (among > 0).then(|| Node::Client(clients[self.random.below(among) as usize]))
+            }
+            _ => self.any_core().map(|life| Node::Core(life.core)),
+        }
+    }
+
+    /// A connection breaks; both ends learn of it and make a new one.
+    fn break_one(&mut self) {
+        let (Some(one), Some(two)) = (self.any_node(), self.any_node()) else {
+            return;
+        };
+        if one == two {
+            return;
+        }
+        self.trace.note(self.now_us, || {
+            format!("the connection of {one} and {two} breaks")
+        });
+        self.tell_broken(one, two);
+        self.tell_broken(two, one);
+        self.network.break_connection(one, two);
+        self.network.break_connection(two, one);
+    }
+
+    fn tell_broken(&mut self, at: Node, other: Node) {
+        let delay_us = self.random.exponential(4 * self.faults.latency_us);
+        match (at, other) {
+            (Node::Core(core), Node::Core(to)) => {
+                if let Some(from) = self.life(core) {
+                    self.after(delay_us, Event::Connect { from, to });
+                }
+            }
+            (Node::Core(core), Node::Client(client)) => {
+                if let Some(life) = self.life(core) {
+                    let breaks = self.network.connection(Node::Client(client), at);
+                    let name = self.connections.name(client, life, breaks);
+                    self.after(delay_us, Event::ClientGone(life, name.0));
+                }
+            }
+            (Node::Client(client), Node::Core(core)) => {
+                self.after(delay_us, Event::ClientDisconnected(client, core));
+            }
+            _ => {}
+        }
+    }
+
+    fn clog_one(&mut self) {
+        let (Some(from), Some(to)) = (self.any_node(), self.any_node()) else {
+            return;
+        };
+        let until_us = self.now_us + self.random.between(MILLISECOND, 2 * self.plan.lease_us);
+        self.trace.note(self.now_us, || {
+            format!("{from} → {to} is clogged until {until_us}")
+        });
+        self.network.clog(from, to, until_us);
+        if self.random.chance(0.5) {
+            self.network.clog(to, from, until_us);
+        }
+    }
+
+    /// Faults stop: what is clogged flows, who sleeps wakes, what is down starts.
+    pub fn end_faults(&mut self) {
+        self.trace.note(self.now_us, || "faults stop".into());
+        self.faults = self.plan.faults.calm();
+        self.network.unclog(self.now_us);
+        for place in 0..self.servers.len() {
+            let server = &mut self.servers[place];
+            server.paused_until_us = server.paused_until_us.min(self.now_us);
+            let cores = server
+                .cores()
+                .iter()
+                .map(|core| core.machine.identity().core);
+            let lives: Vec<Life> = cores
+                .map(|core| Life {
+                    core,
+                    life: server.life,
+                })
+                .collect();
+            for life in lives {
+                self.space(life, true);
+            }
+            if matches!(self.servers[place].state, State::Down) {
+                self.after(0, Event::Start(place));
+            }
+        }
+        self.start_coordinator();
+    }
+}

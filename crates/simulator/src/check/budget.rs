@@ -1,0 +1,64 @@
+//! I15: queues stay within their limits; and the half of I16 that says they empty at rest.
+
+use protocol::machine::{Backlog, Limits};
+
+/// Compares what is under way in one core with its limits.
+pub fn within(backlog: &Backlog, limits: &Limits, keys: usize) -> Result<(), String> {
+    let bounds = [
+        ("operations", backlog.operations, operations_max(limits)),
+        (
+            "waiting reads",
+            backlog.waiting_reads,
+            limits.waiting_reads_max,
+        ),
+        (
+            "queued requests",
+            backlog.queued_requests,
+            limits.requests_per_key_max * keys,
+        ),
+    ];
+    for (what, count, most) in bounds {
+        if count > most {
+            return Err(format!("{count} {what}, the limit is {most}"));
+        }
+    }
+    Ok(())
+}
+
+/// A core that holds several partitions of one chain takes up to this many members of the last
+/// operation that it admits; one that restarts takes back as many as it had.
+fn operations_max(limits: &Limits) -> usize {
+    const MEMBERS_MAX: usize = 8;
+    limits.operations_max * 2 + MEMBERS_MAX
+}
+
+/// Nothing is left under way.
+pub fn empty(backlog: &Backlog) -> Result<(), String> {
+    let left = backlog.operations + backlog.queued_requests + backlog.waiting_reads;
+    if left == 0 {
+        Ok(())
+    } else {
+        Err(format!("at rest there are {backlog:?}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn more_than_the_limit_is_told() {
+        let limits = Limits {
+            requests_per_key_max: 4,
+            ..Limits::default()
+        };
+        let backlog = Backlog {
+            queued_requests: 8,
+            ..Backlog::default()
+        };
+        assert_eq!(within(&backlog, &limits, 2), Ok(()));
+        assert!(within(&backlog, &limits, 1).is_err());
+        assert!(empty(&backlog).is_err());
+        assert_eq!(empty(&Backlog::default()), Ok(()));
+    }
+}

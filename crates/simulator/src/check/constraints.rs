@@ -1,0 +1,88 @@
+//! I4: constraints hold over committed rows: primary keys, unique and dense indexes.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::rest::{Rest, of_replex};
+use crate::model::{Demand, ID, Model, NULL};
+
+/// Checks the rows of every replex.
+pub fn hold(rest: &Rest, model: &Model) -> Result<(), String> {
+    for (replex, copy) in model.copies.iter().enumerate() {
+        let rows = of_replex(rest, replex);
+        let mut ids = BTreeSet::new();
+        let mut keys = BTreeSet::new();
+        let mut groups: BTreeMap<Vec<i64>, Vec<i64>> = BTreeMap::new();
+        for (_, row) in &rows {
+            if !ids.insert(row[ID]) {
+                return Err(format!("replex {replex} holds the id {} twice", row[ID]));
+            }
+            let key = model.key(replex, row);
+            match copy.demand {
+                Demand::Plain => {}
+                Demand::Unique => {
+                    if !key.contains(&NULL) && !keys.insert(key.clone()) {
+                        return Err(format!(
+                            "unique replex {replex} holds the key {key:?} twice"
+                        ));
+                    }
+                }
+                Demand::Dense => {
+                    let (value, group) = key.split_last().expect("a key has columns");
+                    groups.entry(group.to_vec()).or_default().push(*value);
+                }
+            }
+        }
+        for (group, mut values) in groups {
+            values.sort_unstable();
+            if values
+                .iter()
+                .enumerate()
+                .any(|(index, value)| *value != index as i64 + 1)
+            {
+                return Err(format!(
+                    "dense replex {replex} holds {values:?} in the group {group:?}"
+                ));
+            }
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::check::rest::PartitionRows;
+    use crate::model::{Copy, D, GROUP, Row, U};
+    use std::rc::Rc;
+
+    fn check(rows: &[Row], columns: &[usize], demand: Demand) -> Result<(), String> {
+        let rows = rows.iter().map(|row| (vec![], 1, *row)).collect();
+        let rest = Rest::from([(Default::default(), PartitionRows { rows })]);
+        let copy = Copy {
+            columns: columns.to_vec(),
+            demand,
+            partition: Rc::new(|_| 0),
+        };
+        hold(&rest, &Model { copies: vec![copy] })
+    }
+
+    #[test]
+    fn unique_means_once_unless_null() {
+        let [a, b] = [[0, 1, 0, 7, 1, 0, 0], [0, 2, 0, 7, 2, 0, 0]];
+        assert!(check(&[a, b], &[U], Demand::Unique).is_err());
+        assert_eq!(check(&[a, b], &[U], Demand::Plain), Ok(()));
+        assert!(check(&[a, a], &[U], Demand::Plain).is_err(), "a pk twice");
+        let nulls = [a, b].map(|mut row| {
+            row[U] = NULL;
+            row
+        });
+        assert_eq!(check(&nulls, &[U], Demand::Unique), Ok(()));
+    }
+
+    #[test]
+    fn dense_means_without_holes_from_one() {
+        let [a, b] = [[0, 1, 0, 7, 1, 0, 0], [0, 2, 0, 8, 2, 0, 0]];
+        assert_eq!(check(&[a, b], &[GROUP, D], Demand::Dense), Ok(()));
+        assert!(check(&[b], &[GROUP, D], Demand::Dense).is_err());
+    }
+}

@@ -1,0 +1,44 @@
+//! I5: at rest all replexes hold equal sets of (pk, version, row).
+
+use super::rest::{Rest, of_replex};
+
+/// Compares every replex with the primary one.
+pub fn equal(rest: &Rest, replexes: usize) -> Result<(), String> {
+    let primary = of_replex(rest, 0);
+    for replex in 1..replexes {
+        let copy = of_replex(rest, replex);
+        if copy != primary {
+            let missing: Vec<_> = primary.iter().filter(|row| !copy.contains(row)).collect();
+            let extra: Vec<_> = copy.iter().filter(|row| !primary.contains(row)).collect();
+            return Err(format!(
+                "replex {replex} lacks {missing:?} and has {extra:?} beyond the primary replex"
+            ));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::check::rest::PartitionRows;
+    use protocol::identity::PartitionId;
+
+    #[test]
+    fn a_version_that_differs_is_a_difference() {
+        let row = [0, 1, 2, 3, 4, 5, 6];
+        let rows = |version| PartitionRows {
+            rows: vec![(vec![1], version, row)],
+        };
+        let id = |replex| PartitionId {
+            replex,
+            ..PartitionId::default()
+        };
+        let rest = Rest::from([(id(0), rows(5)), (id(1), rows(5))]);
+        assert_eq!(equal(&rest, 2), Ok(()));
+        let rest = Rest::from([(id(0), rows(5)), (id(1), rows(6))]);
+        assert!(equal(&rest, 2).is_err());
+        let rest = Rest::from([(id(0), rows(5))]);
+        assert!(equal(&rest, 2).is_err());
+    }
+}

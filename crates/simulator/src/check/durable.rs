@@ -1,0 +1,40 @@
+//! I12: acknowledged ⇒ durable as the table's setting promises (R26).
+//!
+//! At the end all processes are killed at once and what is not flushed is lost. With `sync` the
+//! rows that were there before are there after it; what was acknowledged is in them, because the
+//! linearisability checker reads them as one last lookup.
+
+use super::rest::{Rest, of_replex};
+
+/// Compares the primary replex before and after the power cut.
+pub fn survived(before: &Rest, after: &Rest) -> Result<(), String> {
+    let (before, after) = (of_replex(before, 0), of_replex(after, 0));
+    if before == after {
+        return Ok(());
+    }
+    let lost: Vec<_> = before.iter().filter(|row| !after.contains(row)).collect();
+    let risen: Vec<_> = after.iter().filter(|row| !before.contains(row)).collect();
+    Err(format!(
+        "a power cut at rest lost {lost:?} and brought up {risen:?}"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::check::rest::PartitionRows;
+
+    #[test]
+    fn what_is_lost_or_risen_is_named() {
+        let rows = |rows: Vec<_>| Rest::from([(Default::default(), PartitionRows { rows })]);
+        let row = [0, 1, 2, 3, 4, 5, 6];
+        let (with, without) = (rows(vec![(vec![1], 9, row)]), rows(vec![]));
+        assert_eq!(survived(&with, &with), Ok(()));
+        assert!(survived(&with, &without).unwrap_err().contains("lost [(9"));
+        assert!(
+            survived(&without, &with)
+                .unwrap_err()
+                .contains("brought up [(9")
+        );
+    }
+}

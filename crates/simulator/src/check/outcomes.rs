@@ -1,0 +1,97 @@
+//! I2 and I3: an outcome is never reversed, and nothing is both committed and aborted.
+
+use protocol::operation::{Decision, RequestResult, Vote};
+
+use crate::ledger::Entry;
+
+/// A decision is about to be logged: it is the one that was, and the votes give it (R2).
+pub fn decided(entry: &Entry, decision: &Decision) -> Result<(), String> {
+    let operation = entry.prepare.operation;
+    if let Some(before) = &entry.decision
+        && before != decision
+    {
+        return Err(format!(
+            "{operation:?} was decided {before:?}, now {decision:?}"
+        ));
+    }
+    let votes = entry.members.iter().flat_map(|member| &member.votes);
+    match decision {
+        Decision::Commit if votes.clone().any(|vote| *vote != Vote::Yes) => Err(format!(
+            "{operation:?} commits against a vote: {:?}",
+            entry.members
+        )),
+        Decision::Abort(_) if !entry.refused => {
+            Err(format!("{operation:?} aborts, but nobody has voted no"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// A result is about to be told that an operation gave: it is that of its decision.
+pub fn told(entry: &Entry, result: &RequestResult) -> Result<(), String> {
+    let operation = entry.prepare.operation;
+    match (&entry.decision, result) {
+        (Some(Decision::Commit), RequestResult::Applied { .. }) => Ok(()),
+        (decision, RequestResult::Applied { .. }) => Err(format!(
+            "{operation:?} is told as applied, its decision is {decision:?}"
+        )),
+        (None, result) => Err(format!(
+            "{operation:?} is undecided, but {result:?} is told"
+        )),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ledger::Ledger;
+    use crate::ledger::testing::{core, prepare, prepared};
+    use protocol::identity::{Position, Version};
+
+    fn ledger(votes: &[Vote]) -> Ledger {
+        let mut ledger = Ledger::default();
+        prepared(&mut ledger, 1, 0, &prepare(1, votes));
+        ledger
+    }
+
+    fn entry(ledger: &Ledger) -> &Entry {
+        ledger.operations.values().next().unwrap()
+    }
+
+    #[test]
+    fn a_decision_is_the_and_of_the_votes() {
+        let abort = Decision::Abort(RequestResult::Conflict);
+        let no = Vote::No(RequestResult::Conflict);
+        let yes = ledger(&[Vote::Yes]);
+        assert!(decided(entry(&yes), &abort).is_err());
+        assert_eq!(decided(entry(&yes), &Decision::Commit), Ok(()));
+        let refused = ledger(&[no]);
+        assert_eq!(decided(entry(&refused), &abort), Ok(()));
+        assert!(decided(entry(&refused), &Decision::Commit).is_err());
+    }
+
+    #[test]
+    fn a_decision_is_not_reversed_even_by_a_crash() {
+        let mut ledger = ledger(&[Vote::Yes]);
+        let record = crate::ledger::testing::decided(1, 0, Decision::Commit);
+        ledger.append(core(0), Position(2), &record);
+        ledger.crash(core(0), Position(0));
+        let abort = Decision::Abort(RequestResult::Conflict);
+        assert!(decided(entry(&ledger), &abort).is_err());
+        let applied = RequestResult::Applied {
+            version: Version(10),
+        };
+        assert_eq!(told(entry(&ledger), &applied), Ok(()));
+    }
+
+    #[test]
+    fn an_undecided_operation_tells_nothing() {
+        let ledger = ledger(&[Vote::Yes]);
+        let applied = RequestResult::Applied {
+            version: Version(10),
+        };
+        assert!(told(entry(&ledger), &applied).is_err());
+        assert!(told(entry(&ledger), &RequestResult::Conflict).is_err());
+    }
+}

@@ -1,0 +1,126 @@
+//! I1: commit ⇒ prepared at all members, and the R1 and R2 behind it.
+//!
+//! A decision is logged at a member only when every member after it has its prepare durable with
+//! a yes; an answer leaves the head only when all have. Votes in two records never differ.
+
+use protocol::identity::PartitionId;
+use protocol::operation::{Decision, Prepare, Vote};
+
+use crate::ledger::{Entry, Ledger, place};
+
+/// A decision has been logged at a member: who came after it in the chain has prepared durably.
+pub fn decided(ledger: &Ledger, entry: &Entry, at: PartitionId) -> Result<(), String> {
+    let Some(own) = place(entry, at) else {
+        return Err(format!("{at} decided an operation that it is no member of"));
+    };
+    let last = entry.members.len() - 1;
+    all_prepared(ledger, entry, if own == last { last } else { own + 1 })
+}
+
+/// The head tells a client that the operation was applied.
+pub fn told(ledger: &Ledger, entry: &Entry) -> Result<(), String> {
+    all_prepared(ledger, entry, 0)
+}
+
+fn all_prepared(ledger: &Ledger, entry: &Entry, from: usize) -> Result<(), String> {
+    let operation = entry.prepare.operation;
+    for (place, member) in entry.members.iter().enumerate().skip(from) {
+        let partition = entry.prepare.chain[place];
+        let Some(logged) = member.prepared else {
+            return Err(format!(
+                "{operation:?} is committed, but {partition} has no prepare"
+            ));
+        };
+        if !ledger.is_durable(logged) {
+            return Err(format!(
+                "{operation:?} is committed, but the prepare of {partition} is not durable"
+            ));
+        }
+        if member.votes.iter().any(|vote| *vote != Vote::Yes) {
+            return Err(format!(
+                "{operation:?} is committed, but {partition} has a no vote"
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// A prepare is about to be logged: its votes are those that others have on their disks.
+pub fn votes_agree(ledger: &Ledger, prepare: &Prepare) -> Result<(), String> {
+    let Some(entry) = ledger.operations.get(&prepare.operation) else {
+        return Ok(());
+    };
+    // Of an abort, votes that were forgotten are filled in from the decision.
+    if matches!(entry.decision, Some(Decision::Abort(_))) {
+        return Ok(());
+    }
+    for (place, member) in entry.members.iter().enumerate() {
+        let common = member.votes.len().min(prepare.votes.len());
+        if member.votes[..common] != prepare.votes[..common] {
+            return Err(format!(
+                "the votes on {:?} are {:?} in one record and {:?} at place {place}",
+                prepare.operation, prepare.votes, member.votes
+            ));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ledger::testing::{core, partition, prepare, prepared};
+    use protocol::identity::Position;
+
+    fn all_yes(ledger: &mut Ledger) -> std::sync::Arc<Prepare> {
+        for place in 0..3 {
+            let prepare = prepare(1, &vec![Vote::Yes; place + 1]);
+            prepared(ledger, 1, place as u8, &prepare);
+        }
+        prepare(1, &[])
+    }
+
+    #[test]
+    fn a_decision_waits_for_durable_prepares_behind_it() {
+        let mut ledger = Ledger::default();
+        let prepare = all_yes(&mut ledger);
+        let check = |ledger: &Ledger, at| {
+            decided(
+                ledger,
+                &ledger.operations[&prepare.operation],
+                partition(at),
+            )
+        };
+        assert!(
+            check(&ledger, 2).is_err(),
+            "the decider's own is not durable"
+        );
+        ledger.durable(core(2), Position(1));
+        assert_eq!(check(&ledger, 2), Ok(()));
+        assert_eq!(check(&ledger, 1), Ok(()));
+        assert!(
+            check(&ledger, 0).is_err(),
+            "that of member 1 is not durable"
+        );
+        ledger.durable(core(1), Position(1));
+        assert_eq!(check(&ledger, 0), Ok(()));
+        assert!(told(&ledger, &ledger.operations[&prepare.operation]).is_err());
+        ledger.durable(core(0), Position(1));
+        assert_eq!(
+            told(&ledger, &ledger.operations[&prepare.operation]),
+            Ok(())
+        );
+        ledger.crash(core(1), Position(1));
+        assert_eq!(check(&ledger, 0), Ok(()), "what was durable stays so");
+    }
+
+    #[test]
+    fn votes_do_not_change() {
+        let mut ledger = Ledger::default();
+        all_yes(&mut ledger);
+        assert_eq!(votes_agree(&ledger, &prepare(1, &[Vote::Yes])), Ok(()));
+        let no = Vote::No(protocol::operation::RequestResult::Conflict);
+        assert!(votes_agree(&ledger, &prepare(1, &[Vote::Yes, no.clone()])).is_err());
+        assert_eq!(votes_agree(&ledger, &prepare(2, &[no])), Ok(()));
+    }
+}

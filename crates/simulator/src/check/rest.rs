@@ -1,0 +1,34 @@
+//! The rows of all replexes when nothing is under way: what the checkers at rest look at.
+
+use std::collections::BTreeMap;
+
+use protocol::identity::PartitionId;
+
+use crate::model::Row;
+
+/// What one partition's sorted table holds.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PartitionRows {
+    /// Key, version and row, in the order of the keys.
+    pub rows: Vec<(Vec<u8>, u64, Row)>,
+}
+
+/// All partitions of the table.
+pub type Rest = BTreeMap<PartitionId, PartitionRows>;
+
+/// The rows of one replex by version and content, sorted.
+pub fn of_replex(rest: &Rest, replex: usize) -> Vec<(u64, Row)> {
+    let partitions = rest
+        .iter()
+        .filter(|(id, _)| usize::from(id.replex) == replex);
+    let mut rows: Vec<(u64, Row)> = partitions
+        .flat_map(|(_, partition)| {
+            partition
+                .rows
+                .iter()
+                .map(|(_, version, row)| (*version, *row))
+        })
+        .collect();
+    rows.sort_unstable();
+    rows
+}

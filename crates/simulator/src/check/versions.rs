@@ -1,0 +1,101 @@
+//! I8: versions rise per pk, and each committed change follows from the one before it (R6).
+
+use std::collections::BTreeMap;
+
+use protocol::codec::Bytes;
+use protocol::identity::{OperationId, TableId};
+use protocol::operation::{OldRow, RowChange};
+
+use crate::ledger::Ledger;
+
+/// The committed changes of each row, by version, are a chain: what one leaves, the next one
+/// found.
+pub fn rise(ledger: &Ledger) -> Result<(), String> {
+    let mut rows: BTreeMap<(TableId, &Bytes), Vec<(&RowChange, OperationId)>> = BTreeMap::new();
+    for (operation, entry) in ledger.committed() {
+        for change in &entry.prepare.changes {
+            let key = (entry.prepare.table, &change.pk);
+            rows.entry(key).or_default().push((change, *operation));
+        }
+    }
+    for changes in rows.values_mut() {
+        changes.sort_by_key(|(change, _)| change.version);
+        let mut before: Option<(&RowChange, OperationId)> = None;
+        for (change, operation) in changes.iter() {
+            let left = before.filter(|(before, _)| before.new.is_some());
+            let left = left.map(|(before, _)| before.version);
+            let found = match &change.old {
+                OldRow::Absent => None,
+                OldRow::SameKeys { version } | OldRow::Keys { version, .. } => Some(*version),
+            };
+            if found != left {
+                return Err(format!(
+                    "{operation:?} found version {found:?} of the row {:?}, but {before:?} had \
+                     left {left:?}",
+                    change.pk
+                ));
+            }
+            if before.is_some_and(|(before, _)| before.version == change.version) {
+                return Err(format!("{operation:?} has the version of {before:?}"));
+            }
+            before = Some((change, *operation));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ledger::testing::{core, decided, prepare, prepared};
+    use protocol::identity::{Position, Version};
+    use protocol::operation::{Decision, Prepare, Vote};
+
+    fn commit(ledger: &mut Ledger, sequence: u64, version: u64, old: OldRow) {
+        let mut prepare = Prepare::clone(&prepare(sequence, &[Vote::Yes]));
+        prepare.changes[0].version = Version(version);
+        prepare.changes[0].old = old;
+        prepared(ledger, sequence * 2, 0, &prepare.into());
+        let record = decided(sequence, 0, Decision::Commit);
+        ledger.append(core(0), Position(sequence * 2 + 1), &record);
+    }
+
+    #[test]
+    fn each_change_finds_what_the_one_before_left() {
+        let mut ledger = Ledger::default();
+        commit(&mut ledger, 1, 10, OldRow::Absent);
+        commit(
+            &mut ledger,
+            2,
+            20,
+            OldRow::SameKeys {
+                version: Version(10),
+            },
+        );
+        assert_eq!(rise(&ledger), Ok(()));
+        commit(
+            &mut ledger,
+            3,
+            30,
+            OldRow::SameKeys {
+                version: Version(10),
+            },
+        );
+        assert!(rise(&ledger).is_err(), "a lost update");
+    }
+
+    #[test]
+    fn a_version_is_not_given_twice_nor_backwards() {
+        let mut ledger = Ledger::default();
+        commit(&mut ledger, 1, 10, OldRow::Absent);
+        commit(
+            &mut ledger,
+            2,
+            5,
+            OldRow::SameKeys {
+                version: Version(10),
+            },
+        );
+        assert!(rise(&ledger).is_err());
+    }
+}

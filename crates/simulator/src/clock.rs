@@ -1,0 +1,62 @@
+//! A machine's clocks: a monotonic one that runs a little fast or slow, a wall clock that steps.
+
+use protocol::identity::Now;
+
+/// Wall time at the start of the simulation, in microseconds since 1970.
+const WALL_START_US: u64 = 1_700_000_000_000_000;
+
+/// The clocks of one server, client or coordinator.
+#[derive(Clone, Copy, Debug)]
+pub struct Clock {
+    /// What the monotonic clock shows at simulated time 0.
+    pub base_us: u64,
+    /// Parts per million by which it is fast.
+    pub drift_ppm: i64,
+    /// What the wall clock has been stepped by.
+    pub step_us: i64,
+}
+
+impl Clock {
+    /// What the clocks show at a simulated time.
+    pub fn now(&self, at_us: u64) -> Now {
+        let drift = at_us as i64 * self.drift_ppm / 1_000_000;
+        let monotonic_us = self.base_us.saturating_add_signed(at_us as i64 + drift);
+        let wall_us = (WALL_START_US + at_us).saturating_add_signed(self.step_us + drift);
+        Now {
+            monotonic_us,
+            wall_us,
+        }
+    }
+
+    /// The first simulated time at which the monotonic clock shows at least `monotonic_us`.
+    pub fn when(&self, monotonic_us: u64) -> u64 {
+        let elapsed = monotonic_us.saturating_sub(self.base_us);
+        let rate = (1_000_000 + self.drift_ppm) as u128;
+        let mut at_us = (u128::from(elapsed) * 1_000_000 / rate) as u64;
+        while self.now(at_us).monotonic_us < monotonic_us {
+            at_us += 1;
+        }
+        at_us
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn when_is_the_inverse_of_now() {
+        for drift_ppm in [-200, -1, 0, 50, 200] {
+            let clock = Clock {
+                base_us: 12_345,
+                drift_ppm,
+                step_us: 0,
+            };
+            for monotonic_us in (12_345..90_000_000).step_by(777_777) {
+                let at_us = clock.when(monotonic_us);
+                assert!(clock.now(at_us).monotonic_us >= monotonic_us);
+                assert!(at_us == 0 || clock.now(at_us - 1).monotonic_us <= monotonic_us);
+            }
+        }
+    }
+}

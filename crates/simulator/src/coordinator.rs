@@ -1,0 +1,212 @@
+//! The coordinator's driver: keeps its state before it answers, and starts again from it.
+
+use std::collections::BTreeMap;
+
+use protocol::configuration::Configuration;
+use protocol::coordinator::{
+    Answer, AskerId, Coordinator, Input, Output, Settings, State, decode_state, encode_state,
+};
+use protocol::message::CoordinatorRequest;
+
+use crate::clock::Clock;
+use crate::event::{Content, Event};
+use crate::network::Node;
+use crate::plan::MILLISECOND;
+use crate::world::World;
+
+/// The coordinator's process and its disk.
+#[derive(Debug)]
+pub struct CoordinatorProcess {
+    machine: Option<Coordinator>,
+    settings: Settings,
+    clock: Clock,
+    life: u64,
+    kept: Vec<u8>,
+    kept_version: u64,
+    /// Under way to the disk.
+    keeping: BTreeMap<u64, Vec<u8>>,
+    /// Answers that wait for it.
+    waiting: Vec<Answer>,
+    /// Who asked, by name; kept for ever, so that names are never used twice.
+    askers: Vec<(Node, u64)>,
+    names: BTreeMap<(Node, u64), AskerId>,
+    /// When the next tick comes.
+    tick_at_us: Option<u64>,
+}
+
+impl CoordinatorProcess {
+    /// A coordinator that has not started, of a new cluster.
+    pub fn new(clock: Clock, lease_us: u64) -> Self {
+        let drift_us = lease_us / 20;
+        CoordinatorProcess {
+            machine: None,
+            settings: Settings {
+                lease_us,
+                drift_us,
+                ..Settings::default()
+            },
+            clock,
+            life: 0,
+            kept: encode_state(&State::new(0x5eed)),
+            kept_version: 0,
+            keeping: BTreeMap::new(),
+            waiting: Vec::new(),
+            askers: Vec::new(),
+            names: BTreeMap::new(),
+            tick_at_us: None,
+        }
+    }
+
+    /// Whether it runs.
+    pub fn is_running(&self) -> bool {
+        self.machine.is_some()
+    }
+
+    /// The configuration, if it runs.
+    pub fn configuration(&self) -> Option<&Configuration> {
+        self.machine.as_ref().map(Coordinator::configuration)
+    }
+
+    fn name(&mut self, node: Node, life: u64) -> AskerId {
+        *self.names.entry((node, life)).or_insert_with(|| {
+            self.askers.push((node, life));
+            AskerId(self.askers.len() as u64)
+        })
+    }
+}
+
+impl World {
+    /// The coordinator starts from what it has kept.
+    pub fn start_coordinator(&mut self) {
+        let process = &mut self.coordinator;
+        if process.machine.is_some() {
+            return;
+        }
+        process.life += 1;
+        process.tick_at_us = None;
+        let state = decode_state(&process.kept).expect("what was kept can be read");
+        let mut machine = Coordinator::new(state, process.settings);
+        let mut output = Output::default();
+        machine.start(process.clock.now(self.now_us), &mut output);
+        process.machine = Some(machine);
+        self.carry_out_coordinator(output);
+    }
+
+    /// The coordinator dies: what it has not kept may be lost. It starts again at once or later.
+    pub fn crash_coordinator(&mut self) {
+        let process = &mut self.coordinator;
+        process.machine = None;
+        process.waiting.clear();
+        for (version, bytes) in std::mem::take(&mut process.keeping) {
+            // Any first part of what was under way may have come to the disk.
+            if self.random.chance(0.5) {
+                break;
+            }
+            process.kept = bytes;
+            process.kept_version = version;
+        }
+        self.trace
+            .note(self.now_us, || "the coordinator restarts".into());
+    }
+
+    /// Somebody asks the coordinator.
+    pub fn coordinator_asked(
+        &mut self,
+        from: Node,
+        life: u64,
+        correlation: u64,
+        request: CoordinatorRequest,
+    ) {
+        let name = self.coordinator.name(from, life);
+        self.step_coordinator(Input::Request {
+            from: name,
+            correlation,
+            request,
+        });
+    }
+
+    /// The coordinator's deadline.
+    pub fn coordinator_tick(&mut self, life: u64) {
+        if self.coordinator.life == life {
+            self.coordinator.tick_at_us = None;
+            self.step_coordinator(Input::Tick);
+        }
+    }
+
+    /// A state is kept: what waited for it is answered.
+    pub fn coordinator_kept(&mut self, life: u64, version: u64) {
+        let process = &mut self.coordinator;
+        if process.life != life || process.machine.is_none() {
+            return;
+        }
+        let Some(bytes) = process.keeping.remove(&version) else {
+            return;
+        };
+        process.keeping.retain(|other, _| *other > version);
+        process.kept = bytes;
+        process.kept_version = version;
+        let due = |answer: &mut Answer| answer.after <= version;
+        let ready: Vec<Answer> = process.waiting.extract_if(.., due).collect();
+        for answer in ready {
+            self.answer_asker(answer);
+        }
+    }
+
+    fn step_coordinator(&mut self, input: Input) {
+        let process = &mut self.coordinator;
+        let Some(machine) = &mut process.machine else {
+            return;
+        };
+        let mut output = Output::default();
+        machine.step(process.clock.now(self.now_us), input, &mut output);
+        self.carry_out_coordinator(output);
+    }
+
+    fn carry_out_coordinator(&mut self, output: Output) {
+        let life = self.coordinator.life;
+        if let Some(persist) = output.persist {
+            self.coordinator
+                .keeping
+                .insert(persist.version, persist.bytes);
+            let delay_us = self.random.exponential(MILLISECOND / 2);
+            self.after(delay_us, Event::CoordinatorKept(life, persist.version));
+        }
+        for note in output.notes {
+            self.trace
+                .note(self.now_us, || format!("coordinator: {note}"));
+        }
+        for answer in output.replies {
+            if answer.after <= self.coordinator.kept_version {
+                self.answer_asker(answer);
+            } else {
+                self.coordinator.waiting.push(answer);
+            }
+        }
+        if let Some(deadline_us) = output.deadline_us {
+            let at_us = self.coordinator.clock.when(deadline_us).max(self.now_us);
+            if self
+                .coordinator
+                .tick_at_us
+                .is_none_or(|tick_at_us| at_us < tick_at_us)
+            {
+                self.coordinator.tick_at_us = Some(at_us);
+                self.queue.push(at_us, Event::CoordinatorTick(life));
+            }
+        }
+    }
+
+    fn answer_asker(&mut self, answer: Answer) {
+        let Answer {
+            to,
+            correlation,
+            reply,
+            ..
+        } = answer;
+        let (node, life) = self.coordinator.askers[to.0 as usize - 1];
+        self.send(
+            Node::Coordinator,
+            node,
+            Content::Answer(correlation, reply, life),
+        );
+    }
+}

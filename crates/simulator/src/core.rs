@@ -1,0 +1,220 @@
+//! The driver of one core: carries out what the machine puts out, in the order that the machine's
+//! contract asks for, on a simulated disk and network.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use placement::Durability;
+use placement::tables::MemoryTables;
+use protocol::codec::Wire;
+use protocol::configuration::Configuration;
+use protocol::identity::{CoreId, Incarnation, Now, Position};
+use protocol::machine::{
+    ClientReply, CoreMachine, Identity, Input, Limits, LogRecord, Output, Send,
+};
+use protocol::message::{CoordinatorRequest, PeerHeader, PeerMessage};
+use protocol::record::Record;
+
+use crate::disk::{Disk, Recovered};
+
+/// A running core.
+#[derive(Debug)]
+pub struct Core {
+    /// Its machine.
+    pub machine: CoreMachine,
+    /// Its tables.
+    pub tables: MemoryTables,
+    /// The time of the event for its next deadline, if there is one.
+    pub tick_at_us: Option<u64>,
+    /// On its own monotonic clock.
+    pub deadline_us: u64,
+    /// What the flush under way will make durable.
+    pub flushing: Option<Position>,
+    /// Something waits for a flush.
+    pub flush_wanted: bool,
+    /// Something is to be flushed at the end of the interval.
+    pub flush_due: bool,
+    /// The end of the interval is an event already.
+    pub flush_scheduled: bool,
+    waiting_sends: BTreeMap<Position, Vec<Send>>,
+    waiting_replies: BTreeMap<Position, Vec<ClientReply>>,
+}
+
+/// What the outside has to do.
+#[derive(Debug, Default)]
+pub struct Effects {
+    /// Records that were appended.
+    pub records: Vec<(Position, Record)>,
+    /// Messages to other cores.
+    pub sends: Vec<(CoreId, PeerHeader, PeerMessage)>,
+    /// Replies to clients.
+    pub replies: Vec<ClientReply>,
+    /// Questions to the coordinator.
+    pub asks: Vec<CoordinatorRequest>,
+    /// For the trace.
+    pub notes: Vec<String>,
+}
+
+/// Who a core is, and what it starts from.
+pub struct Start {
+    /// Its name.
+    pub core: CoreId,
+    /// Its incarnation.
+    pub incarnation: Incarnation,
+    /// Its limits.
+    pub limits: Limits,
+    /// What the coordinator gave it.
+    pub configuration: Arc<Configuration>,
+    /// What its disk gave it.
+    pub recovered: Recovered,
+}
+
+impl Core {
+    /// A core that starts from its disk.
+    ///
+    /// # Errors
+    /// A record or a checkpoint cannot be read.
+    pub fn start(
+        start: Start,
+        now: Now,
+        disk: &mut Disk,
+        effects: &mut Effects,
+    ) -> Result<Core, String> {
+        let Start {
+            core,
+            incarnation,
+            limits,
+            configuration,
+            recovered,
+        } = start;
+        let cluster = configuration.cluster;
+        let identity = Identity {
+            cluster,
+            core,
+            incarnation,
+        };
+        let mut machine = CoreMachine::new(identity, limits, configuration);
+        let mut tables = recovered.tables;
+        machine
+            .restore(&tables)
+            .map_err(|error| error.to_string())?;
+        for (position, record) in &recovered.records {
+            let replayed = machine.replay(*position, record, &mut tables);
+            replayed.map_err(|error| error.to_string())?;
+        }
+        let mut core = Core {
+            machine,
+            tables,
+            tick_at_us: None,
+            deadline_us: now.monotonic_us,
+            flushing: None,
+            flush_wanted: false,
+            flush_due: false,
+            flush_scheduled: false,
+            waiting_sends: BTreeMap::new(),
+            waiting_replies: BTreeMap::new(),
+        };
+        let mut output = Output::default();
+        let started = core
+            .machine
+            .start(now, recovered.next, &mut core.tables, &mut output);
+        started.expect("memory can be read");
+        core.carry_out(now, output, disk, effects);
+        Ok(core)
+    }
+
+    /// Takes in what happened, and what the core then says to itself.
+    pub fn step(&mut self, now: Now, input: Input, disk: &mut Disk, effects: &mut Effects) {
+        let mut output = Output::default();
+        let stepped = self.machine.step(now, input, &mut self.tables, &mut output);
+        stepped.expect("memory can be read");
+        self.carry_out(now, output, disk, effects);
+    }
+
+    /// The disk says that everything up to here is durable: what waited for it goes out.
+    pub fn durable(
+        &mut self,
+        now: Now,
+        position: Position,
+        disk: &mut Disk,
+        effects: &mut Effects,
+    ) {
+        let later = self.waiting_replies.split_off(&Position(position.0 + 1));
+        let due = std::mem::replace(&mut self.waiting_replies, later);
+        effects.replies.extend(due.into_values().flatten());
+        let later = self.waiting_sends.split_off(&Position(position.0 + 1));
+        let due = std::mem::replace(&mut self.waiting_sends, later);
+        let sends = due.into_values().flatten().collect();
+        let output = Output {
+            sends,
+            ..Output::default()
+        };
+        self.carry_out(now, output, disk, effects);
+        self.step(now, Input::Durable(position), disk, effects);
+    }
+
+    fn carry_out(&mut self, now: Now, output: Output, disk: &mut Disk, effects: &mut Effects) {
+        let mut outputs = VecDeque::from([output]);
+        // Each message to itself is one step of the chain, so this ends with the chains.
+        while let Some(output) = outputs.pop_front() {
+            self.append(output.records, disk, effects);
+            effects.asks.extend(output.asks);
+            effects.notes.extend(output.notes);
+            if let Some(deadline_us) = output.deadline_us {
+                self.deadline_us = deadline_us;
+            }
+            for reply in output.replies {
+                if reply.after <= disk.durable() {
+                    effects.replies.push(reply);
+                } else {
+                    self.waiting_replies
+                        .entry(reply.after)
+                        .or_default()
+                        .push(reply);
+                }
+            }
+            let identity = self.machine.identity();
+            for send in output.sends {
+                if send.after > disk.durable() {
+                    self.waiting_sends.entry(send.after).or_default().push(send);
+                    continue;
+                }
+                let header = identity.header(self.machine.epoch());
+                if send.to != identity.core {
+                    effects.sends.push((send.to, header, send.message));
+                    continue;
+                }
+                let input = Input::Peer {
+                    header,
+                    message: send.message,
+                };
+                let mut next = Output::default();
+                let stepped = self.machine.step(now, input, &mut self.tables, &mut next);
+                stepped.expect("memory can be read");
+                outputs.push_back(next);
+            }
+        }
+    }
+
+    fn append(&mut self, records: Vec<LogRecord>, disk: &mut Disk, effects: &mut Effects) {
+        for record in records {
+            let position = disk.append(record.epoch.0, &record.bytes);
+            assert_eq!(position, record.position, "machine and log count alike");
+            match record.durability {
+                Durability::Sync => self.flush_wanted = true,
+                Durability::Replicated => self.flush_due = true,
+            }
+            let decoded = Record::decode_all(&record.bytes);
+            effects
+                .records
+                .push((position, decoded.expect("the machine wrote it")));
+        }
+    }
+
+    /// The tables as a checkpoint keeps them, and from where on the log is needed still.
+    pub fn checkpoint(&self) -> (MemoryTables, Position) {
+        let mut tables = self.tables.clone();
+        self.machine.before_checkpoint(&mut tables);
+        (tables, self.machine.retain_from())
+    }
+}

@@ -1,0 +1,180 @@
+//! What happens when: a queue ordered by time, then by the order of asking.
+
+use std::cmp::Ordering;
+use std::collections::BinaryHeap;
+
+use protocol::identity::{CoreId, Position};
+use protocol::machine::ClientReply;
+use protocol::message::{
+    CoordinatorReply, CoordinatorRequest, PeerHeader, PeerMessage, Reply, Request,
+};
+
+use crate::chaos::Fault;
+use crate::network::Node;
+
+/// Something that will happen.
+#[derive(Clone, Debug)]
+pub enum Event {
+    /// A message arrives.
+    Arrive(Packet),
+    /// A core's deadline.
+    CoreTick(Life),
+    /// A flush ends.
+    Flushed {
+        /// Of whom.
+        life: Life,
+        /// What it made durable.
+        target: Position,
+        /// Or not.
+        failed: bool,
+    },
+    /// What is written is to be flushed at last (`replicated`).
+    FlushDue(Life),
+    /// A reply is about to be written to the client's socket.
+    ReplyLeaves(Life, ClientReply),
+    /// A checkpoint is taken.
+    Checkpoint(Life),
+    /// The coordinator's deadline, in this life of it.
+    CoordinatorTick(u64),
+    /// The coordinator's state is kept, in this life of it, up to this version.
+    CoordinatorKept(u64, u64),
+    /// A server's process starts.
+    Start(usize),
+    /// A starting server asks again, in this life of it.
+    JoinAgain(usize, u64),
+    /// A core's connection to another one is made anew.
+    Connect {
+        /// Whose.
+        from: Life,
+        /// To whom.
+        to: CoreId,
+    },
+    /// A client does its next thing.
+    ClientWakes(u64),
+    /// A client learns that a connection of it is gone.
+    ClientDisconnected(u64, CoreId),
+    /// A core learns that a client's connection is gone.
+    ClientGone(Life, u64),
+    /// A fault begins; it comes back at its rate.
+    Fault(Fault),
+    /// A full disk has space again.
+    Space(Life),
+}
+
+/// One life of one core: events for an earlier one find nobody.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Life {
+    /// The core.
+    pub core: CoreId,
+    /// Counts the starts of its server.
+    pub life: u64,
+}
+
+/// A message under way.
+#[derive(Clone, Debug)]
+pub struct Packet {
+    /// Who sent it.
+    pub from: Node,
+    /// To whom.
+    pub to: Node,
+    /// The connection it went into; a later one does not carry it.
+    pub connection: u64,
+    /// What.
+    pub content: Content,
+}
+
+/// What a message says.
+#[derive(Clone, Debug)]
+pub enum Content {
+    /// Core to core; the receiver's life that the connection was made to.
+    Peer(PeerHeader, PeerMessage, u64),
+    /// Client to core, with its correlation; the core's life.
+    Request(u64, Request, u64),
+    /// Core to client.
+    Reply(u64, Reply),
+    /// To the coordinator, with a correlation; the asker's life.
+    Ask(u64, CoordinatorRequest, u64),
+    /// From the coordinator, with the correlation; the asker's life.
+    Answer(u64, CoordinatorReply, u64),
+}
+
+/// The queue.
+#[derive(Debug, Default)]
+pub struct Queue {
+    heap: BinaryHeap<Entry>,
+    sequence: u64,
+}
+
+impl Queue {
+    /// Adds an event.
+    pub fn push(&mut self, at_us: u64, event: Event) {
+        self.sequence += 1;
+        self.heap.push(Entry {
+            at_us,
+            sequence: self.sequence,
+            event,
+        });
+    }
+
+    /// The next event and its time.
+    pub fn pop(&mut self) -> Option<(u64, Event)> {
+        self.heap.pop().map(|entry| (entry.at_us, entry.event))
+    }
+
+    /// Events that are still to come.
+    pub fn len(&self) -> usize {
+        self.heap.len()
+    }
+
+    /// Whether nothing is to come.
+    pub fn is_empty(&self) -> bool {
+        self.heap.is_empty()
+    }
+}
+
+#[derive(Debug)]
+struct Entry {
+    at_us: u64,
+    sequence: u64,
+    event: Event,
+}
+
+impl Ord for Entry {
+    /// The heap gives the greatest first: the earliest.
+    fn cmp(&self, other: &Self) -> Ordering {
+        (other.at_us, other.sequence).cmp(&(self.at_us, self.sequence))
+    }
+}
+
+impl PartialOrd for Entry {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Entry {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl Eq for Entry {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_come_by_time_then_in_order() {
+        let mut queue = Queue::default();
+        for (at, name) in [(5, 1), (3, 2), (5, 3), (3, 4)] {
+            queue.push(at, Event::ClientWakes(name));
+        }
+        let mut seen = Vec::new();
+        while let Some((at, Event::ClientWakes(name))) = queue.pop() {
+            seen.push((at, name));
+        }
+        assert_eq!(seen, [(3, 2), (3, 4), (5, 1), (5, 3)]);
+        assert!(queue.is_empty());
+    }
+}

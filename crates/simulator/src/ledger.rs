@@ -1,0 +1,270 @@
+//! What is on which disk: every record of every core, as the checkers look at it.
+//!
+//! The machines know nothing of it. A crash takes back what the disk has lost.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use protocol::identity::{CoreId, OperationId, PartitionId, Position, RequestId};
+use protocol::operation::{Decision, Prepare, RequestResult, Vote};
+use protocol::record::Record;
+
+/// All records.
+#[derive(Debug, Default)]
+pub struct Ledger {
+    /// What is known of each operation.
+    pub operations: BTreeMap<OperationId, Entry>,
+    /// The operations that carried a request.
+    pub of_request: BTreeMap<RequestId, Vec<OperationId>>,
+    /// Results that ended at a head alone.
+    pub completed: BTreeMap<RequestId, Vec<(CoreId, Position, RequestResult)>>,
+    logs: BTreeMap<CoreId, Log>,
+}
+
+/// An operation.
+#[derive(Debug)]
+pub struct Entry {
+    /// As its first record had it.
+    pub prepare: Arc<Prepare>,
+    /// By place in the chain.
+    pub members: Vec<Member>,
+    /// The first decision that was logged anywhere, and stays known after a crash.
+    pub decision: Option<Decision>,
+    /// Some member has voted no.
+    pub refused: bool,
+}
+
+/// What one member of a chain has on its disk.
+#[derive(Clone, Debug, Default)]
+pub struct Member {
+    /// Its prepare.
+    pub prepared: Option<(CoreId, Position)>,
+    /// The votes in it.
+    pub votes: Vec<Vote>,
+    /// Its decision.
+    pub decided: Option<(CoreId, Position)>,
+}
+
+#[derive(Debug, Default)]
+struct Log {
+    durable: Position,
+    /// Records that a crash could take back.
+    recent: Vec<(Position, OperationId, PartitionId)>,
+}
+
+impl Ledger {
+    /// A core has appended a record.
+    pub fn append(&mut self, core: CoreId, position: Position, record: &Record) {
+        match record {
+            Record::Prepared { partition, prepare } => {
+                let operation = prepare.operation;
+                let entry = self.operations.entry(operation).or_insert_with(|| {
+                    for request in &prepare.requests {
+                        self.of_request
+                            .entry(request.request)
+                            .or_default()
+                            .push(operation);
+                    }
+                    Entry {
+                        prepare: Arc::clone(prepare),
+                        members: vec![Member::default(); prepare.chain.len()],
+                        decision: None,
+                        refused: false,
+                    }
+                });
+                if let Some(place) = place(entry, *partition) {
+                    entry.members[place].prepared = Some((core, position));
+                    entry.members[place].votes = prepare.votes.clone();
+                }
+                entry.refused |= prepare.votes.iter().any(|vote| *vote != Vote::Yes);
+                self.note(core, position, operation, *partition);
+            }
+            Record::Decided {
+                partition,
+                operation,
+                decision,
+            } => {
+                if let Some(entry) = self.operations.get_mut(operation) {
+                    if let Some(place) = place(entry, *partition) {
+                        entry.members[place].decided = Some((core, position));
+                    }
+                    entry.decision.get_or_insert_with(|| decision.clone());
+                }
+                self.note(core, position, *operation, *partition);
+            }
+            Record::Settled { .. } => {}
+            Record::Completed { requests, .. } => {
+                for request in requests {
+                    let results = self.completed.entry(request.request).or_default();
+                    results.push((core, position, request.result.clone()));
+                }
+            }
+        }
+    }
+
+    /// A core's disk has made everything up to here durable.
+    pub fn durable(&mut self, core: CoreId, position: Position) {
+        let log = self.logs.entry(core).or_default();
+        log.durable = log.durable.max(position);
+        let done = log.recent.partition_point(|(at, ..)| *at <= log.durable);
+        log.recent.drain(..done);
+    }
+
+    /// A core's disk has lost everything behind `kept`.
+    pub fn crash(&mut self, core: CoreId, kept: Position) {
+        let log = self.logs.entry(core).or_default();
+        log.durable = log.durable.min(kept);
+        while let Some((position, operation, partition)) = log.recent.pop() {
+            if position <= kept {
+                log.recent.push((position, operation, partition));
+                break;
+            }
+            let Some(entry) = self.operations.get_mut(&operation) else {
+                continue;
+            };
+            let Some(place) = place(entry, partition) else {
+                continue;
+            };
+            let lost = |logged: &Option<(CoreId, Position)>| *logged == Some((core, position));
+            let member = &mut entry.members[place];
+            if lost(&member.prepared) {
+                member.prepared = None;
+                member.votes.clear();
+            }
+            if lost(&member.decided) {
+                member.decided = None;
+            }
+        }
+        for results in self.completed.values_mut() {
+            results.retain(|(at, position, _)| *at != core || *position <= kept);
+        }
+        self.completed.retain(|_, results| !results.is_empty());
+        // What a restart finds it copies to new files, flushed.
+        self.durable(core, kept);
+    }
+
+    /// Whether a record is durable.
+    pub fn is_durable(&self, logged: (CoreId, Position)) -> bool {
+        self.logs
+            .get(&logged.0)
+            .is_some_and(|log| logged.1 <= log.durable)
+    }
+
+    /// The operations that committed, in order of their names.
+    pub fn committed(&self) -> impl Iterator<Item = (&OperationId, &Entry)> {
+        self.operations
+            .iter()
+            .filter(|(_, entry)| entry.decision == Some(Decision::Commit))
+    }
+
+    fn note(&mut self, core: CoreId, at: Position, operation: OperationId, member: PartitionId) {
+        self.logs
+            .entry(core)
+            .or_default()
+            .recent
+            .push((at, operation, member));
+    }
+}
+
+/// The place of a partition in an operation's chain.
+pub fn place(entry: &Entry, partition: PartitionId) -> Option<usize> {
+    entry
+        .prepare
+        .chain
+        .iter()
+        .position(|other| *other == partition)
+}
+
+#[cfg(test)]
+pub mod testing {
+    //! A ledger by hand, for the tests of checkers.
+
+    use super::*;
+    use protocol::codec::Bytes;
+    use protocol::identity::{Epoch, Finished, SessionId, TableId, Version};
+    use protocol::operation::{OldRow, RequestRecord, RowChange};
+
+    /// A core by number.
+    pub fn core(number: u16) -> CoreId {
+        CoreId {
+            core: number,
+            ..CoreId::default()
+        }
+    }
+
+    /// A partition of a replex.
+    pub fn partition(replex: u8) -> PartitionId {
+        PartitionId {
+            replex,
+            ..PartitionId::default()
+        }
+    }
+
+    /// An operation of three members: an insert of one row, for one request.
+    pub fn prepare(sequence: u64, votes: &[Vote]) -> Arc<Prepare> {
+        Arc::new(Prepare {
+            operation: OperationId {
+                sequence,
+                ..OperationId::default()
+            },
+            epoch: Epoch(1),
+            finished_below: Finished::default(),
+            table: TableId(1),
+            chain: (0..3).map(partition).collect(),
+            votes: votes.to_vec(),
+            changes: vec![RowChange {
+                pk: Bytes(vec![7]),
+                version: Version(sequence * 10),
+                old: OldRow::Absent,
+                new: Some(Bytes(vec![1])),
+            }],
+            requests: vec![RequestRecord {
+                request: RequestId {
+                    session: SessionId(1),
+                    number: sequence,
+                },
+                acknowledged_below: 1,
+                digest: 0,
+                result: RequestResult::Applied {
+                    version: Version(sequence * 10),
+                },
+            }],
+        })
+    }
+
+    /// Logs a prepare at member `place`, which is on core `place`.
+    pub fn prepared(ledger: &mut Ledger, at: u64, place: u8, prepare: &Arc<Prepare>) {
+        let record = Record::Prepared {
+            partition: partition(place),
+            prepare: prepare.clone(),
+        };
+        ledger.append(core(u16::from(place)), Position(at), &record);
+    }
+
+    /// A decision's record.
+    pub fn decided(sequence: u64, place: u8, decision: Decision) -> Record {
+        let operation = OperationId {
+            sequence,
+            ..OperationId::default()
+        };
+        Record::Decided {
+            partition: partition(place),
+            operation,
+            decision,
+        }
+    }
+
+    #[test]
+    fn a_crash_takes_back_what_was_not_durable() {
+        let mut ledger = Ledger::default();
+        let prepare = prepare(1, &[Vote::Yes]);
+        prepared(&mut ledger, 1, 0, &prepare);
+        ledger.append(core(0), Position(2), &decided(1, 0, Decision::Commit));
+        ledger.durable(core(0), Position(1));
+        ledger.crash(core(0), Position(1));
+        let entry = &ledger.operations[&prepare.operation];
+        assert_eq!(entry.members[0].prepared, Some((core(0), Position(1))));
+        assert_eq!(entry.members[0].decided, None);
+        assert_eq!(entry.decision, Some(Decision::Commit));
+    }
+}

@@ -1,0 +1,436 @@
+//! What a table means: the set of rows of one group, and what each operation does to it.
+//!
+//! Deliberately nothing of the real code: rows are seven numbers, so that a history can be
+//! checked thousands of times a second. Rows of different groups share no key of any index, so
+//! that every group is an object of its own for the linearisability checker.
+
+use std::rc::Rc;
+
+use crate::check::linearizable::Object;
+
+/// Columns of the simulated table.
+pub const COLUMNS: usize = 7;
+/// The group; part of every dense key.
+pub const GROUP: usize = 0;
+/// The primary key, unique over all groups.
+pub const ID: usize = 1;
+/// A column with a plain index; updates move it.
+pub const A: usize = 2;
+/// A column with a unique index; can be NULL.
+pub const U: usize = 3;
+/// A column that counts 1, 2, 3, … within the group where there is a dense index.
+pub const D: usize = 4;
+/// A counter.
+pub const N: usize = 5;
+/// Names the write that made the row.
+pub const TAG: usize = 6;
+
+/// NULL. It sorts last, as the keys' encoding has it.
+pub const NULL: i64 = i64::MAX;
+
+/// A row: one number per column.
+pub type Row = [i64; COLUMNS];
+
+/// One column's new value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// This value.
+    Set(usize, i64),
+    /// The old value and this.
+    Add(usize, i64),
+}
+
+/// Holds where the column equals the value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Condition {
+    /// The column; never NULL here.
+    pub column: usize,
+    /// Its value.
+    pub value: i64,
+}
+
+/// What a client asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Operation {
+    /// `INSERT`.
+    Insert(Row),
+    /// `INSERT … ON CONFLICT DO NOTHING`.
+    InsertOrKeep(Row),
+    /// `INSERT … ON CONFLICT DO UPDATE`.
+    Upsert(Row, Vec<Change>, Option<Condition>),
+    /// `UPDATE` by primary key.
+    Update(i64, Vec<Change>, Option<Condition>),
+    /// `DELETE` by primary key.
+    Delete(i64, Option<Condition>),
+    /// `SELECT` on one partition of one replex.
+    Read(Range),
+    /// All rows of the group, by id, as they are at rest.
+    ReadAll,
+}
+
+/// A part of one partition.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Range {
+    /// The replex.
+    pub replex: usize,
+    /// Its partition.
+    pub partition: u32,
+    /// Lowest sorting key, or a prefix of it.
+    pub low: Vec<i64>,
+    /// Highest sorting key, or a prefix of it, included.
+    pub high: Vec<i64>,
+    /// Highest first.
+    pub descending: bool,
+    /// How many rows at most.
+    pub limit: usize,
+}
+
+/// What a client saw.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Seen {
+    /// It was done.
+    Applied,
+    /// The row was left as it was.
+    Kept,
+    /// No such row.
+    NotFound,
+    /// The condition does not hold.
+    ConditionFailed,
+    /// A row has the key.
+    Duplicate(usize, Vec<i64>),
+    /// The dense index of this replex expects this value.
+    NotDense(usize, i64),
+    /// A conflict: nothing was changed, whatever the rows.
+    Nothing,
+    /// Rows of a read.
+    Rows(Vec<Row>),
+    /// How many rows a read found.
+    Count(u64),
+}
+
+/// What an index demands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Demand {
+    /// Nothing.
+    Plain,
+    /// No two rows with the same key, unless a part of it is NULL.
+    Unique,
+    /// The last column counts within the group of the others.
+    Dense,
+}
+
+/// Gives the partition of a row by its sorting key.
+pub type PartitionOf = dyn Fn(&[i64]) -> u32;
+
+/// One replex as the model sees it.
+#[derive(Clone)]
+pub struct Copy {
+    /// The sorting key, without the primary key behind it.
+    pub columns: Vec<usize>,
+    /// What it demands.
+    pub demand: Demand,
+    /// The partition of a row by its sorting key: the one thing that `placement` says here.
+    pub partition: Rc<PartitionOf>,
+}
+
+impl std::fmt::Debug for Copy {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:?} {:?}", self.demand, self.columns)
+    }
+}
+
+/// A table: its replexes, the primary one first.
+#[derive(Clone, Debug)]
+pub struct Model {
+    /// The replexes.
+    pub copies: Vec<Copy>,
+}
+
+/// The rows of one group, by id.
+pub type Rows = Vec<Row>;
+
+impl Object for Model {
+    type State = Rows;
+    type Operation = Operation;
+    type Seen = Seen;
+
+    fn step(&self, state: &Rows, operation: &Operation, seen: Option<&Seen>) -> Option<Rows> {
+        self.after(state, operation, seen)
+    }
+}
+
+impl Model {
+    /// The rows after `operation`, if `seen` is what it shows on `rows`; `None` of `seen` stands
+    /// for a client that never learnt it.
+    pub fn after(&self, rows: &Rows, operation: &Operation, seen: Option<&Seen>) -> Option<Rows> {
+        if let Operation::Read(range) = operation {
+            let agrees = match seen {
+                None => true,
+                Some(Seen::Rows(found)) => self.read(rows, range).iter().eq(found),
+                Some(Seen::Count(count)) => self.read(rows, range).len() as u64 == *count,
+                Some(_) => false,
+            };
+            return agrees.then(|| rows.clone());
+        }
+        if let Operation::ReadAll = operation {
+            let agrees = seen.is_none_or(|seen| *seen == Seen::Rows(rows.clone()));
+            return agrees.then(|| rows.clone());
+        }
+        if seen == Some(&Seen::Nothing) {
+            return Some(rows.clone());
+        }
+        let agrees = |expected: &Seen| seen.is_none_or(|seen| seen == expected);
+        match self.proposal(rows, operation) {
+            Err(outcome) => agrees(&outcome).then(|| rows.clone()),
+            Ok((old, new)) => {
+                let violations = self.violations(rows, old, new);
+                if violations.is_empty() {
+                    return agrees(&Seen::Applied).then(|| replaced(rows, old, new));
+                }
+                violations.iter().any(agrees).then(|| rows.clone())
+            }
+        }
+    }
+
+    /// The rows of a range, in its order.
+    fn read(&self, rows: &Rows, range: &Range) -> Vec<Row> {
+        let copy = &self.copies[range.replex];
+        let mut matching: Vec<(Vec<i64>, Row)> = Vec::with_capacity(rows.len());
+        for row in rows {
+            let mut key = self.key(range.replex, row);
+            let inside = key[..range.low.len()] >= range.low[..]
+                && key[..range.high.len()] <= range.high[..];
+            if inside && (copy.partition)(&key) == range.partition {
+                key.push(row[ID]);
+                matching.push((key, *row));
+            }
+        }
+        matching.sort_unstable();
+        if range.descending {
+            matching.reverse();
+        }
+        matching.truncate(range.limit);
+        matching.into_iter().map(|(_, row)| row).collect()
+    }
+
+    /// The old and new row that an operation is about, or what it shows instead.
+    fn proposal(
+        &self,
+        rows: &Rows,
+        operation: &Operation,
+    ) -> Result<(Option<Row>, Option<Row>), Seen> {
+        let find = |id: i64| rows.iter().find(|row| row[ID] == id).copied();
+        let check = |row: &Row, condition: &Option<Condition>| match condition {
+            Some(condition) if row[condition.column] != condition.value => {
+                Err(Seen::ConditionFailed)
+            }
+            _ => Ok(()),
+        };
+        match operation {
+            Operation::Insert(row) => match find(row[ID]) {
+                Some(_) => Err(Seen::Duplicate(0, self.key(0, row))),
+                None => Ok((None, Some(*row))),
+            },
+            Operation::InsertOrKeep(row) => match find(row[ID]) {
+                Some(_) => Err(Seen::Kept),
+                None => Ok((None, Some(*row))),
+            },
+            Operation::Upsert(row, changes, condition) => match find(row[ID]) {
+                Some(old) => {
+                    check(&old, condition)?;
+                    Ok((Some(old), Some(changed(&old, changes))))
+                }
+                None => Ok((None, Some(*row))),
+            },
+            Operation::Update(id, changes, condition) => {
+                let old = find(*id).ok_or(Seen::NotFound)?;
+                check(&old, condition)?;
+                Ok((Some(old), Some(changed(&old, changes))))
+            }
+            Operation::Delete(id, condition) => {
+                let old = find(*id).ok_or(Seen::NotFound)?;
+                check(&old, condition)?;
+                Ok((Some(old), None))
+            }
+            Operation::Read(_) | Operation::ReadAll => unreachable!("reads propose nothing"),
+        }
+    }
+
+    /// Every reason to vote no; the real chain tells the first, the model allows any.
+    fn violations(&self, rows: &Rows, old: Option<Row>, new: Option<Row>) -> Vec<Seen> {
+        let mut violations = Vec::new();
+        for (replex, copy) in self.copies.iter().enumerate() {
+            match copy.demand {
+                Demand::Plain => {}
+                Demand::Unique => {
+                    let Some(new) = new else { continue };
+                    let key = self.key(replex, &new);
+                    let taken = rows
+                        .iter()
+                        .any(|row| row[ID] != new[ID] && self.key(replex, row) == key);
+                    if !key.contains(&NULL) && taken {
+                        violations.push(Seen::Duplicate(replex, key));
+                    }
+                }
+                Demand::Dense => {
+                    let key = |row: Row| self.key(replex, &row);
+                    let (old, new) = (old.map(key), new.map(key));
+                    let Some(any) = old.as_ref().or(new.as_ref()).filter(|_| old != new) else {
+                        continue;
+                    };
+                    let group = &any[..any.len() - 1];
+                    let count = rows
+                        .iter()
+                        .filter(|row| self.key(replex, row).starts_with(group))
+                        .count() as i64;
+                    let last = |key: Vec<i64>| key[key.len() - 1];
+                    let taken = old.is_none_or(|old| last(old) == count);
+                    if !taken || new.is_some_and(|new| last(new) != count + 1) {
+                        violations.push(Seen::NotDense(replex, count + 1));
+                    }
+                }
+            }
+        }
+        violations
+    }
+
+    /// The sorting key of a row in a replex.
+    pub fn key(&self, replex: usize, row: &Row) -> Vec<i64> {
+        self.copies[replex]
+            .columns
+            .iter()
+            .map(|column| row[*column])
+            .collect()
+    }
+}
+
+fn changed(old: &Row, changes: &[Change]) -> Row {
+    let mut new = *old;
+    for change in changes {
+        match *change {
+            Change::Set(column, value) => new[column] = value,
+            Change::Add(column, value) => new[column] = old[column] + value,
+        }
+    }
+    new
+}
+
+fn replaced(rows: &Rows, old: Option<Row>, new: Option<Row>) -> Rows {
+    let mut rows = rows.clone();
+    if let Some(old) = old {
+        rows.retain(|row| row[ID] != old[ID]);
+    }
+    if let Some(new) = new {
+        let place = rows.partition_point(|row| row[ID] < new[ID]);
+        rows.insert(place, new);
+    }
+    rows
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Primary, a plain index on `a`, a unique one on `u`, a dense one on (group, `d`); all rows
+    /// in partition 0.
+    fn model() -> Model {
+        let copy = |columns: &[usize], demand| Copy {
+            columns: columns.to_vec(),
+            demand,
+            partition: Rc::new(|_| 0),
+        };
+        Model {
+            copies: vec![
+                copy(&[ID], Demand::Plain),
+                copy(&[U], Demand::Unique),
+                copy(&[GROUP, D], Demand::Dense),
+                copy(&[A], Demand::Plain),
+            ],
+        }
+    }
+
+    fn row(id: i64, a: i64, u: i64, d: i64) -> Row {
+        [0, id, a, u, d, 0, id]
+    }
+
+    #[test]
+    fn unique_keys_are_taken_once_and_nulls_never() {
+        let model = model();
+        let rows = vec![row(1, 5, 7, 1)];
+        let insert = Operation::Insert(row(2, 5, 7, 2));
+        assert_eq!(model.step(&rows, &insert, Some(&Seen::Applied)), None);
+        let duplicate = Seen::Duplicate(1, vec![7]);
+        assert_eq!(
+            model.step(&rows, &insert, Some(&duplicate)),
+            Some(rows.clone())
+        );
+        let rows = vec![row(1, 5, NULL, 1)];
+        let insert = Operation::Insert(row(2, 5, NULL, 2));
+        assert!(model.step(&rows, &insert, Some(&Seen::Applied)).is_some());
+    }
+
+    #[test]
+    fn dense_values_have_no_holes() {
+        let model = model();
+        let rows = vec![row(1, 5, 1, 1), row(2, 5, 2, 2)];
+        let insert = Operation::Insert(row(3, 5, 3, 4));
+        let expected = Seen::NotDense(2, 3);
+        assert!(model.step(&rows, &insert, Some(&expected)).is_some());
+        assert!(model.step(&rows, &insert, Some(&Seen::Applied)).is_none());
+        let delete = Operation::Delete(1, None);
+        assert!(model.step(&rows, &delete, Some(&expected)).is_some());
+        let delete = Operation::Delete(2, None);
+        assert_eq!(
+            model.step(&rows, &delete, Some(&Seen::Applied)),
+            Some(vec![rows[0]])
+        );
+    }
+
+    #[test]
+    fn reads_show_the_range_in_order() {
+        let model = model();
+        let rows = vec![row(1, 6, 1, 1), row(2, 5, 2, 2), row(3, 8, 3, 3)];
+        let mut range = Range {
+            replex: 3,
+            partition: 0,
+            low: vec![5],
+            high: vec![6],
+            descending: false,
+            limit: 10,
+        };
+        let shows = |range: &Range, found: &[Row]| {
+            let read = Operation::Read(range.clone());
+            model
+                .step(&rows, &read, Some(&Seen::Rows(found.to_vec())))
+                .is_some()
+        };
+        assert!(shows(&range, &[rows[1], rows[0]]));
+        assert!(!shows(&range, &[rows[0], rows[1]]));
+        assert!(!shows(&range, &[rows[1]]));
+        range.descending = true;
+        range.limit = 1;
+        assert!(shows(&range, &[rows[0]]));
+        range.partition = 1;
+        assert!(shows(&range, &[]));
+    }
+
+    #[test]
+    fn conditions_are_compared_with_the_row_before() {
+        let model = model();
+        let rows = vec![row(1, 5, 1, 1)];
+        let condition = Some(Condition {
+            column: N,
+            value: 0,
+        });
+        let update = Operation::Update(1, vec![Change::Add(N, 1)], condition);
+        let after = model.step(&rows, &update, Some(&Seen::Applied)).unwrap();
+        assert_eq!(after[0][N], 1);
+        assert!(model.step(&after, &update, Some(&Seen::Applied)).is_none());
+        assert!(
+            model
+                .step(&after, &update, Some(&Seen::ConditionFailed))
+                .is_some()
+        );
+        assert_eq!(model.step(&after, &update, None), Some(after));
+    }
+}

@@ -1,0 +1,185 @@
+//! When messages arrive, if at all.
+//!
+//! Connections keep order, as TCP does, unless the seed says otherwise: between cores messages may
+//! also be lost, doubled and reordered while a connection stands, which is harder than TCP. What
+//! is in a message is not this module's concern.
+
+use std::collections::BTreeMap;
+
+use protocol::identity::CoreId;
+
+use crate::plan::Faults;
+use crate::random::Random;
+
+/// Who sends and receives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Node {
+    /// A core of a server.
+    Core(CoreId),
+    /// A server before it knows who it is: it joins.
+    Starting(usize),
+    /// The coordinator.
+    Coordinator,
+    /// A client.
+    Client(u64),
+}
+
+/// The network.
+#[derive(Debug)]
+pub struct Network {
+    random: Random,
+    links: BTreeMap<(Node, Node), Link>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Link {
+    /// Nothing sent later arrives earlier.
+    last_arrival_us: u64,
+    clogged_until_us: u64,
+    /// How often the connection has broken: what was under way then is gone.
+    breaks: u64,
+}
+
+/// When a message arrives: never, once or twice.
+pub type Arrivals = [Option<u64>; 2];
+
+impl Network {
+    /// A network where everything works.
+    pub fn new(random: Random) -> Self {
+        Self {
+            random,
+            links: BTreeMap::new(),
+        }
+    }
+
+    /// Decides when a message that is sent now arrives.
+    pub fn send(&mut self, now_us: u64, from: Node, to: Node, faults: &Faults) -> Arrivals {
+        let between_cores = matches!((from, to), (Node::Core(_), Node::Core(_)));
+        if between_cores && self.random.chance(faults.loss) {
+            return [None, None];
+        }
+        let first = self.arrival(now_us, from, to, faults);
+        let asks = matches!((from, to), (Node::Client(_), Node::Core(_)));
+        let twice = (between_cores || asks) && self.random.chance(faults.duplication);
+        let second = twice.then(|| {
+            let late = self
+                .random
+                .exponential(20 * faults.latency_us + faults.jitter_us);
+            first + late
+        });
+        [Some(first), second]
+    }
+
+    fn arrival(&mut self, now_us: u64, from: Node, to: Node, faults: &Faults) -> u64 {
+        let jitter = self.random.exponential(faults.jitter_us.max(1));
+        let link = self.links.entry((from, to)).or_default();
+        let sent = now_us.max(link.clogged_until_us);
+        let arrival = sent + faults.latency_us + jitter;
+        if self.random.chance(faults.reordering) {
+            return arrival
+                + self
+                    .random
+                    .exponential(4 * (faults.latency_us + faults.jitter_us));
+        }
+        let link = self.links.entry((from, to)).or_default();
+        link.last_arrival_us = arrival.max(link.last_arrival_us);
+        link.last_arrival_us
+    }
+
+    /// Nothing gets from one to the other before then.
+    pub fn clog(&mut self, from: Node, to: Node, until_us: u64) {
+        let link = self.links.entry((from, to)).or_default();
+        link.clogged_until_us = link.clogged_until_us.max(until_us);
+    }
+
+    /// All clogs are over.
+    pub fn unclog(&mut self, now_us: u64) {
+        for link in self.links.values_mut() {
+            link.clogged_until_us = link.clogged_until_us.min(now_us);
+        }
+    }
+
+    /// The connection breaks: what is under way is gone.
+    pub fn break_connection(&mut self, from: Node, to: Node) {
+        let link = self.links.entry((from, to)).or_default();
+        link.breaks += 1;
+        link.last_arrival_us = 0;
+    }
+
+    /// Names the connection as it is now.
+    pub fn connection(&self, from: Node, to: Node) -> u64 {
+        self.links.get(&(from, to)).map_or(0, |link| link.breaks)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn core(server: u32) -> Node {
+        let server = protocol::identity::ServerId(server);
+        Node::Core(CoreId { server, core: 0 })
+    }
+
+    #[test]
+    fn a_calm_network_keeps_order_and_loses_nothing() {
+        let faults = Faults {
+            latency_us: 100,
+            jitter_us: 1_000,
+            ..Faults::default()
+        };
+        let mut network = Network::new(Random::new(1));
+        let mut last = 0;
+        for now in 0..1_000 {
+            let [first, second] = network.send(now, core(1), core(2), &faults);
+            assert_eq!(second, None);
+            let arrival = first.unwrap();
+            assert!(arrival >= last);
+            assert!(arrival >= now + 100);
+            last = arrival;
+        }
+    }
+
+    #[test]
+    fn faults_between_cores_happen_at_their_rates() {
+        let faults = Faults {
+            latency_us: 100,
+            jitter_us: 10,
+            loss: 0.1,
+            duplication: 0.1,
+            reordering: 0.1,
+            ..Faults::default()
+        };
+        let mut network = Network::new(Random::new(2));
+        let (mut lost, mut doubled, mut overtaken, mut last) = (0, 0, 0, 0);
+        for now in 0..10_000 {
+            match network.send(now, core(1), core(2), &faults) {
+                [None, _] => lost += 1,
+                [Some(first), second] => {
+                    doubled += u32::from(second.is_some());
+                    overtaken += u32::from(first < last);
+                    last = first;
+                }
+            }
+        }
+        for count in [lost, doubled, overtaken] {
+            assert!(
+                (800..1_200).contains(&count),
+                "{lost} {doubled} {overtaken}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_clogged_direction_delays_and_the_other_does_not() {
+        let faults = Faults {
+            latency_us: 100,
+            jitter_us: 10,
+            ..Faults::default()
+        };
+        let mut network = Network::new(Random::new(3));
+        network.clog(core(1), core(2), 5_000);
+        assert!(network.send(0, core(1), core(2), &faults)[0] > Some(5_000));
+        assert!(network.send(0, core(2), core(1), &faults)[0] < Some(5_000));
+    }
+}

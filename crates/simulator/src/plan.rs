@@ -1,0 +1,294 @@
+//! What one seed is about: the cluster's shape, the workload's, and the faults' rates. Drawn once
+//! at the start and then held, so that seeds differ more than moments within one do.
+
+use placement::{Column, ColumnType, Constraint, Durability, Index, Schema};
+use protocol::machine::Limits;
+
+use crate::model::{self, COLUMNS};
+use crate::random::Random;
+
+/// A millisecond of simulated time.
+pub const MILLISECOND: u64 = 1_000;
+/// A second of simulated time.
+pub const SECOND: u64 = 1_000_000;
+
+/// Everything that a seed decides before its cluster starts.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// Servers, each its own failure domain.
+    pub servers: u32,
+    /// Event loops per server.
+    pub cores: u16,
+    /// The one table.
+    pub schema: Schema,
+    /// The machines' limits.
+    pub limits: Limits,
+    /// How long a lease holds.
+    pub lease_us: u64,
+    /// What clients do.
+    pub workload: Workload,
+    /// What goes wrong.
+    pub faults: Faults,
+}
+
+/// What clients do.
+#[derive(Clone, Debug)]
+pub struct Workload {
+    /// How many clients there are at a time.
+    pub clients: u32,
+    /// Requests of one client in flight.
+    pub window: u32,
+    /// Operations of all clients together.
+    pub operations: u32,
+    /// Mean pause between operations of a client, in microseconds.
+    pub think_us: u64,
+    /// Groups of rows that share no key.
+    pub groups: i64,
+    /// Primary keys of a group: few, so that operations collide.
+    pub ids: i64,
+    /// Values of the indexed columns of a group.
+    pub values: i64,
+    /// Insert, insert or keep, upsert, update, delete, point read, range read.
+    pub weights: [u64; 7],
+    /// How many of the operations go to the first pk of the first group.
+    pub hot: f64,
+    /// How many updates and deletes have a condition.
+    pub conditional: f64,
+    /// How many reads may be stale.
+    pub stale: f64,
+}
+
+/// Rates of faults. Intervals are means in microseconds; 0 is never.
+#[derive(Clone, Debug, Default)]
+pub struct Faults {
+    /// How long a message takes at least.
+    pub latency_us: u64,
+    /// Mean of what is added to that.
+    pub jitter_us: u64,
+    /// Messages between cores that are lost.
+    pub loss: f64,
+    /// That arrive twice.
+    pub duplication: f64,
+    /// That are overtaken by later ones.
+    pub reordering: f64,
+    /// A connection breaks.
+    pub break_every_us: u64,
+    /// A direction between two processes is clogged for a while.
+    pub clog_every_us: u64,
+    /// A process is killed.
+    pub crash_every_us: u64,
+    /// All are killed at once, as by a power cut.
+    pub power_cut_every_us: u64,
+    /// A process stands still, maybe for longer than a lease.
+    pub pause_every_us: u64,
+    /// A wall clock steps.
+    pub clock_step_every_us: u64,
+    /// Monotonic clocks run fast or slow by up to so many parts per million.
+    pub drift_ppm: u64,
+    /// The coordinator restarts.
+    pub coordinator_every_us: u64,
+    /// A client dies and another one takes its place.
+    pub client_every_us: u64,
+    /// A disk has no space for a while.
+    pub full_every_us: u64,
+    /// Mean time of a flush.
+    pub flush_us: u64,
+    /// Flushes that fail.
+    pub flush_failure: f64,
+    /// Flushes that take a hundred times as long.
+    pub flush_slow: f64,
+    /// Restarts on a disk that misreads a byte of the log at first.
+    pub misread: f64,
+    /// A checkpoint is taken.
+    pub checkpoint_every_us: u64,
+}
+
+impl Plan {
+    /// The plan of a seed.
+    pub fn draw(random: &mut Random) -> Plan {
+        let schema = draw_schema(random);
+        let replexes =
+            (schema.indexes.len() as u32 + 1).max(u32::from(schema.failures_tolerated) + 1);
+        let servers = replexes + random.below(2) as u32;
+        let workload = draw_workload(random);
+        let lease_us = *random.pick(&[300, 1_000]) * MILLISECOND;
+        let retry_us = *random.pick(&[20, 60, 250]) * MILLISECOND;
+        let limits = Limits {
+            wait_us_max: *random.pick(&[300, 1_000, 5_000]) * MILLISECOND,
+            retry_us,
+            heartbeat_us: lease_us / 6,
+            lease_us,
+            folded_requests_max: *random.pick(&[1, 4, 256]),
+            requests_per_key_max: *random.pick(&[8, 64, 1_024]),
+            operations_max: *random.pick(&[16, 256, 65_536]),
+            ..Limits::default()
+        };
+        Plan {
+            servers,
+            cores: 1 + u16::from(random.chance(0.3)),
+            schema,
+            limits,
+            lease_us,
+            workload,
+            faults: draw_faults(random),
+        }
+    }
+}
+
+fn draw_schema(random: &mut Random) -> Schema {
+    use model::{A, D, GROUP, ID, N, U};
+    let names = ["grp", "id", "a", "u", "d", "n", "tag"];
+    let columns = (0..COLUMNS).map(|column| Column {
+        name: names[column].into(),
+        column_type: ColumnType::Int64,
+        nullable: column == U,
+        default: None,
+    });
+    let mut indexes = Vec::new();
+    let mut add = |name: &str, columns: &[usize], constraint| {
+        indexes.push(Index {
+            name: name.into(),
+            columns: columns.to_vec(),
+            constraint,
+        });
+    };
+    if random.chance(0.6) {
+        let choices: [&[usize]; 3] = [&[A], &[GROUP, A], &[A, N]];
+        let columns = random.pick(&choices);
+        add("by_a", columns, None);
+    }
+    if random.chance(0.5) {
+        let choices: [&[usize]; 2] = [&[U], &[GROUP, U]];
+        let columns = random.pick(&choices);
+        add("by_u", columns, Some(Constraint::Unique));
+    }
+    if random.chance(0.25) {
+        add("by_d", &[GROUP, D], Some(Constraint::Dense));
+    }
+    if random.chance(0.2) {
+        add("by_n", &[GROUP, N], None);
+    }
+    // At most four copies: more only make every seed slower.
+    indexes.truncate(3);
+    let failures = random.below(indexes.len().max(1) as u64 + 1).min(2) as u8;
+    Schema {
+        name: "simulated".into(),
+        columns: columns.collect(),
+        primary_key: random.pick(&[vec![ID], vec![GROUP, ID]]).clone(),
+        indexes,
+        partitions: random.between(1, 3) as u32,
+        failures_tolerated: failures,
+        durability: if random.chance(0.75) {
+            Durability::Sync
+        } else {
+            Durability::Replicated
+        },
+    }
+}
+
+fn draw_workload(random: &mut Random) -> Workload {
+    let weights = *random.pick(&[
+        [3, 1, 2, 4, 2, 4, 4],
+        [4, 1, 0, 2, 3, 3, 3],
+        [1, 0, 2, 8, 1, 4, 4],
+        [6, 0, 0, 0, 4, 1, 3],
+        [2, 2, 4, 2, 2, 8, 8],
+    ]);
+    Workload {
+        clients: random.between(2, 5) as u32,
+        window: *random.pick(&[1, 1, 2, 4]),
+        operations: random.between(40, 200) as u32,
+        think_us: *random.pick(&[100, 2 * MILLISECOND, 20 * MILLISECOND]),
+        groups: random.between(1, 3) as i64,
+        ids: random.between(1, 4) as i64,
+        values: random.between(1, 3) as i64,
+        weights,
+        hot: *random.pick(&[0.0, 0.0, 0.3, 0.8]),
+        conditional: *random.pick(&[0.0, 0.3]),
+        stale: *random.pick(&[0.0, 0.1]),
+    }
+}
+
+fn draw_faults(random: &mut Random) -> Faults {
+    let mut faults = Faults {
+        latency_us: *random.pick(&[50, 200, MILLISECOND]),
+        jitter_us: *random.pick(&[20, 500, 10 * MILLISECOND]),
+        flush_us: *random.pick(&[100, MILLISECOND, 15 * MILLISECOND]),
+        ..Faults::default()
+    };
+    // Some seeds have none, so that a failure there says that it needs no fault.
+    if random.chance(0.1) {
+        return faults;
+    }
+    let mut every = |probability: f64, intervals: [u64; 2]| {
+        if random.chance(probability) {
+            *random.pick(&intervals) * MILLISECOND
+        } else {
+            0
+        }
+    };
+    faults.break_every_us = every(0.4, [50, 400]);
+    faults.clog_every_us = every(0.4, [100, 800]);
+    faults.crash_every_us = every(0.6, [150, 1_000]);
+    faults.power_cut_every_us = every(0.15, [500, 2_000]);
+    faults.pause_every_us = every(0.4, [150, 1_000]);
+    faults.clock_step_every_us = every(0.4, [50, 500]);
+    faults.coordinator_every_us = every(0.3, [200, 2_000]);
+    faults.client_every_us = every(0.4, [100, 1_000]);
+    faults.full_every_us = every(0.15, [200, 1_000]);
+    faults.checkpoint_every_us = every(0.6, [50, 500]);
+    let mut rate = |probability: f64, rates: [f64; 2]| {
+        if random.chance(probability) {
+            *random.pick(&rates)
+        } else {
+            0.0
+        }
+    };
+    faults.loss = rate(0.5, [0.01, 0.1]);
+    faults.duplication = rate(0.5, [0.01, 0.1]);
+    faults.reordering = rate(0.5, [0.02, 0.2]);
+    faults.flush_failure = rate(0.15, [0.001, 0.01]);
+    faults.flush_slow = rate(0.3, [0.01, 0.1]);
+    faults.misread = rate(0.2, [0.2, 0.5]);
+    faults.drift_ppm = *random.pick(&[0, 50, 200]);
+    faults
+}
+
+impl Faults {
+    /// What is left when faults stop: a network and disks that work.
+    pub fn calm(&self) -> Faults {
+        Faults {
+            latency_us: self.latency_us,
+            jitter_us: self.jitter_us.min(500),
+            flush_us: self.flush_us.min(MILLISECOND),
+            drift_ppm: self.drift_ppm,
+            ..Faults::default()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_plan_is_a_valid_table_that_its_servers_can_hold() {
+        let (mut dense, mut unique) = (0, 0);
+        for seed in 0..500 {
+            let plan = Plan::draw(&mut Random::new(seed));
+            plan.schema.validate().unwrap();
+            let domains = u32::from(plan.schema.failures_tolerated) + 1;
+            assert!(plan.servers >= domains, "{plan:?}");
+            let has = |constraint| {
+                plan.schema
+                    .indexes
+                    .iter()
+                    .any(|index| index.constraint == Some(constraint))
+            };
+            dense += u32::from(has(Constraint::Dense));
+            unique += u32::from(has(Constraint::Unique));
+        }
+        assert!(dense > 50);
+        assert!(unique > 50);
+    }
+}

@@ -1,0 +1,352 @@
+//! One seed, from an empty cluster to the verdict.
+//!
+//! The table is made in calm; then faults and work at once; then calm again, in which everything
+//! must finish within a bound (I16); then the checks at rest; then, where acknowledged means
+//! flushed, a power cut and the same checks again.
+
+use std::ops::ControlFlow;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use placement::tables::Tables;
+use protocol::identity::PartitionId;
+use protocol::message::{CoordinatorReply, CoordinatorRequest};
+
+use crate::check::linearizable::{self, Call, Verdict};
+use crate::check::rest::{PartitionRows, Rest, of_replex};
+use crate::check::{Violation, budget, constraints, copies, durable, places, results, versions};
+use crate::event::{Content, Event};
+use crate::model::{GROUP, Operation, Row, Seen};
+use crate::network::Node;
+use crate::plan::SECOND;
+use crate::trace::Trace;
+use crate::workload::Translation;
+use crate::world::World;
+
+/// Work under faults ends after this, done or not.
+const CHAOS_US: u64 = 20 * SECOND;
+/// When faults stop, everything finishes within this (I16).
+const CALM_US: u64 = 60 * SECOND;
+/// Steps of the model that one group's history may take.
+const STEPS_MAX: u64 = 2_000_000;
+
+/// What came of a seed.
+#[derive(Clone, Debug, Default)]
+pub struct Outcome {
+    /// What does not hold, if anything.
+    pub violation: Option<Violation>,
+    /// Events handled.
+    pub events: u64,
+    /// Operations whose outcome a client learnt.
+    pub operations: u64,
+    /// Histories that took too long to judge.
+    pub undecided: u64,
+}
+
+/// Runs a seed. A failed assertion of the machines is a violation like any other.
+pub fn seed(seed: u64, trace: Trace) -> Outcome {
+    catch_unwind(AssertUnwindSafe(|| run(seed, trace))).unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<String>().cloned();
+        let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).into()));
+        let text = text.unwrap_or_else(|| "a panic without a text".into());
+        let violation = Violation {
+            property: "assertion",
+            text,
+        };
+        Outcome {
+            violation: Some(violation),
+            ..Outcome::default()
+        }
+    })
+}
+
+fn run(seed: u64, trace: Trace) -> Outcome {
+    let mut world = World::new(seed, trace);
+    trace.note(0, || format!("{:#?}", world.plan));
+    let mut outcome = Outcome::default();
+    if set_up(&mut world) {
+        work(&mut world);
+    }
+    if world.violation.is_none() {
+        judge(&mut world, &mut outcome);
+    }
+    outcome.events = world.events;
+    outcome.operations = world
+        .history
+        .iter()
+        .filter(|(_, call)| call.ended.is_some())
+        .count() as u64;
+    outcome.violation = world.violation.take();
+    outcome
+}
+
+/// Starts everything and makes the table.
+fn set_up(world: &mut World) -> bool {
+    world.start_coordinator();
+    for place in 0..world.servers.len() {
+        world.after(place as u64, Event::Start(place));
+    }
+    let all_run = |world: &World| world.servers.iter().all(crate::server::Server::is_running);
+    if !world.run(10 * SECOND, all_run) {
+        world.check(
+            "I16 everything finishes",
+            Err("the servers do not start".into()),
+        );
+        return false;
+    }
+    let schema = world.plan.schema.clone();
+    let request = CoordinatorRequest::CreateTable {
+        schema,
+        if_not_exists: false,
+    };
+    world.send(
+        Node::Client(0),
+        Node::Coordinator,
+        Content::Ask(0, request, 0),
+    );
+    let made = |world: &World| world.created.is_some();
+    let limit_us = world.now_us + 15 * SECOND;
+    if !world.run(limit_us, made) {
+        world.check(
+            "I16 everything finishes",
+            Err("the table is not created".into()),
+        );
+        return false;
+    }
+    match world.created.take() {
+        Some(CoordinatorReply::Done {
+            table: Some(id), ..
+        }) => {
+            let configuration = world.coordinator.configuration().expect("it runs");
+            let table = configuration.table(id).expect("it was just created");
+            let translation = Translation::new(&table.schema, &table.layout);
+            world.table = Some((id, translation));
+            true
+        }
+        other => {
+            world.check("create table", Err(format!("it was answered {other:?}")));
+            false
+        }
+    }
+}
+
+/// Work under faults, then in calm until nothing is left to do.
+fn work(world: &mut World) {
+    for _ in 0..world.plan.workload.clients {
+        world.add_client();
+    }
+    world.begin_faults();
+    let limit_us = world.now_us + CHAOS_US;
+    world.run(limit_us, World::clients_are_done);
+    rest(world);
+}
+
+/// Ends faults and waits until everything is done and confirmed.
+fn rest(world: &mut World) {
+    if world.violation.is_some() {
+        return;
+    }
+    world.end_faults();
+    let limit_us = world.now_us + CALM_US;
+    if world.run(limit_us, |world| {
+        world.clients_are_done() && is_at_rest(world)
+    }) {
+        return;
+    }
+    let text = format!("a minute after faults stopped: {}", what_is_left(world));
+    world.check("I16 when faults stop, everything finishes", Err(text));
+}
+
+fn what_is_left(world: &World) -> String {
+    let mut text = world.clients_left();
+    for (place, server) in world.servers.iter().enumerate() {
+        if !server.is_running() {
+            text += &format!("; machine {place} does not run");
+        }
+        for core in server.cores() {
+            let (backlog, recovering) = (core.machine.backlog(), core.machine.is_recovering());
+            let (name, epoch) = (core.machine.identity().core, core.machine.epoch().0);
+            if recovering || budget::empty(&backlog).is_err() {
+                text += &format!("; {name}: epoch {epoch}, recovering {recovering}, {backlog:?}");
+            }
+        }
+    }
+    text
+}
+
+fn is_at_rest(world: &World) -> bool {
+    world.servers.iter().all(|server| {
+        let cores = server.cores();
+        !cores.is_empty()
+            && cores.iter().zip(&server.disks).all(|(core, disk)| {
+                !core.machine.is_recovering()
+                    && disk.durable() == disk.appended()
+                    && budget::empty(&core.machine.backlog()).is_ok()
+            })
+    })
+}
+
+/// The checks at rest, before and after a power cut, and those of the whole history.
+fn judge(world: &mut World, outcome: &mut Outcome) {
+    let before = check_rest(world);
+    if world.is_sync() && world.violation.is_none() {
+        world.power_cut();
+        rest(world);
+        if world.violation.is_some() {
+            return;
+        }
+        let after = check_rest(world);
+        world.check(
+            "I12 acknowledged ⇒ durable",
+            durable::survived(&before, &after),
+        );
+    }
+    let checks = [
+        (
+            "I7 one effect per request",
+            results::one_effect(&world.ledger),
+        ),
+        ("I8 versions rise per pk", versions::rise(&world.ledger)),
+    ];
+    for (property, result) in checks {
+        world.check(property, result);
+    }
+    if world.violation.is_none() {
+        check_histories(world, &before, outcome);
+    }
+}
+
+fn check_rest(world: &mut World) -> Rest {
+    let rest = match read_all(world) {
+        Ok(rest) => rest,
+        Err(text) => {
+            world.check("I5 all replexes are equal", Err(text));
+            return Rest::new();
+        }
+    };
+    let (_, table) = world.table.clone().expect("it was created");
+    world.check(
+        "I4 constraints hold",
+        constraints::hold(&rest, &table.model),
+    );
+    world.check("I6 every row is where h says", places::right(&rest, &table));
+    world.check(
+        "I5 all replexes are equal",
+        copies::equal(&rest, table.model.copies.len()),
+    );
+    rest
+}
+
+/// What the sorted tables of all cores hold.
+fn read_all(world: &World) -> Result<Rest, String> {
+    let (id, translation) = world.table.as_ref().expect("it was created");
+    let configuration = world
+        .coordinator
+        .configuration()
+        .ok_or("no coordinator runs")?;
+    let table = configuration.table(*id).ok_or("the table is gone")?;
+    let mut rest = Rest::new();
+    for (replex, places) in table.placement.iter().enumerate() {
+        for (number, place) in places.iter().enumerate() {
+            let partition = PartitionId {
+                table: *id,
+                replex: replex as u8,
+                number: number as u32,
+            };
+            let server = &world.servers[world.places[&place.core.server]];
+            let core = &server.cores()[usize::from(place.core.core)];
+            let mut found = PartitionRows::default();
+            let mut bad = None;
+            let visit = &mut |key: &[u8], value: &[u8]| {
+                let Some((version, row)) = value.split_first_chunk::<8>() else {
+                    bad = Some(format!(
+                        "{partition} holds an entry of {} bytes",
+                        value.len()
+                    ));
+                    return ControlFlow::Break(());
+                };
+                match translation.parse(row) {
+                    Ok(row) => {
+                        found
+                            .rows
+                            .push((key.to_vec(), u64::from_le_bytes(*version), row));
+                        ControlFlow::Continue(())
+                    }
+                    Err(error) => {
+                        bad = Some(format!("{partition}: {error}"));
+                        ControlFlow::Break(())
+                    }
+                }
+            };
+            let scanned = core.tables.scan(partition.rows_table(), b"", None, visit);
+            scanned.expect("memory can be read");
+            if let Some(bad) = bad {
+                return Err(bad);
+            }
+            rest.insert(partition, found);
+        }
+    }
+    Ok(rest)
+}
+
+/// Each group's history with the rows at rest as one last lookup.
+fn check_histories(world: &mut World, rest: &Rest, outcome: &mut Outcome) {
+    let (_, table) = world.table.clone().expect("it was created");
+    for group in 0..world.plan.workload.groups {
+        let calls = world.history.iter().filter(|(other, _)| *other == group);
+        let mut calls: Vec<_> = calls.map(|(_, call)| call.clone()).collect();
+        let is_read = |call: &Call<Operation, Seen>| matches!(call.operation, Operation::Read(_));
+        calls.retain(|call| call.ended.is_some() || !is_read(call));
+        let rows = of_replex(rest, 0).into_iter().map(|(_, row)| row);
+        let mut rows: Vec<Row> = rows.filter(|row| row[GROUP] == group).collect();
+        rows.sort_unstable_by_key(|row| row[crate::model::ID]);
+        let begun = world.moment + 1;
+        let ended = Some((begun + 1, Seen::Rows(rows)));
+        calls.push(Call {
+            begun,
+            ended,
+            operation: Operation::ReadAll,
+        });
+        match linearizable::check(&table.model, Vec::new(), &calls, STEPS_MAX) {
+            Verdict::Linearizable => {}
+            Verdict::Undecided => outcome.undecided += 1,
+            Verdict::Violated { ordered, stuck } => {
+                let text = told(&calls, ordered, &stuck);
+                world.check("linearisability over every index", Err(text));
+                return;
+            }
+        }
+    }
+}
+
+fn told(calls: &[Call<Operation, Seen>], ordered: usize, stuck: &[usize]) -> String {
+    let mut text = format!(
+        "{ordered} of {} operations can be ordered; then none of:",
+        calls.len()
+    );
+    for index in stuck {
+        let Call {
+            begun,
+            ended,
+            operation,
+        } = &calls[*index];
+        let seen = ended
+            .as_ref()
+            .map(|(ended, seen)| format!("{seen:?} at {ended}"));
+        let seen = seen.unwrap_or_else(|| "an unknown outcome".into());
+        text += &format!("\n  {operation:?} from {begun}: {seen}");
+    }
+    text += "\nhistory:";
+    for Call {
+        begun,
+        ended,
+        operation,
+    } in calls
+    {
+        let (end, seen) = match ended {
+            Some((end, seen)) => (end.to_string(), format!("{seen:?}")),
+            None => ("never".into(), "unknown".into()),
+        };
+        text += &format!("\n  {begun:>5} to {end:>5}: {operation:?} → {seen}");
+    }
+    text
+}

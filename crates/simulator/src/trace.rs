@@ -1,0 +1,104 @@
+//! The readable history of one seed, line by line, for `--trace`.
+
+use crate::event::Content;
+use crate::network::{Arrivals, Node};
+
+/// Where the history goes: standard output, or nowhere.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Trace {
+    /// Whether it is told.
+    pub on: bool,
+}
+
+impl Trace {
+    /// Tells something.
+    pub fn note(&self, now_us: u64, text: impl FnOnce() -> String) {
+        if self.on {
+            println!("{now_us:>10} {}", text());
+        }
+    }
+
+    /// A message is sent.
+    pub fn sent(&self, now_us: u64, from: Node, to: Node, content: &Content, arrivals: Arrivals) {
+        if is_upkeep(content) {
+            return;
+        }
+        match arrivals {
+            [None, _] => self.note(now_us, || format!("{from} → {to} LOST: {}", told(content))),
+            [Some(at_us), None] => {
+                self.note(now_us, || {
+                    format!("{from} → {to} (at {at_us}): {}", told(content))
+                });
+            }
+            [Some(first), Some(second)] => self.note(now_us, || {
+                format!(
+                    "{from} → {to} TWICE (at {first}, {second}): {}",
+                    told(content)
+                )
+            }),
+        }
+    }
+
+    /// A message arrives.
+    pub fn arrived(&self, now_us: u64, from: Node, to: Node, content: &Content) {
+        if !is_upkeep(content) {
+            self.note(now_us, || format!("{to} ← {from}: {}", told(content)));
+        }
+    }
+}
+
+/// Heartbeats and the like would drown the rest.
+fn is_upkeep(content: &Content) -> bool {
+    use protocol::message::{CoordinatorReply, CoordinatorRequest, PeerMessage};
+    match content {
+        Content::Peer(_, message, _) => {
+            matches!(
+                message,
+                PeerMessage::LeaseRequest { .. } | PeerMessage::LeaseGrant { .. }
+            )
+        }
+        Content::Ask(_, request, _) => matches!(request, CoordinatorRequest::Heartbeat { .. }),
+        Content::Answer(_, reply, _) => matches!(reply, CoordinatorReply::Beat { .. }),
+        Content::Request(..) | Content::Reply(..) => false,
+    }
+}
+
+fn told(content: &Content) -> String {
+    use protocol::message::CoordinatorReply;
+    match content {
+        Content::Peer(header, message, _) => {
+            format!(
+                "epoch {} incarnation {} {message:?}",
+                header.epoch.0, header.incarnation.0
+            )
+        }
+        Content::Request(correlation, request, _) => format!("#{correlation} {request:?}"),
+        Content::Reply(correlation, reply) => format!("#{correlation} {reply:?}"),
+        Content::Ask(_, request, _) => format!("{request:?}"),
+        Content::Answer(_, reply, _) => match reply {
+            CoordinatorReply::Configuration(configuration) => {
+                format!("configuration of epoch {}", configuration.epoch.0)
+            }
+            CoordinatorReply::Joined {
+                server,
+                incarnation,
+                configuration,
+            } => format!(
+                "joined as server {} incarnation {} in epoch {}",
+                server.0, incarnation.0, configuration.epoch.0
+            ),
+            reply => format!("{reply:?}"),
+        },
+    }
+}
+
+impl std::fmt::Display for Node {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Node::Core(core) => write!(f, "{core}"),
+            Node::Starting(place) => write!(f, "machine {place}"),
+            Node::Coordinator => write!(f, "coordinator"),
+            Node::Client(client) => write!(f, "client {client}"),
+        }
+    }
+}

@@ -1,0 +1,438 @@
+//! Random operations, and their translation into the protocol's words and back.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use placement::{
+    Constraint, Layout, ReplexKind, RowView, Schema, Value, ValueRef, decode_key, encode_key,
+    encode_row, prefix_end,
+};
+use protocol::codec::Bytes;
+use protocol::expression::{Assignment, BinaryOperator, Expression};
+use protocol::operation::{Action, Mutation, RequestResult};
+
+use crate::model::{
+    A, COLUMNS, Change, Condition, Copy, D, Demand, GROUP, ID, Model, N, NULL, Operation, Range,
+    Row, Seen, TAG, U,
+};
+use crate::plan::Workload;
+use crate::random::Random;
+
+/// Ids and indexed values of a group start at its number times this, so that groups share none.
+pub const GROUP_STRIDE: i64 = 16;
+
+/// The group of an id.
+pub fn group_of_id(id: i64) -> i64 {
+    id / GROUP_STRIDE
+}
+
+/// Draws operations. What it believes of the rows is only to make interesting ones likely.
+#[derive(Debug)]
+pub struct Generator {
+    workload: Workload,
+    random: Random,
+    tag: i64,
+}
+
+impl Generator {
+    /// A generator with a stream of its own.
+    pub fn new(workload: Workload, random: Random) -> Self {
+        Self {
+            workload,
+            random,
+            tag: 0,
+        }
+    }
+
+    /// The next operation, and its group.
+    pub fn draw(&mut self, model: &Model) -> (i64, Operation) {
+        let hot = self.random.chance(self.workload.hot);
+        let group = if hot {
+            0
+        } else {
+            self.random.below(self.workload.groups as u64) as i64
+        };
+        let index = if hot {
+            0
+        } else {
+            self.random.below(self.workload.ids as u64) as i64
+        };
+        let id = group * GROUP_STRIDE + index;
+        let operation = match self.random.weighted(&self.workload.weights) {
+            0 => Operation::Insert(self.row(group, id)),
+            1 => Operation::InsertOrKeep(self.row(group, id)),
+            2 => {
+                let row = self.row(group, id);
+                Operation::Upsert(row, self.changes(group), self.condition(group))
+            }
+            3 => Operation::Update(id, self.changes(group), self.condition(group)),
+            4 => Operation::Delete(id, self.condition(group)),
+            5 => Operation::Read(self.point(model, group, id)),
+            _ => Operation::Read(self.range(model, group)),
+        };
+        (group, operation)
+    }
+
+    /// Whether a read may be stale.
+    pub fn stale(&mut self) -> bool {
+        self.random.chance(self.workload.stale)
+    }
+
+    /// Whether a read only counts.
+    pub fn counts(&mut self) -> bool {
+        self.random.chance(0.1)
+    }
+
+    fn value(&mut self, group: i64) -> i64 {
+        group * GROUP_STRIDE + self.random.below(self.workload.values as u64) as i64
+    }
+
+    fn unique_value(&mut self, group: i64) -> i64 {
+        if self.random.chance(0.1) {
+            return NULL;
+        }
+        // One more than there are ids, so that some fit and some collide.
+        group * GROUP_STRIDE + self.random.below(self.workload.ids as u64 + 1) as i64
+    }
+
+    fn tag(&mut self) -> i64 {
+        self.tag += 1;
+        self.tag
+    }
+
+    fn row(&mut self, group: i64, id: i64) -> Row {
+        let mut row = [0; COLUMNS];
+        row[GROUP] = group;
+        row[ID] = id;
+        row[A] = self.value(group);
+        row[U] = self.unique_value(group);
+        row[D] = self.random.between(1, self.workload.ids as u64) as i64;
+        row[TAG] = self.tag();
+        row
+    }
+
+    fn changes(&mut self, group: i64) -> Vec<Change> {
+        let mut changes = Vec::new();
+        if self.random.chance(0.5) {
+            changes.push(Change::Set(A, self.value(group)));
+        }
+        if self.random.chance(0.25) {
+            changes.push(Change::Set(U, self.unique_value(group)));
+        }
+        if changes.is_empty() || self.random.chance(0.4) {
+            changes.push(Change::Add(N, 1));
+        }
+        if self.random.chance(0.8) {
+            changes.push(Change::Set(TAG, self.tag()));
+        }
+        changes
+    }
+
+    fn condition(&mut self, group: i64) -> Option<Condition> {
+        if !self.random.chance(self.workload.conditional) {
+            return None;
+        }
+        Some(if self.random.chance(0.5) {
+            Condition {
+                column: A,
+                value: self.value(group),
+            }
+        } else {
+            Condition {
+                column: N,
+                value: self.random.below(3) as i64,
+            }
+        })
+    }
+
+    /// A lookup of one key of one replex.
+    fn point(&mut self, model: &Model, group: i64, id: i64) -> Range {
+        let replex = self.random.below(model.copies.len() as u64) as usize;
+        let mut row = self.row(group, id);
+        row[N] = self.random.below(3) as i64;
+        if row[U] == NULL {
+            row[U] = group * GROUP_STRIDE;
+        }
+        let key = model.key(replex, &row);
+        let partition = (model.copies[replex].partition)(&key);
+        Range {
+            replex,
+            partition,
+            low: key.clone(),
+            high: key,
+            descending: false,
+            limit: 100,
+        }
+    }
+
+    /// A range within one partition that stays within the group.
+    fn range(&mut self, model: &Model, group: i64) -> Range {
+        let replex = self.random.below(model.copies.len() as u64) as usize;
+        let copy = &model.copies[replex];
+        let mut row = self.row(group, group * GROUP_STRIDE);
+        if row[U] == NULL {
+            // A lookup of NULLs would find those of every group.
+            row[U] = group * GROUP_STRIDE;
+        }
+        let key = model.key(replex, &row);
+        let (mut low, mut high) = if copy.columns[0] == GROUP {
+            (vec![group], vec![group])
+        } else {
+            (
+                vec![group * GROUP_STRIDE],
+                vec![(group + 1) * GROUP_STRIDE - 1],
+            )
+        };
+        if self.random.chance(0.3) && copy.columns[0] != GROUP {
+            low = vec![key[0]];
+        }
+        if self.random.chance(0.3) && copy.columns[0] != GROUP {
+            high = vec![key[0].max(low[0])];
+        }
+        Range {
+            replex,
+            partition: (copy.partition)(&key),
+            low,
+            high,
+            descending: self.random.chance(0.3),
+            limit: *self.random.pick(&[1, 2, 100]),
+        }
+    }
+}
+
+/// The table in both languages.
+#[derive(Clone, Debug)]
+pub struct Translation {
+    /// Columns and indexes.
+    pub schema: Schema,
+    /// Key spaces and replexes.
+    pub layout: Layout,
+    /// The same as the model sees it.
+    pub model: Model,
+}
+
+impl Translation {
+    /// The translation for a table.
+    pub fn new(schema: &Schema, layout: &Layout) -> Self {
+        let mut copies = Vec::new();
+        for (number, replex) in layout.replexes.iter().enumerate() {
+            let columns = replex.sort_columns.clone();
+            let demand = match replex.kind {
+                ReplexKind::Index { index } => match schema.indexes[index].constraint {
+                    None => Demand::Plain,
+                    Some(Constraint::Unique) => Demand::Unique,
+                    Some(Constraint::Dense) => Demand::Dense,
+                },
+                _ => Demand::Plain,
+            };
+            let (layout, sort_columns) = (layout.clone(), columns.clone());
+            let memory: RefCell<BTreeMap<Vec<i64>, u32>> = RefCell::default();
+            let partition = move |key: &[i64]| {
+                if let Some(known) = memory.borrow().get(key) {
+                    return *known;
+                }
+                let found = layout.partition_of_values(number, |column| {
+                    let place = sort_columns.iter().position(|other| *other == column);
+                    value_ref(key[place.expect("a base replex is cut by its sorting key")])
+                });
+                memory.borrow_mut().insert(key.to_vec(), found);
+                found
+            };
+            copies.push(Copy {
+                columns,
+                demand,
+                partition: Rc::new(partition),
+            });
+        }
+        Translation {
+            schema: schema.clone(),
+            layout: layout.clone(),
+            model: Model { copies },
+        }
+    }
+
+    /// A write as the protocol says it.
+    pub fn mutation(&self, operation: &Operation) -> Mutation {
+        let (id, action) = match operation {
+            Operation::Insert(row) => (row[ID], Action::Insert { row: self.row(row) }),
+            Operation::InsertOrKeep(row) => (row[ID], Action::InsertOrKeep { row: self.row(row) }),
+            Operation::Upsert(row, changes, condition) => (
+                row[ID],
+                Action::Upsert {
+                    row: self.row(row),
+                    assignments: changes.iter().map(assignment).collect(),
+                    condition: condition.map(expression),
+                },
+            ),
+            Operation::Update(id, changes, condition) => (
+                *id,
+                Action::Update {
+                    assignments: changes.iter().map(assignment).collect(),
+                    condition: condition.map(expression),
+                },
+            ),
+            Operation::Delete(id, condition) => (
+                *id,
+                Action::Delete {
+                    condition: condition.map(expression),
+                },
+            ),
+            Operation::Read(_) | Operation::ReadAll => unreachable!("a read is no mutation"),
+        };
+        Mutation {
+            pk: Bytes(self.pk(id)),
+            action,
+        }
+    }
+
+    /// The memcomparable primary key of an id.
+    pub fn pk(&self, id: i64) -> Vec<u8> {
+        let values = self.schema.primary_key.iter().map(|column| match *column {
+            GROUP => ValueRef::Int64(group_of_id(id)),
+            _ => ValueRef::Int64(id),
+        });
+        encode_key(values)
+    }
+
+    /// The primary partition of an id.
+    pub fn primary(&self, id: i64) -> u32 {
+        let columns = &self.model.copies[0].columns;
+        let value = |column: &usize| {
+            if *column == GROUP {
+                group_of_id(id)
+            } else {
+                id
+            }
+        };
+        let key: Vec<i64> = columns.iter().map(value).collect();
+        (self.model.copies[0].partition)(&key)
+    }
+
+    /// First key and first key beyond of a range.
+    pub fn bounds(&self, range: &Range) -> (Bytes, Option<Bytes>) {
+        let encode = |values: &[i64]| encode_key(values.iter().map(|value| value_ref(*value)));
+        (
+            Bytes(encode(&range.low)),
+            prefix_end(&encode(&range.high)).map(Bytes),
+        )
+    }
+
+    /// A row as bytes.
+    pub fn row(&self, row: &Row) -> Bytes {
+        let values: Vec<Value> = row
+            .iter()
+            .map(|value| value_ref(*value).to_owned())
+            .collect();
+        Bytes(encode_row(&self.schema.columns, &values).expect("rows fit the schema"))
+    }
+
+    /// A row from bytes.
+    pub fn parse(&self, bytes: &[u8]) -> Result<Row, String> {
+        let view = RowView::parse(&self.schema.columns, bytes)
+            .map_err(|error| format!("a row does not parse: {error}"))?;
+        let mut row = [0; COLUMNS];
+        for (column, value) in row.iter_mut().enumerate() {
+            *value = match view.column(column) {
+                ValueRef::Int64(value) => value,
+                ValueRef::Null => NULL,
+                other => return Err(format!("column {column} is {other:?}, not a number")),
+            };
+        }
+        Ok(row)
+    }
+
+    /// A result as the model says it.
+    pub fn seen(&self, result: &RequestResult) -> Result<Seen, String> {
+        Ok(match result {
+            RequestResult::Applied { .. } => Seen::Applied,
+            RequestResult::Kept => Seen::Kept,
+            RequestResult::NotFound => Seen::NotFound,
+            RequestResult::ConditionFailed => Seen::ConditionFailed,
+            RequestResult::Duplicate { replex, key } => {
+                let replex = usize::from(*replex);
+                let copy = self.model.copies.get(replex);
+                let copy = copy.ok_or_else(|| format!("there is no replex {replex}"))?;
+                let types = vec![placement::ColumnType::Int64; copy.columns.len()];
+                let values = decode_key(key, &types)
+                    .map_err(|error| format!("the duplicate key of replex {replex}: {error}"))?;
+                let number = |value: &Value| match value {
+                    Value::Int64(value) => *value,
+                    _ => NULL,
+                };
+                Seen::Duplicate(replex, values.iter().map(number).collect())
+            }
+            RequestResult::NotDense { replex, expected } => {
+                Seen::NotDense(usize::from(*replex), *expected)
+            }
+            RequestResult::Conflict => Seen::Nothing,
+            RequestResult::Invalid { message } => {
+                return Err(format!("a valid mutation was called invalid: {message}"));
+            }
+        })
+    }
+}
+
+fn value_ref(value: i64) -> ValueRef<'static> {
+    if value == NULL {
+        ValueRef::Null
+    } else {
+        ValueRef::Int64(value)
+    }
+}
+
+fn literal(value: i64) -> Expression {
+    Expression::Literal(value_ref(value).to_owned())
+}
+
+fn assignment(change: &Change) -> Assignment {
+    let (column, value) = match *change {
+        Change::Set(column, value) => (column, literal(value)),
+        Change::Add(column, value) => {
+            let old = Box::new(Expression::Column(column as u16));
+            let value = Box::new(literal(value));
+            (column, Expression::Binary(BinaryOperator::Add, old, value))
+        }
+    };
+    Assignment {
+        column: column as u16,
+        value,
+    }
+}
+
+fn expression(condition: Condition) -> Expression {
+    let column = Box::new(Expression::Column(condition.column as u16));
+    let value = Box::new(literal(condition.value));
+    Expression::Binary(BinaryOperator::Equal, column, value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::Plan;
+
+    #[test]
+    fn rows_and_bounds_translate_both_ways() {
+        for seed in 0..50 {
+            let mut random = Random::new(seed);
+            let plan = Plan::draw(&mut random);
+            let layout = Layout::base(&plan.schema);
+            let translation = Translation::new(&plan.schema, &layout);
+            let mut generator = Generator::new(plan.workload, random);
+            for _ in 0..50 {
+                let (group, operation) = generator.draw(&translation.model);
+                match operation {
+                    Operation::Insert(row) => {
+                        assert_eq!(translation.parse(&translation.row(&row)).unwrap(), row);
+                        assert_eq!(group_of_id(row[ID]), group);
+                    }
+                    Operation::Read(range) => {
+                        let (start, end) = translation.bounds(&range);
+                        assert!(end.is_none_or(|end| start.0 < end.0));
+                    }
+                    other => assert!(!translation.mutation(&other).pk.is_empty()),
+                }
+            }
+        }
+    }
+}
