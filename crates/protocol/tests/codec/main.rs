@@ -7,6 +7,7 @@ mod generate;
 mod golden;
 mod kinds;
 mod memory;
+mod requests;
 mod samples;
 
 use std::collections::BTreeSet;

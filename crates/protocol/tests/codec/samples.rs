@@ -72,7 +72,8 @@ fn schema() -> Schema {
     }
 }
 
-fn row() -> Bytes {
+/// A row of the table.
+pub fn row() -> Bytes {
     let values = [
         Value::Int64(42),
         Value::Text("N14228".into()),
@@ -86,7 +87,8 @@ fn row() -> Bytes {
     Bytes(encode_row(&schema().columns, &values).expect("the row fits"))
 }
 
-fn pk() -> Bytes {
+/// Its key.
+pub fn pk() -> Bytes {
     Bytes(encode_key([Value::Int64(42).as_ref()]))
 }
 

@@ -1,0 +1,415 @@
+//! Gives the parser's expressions columns and types, so that the store can evaluate them.
+//!
+//! Literals take their type from what they stand beside, as in PostgreSQL: `'2013-01-01'` is a
+//! timestamp beside a timestamp, `1` a float64 beside a float64. What has no column is computed
+//! here, once. The result is an expression of the store, whose checker has the last word on
+//! types; functions, subqueries and all else that needs more than the row is refused by name.
+
+mod literal;
+mod operators;
+
+use client::protocol::expression::{self, EvaluationError, Expression, Scope as Names};
+use placement::{Column, ColumnType, Schema, Value};
+use sqlparser::ast::{self, Expr};
+
+use crate::error::Error;
+use crate::parse::column_type;
+use literal::{cast, default_type, quoted, rounded, typed_number};
+
+/// How deep an expression may nest before the store refuses it anyway.
+const DEPTH_MAX: usize = 64;
+
+/// What the names in an expression mean.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Scope<'a> {
+    /// The table; none where only constants may stand.
+    pub schema: Option<&'a Schema>,
+    /// The name that qualifies its columns, if not its own.
+    pub alias: Option<&'a str>,
+    /// Whether `EXCLUDED` names a proposed row.
+    pub excluded: bool,
+    /// Values of `$1`, `$2`, …
+    pub parameters: &'a [Value],
+    /// What `now()` tells, in microseconds since 1970 UTC; none where no statement runs.
+    pub now_us: Option<i64>,
+}
+
+/// An expression whose type may still depend on what it stands beside.
+#[derive(Clone, Debug)]
+enum Bound {
+    /// Typed; none is NULL, which is of every type.
+    Typed(Expression, Option<ColumnType>),
+    /// A quoted literal, of a type that its context gives.
+    Quoted(String),
+    /// A number, integer or not.
+    Number(String),
+}
+
+/// The error for a column that a table has not.
+pub(crate) fn unknown_column(schema: &Schema, column: &str) -> Error {
+    Error::UnknownColumn {
+        table: schema.name.clone(),
+        column: column.to_string(),
+        columns: schema.columns.iter().map(|it| it.name.clone()).collect(),
+    }
+}
+
+/// The value of an expression without columns, for a place of this type.
+pub(crate) fn constant(
+    expression: &Expr,
+    column_type: ColumnType,
+    place: &str,
+) -> Result<Value, Error> {
+    Scope::CONSTANTS.value(expression, column_type, place)
+}
+
+impl<'a> Scope<'a> {
+    /// No table and no parameters.
+    pub const CONSTANTS: Scope<'static> = Scope {
+        schema: None,
+        alias: None,
+        excluded: false,
+        parameters: &[],
+        now_us: None,
+    };
+
+    /// A condition as the list of what must all hold. Those that are always true are left out.
+    pub fn condition(&self, condition: &Expr) -> Result<Vec<Expression>, Error> {
+        let mut conjuncts = Vec::new();
+        for part in operators::chain(condition, &ast::BinaryOperator::And) {
+            let bound = self.bind(part, 0)?;
+            let (bound, found) = self.resolve(bound, Some(ColumnType::Bool), part)?;
+            if !matches!(found, None | Some(ColumnType::Bool)) {
+                return Err(expression_error(
+                    part,
+                    EvaluationError::NotBoolean { found },
+                ));
+            }
+            operators::split_conjunction(bound, &mut conjuncts);
+        }
+        conjuncts.retain(|it| *it != Expression::Literal(Value::Bool(true)));
+        Ok(conjuncts)
+    }
+
+    /// An expression to be told, and the type of its values where it is not always NULL.
+    pub fn output(&self, expression: &Expr) -> Result<(Expression, Option<ColumnType>), Error> {
+        let bound = self.bind(expression, 0)?;
+        self.resolve(bound, None, expression)
+    }
+
+    /// The new value of a column.
+    pub fn assigned(&self, expression: &Expr, column: &Column) -> Result<Expression, Error> {
+        let place = match self.schema {
+            Some(schema) => format!("column {} of table {}", column.name, schema.name),
+            None => format!("column {}", column.name),
+        };
+        self.for_type(expression, column.column_type, &place)
+    }
+
+    /// The value of an expression without columns, for a place of this type.
+    pub fn value(
+        &self,
+        expression: &Expr,
+        column_type: ColumnType,
+        place: &str,
+    ) -> Result<Value, Error> {
+        let constants = Scope {
+            schema: None,
+            ..*self
+        };
+        let bound = constants.for_type(expression, column_type, place)?;
+        expression::evaluate_for(column_type, &bound, &Vec::new(), None)
+            .map_err(|error| expression_error(expression, error))
+    }
+
+    /// A whole number that is not negative: a limit or an offset.
+    pub fn count(&self, expression: &Expr, what: &str) -> Result<Option<u64>, Error> {
+        match self.value(expression, ColumnType::Int64, what)? {
+            Value::Null => Ok(None),
+            Value::Int64(count) if count >= 0 => Ok(Some(count.cast_unsigned())),
+            other => Err(Error::statement(format!(
+                "{what} is {other}: give a whole number from 0"
+            ))),
+        }
+    }
+
+    /// The position of a column.
+    pub fn column(&self, name: &str) -> Result<usize, Error> {
+        match self.schema {
+            Some(schema) => schema
+                .column_index(name)
+                .ok_or_else(|| unknown_column(schema, name)),
+            None => Err(Error::statement(format!(
+                "{name} names a column where only constants may stand: write a constant, in \
+                 single quotes if it is text"
+            ))),
+        }
+    }
+
+    fn for_type(
+        &self,
+        expression: &Expr,
+        column_type: ColumnType,
+        place: &str,
+    ) -> Result<Expression, Error> {
+        let bound = match self.bind(expression, 0)? {
+            Bound::Number(number) if column_type == ColumnType::Int64 => {
+                Expression::Literal(rounded(&number, place)?)
+            }
+            // PostgreSQL assigns anything to a text column.
+            Bound::Number(number) if column_type == ColumnType::Text => {
+                Expression::Literal(Value::Text(number))
+            }
+            Bound::Typed(Expression::Literal(value), Some(_))
+                if column_type == ColumnType::Text =>
+            {
+                Expression::Literal(cast(&value, ColumnType::Text, expression)?)
+            }
+            Bound::Quoted(text) => Expression::Literal(quoted(&text, column_type, place)?),
+            bound => self.resolve(bound, Some(column_type), expression)?.0,
+        };
+        expression::check_assignable(column_type, &bound, self.columns(), self.names()).map_err(
+            |error| match error {
+                EvaluationError::NotAssignable { .. } => {
+                    Error::statement(format!("{place}: {error}"))
+                }
+                error => expression_error(expression, error),
+            },
+        )?;
+        Ok(bound)
+    }
+
+    fn bind(&self, expression: &Expr, depth: usize) -> Result<Bound, Error> {
+        if depth > DEPTH_MAX {
+            return Err(Error::statement(format!(
+                "an expression is nested deeper than {DEPTH_MAX} levels: simplify it"
+            )));
+        }
+        match expression {
+            Expr::Nested(inner) => self.bind(inner, depth + 1),
+            Expr::Identifier(column) => self.bind_column(&[], column),
+            Expr::CompoundIdentifier(parts) => match &parts[..] {
+                [qualifiers @ .., column] => self.bind_column(qualifiers, column),
+                [] => unreachable!("a compound name has parts"),
+            },
+            Expr::Value(value) => self.bind_literal(&value.value),
+            Expr::TypedString(typed) => {
+                let text = typed.value.clone().into_string().unwrap_or_default();
+                let column_type = column_type(&typed.data_type)?;
+                let value = quoted(&text, column_type, "")?;
+                Ok(Bound::Typed(Expression::Literal(value), Some(column_type)))
+            }
+            Expr::Cast {
+                kind: ast::CastKind::Cast | ast::CastKind::DoubleColon,
+                expr,
+                data_type,
+                format: None,
+            } => {
+                let inner = self.bind(expr, depth + 1)?;
+                self.bind_cast(inner, column_type(data_type)?, expression)
+            }
+            Expr::Function(function) => self.bind_function(function),
+            _ => self.bind_operator(expression, depth),
+        }
+    }
+
+    fn bind_column(&self, qualifiers: &[ast::Ident], column: &ast::Ident) -> Result<Bound, Error> {
+        let column = crate::parse::name(column);
+        let qualifier = match qualifiers {
+            [] => None,
+            [one] => Some(crate::parse::name(one)),
+            _ => {
+                return Err(Error::statement(format!(
+                    "{column} has too many qualifiers: name the column alone"
+                )));
+            }
+        };
+        let position = self.column(&column)?;
+        let schema = self.schema.expect("a column was found in it");
+        let own = self.alias.unwrap_or(&schema.name);
+        let excluded = match qualifier.as_deref() {
+            None => false,
+            Some(name) if name == own => false,
+            Some("excluded") if self.excluded => true,
+            Some(name) => {
+                return Err(Error::statement(format!(
+                    "{name}.{column} is about no table of this statement: write {own}.{column}"
+                )));
+            }
+        };
+        let position = u16::try_from(position).expect("Schema::validate bounds the columns");
+        let column_type = schema.columns[usize::from(position)].column_type;
+        let bound = if excluded {
+            Expression::Excluded(position)
+        } else {
+            Expression::Column(position)
+        };
+        Ok(Bound::Typed(bound, Some(column_type)))
+    }
+
+    fn bind_literal(&self, value: &ast::Value) -> Result<Bound, Error> {
+        let typed = |value: Value| {
+            let column_type = value.column_type();
+            Bound::Typed(Expression::Literal(value), column_type)
+        };
+        Ok(match value {
+            ast::Value::Null => typed(Value::Null),
+            ast::Value::Boolean(value) => typed(Value::Bool(*value)),
+            ast::Value::Number(number, _) => Bound::Number(number.clone()),
+            ast::Value::SingleQuotedString(text) | ast::Value::EscapedStringLiteral(text) => {
+                Bound::Quoted(text.clone())
+            }
+            ast::Value::UnicodeStringLiteral(text) => Bound::Quoted(text.clone()),
+            ast::Value::DollarQuotedString(text) => Bound::Quoted(text.value.clone()),
+            ast::Value::Placeholder(placeholder) => {
+                let number = placeholder.strip_prefix('$').and_then(|it| it.parse().ok());
+                let number: usize = number.filter(|it| *it > 0).ok_or_else(|| {
+                    Error::statement(format!("{placeholder} is no parameter: write $1, $2, …"))
+                })?;
+                match self.parameters.get(number - 1) {
+                    // A text may stand for any type, as a driver's text parameters do.
+                    Some(Value::Text(text)) => Bound::Quoted(text.clone()),
+                    Some(value) => typed(value.clone()),
+                    None => {
+                        return Err(Error::statement(format!(
+                            "parameter {placeholder} has no value: {} were given",
+                            self.parameters.len()
+                        )));
+                    }
+                }
+            }
+            other => {
+                return Err(Error::unsupported(
+                    format!("the literal {other}"),
+                    "write '…', e'…', $$…$$, a number, true, false or NULL; bytes as '\\x00ff'",
+                ));
+            }
+        })
+    }
+
+    fn bind_cast(&self, inner: Bound, to: ColumnType, source: &Expr) -> Result<Bound, Error> {
+        let place = "";
+        let value = match inner {
+            Bound::Quoted(text) => quoted(&text, to, place)?,
+            Bound::Number(number) => match to {
+                ColumnType::Int64 => rounded(&number, place)?,
+                ColumnType::Text => Value::Text(number),
+                _ => cast(&typed_number(&number, Some(to), place)?, to, source)?,
+            },
+            Bound::Typed(Expression::Literal(value), _) => cast(&value, to, source)?,
+            Bound::Typed(inner, found) if found.is_none_or(|it| it == to) => {
+                return Ok(Bound::Typed(inner, Some(to)));
+            }
+            Bound::Typed(inner, Some(ColumnType::Int64)) if to == ColumnType::Float64 => {
+                let one = Expression::Literal(Value::Float64(1.0));
+                let times = expression::BinaryOperator::Multiply;
+                let product = Expression::Binary(times, Box::new(inner), Box::new(one));
+                return Ok(Bound::Typed(product, Some(to)));
+            }
+            Bound::Typed(..) => {
+                return Err(Error::unsupported(
+                    format!("{source}"),
+                    "convert constants, not columns; a bigint column can become double precision",
+                ));
+            }
+        };
+        let found = value.column_type();
+        Ok(Bound::Typed(Expression::Literal(value), found))
+    }
+
+    fn bind_function(&self, function: &ast::Function) -> Result<Bound, Error> {
+        let name = function.name.to_string().to_lowercase();
+        let no_arguments = match &function.args {
+            ast::FunctionArguments::None => true,
+            ast::FunctionArguments::List(list) => list.args.is_empty(),
+            ast::FunctionArguments::Subquery(_) => false,
+        };
+        let names_now = ["now", "current_timestamp", "localtimestamp"].contains(&name.as_str());
+        if names_now && no_arguments {
+            let Some(now_us) = self.now_us else {
+                return Err(Error::unsupported(
+                    format!("{name} here"),
+                    "write a constant, and now() in the statement that inserts the row",
+                ));
+            };
+            let now = Expression::Literal(Value::Timestamp(now_us));
+            return Ok(Bound::Typed(now, Some(ColumnType::Timestamp)));
+        }
+        Err(Error::unsupported(
+            format!("the function {name}"),
+            "the functions there are, are now() and, after SELECT, count(*)",
+        ))
+    }
+
+    /// Gives a literal its type, that of the context if it fits.
+    fn resolve(
+        &self,
+        bound: Bound,
+        context: Option<ColumnType>,
+        source: &Expr,
+    ) -> Result<(Expression, Option<ColumnType>), Error> {
+        let value = match bound {
+            Bound::Typed(expression, found) => return Ok((expression, found)),
+            Bound::Quoted(text) => {
+                let column_type = context.unwrap_or(ColumnType::Text);
+                quoted(&text, column_type, &format!("in {source}"))?
+            }
+            Bound::Number(number) => typed_number(&number, context, &format!("in {source}"))?,
+        };
+        let found = value.column_type();
+        Ok((Expression::Literal(value), found))
+    }
+
+    /// Types a compound expression, and computes it where it has no columns.
+    fn compound(&self, expression: Expression, source: &Expr) -> Result<Bound, Error> {
+        let fail = |error| expression_error(source, error);
+        let found = expression::check(&expression, self.columns(), self.names()).map_err(fail)?;
+        let literal = |it: &Expression| matches!(it, Expression::Literal(_));
+        let is_constant = match &expression {
+            Expression::Unary(_, operand) => literal(operand),
+            Expression::Binary(_, left, right) => literal(left) && literal(right),
+            Expression::Column(_) | Expression::Excluded(_) | Expression::Literal(_) => false,
+        };
+        if !is_constant {
+            return Ok(Bound::Typed(expression, found));
+        }
+        let value = expression::evaluate(&expression, &Vec::new(), None).map_err(fail)?;
+        Ok(Bound::Typed(Expression::Literal(value), found))
+    }
+
+    fn columns(&self) -> &'a [Column] {
+        self.schema.map_or(&[], |schema| &schema.columns)
+    }
+
+    fn names(&self) -> Names {
+        if self.excluded {
+            Names::RowAndExcluded
+        } else {
+            Names::Row
+        }
+    }
+}
+
+impl Bound {
+    /// The type that it gives to a literal beside it.
+    fn context(&self) -> Option<ColumnType> {
+        match self {
+            Bound::Typed(_, found) => *found,
+            Bound::Quoted(_) => None,
+            Bound::Number(number) => Some(default_type(number)),
+        }
+    }
+}
+
+fn expression_error(source: &Expr, error: EvaluationError) -> Error {
+    const SHOWN_MAX: usize = 80;
+    let text = source.to_string();
+    let mut shown: String = text.chars().take(SHOWN_MAX).collect();
+    if shown.len() < text.len() {
+        shown.push('…');
+    }
+    Error::Expression { text: shown, error }
+}
+
+#[cfg(test)]
+mod tests;

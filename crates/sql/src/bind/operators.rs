@@ -1,0 +1,357 @@
+//! Operators of SQL in terms of the few that the store evaluates.
+
+use client::protocol::expression::{BinaryOperator, EvaluationError, Expression, UnaryOperator};
+use placement::{ColumnType, Value};
+use sqlparser::ast::{self, Expr};
+
+use super::{Bound, Scope, expression_error};
+use crate::error::Error;
+
+/// The operands of a chain of one operator, from left to right. Chains are as long as their
+/// writer likes, so this does not recurse.
+pub(super) fn chain<'e>(expression: &'e Expr, operator: &ast::BinaryOperator) -> Vec<&'e Expr> {
+    let mut operands = Vec::new();
+    let mut open = vec![expression];
+    while let Some(next) = open.pop() {
+        match next {
+            Expr::BinaryOp { left, op, right } if op == operator => {
+                open.push(right);
+                open.push(left);
+            }
+            Expr::Nested(inner) => open.push(inner),
+            operand => operands.push(operand),
+        }
+    }
+    operands
+}
+
+/// Appends what must all hold.
+pub(super) fn split_conjunction(condition: Expression, conjuncts: &mut Vec<Expression>) {
+    match condition {
+        Expression::Binary(BinaryOperator::And, left, right) => {
+            split_conjunction(*left, conjuncts);
+            split_conjunction(*right, conjuncts);
+        }
+        other => conjuncts.push(other),
+    }
+}
+
+impl Scope<'_> {
+    pub(super) fn bind_operator(&self, expression: &Expr, depth: usize) -> Result<Bound, Error> {
+        match expression {
+            Expr::UnaryOp { op, expr } => self.bind_unary(*op, expr, expression, depth),
+            Expr::BinaryOp {
+                op: op @ (ast::BinaryOperator::And | ast::BinaryOperator::Or),
+                ..
+            } => self.bind_chain(op, expression, depth),
+            Expr::BinaryOp { left, op, right } => {
+                if let (Expr::Tuple(left), Expr::Tuple(right)) = (&**left, &**right) {
+                    return self.bind_tuples(left, op, right, expression);
+                }
+                let operator = binary_operator(op, expression)?;
+                let left = self.bind(left, depth + 1)?;
+                let right = self.bind(right, depth + 1)?;
+                self.binary(operator, left, right, expression)
+            }
+            Expr::Between {
+                expr,
+                negated,
+                low,
+                high,
+            } => {
+                let value = self.bind(expr, depth + 1)?;
+                let low = self.bind(low, depth + 1)?;
+                let high = self.bind(high, depth + 1)?;
+                let above =
+                    self.binary(BinaryOperator::GreaterEqual, value.clone(), low, expression)?;
+                let below = self.binary(BinaryOperator::LessEqual, value, high, expression)?;
+                let both = self.binary(BinaryOperator::And, above, below, expression)?;
+                self.negated(both, *negated, expression)
+            }
+            Expr::InList {
+                expr,
+                list,
+                negated,
+            } => self.bind_in(expr, list, *negated, expression),
+            Expr::Like {
+                negated,
+                any: false,
+                expr,
+                pattern,
+                escape_char: None,
+            } => {
+                let text = self.bind(expr, depth + 1)?;
+                let pattern = self.bind(pattern, depth + 1)?;
+                let like = self.binary(BinaryOperator::Like, text, pattern, expression)?;
+                self.negated(like, *negated, expression)
+            }
+            _ => self.bind_test(expression, depth),
+        }
+    }
+
+    /// `IS NULL`, `IS TRUE` and their kin, none of which is ever NULL.
+    fn bind_test(&self, expression: &Expr, depth: usize) -> Result<Bound, Error> {
+        let unary = |operator, operand| Expression::Unary(operator, Box::new(operand));
+        let and =
+            |left, right| Expression::Binary(BinaryOperator::And, Box::new(left), Box::new(right));
+        let (test, negated) = match expression {
+            Expr::IsNull(inner) | Expr::IsUnknown(inner) => {
+                let operand = self.operand(inner, None, depth)?;
+                (unary(UnaryOperator::IsNull, operand), false)
+            }
+            Expr::IsNotNull(inner) | Expr::IsNotUnknown(inner) => {
+                let operand = self.operand(inner, None, depth)?;
+                (unary(UnaryOperator::IsNotNull, operand), false)
+            }
+            Expr::IsTrue(inner) | Expr::IsNotTrue(inner) => {
+                let operand = self.operand(inner, Some(ColumnType::Bool), depth)?;
+                let known = unary(UnaryOperator::IsNotNull, operand.clone());
+                let negated = matches!(expression, Expr::IsNotTrue(_));
+                (and(known, operand), negated)
+            }
+            Expr::IsFalse(inner) | Expr::IsNotFalse(inner) => {
+                let operand = self.operand(inner, Some(ColumnType::Bool), depth)?;
+                let known = unary(UnaryOperator::IsNotNull, operand.clone());
+                let negated = matches!(expression, Expr::IsNotFalse(_));
+                (and(known, unary(UnaryOperator::Not, operand)), negated)
+            }
+            Expr::IsDistinctFrom(left, right) | Expr::IsNotDistinctFrom(left, right) => {
+                let (left, right) = (self.bind(left, depth + 1)?, self.bind(right, depth + 1)?);
+                let (left, right) = self.operands(left, right, expression)?;
+                let test = |operator| {
+                    and(
+                        unary(operator, left.clone()),
+                        unary(operator, right.clone()),
+                    )
+                };
+                let nulls = test(UnaryOperator::IsNull);
+                let values = test(UnaryOperator::IsNotNull);
+                let equal = Expression::Binary(
+                    BinaryOperator::Equal,
+                    Box::new(left.clone()),
+                    Box::new(right.clone()),
+                );
+                let same = Expression::Binary(
+                    BinaryOperator::Or,
+                    Box::new(nulls),
+                    Box::new(and(values, equal)),
+                );
+                (same, matches!(expression, Expr::IsDistinctFrom(..)))
+            }
+            other => {
+                return Err(Error::unsupported(
+                    format!("\"{other}\""),
+                    "expressions know columns, constants, AND, OR, NOT, comparisons, IN, BETWEEN, \
+                     LIKE, IS NULL, + - * / % and ||",
+                ));
+            }
+        };
+        let test = self.compound(test, expression)?;
+        self.negated(test, negated, expression)
+    }
+
+    fn operand(
+        &self,
+        operand: &Expr,
+        context: Option<ColumnType>,
+        depth: usize,
+    ) -> Result<Expression, Error> {
+        let bound = self.bind(operand, depth + 1)?;
+        Ok(self.resolve(bound, context, operand)?.0)
+    }
+
+    fn bind_unary(
+        &self,
+        operator: ast::UnaryOperator,
+        operand: &Expr,
+        source: &Expr,
+        depth: usize,
+    ) -> Result<Bound, Error> {
+        let bound = self.bind(operand, depth + 1)?;
+        match (operator, bound) {
+            (ast::UnaryOperator::Plus, bound @ (Bound::Number(_) | Bound::Typed(..))) => Ok(bound),
+            // The smallest int64 has no positive counterpart, so the sign belongs to the literal.
+            (ast::UnaryOperator::Minus, Bound::Number(number)) => {
+                Ok(Bound::Number(match number.strip_prefix('-') {
+                    Some(positive) => positive.to_string(),
+                    None => format!("-{number}"),
+                }))
+            }
+            (ast::UnaryOperator::Minus, bound) => {
+                let (operand, _) = self.resolve(bound, Some(ColumnType::Float64), operand)?;
+                let negation = Expression::Unary(UnaryOperator::Negate, Box::new(operand));
+                self.compound(negation, source)
+            }
+            (ast::UnaryOperator::Not, bound) => self.negated(bound, true, source),
+            _ => Err(Error::unsupported(
+                format!("the operator of {source}"),
+                "the operators with one operand are NOT, + and -",
+            )),
+        }
+    }
+
+    fn negated(&self, bound: Bound, negate: bool, source: &Expr) -> Result<Bound, Error> {
+        if !negate {
+            return Ok(bound);
+        }
+        let (operand, _) = self.resolve(bound, Some(ColumnType::Bool), source)?;
+        self.compound(
+            Expression::Unary(UnaryOperator::Not, Box::new(operand)),
+            source,
+        )
+    }
+
+    fn bind_chain(
+        &self,
+        operator: &ast::BinaryOperator,
+        source: &Expr,
+        depth: usize,
+    ) -> Result<Bound, Error> {
+        let mut operands = Vec::new();
+        for part in chain(source, operator) {
+            let bound = self.bind(part, depth + 1)?;
+            let (operand, found) = self.resolve(bound, Some(ColumnType::Bool), part)?;
+            if !matches!(found, None | Some(ColumnType::Bool)) {
+                return Err(expression_error(
+                    part,
+                    EvaluationError::NotBoolean { found },
+                ));
+            }
+            operands.push(operand);
+        }
+        let joined = match operator {
+            ast::BinaryOperator::And => Expression::all(operands),
+            _ => Expression::any(operands),
+        };
+        self.compound(joined.expect("a chain has two operands"), source)
+    }
+
+    fn bind_tuples(
+        &self,
+        left: &[Expr],
+        operator: &ast::BinaryOperator,
+        right: &[Expr],
+        source: &Expr,
+    ) -> Result<Bound, Error> {
+        let negated = match operator {
+            ast::BinaryOperator::Eq => false,
+            ast::BinaryOperator::NotEq => true,
+            _ => {
+                return Err(Error::unsupported(
+                    format!("\"{source}\""),
+                    "compare lists by = or <>, or column by column",
+                ));
+            }
+        };
+        if left.len() != right.len() || left.is_empty() {
+            return Err(Error::statement(format!(
+                "in {source}: the lists have {} and {} members: give both as many",
+                left.len(),
+                right.len()
+            )));
+        }
+        let mut equalities = Vec::new();
+        for (left, right) in left.iter().zip(right) {
+            let (left, right) = (self.bind(left, 1)?, self.bind(right, 1)?);
+            let equal = self.binary(BinaryOperator::Equal, left, right, source)?;
+            equalities.push(self.resolve(equal, None, source)?.0);
+        }
+        let all = Expression::all(equalities).expect("the lists are not empty");
+        let bound = self.compound(all, source)?;
+        self.negated(bound, negated, source)
+    }
+
+    fn bind_in(
+        &self,
+        value: &Expr,
+        list: &[Expr],
+        negated: bool,
+        source: &Expr,
+    ) -> Result<Bound, Error> {
+        let mut alternatives = Vec::with_capacity(list.len());
+        let bound_value = match value {
+            Expr::Tuple(_) => None,
+            value => Some(self.bind(value, 1)?),
+        };
+        for member in list {
+            let equal = match (&bound_value, value, member) {
+                (Some(left), ..) => {
+                    let right = self.bind(member, 1)?;
+                    self.binary(BinaryOperator::Equal, left.clone(), right, source)?
+                }
+                (None, Expr::Tuple(left), Expr::Tuple(right)) => {
+                    self.bind_tuples(left, &ast::BinaryOperator::Eq, right, source)?
+                }
+                _ => {
+                    return Err(Error::statement(format!(
+                        "in {source}: {member} is no list: write (a, b) IN ((1, 2), (3, 4))"
+                    )));
+                }
+            };
+            alternatives.push(self.resolve(equal, None, source)?.0);
+        }
+        let any = Expression::any(alternatives).unwrap_or(Expression::Literal(Value::Bool(false)));
+        let bound = self.compound(any, source)?;
+        self.negated(bound, negated, source)
+    }
+
+    fn binary(
+        &self,
+        operator: BinaryOperator,
+        left: Bound,
+        right: Bound,
+        source: &Expr,
+    ) -> Result<Bound, Error> {
+        let (left, right) = match operator {
+            BinaryOperator::Like => {
+                let text = Some(ColumnType::Text);
+                (
+                    self.resolve(left, text, source)?.0,
+                    self.resolve(right, text, source)?.0,
+                )
+            }
+            _ => self.operands(left, right, source)?,
+        };
+        self.compound(
+            Expression::Binary(operator, Box::new(left), Box::new(right)),
+            source,
+        )
+    }
+
+    /// Two operands, each literal typed by the other one.
+    fn operands(
+        &self,
+        left: Bound,
+        right: Bound,
+        source: &Expr,
+    ) -> Result<(Expression, Expression), Error> {
+        let (left_context, right_context) = (left.context(), right.context());
+        Ok((
+            self.resolve(left, right_context, source)?.0,
+            self.resolve(right, left_context, source)?.0,
+        ))
+    }
+}
+
+fn binary_operator(operator: &ast::BinaryOperator, source: &Expr) -> Result<BinaryOperator, Error> {
+    Ok(match operator {
+        ast::BinaryOperator::Eq => BinaryOperator::Equal,
+        ast::BinaryOperator::NotEq => BinaryOperator::NotEqual,
+        ast::BinaryOperator::Lt => BinaryOperator::Less,
+        ast::BinaryOperator::LtEq => BinaryOperator::LessEqual,
+        ast::BinaryOperator::Gt => BinaryOperator::Greater,
+        ast::BinaryOperator::GtEq => BinaryOperator::GreaterEqual,
+        ast::BinaryOperator::Plus => BinaryOperator::Add,
+        ast::BinaryOperator::Minus => BinaryOperator::Subtract,
+        ast::BinaryOperator::Multiply => BinaryOperator::Multiply,
+        ast::BinaryOperator::Divide => BinaryOperator::Divide,
+        ast::BinaryOperator::Modulo => BinaryOperator::Modulo,
+        ast::BinaryOperator::StringConcat => BinaryOperator::Concatenate,
+        other => {
+            return Err(Error::unsupported(
+                format!("the operator {other} of {source}"),
+                "the operators are comparisons, LIKE, AND, OR, NOT, + - * / % and ||",
+            ));
+        }
+    })
+}

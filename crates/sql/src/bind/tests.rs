@@ -1,0 +1,225 @@
+use client::protocol::expression::evaluate;
+use sqlparser::dialect::PostgreSqlDialect;
+use sqlparser::parser::Parser;
+
+use super::*;
+use crate::fixture::{FLIGHTS, schema};
+
+fn parsed(text: &str) -> Expr {
+    let mut parser = Parser::new(&PostgreSqlDialect {})
+        .try_with_sql(text)
+        .unwrap();
+    parser.parse_expr().unwrap()
+}
+
+/// The value of an expression without columns, as psql would print it.
+fn computed(text: &str) -> Result<String, String> {
+    let scope = Scope {
+        now_us: Some(0),
+        ..Scope::CONSTANTS
+    };
+    let (expression, _) = scope.output(&parsed(text)).map_err(|it| it.to_string())?;
+    let value = evaluate(&expression, &Vec::new(), None).map_err(|it| it.to_string())?;
+    Ok(match value {
+        Value::Null => "NULL".to_string(),
+        value => value.to_string(),
+    })
+}
+
+/// Right-hand sides are what PostgreSQL's documentation and regression tests say.
+#[test]
+fn constants_as_postgresql_computes_them() {
+    for (text, expected) in [
+        ("2 + 3 * 4", "14"),
+        ("(2 + 3) * 4", "20"),
+        ("5 / 2", "2"),
+        ("-5 / 2", "-2"),
+        ("5 % 4", "1"),
+        ("-5 % 3", "-2"),
+        ("5.0 / 2", "2.5"),
+        ("- 4", "-4"),
+        ("+4", "4"),
+        ("'Post' || 'greSQL'", "PostgreSQL"),
+        ("'it''s'", "it's"),
+        ("e'a\\tb'", "a\tb"),
+        ("$$a'b$$", "a'b"),
+        ("1 = 1.0", "t"),
+        ("'5' = 5", "t"),
+        ("'10' > 9", "t"),
+        ("NULL = NULL", "NULL"),
+        ("NULL AND false", "f"),
+        ("NULL AND true", "NULL"),
+        ("NULL OR true", "t"),
+        ("NOT NULL", "NULL"),
+        ("NULL IS NULL", "t"),
+        ("1 IS NOT NULL", "t"),
+        ("NULL IS NOT TRUE", "t"),
+        ("false IS FALSE", "t"),
+        ("NULL IS DISTINCT FROM 1", "t"),
+        ("NULL IS NOT DISTINCT FROM NULL", "t"),
+        ("2 BETWEEN 1 AND 3", "t"),
+        ("2 NOT BETWEEN 1 AND 3", "f"),
+        ("3 IN (1, 2)", "f"),
+        ("3 NOT IN (1, 2)", "t"),
+        ("3 IN (1, NULL)", "NULL"),
+        ("3 NOT IN (3, NULL)", "f"),
+        ("'abc' LIKE 'abc'", "t"),
+        ("'abc' LIKE 'a%'", "t"),
+        ("'abc' LIKE '_b_'", "t"),
+        ("'abc' LIKE 'c'", "f"),
+        ("'abc' NOT LIKE 'c'", "t"),
+        ("(1, 'a') = (1, 'a')", "t"),
+        ("(1, 'a') <> (1, 'b')", "t"),
+        ("(1, 2) IN ((3, 4), (1, 2))", "t"),
+        ("'2013-01-01 05:15:00'::timestamp", "2013-01-01 05:15:00"),
+        ("timestamp '2013-01-01 05:15'", "2013-01-01 05:15:00"),
+        ("CAST('42' AS bigint)", "42"),
+        ("42::text || '!'", "42!"),
+        ("true::text", "true"),
+        ("'yes'::boolean", "t"),
+        ("1::boolean", "t"),
+        ("'\\x00ff'::bytea", "\\x00ff"),
+        (
+            "'{A0EEBC99-9c0b4ef8-bb6d6bb9-bd380a11}'::uuid",
+            "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11",
+        ),
+        // Numeric literals round halves away from zero, floats to the even neighbour.
+        ("2.5::bigint", "3"),
+        ("-2.5::bigint", "-3"),
+        ("2.5::float8::bigint", "2"),
+        ("-9223372036854775808", "-9223372036854775808"),
+        ("1e3", "1000"),
+        ("'1e3'::float8", "1000"),
+        ("'infinity'::float8", "Infinity"),
+        ("now()", "1970-01-01 00:00:00"),
+        ("CURRENT_TIMESTAMP", "1970-01-01 00:00:00"),
+    ] {
+        assert_eq!(computed(text).as_deref(), Ok(expected), "{text}");
+    }
+}
+
+#[test]
+fn constants_that_have_no_value() {
+    for (text, part) in [
+        ("1 / 0", "division by zero"),
+        ("9223372036854775807 + 1", "out of range"),
+        ("1e400", "is not of type double precision"),
+        ("'x'::bigint", "\"x\" is not of type bigint"),
+        ("'2013-13-01'::timestamp", "is not of type timestamp"),
+        ("1 || 2", "bigint || bigint has no meaning"),
+        ("1 LIKE 'a'", "has no meaning"),
+        ("true + 1", "has no meaning"),
+        ("'x' = 5", "\"x\" is not of type bigint"),
+        ("NOT 5", "must be boolean"),
+        ("1 AND true", "must be boolean"),
+        ("1::uuid", "cannot become a uuid"),
+        ("'a'::date", "the type DATE is not supported"),
+        ("lower('A')", "the function lower is not supported"),
+        ("'a' ILIKE 'A'", "is not supported"),
+        ("'a' ~ 'b'", "is not supported"),
+        ("(SELECT 1)", "is not supported"),
+        ("CASE WHEN true THEN 1 END", "is not supported"),
+        ("interval '1 day'", "is not supported"),
+        ("a", "a names a column where only constants may stand"),
+        ("(1, 2) = (1, 2, 3)", "the lists have 2 and 3 members"),
+        ("$1", "parameter $1 has no value: 0 were given"),
+    ] {
+        let error = computed(text).expect_err(text);
+        assert!(error.contains(part), "{text}: {error}");
+    }
+}
+
+#[test]
+fn literals_take_the_type_of_the_column_beside_them() {
+    let schema = schema(FLIGHTS);
+    let scope = Scope {
+        schema: Some(&schema),
+        alias: Some("f"),
+        ..Scope::CONSTANTS
+    };
+    let condition = |text: &str| scope.condition(&parsed(text)).map_err(|it| it.to_string());
+    let right = |text: &str| match &condition(text).unwrap()[..] {
+        [Expression::Binary(_, _, right)] => match &**right {
+            Expression::Literal(value) => value.clone(),
+            other => panic!("{other:?}"),
+        },
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(right("f.dep_delay = 1"), Value::Float64(1.0));
+    assert_eq!(right("id = '7'"), Value::Int64(7));
+    assert_eq!(right("id < 7.5"), Value::Float64(7.5));
+    assert_eq!(
+        right("scheduled >= '1970-01-02'"),
+        Value::Timestamp(86_400_000_000)
+    );
+    for (text, part) in [
+        ("id = 'x'", "in id = 'x': \"x\" is not of type bigint"),
+        ("tailnum = 5", "text = bigint has no meaning"),
+        ("speed = 5", "table flights has no column speed: it has id"),
+        ("flights.id = 5", "write f.id"),
+        ("excluded.id = 5", "write f.id"),
+        ("id", "must be boolean, this one is bigint"),
+        ("scheduled + 1 = scheduled", "has no meaning"),
+        ("tailnum::bigint = 5", "is not supported"),
+    ] {
+        let error = condition(text).expect_err(text);
+        assert!(error.contains(part), "{text}: {error}");
+    }
+    assert_eq!(condition("true"), Ok(Vec::new()));
+    assert_eq!(
+        condition("cancelled AND (id = 1 AND note = 'x')")
+            .unwrap()
+            .len(),
+        3
+    );
+    // A chain longer than the store's depth is fine, since it is laid out as a tree.
+    let long: Vec<String> = (0..1000).map(|it| format!("note = '{it}'")).collect();
+    assert_eq!(condition(&long.join(" OR ")).unwrap().len(), 1);
+}
+
+#[test]
+fn parameters_stand_for_values() {
+    let schema = schema(FLIGHTS);
+    let parameters = [Value::Text("2013-01-01".into()), Value::Int64(7)];
+    let scope = Scope {
+        schema: Some(&schema),
+        parameters: &parameters,
+        ..Scope::CONSTANTS
+    };
+    let conjuncts = scope
+        .condition(&parsed("scheduled = $1 AND id = $2"))
+        .unwrap();
+    assert!(matches!(&conjuncts[0], Expression::Binary(_, _, right)
+        if matches!(**right, Expression::Literal(Value::Timestamp(_)))));
+    assert!(matches!(&conjuncts[1], Expression::Binary(_, _, right)
+        if **right == Expression::Literal(Value::Int64(7))));
+}
+
+#[test]
+fn values_for_columns_convert_as_on_assignment() {
+    let value = |text: &str, column_type| {
+        constant(&parsed(text), column_type, "column x").map_err(|it| it.to_string())
+    };
+    assert_eq!(value("2.5", ColumnType::Int64), Ok(Value::Int64(3)));
+    assert_eq!(value("1", ColumnType::Float64), Ok(Value::Float64(1.0)));
+    assert_eq!(value("5", ColumnType::Text), Ok(Value::Text("5".into())));
+    assert_eq!(
+        value("true", ColumnType::Text),
+        Ok(Value::Text("true".into()))
+    );
+    assert_eq!(value("'5'", ColumnType::Int64), Ok(Value::Int64(5)));
+    assert_eq!(value("NULL", ColumnType::Uuid), Ok(Value::Null));
+    assert_eq!(value("1 + 1.6", ColumnType::Int64), Ok(Value::Int64(3)));
+    assert_eq!(
+        value("true", ColumnType::Int64),
+        Err("column x: a boolean cannot be stored in a column of type bigint: convert it".into())
+    );
+    assert_eq!(
+        value("9223372036854775808", ColumnType::Int64),
+        Err(
+            "column x: \"9223372036854775808\" is not of type bigint: write a whole number from \
+             -2^63 to 2^63 - 1"
+                .into()
+        )
+    );
+}

@@ -1,0 +1,297 @@
+//! Everything that can go wrong with a statement, told so that a person can mend it.
+//!
+//! Each variant names the thing and the remedy. What the store refused by itself comes as
+//! [`Error::Store`], whose text is the client's; the rest was found before anything was sent,
+//! unless the variant says otherwise.
+
+use std::fmt;
+
+use client::protocol::expression::EvaluationError;
+use placement::{KeyError, RowError, SchemaError, ValueError};
+
+/// A statement that was not done, or not wholly.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Error {
+    /// The text is not SQL of this dialect.
+    Syntax(SyntaxError),
+    /// SQL that PostgreSQL has and this store has not, or not yet.
+    Unsupported {
+        /// What was asked for.
+        what: String,
+        /// What to do instead.
+        remedy: String,
+    },
+    /// No table has this name.
+    UnknownTable {
+        /// The name.
+        table: String,
+        /// The tables that there are.
+        tables: Vec<String>,
+    },
+    /// The table has no column of this name.
+    UnknownColumn {
+        /// The table.
+        table: String,
+        /// The name.
+        column: String,
+        /// The columns that there are.
+        columns: Vec<String>,
+    },
+    /// A schema that cannot be.
+    Schema(SchemaError),
+    /// A literal that is not of the type its place needs.
+    Literal {
+        /// Where it was to go, as `column id of table t`; empty if the type was written beside it.
+        place: String,
+        /// What is wrong with it.
+        error: ValueError,
+    },
+    /// An expression without a type or a value.
+    Expression {
+        /// The expression as SQL.
+        text: String,
+        /// Why it has none.
+        error: EvaluationError,
+    },
+    /// A row that cannot be stored.
+    Row {
+        /// The table.
+        table: String,
+        /// Which row of the statement, from 1.
+        row: usize,
+        /// Why not.
+        error: RowError,
+    },
+    /// A key that cannot be stored.
+    Key {
+        /// The table.
+        table: String,
+        /// Which row of the statement, from 1.
+        row: usize,
+        /// Why not.
+        error: KeyError,
+    },
+    /// A predicate that fixes no index, without having asked for a scan.
+    NoIndex {
+        /// The table.
+        table: String,
+        /// Its indexes, as `by_tail (tailnum)`.
+        indexes: Vec<String>,
+    },
+    /// A column of the primary key may not be assigned to.
+    PrimaryKeyChange {
+        /// The table.
+        table: String,
+        /// The column.
+        column: String,
+    },
+    /// A row with this key exists. If the statement had several rows, `done` says what became of
+    /// the others.
+    Duplicate {
+        /// The table.
+        table: String,
+        /// The index that said so: `primary key` or its name, with columns and values.
+        key: String,
+        /// What the statement did nevertheless.
+        done: Progress,
+    },
+    /// A dense index lacks the value before this one.
+    NotDense {
+        /// The table.
+        table: String,
+        /// The index.
+        index: String,
+        /// The only value that an insert may have; a delete may take the one before it.
+        expected: i64,
+        /// What the statement did nevertheless.
+        done: Progress,
+    },
+    /// The row cannot take the change; says why and what to do.
+    Invalid {
+        /// The table.
+        table: String,
+        /// For people.
+        message: String,
+        /// What the statement did nevertheless.
+        done: Progress,
+    },
+    /// Other operations held the row for too long. Nothing of this row was changed: run the
+    /// statement again.
+    Conflict {
+        /// The table.
+        table: String,
+        /// What the statement did nevertheless.
+        done: Progress,
+    },
+    /// Something in the statement has no meaning together; says what and what to do.
+    Statement {
+        /// For people.
+        message: String,
+    },
+    /// The client's or the store's own words.
+    Store {
+        /// For people: what happened, to what, what to do.
+        message: String,
+        /// Whether what the statement asked for may have happened all the same (SAFETY R14).
+        unknown: bool,
+        /// What the statement did nevertheless.
+        done: Progress,
+    },
+}
+
+/// What a statement of many rows had done before it stopped: rows are operations of their own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// Rows changed.
+    pub done: usize,
+    /// Rows that the statement asked to change; 1 for most.
+    pub of: usize,
+}
+
+/// Where a text stops being SQL.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SyntaxError {
+    /// What was expected, what was found.
+    pub message: String,
+    /// From 1.
+    pub line: usize,
+    /// In characters, from 1.
+    pub column: usize,
+    /// The line itself.
+    pub source: String,
+}
+
+impl Error {
+    /// SQL that the store has not.
+    pub(crate) fn unsupported(what: impl Into<String>, remedy: impl Into<String>) -> Error {
+        Error::Unsupported {
+            what: what.into(),
+            remedy: remedy.into(),
+        }
+    }
+
+    /// Something without a meaning.
+    pub(crate) fn statement(message: impl Into<String>) -> Error {
+        Error::Statement {
+            message: message.into(),
+        }
+    }
+}
+
+impl fmt::Display for Progress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.of > 1 {
+            write!(
+                f,
+                " ({} of {} rows were changed: each row is an operation of its own)",
+                self.done, self.of
+            )?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for SyntaxError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let SyntaxError {
+            message,
+            line,
+            column,
+            source,
+        } = self;
+        // Tabs and wide characters before the caret keep their width, so that it stands right.
+        let indent: String = source
+            .chars()
+            .take(column.saturating_sub(1))
+            .map(|c| if c == '\t' { '\t' } else { ' ' })
+            .collect();
+        write!(
+            f,
+            "syntax error at line {line}, column {column}: {message}\n  {source}\n  {indent}^"
+        )
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::Syntax(error) => error.fmt(f),
+            Error::Unsupported { what, remedy } => write!(f, "{what} is not supported: {remedy}"),
+            Error::UnknownTable { table, tables } if tables.is_empty() => {
+                write!(f, "there is no table {table}, nor any other: create it")
+            }
+            Error::UnknownTable { table, tables } => write!(
+                f,
+                "there is no table {table}: create it, or name one of {}",
+                tables.join(", ")
+            ),
+            Error::UnknownColumn {
+                table,
+                column,
+                columns,
+            } => write!(
+                f,
+                "table {table} has no column {column}: it has {}",
+                columns.join(", ")
+            ),
+            Error::Schema(error) => error.fmt(f),
+            Error::Literal { place, error } if place.is_empty() => error.fmt(f),
+            Error::Literal { place, error } => write!(f, "{place}: {error}"),
+            Error::Expression { text, error } => write!(f, "in {text}: {error}"),
+            Error::Row { table, row, error } => write!(f, "table {table}, row {row}: {error}"),
+            Error::Key { table, row, error } => write!(f, "table {table}, row {row}: {error}"),
+            Error::NoIndex { table, indexes } => write!(
+                f,
+                "no index of table {table} serves this WHERE: equate all columns of {}, or ask for \
+                 a scan of the whole table by SELECT /*+ scan */ … or SET scan = on",
+                indexes.join(" or of ")
+            ),
+            Error::PrimaryKeyChange { table, column } => write!(
+                f,
+                "column {column} is in the primary key of table {table} and cannot be changed: \
+                 DELETE the row and INSERT it anew"
+            ),
+            Error::Duplicate { table, key, done } => write!(
+                f,
+                "table {table} already has a row with {key}: choose another value, or say ON \
+                 CONFLICT{done}"
+            ),
+            Error::NotDense {
+                table,
+                index,
+                expected,
+                done,
+            } => write!(
+                f,
+                "index {index} of table {table} is dense: the next value is {expected}, only the \
+                 one before it can be deleted{done}"
+            ),
+            Error::Invalid {
+                table,
+                message,
+                done,
+            } => write!(f, "table {table}: {message}{done}"),
+            Error::Conflict { table, done } => write!(
+                f,
+                "other operations held the row of table {table} for too long: run the statement \
+                 again{done}"
+            ),
+            Error::Statement { message } => f.write_str(message),
+            Error::Store { message, done, .. } => write!(f, "{message}{done}"),
+        }
+    }
+}
+
+impl std::error::Error for Error {}
+
+impl From<SyntaxError> for Error {
+    fn from(error: SyntaxError) -> Error {
+        Error::Syntax(error)
+    }
+}
+
+impl From<SchemaError> for Error {
+    fn from(error: SchemaError) -> Error {
+        Error::Schema(error)
+    }
+}

@@ -1,0 +1,91 @@
+//! Tables and servers for tests: flights with three replexes on three servers, and a shared log.
+
+use client::protocol::configuration::{
+    Configuration, PartitionState, Place, Server, ServerState, Table,
+};
+use client::protocol::identity::{CoreId, Epoch, Incarnation, ServerId, TableId};
+use placement::{Layout, Schema};
+
+use crate::parse::parse;
+use crate::statement::Statement;
+
+pub(crate) const FLIGHTS: &str = "
+    CREATE TABLE flights (
+        id bigint PRIMARY KEY,
+        tailnum text,
+        origin text NOT NULL,
+        dest text NOT NULL,
+        dep_delay double precision,
+        scheduled timestamp,
+        cancelled boolean NOT NULL DEFAULT false,
+        note text DEFAULT 'none',
+        INDEX by_tail (tailnum),
+        INDEX by_route (origin, dest)
+    ) WITH (partitions = 12, failures_tolerated = 2, durability = 'sync');";
+
+pub(crate) const LOG: &str = "
+    CREATE TABLE log (id uuid PRIMARY KEY, position bigint NOT NULL, entry bytea,
+        INDEX by_position (position) WITH (constraint = 'dense'));";
+
+pub(crate) const USERS: &str = "
+    CREATE TABLE users (region text, number bigint, email text UNIQUE, n bigint NOT NULL DEFAULT 0,
+        PRIMARY KEY (region, number)) WITH (partitions = 4);";
+
+/// The schema that a `CREATE TABLE` asks for.
+pub(crate) fn schema(sql: &str) -> Schema {
+    let mut statements = parse(sql).expect("the text is SQL");
+    match statements.remove(0).statement {
+        Statement::CreateTable { schema, .. } => *schema,
+        other => panic!("{other:?} creates no table"),
+    }
+}
+
+/// Adds a table, with each replex on the server of its number.
+pub(crate) fn add_table(configuration: &mut Configuration, schema: Schema) -> TableId {
+    let layout = Layout::base(&schema);
+    let placement = (0..layout.replexes.len()).map(|replex| {
+        let places = (0..layout.partition_count(replex)).map(|_| Place {
+            core: CoreId {
+                server: ServerId(replex as u32 % 3 + 1),
+                core: 0,
+            },
+            state: PartitionState::Serving,
+        });
+        places.collect()
+    });
+    configuration.epoch = Epoch(configuration.epoch.0 + 1);
+    let id = TableId(configuration.epoch.0 as u32);
+    configuration.tables.push(Table {
+        id,
+        placement: placement.collect(),
+        layout,
+        schema,
+    });
+    id
+}
+
+/// Three servers without tables.
+pub(crate) fn servers() -> Configuration {
+    let server = |id: u32| Server {
+        id: ServerId(id),
+        incarnation: Incarnation(1),
+        domain: format!("rack{id}"),
+        cores: vec![format!("127.0.0.1:470{id}")],
+        state: ServerState::Up,
+    };
+    Configuration {
+        cluster: 7,
+        epoch: Epoch(1),
+        servers: (1..=3).map(server).collect(),
+        tables: Vec::new(),
+    }
+}
+
+/// Three servers with all tables of this file.
+pub(crate) fn configuration() -> Configuration {
+    let mut configuration = servers();
+    for sql in [FLIGHTS, LOG, USERS] {
+        add_table(&mut configuration, schema(sql));
+    }
+    configuration
+}

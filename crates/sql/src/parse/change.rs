@@ -1,0 +1,203 @@
+//! `INSERT`, `UPDATE`, `DELETE` of one table.
+
+use sqlparser::ast::{self, Expr};
+
+use super::query::table_name;
+use super::{name, object_name, template};
+use crate::error::Error;
+use crate::statement::{ConflictUpdate, Delete, Insert, OnConflict, TableName, Update};
+
+/// `INSERT INTO table (columns) VALUES …`
+pub(super) fn insert(mut insert: ast::Insert) -> Result<Insert, Error> {
+    let ast::TableObject::TableName(table) = &insert.table else {
+        return Err(Error::unsupported("INSERT into a function", "name a table"));
+    };
+    let table = TableName {
+        name: object_name(table)?,
+        alias: insert.table_alias.take().map(|it| name(&it.alias)),
+    };
+    refuse_returning(insert.returning.is_some())?;
+    let columns = std::mem::take(&mut insert.columns);
+    let columns: Vec<String> = columns.iter().map(object_name).collect::<Result<_, _>>()?;
+    let source = insert.source.take();
+    insert.optimizer_hints.clear();
+    let on_conflict = insert.on.take().map(on_conflict).transpose()?;
+    let ast::Statement::Insert(mut blank) = template("INSERT INTO t VALUES (1)") else {
+        unreachable!("the template inserts");
+    };
+    blank.source = None;
+    blank.table = insert.table.clone();
+    if insert != blank {
+        return Err(Error::unsupported(
+            "this form of INSERT",
+            "write INSERT INTO table (columns) VALUES (…), (…) [ON CONFLICT …]",
+        ));
+    }
+    let rows = match source {
+        // `INSERT INTO t DEFAULT VALUES`
+        None => vec![Vec::new()],
+        Some(source) => rows(*source)?,
+    };
+    Ok(Insert {
+        table,
+        columns: (!columns.is_empty()).then_some(columns),
+        rows,
+        on_conflict,
+    })
+}
+
+/// `UPDATE table SET … WHERE …`
+pub(super) fn update(mut update: ast::Update, scan: bool) -> Result<Update, Error> {
+    let table = table_name(&update.table)?;
+    refuse_returning(update.returning.is_some())?;
+    let assignments = assignments(std::mem::take(&mut update.assignments))?;
+    let filter = update.selection.take();
+    update.optimizer_hints.clear();
+    let ast::Statement::Update(mut blank) = template("UPDATE t SET c = 1") else {
+        unreachable!("the template updates");
+    };
+    blank.assignments.clear();
+    blank.table = update.table.clone();
+    if update != blank {
+        return Err(Error::unsupported(
+            "this form of UPDATE",
+            "write UPDATE table SET column = value WHERE …",
+        ));
+    }
+    Ok(Update {
+        table,
+        assignments,
+        filter,
+        scan,
+    })
+}
+
+/// `DELETE FROM table WHERE …`
+pub(super) fn delete(mut delete: ast::Delete, scan: bool) -> Result<Delete, Error> {
+    let tables = match &delete.from {
+        ast::FromTable::WithFromKeyword(tables) | ast::FromTable::WithoutKeyword(tables) => tables,
+    };
+    let [table] = &tables[..] else {
+        return Err(Error::unsupported(
+            "DELETE from several tables",
+            "run one DELETE per table",
+        ));
+    };
+    let table = table_name(table)?;
+    refuse_returning(delete.returning.is_some())?;
+    let filter = delete.selection.take();
+    delete.optimizer_hints.clear();
+    let ast::Statement::Delete(mut blank) = template("DELETE FROM t") else {
+        unreachable!("the template deletes");
+    };
+    blank.from = delete.from.clone();
+    if delete != blank {
+        return Err(Error::unsupported(
+            "this form of DELETE",
+            "write DELETE FROM table WHERE …",
+        ));
+    }
+    Ok(Delete {
+        table,
+        filter,
+        scan,
+    })
+}
+
+fn refuse_returning(returning: bool) -> Result<(), Error> {
+    if returning {
+        return Err(Error::unsupported(
+            "RETURNING",
+            "SELECT the row by its primary key afterwards",
+        ));
+    }
+    Ok(())
+}
+
+fn rows(source: ast::Query) -> Result<Vec<Vec<Option<Expr>>>, Error> {
+    let extras = source.order_by.is_some()
+        || source.limit_clause.is_some()
+        || source.fetch.is_some()
+        || source.with.is_some();
+    match *source.body {
+        ast::SetExpr::Values(values) if !extras => Ok(values
+            .rows
+            .into_iter()
+            .map(|row| row.content.into_iter().map(value_or_default).collect())
+            .collect()),
+        _ => Err(Error::unsupported(
+            "INSERT … SELECT",
+            "export the rows with replex export and import them with replex import",
+        )),
+    }
+}
+
+fn assignments(assignments: Vec<ast::Assignment>) -> Result<Vec<(String, Option<Expr>)>, Error> {
+    let mut all: Vec<(String, Option<Expr>)> = Vec::with_capacity(assignments.len());
+    for assignment in assignments {
+        match (assignment.target, assignment.value) {
+            (ast::AssignmentTarget::ColumnName(column), value) => {
+                all.push((object_name(&column)?, value_or_default(value)));
+            }
+            (ast::AssignmentTarget::Tuple(columns), Expr::Tuple(values))
+                if columns.len() == values.len() =>
+            {
+                for (column, value) in columns.iter().zip(values) {
+                    all.push((object_name(column)?, value_or_default(value)));
+                }
+            }
+            (target, _) => {
+                return Err(Error::statement(format!(
+                    "{target} takes as many values as it has columns: write (a, b) = (1, 2)"
+                )));
+            }
+        }
+    }
+    for (position, (column, _)) in all.iter().enumerate() {
+        if all[..position].iter().any(|(other, _)| other == column) {
+            return Err(Error::statement(format!(
+                "column {column} is assigned to twice: assign to it once"
+            )));
+        }
+    }
+    Ok(all)
+}
+
+fn on_conflict(on: ast::OnInsert) -> Result<OnConflict, Error> {
+    let ast::OnInsert::OnConflict(on) = on else {
+        return Err(Error::unsupported(
+            "ON DUPLICATE KEY UPDATE",
+            "write ON CONFLICT DO UPDATE SET …",
+        ));
+    };
+    let target = match on.conflict_target {
+        None => None,
+        Some(ast::ConflictTarget::Columns(columns)) => Some(columns.iter().map(name).collect()),
+        Some(ast::ConflictTarget::OnConstraint(_)) => {
+            return Err(Error::unsupported(
+                "ON CONFLICT ON CONSTRAINT",
+                "name the primary key's columns, or none",
+            ));
+        }
+    };
+    let update = match on.action {
+        ast::OnConflictAction::DoNothing => None,
+        ast::OnConflictAction::DoUpdate(update) => Some(ConflictUpdate {
+            assignments: assignments(update.assignments)?,
+            condition: update.selection,
+        }),
+    };
+    Ok(OnConflict { target, update })
+}
+
+/// A bare `DEFAULT` is parsed as a column of that name.
+fn value_or_default(value: Expr) -> Option<Expr> {
+    match &value {
+        Expr::Identifier(word)
+            if word.quote_style.is_none() && word.value.eq_ignore_ascii_case("default") =>
+        {
+            None
+        }
+        _ => Some(value),
+    }
+}

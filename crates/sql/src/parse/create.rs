@@ -1,0 +1,399 @@
+//! `CREATE TABLE`, `CREATE INDEX`, `DROP TABLE`: from trees to schemas.
+//!
+//! Only shape and spelling are checked here; what a schema may be is `Schema::validate`'s, and
+//! what the servers at hand can carry is the coordinator's.
+
+use placement::{Column, ColumnType, Constraint, Durability, Index, Schema, Value};
+use sqlparser::ast::helpers::stmt_create_table::CreateTableBuilder;
+use sqlparser::ast::{self, ColumnOption, Expr, TableConstraint};
+
+use super::{made_up_name, name, object_name, template};
+use crate::bind;
+use crate::error::Error;
+use crate::statement::{CreateIndex, Statement};
+
+/// Partitions per replex where the statement does not say.
+pub const PARTITIONS_DEFAULT: u32 = 12;
+/// Failures tolerated where the statement does not say.
+pub const FAILURES_TOLERATED_DEFAULT: u8 = 1;
+
+/// `CREATE TABLE`.
+pub(super) fn table(mut create: ast::CreateTable) -> Result<Statement, Error> {
+    let table = object_name(&create.name)?;
+    let columns = std::mem::take(&mut create.columns);
+    let constraints = std::mem::take(&mut create.constraints);
+    let options = std::mem::take(&mut create.table_options);
+    let if_not_exists = std::mem::take(&mut create.if_not_exists);
+    let blank = CreateTableBuilder::new(create.name.clone()).build();
+    if create != blank {
+        return Err(Error::unsupported(
+            format!("\"{create}\""),
+            "write CREATE TABLE name (columns) WITH (options) and nothing else",
+        ));
+    }
+    let mut schema = Schema {
+        name: table,
+        columns: Vec::new(),
+        primary_key: Vec::new(),
+        indexes: Vec::new(),
+        partitions: PARTITIONS_DEFAULT,
+        failures_tolerated: FAILURES_TOLERATED_DEFAULT,
+        durability: Durability::Sync,
+    };
+    let mut unique = Vec::new();
+    for definition in columns {
+        column(&mut schema, definition, &mut unique)?;
+    }
+    for constraint in constraints {
+        table_constraint(&mut schema, constraint, &mut unique)?;
+    }
+    for column in schema.primary_key.clone() {
+        schema.columns[column].nullable = false;
+    }
+    for index in unique {
+        push_index(&mut schema, index)?;
+    }
+    table_options(&mut schema, options)?;
+    Ok(Statement::CreateTable {
+        schema: Box::new(schema),
+        if_not_exists,
+    })
+}
+
+/// `CREATE INDEX`, alone, after its table or from a clause inside it.
+pub(super) fn index(mut create: ast::CreateIndex) -> Result<CreateIndex, Error> {
+    let table = object_name(&create.table_name)?;
+    let columns = index_columns(&std::mem::take(&mut create.columns))?;
+    let given = create.name.take().as_ref().map(object_name).transpose()?;
+    let unique = std::mem::take(&mut create.unique);
+    let if_not_exists = std::mem::take(&mut create.if_not_exists);
+    let options = std::mem::take(&mut create.with);
+    if let Some(kind) = create.using.take()
+        && !kind.to_string().eq_ignore_ascii_case("btree")
+    {
+        return Err(Error::unsupported(
+            format!("an index USING {kind}"),
+            "leave USING out: every index is a sorted, partitioned copy of the table",
+        ));
+    }
+    let ast::Statement::CreateIndex(mut blank) = template("CREATE INDEX ON t (c)") else {
+        unreachable!("the template creates an index");
+    };
+    blank.table_name = create.table_name.clone();
+    blank.columns.clear();
+    if create != blank {
+        return Err(Error::unsupported(
+            "this form of CREATE INDEX",
+            "write CREATE [UNIQUE] INDEX name ON table (columns) [WITH (constraint = 'dense')]",
+        ));
+    }
+    let mut constraint = unique.then_some(Constraint::Unique);
+    for option in options {
+        let Expr::BinaryOp {
+            left,
+            op: ast::BinaryOperator::Eq,
+            right,
+        } = option
+        else {
+            return Err(Error::statement(format!(
+                "{option} is no option of an index: write WITH (constraint = 'dense')"
+            )));
+        };
+        let (option, value) = (left.to_string().to_lowercase(), text_of(&right));
+        match (option.as_str(), value.to_lowercase().as_str()) {
+            ("constraint", "unique") => constraint = Some(Constraint::Unique),
+            ("constraint", "dense") => constraint = Some(Constraint::Dense),
+            ("constraint", _) => {
+                return Err(Error::statement(format!(
+                    "{value} is no constraint of an index: write 'unique' or 'dense'"
+                )));
+            }
+            _ => {
+                return Err(Error::statement(format!(
+                    "an index has no option {option}: the one there is is constraint"
+                )));
+            }
+        }
+    }
+    let suffix = if constraint == Some(Constraint::Unique) {
+        "key"
+    } else {
+        "idx"
+    };
+    Ok(CreateIndex {
+        name: given.unwrap_or_else(|| made_up_name(&table, &columns, suffix)),
+        table,
+        columns,
+        constraint,
+        if_not_exists,
+    })
+}
+
+/// Adds an index to the table that is being created.
+pub(super) fn push_index(schema: &mut Schema, index: CreateIndex) -> Result<(), Error> {
+    if index.if_not_exists && schema.indexes.iter().any(|it| it.name == index.name) {
+        return Ok(());
+    }
+    let columns = positions(schema, &index.columns)?;
+    if index.constraint == Some(Constraint::Unique) && columns == schema.primary_key {
+        return Err(Error::statement(format!(
+            "index {} of table {} has the columns of the primary key, which is unique already: \
+             leave it out",
+            index.describe(),
+            schema.name
+        )));
+    }
+    schema.indexes.push(Index {
+        name: index.name,
+        columns,
+        constraint: index.constraint,
+    });
+    Ok(())
+}
+
+/// `DROP TABLE`.
+pub(super) fn drop(statement: ast::Statement) -> Result<Statement, Error> {
+    let ast::Statement::Drop {
+        object_type,
+        if_exists,
+        names,
+        cascade: false,
+        restrict: _,
+        purge: false,
+        temporary: false,
+        table: None,
+    } = statement
+    else {
+        return Err(Error::unsupported(
+            "this form of DROP",
+            "write DROP TABLE [IF EXISTS] name",
+        ));
+    };
+    match (object_type, &names[..]) {
+        (ast::ObjectType::Table, [table]) => Ok(Statement::DropTable {
+            name: object_name(table)?,
+            if_exists,
+        }),
+        (ast::ObjectType::Table, _) => Err(Error::unsupported(
+            "DROP TABLE of several tables at once",
+            "drop them one by one",
+        )),
+        (ast::ObjectType::Index, _) => Err(Error::unsupported(
+            "DROP INDEX",
+            "indexes live as long as their table for now: create another table without it, then \
+             export and import the rows",
+        )),
+        (other, _) => Err(Error::unsupported(
+            format!("DROP {other}"),
+            "only tables can be dropped",
+        )),
+    }
+}
+
+fn column(
+    schema: &mut Schema,
+    definition: ast::ColumnDef,
+    unique: &mut Vec<CreateIndex>,
+) -> Result<(), Error> {
+    let column = name(&definition.name);
+    let column_type = column_type(&definition.data_type)?;
+    let position = schema.columns.len();
+    let mut nullable = true;
+    let mut default = None;
+    for option in definition.options {
+        match option.option {
+            ColumnOption::Null => nullable = true,
+            ColumnOption::NotNull => nullable = false,
+            ColumnOption::Default(expression) => {
+                let place = format!("the default of column {column}");
+                let value = bind::constant(&expression, column_type, &place)?;
+                default = (value != Value::Null || !nullable).then_some(value);
+            }
+            ColumnOption::PrimaryKey(_) => {
+                if !schema.primary_key.is_empty() {
+                    return Err(two_primary_keys(&schema.name));
+                }
+                schema.primary_key = vec![position];
+            }
+            ColumnOption::Unique(_) => {
+                let columns = vec![column.clone()];
+                unique.push(CreateIndex {
+                    name: option
+                        .name
+                        .as_ref()
+                        .map_or_else(|| made_up_name(&schema.name, &columns, "key"), name),
+                    table: schema.name.clone(),
+                    columns,
+                    constraint: Some(Constraint::Unique),
+                    if_not_exists: false,
+                });
+            }
+            other => {
+                return Err(Error::unsupported(
+                    format!("\"{other}\" of column {column}"),
+                    "a column takes NOT NULL, DEFAULT with a constant, PRIMARY KEY and UNIQUE",
+                ));
+            }
+        }
+    }
+    schema.columns.push(Column {
+        name: column,
+        column_type,
+        nullable,
+        default,
+    });
+    Ok(())
+}
+
+fn table_constraint(
+    schema: &mut Schema,
+    constraint: TableConstraint,
+    unique: &mut Vec<CreateIndex>,
+) -> Result<(), Error> {
+    match constraint {
+        TableConstraint::PrimaryKey(key)
+            if key.include.is_empty() && key.characteristics.is_none() =>
+        {
+            if !schema.primary_key.is_empty() {
+                return Err(two_primary_keys(&schema.name));
+            }
+            schema.primary_key = positions(schema, &index_columns(&key.columns)?)?;
+        }
+        TableConstraint::Unique(key)
+            if key.include.is_empty()
+                && key.characteristics.is_none()
+                && key.nulls_distinct != ast::NullsDistinctOption::NotDistinct =>
+        {
+            let columns = index_columns(&key.columns)?;
+            let given = key.name.or(key.index_name);
+            unique.push(CreateIndex {
+                name: given
+                    .as_ref()
+                    .map_or_else(|| made_up_name(&schema.name, &columns, "key"), name),
+                table: schema.name.clone(),
+                columns,
+                constraint: Some(Constraint::Unique),
+                if_not_exists: false,
+            });
+        }
+        other => {
+            return Err(Error::unsupported(
+                format!("\"{other}\""),
+                "a table takes PRIMARY KEY (columns), UNIQUE (columns) and INDEX name (columns)",
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn two_primary_keys(table: &str) -> Error {
+    Error::statement(format!(
+        "table {table} has two primary keys: keep one, as PRIMARY KEY (column, …)"
+    ))
+}
+
+fn table_options(schema: &mut Schema, options: ast::CreateTableOptions) -> Result<(), Error> {
+    let options = match options {
+        ast::CreateTableOptions::None => Vec::new(),
+        ast::CreateTableOptions::With(options) => options,
+        other => {
+            return Err(Error::unsupported(
+                format!("\"{other}\""),
+                "write WITH (option = value, …)",
+            ));
+        }
+    };
+    for option in options {
+        let ast::SqlOption::KeyValue { key, value } = option else {
+            return Err(Error::statement(format!(
+                "{option} is no option of a table: write option = value"
+            )));
+        };
+        let key = name(&key);
+        let text = text_of(&value);
+        let number = |max: u64| {
+            text.parse::<u64>()
+                .ok()
+                .filter(|it| *it <= max)
+                .ok_or_else(|| {
+                    Error::statement(format!(
+                        "{text} is no value of option {key}: write a whole number up to {max}"
+                    ))
+                })
+        };
+        match key.as_str() {
+            "partitions" => {
+                schema.partitions = number(placement::PARTITIONS_MAX.into())? as u32;
+            }
+            "failures_tolerated" => {
+                schema.failures_tolerated = number((placement::REPLEXES_MAX - 1) as u64)? as u8;
+            }
+            "durability" => {
+                schema.durability = match text.to_lowercase().as_str() {
+                    "sync" => Durability::Sync,
+                    "replicated" => Durability::Replicated,
+                    _ => {
+                        return Err(Error::statement(format!(
+                            "{text} is no value of option durability: write 'sync' or \
+                             'replicated'"
+                        )));
+                    }
+                };
+            }
+            _ => {
+                return Err(Error::statement(format!(
+                    "a table has no option {key}: there are partitions, failures_tolerated and \
+                     durability"
+                )));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The text of a literal or of a bare word.
+fn text_of(value: &Expr) -> String {
+    match value {
+        Expr::Value(value) => value
+            .clone()
+            .into_string()
+            .unwrap_or_else(|| value.to_string()),
+        other => other.to_string(),
+    }
+}
+
+fn index_columns(columns: &[ast::IndexColumn]) -> Result<Vec<String>, Error> {
+    let columns = columns.iter().map(|it| match (&it.column.expr, &it.operator_class) {
+        (Expr::Identifier(column), None)
+            if it.column.options == ast::OrderByOptions::default() =>
+        {
+            Ok(name(column))
+        }
+        _ => Err(Error::unsupported(
+            format!("{it} in an index"),
+            "name columns alone: indexes sort their columns from small to large and can be read \
+             both ways",
+        )),
+    });
+    columns.collect()
+}
+
+fn positions(schema: &Schema, columns: &[String]) -> Result<Vec<usize>, Error> {
+    let positions = columns.iter().map(|column| {
+        schema
+            .column_index(column)
+            .ok_or_else(|| bind::unknown_column(schema, column))
+    });
+    positions.collect()
+}
+
+/// The column type that an SQL type means.
+pub(crate) fn column_type(data_type: &ast::DataType) -> Result<ColumnType, Error> {
+    ColumnType::parse(&data_type.to_string()).ok_or_else(|| {
+        let names: Vec<&str> = ColumnType::ALL.iter().map(|it| it.name()).collect();
+        Error::unsupported(
+            format!("the type {data_type}"),
+            format!("use one of {} (without a length)", names.join(", ")),
+        )
+    })
+}

@@ -1,0 +1,127 @@
+//! `INDEX name (columns) WITH (…)` inside the parentheses of `CREATE TABLE`.
+//!
+//! PostgreSQL's grammar has no such clause, so it is taken out of the tokens before they are
+//! parsed and becomes the tokens of a `CREATE INDEX`. Each keeps its place in the text, so that
+//! errors point to it. A column named index is told apart by the parenthesis: quote it in doubt.
+
+use sqlparser::keywords::Keyword;
+use sqlparser::tokenizer::{Token, TokenWithSpan};
+
+use crate::error::Error;
+use crate::script::is_space;
+
+/// The statement without its index clauses, and for each clause the tokens of a `CREATE INDEX`.
+pub(super) type Taken = (Vec<TokenWithSpan>, Vec<Vec<TokenWithSpan>>);
+
+/// Takes index clauses out of a `CREATE TABLE`; leaves other statements as they are.
+pub(super) fn take_clauses(tokens: &[TokenWithSpan]) -> Result<Taken, Error> {
+    let untouched = || Ok((tokens.to_vec(), Vec::new()));
+    let significant: Vec<&TokenWithSpan> =
+        tokens.iter().filter(|it| !is_space(&it.token)).collect();
+    let Some(open) = opening(&significant) else {
+        return untouched();
+    };
+    let Some((elements, close)) = elements(&significant, open) else {
+        return untouched();
+    };
+    let (clauses, kept): (Vec<_>, Vec<_>) = elements.into_iter().partition(|it| is_index(it));
+    if clauses.is_empty() {
+        return untouched();
+    }
+    let table = table_name(&significant[..open]);
+    let mut statement: Vec<TokenWithSpan> = significant[..=open].iter().copied().cloned().collect();
+    for (position, element) in kept.into_iter().enumerate() {
+        if position > 0 {
+            statement.push(TokenWithSpan::new(Token::Comma, element[0].span));
+        }
+        statement.extend(element.iter().copied().cloned());
+    }
+    statement.extend(significant[close..].iter().copied().cloned());
+    let clauses = clauses.into_iter().map(|clause| {
+        let at = clause[0].span;
+        let word = |text| TokenWithSpan::new(Token::make_keyword(text), at);
+        let mut tokens = vec![word("CREATE")];
+        let mut rest = clause.iter().copied().cloned();
+        if keyword(clause[0]) == Some(Keyword::UNIQUE) {
+            tokens.extend(rest.next());
+        }
+        tokens.extend(rest.next());
+        let rest: Vec<TokenWithSpan> = rest.collect();
+        let name_length = usize::from(rest.first().is_some_and(|it| it.token != Token::LParen));
+        tokens.extend_from_slice(&rest[..name_length]);
+        tokens.push(word("ON"));
+        tokens.extend(table.iter().copied().cloned());
+        tokens.extend_from_slice(&rest[name_length..]);
+        tokens
+    });
+    Ok((statement, clauses.collect()))
+}
+
+fn keyword(token: &TokenWithSpan) -> Option<Keyword> {
+    match &token.token {
+        Token::Word(word) if word.quote_style.is_none() => Some(word.keyword),
+        _ => None,
+    }
+}
+
+/// Where the list of columns opens, if this is a `CREATE TABLE`.
+fn opening(tokens: &[&TokenWithSpan]) -> Option<usize> {
+    let open = tokens.iter().position(|it| it.token == Token::LParen)?;
+    let mut before = tokens[..open].iter().map(|it| keyword(it));
+    let creates = before.next()? == Some(Keyword::CREATE);
+    let a_table = before.any(|it| it == Some(Keyword::TABLE));
+    (creates && a_table).then_some(open)
+}
+
+/// The name of the table: what follows `TABLE` and `IF NOT EXISTS`.
+fn table_name<'t, 'a>(before: &'t [&'a TokenWithSpan]) -> &'t [&'a TokenWithSpan] {
+    let starts =
+        |it: &&TokenWithSpan| matches!(keyword(it), Some(Keyword::TABLE | Keyword::EXISTS));
+    let start = before.iter().rposition(starts).map_or(0, |last| last + 1);
+    &before[start..]
+}
+
+/// The elements between commas of the list that opens at `open`, and where it closes.
+#[allow(
+    clippy::type_complexity,
+    reason = "the pair is taken apart where it is made"
+)]
+fn elements<'a>(
+    tokens: &[&'a TokenWithSpan],
+    open: usize,
+) -> Option<(Vec<Vec<&'a TokenWithSpan>>, usize)> {
+    let mut elements = vec![Vec::new()];
+    let mut depth = 0;
+    for (at, token) in tokens.iter().enumerate().skip(open + 1) {
+        match token.token {
+            Token::LParen => depth += 1,
+            Token::RParen if depth == 0 => {
+                elements.retain(|element| !element.is_empty());
+                return Some((elements, at));
+            }
+            Token::RParen => depth -= 1,
+            Token::Comma if depth == 0 => {
+                elements.push(Vec::new());
+                continue;
+            }
+            _ => {}
+        }
+        elements
+            .last_mut()
+            .expect("the list begins with one element")
+            .push(token);
+    }
+    None
+}
+
+/// `[UNIQUE] INDEX [name] (`
+fn is_index(element: &[&TokenWithSpan]) -> bool {
+    let unique = element
+        .first()
+        .is_some_and(|it| keyword(it) == Some(Keyword::UNIQUE));
+    let rest = &element[usize::from(unique)..];
+    let paren = |at: usize| rest.get(at).is_some_and(|it| it.token == Token::LParen);
+    rest.first()
+        .is_some_and(|it| keyword(it) == Some(Keyword::INDEX))
+        && (paren(1) || paren(2))
+}

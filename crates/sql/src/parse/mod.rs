@@ -1,0 +1,283 @@
+//! From text to statements: the grammar is `sqlparser`'s for PostgreSQL, cut down to what the
+//! store does.
+//!
+//! What PostgreSQL has and the store has not is refused by name, never ignored. Two things are
+//! added: `INDEX` clauses inside `CREATE TABLE` (`indexes`), and `SHOW` and `SET` of the store
+//! (`session`). Names and types of columns are not looked at here, except in `CREATE TABLE`.
+
+mod change;
+mod create;
+mod indexes;
+mod query;
+mod session;
+
+pub(crate) use create::column_type;
+pub use create::{FAILURES_TOLERATED_DEFAULT, PARTITIONS_DEFAULT};
+
+use sqlparser::ast;
+use sqlparser::dialect::PostgreSqlDialect;
+use sqlparser::parser::{Parser, ParserError};
+use sqlparser::tokenizer::{Location, Token, TokenWithSpan};
+
+use crate::error::{Error, SyntaxError};
+use crate::script::{self, Piece};
+use crate::statement::{CreateIndex, Statement};
+
+/// A statement and the line of the text on which it begins.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Parsed {
+    /// What to do.
+    pub statement: Statement,
+    /// From 1.
+    pub line: usize,
+}
+
+/// A statement that is wrong, and the line of the text on which it begins.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ParseError {
+    /// What is wrong.
+    pub error: Error,
+    /// From 1.
+    pub line: usize,
+}
+
+/// All statements of a text. `CREATE INDEX` right after the `CREATE TABLE` of its table becomes
+/// part of it, because an index is made together with its table for now.
+pub fn parse(text: &str) -> Result<Vec<Parsed>, ParseError> {
+    let pieces = script::split(text).map_err(|error| ParseError {
+        line: error.line,
+        error: error.into(),
+    })?;
+    let mut all: Vec<Parsed> = Vec::with_capacity(pieces.len());
+    for piece in pieces {
+        let line = piece.line;
+        let fail = |error| ParseError { error, line };
+        let statement = parse_piece(text, &piece).map_err(fail)?;
+        match (all.last_mut().map(|it| &mut it.statement), statement) {
+            (
+                Some(Statement::CreateTable {
+                    schema,
+                    if_not_exists: _,
+                }),
+                Statement::CreateIndex(index),
+            ) if index.table == schema.name => {
+                create::push_index(schema, index).map_err(fail)?;
+            }
+            (_, statement) => all.push(Parsed { statement, line }),
+        }
+    }
+    Ok(all)
+}
+
+fn parse_piece(text: &str, piece: &Piece) -> Result<Statement, Error> {
+    let words = session::words(&piece.tokens);
+    match words.first().map(String::as_str) {
+        Some("show" | "describe") => return session::show(&words).map(Statement::Show),
+        Some("set") => return session::set(&words).map(Statement::Set),
+        Some("explain") => {
+            if words
+                .get(1)
+                .is_some_and(|word| word == "analyze" || word == "(")
+            {
+                return Err(Error::unsupported(
+                    "EXPLAIN with options",
+                    "write EXPLAIN and the statement; \\timing shows how long it takes",
+                ));
+            }
+            let mut tokens = piece.tokens.clone();
+            tokens.retain(|token| !script::is_space(&token.token) || is_hint(&token.token));
+            let explain = tokens.iter().position(|it| !script::is_space(&it.token));
+            tokens.remove(explain.expect("the piece has a first word"));
+            let piece = Piece {
+                tokens,
+                line: piece.line,
+            };
+            return match parse_piece(text, &piece)? {
+                statement @ (Statement::Insert(_)
+                | Statement::Select(_)
+                | Statement::Update(_)
+                | Statement::Delete(_)) => Ok(Statement::Explain(Box::new(statement))),
+                _ => Err(Error::unsupported(
+                    "EXPLAIN of this statement",
+                    "explain a SELECT, INSERT, UPDATE or DELETE",
+                )),
+            };
+        }
+        _ => {}
+    }
+    let (tokens, index_clauses) = indexes::take_clauses(&piece.tokens)?;
+    let statement = parse_tokens(text, tokens)?;
+    let scan = script::asks_for_scan(&piece.tokens);
+    let mut statement = convert(statement, scan)?;
+    for clause in index_clauses {
+        let Statement::CreateTable { schema, .. } = &mut statement else {
+            unreachable!("index clauses are taken from CREATE TABLE only");
+        };
+        match parse_tokens(text, clause)? {
+            ast::Statement::CreateIndex(index) => {
+                create::push_index(schema, create::index(index)?)?;
+            }
+            _ => unreachable!("the tokens begin with CREATE INDEX"),
+        }
+    }
+    Ok(statement)
+}
+
+fn is_hint(token: &Token) -> bool {
+    matches!(
+        token,
+        Token::Whitespace(sqlparser::tokenizer::Whitespace::MultiLineComment(_))
+    )
+}
+
+fn parse_tokens(text: &str, tokens: Vec<TokenWithSpan>) -> Result<ast::Statement, SyntaxError> {
+    let places: Vec<(Location, String)> = tokens
+        .iter()
+        .filter(|token| !script::is_space(&token.token))
+        .map(|token| (token.span.start, token.token.to_string()))
+        .collect();
+    let end = tokens
+        .iter()
+        .rfind(|token| !script::is_space(&token.token))
+        .map_or(Location { line: 0, column: 0 }, |token| token.span.end);
+    let fail = |error: ParserError| {
+        let (message, at) = match error {
+            ParserError::TokenizerError(message) | ParserError::ParserError(message) => {
+                place(&message)
+            }
+            ParserError::RecursionLimitExceeded => (
+                "the statement is nested too deeply: simplify it".to_string(),
+                None,
+            ),
+        };
+        let at = at.map(|at| found_at(&message, at, &places));
+        script::syntax_error(text, at.unwrap_or(end), message)
+    };
+    let mut parser = Parser::new(&PostgreSqlDialect {}).with_tokens_with_locations(tokens);
+    let statement = parser.parse_statement().map_err(fail)?;
+    let rest = parser.peek_token();
+    if rest.token != Token::EOF {
+        let message = format!("expected: end of statement, found: {}", rest.token);
+        return Err(script::syntax_error(text, rest.span.start, message));
+    }
+    Ok(statement)
+}
+
+/// Where the token stands that the message says was found: the parser sometimes gives the place
+/// of the one after it.
+fn found_at(message: &str, at: Location, places: &[(Location, String)]) -> Location {
+    let Some((_, found)) = message.rsplit_once("found: ") else {
+        return at;
+    };
+    match places.iter().position(|(start, _)| *start == at) {
+        Some(next) if next > 0 && places[next].1 != found && places[next - 1].1 == found => {
+            places[next - 1].0
+        }
+        _ => at,
+    }
+}
+
+/// Splits `Expected: x, found: y at Line: 1, Column: 2` into what and where.
+fn place(message: &str) -> (String, Option<Location>) {
+    let lower_first = |text: &str| {
+        let mut characters = text.chars();
+        match characters.next() {
+            Some(first) => first.to_lowercase().chain(characters).collect(),
+            None => String::new(),
+        }
+    };
+    if let Some((what, place)) = message.rsplit_once(" at Line: ")
+        && let Some((line, column)) = place.split_once(", Column: ")
+        && let (Ok(line), Ok(column)) = (line.parse(), column.parse())
+    {
+        return (lower_first(what), Some(Location { line, column }));
+    }
+    (lower_first(message), None)
+}
+
+fn convert(statement: ast::Statement, scan: bool) -> Result<Statement, Error> {
+    match statement {
+        ast::Statement::CreateTable(table) => create::table(table),
+        ast::Statement::CreateIndex(index) => create::index(index).map(Statement::CreateIndex),
+        statement @ ast::Statement::Drop { .. } => create::drop(statement),
+        ast::Statement::Insert(insert) => change::insert(insert).map(Statement::Insert),
+        ast::Statement::Update(update) => change::update(update, scan).map(Statement::Update),
+        ast::Statement::Delete(delete) => change::delete(delete, scan).map(Statement::Delete),
+        ast::Statement::Query(query) => query::select(*query, scan).map(Statement::Select),
+        ast::Statement::StartTransaction { .. }
+        | ast::Statement::Commit { .. }
+        | ast::Statement::Rollback { .. } => Err(Error::unsupported(
+            "a transaction of several statements",
+            "each row is changed atomically; put what must hold into WHERE",
+        )),
+        ast::Statement::AlterTable(_) => Err(Error::unsupported(
+            "ALTER TABLE",
+            "create a new table, then export and import the rows",
+        )),
+        ast::Statement::Truncate(_) => Err(Error::unsupported(
+            "TRUNCATE",
+            "drop the table and create it anew",
+        )),
+        ast::Statement::Copy { .. } => Err(Error::unsupported(
+            "COPY",
+            "use the commands replex import and replex export",
+        )),
+        other => {
+            let text = other.to_string();
+            let words: Vec<&str> = text.split_whitespace().take(2).collect();
+            Err(Error::unsupported(
+                words.join(" "),
+                "\\? in the shell lists the statements that there are",
+            ))
+        }
+    }
+}
+
+/// An unquoted name is folded to lower case, as in PostgreSQL.
+pub(crate) fn name(identifier: &ast::Ident) -> String {
+    match identifier.quote_style {
+        Some(_) => identifier.value.clone(),
+        None => identifier.value.to_ascii_lowercase(),
+    }
+}
+
+/// A name without a schema before it; `public` is taken for none.
+fn object_name(object: &ast::ObjectName) -> Result<String, Error> {
+    let parts: Option<Vec<String>> = object
+        .0
+        .iter()
+        .map(|part| part.as_ident().map(name))
+        .collect();
+    match parts.as_deref() {
+        Some([table]) => Ok(table.clone()),
+        Some([schema, table]) if schema == "public" => Ok(table.clone()),
+        _ => Err(Error::unsupported(
+            format!("the name {object}"),
+            "there is one name space: name the table alone",
+        )),
+    }
+}
+
+/// A statement that is known to parse: what is left of another one, once everything that the
+/// store does has been taken out of it, must equal this.
+fn template(text: &str) -> ast::Statement {
+    let parsed = Parser::parse_sql(&PostgreSqlDialect {}, text);
+    parsed
+        .ok()
+        .and_then(|statements| statements.into_iter().next())
+        .expect("the text is a fixed statement")
+}
+
+/// Renames the index that the statement left without a name, as PostgreSQL does.
+fn made_up_name(table: &str, columns: &[String], suffix: &str) -> String {
+    format!("{table}_{}_{suffix}", columns.join("_"))
+}
+
+impl CreateIndex {
+    fn describe(&self) -> String {
+        format!("{} ({})", self.name, self.columns.join(", "))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,275 @@
+use placement::{ColumnType, Constraint, Durability, Value};
+
+use super::*;
+use crate::fixture::{FLIGHTS, schema};
+use crate::statement::{SelectItem, Set, Setting, Show};
+
+fn one(text: &str) -> Statement {
+    let mut statements = parse(text).unwrap_or_else(|error| panic!("{text}: {}", error.error));
+    assert_eq!(statements.len(), 1, "{text}");
+    statements.remove(0).statement
+}
+
+fn message(text: &str) -> String {
+    match parse(text) {
+        Ok(parsed) => panic!("{text} was taken for {parsed:?}"),
+        Err(error) => error.error.to_string(),
+    }
+}
+
+#[test]
+fn table_with_indexes_inside() {
+    let schema = schema(FLIGHTS);
+    assert_eq!(schema.validate(), Ok(()));
+    assert_eq!(schema.name, "flights");
+    assert_eq!(schema.primary_key, [0]);
+    assert_eq!((schema.partitions, schema.failures_tolerated), (12, 2));
+    assert!(!schema.columns[0].nullable);
+    assert!(schema.columns[1].nullable);
+    assert_eq!(schema.columns[6].default, Some(Value::Bool(false)));
+    assert_eq!(schema.columns[7].default, Some(Value::Text("none".into())));
+    let indexes: Vec<_> = schema
+        .indexes
+        .iter()
+        .map(|it| (it.name.as_str(), &it.columns[..], it.constraint))
+        .collect();
+    assert_eq!(
+        indexes,
+        [("by_tail", &[1][..], None), ("by_route", &[2, 3][..], None)]
+    );
+}
+
+#[test]
+fn constraints_by_every_spelling() {
+    let schema = schema(
+        "CREATE TABLE IF NOT EXISTS t (a int, b int UNIQUE, c int, d int NOT NULL, \
+         UNIQUE INDEX u (c), CONSTRAINT w UNIQUE (c, d), PRIMARY KEY (a), \
+         INDEX x (b, d) WITH (constraint = 'dense'), UNIQUE INDEX (a, d), INDEX (c)) \
+         WITH (durability = replicated)",
+    );
+    assert_eq!(schema.durability, Durability::Replicated);
+    let indexes: Vec<_> = schema
+        .indexes
+        .iter()
+        .map(|it| (it.name.as_str(), &it.columns[..], it.constraint))
+        .collect();
+    let unique = Some(Constraint::Unique);
+    assert_eq!(
+        indexes,
+        [
+            ("t_b_key", &[1][..], unique),
+            ("w", &[2, 3][..], unique),
+            ("u", &[2][..], unique),
+            ("x", &[1, 3][..], Some(Constraint::Dense)),
+            ("t_a_d_key", &[0, 3][..], unique),
+            ("t_c_idx", &[2][..], None),
+        ]
+    );
+}
+
+#[test]
+fn create_index_joins_the_table_before_it() {
+    let text = "CREATE TABLE t (a int PRIMARY KEY, b int NOT NULL);\n\
+                CREATE INDEX x ON t (b); CREATE UNIQUE INDEX ON t (b, a);\n\
+                CREATE INDEX IF NOT EXISTS x ON t (b);\n\
+                INSERT INTO t VALUES (1, 2); CREATE INDEX y ON t (b);";
+    let statements = parse(text).unwrap();
+    let lines: Vec<usize> = statements.iter().map(|it| it.line).collect();
+    assert_eq!(lines, [1, 4, 4]);
+    let Statement::CreateTable { schema, .. } = &statements[0].statement else {
+        panic!("{statements:?}");
+    };
+    let names: Vec<&str> = schema.indexes.iter().map(|it| it.name.as_str()).collect();
+    assert_eq!(names, ["x", "t_b_a_key"]);
+    assert!(matches!(
+        &statements[2].statement,
+        Statement::CreateIndex(index) if index.name == "y"
+    ));
+}
+
+#[test]
+fn column_named_index_is_a_column() {
+    let schema = schema("CREATE TABLE t (\"index\" bigint, unique_id int PRIMARY KEY)");
+    assert_eq!(schema.columns[0].name, "index");
+    assert_eq!(schema.columns[0].column_type, ColumnType::Int64);
+    assert!(schema.indexes.is_empty());
+}
+
+#[test]
+fn names_fold_unless_quoted() {
+    let Statement::Select(select) = one("SELECT Id, \"Id\" FROM Public.Flights AS F") else {
+        panic!("not a SELECT");
+    };
+    let table = select.table.unwrap();
+    assert_eq!(
+        (table.name.as_str(), table.alias.as_deref()),
+        ("flights", Some("f"))
+    );
+    let names: Vec<_> = select
+        .items
+        .iter()
+        .map(|it| match it {
+            SelectItem::Expression { name, .. } => name.as_str(),
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert_eq!(names, ["id", "Id"]);
+}
+
+#[test]
+fn session_statements() {
+    assert_eq!(one("show tables"), Statement::Show(Show::Tables));
+    assert_eq!(
+        one("SHOW TABLE Flights;"),
+        Statement::Show(Show::Table("flights".into()))
+    );
+    assert_eq!(
+        one("describe flights"),
+        Statement::Show(Show::Table("flights".into()))
+    );
+    assert_eq!(one("SHOW SERVERS"), Statement::Show(Show::Servers));
+    assert_eq!(
+        one("show stale_reads"),
+        Statement::Show(Show::Setting(Setting::StaleReads))
+    );
+    for text in ["SET scan = on", "set scan to 'ON'", "set scan = true"] {
+        let set = Set {
+            setting: Setting::Scan,
+            on: true,
+        };
+        assert_eq!(one(text), Statement::Set(set), "{text}");
+    }
+    assert_eq!(
+        message("SET scan = maybe"),
+        "maybe is no value of setting scan: write on or off"
+    );
+    assert_eq!(
+        message("SHOW search_path"),
+        "there is no setting search_path: the settings are scan and stale_reads"
+    );
+}
+
+#[test]
+fn scan_hint_is_kept_and_explain_wraps() {
+    let Statement::Explain(inner) = one("EXPLAIN /* why */ SELECT /*+ scan */ * FROM t") else {
+        panic!("not an EXPLAIN");
+    };
+    assert!(matches!(*inner, Statement::Select(select) if select.scan));
+    assert!(message("EXPLAIN ANALYZE SELECT 1").contains("EXPLAIN with options"));
+    assert!(message("EXPLAIN DROP TABLE t").contains("EXPLAIN of this statement"));
+}
+
+#[test]
+fn syntax_errors_show_the_line_and_a_caret() {
+    assert_eq!(
+        message("SELECT 1;\n  SELECT id, FROM flights"),
+        "syntax error at line 2, column 14: expected an expression, found: FROM\n  \
+           \u{20}\u{20}SELECT id, FROM flights\n  \
+           \u{20}            ^"
+    );
+    let ParseError { error, line } = parse("SELECT 1;\nSELECT id FROM t WHERE").unwrap_err();
+    assert_eq!(line, 2);
+    let Error::Syntax(error) = error else {
+        panic!("{error}");
+    };
+    assert_eq!((error.line, error.column), (2, 23));
+    assert!(message("SELEKT 1").contains("line 1, column 1"));
+    assert!(message("SELECT 1 2").contains("column 10"));
+    assert!(message("SELECT 'abc").contains("column 8"));
+    assert!(
+        message("CREATE TABLE t (a int,\n INDEX x (a) WITH constraint)")
+            .contains("line 2, column 19")
+    );
+    let deep = format!("SELECT {}1{}", "(".repeat(500), ")".repeat(500));
+    assert!(message(&deep).contains("nested too deeply"));
+}
+
+#[test]
+fn what_the_store_has_not_is_refused_by_name() {
+    for (text, part) in [
+        ("SELECT * FROM a JOIN b ON a.id = b.id", "a join of tables"),
+        ("SELECT * FROM a, b", "a join of tables"),
+        ("SELECT origin FROM t GROUP BY origin", "GROUP BY"),
+        ("SELECT DISTINCT origin FROM t", "DISTINCT"),
+        ("SELECT max(id) FROM t", "max(id)"),
+        ("SELECT count(id) FROM t", "count(id)"),
+        ("SELECT count(*), id FROM t", "count(*) beside"),
+        ("SELECT * FROM (SELECT 1) AS x", "as a table"),
+        ("SELECT 1 UNION SELECT 2", "UNION"),
+        ("WITH x AS (SELECT 1) SELECT * FROM x", "WITH"),
+        ("SELECT * FROM t FOR UPDATE", "FOR UPDATE"),
+        ("INSERT INTO t SELECT 1", "INSERT … SELECT"),
+        ("INSERT INTO t VALUES (1) RETURNING id", "RETURNING"),
+        ("UPDATE t SET a = 1 FROM u", "this form of UPDATE"),
+        ("DELETE FROM t USING u", "this form of DELETE"),
+        ("BEGIN", "a transaction"),
+        ("COMMIT", "a transaction"),
+        ("ALTER TABLE t ADD COLUMN a int", "ALTER TABLE"),
+        ("TRUNCATE t", "TRUNCATE"),
+        ("DROP INDEX x", "DROP INDEX"),
+        ("DROP TABLE a, b", "several tables"),
+        ("CREATE TABLE t (a varchar(20))", "the type VARCHAR(20)"),
+        ("CREATE TABLE t (a numeric)", "the type NUMERIC"),
+        ("CREATE TABLE t (a int REFERENCES u)", "of column a"),
+        ("CREATE TABLE t (a int CHECK (a > 0))", "of column a"),
+        ("CREATE TABLE t AS SELECT 1", "\"CREATE TABLE"),
+        ("CREATE TEMP TABLE t (a int)", "\"CREATE TEMP"),
+        ("CREATE INDEX x ON t (a DESC)", "in an index"),
+        ("CREATE INDEX x ON t (lower(a))", "in an index"),
+        (
+            "CREATE INDEX x ON t (a) WHERE a > 1",
+            "this form of CREATE INDEX",
+        ),
+        ("CREATE INDEX x ON t USING gin (a)", "an index USING"),
+        ("CREATE VIEW v AS SELECT 1", "CREATE VIEW"),
+    ] {
+        let message = message(text);
+        assert!(message.contains(part), "{text}: {message}");
+        assert!(message.contains("not supported"), "{text}: {message}");
+    }
+}
+
+#[test]
+fn wrong_tables_are_refused_with_the_remedy() {
+    for (text, part) in [
+        (
+            "CREATE TABLE t (a int PRIMARY KEY, PRIMARY KEY (a))",
+            "two primary keys",
+        ),
+        (
+            "CREATE TABLE t (a int, INDEX x (b))",
+            "table t has no column b: it has a",
+        ),
+        (
+            "CREATE TABLE t (a int) WITH (speed = 3)",
+            "a table has no option speed",
+        ),
+        (
+            "CREATE TABLE t (a int) WITH (durability = 'often')",
+            "write 'sync' or 'replicated'",
+        ),
+        (
+            "CREATE TABLE t (a int) WITH (partitions = many)",
+            "write a whole number up to 4096",
+        ),
+        (
+            "CREATE TABLE t (a int DEFAULT 'x')",
+            "the default of column a: \"x\" is not of type bigint",
+        ),
+        (
+            "CREATE TABLE t (a timestamp DEFAULT now())",
+            "now here is not supported",
+        ),
+        (
+            "CREATE INDEX x ON t (a) WITH (constraint = 'tight')",
+            "write 'unique' or 'dense'",
+        ),
+        (
+            "CREATE TABLE t (a int PRIMARY KEY, UNIQUE (a))",
+            "unique already",
+        ),
+    ] {
+        let message = message(text);
+        assert!(message.contains(part), "{text}: {message}");
+    }
+}

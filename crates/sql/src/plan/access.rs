@@ -1,0 +1,357 @@
+//! Chooses the replex that answers a `WHERE`, and the ranges of its partitions to read.
+//!
+//! A replex can answer if the columns of its key space are all equated (or listed by `IN`): then
+//! each combination of values is in one partition, where it is a prefix of the sort order, and a
+//! range predicate on the next column of that order narrows it further. The best is, in this
+//! order: the whole primary key, a whole unique key, the most equated columns, a range, the
+//! order that is asked for. Without any, only a scan is left, and that must be asked for.
+
+use client::protocol::configuration::Table;
+use client::protocol::expression::Expression;
+use placement::{Constraint, ReplexKind, Schema, Value, encode_key, encode_value, prefix_end};
+
+use super::facts::{Bound, Facts};
+
+/// The most combinations of values that one statement looks up; longer lists are for a scan.
+pub const KEYS_MAX: usize = 1024;
+
+/// Where a statement reads.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Access {
+    /// The replex, as an index into the table's layout.
+    pub replex: usize,
+    /// How.
+    pub kind: AccessKind,
+    /// The ranges to read, in the order of their keys. Empty if no row can match.
+    pub segments: Vec<Segment>,
+    /// The columns that order rows within a partition.
+    pub order_columns: Vec<usize>,
+    /// How many of these columns are fixed to one value in each segment.
+    pub fixed: usize,
+    /// The range on the next of these columns.
+    pub range: (Option<Bound>, Option<Bound>),
+}
+
+/// How much of a replex is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum AccessKind {
+    /// Nothing: no row can match.
+    Nothing,
+    /// At most one row per segment.
+    Point,
+    /// A range of one partition per segment.
+    Lookup,
+    /// Every partition from end to end.
+    Scan,
+}
+
+/// A range of one partition.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Segment {
+    /// The partition's number in its replex.
+    pub partition: u32,
+    /// First key, memcomparable.
+    pub start: Vec<u8>,
+    /// First key beyond; none reads to the end.
+    pub end: Option<Vec<u8>>,
+    /// The values of the fixed columns.
+    pub keys: Vec<Value>,
+}
+
+/// A column that rows are to be ordered by.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Wanted {
+    pub column: usize,
+    pub descending: bool,
+    pub nulls_first: bool,
+}
+
+/// What the statement reads, beside its conjuncts.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Request<'a> {
+    /// The order; none if it is not one of columns.
+    pub order: Option<&'a [Wanted]>,
+    /// Whether few rows are wanted.
+    pub limited: bool,
+}
+
+/// An access path and the conjuncts that it makes true by itself.
+pub(super) struct Choice {
+    pub access: Access,
+    pub taken: Vec<usize>,
+    /// Whether the segments come in the order asked for, and if so whether from the end.
+    pub descending: Option<bool>,
+}
+
+/// The best access by an index, or none.
+pub(super) fn by_index(
+    table: &Table,
+    conjuncts: &[Expression],
+    request: Request<'_>,
+) -> Option<Choice> {
+    let facts = Facts::of(&table.schema, conjuncts);
+    if facts.impossible {
+        return Some(Choice {
+            access: Access {
+                replex: 0,
+                kind: AccessKind::Nothing,
+                segments: Vec::new(),
+                order_columns: order_columns(table, 0),
+                fixed: 0,
+                range: (None, None),
+            },
+            taken: Vec::new(),
+            descending: Some(false),
+        });
+    }
+    let candidates = (0..table.layout.replexes.len())
+        .filter_map(|replex| candidate(table, replex, &facts, request));
+    candidates
+        .min_by_key(|(rank, _)| *rank)
+        .map(|(_, choice)| choice)
+}
+
+/// A scan of the replex that comes in the order asked for, or else of the primary one.
+pub(super) fn by_scan(table: &Table, request: Request<'_>) -> Choice {
+    let replexes = 0..table.layout.replexes.len();
+    let ordered = replexes.into_iter().find_map(|replex| {
+        let descending = serves(table, &order_columns(table, replex), 0, request)?;
+        Some((replex, descending))
+    });
+    let (replex, descending) = match ordered {
+        Some((replex, descending)) => (replex, Some(descending)),
+        None => (0, None),
+    };
+    let partitions = 0..table.layout.partition_count(replex);
+    let segments = partitions.map(|partition| Segment {
+        partition,
+        start: Vec::new(),
+        end: None,
+        keys: Vec::new(),
+    });
+    Choice {
+        access: Access {
+            replex,
+            kind: AccessKind::Scan,
+            segments: segments.collect(),
+            order_columns: order_columns(table, replex),
+            fixed: 0,
+            range: (None, None),
+        },
+        taken: Vec::new(),
+        descending,
+    }
+}
+
+/// The indexes that a `WHERE` may fix, as `by_tail (tailnum)`, for people.
+pub(super) fn describe_indexes(table: &Table) -> Vec<String> {
+    let names = |columns: &[usize]| {
+        let names: Vec<&str> = columns
+            .iter()
+            .map(|it| table.schema.columns[*it].name.as_str())
+            .collect();
+        names.join(", ")
+    };
+    let replexes = table.layout.replexes.iter();
+    let shown = replexes.filter_map(|replex| match replex.kind {
+        ReplexKind::Primary => Some(format!("the primary key ({})", names(&replex.sort_columns))),
+        ReplexKind::Index { index } => {
+            let columns = key_columns(&table.schema, index);
+            Some(format!("{} ({})", replex.name, names(columns)))
+        }
+        ReplexKind::Hybrid | ReplexKind::Exact { .. } | ReplexKind::Hyperspace => None,
+    });
+    shown.collect()
+}
+
+/// The columns of a secondary index that fix its partition: all but the count of a dense one.
+fn key_columns(schema: &Schema, index: usize) -> &[usize] {
+    let index = &schema.indexes[index];
+    match (&index.constraint, &index.columns[..]) {
+        (Some(Constraint::Dense), [group @ .., _]) if !group.is_empty() => group,
+        (_, columns) => columns,
+    }
+}
+
+/// The columns by which rows are ordered within a partition of a replex.
+fn order_columns(table: &Table, replex: usize) -> Vec<usize> {
+    let replex = &table.layout.replexes[replex];
+    let mut columns = replex.sort_columns.clone();
+    if !matches!(
+        replex.kind,
+        ReplexKind::Primary | ReplexKind::Exact { of: 0 }
+    ) {
+        columns.extend(&table.schema.primary_key);
+    }
+    columns
+}
+
+/// Smaller is better; see the module's header.
+type Rank = (u8, std::cmp::Reverse<usize>, bool, bool, usize, usize);
+
+fn candidate(
+    table: &Table,
+    replex: usize,
+    facts: &Facts,
+    request: Request<'_>,
+) -> Option<(Rank, Choice)> {
+    let constraint = match table.layout.replexes[replex].kind {
+        ReplexKind::Primary => None,
+        ReplexKind::Index { index } => table.schema.indexes[index].constraint,
+        ReplexKind::Hybrid | ReplexKind::Exact { .. } | ReplexKind::Hyperspace => return None,
+    };
+    let order_columns = order_columns(table, replex);
+    let mut combinations: usize = 1;
+    let fixed = order_columns
+        .iter()
+        .take_while(|column| match facts.keys(**column) {
+            Some((keys, _)) if combinations * keys.len() <= KEYS_MAX => {
+                combinations *= keys.len();
+                true
+            }
+            _ => false,
+        })
+        .count();
+    let axes = table.layout.replexes[replex].axes.iter();
+    let mut partitioning = axes.flat_map(|axis| &table.layout.key_spaces[axis.key_space].columns);
+    if !partitioning.all(|column| order_columns[..fixed].contains(column)) {
+        return None;
+    }
+    let mut taken: Vec<usize> = Vec::new();
+    for column in &order_columns[..fixed] {
+        let (_, from) = facts.keys(*column).expect("the column is fixed");
+        taken.extend(from);
+    }
+    let next = order_columns
+        .get(fixed)
+        .and_then(|it| facts.columns.get(it));
+    let ends = next.map(|fact| (fact.lower.clone(), fact.upper.clone()));
+    let (lower, upper) = ends.unwrap_or((None, None));
+    taken.extend(lower.iter().chain(&upper).map(|(_, conjunct)| conjunct));
+    let range = (lower.map(|it| it.0), upper.map(|it| it.0));
+    let has_range = range.0.is_some() || range.1.is_some();
+    let descending = serves(table, &order_columns, fixed, request);
+    // A table in one partition is still read from end to end, unless little of it is wanted.
+    let ordered = request.order.is_some_and(|order| !order.is_empty());
+    let tail = request.limited && descending.is_some() && ordered;
+    if fixed == 0 && !has_range && !tail {
+        return None;
+    }
+    let own_columns = table.layout.replexes[replex].sort_columns.len();
+    let whole_key = fixed >= own_columns;
+    let unique = replex == 0 || constraint.is_some();
+    let class = match (whole_key, unique) {
+        (true, true) if replex == 0 => 0,
+        (true, true) => 1,
+        _ => 2,
+    };
+    let kind = if class < 2 {
+        AccessKind::Point
+    } else {
+        AccessKind::Lookup
+    };
+    let segments = segments(table, replex, &order_columns[..fixed], facts, &range);
+    let rank = (
+        class,
+        std::cmp::Reverse(fixed),
+        !has_range,
+        descending.is_none(),
+        segments.len(),
+        replex,
+    );
+    let access = Access {
+        replex,
+        kind,
+        segments,
+        order_columns,
+        fixed,
+        range,
+    };
+    let choice = Choice {
+        access,
+        taken,
+        descending,
+    };
+    Some((rank, choice))
+}
+
+fn segments(
+    table: &Table,
+    replex: usize,
+    fixed: &[usize],
+    facts: &Facts,
+    range: &(Option<Bound>, Option<Bound>),
+) -> Vec<Segment> {
+    let mut tuples: Vec<Vec<Value>> = vec![Vec::new()];
+    for column in fixed {
+        let (keys, _) = facts.keys(*column).expect("the column is fixed");
+        tuples = tuples
+            .iter()
+            .flat_map(|tuple| {
+                keys.iter().map(|key| {
+                    let mut longer = tuple.clone();
+                    longer.push(key.clone());
+                    longer
+                })
+            })
+            .collect();
+    }
+    let segments = tuples.into_iter().map(|keys| {
+        let prefix = encode_key(keys.iter().map(Value::as_ref));
+        let with = |value: &Value| {
+            let mut key = prefix.clone();
+            encode_value(&mut key, value.as_ref());
+            key
+        };
+        let past = |key: Vec<u8>| prefix_end(&key).expect("a key begins with a marker below ff");
+        let start = match &range.0 {
+            None => prefix.clone(),
+            Some(bound) if bound.inclusive => with(&bound.value),
+            Some(bound) => past(with(&bound.value)),
+        };
+        let end = match &range.1 {
+            // NULLs sort last and are in no range.
+            None if range.0.is_some() => Some(with(&Value::Null)),
+            None => prefix_end(&prefix),
+            Some(bound) if bound.inclusive => Some(past(with(&bound.value))),
+            Some(bound) => Some(with(&bound.value)),
+        };
+        let partition = table.layout.partition_of_values(replex, |column| {
+            let position = fixed.iter().position(|it| *it == column);
+            keys[position.expect("the partitioning columns are fixed")].as_ref()
+        });
+        Segment {
+            partition,
+            start,
+            end,
+            keys,
+        }
+    });
+    // A range whose ends have crossed is empty; a partition must not be asked for it.
+    segments
+        .filter(|it| it.end.as_ref().is_none_or(|end| it.start < *end))
+        .collect()
+}
+
+/// Whether rows of a segment come in the order asked for, and if so whether from the end.
+fn serves(
+    table: &Table,
+    order_columns: &[usize],
+    fixed: usize,
+    request: Request<'_>,
+) -> Option<bool> {
+    let mut rest = order_columns[fixed..].iter();
+    let mut descending = None;
+    for wanted in request.order? {
+        if order_columns[..fixed].contains(&wanted.column) {
+            continue;
+        }
+        let nullable = table.schema.columns[wanted.column].nullable;
+        let nulls_in_place = !nullable || wanted.nulls_first == wanted.descending;
+        let same_way = *descending.get_or_insert(wanted.descending) == wanted.descending;
+        if rest.next() != Some(&wanted.column) || !nulls_in_place || !same_way {
+            return None;
+        }
+    }
+    Some(descending.unwrap_or(false))
+}

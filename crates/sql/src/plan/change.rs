@@ -1,0 +1,102 @@
+//! `UPDATE` and `DELETE`: by the primary key at once, otherwise by a read that finds the rows.
+//!
+//! Either way each row is changed by an operation of its own whose condition is the `WHERE`, so
+//! a row that has changed since it was found is left alone.
+
+use std::collections::BTreeSet;
+
+use client::protocol::configuration::Table;
+use client::protocol::expression::Expression;
+use placement::Constraint;
+use sqlparser::ast::Expr;
+
+use super::access::{AccessKind, Choice, Request};
+use super::insert::bind_assignments;
+use super::select::{choose, rest};
+use super::{Change, ChangePlan, Context, ReadPlan, Target, has_dense};
+use crate::error::Error;
+use crate::statement::{Delete, TableName, Update};
+
+/// Plans an `UPDATE`.
+pub(super) fn update(update: &Update, context: &Context<'_>) -> Result<ChangePlan, Error> {
+    let table = context.table(&update.table.name)?;
+    let scope = context.scope(&table.schema, &update.table);
+    let assignments = bind_assignments(&update.assignments, table, &scope)?;
+    let selection = Selection {
+        name: &update.table,
+        filter: update.filter.as_ref(),
+        scan: update.scan || context.settings.scan,
+    };
+    change(Change::Update(assignments), table, &selection, context)
+}
+
+/// Plans a `DELETE`.
+pub(super) fn delete(delete: &Delete, context: &Context<'_>) -> Result<ChangePlan, Error> {
+    let table = context.table(&delete.table.name)?;
+    let selection = Selection {
+        name: &delete.table,
+        filter: delete.filter.as_ref(),
+        scan: delete.scan || context.settings.scan,
+    };
+    change(Change::Delete, table, &selection, context)
+}
+
+/// Which rows a statement is about.
+struct Selection<'a> {
+    name: &'a TableName,
+    filter: Option<&'a Expr>,
+    scan: bool,
+}
+
+fn change(
+    change: Change,
+    table: &Table,
+    selection: &Selection<'_>,
+    context: &Context<'_>,
+) -> Result<ChangePlan, Error> {
+    let scope = context.scope(&table.schema, selection.name);
+    let conjuncts = match selection.filter {
+        Some(filter) => scope.condition(filter)?,
+        None => Vec::new(),
+    };
+    let request = Request {
+        order: None,
+        limited: false,
+    };
+    let Choice { access, taken, .. } = choose(table, &conjuncts, request, selection.scan)?;
+    let is_pk =
+        access.replex == 0 && matches!(access.kind, AccessKind::Point | AccessKind::Nothing);
+    let filter = rest(conjuncts.clone(), &taken);
+    let (target, condition) = if is_pk {
+        // The start of a segment that is one whole primary key is that key.
+        let keys = access.segments.into_iter().map(|segment| segment.start);
+        (Target::Keys(keys.collect()), filter)
+    } else {
+        let columns: BTreeSet<u16> = table
+            .schema
+            .primary_key
+            .iter()
+            .map(|it| *it as u16)
+            .collect();
+        // Of a dense index only the last row of a group can go, so they go from the end.
+        let dense = table.layout.replexes[access.replex].kind;
+        let descending = change == Change::Delete
+            && matches!(dense, placement::ReplexKind::Index { index }
+                if table.schema.indexes[index].constraint == Some(Constraint::Dense));
+        let read = ReadPlan {
+            table: table.id,
+            access,
+            filter,
+            projection: Some(columns.into_iter().collect()),
+            descending,
+        };
+        (Target::Rows(read), Expression::all(conjuncts))
+    };
+    Ok(ChangePlan {
+        table: table.id,
+        change,
+        target,
+        condition,
+        in_order: has_dense(&table.schema),
+    })
+}

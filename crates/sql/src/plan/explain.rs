@@ -1,0 +1,305 @@
+//! `EXPLAIN`: which replex, partitions and servers a statement touches, and how.
+
+use std::collections::BTreeSet;
+
+use client::protocol::configuration::{Configuration, Table};
+use client::protocol::identity::PartitionId;
+use client::protocol::operation::Action;
+use placement::{ReplexKind, RowView, decision_position};
+
+use super::access::{Access, AccessKind};
+use super::{Change, ChangePlan, Context, InsertPlan, Plan, ReadPlan, SelectPlan, Target, text};
+
+/// The most partitions that are listed one by one.
+const LISTED_MAX: usize = 12;
+
+/// The lines that tell how a plan is done.
+pub(super) fn lines(plan: &Plan, context: &Context<'_>) -> Vec<String> {
+    let configuration = context.configuration;
+    match plan {
+        Plan::Select(select) => self::select(select, context),
+        Plan::Insert(insert) => self::insert(insert, configuration),
+        Plan::Change(change) => self::change(change, context),
+        _ => vec!["nothing is read or written".to_string()],
+    }
+}
+
+fn select(select: &SelectPlan, context: &Context<'_>) -> Vec<String> {
+    let Some(read) = &select.read else {
+        return vec!["one row computed from constants; no server is asked".to_string()];
+    };
+    let mut lines = self::read(read, context);
+    let table = table(context.configuration, read);
+    if select.count {
+        lines.push("  told: only how many rows there are".to_string());
+    } else {
+        let columns: Vec<&str> = match &read.projection {
+            None => vec!["all columns"],
+            Some(columns) => columns
+                .iter()
+                .map(|it| table.schema.columns[usize::from(*it)].name.as_str())
+                .collect(),
+        };
+        lines.push(format!("  told: {}", columns.join(", ")));
+    }
+    if !select.order.is_empty() {
+        let how = match (select.ordered_by_index, read.descending) {
+            (true, false) => "comes from the index",
+            (true, true) => "comes from the index, read from the end",
+            (false, _) => "is made by the client from all rows that match",
+        };
+        lines.push(format!("  order: {how}"));
+    }
+    if let Some(limit) = select.limit {
+        let offset = match select.offset {
+            0 => String::new(),
+            offset => format!(", after leaving out {offset}"),
+        };
+        lines.push(format!("  limit: {limit}{offset}"));
+    }
+    lines
+}
+
+fn insert(insert: &InsertPlan, configuration: &Configuration) -> Vec<String> {
+    let table = configuration.table(insert.table).expect("planned over it");
+    let count = insert.mutations.len();
+    let schema = &table.schema;
+    let order = if insert.in_order {
+        ", one after the other (a dense index takes its values in order)"
+    } else {
+        ", many at a time"
+    };
+    let mut lines = vec![match count {
+        1 => format!("Insert into {}: 1 row", schema.name),
+        count => format!("Insert into {}: {count} rows{order}", schema.name),
+    }];
+    if let Some(mutation) = insert.mutations.first() {
+        let (Action::Insert { row } | Action::InsertOrKeep { row } | Action::Upsert { row, .. }) =
+            &mutation.action
+        else {
+            unreachable!("an INSERT plans rows");
+        };
+        let view = RowView::parse(&schema.columns, row).expect("the planner encoded it");
+        let which = if count == 1 { "" } else { " of the first row" };
+        lines.push(format!("  chain{which}, from head to decider:"));
+        for replex in 0..table.layout.replexes.len() {
+            let partition = table.layout.partition_of_row(replex, &view);
+            lines.push(format!(
+                "    {}",
+                place(configuration, table, replex, partition)
+            ));
+        }
+        if matches!(mutation.action, Action::Upsert { .. }) {
+            lines.push(
+                "  where the key exists, the row is updated; if that moves it, the partitions it \
+                 leaves join the chain"
+                    .to_string(),
+            );
+        }
+    }
+    lines.push(decided(table));
+    lines
+}
+
+fn change(change: &ChangePlan, context: &Context<'_>) -> Vec<String> {
+    let configuration = context.configuration;
+    let table = configuration.table(change.table).expect("planned over it");
+    let schema = &table.schema;
+    let verb = match change.change {
+        Change::Update(_) => "Update",
+        Change::Delete => "Delete from",
+    };
+    let mut lines = Vec::new();
+    match &change.target {
+        Target::Keys(keys) => {
+            lines.push(format!(
+                "{verb} {}: {} by the primary key",
+                schema.name,
+                rows(keys.len())
+            ));
+            let types: Vec<_> = schema
+                .primary_key
+                .iter()
+                .map(|it| schema.columns[*it].column_type)
+                .collect();
+            let heads: BTreeSet<u32> = keys
+                .iter()
+                .map(|key| {
+                    let values = placement::decode_key(key, &types).expect("the planner made it");
+                    table.layout.partition_of_values(0, |column| {
+                        let place = schema.primary_key.iter().position(|it| *it == column);
+                        values[place.expect("the primary key places rows")].as_ref()
+                    })
+                })
+                .collect();
+            lines.push("  head:".to_string());
+            for partition in heads.iter().take(LISTED_MAX) {
+                lines.push(format!(
+                    "    {}",
+                    place(configuration, table, 0, *partition)
+                ));
+            }
+            if heads.len() > LISTED_MAX {
+                lines.push(format!("    and {} more", heads.len() - LISTED_MAX));
+            }
+        }
+        Target::Rows(read) => {
+            lines.push(format!(
+                "{verb} {}: each row that this read finds, by its primary key",
+                schema.name
+            ));
+            lines.extend(self::read(read, context).iter().map(|it| format!("  {it}")));
+        }
+    }
+    if let Some(condition) = &change.condition {
+        lines.push(format!(
+            "  condition, checked atomically at the head: {}",
+            text::expression(schema, condition)
+        ));
+    }
+    if let Change::Update(assignments) = &change.change {
+        let moved: Vec<&str> = table
+            .layout
+            .replexes
+            .iter()
+            .filter(|replex| {
+                let assigned = |column: &usize| {
+                    assignments
+                        .iter()
+                        .any(|it| usize::from(it.column) == *column)
+                };
+                replex.sort_columns.iter().any(assigned)
+            })
+            .map(|replex| replex.name.as_str())
+            .collect();
+        if !moved.is_empty() {
+            lines.push(format!(
+                "  moves the row in {}: the partition it leaves and the one it enters are both in \
+                 the chain",
+                moved.join(", ")
+            ));
+        }
+    }
+    let replexes: Vec<&str> = table
+        .layout
+        .replexes
+        .iter()
+        .map(|it| it.name.as_str())
+        .collect();
+    lines.push(format!(
+        "  chain of each row: its partition in {}",
+        replexes.join(", then in ")
+    ));
+    lines.push(decided(table));
+    lines
+}
+
+fn read(read: &ReadPlan, context: &Context<'_>) -> Vec<String> {
+    let configuration = context.configuration;
+    let table = table(configuration, read);
+    let schema = &table.schema;
+    let Access {
+        replex,
+        kind,
+        segments,
+        order_columns,
+        fixed,
+        range,
+    } = &read.access;
+    let name = &table.layout.replexes[*replex].name;
+    let index = match table.layout.replexes[*replex].kind {
+        ReplexKind::Primary => "the primary key".to_string(),
+        _ => format!("index {name}"),
+    };
+    let mut lines = vec![match kind {
+        AccessKind::Nothing => {
+            return vec![format!(
+                "nothing is read of {}: no row can satisfy the WHERE",
+                schema.name
+            )];
+        }
+        AccessKind::Scan => format!("Scan of {}, whole, through {index}", schema.name),
+        AccessKind::Point => format!("Lookup in {} by {index}", schema.name),
+        AccessKind::Lookup => format!("Range lookup in {} by {index}", schema.name),
+    }];
+    if *kind != AccessKind::Scan {
+        let fixed_columns = &order_columns[..*fixed];
+        for segment in segments.iter().take(LISTED_MAX) {
+            if !fixed_columns.is_empty() {
+                let key = text::key("key", schema, fixed_columns, &segment.keys);
+                lines.push(format!("  {key}"));
+            }
+        }
+        if segments.len() > LISTED_MAX {
+            lines.push(format!("  and {} more keys", segments.len() - LISTED_MAX));
+        }
+        if range.0.is_some() || range.1.is_some() {
+            let range = text::range(schema, order_columns[*fixed], range);
+            lines.push(format!("  range: {range}"));
+        }
+    }
+    let partitions: BTreeSet<u32> = segments.iter().map(|it| it.partition).collect();
+    for partition in partitions.iter().take(LISTED_MAX) {
+        lines.push(format!(
+            "  {}",
+            place(configuration, table, *replex, *partition)
+        ));
+    }
+    if partitions.len() > LISTED_MAX {
+        lines.push(format!("  and {} more", partitions.len() - LISTED_MAX));
+    }
+    if let Some(filter) = &read.filter {
+        lines.push(format!(
+            "  filter, at the partition: {}",
+            text::expression(schema, filter)
+        ));
+    }
+    if context.settings.stale_reads {
+        lines.push("  stale: does not wait for operations under way".to_string());
+    }
+    lines
+}
+
+/// `replex 1 (by_tail), partition 7 of 12, on server 2 core 0 at 127.0.0.1:4711`
+fn place(configuration: &Configuration, table: &Table, replex: usize, partition: u32) -> String {
+    let id = PartitionId {
+        table: table.id,
+        replex: replex as u8,
+        number: partition,
+    };
+    let place = configuration.place(id);
+    let on = match place {
+        None => "nowhere".to_string(),
+        Some(place) => {
+            let address = configuration.address(place.core).unwrap_or("no address");
+            format!("{} at {address}", place.core)
+        }
+    };
+    format!(
+        "replex {replex} ({}), partition {partition} of {}, on {on}",
+        table.layout.replexes[replex].name,
+        table.layout.partition_count(replex)
+    )
+}
+
+fn decided(table: &Table) -> String {
+    let copies = table.layout.replexes.len();
+    let failures_tolerated = table.schema.failures_tolerated.into();
+    let position = decision_position(
+        copies,
+        failures_tolerated,
+        table.layout.voters(&table.schema),
+    );
+    format!("  told to the client once the decision is durable at position {position} of {copies}")
+}
+
+fn table<'a>(configuration: &'a Configuration, read: &ReadPlan) -> &'a Table {
+    configuration.table(read.table).expect("planned over it")
+}
+
+fn rows(count: usize) -> String {
+    match count {
+        1 => "1 row".to_string(),
+        count => format!("{count} rows"),
+    }
+}

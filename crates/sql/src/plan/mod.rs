@@ -1,0 +1,272 @@
+//! What a statement means over a configuration: pure, so that it can be tested without a cluster.
+//!
+//! A plan says which partitions of which replex to read, what they filter, and which mutations
+//! to send. It holds no promise: if the configuration has moved on, the client notices (SAFETY
+//! R15) and the statement is planned anew.
+
+mod access;
+mod change;
+mod explain;
+mod facts;
+mod insert;
+mod select;
+mod text;
+
+use client::protocol::configuration::{Configuration, Table};
+use client::protocol::expression::{Assignment, Expression};
+use client::protocol::identity::TableId;
+use client::protocol::operation::Mutation;
+use placement::{ColumnType, Schema, Value};
+
+pub use access::{Access, AccessKind, KEYS_MAX, Segment};
+pub use facts::Bound;
+
+use crate::bind::Scope;
+use crate::error::Error;
+use crate::statement::{Set, Show, Statement, TableName};
+
+/// Settings of a session.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Settings {
+    /// Whether statements that no index serves may read whole tables.
+    pub scan: bool,
+    /// Whether reads may miss operations under way (SAFETY R10).
+    pub stale_reads: bool,
+}
+
+/// What a statement is planned with.
+#[derive(Clone, Copy, Debug)]
+pub struct Context<'a> {
+    /// Tables and servers.
+    pub configuration: &'a Configuration,
+    /// The session's.
+    pub settings: Settings,
+    /// Values of `$1`, `$2`, …; a text may stand for any type.
+    pub parameters: &'a [Value],
+    /// What `now()` tells, in microseconds since 1970 UTC.
+    pub now_us: i64,
+}
+
+/// How a statement is done.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Plan {
+    /// Asks the coordinator for a table.
+    CreateTable {
+        /// The table; valid by itself.
+        schema: Box<Schema>,
+        /// Whether one of the same name is left as it is.
+        if_not_exists: bool,
+    },
+    /// Asks the coordinator to drop a table.
+    DropTable {
+        /// Its name.
+        name: String,
+        /// Whether it need not exist.
+        if_exists: bool,
+    },
+    /// Sends new rows.
+    Insert(InsertPlan),
+    /// Reads.
+    Select(SelectPlan),
+    /// Changes or removes rows.
+    Change(ChangePlan),
+    /// Tells these lines.
+    Explain(Vec<String>),
+    /// Tells about tables, servers or settings.
+    Show(Show),
+    /// Changes a setting.
+    Set(Set),
+    /// What was asked for is so already; says what.
+    Already(String),
+}
+
+/// Rows of one table, read from one replex.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ReadPlan {
+    /// The table.
+    pub table: TableId,
+    /// Where to read.
+    pub access: Access,
+    /// What the partitions leave out.
+    pub filter: Option<Expression>,
+    /// The columns that the partitions send, rising; none is all.
+    pub projection: Option<Vec<u16>>,
+    /// From the last key to the first.
+    pub descending: bool,
+}
+
+/// A `SELECT`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SelectPlan {
+    /// What to read; none computes one row from constants.
+    pub read: Option<ReadPlan>,
+    /// What to tell of each row, over the columns that were read.
+    pub items: Vec<OutputItem>,
+    /// Whether one row tells how many there are, instead.
+    pub count: bool,
+    /// The order of rows; empty is any.
+    pub order: Vec<SortKey>,
+    /// Whether each segment of the read comes in that order already.
+    pub ordered_by_index: bool,
+    /// How many at most.
+    pub limit: Option<u64>,
+    /// How many to leave out first.
+    pub offset: u64,
+}
+
+/// One column of a result.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OutputItem {
+    /// Its name.
+    pub name: String,
+    /// Its value, over the columns that were read.
+    pub expression: Expression,
+    /// Its type; none where it is always NULL.
+    pub column_type: Option<ColumnType>,
+}
+
+/// One part of an order.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SortKey {
+    /// The value, over the columns that were read.
+    pub expression: Expression,
+    /// From the largest to the smallest.
+    pub descending: bool,
+    /// Where NULLs go.
+    pub nulls_first: bool,
+}
+
+/// An `INSERT`: one mutation per row, each an operation of its own.
+#[derive(Clone, Debug, PartialEq)]
+pub struct InsertPlan {
+    /// The table.
+    pub table: TableId,
+    /// In the order of the statement.
+    pub mutations: Vec<Mutation>,
+    /// Whether each waits for the one before it: a dense index takes its values in order.
+    pub in_order: bool,
+}
+
+/// An `UPDATE` or `DELETE`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ChangePlan {
+    /// The table.
+    pub table: TableId,
+    /// What to do to each row.
+    pub change: Change,
+    /// Which rows.
+    pub target: Target,
+    /// What must hold for a row when it is changed, checked atomically by its primary partition.
+    pub condition: Option<Expression>,
+    /// Whether each waits for the one before it: a dense index takes its values in order.
+    pub in_order: bool,
+}
+
+/// What is done to a row.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Change {
+    /// New values.
+    Update(Vec<Assignment>),
+    /// It goes.
+    Delete,
+}
+
+/// Which rows are changed.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Target {
+    /// Those with these memcomparable primary keys.
+    Keys(Vec<Vec<u8>>),
+    /// Those that a read of the primary key's columns finds, in the order of the schema.
+    Rows(ReadPlan),
+}
+
+/// Gives a statement its meaning.
+pub fn plan(statement: &Statement, context: &Context<'_>) -> Result<Plan, Error> {
+    match statement {
+        Statement::CreateTable {
+            schema,
+            if_not_exists,
+        } => {
+            schema.validate()?;
+            Ok(Plan::CreateTable {
+                schema: schema.clone(),
+                if_not_exists: *if_not_exists,
+            })
+        }
+        Statement::CreateIndex(index) => {
+            let table = context.table(&index.table)?;
+            let exists = |name: &str| table.schema.indexes.iter().any(|it| it.name == name);
+            if exists(&index.name) && index.if_not_exists {
+                return Ok(Plan::Already(format!(
+                    "index {} of table {} exists",
+                    index.name, index.table
+                )));
+            }
+            if exists(&index.name) {
+                return Err(Error::statement(format!(
+                    "table {} has an index {} already: choose another name, or say IF NOT EXISTS",
+                    index.table, index.name
+                )));
+            }
+            Err(Error::unsupported(
+                format!("CREATE INDEX on table {}, which exists", index.table),
+                format!(
+                    "an index is made together with its table for now: send CREATE TABLE …; CREATE \
+                     INDEX …; in one batch, or write INDEX {} ({}) inside CREATE TABLE",
+                    index.name,
+                    index.columns.join(", ")
+                ),
+            ))
+        }
+        Statement::DropTable { name, if_exists } => Ok(Plan::DropTable {
+            name: name.clone(),
+            if_exists: *if_exists,
+        }),
+        Statement::Insert(statement) => insert::plan(statement, context).map(Plan::Insert),
+        Statement::Select(statement) => select::plan(statement, context).map(Plan::Select),
+        Statement::Update(statement) => change::update(statement, context).map(Plan::Change),
+        Statement::Delete(statement) => change::delete(statement, context).map(Plan::Change),
+        Statement::Explain(statement) => {
+            let lines = explain::lines(&plan(statement, context)?, context);
+            Ok(Plan::Explain(lines))
+        }
+        Statement::Show(Show::Table(name)) => {
+            context.table(name)?;
+            Ok(Plan::Show(Show::Table(name.clone())))
+        }
+        Statement::Show(show) => Ok(Plan::Show(show.clone())),
+        Statement::Set(set) => Ok(Plan::Set(*set)),
+    }
+}
+
+impl<'a> Context<'a> {
+    /// The table of this name.
+    pub(crate) fn table(&self, name: &str) -> Result<&'a Table, Error> {
+        let tables = &self.configuration.tables;
+        self.configuration
+            .table_named(name)
+            .ok_or_else(|| Error::UnknownTable {
+                table: name.to_string(),
+                tables: tables.iter().map(|it| it.schema.name.clone()).collect(),
+            })
+    }
+
+    fn scope<'s>(&'s self, schema: &'s Schema, name: &'s TableName) -> Scope<'s> {
+        Scope {
+            schema: Some(schema),
+            alias: name.alias.as_deref(),
+            excluded: false,
+            parameters: self.parameters,
+            now_us: Some(self.now_us),
+        }
+    }
+}
+
+/// Whether rows of this table must come and go one after the other.
+fn has_dense(schema: &Schema) -> bool {
+    let dense = Some(placement::Constraint::Dense);
+    schema.indexes.iter().any(|it| it.constraint == dense)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,285 @@
+//! `SELECT`: access, what the partitions filter and send, and what is left to the client.
+
+use client::protocol::configuration::Table;
+use client::protocol::expression::Expression;
+use placement::Schema;
+use sqlparser::ast::{self, Expr};
+
+use super::access::{self, Choice, Request, Wanted};
+use super::{Context, OutputItem, ReadPlan, SelectPlan, SortKey};
+use crate::bind::Scope;
+use crate::error::Error;
+use crate::parse::name;
+use crate::statement::{OrderItem, Select, SelectItem};
+
+/// Plans a `SELECT`.
+pub(super) fn plan(select: &Select, context: &Context<'_>) -> Result<SelectPlan, Error> {
+    let table = select.table.as_ref();
+    let table = table.map(|it| Ok::<_, Error>((context.table(&it.name)?, it)));
+    let table = table.transpose()?;
+    let scope = match table {
+        Some((table, name)) => context.scope(&table.schema, name),
+        None => Scope {
+            parameters: context.parameters,
+            now_us: Some(context.now_us),
+            ..Scope::CONSTANTS
+        },
+    };
+    let limit = match &select.limit {
+        Some(limit) => scope.count(limit, "LIMIT")?,
+        None => None,
+    };
+    let offset = match &select.offset {
+        Some(offset) => scope.count(offset, "OFFSET")?.unwrap_or(0),
+        None => 0,
+    };
+    let conjuncts = match &select.filter {
+        Some(filter) => scope.condition(filter)?,
+        None => Vec::new(),
+    };
+    let count = matches!(select.items[..], [SelectItem::Count { .. }]);
+    let mut items = output_items(select, &scope)?;
+    let mut order = match count {
+        true => Vec::new(),
+        false => sort_keys(&select.order, &items, &select.items, &scope)?,
+    };
+    let Some((table, _)) = table else {
+        if count {
+            return Err(Error::statement("count(*) counts rows: say of which table"));
+        }
+        let never = conjuncts
+            .iter()
+            .any(|it| matches!(it, Expression::Literal(_)));
+        return Ok(SelectPlan {
+            read: None,
+            items,
+            count: false,
+            order: Vec::new(),
+            ordered_by_index: true,
+            limit: if never { Some(0) } else { limit },
+            offset,
+        });
+    };
+    let wanted = columns_of(&order);
+    let request = Request {
+        order: wanted.as_deref(),
+        limited: limit.is_some() && !count,
+    };
+    let scan = select.scan || context.settings.scan;
+    let Choice {
+        access,
+        taken,
+        descending,
+    } = choose(table, &conjuncts, request, scan)?;
+    let needed = items.iter().map(|it| &it.expression);
+    let needed = needed.chain(order.iter().map(|it| &it.expression));
+    let projection = projection(&table.schema, needed);
+    if let Some(projection) = &projection {
+        let expressions = items.iter_mut().map(|it| &mut it.expression);
+        for expression in expressions.chain(order.iter_mut().map(|it| &mut it.expression)) {
+            renumber(expression, projection);
+        }
+    }
+    Ok(SelectPlan {
+        read: Some(ReadPlan {
+            table: table.id,
+            access,
+            filter: rest(conjuncts, &taken),
+            projection,
+            descending: descending.unwrap_or(false),
+        }),
+        items,
+        count,
+        order,
+        ordered_by_index: descending.is_some(),
+        limit,
+        offset,
+    })
+}
+
+/// The best access, or the error that names the indexes there are.
+pub(super) fn choose(
+    table: &Table,
+    conjuncts: &[Expression],
+    request: Request<'_>,
+    scan: bool,
+) -> Result<Choice, Error> {
+    if let Some(choice) = access::by_index(table, conjuncts, request) {
+        return Ok(choice);
+    }
+    if scan {
+        return Ok(access::by_scan(table, request));
+    }
+    Err(Error::NoIndex {
+        table: table.schema.name.clone(),
+        indexes: access::describe_indexes(table),
+    })
+}
+
+/// The conjuncts that the access does not make true by itself.
+pub(super) fn rest(conjuncts: Vec<Expression>, taken: &[usize]) -> Option<Expression> {
+    let rest = conjuncts.into_iter().enumerate();
+    let rest = rest.filter(|(position, _)| !taken.contains(position));
+    Expression::all(rest.map(|(_, conjunct)| conjunct).collect())
+}
+
+fn output_items(select: &Select, scope: &Scope<'_>) -> Result<Vec<OutputItem>, Error> {
+    let mut items = Vec::new();
+    for item in &select.items {
+        match item {
+            SelectItem::All => {
+                let Some(schema) = scope.schema else {
+                    return Err(Error::statement(
+                        "* means all columns: say FROM which table",
+                    ));
+                };
+                for (position, column) in schema.columns.iter().enumerate() {
+                    items.push(OutputItem {
+                        name: column.name.clone(),
+                        expression: Expression::Column(position as u16),
+                        column_type: Some(column.column_type),
+                    });
+                }
+            }
+            SelectItem::Count { name } => items.push(OutputItem {
+                name: name.clone(),
+                expression: Expression::Literal(placement::Value::Null),
+                column_type: Some(placement::ColumnType::Int64),
+            }),
+            SelectItem::Expression {
+                expression, name, ..
+            } => {
+                let (expression, column_type) = scope.output(expression)?;
+                items.push(OutputItem {
+                    name: name.clone(),
+                    expression,
+                    column_type,
+                });
+            }
+        }
+    }
+    Ok(items)
+}
+
+fn sort_keys(
+    order: &[OrderItem],
+    items: &[OutputItem],
+    written: &[SelectItem],
+    scope: &Scope<'_>,
+) -> Result<Vec<SortKey>, Error> {
+    let keys = order.iter().map(|item| {
+        let by_name = |identifier: &ast::Ident| {
+            let wanted = name(identifier);
+            written.iter().find_map(|it| match it {
+                SelectItem::Expression {
+                    expression,
+                    name,
+                    named: true,
+                } if *name == wanted => Some(expression),
+                _ => None,
+            })
+        };
+        let expression = match &item.expression {
+            Expr::Value(value) => match &value.value {
+                ast::Value::Number(number, _) => {
+                    let output = number.parse::<usize>().ok();
+                    let output = output.and_then(|it| items.get(it.checked_sub(1)?));
+                    let output = output.ok_or_else(|| {
+                        Error::statement(format!(
+                            "ORDER BY {number} names no output: there are {}",
+                            items.len()
+                        ))
+                    })?;
+                    output.expression.clone()
+                }
+                _ => scope.output(&item.expression)?.0,
+            },
+            Expr::Identifier(identifier) => match by_name(identifier) {
+                Some(expression) => scope.output(expression)?.0,
+                None => scope.output(&item.expression)?.0,
+            },
+            expression => scope.output(expression)?.0,
+        };
+        Ok(SortKey {
+            expression,
+            descending: item.descending,
+            // As PostgreSQL: NULL is larger than everything.
+            nulls_first: item.nulls_first.unwrap_or(item.descending),
+        })
+    });
+    keys.collect()
+}
+
+/// The order as columns, if it is one of columns alone.
+fn columns_of(order: &[SortKey]) -> Option<Vec<Wanted>> {
+    let columns = order.iter().map(|key| match key.expression {
+        Expression::Column(column) => Some(Wanted {
+            column: usize::from(column),
+            descending: key.descending,
+            nulls_first: key.nulls_first,
+        }),
+        _ => None,
+    });
+    columns.collect()
+}
+
+/// The columns that the expressions name, rising; none if that is all of them. At least one, so
+/// that rows can be told apart from nothing.
+fn projection<'e>(
+    schema: &Schema,
+    expressions: impl Iterator<Item = &'e Expression>,
+) -> Option<Vec<u16>> {
+    let mut columns = Vec::new();
+    for expression in expressions {
+        gather_columns(expression, &mut columns);
+    }
+    if columns.is_empty() {
+        columns.push(schema.primary_key[0] as u16);
+    }
+    columns.sort_unstable();
+    columns.dedup();
+    (columns.len() < schema.columns.len()).then_some(columns)
+}
+
+fn gather_columns(expression: &Expression, columns: &mut Vec<u16>) {
+    match expression {
+        Expression::Column(column) => columns.push(*column),
+        Expression::Excluded(_) | Expression::Literal(_) => {}
+        Expression::Unary(_, operand) => gather_columns(operand, columns),
+        Expression::Binary(_, left, right) => {
+            gather_columns(left, columns);
+            gather_columns(right, columns);
+        }
+    }
+}
+
+/// Lets the expression name columns by their place in the projection.
+fn renumber(expression: &mut Expression, projection: &[u16]) {
+    match expression {
+        Expression::Column(column) => {
+            let place = projection.binary_search(column);
+            *column = place.expect("the projection holds every column named") as u16;
+        }
+        Expression::Excluded(_) | Expression::Literal(_) => {}
+        Expression::Unary(_, operand) => renumber(operand, projection),
+        Expression::Binary(_, left, right) => {
+            renumber(left, projection);
+            renumber(right, projection);
+        }
+    }
+}
+
+/// A whole table by its primary key, for an export: every column, partition by partition.
+pub(crate) fn whole_table(table: &Table) -> ReadPlan {
+    let request = Request {
+        order: None,
+        limited: false,
+    };
+    ReadPlan {
+        table: table.id,
+        access: access::by_scan(table, request).access,
+        filter: None,
+        projection: None,
+        descending: false,
+    }
+}

@@ -1,0 +1,565 @@
+use client::protocol::operation::Action;
+use placement::{Layout, RowView};
+
+use super::*;
+use crate::fixture::configuration;
+use crate::parse::parse;
+
+fn planned_with(text: &str, settings: Settings) -> Result<Plan, Error> {
+    let configuration = configuration();
+    let context = Context {
+        configuration: &configuration,
+        settings,
+        parameters: &[],
+        now_us: 0,
+    };
+    let mut statements = parse(text).map_err(|it| it.error)?;
+    plan(&statements.remove(0).statement, &context)
+}
+
+fn planned(text: &str) -> Plan {
+    planned_with(text, Settings::default()).unwrap_or_else(|error| panic!("{text}: {error}"))
+}
+
+fn error(text: &str) -> String {
+    match planned_with(text, Settings::default()) {
+        Ok(plan) => panic!("{text} was planned as {plan:?}"),
+        Err(error) => error.to_string(),
+    }
+}
+
+fn read(text: &str) -> (SelectPlan, ReadPlan) {
+    match planned(text) {
+        Plan::Select(select) => {
+            let read = select.read.clone().expect("it reads a table");
+            (select, read)
+        }
+        other => panic!("{text}: {other:?}"),
+    }
+}
+
+fn explained(text: &str) -> String {
+    match planned(&format!("EXPLAIN {text}")) {
+        Plan::Explain(lines) => lines.join("\n"),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn best_index_is_chosen() {
+    for (condition, replex, kind) in [
+        ("id = 1", 0, AccessKind::Point),
+        ("id = 1 AND tailnum = 'N1'", 0, AccessKind::Point),
+        ("id IN (3, 1, 2)", 0, AccessKind::Point),
+        ("tailnum = 'N1'", 1, AccessKind::Lookup),
+        ("tailnum IS NULL", 1, AccessKind::Lookup),
+        ("tailnum = 'N1' AND id > 5", 1, AccessKind::Lookup),
+        ("origin = 'EWR' AND dest = 'IAH'", 2, AccessKind::Lookup),
+        ("(origin, dest) = ('EWR', 'IAH')", 2, AccessKind::Lookup),
+        // Two equated columns beat one.
+        (
+            "origin = 'EWR' AND dest = 'IAH' AND tailnum = 'N1'",
+            2,
+            AccessKind::Lookup,
+        ),
+        // A whole primary key beats everything.
+        (
+            "origin = 'EWR' AND dest = 'IAH' AND id = 1",
+            0,
+            AccessKind::Point,
+        ),
+        ("id = 1 AND id = 2", 0, AccessKind::Nothing),
+        ("id = NULL", 0, AccessKind::Nothing),
+        ("false", 0, AccessKind::Nothing),
+    ] {
+        let text = format!("SELECT * FROM flights WHERE {condition}");
+        let (_, read) = read(&text);
+        assert_eq!(
+            (read.access.replex, read.access.kind),
+            (replex, kind),
+            "{condition}"
+        );
+    }
+    let (_, read) = read("SELECT * FROM users WHERE email = 'a@b' AND region = 'eu'");
+    assert_eq!(read.access.kind, AccessKind::Point);
+    assert_eq!(read.access.replex, 1);
+}
+
+#[test]
+fn lookup_without_an_index_names_those_there_are() {
+    let message = error("SELECT * FROM flights WHERE origin = 'EWR'");
+    assert_eq!(
+        message,
+        "no index of table flights serves this WHERE: equate all columns of the primary key (id) \
+         or of by_tail (tailnum) or of by_route (origin, dest), or ask for a scan of the whole \
+         table by SELECT /*+ scan */ … or SET scan = on"
+    );
+    for text in [
+        "SELECT * FROM flights",
+        "SELECT count(*) FROM flights",
+        "UPDATE flights SET note = 'x'",
+        "DELETE FROM flights WHERE dep_delay > 5",
+        "SELECT * FROM flights WHERE id > 5",
+        "SELECT * FROM users WHERE region = 'eu'",
+        "SELECT * FROM log",
+    ] {
+        assert!(error(text).contains("serves this WHERE"), "{text}");
+    }
+    let (_, read) = read("SELECT /*+ scan */ * FROM flights");
+    assert_eq!(read.access.kind, AccessKind::Scan);
+    assert_eq!(read.access.segments.len(), 12);
+    let settings = Settings {
+        scan: true,
+        ..Settings::default()
+    };
+    let plan = planned_with("DELETE FROM flights WHERE dep_delay > 5", settings);
+    assert!(matches!(
+        plan,
+        Ok(Plan::Change(ChangePlan {
+            target: Target::Rows(_),
+            ..
+        }))
+    ));
+}
+
+/// The heart of access: what the ranges and the filter let through together is just what the
+/// condition says, and every row is looked for in the partition that holds it.
+#[test]
+fn ranges_and_filter_together_are_the_condition() {
+    let configuration = configuration();
+    let table = configuration.table_named("users").unwrap();
+    let schema = &table.schema;
+    let mut rows = Vec::new();
+    for (number, email) in (-3..12).zip(["a", "b", "c"].into_iter().cycle()) {
+        for region in ["eu", "us"] {
+            let email = match number {
+                4 => Value::Null,
+                _ => Value::Text(format!("{email}{number}{region}")),
+            };
+            rows.push(vec![
+                Value::Text(region.into()),
+                Value::Int64(number),
+                email,
+                Value::Int64(number % 3),
+            ]);
+        }
+    }
+    for condition in [
+        "region = 'eu' AND number = 3",
+        "region IN ('eu', 'us') AND number IN (1, 2, 3) AND n > 0",
+        "email = 'a0eu'",
+        "email IS NULL",
+        "email IS NULL AND region = 'us'",
+        "email IS NULL AND region > 'eu'",
+        "email IS NULL AND region >= 'eu' AND region < 'us'",
+        "email IN ('a0eu', 'b1us', 'nobody') AND n = 1",
+        "email = 'a0eu' OR email = 'b1us' OR email IS NULL",
+        "number = 2.0 AND region = 'eu'",
+        "region = 'eu' AND number = 2 AND number > 5",
+    ] {
+        let text = format!("SELECT * FROM users WHERE {condition}");
+        let (_, read) = read(&text);
+        let whole = {
+            let statement = parse(&text).unwrap().remove(0).statement;
+            let Statement::Select(select) = statement else {
+                panic!("{statement:?}");
+            };
+            let scope = Scope {
+                schema: Some(schema),
+                ..Scope::CONSTANTS
+            };
+            Expression::all(scope.condition(&select.filter.unwrap()).unwrap()).unwrap()
+        };
+        let holds = |expression: &Expression, row: &Vec<Value>| {
+            client::protocol::expression::holds(expression, row, None).unwrap()
+        };
+        for row in &rows {
+            let found = found_in(&read, &table.layout, row);
+            let passes = found && read.filter.as_ref().is_none_or(|it| holds(it, row));
+            assert_eq!(passes, holds(&whole, row), "{condition}: {row:?}");
+        }
+        assert!(read.access.segments.len() <= 6);
+    }
+}
+
+/// Whether a segment of the read holds the row.
+fn found_in(read: &ReadPlan, layout: &Layout, row: &[Value]) -> bool {
+    let replex = read.access.replex;
+    let partition = layout.partition_of_values(replex, |column| row[column].as_ref());
+    let key = placement::encode_key(
+        read.access
+            .order_columns
+            .iter()
+            .map(|column| row[*column].as_ref()),
+    );
+    let holding = read.access.segments.iter().filter(|it| {
+        it.partition == partition && it.start <= key && it.end.as_ref().is_none_or(|end| key < *end)
+    });
+    let count = holding.count();
+    assert!(count <= 1, "segments overlap");
+    count == 1
+}
+
+#[test]
+fn dense_index_is_read_by_range_and_from_its_end() {
+    let (select, read_plan) = read("SELECT * FROM log WHERE position > 3 AND position <= 9");
+    assert_eq!(read_plan.access.kind, AccessKind::Lookup);
+    assert_eq!(read_plan.filter, None);
+    assert_eq!(select.order, []);
+    let (select, tail) = read("SELECT * FROM log ORDER BY position DESC LIMIT 1");
+    assert!(select.ordered_by_index);
+    assert!(tail.descending);
+    assert_eq!(tail.access.segments.len(), 1);
+    let (_, point) = read("SELECT * FROM log WHERE position = 3");
+    assert_eq!(point.access.kind, AccessKind::Point);
+}
+
+#[test]
+fn order_comes_from_the_index_where_it_can() {
+    for (rest, by_index, descending) in [
+        ("WHERE tailnum = 'N1' ORDER BY id", true, false),
+        ("WHERE tailnum = 'N1' ORDER BY tailnum, id", true, false),
+        ("WHERE tailnum = 'N1' ORDER BY id DESC", true, true),
+        ("WHERE tailnum = 'N1' ORDER BY dest", false, false),
+        ("WHERE tailnum = 'N1' ORDER BY id, dest", false, false),
+        ("WHERE tailnum = 'N1' ORDER BY id + 1", false, false),
+        (
+            "WHERE tailnum IN ('N1', 'N2') ORDER BY tailnum DESC, id DESC",
+            true,
+            true,
+        ),
+        ("WHERE tailnum = 'N1'", true, false),
+        ("WHERE id = 1 ORDER BY dest", false, false),
+    ] {
+        let text = format!("SELECT * FROM flights {rest}");
+        let (select, read) = read(&text);
+        assert_eq!(
+            (select.ordered_by_index, read.descending),
+            (by_index, descending),
+            "{rest}"
+        );
+    }
+    // A scan takes the replex that is sorted as wanted; NULLs where they are not sorted do not fit.
+    for (order, replex, by_index) in [
+        ("id", 0, true),
+        ("tailnum", 1, true),
+        ("tailnum DESC NULLS FIRST", 1, true),
+        ("tailnum NULLS FIRST", 0, false),
+        ("origin, dest, id", 2, true),
+        ("origin, dest DESC", 0, false),
+        ("note", 0, false),
+    ] {
+        let text = format!("SELECT /*+ scan */ * FROM flights ORDER BY {order}");
+        let (select, read) = read(&text);
+        assert_eq!(
+            (read.access.replex, select.ordered_by_index),
+            (replex, by_index),
+            "{order}"
+        );
+    }
+}
+
+#[test]
+fn only_needed_columns_are_sent() {
+    let (select, read_plan) =
+        read("SELECT dest, id + 1 AS next FROM flights WHERE tailnum = 'N1' ORDER BY dep_delay");
+    assert_eq!(read_plan.projection, Some(vec![0, 3, 4]));
+    assert_eq!(select.items[0].expression, Expression::Column(1));
+    assert_eq!(select.items[1].name, "next");
+    assert_eq!(select.order[0].expression, Expression::Column(2));
+    let (_, read_plan) = read("SELECT 1 FROM flights WHERE id = 1");
+    assert_eq!(read_plan.projection, Some(vec![0]));
+    let (_, read_plan) = read("SELECT * FROM flights WHERE id = 1");
+    assert_eq!(read_plan.projection, None);
+}
+
+#[test]
+fn order_by_output_name_and_number() {
+    let (select, _) = read("SELECT id AS x, dest FROM flights WHERE tailnum = 'N1' ORDER BY x, 2");
+    assert_eq!(select.order[0].expression, Expression::Column(0));
+    assert_eq!(select.order[1].expression, Expression::Column(1));
+    assert!(
+        error("SELECT id FROM flights WHERE id = 1 ORDER BY 2")
+            .contains("names no output: there are 1")
+    );
+    assert!(error("SELECT id FROM flights WHERE id = 1 LIMIT -1").contains("LIMIT is -1"));
+    assert!(error("SELECT id FROM flights WHERE id = 1 LIMIT 'x'").contains("not of type bigint"));
+}
+
+#[test]
+fn insert_encodes_rows_with_defaults() {
+    let text = "INSERT INTO flights (dest, id, origin, note) VALUES ('IAH', 1, 'EWR', ''), \
+                ('SFO', '2', 'JFK', DEFAULT)";
+    let Plan::Insert(insert) = planned(text) else {
+        panic!("not an INSERT");
+    };
+    let configuration = configuration();
+    let schema = &configuration.table_named("flights").unwrap().schema;
+    let Action::Insert { row } = &insert.mutations[1].action else {
+        panic!("{insert:?}");
+    };
+    let values = RowView::parse(&schema.columns, row).unwrap().to_values();
+    assert_eq!(
+        values,
+        [
+            Value::Int64(2),
+            Value::Null,
+            Value::Text("JFK".into()),
+            Value::Text("SFO".into()),
+            Value::Null,
+            Value::Null,
+            Value::Bool(false),
+            Value::Text("none".into()),
+        ]
+    );
+    assert!(!insert.in_order);
+    assert_eq!(
+        *insert.mutations[1].pk,
+        placement::encode_key([Value::Int64(2).as_ref()])
+    );
+}
+
+#[test]
+fn upsert_binds_the_proposed_row() {
+    let text = "INSERT INTO users AS u VALUES ('eu', 1, NULL, 5) ON CONFLICT (number, region) \
+                DO UPDATE SET n = u.n + excluded.n WHERE u.n < 10";
+    let Plan::Insert(insert) = planned(text) else {
+        panic!("not an INSERT");
+    };
+    let Action::Upsert {
+        assignments,
+        condition,
+        ..
+    } = &insert.mutations[0].action
+    else {
+        panic!("{insert:?}");
+    };
+    assert_eq!(assignments[0].column, 3);
+    assert!(condition.is_some());
+    let keep = "INSERT INTO users VALUES ('eu', 1), ('eu', 1) ON CONFLICT DO NOTHING";
+    let Plan::Insert(insert) = planned(keep) else {
+        panic!("not an INSERT");
+    };
+    assert_eq!(insert.mutations.len(), 1);
+}
+
+#[test]
+fn bad_rows_change_nothing_and_are_named() {
+    let long = format!(
+        "INSERT INTO flights VALUES (1, '{}', 'a', 'b')",
+        "x".repeat(2000)
+    );
+    let huge = format!(
+        "INSERT INTO flights (id, origin, dest, note) VALUES (1, 'a', 'b', '{}')",
+        "x".repeat(2 << 20)
+    );
+    for (text, part) in [
+        (
+            "INSERT INTO flight VALUES (1)",
+            "there is no table flight: create it, or name one of flights, log, users",
+        ),
+        (
+            "INSERT INTO flights (speed) VALUES (1)",
+            "table flights has no column speed",
+        ),
+        (
+            "INSERT INTO flights (id, id) VALUES (1, 2)",
+            "column id is named twice",
+        ),
+        (
+            "INSERT INTO flights (id) VALUES (1, 2)",
+            "2 values for 1 columns",
+        ),
+        (
+            "INSERT INTO flights VALUES (1)",
+            "row 1: column origin is NOT NULL",
+        ),
+        (
+            "INSERT INTO flights VALUES (NULL, 'N', 'a', 'b')",
+            "column id is NOT NULL",
+        ),
+        (
+            "INSERT INTO flights VALUES (1, 'N', 'a', 'b'), ('x', 'N', 'a', 'b')",
+            "row 2, column id of table flights: \"x\" is not of type bigint",
+        ),
+        (
+            "INSERT INTO flights VALUES (1, 'N', 'a', 'b', 'late')",
+            "column dep_delay of table flights: \"late\" is not of type double precision",
+        ),
+        (
+            "INSERT INTO flights VALUES (1, 'N', 'a', 'b', 1, true)",
+            "a boolean cannot be stored in a column of type timestamp",
+        ),
+        (
+            "INSERT INTO flights VALUES (1, 'N', 'a', 'b'), (1, 'M', 'a', 'b')",
+            "primary key (id) = (1) (twice in this statement)",
+        ),
+        (long.as_str(), "the limit is 1024"),
+        (huge.as_str(), "the limit is 1048576"),
+        (
+            "INSERT INTO flights VALUES (1, 'N', 'a', 'b') ON CONFLICT (tailnum) DO NOTHING",
+            "write ON CONFLICT (id)",
+        ),
+        (
+            "INSERT INTO flights VALUES (1, 'N', 'a', 'b') ON CONFLICT DO UPDATE SET id = 2",
+            "column id is in the primary key of table flights and cannot be changed",
+        ),
+    ] {
+        let message = error(text);
+        assert!(
+            message.contains(part),
+            "{}: {message}",
+            &text[..60.min(text.len())]
+        );
+    }
+}
+
+#[test]
+fn conditional_update_is_one_operation() {
+    let Plan::Change(change) =
+        planned("UPDATE users SET n = n + 1 WHERE region = 'eu' AND number = 1 AND n = 3")
+    else {
+        panic!("not a change");
+    };
+    let key = [Value::Text("eu".into()), Value::Int64(1)];
+    assert_eq!(
+        change.target,
+        Target::Keys(vec![placement::encode_key(key.iter().map(Value::as_ref))])
+    );
+    assert!(matches!(change.condition, Some(Expression::Binary(..))));
+    let Plan::Change(change) =
+        planned("DELETE FROM flights WHERE tailnum = 'N1' AND dep_delay > 5")
+    else {
+        panic!("not a change");
+    };
+    let Target::Rows(read) = &change.target else {
+        panic!("{change:?}");
+    };
+    assert_eq!(read.projection, Some(vec![0]));
+    // The filter leaves out what the index fixes; the condition re-checks all of it.
+    assert_ne!(read.filter, change.condition);
+    assert!(change.condition.is_some());
+}
+
+#[test]
+fn bad_changes_are_refused() {
+    for (text, part) in [
+        (
+            "UPDATE flights SET id = 2 WHERE id = 1",
+            "column id is in the primary key of table flights and cannot be changed: DELETE the row and INSERT it anew",
+        ),
+        (
+            "UPDATE flights SET origin = NULL WHERE id = 1",
+            "column origin of table flights is NOT NULL",
+        ),
+        (
+            "UPDATE flights SET origin = 'a', origin = 'b' WHERE id = 1",
+            "assigned to twice",
+        ),
+        (
+            "UPDATE flights SET dep_delay = 'late' WHERE id = 1",
+            "is not of type double precision",
+        ),
+        (
+            "UPDATE flights SET dep_delay = tailnum WHERE id = 1",
+            "a text cannot be stored in a column of type double precision",
+        ),
+        (
+            "UPDATE flights SET speed = 1 WHERE id = 1",
+            "no column speed",
+        ),
+        (
+            "UPDATE flights SET note = excluded.note WHERE id = 1",
+            "is about no table of this statement",
+        ),
+        (
+            "DELETE FROM flights WHERE id = 'x'",
+            "is not of type bigint",
+        ),
+        (
+            "CREATE INDEX x ON flights (note)",
+            "send CREATE TABLE …; CREATE INDEX …; in one batch, or write INDEX x (note) inside CREATE TABLE",
+        ),
+        (
+            "CREATE INDEX by_tail ON flights (tailnum)",
+            "has an index by_tail already",
+        ),
+        ("CREATE INDEX x ON nowhere (a)", "there is no table nowhere"),
+        ("CREATE TABLE t (a int)", "table t has no primary key"),
+        ("SHOW TABLE nowhere", "there is no table nowhere"),
+    ] {
+        let message = error(text);
+        assert!(message.contains(part), "{text}: {message}");
+    }
+    assert!(matches!(
+        planned("CREATE INDEX IF NOT EXISTS by_tail ON flights (tailnum)"),
+        Plan::Already(_)
+    ));
+}
+
+#[test]
+fn explain_tells_replex_partitions_and_servers() {
+    let text = explained(
+        "SELECT id FROM flights WHERE tailnum = 'N14228' AND dep_delay > 5 ORDER BY id LIMIT 3",
+    );
+    let partition = {
+        let configuration = configuration();
+        let table = configuration.table_named("flights").unwrap();
+        table
+            .layout
+            .partition_of_values(1, |_| placement::ValueRef::Text("N14228"))
+    };
+    assert_eq!(
+        text,
+        format!(
+            "Range lookup in flights by index by_tail\n  \
+             key (tailnum) = ('N14228')\n  \
+             replex 1 (by_tail), partition {partition} of 12, on server 2 core 0 at 127.0.0.1:4702\n  \
+             filter, at the partition: dep_delay > 5\n  \
+             told: id\n  \
+             order: comes from the index\n  \
+             limit: 3"
+        )
+    );
+    let text = explained("UPDATE flights SET tailnum = 'N2' WHERE id = 1 AND tailnum = 'N1'");
+    assert!(
+        text.contains("condition, checked atomically at the head: tailnum = 'N1'"),
+        "{text}"
+    );
+    assert!(text.contains("moves the row in by_tail"), "{text}");
+    assert!(
+        text.contains(
+            "chain of each row: its partition in flights, then in by_tail, then in by_route"
+        ),
+        "{text}"
+    );
+    let text = explained("INSERT INTO flights VALUES (1, 'N', 'a', 'b'), (2, 'N', 'a', 'b')");
+    assert!(text.contains("2 rows, many at a time"), "{text}");
+    assert!(text.contains("replex 2 (by_route), partition"), "{text}");
+    assert!(
+        text.contains("durable at position 3 of 3") || text.contains("durable at position 1 of 3"),
+        "{text}"
+    );
+    let text =
+        explained("SELECT /*+ scan */ count(*) FROM flights WHERE note LIKE 'a%' OR NOT cancelled");
+    assert!(
+        text.contains("Scan of flights, whole, through the primary key"),
+        "{text}"
+    );
+    assert!(
+        text.contains("filter, at the partition: (note LIKE 'a%') OR (NOT cancelled)"),
+        "{text}"
+    );
+    assert!(
+        text.contains("told: only how many rows there are"),
+        "{text}"
+    );
+    let text = explained("SELECT * FROM log WHERE position > 5 AND position <= 9");
+    assert!(
+        text.contains("range: position > 5 AND position <= 9"),
+        "{text}"
+    );
+    assert!(
+        explained("SELECT * FROM flights WHERE id = 1 AND false").contains("no row can satisfy")
+    );
+}

@@ -1,0 +1,84 @@
+//! Expressions, keys and ranges as SQL, for `EXPLAIN` and for errors.
+
+use client::protocol::expression::{BinaryOperator, Expression, UnaryOperator};
+use placement::{Schema, Value};
+
+use super::facts::Bound;
+
+/// A value as a literal.
+pub(crate) fn literal(value: &Value) -> String {
+    match value {
+        Value::Null => "NULL".to_string(),
+        Value::Bool(value) => value.to_string(),
+        Value::Int64(_) | Value::Float64(_) => value.to_string(),
+        Value::Text(text) => format!("'{}'", text.replace('\'', "''")),
+        Value::Bytes(_) | Value::Timestamp(_) | Value::Uuid(_) => format!("'{value}'"),
+    }
+}
+
+/// `by_route (origin, dest) = ('EWR', 'IAH')`
+pub(crate) fn key(name: &str, schema: &Schema, columns: &[usize], values: &[Value]) -> String {
+    let columns: Vec<&str> = columns
+        .iter()
+        .map(|it| schema.columns[*it].name.as_str())
+        .collect();
+    let values: Vec<String> = values.iter().map(literal).collect();
+    format!("{name} ({}) = ({})", columns.join(", "), values.join(", "))
+}
+
+/// `position > 100 AND position <= 200`
+pub(super) fn range(
+    schema: &Schema,
+    column: usize,
+    range: &(Option<Bound>, Option<Bound>),
+) -> String {
+    let name = &schema.columns[column].name;
+    let end = |bound: &Bound, operator: &str| {
+        let equal = if bound.inclusive { "=" } else { "" };
+        format!("{name} {operator}{equal} {}", literal(&bound.value))
+    };
+    let lower = range.0.as_ref().map(|bound| end(bound, ">"));
+    let upper = range.1.as_ref().map(|bound| end(bound, "<"));
+    let ends: Vec<String> = lower.into_iter().chain(upper).collect();
+    ends.join(" AND ")
+}
+
+/// An expression; compound operands stand in parentheses.
+pub(super) fn expression(schema: &Schema, expression: &Expression) -> String {
+    let column = |position: u16| schema.columns[usize::from(position)].name.as_str();
+    match expression {
+        Expression::Column(position) => column(*position).to_string(),
+        Expression::Excluded(position) => format!("excluded.{}", column(*position)),
+        Expression::Literal(value) => literal(value),
+        Expression::Unary(operator, inner) => {
+            let inner = operand(schema, inner);
+            match operator {
+                UnaryOperator::Not => format!("NOT {inner}"),
+                UnaryOperator::Negate => format!("-{inner}"),
+                UnaryOperator::IsNull => format!("{inner} IS NULL"),
+                UnaryOperator::IsNotNull => format!("{inner} IS NOT NULL"),
+            }
+        }
+        Expression::Binary(operator, left, right) => {
+            // A chain of one operator reads as it was written.
+            let side = |it: &Expression| match it {
+                Expression::Binary(inner, ..)
+                    if inner == operator
+                        && matches!(operator, BinaryOperator::And | BinaryOperator::Or) =>
+                {
+                    self::expression(schema, it)
+                }
+                it => operand(schema, it),
+            };
+            format!("{} {} {}", side(left), operator.symbol(), side(right))
+        }
+    }
+}
+
+fn operand(schema: &Schema, inner: &Expression) -> String {
+    let text = expression(schema, inner);
+    match inner {
+        Expression::Column(_) | Expression::Excluded(_) | Expression::Literal(_) => text,
+        Expression::Unary(..) | Expression::Binary(..) => format!("({text})"),
+    }
+}

@@ -1,0 +1,141 @@
+//! Cuts a text into statements, keeping where each token stands.
+//!
+//! The cut is by tokens, so a semicolon inside quotes or comments does not count. What a
+//! statement means is for `parse`. Also here: whether a text is whole, which is how the shell
+//! knows that another line is wanted.
+
+use sqlparser::dialect::PostgreSqlDialect;
+use sqlparser::tokenizer::{Location, Token, TokenWithSpan, Tokenizer, Whitespace};
+
+use crate::error::SyntaxError;
+
+/// The tokens of one statement, without its semicolon.
+#[derive(Clone, Debug)]
+pub(crate) struct Piece {
+    /// Spaces and comments included.
+    pub tokens: Vec<TokenWithSpan>,
+    /// Line of its first token that is no space, from 1.
+    pub line: usize,
+}
+
+/// Cuts a text into statements; those without any token but spaces and comments are left out.
+pub(crate) fn split(text: &str) -> Result<Vec<Piece>, SyntaxError> {
+    let tokens = Tokenizer::new(&PostgreSqlDialect {}, text)
+        .tokenize_with_location()
+        .map_err(|error| syntax_error(text, error.location, error.message))?;
+    let mut pieces = Vec::new();
+    let mut current = Vec::new();
+    for token in tokens {
+        if token.token == Token::SemiColon {
+            push_piece(&mut pieces, std::mem::take(&mut current));
+        } else {
+            current.push(token);
+        }
+    }
+    push_piece(&mut pieces, current);
+    Ok(pieces)
+}
+
+fn push_piece(pieces: &mut Vec<Piece>, tokens: Vec<TokenWithSpan>) {
+    let first = tokens.iter().find(|token| !is_space(&token.token));
+    if let Some(first) = first {
+        let line = first.span.start.line as usize;
+        pieces.push(Piece { tokens, line });
+    }
+}
+
+/// Whether a text typed so far ends with a whole statement: all quotes and comments are closed
+/// and the last token is a semicolon. A text of nothing but spaces and comments is whole.
+pub(crate) fn is_whole(text: &str) -> bool {
+    match Tokenizer::new(&PostgreSqlDialect {}, text).tokenize() {
+        Ok(tokens) => tokens
+            .iter()
+            .rfind(|token| !is_space(token))
+            .is_none_or(|token| *token == Token::SemiColon),
+        Err(error) => !["Unterminated", "EOF"]
+            .iter()
+            .any(|open| error.message.contains(open)),
+    }
+}
+
+/// Whether the statement carries the hint `/*+ scan */`.
+pub(crate) fn asks_for_scan(tokens: &[TokenWithSpan]) -> bool {
+    tokens.iter().any(|token| match &token.token {
+        Token::Whitespace(Whitespace::MultiLineComment(comment)) => comment
+            .strip_prefix('+')
+            .is_some_and(|hint| hint.trim().eq_ignore_ascii_case("scan")),
+        _ => false,
+    })
+}
+
+pub(crate) fn is_space(token: &Token) -> bool {
+    matches!(token, Token::Whitespace(_) | Token::EOF)
+}
+
+/// An error at a place of the text; the end of the text where the place is unknown.
+pub(crate) fn syntax_error(text: &str, at: Location, message: impl Into<String>) -> SyntaxError {
+    let (line, column) = if at.line == 0 {
+        let trimmed = text.trim_end();
+        let last = trimmed.lines().last().unwrap_or("");
+        (trimmed.lines().count().max(1), last.chars().count() + 1)
+    } else {
+        (at.line as usize, at.column.max(1) as usize)
+    };
+    SyntaxError {
+        message: message.into(),
+        line,
+        column,
+        source: text.lines().nth(line - 1).unwrap_or("").to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn semicolons_in_quotes_and_comments_do_not_count() {
+        let text = "SELECT ';' /* ; */; -- ;\n\n  SELECT $$;$$;;";
+        let pieces = split(text).unwrap();
+        let lines: Vec<usize> = pieces.iter().map(|piece| piece.line).collect();
+        assert_eq!(lines, [1, 3]);
+    }
+
+    #[test]
+    fn open_quotes_want_another_line() {
+        for (text, whole) in [
+            ("", true),
+            ("-- nothing", true),
+            ("SELECT 1", false),
+            ("SELECT 1;", true),
+            ("SELECT 1; -- done", true),
+            ("SELECT 'a;", false),
+            ("SELECT \"a;", false),
+            ("SELECT /* ;", false),
+            ("SELECT $$;", false),
+            ("SELECT 1; SELECT", false),
+        ] {
+            assert_eq!(is_whole(text), whole, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn hint_in_any_case_and_place() {
+        for (text, asks) in [
+            ("SELECT /*+ scan */ 1", true),
+            ("SELECT /*+SCAN*/ 1", true),
+            ("SELECT /* scan */ 1", false),
+            ("SELECT '/*+ scan */'", false),
+        ] {
+            let pieces = split(text).unwrap();
+            assert_eq!(asks_for_scan(&pieces[0].tokens), asks, "{text}");
+        }
+    }
+
+    #[test]
+    fn open_quote_is_an_error_with_its_place() {
+        let error = split("SELECT 1;\nSELECT 'abc").unwrap_err();
+        assert_eq!((error.line, error.column), (2, 8));
+        assert_eq!(error.source, "SELECT 'abc");
+    }
+}

@@ -1,0 +1,224 @@
+//! Statements of the store, reduced to what it can do.
+//!
+//! `parse` makes them from text, `plan` gives them a meaning over a configuration. Expressions
+//! stay as the parser's trees, because their types depend on the table that they are about.
+
+use placement::{Constraint, Schema};
+use sqlparser::ast::Expr;
+
+/// One statement.
+#[allow(
+    clippy::large_enum_variant,
+    reason = "a statement is made once, by a person or a script; boxes would only be in the way"
+)]
+#[derive(Clone, Debug, PartialEq)]
+pub enum Statement {
+    /// `CREATE TABLE`, with the indexes that were written in it or right after it.
+    CreateTable {
+        /// The table.
+        schema: Box<Schema>,
+        /// Whether one of the same name is left as it is.
+        if_not_exists: bool,
+    },
+    /// `CREATE INDEX` that stands alone.
+    CreateIndex(CreateIndex),
+    /// `DROP TABLE`.
+    DropTable {
+        /// Its name.
+        name: String,
+        /// Whether it need not exist.
+        if_exists: bool,
+    },
+    /// `INSERT`.
+    Insert(Insert),
+    /// `SELECT`.
+    Select(Select),
+    /// `UPDATE`.
+    Update(Update),
+    /// `DELETE`.
+    Delete(Delete),
+    /// `EXPLAIN`: how the statement would be done, without doing it.
+    Explain(Box<Statement>),
+    /// `SHOW`.
+    Show(Show),
+    /// `SET`.
+    Set(Set),
+}
+
+/// An index that is wanted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CreateIndex {
+    /// Its name; made up from table and columns if the statement gave none.
+    pub name: String,
+    /// The table.
+    pub table: String,
+    /// The sorting key, by name.
+    pub columns: Vec<String>,
+    /// What it demands of the rows.
+    pub constraint: Option<Constraint>,
+    /// Whether one of the same name is left as it is.
+    pub if_not_exists: bool,
+}
+
+/// A table that a statement is about, and what the statement calls it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TableName {
+    /// Its name.
+    pub name: String,
+    /// The name that qualifies its columns in the statement, if not its own.
+    pub alias: Option<String>,
+}
+
+/// New rows.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Insert {
+    /// Where to.
+    pub table: TableName,
+    /// The columns that are given, in that order; none is all.
+    pub columns: Option<Vec<String>>,
+    /// One list of values per row; none is `DEFAULT`.
+    pub rows: Vec<Vec<Option<Expr>>>,
+    /// What to do where the primary key exists.
+    pub on_conflict: Option<OnConflict>,
+}
+
+/// What becomes of a row whose primary key exists.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OnConflict {
+    /// The columns that the statement named as the conflict's, if it named any.
+    pub target: Option<Vec<String>>,
+    /// None is `DO NOTHING`.
+    pub update: Option<ConflictUpdate>,
+}
+
+/// `DO UPDATE SET … WHERE …`
+#[derive(Clone, Debug, PartialEq)]
+pub struct ConflictUpdate {
+    /// Column and new value; none is `DEFAULT`.
+    pub assignments: Vec<(String, Option<Expr>)>,
+    /// Whether to.
+    pub condition: Option<Expr>,
+}
+
+/// Rows to be told.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Select {
+    /// None computes from constants alone.
+    pub table: Option<TableName>,
+    /// What to tell of each row.
+    pub items: Vec<SelectItem>,
+    /// Of which rows.
+    pub filter: Option<Expr>,
+    /// In which order.
+    pub order: Vec<OrderItem>,
+    /// How many at most.
+    pub limit: Option<Expr>,
+    /// How many to leave out first.
+    pub offset: Option<Expr>,
+    /// Whether the statement itself asks for a scan.
+    pub scan: bool,
+}
+
+/// One item after `SELECT`.
+#[allow(
+    clippy::large_enum_variant,
+    reason = "a statement is made once, by a person or a script; boxes would only be in the way"
+)]
+#[derive(Clone, Debug, PartialEq)]
+pub enum SelectItem {
+    /// All columns.
+    All,
+    /// `count(*)`, under this name.
+    Count {
+        /// The output's name.
+        name: String,
+    },
+    /// An expression, under this name.
+    Expression {
+        /// What to compute.
+        expression: Expr,
+        /// The output's name.
+        name: String,
+        /// Whether the statement gave the name, so that `ORDER BY` may use it.
+        named: bool,
+    },
+}
+
+/// One item after `ORDER BY`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OrderItem {
+    /// A column, an output's name, an output's number, or an expression.
+    pub expression: Expr,
+    /// From the largest to the smallest.
+    pub descending: bool,
+    /// Where NULLs go, if the statement says so.
+    pub nulls_first: Option<bool>,
+}
+
+/// Rows to be changed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Update {
+    /// The table.
+    pub table: TableName,
+    /// Column and new value; none is `DEFAULT`.
+    pub assignments: Vec<(String, Option<Expr>)>,
+    /// Which rows.
+    pub filter: Option<Expr>,
+    /// Whether the statement itself asks for a scan.
+    pub scan: bool,
+}
+
+/// Rows to be removed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Delete {
+    /// The table.
+    pub table: TableName,
+    /// Which rows.
+    pub filter: Option<Expr>,
+    /// Whether the statement itself asks for a scan.
+    pub scan: bool,
+}
+
+/// What `SHOW` tells.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Show {
+    /// All tables.
+    Tables,
+    /// One table's columns and indexes.
+    Table(String),
+    /// The servers.
+    Servers,
+    /// A setting of the session.
+    Setting(Setting),
+}
+
+/// A setting of the session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Setting {
+    /// `scan`: statements that no index serves read whole tables.
+    Scan,
+    /// `stale_reads`: reads do not wait for operations under way (SAFETY R10).
+    StaleReads,
+}
+
+/// `SET setting = on`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Set {
+    /// Which.
+    pub setting: Setting,
+    /// To what.
+    pub on: bool,
+}
+
+impl Setting {
+    /// Every setting.
+    pub const ALL: [Setting; 2] = [Setting::Scan, Setting::StaleReads];
+
+    /// Its name in SQL.
+    pub fn name(self) -> &'static str {
+        match self {
+            Setting::Scan => "scan",
+            Setting::StaleReads => "stale_reads",
+        }
+    }
+}
