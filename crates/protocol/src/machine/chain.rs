@@ -240,7 +240,7 @@ impl CoreMachine {
         if let Some(known) = &member.decision {
             assert_eq!(*known, decision, "a decision never changes");
         } else {
-            let durability = member.table.durability();
+            let durability = member.decision_durability();
             let record = Record::Decided {
                 partition: key.1,
                 operation: key.0,

@@ -199,6 +199,18 @@ impl Member {
             .map_or(0, |partition| usize::from(partition.replex) + 1);
         self.replex_position() == x && before < x
     }
+
+    /// How soon its decision's record must be on the disk. Somebody waits for it only at position
+    /// x, if that is not the chain's end (SAFETY R3); elsewhere the decision follows from prepares
+    /// that are durable already, so that its record rides along with the next flush. A flush of
+    /// its own would stand in the way of the next operation's prepare.
+    fn decision_durability(&self) -> Durability {
+        if self.settles_here() && !self.settles_at_decision() {
+            self.table.durability()
+        } else {
+            Durability::Replicated
+        }
+    }
 }
 
 impl CoreMachine {

@@ -7,6 +7,7 @@
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
+use placement::Durability;
 use placement::tables::{Tables, TablesError};
 
 use super::{CoreMachine, Member, MemberKey, Output};
@@ -31,14 +32,14 @@ impl CoreMachine {
         }
         let member = &self.members[&key];
         let logged = !member.settles_at_decision();
-        let durability = member.table.durability();
         self.apply(key, tables)?;
         if logged {
             let record = Record::Settled {
                 partition: key.1,
                 operation: key.0,
             };
-            self.log(&record, durability, output);
+            // Nobody waits for it: a restarted member asks the one at position x again.
+            self.log(&record, Durability::Replicated, output);
         }
         let member = &self.members[&key];
         match member.decision {
