@@ -205,7 +205,8 @@ impl Member {
     /// that are durable already, so that its record rides along with the next flush. A flush of
     /// its own would stand in the way of the next operation's prepare.
     fn decision_durability(&self) -> Durability {
-        if self.settles_here() && !self.settles_at_decision() {
+        let at_x = self.replex_position() == self.table.settle_position;
+        if at_x && !self.settles_at_decision() {
             self.table.durability()
         } else {
             Durability::Replicated
