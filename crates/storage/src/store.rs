@@ -1,0 +1,352 @@
+//! The durable state of one core: a folder with its log and its tables, opened and kept together.
+//!
+//! The log is the truth. A *checkpoint* brings the cold store to what the tables were right after
+//! some record, and lets the log before it go; a restart replays the log from there on. This
+//! module knows the order in which the parts must become durable, and nothing of what records
+//! and entries mean.
+
+use std::collections::VecDeque;
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{Read, Seek, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::disk::FolderDisk;
+use crate::error::StorageError;
+use crate::log::{Admission, Log, LogOptions, Recovery};
+use crate::manifest::{Manifest, State};
+use crate::record::Position;
+use crate::tables::{CheckpointMark, Checkpointer, Cold, DurableTables};
+
+/// Changed leaves handed to the checkpointer per turn of the loop, so that no turn is long.
+const GATHER_RANGES: usize = 512;
+
+/// Leaves rid of saved tombstones per turn.
+const PURGE_RANGES: usize = 64;
+
+/// How a store is kept.
+#[derive(Clone, Debug)]
+pub struct StoreOptions {
+    /// Memory for the tables, in bytes: what is colder is read from disk.
+    pub memory_bytes: usize,
+    /// A checkpoint is due when this many bytes were logged since the last one.
+    pub checkpoint_bytes: u64,
+    /// Bytes of a log segment; three lie on the disk at rest.
+    pub segment_bytes: u64,
+    /// Longest time that a record of durability `replicated` stays unflushed.
+    pub flush_interval: Duration,
+}
+
+impl Default for StoreOptions {
+    fn default() -> Self {
+        let log = LogOptions::new(0);
+        Self {
+            memory_bytes: 1 << 30,
+            checkpoint_bytes: 256 << 20,
+            segment_bytes: log.segment_bytes,
+            flush_interval: log.flush_interval,
+        }
+    }
+}
+
+/// Log and tables of one core, in one folder.
+///
+/// The loop that owns it appends to `log`, applies to `tables`, and calls
+/// [`DurableStore::submit`] once per turn, also when it appended nothing.
+pub struct DurableStore {
+    /// The log. Submit through the store, not here.
+    pub log: Log,
+    /// The tables.
+    pub tables: DurableTables,
+    checkpointer: Checkpointer,
+    running: Option<Running>,
+    last: Option<CheckpointMark>,
+    failure: Option<String>,
+    purge: VecDeque<(u64, Vec<u8>)>,
+    /// What the log had taken when the last checkpoint began.
+    logged_before: u64,
+    checkpoints: u64,
+    options: StoreOptions,
+    wake: Arc<dyn Fn() + Send + Sync>,
+    cold: Cold,
+    _lock: File,
+}
+
+/// A checkpoint on its way.
+struct Running {
+    mark: CheckpointMark,
+    gathered: bool,
+    finishing: bool,
+}
+
+/// What a store held when it was opened.
+pub struct StoreRecovery {
+    /// Random number drawn when the folder was created: another one means that the disk was
+    /// wiped meanwhile (R16).
+    pub identity: u64,
+    /// The checkpoint that the tables are at; None if there is none, and they are empty.
+    pub checkpoint: Option<CheckpointMark>,
+    /// The records to replay, and what is wrong with the log.
+    pub log: Recovery,
+}
+
+impl DurableStore {
+    /// Opens the store in `folder`, or creates it there. `identity` is a random number, used if
+    /// it is created. `wake` is called by the store's threads when the loop should take a turn.
+    ///
+    /// # Errors
+    /// Everything that opening can meet; see [`StorageError`].
+    pub fn open(
+        folder: &Path,
+        identity: u64,
+        options: StoreOptions,
+        wake: impl Fn() + Send + Sync + 'static,
+    ) -> Result<(Self, StoreRecovery), StorageError> {
+        let shown = folder.display();
+        fs::create_dir_all(folder).map_err(StorageError::io(format!("create folder {shown}")))?;
+        let lock = lock_folder(folder)?;
+        let manifest = match Manifest::read(folder)? {
+            Some(manifest) => manifest,
+            None => {
+                refuse_orphans(folder)?;
+                Manifest {
+                    identity,
+                    state: State::Creating,
+                }
+                .replace(folder)?
+            }
+        };
+        let cold = Cold::open(&folder.join("tables"))?;
+        let checkpoint = cold.mark()?;
+        let log_options = LogOptions {
+            identity: manifest.identity,
+            create: manifest.state == State::Creating,
+            replay_from: checkpoint.map_or(Position(1), |mark| mark.replay_from()),
+            segment_bytes: options.segment_bytes,
+            flush_interval: options.flush_interval,
+        };
+        let log_folder = folder.join("log");
+        let disk = FolderDisk::open(&log_folder).map_err(StorageError::io(format!(
+            "open folder {}",
+            log_folder.display()
+        )))?;
+        let wake: Arc<dyn Fn() + Send + Sync> = Arc::new(wake);
+        let log_wake = Arc::clone(&wake);
+        let (log, recovery) =
+            Log::open(Arc::new(disk), &log_options, Box::new(move || log_wake()))?;
+        if manifest.state == State::Creating {
+            Manifest {
+                state: State::Ready,
+                ..manifest
+            }
+            .replace(folder)?;
+        }
+        let tables = DurableTables::over(cold.clone(), options.memory_bytes, checkpoint.is_none());
+        let checkpointer = Checkpointer::start(cold.clone(), Arc::clone(&wake))?;
+        let store = Self {
+            log,
+            tables,
+            checkpointer,
+            running: None,
+            last: checkpoint,
+            failure: None,
+            purge: VecDeque::new(),
+            logged_before: 0,
+            checkpoints: 0,
+            options,
+            wake,
+            cold,
+            _lock: lock,
+        };
+        let recovery = StoreRecovery {
+            identity: manifest.identity,
+            checkpoint,
+            log: recovery,
+        };
+        Ok((store, recovery))
+    }
+
+    /// Hands what was appended to the disk, and moves a checkpoint on by a bounded step.
+    pub fn submit(&mut self) {
+        self.log.submit();
+        self.advance();
+    }
+
+    /// Whether the loop should call [`DurableStore::checkpoint`] now.
+    pub fn checkpoint_due(&self) -> bool {
+        let logged = self.log.appended_bytes() - self.logged_before;
+        let changed = self.tables.changed_bytes();
+        let due = logged >= self.options.checkpoint_bytes
+            || changed >= self.options.memory_bytes as u64 / 4;
+        due && self.running.is_none()
+    }
+
+    /// Begins a checkpoint of the tables as they are now, right after the last record appended.
+    /// The log from `retain_from` on is kept whatever the checkpoint covers. Nothing happens if
+    /// one is on its way.
+    pub fn checkpoint(&mut self, retain_from: Position) {
+        if self.running.is_some() {
+            return;
+        }
+        // What the last checkpoint left to forget refers to leaves as they were.
+        while self.purge_some() {}
+        let mark = CheckpointMark {
+            position: self.log.last(),
+            retain_from,
+        };
+        self.logged_before = self.log.appended_bytes();
+        let generations = self.tables.begin_gathering();
+        self.checkpointer.begin(mark, generations);
+        self.running = Some(Running {
+            mark,
+            gathered: false,
+            finishing: false,
+        });
+        self.advance();
+    }
+
+    /// Whether a checkpoint is on its way.
+    pub fn checkpoint_running(&self) -> bool {
+        self.running.is_some()
+    }
+
+    /// The last durable checkpoint.
+    pub fn last_checkpoint(&self) -> Option<CheckpointMark> {
+        self.last
+    }
+
+    /// Why a checkpoint does not get on (a full disk, most likely); it is tried again.
+    pub fn checkpoint_failure(&self) -> Option<&str> {
+        self.failure.as_deref()
+    }
+
+    fn advance(&mut self) {
+        if self.purge_some() {
+            (self.wake)();
+        }
+        let Some(running) = &mut self.running else {
+            return;
+        };
+        if !running.gathered {
+            let (leaves, done) = self.tables.gather(GATHER_RANGES);
+            self.checkpointer.add(leaves);
+            running.gathered = done;
+            // The next step needs a turn of its own.
+            (self.wake)();
+        }
+        // Tables on disk must never be ahead of the log on disk.
+        let durable = self.log.durable() >= running.mark.position;
+        if running.gathered && durable && !running.finishing {
+            running.finishing = true;
+            self.checkpointer.finish();
+        }
+        let progress = self.checkpointer.progress();
+        self.failure = progress.failure;
+        if let Some(completed) = progress.completed {
+            self.tables.complete(completed.generation);
+            self.log.truncate_before(completed.mark.replay_from());
+            self.purge = completed.purge.into();
+            self.last = Some(completed.mark);
+            self.running = None;
+            self.checkpoints += 1;
+            (self.wake)();
+        }
+    }
+
+    /// Forgets some saved tombstones; true if more are left.
+    fn purge_some(&mut self) -> bool {
+        let count = self.purge.len().min(PURGE_RANGES);
+        for (table, key) in self.purge.drain(..count) {
+            self.tables.purge(table, &key);
+        }
+        !self.purge.is_empty()
+    }
+
+    /// Whether a new operation whose records take `bytes` may enter: the log has room, and
+    /// memory is not full of changes that no checkpoint has saved.
+    pub fn admission(&self, bytes: u64) -> Admission {
+        let limit = self.options.memory_bytes + self.options.memory_bytes / 2;
+        let swamped = self.tables.memory_bytes() > limit && self.running.is_some();
+        match (self.log.admission(bytes), swamped, &self.failure) {
+            (Admission::Open, true, Some(_)) => Admission::Full,
+            (Admission::Open, true, None) => Admission::Busy,
+            (admission, _, _) => admission,
+        }
+    }
+
+    /// What failed, if something did: the process must then stop (R23).
+    ///
+    /// # Errors
+    /// [`StorageError::Fatal`].
+    pub fn health(&self) -> Result<(), StorageError> {
+        self.log.health()
+    }
+
+    /// Figures for operators, by name.
+    pub fn counters(&self) -> Vec<(&'static str, u64)> {
+        vec![
+            ("log_bytes", self.log.appended_bytes()),
+            ("log_position", self.log.last().0),
+            ("log_position_durable", self.log.durable().0),
+            ("log_position_retained", self.log.first_retained().0),
+            ("tables_memory_bytes", self.tables.memory_bytes() as u64),
+            ("tables_changed_bytes", self.tables.changed_bytes()),
+            ("tables_disk_bytes", self.cold.disk_bytes()),
+            ("checkpoints", self.checkpoints),
+        ]
+    }
+
+    /// Writes and flushes what was appended, and gives the folder up. A checkpoint on its way is
+    /// abandoned: the log has it all.
+    ///
+    /// # Errors
+    /// [`StorageError::Fatal`] if not everything is durable.
+    pub fn close(self) -> Result<(), StorageError> {
+        drop(self.checkpointer);
+        self.log.close()
+    }
+}
+
+/// Takes the folder for this process alone, until the file is closed.
+fn lock_folder(folder: &Path) -> Result<File, StorageError> {
+    let path = folder.join("lock");
+    let action = format!("lock {}", path.display());
+    let options = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .open(&path);
+    let mut file = options.map_err(StorageError::io(action.clone()))?;
+    match file.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => {
+            let mut holder = String::new();
+            // Who holds it is told as a help; without it the error is as true.
+            let _ = file.read_to_string(&mut holder);
+            return Err(StorageError::Locked {
+                folder: folder.display().to_string(),
+                holder: holder.trim().parse().ok(),
+            });
+        }
+        Err(TryLockError::Error(error)) => return Err(StorageError::io(action)(error)),
+    }
+    file.set_len(0)
+        .and_then(|()| file.rewind())
+        .and_then(|()| writeln!(file, "{}", std::process::id()))
+        .map_err(StorageError::io(action))?;
+    Ok(file)
+}
+
+/// A folder without a manifest must not hold anything that one would have told of.
+fn refuse_orphans(folder: &Path) -> Result<(), StorageError> {
+    let parts = ["log", "tables"].map(|part| folder.join(part));
+    let found: Option<&PathBuf> = parts.iter().find(|part| part.exists());
+    match found {
+        None => Ok(()),
+        Some(part) => Err(StorageError::Lost {
+            what: format!("{} is there, and its manifest is not", part.display()),
+        }),
+    }
+}

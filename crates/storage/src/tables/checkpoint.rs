@@ -1,0 +1,285 @@
+//! The thread that saves a generation of changes to the cold store.
+//!
+//! It gets leaves that never change again, puts them in order, and ingests what is new in them,
+//! all at once. If the disk is full it keeps what it has and tries again. What a checkpoint is
+//! good for is `store`'s to know.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use placement::tables::TablesError;
+
+use super::Generations;
+use super::cold::{CheckpointMark, Cold, Ingestion};
+use super::leaf::{Entry, Generation, Leaf};
+use crate::error::StorageError;
+
+/// How long until a checkpoint that failed is tried again.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// Entries written between looks at whether the store is being closed.
+const STOP_CHECK_ENTRIES: usize = 4096;
+
+/// What came of the work so far.
+#[derive(Default)]
+pub(crate) struct Progress {
+    /// The checkpoint that has become durable since the last look.
+    pub(crate) completed: Option<Completed>,
+    /// Why the last try failed, until one succeeds.
+    pub(crate) failure: Option<String>,
+}
+
+pub(crate) struct Completed {
+    pub(crate) mark: CheckpointMark,
+    pub(crate) generation: Generation,
+    /// A key of every leaf that held tombstones which are saved now.
+    pub(crate) purge: Vec<(u64, Vec<u8>)>,
+}
+
+type Leaves = Vec<(u64, Arc<Leaf>)>;
+
+enum Message {
+    Begin(CheckpointMark, Generations),
+    Leaves(Leaves),
+    /// Everything is here, and the log is durable up to the mark.
+    Finish,
+}
+
+pub(crate) struct Checkpointer {
+    sender: Option<Sender<Message>>,
+    thread: Option<JoinHandle<()>>,
+    progress: Arc<Mutex<Progress>>,
+    stop: Arc<AtomicBool>,
+}
+
+impl Checkpointer {
+    /// Starts the thread. `wake` is called after every change of the progress.
+    pub(crate) fn start(
+        cold: Cold,
+        wake: Arc<dyn Fn() + Send + Sync>,
+    ) -> Result<Self, StorageError> {
+        let (sender, receiver) = mpsc::channel();
+        let progress = Arc::<Mutex<Progress>>::default();
+        let stop = Arc::<AtomicBool>::default();
+        let worker = Worker {
+            cold,
+            receiver,
+            progress: Arc::clone(&progress),
+            stop: Arc::clone(&stop),
+            wake,
+        };
+        let thread = thread::Builder::new()
+            .name("checkpointer".into())
+            .spawn(move || worker.run())
+            .map_err(StorageError::io("start thread checkpointer"))?;
+        Ok(Self {
+            sender: Some(sender),
+            thread: Some(thread),
+            progress,
+            stop,
+        })
+    }
+
+    pub(crate) fn begin(&self, mark: CheckpointMark, generations: Generations) {
+        self.send(Message::Begin(mark, generations));
+    }
+
+    pub(crate) fn add(&self, leaves: Leaves) {
+        self.send(Message::Leaves(leaves));
+    }
+
+    pub(crate) fn finish(&self) {
+        self.send(Message::Finish);
+    }
+
+    fn send(&self, message: Message) {
+        let sender = self.sender.as_ref().expect("taken by drop only");
+        // A thread that is gone shows as a failure in the progress.
+        let _ = sender.send(message);
+    }
+
+    /// What happened since the last call.
+    pub(crate) fn progress(&self) -> Progress {
+        let mut progress = self.progress.lock().unwrap_or_else(PoisonError::into_inner);
+        Progress {
+            completed: progress.completed.take(),
+            failure: progress.failure.clone(),
+        }
+    }
+}
+
+impl Drop for Checkpointer {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        self.sender = None;
+        if let Some(thread) = self.thread.take() {
+            // Its panic was printed, and an unfinished checkpoint is as if never begun.
+            let _ = thread.join();
+        }
+    }
+}
+
+struct Worker {
+    cold: Cold,
+    receiver: Receiver<Message>,
+    progress: Arc<Mutex<Progress>>,
+    stop: Arc<AtomicBool>,
+    wake: Arc<dyn Fn() + Send + Sync>,
+}
+
+impl Worker {
+    fn run(self) {
+        while let Ok(Message::Begin(mark, generations)) = self.receiver.recv() {
+            let mut leaves = Leaves::new();
+            loop {
+                match self.receiver.recv() {
+                    Ok(Message::Leaves(more)) => leaves.extend(more),
+                    Ok(Message::Finish) => break,
+                    Ok(Message::Begin(..)) => unreachable!("one checkpoint at a time"),
+                    Err(_) => return,
+                }
+            }
+            let job = Job::new(mark, generations, leaves);
+            while !self.save(&job) {
+                match self.receiver.recv_timeout(RETRY) {
+                    Err(RecvTimeoutError::Timeout) => {}
+                    Err(RecvTimeoutError::Disconnected) => return,
+                    Ok(_) => unreachable!("one checkpoint at a time"),
+                }
+            }
+        }
+    }
+
+    fn save(&self, job: &Job) -> bool {
+        let write = |to: &mut Ingestion| job.write(&self.cold, &self.stop, to);
+        let result = self.cold.ingest(job.mark, write);
+        let saved = result.is_ok();
+        let mut progress = self.progress.lock().unwrap_or_else(PoisonError::into_inner);
+        match result {
+            Ok(()) => {
+                progress.failure = None;
+                progress.completed = Some(job.completed());
+            }
+            Err(error) => progress.failure = Some(error.to_string()),
+        }
+        drop(progress);
+        (self.wake)();
+        saved
+    }
+}
+
+struct Job {
+    mark: CheckpointMark,
+    generations: Generations,
+    /// Those with something to save, in order of table and key.
+    leaves: Leaves,
+}
+
+impl Job {
+    fn new(mark: CheckpointMark, generations: Generations, mut leaves: Leaves) -> Self {
+        let is_new = |entry: &Entry| is_new(&generations, entry);
+        leaves.retain(|(_, leaf)| leaf.entries().any(|entry| is_new(&entry)));
+        leaves.sort_by(|(left_table, left), (right_table, right)| {
+            let first = |leaf: &Leaf| leaf.entries().find(&is_new).map(|entry| entry.key.to_vec());
+            (left_table, first(left)).cmp(&(right_table, first(right)))
+        });
+        Self {
+            mark,
+            generations,
+            leaves,
+        }
+    }
+
+    fn entries(&self) -> impl Iterator<Item = (u64, Entry<'_>)> {
+        self.leaves.iter().flat_map(|(table, leaf)| {
+            let new = leaf
+                .entries()
+                .filter(|entry| is_new(&self.generations, entry));
+            new.map(|entry| (*table, entry))
+        })
+    }
+
+    fn write(&self, cold: &Cold, stop: &AtomicBool, to: &mut Ingestion) -> Result<(), TablesError> {
+        let mut dropped = self.generations.dropped.iter().copied().peekable();
+        let mut voided = Voided::default();
+        for (count, (table, entry)) in self.entries().enumerate() {
+            if count.is_multiple_of(STOP_CHECK_ENTRIES) && stop.load(Ordering::Relaxed) {
+                return Err(TablesError::new("the store is being closed"));
+            }
+            while let Some(next) = dropped.next_if(|&next| next <= table) {
+                voided.end(to)?;
+                voided = Voided::of(cold, next);
+            }
+            voided.pass(table, entry.key, to)?;
+            match entry.mark.tombstone {
+                true => to.delete(table, entry.key)?,
+                false => to.put(table, entry.key, entry.value)?,
+            }
+        }
+        voided.end(to)?;
+        dropped.try_for_each(|table| Voided::of(cold, table).end(to))
+    }
+
+    fn completed(&self) -> Completed {
+        let with_tombstones = self.leaves.iter().filter(|(_, leaf)| leaf.has_tombstones());
+        let purge = with_tombstones.filter_map(|(table, leaf)| {
+            let tombstone = leaf.entries().find(|entry| entry.mark.tombstone)?;
+            Some((*table, tombstone.key.to_vec()))
+        });
+        Completed {
+            mark: self.mark,
+            generation: self.generations.until,
+            purge: purge.collect(),
+        }
+    }
+}
+
+fn is_new(generations: &Generations, entry: &Entry) -> bool {
+    let generation = entry.mark.generation;
+    generation > generations.after && generation <= generations.until
+}
+
+/// What the cold store still holds of a dropped table: to be deleted, but for the keys that were
+/// put again.
+#[derive(Default)]
+struct Voided {
+    rest: Option<(u64, std::iter::Peekable<super::cold::ColdEntries>)>,
+}
+
+impl Voided {
+    fn of(cold: &Cold, table: u64) -> Self {
+        Self {
+            rest: Some((table, cold.range(table, b"", None).peekable())),
+        }
+    }
+
+    /// Deletes everything before the entry that is about to be written.
+    fn pass(&mut self, table: u64, key: &[u8], to: &mut Ingestion) -> Result<(), TablesError> {
+        let Some((voided, entries)) = &mut self.rest else {
+            return Ok(());
+        };
+        while let Some(entry) = entries.peek() {
+            let old = entry.as_ref().map_err(Clone::clone)?.0.as_slice();
+            if (*voided, old) > (table, key) {
+                return Ok(());
+            }
+            if (*voided, old) != (table, key) {
+                to.delete(*voided, old)?;
+            }
+            entries.next();
+        }
+        Ok(())
+    }
+
+    fn end(&mut self, to: &mut Ingestion) -> Result<(), TablesError> {
+        let Some((voided, entries)) = self.rest.take() else {
+            return Ok(());
+        };
+        entries
+            .into_iter()
+            .try_for_each(|entry| to.delete(voided, &entry?.0))
+    }
+}

@@ -1,0 +1,199 @@
+//! What is colder than memory: sorted bytes on disk, written by checkpoints only.
+//!
+//! A library's LSM store keeps them. Checkpoints enter by bulk ingestion, which bypasses its
+//! journal and appears whole or not at all; the checkpoint's position is an entry among the
+//! others, so that it is exactly as durable as they are. Deciding what is written is no concern
+//! of this module.
+
+use std::ops::Bound;
+use std::path::Path;
+
+use fjall::{Database, Guard, Keyspace, KeyspaceCreateOptions};
+use placement::tables::TablesError;
+
+use crate::error::StorageError;
+use crate::record::Position;
+
+/// Bytes of blocks that the library caches: memory in front of it holds what is hot.
+const CACHE_BYTES: u64 = 8 * 1024 * 1024;
+
+/// Keys of this module's own, before all of those of tables.
+const CHECKPOINT_KEY: &[u8] = b"\x00checkpoint";
+const TABLE_PREFIX: u8 = 1;
+const KEY_PREFIX_BYTES: usize = 9;
+
+/// What a checkpoint holds, and what of the log is needed beside it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CheckpointMark {
+    /// The tables are as they were right after this record was applied.
+    pub position: Position,
+    /// Records from here on are still needed, though the tables may have their effects.
+    pub retain_from: Position,
+}
+
+impl CheckpointMark {
+    /// The first record that a restart replays.
+    pub fn replay_from(&self) -> Position {
+        self.position.next().min(self.retain_from)
+    }
+
+    fn encode(&self) -> [u8; 16] {
+        let mut bytes = [0; 16];
+        bytes[..8].copy_from_slice(&self.position.0.to_le_bytes());
+        bytes[8..].copy_from_slice(&self.retain_from.0.to_le_bytes());
+        bytes
+    }
+
+    fn decode(bytes: &[u8]) -> Option<Self> {
+        let (position, retain_from) = bytes.split_first_chunk::<8>()?;
+        Some(Self {
+            position: Position(u64::from_le_bytes(*position)),
+            retain_from: Position(u64::from_le_bytes(retain_from.try_into().ok()?)),
+        })
+    }
+}
+
+/// The cold store of one core. Clones share it; it may be read while a checkpoint is written.
+#[derive(Clone)]
+pub(crate) struct Cold {
+    /// Keeps the library's background work alive.
+    _database: Database,
+    keyspace: Keyspace,
+}
+
+impl Cold {
+    pub(crate) fn open(folder: &Path) -> Result<Self, StorageError> {
+        let open = || {
+            let database = Database::builder(folder)
+                .cache_size(CACHE_BYTES)
+                .worker_threads(1)
+                .open()?;
+            let keyspace = database.keyspace("tables", KeyspaceCreateOptions::default)?;
+            Ok(Self {
+                _database: database,
+                keyspace,
+            })
+        };
+        open().map_err(|error: fjall::Error| StorageError::Io {
+            action: format!("open the tables in {}", folder.display()),
+            source: std::io::Error::other(error),
+        })
+    }
+
+    /// The last checkpoint; None if there never was one.
+    pub(crate) fn mark(&self) -> Result<Option<CheckpointMark>, StorageError> {
+        let unreadable = || StorageError::Lost {
+            what: "the position of the tables' checkpoint cannot be read".into(),
+        };
+        match self.keyspace.get(CHECKPOINT_KEY) {
+            Err(_) => Err(unreadable()),
+            Ok(None) => Ok(None),
+            Ok(Some(bytes)) => CheckpointMark::decode(&bytes)
+                .map(Some)
+                .ok_or_else(unreadable),
+        }
+    }
+
+    pub(super) fn get(
+        &self,
+        table: u64,
+        key: &[u8],
+    ) -> Result<Option<fjall::UserValue>, TablesError> {
+        self.keyspace.get(cold_key(table, key)).map_err(failed)
+    }
+
+    /// Entries with `start <= key < end` in order, from either side.
+    pub(super) fn range(&self, table: u64, start: &[u8], end: Option<&[u8]>) -> ColdEntries {
+        let end = match end {
+            Some(end) => Bound::Excluded(cold_key(table, end)),
+            // The first key behind the table's own.
+            None => match table.checked_add(1) {
+                Some(next) => Bound::Excluded(cold_key(next, b"")),
+                None => Bound::Excluded(vec![TABLE_PREFIX + 1]),
+            },
+        };
+        let start = Bound::Included(cold_key(table, start));
+        ColdEntries(self.keyspace.range::<Vec<u8>, _>((start, end)))
+    }
+
+    /// Writes a checkpoint: what `fill` puts and deletes, in rising order of table and key, no
+    /// key twice. It becomes durable and visible all at once, or, after an error, not at all.
+    pub(super) fn ingest(
+        &self,
+        mark: CheckpointMark,
+        fill: impl FnOnce(&mut Ingestion) -> Result<(), TablesError>,
+    ) -> Result<(), TablesError> {
+        let mut inner = self.keyspace.start_ingestion().map_err(failed)?;
+        let mut write = |key: Vec<u8>, value: Option<&[u8]>| {
+            let written = match value {
+                Some(value) => inner.write(key, value),
+                None => inner.write_tombstone(key),
+            };
+            written.map_err(failed)
+        };
+        write(CHECKPOINT_KEY.to_vec(), Some(&mark.encode()))?;
+        fill(&mut Ingestion { write: &mut write })?;
+        inner.finish().map_err(failed)
+    }
+
+    /// Bytes on disk.
+    pub(crate) fn disk_bytes(&self) -> u64 {
+        self.keyspace.disk_space()
+    }
+}
+
+pub(super) struct ColdEntries(fjall::Iter);
+
+/// A key without the table's prefix, and its value.
+pub(super) type ColdEntry = (Vec<u8>, fjall::UserValue);
+
+impl ColdEntries {
+    fn entry(guard: Guard) -> Result<ColdEntry, TablesError> {
+        let (key, value) = guard.into_inner().map_err(failed)?;
+        Ok((key[KEY_PREFIX_BYTES..].to_vec(), value))
+    }
+}
+
+impl Iterator for ColdEntries {
+    type Item = Result<ColdEntry, TablesError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.0.next().map(Self::entry)
+    }
+}
+
+impl DoubleEndedIterator for ColdEntries {
+    fn next_back(&mut self) -> Option<Self::Item> {
+        self.0.next_back().map(Self::entry)
+    }
+}
+
+/// A checkpoint being written.
+pub(super) struct Ingestion<'a> {
+    write: &'a mut Write<'a>,
+}
+
+/// Writes a key with its value, or its absence.
+type Write<'a> = dyn FnMut(Vec<u8>, Option<&[u8]>) -> Result<(), TablesError> + 'a;
+
+impl Ingestion<'_> {
+    pub(super) fn put(&mut self, table: u64, key: &[u8], value: &[u8]) -> Result<(), TablesError> {
+        (self.write)(cold_key(table, key), Some(value))
+    }
+
+    pub(super) fn delete(&mut self, table: u64, key: &[u8]) -> Result<(), TablesError> {
+        (self.write)(cold_key(table, key), None)
+    }
+}
+
+fn cold_key(table: u64, key: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(KEY_PREFIX_BYTES + key.len());
+    bytes.push(TABLE_PREFIX);
+    bytes.extend_from_slice(&table.to_be_bytes());
+    bytes.extend_from_slice(key);
+    bytes
+}
+
+fn failed(error: fjall::Error) -> TablesError {
+    TablesError::new(format!("the cold tables cannot be used: {error}"))
+}

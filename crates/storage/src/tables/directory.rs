@@ -1,0 +1,264 @@
+//! Which leaf covers which keys of a table: separators in order, in chunks.
+//!
+//! Every key belongs to exactly one leaf: the one with the greatest separator that is not above
+//! the key. The first separator is empty. Two levels suffice: a chunk holds up to
+//! [`CHUNK_ENTRIES`] leaves, so a table of ten million rows has a few hundred chunks. Leaves are
+//! numbers here; what is in them is the caller's business.
+
+use std::cmp::Ordering;
+
+use super::leaf::common_prefix;
+
+const CHUNK_ENTRIES: usize = 512;
+
+#[derive(Debug)]
+pub(super) struct Directory {
+    /// Never empty, and no chunk is empty.
+    chunks: Vec<Chunk>,
+}
+
+/// Where a leaf stands; valid until the directory changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Place {
+    chunk: usize,
+    index: usize,
+}
+
+#[derive(Debug)]
+struct Chunk {
+    separators: Vec<Box<[u8]>>,
+    leaves: Vec<u32>,
+    /// The eight bytes of each separator after the common prefix, as numbers that sort alike.
+    heads: Vec<u64>,
+    /// Bytes that all separators but the first have in common.
+    prefix_bytes: usize,
+}
+
+impl Directory {
+    /// One leaf covers everything.
+    pub(super) fn new(leaf: u32) -> Self {
+        let chunk = Chunk::new(vec![Box::default()], vec![leaf]);
+        Self {
+            chunks: vec![chunk],
+        }
+    }
+
+    pub(super) fn find(&self, key: &[u8]) -> Place {
+        let after = self
+            .chunks
+            .partition_point(|chunk| &*chunk.separators[0] <= key);
+        let chunk = after - 1;
+        let index = self.chunks[chunk].find(key);
+        Place { chunk, index }
+    }
+
+    /// The leaf that covers the keys just below `end`; the last one for None.
+    pub(super) fn find_before(&self, end: Option<&[u8]>) -> Place {
+        let Some(end) = end else {
+            let chunk = self.chunks.len() - 1;
+            let index = self.chunks[chunk].leaves.len() - 1;
+            return Place { chunk, index };
+        };
+        let place = self.find(end);
+        match self.lower(place) == end {
+            true => self.before(place).unwrap_or(place),
+            false => place,
+        }
+    }
+
+    pub(super) fn leaf(&self, place: Place) -> u32 {
+        self.chunks[place.chunk].leaves[place.index]
+    }
+
+    pub(super) fn lower(&self, place: Place) -> &[u8] {
+        &self.chunks[place.chunk].separators[place.index]
+    }
+
+    /// Where the leaf's keys end; None for the last leaf.
+    pub(super) fn upper(&self, place: Place) -> Option<&[u8]> {
+        let chunk = &self.chunks[place.chunk];
+        let within = chunk.separators.get(place.index + 1);
+        let next = || {
+            self.chunks
+                .get(place.chunk + 1)
+                .map(|next| &next.separators[0])
+        };
+        within.or_else(next).map(|separator| &**separator)
+    }
+
+    pub(super) fn before(&self, place: Place) -> Option<Place> {
+        if place.index > 0 {
+            let index = place.index - 1;
+            return Some(Place { index, ..place });
+        }
+        let chunk = place.chunk.checked_sub(1)?;
+        let index = self.chunks[chunk].leaves.len() - 1;
+        Some(Place { chunk, index })
+    }
+
+    pub(super) fn leaves(&self) -> impl Iterator<Item = u32> {
+        self.chunks
+            .iter()
+            .flat_map(|chunk| chunk.leaves.iter().copied())
+    }
+
+    /// Gives `leaf` the keys from `separator` on that the leaf at `place` covered.
+    pub(super) fn insert_after(&mut self, place: Place, separator: &[u8], leaf: u32) {
+        assert!(self.lower(place) < separator);
+        assert!(self.upper(place).is_none_or(|upper| separator < upper));
+        let chunk = &mut self.chunks[place.chunk];
+        chunk.insert(place.index + 1, separator, leaf);
+        if chunk.leaves.len() > CHUNK_ENTRIES {
+            // Rising inserts leave full chunks behind.
+            let rising = place.index + 2 == chunk.leaves.len();
+            let at = if rising {
+                CHUNK_ENTRIES
+            } else {
+                CHUNK_ENTRIES / 2
+            };
+            let right = Chunk::new(chunk.separators.split_off(at), chunk.leaves.split_off(at));
+            chunk.rebuild_heads();
+            self.chunks.insert(place.chunk + 1, right);
+        }
+    }
+
+    /// Removes the leaf at `place`; the one before it covers its keys from now on. False, and
+    /// no change, for the first of all.
+    pub(super) fn remove(&mut self, place: Place) -> bool {
+        if place.chunk == 0 && place.index == 0 {
+            return false;
+        }
+        let chunk = &mut self.chunks[place.chunk];
+        chunk.separators.remove(place.index);
+        chunk.leaves.remove(place.index);
+        chunk.heads.remove(place.index);
+        if chunk.leaves.is_empty() {
+            self.chunks.remove(place.chunk);
+        }
+        true
+    }
+}
+
+impl Chunk {
+    fn new(separators: Vec<Box<[u8]>>, leaves: Vec<u32>) -> Self {
+        let mut chunk = Self {
+            separators,
+            leaves,
+            heads: vec![],
+            prefix_bytes: 0,
+        };
+        chunk.rebuild_heads();
+        chunk
+    }
+
+    fn rebuild_heads(&mut self) {
+        self.prefix_bytes = match &self.separators[1..] {
+            [] => 0,
+            [first, .., last] => common_prefix(first, last),
+            [only] => only.len(),
+        };
+        let heads = self
+            .separators
+            .iter()
+            .map(|separator| head(separator, self.prefix_bytes));
+        self.heads = heads.collect();
+    }
+
+    /// The last index whose separator is not above `key`. The first is known not to be.
+    fn find(&self, key: &[u8]) -> usize {
+        let Some(sample) = self.separators.get(1) else {
+            return 0;
+        };
+        let shared = key.len().min(self.prefix_bytes);
+        match key[..shared].cmp(&sample[..self.prefix_bytes]) {
+            Ordering::Less => return 0,
+            Ordering::Greater => return self.separators.len() - 1,
+            Ordering::Equal => {}
+        }
+        let head = head(key, self.prefix_bytes);
+        let heads = &self.heads[1..];
+        let low = 1 + heads.partition_point(|&other| other < head);
+        let ties = self.heads[low..].partition_point(|&other| other == head);
+        let within = &self.separators[low..low + ties];
+        low + within.partition_point(|separator| &**separator <= key) - 1
+    }
+
+    fn insert(&mut self, index: usize, separator: &[u8], leaf: u32) {
+        self.separators.insert(index, separator.into());
+        self.leaves.insert(index, leaf);
+        let others = if index == 1 { 2 } else { 1 };
+        let shares = self
+            .separators
+            .get(others)
+            .is_some_and(|other| common_prefix(other, separator) >= self.prefix_bytes);
+        if shares {
+            self.heads.insert(index, head(separator, self.prefix_bytes));
+        } else {
+            self.rebuild_heads();
+        }
+    }
+}
+
+fn head(key: &[u8], prefix_bytes: usize) -> u64 {
+    let rest = key.get(prefix_bytes..).unwrap_or_default();
+    match rest.first_chunk::<8>() {
+        Some(bytes) => u64::from_be_bytes(*bytes),
+        None => {
+            let mut bytes = [0; 8];
+            bytes[..rest.len()].copy_from_slice(rest);
+            u64::from_be_bytes(bytes)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+
+    #[test]
+    fn finds_like_an_ordered_map() {
+        let mut state = 0x2545_f491_4f6c_dd1d_u64;
+        println!("seed {state}");
+        let mut random = move |below: u64| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            state % below
+        };
+        let mut directory = Directory::new(0);
+        let mut map = BTreeMap::from([(vec![], 0)]);
+        let key = |number: u64, tail: u64| {
+            let bytes = number.to_be_bytes();
+            [&b"same"[..], &bytes[4..], &b"xxxxxxxxxxxx"[..tail as usize]].concat()
+        };
+        for leaf in 1..20_000 {
+            let separator = key(random(3000), random(12));
+            let place = directory.find(&separator);
+            let (lower, expected) = map.range(..=separator.clone()).next_back().unwrap();
+            assert_eq!(directory.leaf(place), *expected);
+            assert_eq!(directory.lower(place), lower);
+            if *lower == separator {
+                if random(2) == 0 {
+                    assert!(directory.remove(place));
+                    map.remove(&separator);
+                }
+            } else {
+                let upper = map
+                    .range(separator.clone()..)
+                    .next()
+                    .map(|(key, _)| &key[..]);
+                assert_eq!(directory.upper(place), upper);
+                directory.insert_after(place, &separator, leaf);
+                map.insert(separator.clone(), leaf);
+            }
+            let end = key(random(3000), 1);
+            let before = map.range(..end.clone()).next_back().unwrap();
+            assert_eq!(directory.leaf(directory.find_before(Some(&end))), *before.1);
+        }
+        assert!(directory.chunks.len() > 5);
+        assert!(directory.leaves().eq(map.values().copied()));
+        assert_eq!(directory.leaf(directory.find(b"a")), 0);
+        assert_eq!(directory.find(b"z"), directory.find_before(None));
+    }
+}

@@ -1,0 +1,367 @@
+//! A run of neighbouring entries of one table, packed into one buffer.
+//!
+//! Entries lie in the buffer in any order; slots hold their order, each with the four bytes that
+//! follow the prefix common to all keys, so that a search reads slots and one or two keys.
+//! Every entry carries the generation of the checkpoint that will save it and whether it is a
+//! tombstone. Which range a leaf covers, and when it is split, is the caller's business.
+
+use std::cmp::Ordering;
+use std::ops::Range;
+
+/// A leaf longer than this is split if it holds two entries or more.
+pub(super) const LEAF_BYTES: usize = 6 * 1024;
+
+/// Bytes of an entry before its key: key length, value length, mark.
+const ENTRY_HEADER_BYTES: usize = 10;
+
+/// Number of the checkpoint that saves a change. Generation 0 is what the cold store has.
+pub(crate) type Generation = u32;
+
+/// What is known of an entry beside key and value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Mark {
+    pub(super) generation: Generation,
+    /// The key is known to be absent, whatever the cold store says.
+    pub(super) tombstone: bool,
+}
+
+impl Mark {
+    fn encode(self) -> u32 {
+        assert!(self.generation < 1 << 31, "2^31 checkpoints take centuries");
+        self.generation << 1 | u32::from(self.tombstone)
+    }
+
+    fn decode(word: u32) -> Self {
+        Self {
+            generation: word >> 1,
+            tombstone: word & 1 == 1,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Entry<'a> {
+    pub(super) key: &'a [u8],
+    pub(super) value: &'a [u8],
+    pub(super) mark: Mark,
+}
+
+/// Sorted entries without duplicates.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Leaf {
+    bytes: Vec<u8>,
+    slots: Vec<Slot>,
+    /// Every key begins with the same bytes, this many at least.
+    prefix_bytes: usize,
+    /// Bytes of the buffer that no slot points to.
+    garbage_bytes: usize,
+    tombstones: usize,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Slot {
+    head: u32,
+    offset: u32,
+}
+
+impl Leaf {
+    pub(super) fn len(&self) -> usize {
+        self.slots.len()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.slots.is_empty()
+    }
+
+    pub(super) fn has_tombstones(&self) -> bool {
+        self.tombstones > 0
+    }
+
+    /// Bytes allocated.
+    pub(super) fn memory_bytes(&self) -> usize {
+        self.bytes.capacity() + self.slots.capacity() * size_of::<Slot>() + size_of::<Self>()
+    }
+
+    pub(super) fn must_split(&self) -> bool {
+        self.bytes.len() - self.garbage_bytes > LEAF_BYTES && self.len() >= 2
+    }
+
+    pub(super) fn entry(&self, index: usize) -> Entry<'_> {
+        let at = self.slots[index].offset as usize;
+        let header: &[u8; ENTRY_HEADER_BYTES] = self.bytes[at..at + ENTRY_HEADER_BYTES]
+            .try_into()
+            .expect("the slice has the array's length");
+        let key_bytes = usize::from(u16::from_le_bytes([header[0], header[1]]));
+        let value_bytes = u32::from_le_bytes([header[2], header[3], header[4], header[5]]);
+        let mark = u32::from_le_bytes([header[6], header[7], header[8], header[9]]);
+        let key = at + ENTRY_HEADER_BYTES;
+        let value = key + key_bytes;
+        Entry {
+            key: &self.bytes[key..value],
+            value: &self.bytes[value..value + value_bytes as usize],
+            mark: Mark::decode(mark),
+        }
+    }
+
+    pub(super) fn entries(&self) -> impl DoubleEndedIterator<Item = Entry<'_>> {
+        (0..self.len()).map(|index| self.entry(index))
+    }
+
+    fn key(&self, index: usize) -> &[u8] {
+        self.entry(index).key
+    }
+
+    /// The index of `key`, or the one where it would be inserted.
+    pub(super) fn search(&self, key: &[u8]) -> Result<usize, usize> {
+        if self.is_empty() {
+            return Err(0);
+        }
+        let head = head(key, self.prefix_bytes);
+        let low = self.slots.partition_point(|slot| slot.head < head);
+        let candidate = self.key(low.min(self.len() - 1));
+        let shared = key.len().min(self.prefix_bytes);
+        match key[..shared].cmp(&candidate[..self.prefix_bytes]) {
+            Ordering::Less => return Err(0),
+            Ordering::Greater => return Err(self.len()),
+            Ordering::Equal => {}
+        }
+        let mut low = low;
+        let mut high = low + self.slots[low..].partition_point(|slot| slot.head == head);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            match self.key(middle).cmp(key) {
+                Ordering::Less => low = middle + 1,
+                Ordering::Greater => high = middle,
+                Ordering::Equal => return Ok(middle),
+            }
+        }
+        Err(low)
+    }
+
+    /// The first index whose key is not below `key`.
+    pub(super) fn lower_bound(&self, key: &[u8]) -> usize {
+        self.search(key).unwrap_or_else(|index| index)
+    }
+
+    /// Sets `entry.key` to value and mark.
+    pub(super) fn put(&mut self, entry: Entry) {
+        match self.search(entry.key) {
+            Ok(index) => self.replace(index, entry),
+            Err(index) => self.insert(index, entry),
+        }
+    }
+
+    /// As [`Leaf::put`], unless the key is there already.
+    pub(super) fn put_if_absent(&mut self, entry: Entry) {
+        if let Err(index) = self.search(entry.key) {
+            self.insert(index, entry);
+        }
+    }
+
+    fn insert(&mut self, index: usize, entry: Entry) {
+        if self.is_empty() {
+            self.prefix_bytes = entry.key.len();
+        } else {
+            let shared = common_prefix(entry.key, self.key(0)).min(self.prefix_bytes);
+            if shared < self.prefix_bytes {
+                self.prefix_bytes = shared;
+                for at in 0..self.len() {
+                    self.slots[at].head = head(self.key(at), shared);
+                }
+            }
+        }
+        if self.slots.len() == self.slots.capacity() {
+            self.slots.reserve_exact(4 + self.slots.len() / 8);
+        }
+        let offset = self.push_bytes(entry);
+        let head = head(entry.key, self.prefix_bytes);
+        self.slots.insert(index, Slot { head, offset });
+        self.tombstones += usize::from(entry.mark.tombstone);
+    }
+
+    fn replace(&mut self, index: usize, entry: Entry) {
+        let old = self.entry(index);
+        let (was_tombstone, old_bytes) = (old.mark.tombstone, entry_bytes(&old));
+        let same_length = old.value.len() == entry.value.len();
+        self.tombstones += usize::from(entry.mark.tombstone);
+        self.tombstones -= usize::from(was_tombstone);
+        if same_length {
+            let at = self.slots[index].offset as usize;
+            let value = at + ENTRY_HEADER_BYTES + entry.key.len();
+            self.bytes[at + 6..at + 10].copy_from_slice(&entry.mark.encode().to_le_bytes());
+            self.bytes[value..value + entry.value.len()].copy_from_slice(entry.value);
+        } else {
+            self.garbage_bytes += old_bytes;
+            // The old bytes may be compacted away while the new ones are pushed.
+            let empty = Slot {
+                head: 0,
+                offset: u32::MAX,
+            };
+            let head = std::mem::replace(&mut self.slots[index], empty).head;
+            let offset = self.push_bytes(entry);
+            self.slots[index] = Slot { head, offset };
+        }
+    }
+
+    fn push_bytes(&mut self, entry: Entry) -> u32 {
+        let needed = entry_bytes(&entry);
+        if self.bytes.len() + needed > self.bytes.capacity() {
+            if self.garbage_bytes > self.bytes.len() / 4 {
+                self.compact(needed);
+            } else {
+                self.bytes.reserve_exact(needed.max(self.bytes.len() / 8));
+            }
+        }
+        let offset = u32::try_from(self.bytes.len()).expect("a leaf of one value is below 4 GiB");
+        let key_bytes = u16::try_from(entry.key.len()).expect("keys are bounded");
+        let value_bytes = u32::try_from(entry.value.len()).expect("values are bounded");
+        self.bytes.extend_from_slice(&key_bytes.to_le_bytes());
+        self.bytes.extend_from_slice(&value_bytes.to_le_bytes());
+        self.bytes
+            .extend_from_slice(&entry.mark.encode().to_le_bytes());
+        self.bytes.extend_from_slice(entry.key);
+        self.bytes.extend_from_slice(entry.value);
+        offset
+    }
+
+    /// Copies what slots point to into a new buffer with room for `extra` bytes more.
+    fn compact(&mut self, extra: usize) {
+        let kept = self.bytes.len() - self.garbage_bytes;
+        let mut bytes = Vec::with_capacity(kept + extra);
+        for index in 0..self.len() {
+            if self.slots[index].offset == u32::MAX {
+                continue;
+            }
+            let length = entry_bytes(&self.entry(index));
+            let at = self.slots[index].offset as usize;
+            self.slots[index].offset = bytes.len() as u32;
+            bytes.extend_from_slice(&self.bytes[at..at + length]);
+        }
+        self.bytes = bytes;
+        self.garbage_bytes = 0;
+    }
+
+    /// Forgets tombstones that the cold store has taken in.
+    pub(super) fn purge(&mut self, completed: Generation) {
+        let dead = |mark: Mark| mark.tombstone && mark.generation <= completed;
+        if self.has_tombstones() && self.entries().any(|entry| dead(entry.mark)) {
+            *self = collect(self, 0..self.len(), |entry| !dead(entry.mark));
+        }
+    }
+
+    /// Keeps what is below `key`; returns the rest.
+    pub(super) fn split_at(&mut self, key: &[u8]) -> Leaf {
+        let index = self.lower_bound(key);
+        let right = collect(self, index..self.len(), |_| true);
+        let left = collect(self, 0..index, |_| true);
+        *self = left;
+        right
+    }
+
+    /// A key that halves the leaf by bytes; `written` was put last. Rising inserts leave full
+    /// leaves behind.
+    pub(super) fn separator(&self, written: &[u8]) -> Vec<u8> {
+        assert!(self.len() >= 2);
+        let last = self.len() - 1;
+        let index = if self.key(last) == written {
+            last
+        } else {
+            let half = (self.bytes.len() - self.garbage_bytes) / 2;
+            let mut sum = 0;
+            let middle = self.entries().take_while(|entry| {
+                sum += entry_bytes(entry);
+                sum <= half
+            });
+            middle.count().clamp(1, last)
+        };
+        let (left, right) = (self.key(index - 1), self.key(index));
+        right[..common_prefix(left, right) + 1].to_vec()
+    }
+}
+
+/// A leaf of some of `from`'s entries, without spare room.
+fn collect(from: &Leaf, indexes: Range<usize>, keep: impl Fn(&Entry) -> bool) -> Leaf {
+    let kept = || indexes.clone().map(|index| from.entry(index)).filter(&keep);
+    let mut leaf = Leaf::default();
+    leaf.bytes
+        .reserve_exact(kept().map(|entry| entry_bytes(&entry)).sum());
+    leaf.slots.reserve_exact(kept().count());
+    for entry in kept() {
+        leaf.insert(leaf.len(), entry);
+    }
+    leaf
+}
+
+fn entry_bytes(entry: &Entry) -> usize {
+    ENTRY_HEADER_BYTES + entry.key.len() + entry.value.len()
+}
+
+pub(super) fn common_prefix(left: &[u8], right: &[u8]) -> usize {
+    let pairs = left.iter().zip(right);
+    pairs.take_while(|(left, right)| left == right).count()
+}
+
+/// The four bytes of `key` after `prefix_bytes`, as a number that sorts like them.
+fn head(key: &[u8], prefix_bytes: usize) -> u32 {
+    let rest = key.get(prefix_bytes..).unwrap_or_default();
+    match rest.first_chunk::<4>() {
+        Some(bytes) => u32::from_be_bytes(*bytes),
+        None => {
+            let mut bytes = [0; 4];
+            bytes[..rest.len()].copy_from_slice(rest);
+            u32::from_be_bytes(bytes)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeMap;
+
+    fn entry<'a>(key: &'a [u8], value: &'a [u8]) -> Entry<'a> {
+        let mark = Mark {
+            generation: value.len() as u32,
+            tombstone: value.is_empty(),
+        };
+        Entry { key, value, mark }
+    }
+
+    proptest! {
+        #[test]
+        fn behaves_like_an_ordered_map(
+            prefix in prop::collection::vec(0_u8..2, 0..6),
+            writes in prop::collection::vec(
+                (prop::collection::vec(0_u8..3, 0..7), 0_usize..40, any::<bool>()), 1..120),
+            probe in prop::collection::vec(0_u8..3, 0..8),
+        ) {
+            let mut leaf = Leaf::default();
+            let mut map = BTreeMap::new();
+            for (key, length, prefixed) in writes {
+                let key = if prefixed { [prefix.clone(), key].concat() } else { key };
+                let value = vec![length as u8; length];
+                leaf.put(entry(&key, &value));
+                map.insert(key, value);
+                prop_assert_eq!(leaf.len(), map.len());
+            }
+            for (entry, (key, value)) in leaf.entries().zip(&map) {
+                prop_assert_eq!((entry.key, entry.value), (&key[..], &value[..]));
+                prop_assert_eq!(entry.mark.generation as usize, value.len());
+                prop_assert_eq!(leaf.search(key).map(|index| leaf.entry(index).key), Ok(&key[..]));
+            }
+            prop_assert_eq!(leaf.lower_bound(&probe), map.range(..probe.clone()).count());
+            if leaf.len() >= 2 {
+                let separator = leaf.separator(&probe);
+                let mut left = leaf.clone();
+                let right = left.split_at(&separator);
+                prop_assert!(!left.is_empty() && !right.is_empty());
+                let both = left.entries().chain(right.entries()).map(|entry| entry.key.to_vec());
+                prop_assert_eq!(both.collect::<Vec<_>>(), map.keys().cloned().collect::<Vec<_>>());
+            }
+            leaf.purge(0);
+            prop_assert!(leaf.entries().all(|entry| !entry.mark.tombstone));
+            prop_assert!(!leaf.has_tombstones());
+        }
+    }
+}
