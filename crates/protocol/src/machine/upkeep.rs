@@ -5,7 +5,7 @@
 //! a survivor of whatever epoch could exclude this core, and a survivor that has left the epoch
 //! does not vouch. So no coordinator failure stops reads or writes.
 
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, VecDeque};
 use alloc::format;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -20,6 +20,9 @@ use crate::identity::{CoreId, Epoch, Incarnation, Now, PartitionId, Position, Se
 use crate::message::{CoordinatorRequest, PeerHeader, PeerMessage};
 use crate::planted::{self, Bug};
 
+/// Questions to peers that an answer may still come to: more than a lease's worth of heartbeats.
+const QUESTIONS_MAX: usize = 64;
+
 /// How long this core may serve.
 #[derive(Debug, Default)]
 pub(super) struct Leases {
@@ -27,6 +30,9 @@ pub(super) struct Leases {
     pub coordinator_until_us: u64,
     /// From other servers of the same epoch.
     vouched_until_us: BTreeMap<ServerId, u64>,
+    /// When peers were asked of late: only an answer to one of these renews anything. A peer could
+    /// still have one for this core's process before, whose clock began at another time.
+    asked_us: VecDeque<u64>,
     next_heartbeat_us: u64,
     /// A fetch of the configuration is under way since.
     fetch_since_us: Option<u64>,
@@ -261,8 +267,10 @@ impl CoreMachine {
         } else {
             self.full_servers.insert(from);
         }
-        let until = self.leases.vouched_until_us.entry(from).or_default();
-        *until = (*until).max(sent_us + self.limits.lease_us);
+        if self.leases.asked_us.contains(&sent_us) {
+            let until = self.leases.vouched_until_us.entry(from).or_default();
+            *until = (*until).max(sent_us + self.limits.lease_us);
+        }
     }
 
     /// A connection to a peer is new: what it may have missed is sent again.
@@ -305,6 +313,10 @@ impl CoreMachine {
             epoch: self.configuration.epoch,
             sent_us: now.monotonic_us,
         });
+        if self.leases.asked_us.len() == QUESTIONS_MAX {
+            self.leases.asked_us.pop_front();
+        }
+        self.leases.asked_us.push_back(now.monotonic_us);
         for core in self.peers() {
             let message = PeerMessage::LeaseRequest {
                 sent_us: now.monotonic_us,
