@@ -34,15 +34,24 @@ pub fn january(columns: &[Column]) -> Result<Vec<Vec<Value>>, Failure> {
     parse(GzDecoder::new(JANUARY), columns).map_err(Failure::at("read the flights inside replex"))
 }
 
-/// The whole year's rows.
-pub fn year(path: &Path, columns: &[Column]) -> Result<Vec<Vec<Value>>, Failure> {
-    let file = File::open(path).map_err(|error| {
+/// Whether the whole year is there, before anything is started for it.
+pub fn check_year(path: &Path) -> Result<(), Failure> {
+    open_year(path).map(drop)
+}
+
+fn open_year(path: &Path) -> Result<File, Failure> {
+    File::open(path).map_err(|error| {
         Failure::Failed(format!(
             "cannot open {}: {error}\nThe whole year is not shipped: `data/fetch-flights` in the \
              repository makes the file (9 MB), or name another place with --flights.",
             path.display()
         ))
-    })?;
+    })
+}
+
+/// The whole year's rows.
+pub fn year(path: &Path, columns: &[Column]) -> Result<Vec<Vec<Value>>, Failure> {
+    let file = open_year(path)?;
     let what = format!("read {}", path.display());
     parse(GzDecoder::new(io::BufReader::new(file)), columns).map_err(Failure::at(what))
 }

@@ -65,6 +65,13 @@ pub struct CopySum {
     pub sum: u64,
 }
 
+/// Whether all copies hold the same rows.
+pub fn are_equal(copies: &[CopySum]) -> bool {
+    copies
+        .windows(2)
+        .all(|pair| (pair[0].rows, pair[0].sum) == (pair[1].rows, pair[1].sum))
+}
+
 /// Rows of a copy in the order of their bytes: `placement::row` and the version.
 pub type Rows = BTreeMap<Vec<u8>, Version>;
 

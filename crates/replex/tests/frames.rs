@@ -13,21 +13,10 @@ use protocol::frame;
 use protocol::identity::{CoreId, Epoch, PartitionId, ServerId, TableId};
 use protocol::message::{Consistency, Hello, Message, Read, Refusal, Reply, Request};
 use replex::cluster::{Cluster, Connection};
+use support::noise::Noise;
 
 /// Memory that a process may take beyond what it had, for any number of malformed frames.
 const GROWTH_BYTES_MAX: u64 = 8 << 20;
-
-/// A xorshift generator: the same bytes in every run.
-struct Noise(u64);
-
-impl Noise {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0
-    }
-}
 
 /// The first core of the first server, and its address.
 async fn first_core(cluster: &Cluster) -> String {
@@ -114,7 +103,7 @@ async fn ten_thousand_malformed_frames_cost_only_their_connections() {
     let cluster = support::cluster(1).await;
     let address = first_core(&cluster).await;
     let (mut bystander, _) = Connection::greet(&address).await.unwrap();
-    let mut noise = Noise(0x5eed_0001);
+    let mut noise = Noise::new(0x5eed_0001);
     // The first ones warm up buffers that stay.
     for _ in 0..200 {
         provoke(&address, &malformed(&mut noise)).await;

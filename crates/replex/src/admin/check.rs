@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use replex::failure::Failure;
-use replex::inspect::{CopySum, InspectError, Inspector};
+use replex::inspect::{CopySum, InspectError, Inspector, are_equal};
 use serde_json::json;
 
 use super::Report;
@@ -48,13 +48,6 @@ pub async fn check(cluster: &Cluster, screen: Screen, table: &str) -> Result<Rep
         json,
         is_sound: are_equal,
     })
-}
-
-/// Whether all copies hold the same rows.
-pub fn are_equal(copies: &[CopySum]) -> bool {
-    copies
-        .windows(2)
-        .all(|pair| (pair[0].rows, pair[0].sum) == (pair[1].rows, pair[1].sum))
 }
 
 /// The copies, for people.

@@ -1,9 +1,9 @@
 //! `replex admin`: looks into a cluster and checks it. It changes nothing.
 
-mod check;
+pub mod check;
 mod source;
 mod status;
-mod tables;
+pub mod tables;
 
 use replex::failure::Failure;
 use serde_json::Value;
@@ -12,7 +12,7 @@ use crate::arguments::{Admin, AdminCommand, ServerCommand, TableCommand};
 use crate::output::Screen;
 
 /// What a command found, in both its shapes.
-struct Report {
+pub struct Report {
     /// For people.
     text: String,
     /// For programs.

@@ -95,7 +95,8 @@ pub async fn show(cluster: &Cluster, screen: Screen, name: &str) -> Result<Repor
     })
 }
 
-fn report(configuration: &Configuration, table: &Table) -> TableReport {
+/// What there is to know about a table where it is placed.
+pub fn report(configuration: &Configuration, table: &Table) -> TableReport {
     let servers = configuration.servers.iter();
     let servers: Vec<placement::Server> = servers
         .map(|server| placement::Server {

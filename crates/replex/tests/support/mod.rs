@@ -3,6 +3,9 @@
 #![allow(dead_code, reason = "each test file uses a part of it")]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+pub mod noise;
+pub mod people;
+
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
@@ -55,12 +58,12 @@ pub fn run_badly(arguments: &[&str], code: i32) -> String {
     stderr
 }
 
-/// A table with a text key beside the primary key, and an unindexed number.
+/// A table with two keys beside the primary key, and a column that may be large.
 pub fn people(failures_tolerated: u8, durability: Durability) -> Schema {
     let column = |name: &str, column_type| Column {
         name: name.to_owned(),
         column_type,
-        nullable: false,
+        nullable: name == "note",
         default: None,
     };
     let index = |name: &str, columns: &[usize]| Index {
@@ -74,6 +77,7 @@ pub fn people(failures_tolerated: u8, durability: Durability) -> Schema {
             column("id", ColumnType::Int64),
             column("city", ColumnType::Text),
             column("score", ColumnType::Int64),
+            column("note", ColumnType::Text),
         ],
         primary_key: vec![0],
         indexes: vec![index("by_city", &[1]), index("by_score", &[2, 1])],

@@ -1,0 +1,120 @@
+//! A disk that is full: writes are refused clearly, reads go on, nothing is lost, and once
+//! somebody has made space everything goes on (issue point 13, SAFETY R3).
+//!
+//! Needs the right to mount a small tmpfs; without it the test says so and does nothing.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod support;
+
+use std::fs;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use placement::Durability;
+use replex::cluster::Cluster;
+use replex::inspect::{Inspector, are_equal};
+use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
+use support::people::{Outcome, People, Person};
+
+/// The small disk, and what somebody else has put on it.
+const DISK_BYTES: usize = 256 << 20;
+const BALLAST_BYTES: usize = 100 << 20;
+/// Rows are this large, so that the disk fills soon.
+const NOTE_BYTES: usize = 256 << 10;
+/// More rows than fit on the disk.
+const ROWS_MAX: i64 = (DISK_BYTES / NOTE_BYTES) as i64;
+/// Space that was made is noticed within this.
+const NOTICED_WITHIN: Duration = Duration::from_secs(30);
+
+/// A mounted tmpfs. Processes that have files open on it keep them.
+struct SmallDisk(PathBuf);
+
+impl SmallDisk {
+    fn mount(path: PathBuf) -> rustix::io::Result<SmallDisk> {
+        fs::create_dir(&path).unwrap();
+        let data = std::ffi::CString::new(format!("size={DISK_BYTES}")).unwrap();
+        mount("none", &path, "tmpfs", MountFlags::empty(), data.as_c_str())?;
+        Ok(SmallDisk(path))
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let _ = unmount(&self.0, UnmountFlags::DETACH);
+    }
+}
+
+fn person(id: i64) -> Person {
+    Person {
+        id,
+        city: format!("city {id}"),
+        score: id,
+    }
+}
+
+async fn check_copies(cluster: &Cluster, rows: i64) {
+    let coordinators = [cluster.coordinator_address().to_owned()];
+    let within = Duration::from_secs(60);
+    let mut inspector = Inspector::new(&coordinators, within).await.unwrap();
+    let copies = inspector.sums("people").await.unwrap();
+    assert!(are_equal(&copies), "{copies:#?}");
+    assert_eq!(copies[0].rows, rows as u64);
+}
+
+#[tokio::test]
+async fn full_disk_refuses_writes_and_loses_nothing() {
+    let mut cluster = support::cluster(2).await;
+    let disk = match SmallDisk::mount(cluster.server_folder(2)) {
+        Ok(disk) => disk,
+        Err(error) => {
+            println!("SKIPPED, nothing was tested: mounting a tmpfs needs root ({error})");
+            return;
+        }
+    };
+    let ballast = disk.0.join("ballast");
+    fs::write(&ballast, vec![7; BALLAST_BYTES]).unwrap();
+    let small = cluster.add_server().await.unwrap();
+    cluster.wait_until_serving().await.unwrap();
+    let people = People::create(&cluster, support::people(2, Durability::Sync)).await;
+
+    let note = "x".repeat(NOTE_BYTES);
+    let mut written = 0;
+    let refusal = loop {
+        assert!(written < ROWS_MAX, "the disk is never full");
+        match people.insert_noted(&person(written), &note).await {
+            Outcome::Done => written += 1,
+            Outcome::Nothing(why) => break why,
+            Outcome::Unknown(why) => panic!("row {written}: {why}"),
+        }
+    };
+    println!("{written} rows, then: {refusal}");
+    assert!(written > 10);
+    let full = cluster.server(small).said("server").unwrap();
+    assert!(
+        refusal.contains(&format!("server {full} is full")),
+        "{refusal}"
+    );
+
+    for id in [0, written / 2, written - 1] {
+        assert_eq!(people.by_id(id).await, [person(id)]);
+        assert_eq!(people.by_city(&person(id).city).await, [person(id)]);
+    }
+    let again = people.insert_noted(&person(written), &note).await;
+    assert_eq!(again, Outcome::Nothing(refusal));
+    assert!(people.by_id(written).await.is_empty());
+    cluster.check_processes().unwrap();
+    check_copies(&cluster, written).await;
+
+    fs::remove_file(&ballast).unwrap();
+    let since = Instant::now();
+    while people.insert_noted(&person(written), &note).await != Outcome::Done {
+        assert!(since.elapsed() < NOTICED_WITHIN, "space is not noticed");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    written += 1;
+    cluster.kill(small).await.unwrap();
+    cluster.restart(small).await.unwrap();
+    cluster.wait_until_serving().await.unwrap();
+    check_copies(&cluster, written).await;
+}
