@@ -1,0 +1,116 @@
+//! Counts and checksums of whole copies: equal sums mean equal rows, whatever the sort order.
+
+use protocol::codec::Bytes;
+use protocol::identity::{Epoch, PartitionId};
+use protocol::message::ChecksumRead;
+use protocol::session::{Operation, Outcome};
+use tokio::task::JoinSet;
+
+use crate::client::{Client, other_outcome};
+use crate::error::Error;
+use crate::table::Table;
+
+/// Rows that one request sums at most: a core works on one request at a time.
+const PART_ROWS: u32 = 16_384;
+/// Partitions summed at a time.
+const PARTITIONS_AT_A_TIME: usize = 8;
+
+/// A copy's rows, counted and summed. Copies of a table at rest have equal sums.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sum {
+    /// How many rows.
+    pub count: u64,
+    /// The wrapping sum of a hash of each row and its version.
+    pub sum: u64,
+}
+
+impl Sum {
+    fn add(&mut self, other: Sum) {
+        self.count += other.count;
+        self.sum = self.sum.wrapping_add(other.sum);
+    }
+}
+
+impl Table {
+    /// Counts and sums one replex, by its position in the chain: all its partitions, part by part.
+    /// Writes meanwhile are in some parts and not in others; compare copies at rest.
+    ///
+    /// # Errors
+    /// [`Error::Deadline`] if a partition does not answer, [`Error::TableGone`].
+    pub async fn checksum(&self, replex: u8) -> Result<Sum, Error> {
+        let count = match self.definition().placement.get(usize::from(replex)) {
+            Some(places) => places.len(),
+            None => {
+                return Err(Error::NoIndex {
+                    message: format!(
+                        "table {} has {} copies, numbered from 0: there is no copy {replex}",
+                        self.schema().name,
+                        self.definition().placement.len()
+                    ),
+                });
+            }
+        };
+        let partition = |number: usize| PartitionId {
+            table: self.id(),
+            replex,
+            number: u32::try_from(number).expect("a replex has few partitions"),
+        };
+        let what = format!("the checksum of table {}", self.schema().name);
+        let mut waiting = (0..count).map(partition);
+        let mut summing = JoinSet::new();
+        let mut sum = Sum::default();
+        let runtime = self.client().hub().runtime().clone();
+        loop {
+            while summing.len() < PARTITIONS_AT_A_TIME
+                && let Some(partition) = waiting.next()
+            {
+                let part = sum_partition(self.client().clone(), partition, what.clone());
+                summing.spawn_on(part, &runtime);
+            }
+            match summing.join_next().await {
+                None => return Ok(sum),
+                Some(Ok(part)) => sum.add(part?),
+                Some(Err(_)) => return Err(Error::Closed),
+            }
+        }
+    }
+
+    /// [`Table::checksum`] of every replex, with its name, in chain order.
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn checksums(&self) -> Result<Vec<(String, Sum)>, Error> {
+        let mut sums = Vec::new();
+        for (position, replex) in self.definition().layout.replexes.iter().enumerate() {
+            let position = u8::try_from(position).expect("a table has at most 63 replexes");
+            sums.push((replex.name.clone(), self.checksum(position).await?));
+        }
+        Ok(sums)
+    }
+}
+
+async fn sum_partition(client: Client, partition: PartitionId, what: String) -> Result<Sum, Error> {
+    let mut sum = Sum::default();
+    let mut start = Bytes::default();
+    loop {
+        let read = ChecksumRead {
+            epoch: Epoch(0),
+            partition,
+            start,
+            limit: PART_ROWS,
+        };
+        let operation = Operation::Checksum(read);
+        let part = match client.run(operation, &what, None).await? {
+            Outcome::Checksum(part) => part,
+            other => return Err(other_outcome(&other)),
+        };
+        sum.add(Sum {
+            count: part.count,
+            sum: part.sum,
+        });
+        match part.next {
+            None => return Ok(sum),
+            Some(next) => start = next,
+        }
+    }
+}

@@ -1,0 +1,317 @@
+//! A connected client: tables, and what is asked of the coordinator.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use placement::Schema;
+use protocol::configuration::Configuration;
+use protocol::identity::{CoreId, Epoch};
+use protocol::message::{CoordinatorReply, CoordinatorRequest};
+use protocol::session::gather::Plan;
+use protocol::session::{Input, Operation, Outcome, SessionMachine};
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::AbortHandle;
+use tokio::time::{Instant, sleep};
+
+use crate::coordinator::{Answer, Ask, Coordinator};
+use crate::error::Error;
+use crate::hub::Hub;
+use crate::options::ConnectOptions;
+use crate::rows::Rows;
+use crate::table::Table;
+
+/// A pause before a refused question that may succeed by itself is asked again.
+const ASK_PAUSE: Duration = Duration::from_millis(100);
+
+/// What to do when a table that is to be made is there already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IfExists {
+    /// An error.
+    Fail,
+    /// Leave it as it is.
+    Accept,
+}
+
+/// What to do when a table that is to be dropped is not there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IfMissing {
+    /// An error.
+    Fail,
+    /// That is fine.
+    Accept,
+}
+
+/// A client of one cluster. Clones share its connections; the last one to go closes them.
+#[derive(Clone, Debug)]
+pub struct Client {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    hub: Arc<Hub>,
+    tasks: [AbortHandle; 2],
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        for task in &self.tasks {
+            task.abort();
+        }
+        self.hub.close();
+    }
+}
+
+impl Client {
+    /// Connects to a cluster through any of its coordinators, and learns where everything is.
+    /// Connections to servers are opened when they are needed. Must be called within a tokio
+    /// runtime, whose tasks serve the client from then on.
+    ///
+    /// # Errors
+    /// [`Error::NoCoordinator`] if none answers before the deadline.
+    pub async fn connect(options: ConnectOptions) -> Result<Client, Error> {
+        let (sender, receiver) = mpsc::unbounded_channel();
+        let (made, hub_made) = oneshot::channel();
+        let coordinator = Coordinator::new(options.clone(), receiver);
+        let coordinator = AbortOnDrop(tokio::spawn(coordinator.run(hub_made)).abort_handle());
+        let known = Epoch(0);
+        let deadline = Instant::now() + options.deadline;
+        let (ask, answer) = Ask::of_caller(CoordinatorRequest::Fetch { known }, deadline);
+        sender.send(ask).map_err(|_| Error::Closed)?;
+        let configuration = match answer.await.map_err(|_| Error::Closed)? {
+            Answer::NotSent(tried) => return Err(Error::NoCoordinator { tried }),
+            Answer::Lost(reason) => {
+                return Err(Error::NoCoordinator {
+                    tried: vec![reason],
+                });
+            }
+            Answer::Reply(reply, cluster) => match *reply {
+                CoordinatorReply::Configuration(configuration) => configuration,
+                // A cluster that nobody has joined yet.
+                CoordinatorReply::Unchanged { epoch } => Configuration {
+                    cluster,
+                    epoch,
+                    ..Configuration::default()
+                },
+                other => return Err(unexpected(&other)),
+            },
+        };
+        // Spreads the pauses of clients that are refused together; nothing depends on its value.
+        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        let seed = since.map_or(0, |since| since.as_nanos() as u64) ^ u64::from(std::process::id());
+        let machine = SessionMachine::new(options.limits, seed, Some(Arc::new(configuration)));
+        let hub = Hub::new(options, sender, machine);
+        // The coordinator's task is there as long as the client.
+        let _ = made.send(Arc::downgrade(&hub));
+        let keeper = Arc::clone(&hub);
+        let timer = tokio::spawn(async move { keeper.keep_time().await });
+        let tasks = [coordinator.keep(), timer.abort_handle()];
+        Ok(Client {
+            inner: Arc::new(Inner { hub, tasks }),
+        })
+    }
+
+    /// The newest configuration that the client has.
+    pub fn configuration(&self) -> Arc<Configuration> {
+        self.hub().configuration()
+    }
+
+    /// Asks the coordinator for its configuration now, and tells it.
+    ///
+    /// # Errors
+    /// [`Error::NoCoordinator`] and [`Error::Deadline`].
+    pub async fn refresh(&self) -> Result<Arc<Configuration>, Error> {
+        let known = self.configuration().epoch;
+        let request = CoordinatorRequest::Fetch { known };
+        match self.ask(request, "a newer configuration").await? {
+            CoordinatorReply::Configuration(configuration) => {
+                self.hub()
+                    .step(Input::Configuration(Arc::new(configuration)));
+            }
+            CoordinatorReply::Unchanged { epoch } => self.hub().step(Input::Unchanged { epoch }),
+            other => return Err(unexpected(&other)),
+        }
+        Ok(self.configuration())
+    }
+
+    /// Creates a table and tells of it once every server that holds a part of it is ready.
+    ///
+    /// # Errors
+    /// [`Error::Schema`] for a table that cannot be, [`Error::Refused`] in the coordinator's words
+    /// (a table of the name exists, too few failure domains), [`Error::Unknown`] if the connection
+    /// broke meanwhile.
+    pub async fn create_table(&self, schema: Schema, exists: IfExists) -> Result<Table, Error> {
+        schema.validate()?;
+        let what = format!("the creation of table {}", schema.name);
+        let name = schema.name.clone();
+        let request = CoordinatorRequest::CreateTable {
+            schema,
+            if_not_exists: exists == IfExists::Accept,
+        };
+        match self.ask(request, &what).await? {
+            CoordinatorReply::Done { epoch, .. } => self.catch_up(epoch).await?,
+            other => return Err(unexpected(&other)),
+        }
+        self.table(&name).await
+    }
+
+    /// Drops a table and its rows.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] in the coordinator's words, [`Error::Unknown`] if the connection broke
+    /// meanwhile.
+    pub async fn drop_table(&self, name: &str, missing: IfMissing) -> Result<(), Error> {
+        let request = CoordinatorRequest::DropTable {
+            name: name.to_owned(),
+            if_exists: missing == IfMissing::Accept,
+        };
+        let what = format!("the drop of table {name}");
+        match self.ask(request, &what).await? {
+            CoordinatorReply::Done { epoch, .. } => self.catch_up(epoch).await,
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// A table by name; asks the coordinator if it is not known here.
+    ///
+    /// # Errors
+    /// [`Error::NoTable`] names the tables that there are.
+    pub async fn table(&self, name: &str) -> Result<Table, Error> {
+        if let Some(table) = Table::find(self, name) {
+            return Ok(table);
+        }
+        let configuration = self.refresh().await?;
+        Table::find(self, name).ok_or_else(|| Error::NoTable {
+            name: name.to_owned(),
+            tables: configuration
+                .tables
+                .iter()
+                .map(|table| table.schema.name.clone())
+                .collect(),
+        })
+    }
+
+    /// Begins a read of any partitions of one replex: what [`Table::lookup`] and [`Table::scan`]
+    /// come down to. The plan's partitions and columns are those of the table.
+    ///
+    /// # Errors
+    /// [`Error::NoIndex`] if the table has no such partition or column.
+    pub fn read(&self, table: &Table, plan: Plan) -> Result<Rows, Error> {
+        Rows::begin(self.clone(), table, plan, None)
+    }
+
+    /// A core's counters by name.
+    ///
+    /// # Errors
+    /// [`Error::Deadline`] if the core does not answer, [`Error::Invalid`] if there is none.
+    pub async fn status(&self, core: CoreId) -> Result<Vec<(String, u64)>, Error> {
+        let what = format!("the status of {core}");
+        match self.run(Operation::Status(core), &what, None).await? {
+            Outcome::Status(counters) => Ok(counters),
+            other => Err(other_outcome(&other)),
+        }
+    }
+
+    pub(crate) fn hub(&self) -> &Arc<Hub> {
+        &self.inner.hub
+    }
+
+    /// Runs one operation of the session machine; failures become errors.
+    pub(crate) async fn run(
+        &self,
+        operation: Operation,
+        what: &str,
+        patience: Option<Duration>,
+    ) -> Result<Outcome, Error> {
+        let patience = patience.unwrap_or(self.hub().options().deadline);
+        let deadline_us = self.hub().deadline_us(patience);
+        let outcome = self.hub().run(operation, deadline_us).await?;
+        self.judge(outcome, what)
+    }
+
+    /// Tells outcomes from errors.
+    pub(crate) fn judge(&self, outcome: Outcome, what: &str) -> Result<Outcome, Error> {
+        match outcome {
+            Outcome::Failed(failure) => {
+                let trouble = self.hub().trouble();
+                Err(Error::from_failure(failure, what, trouble.as_deref()))
+            }
+            Outcome::Unknown(failure) => Err(Error::Unknown {
+                what: what.to_owned(),
+                reason: failure.to_string(),
+            }),
+            outcome => Ok(outcome),
+        }
+    }
+
+    /// Asks the coordinator, again while it says that it may succeed later.
+    async fn ask(
+        &self,
+        request: CoordinatorRequest,
+        what: &str,
+    ) -> Result<CoordinatorReply, Error> {
+        let changes = !matches!(request, CoordinatorRequest::Fetch { .. });
+        let deadline = Instant::now() + self.hub().options().deadline;
+        loop {
+            let (ask, answer) = Ask::of_caller(request.clone(), deadline);
+            self.hub().ask(ask)?;
+            let what = what.to_owned();
+            match answer.await.map_err(|_| Error::Closed)? {
+                Answer::NotSent(tried) => return Err(Error::NoCoordinator { tried }),
+                Answer::Lost(reason) if changes => return Err(Error::Unknown { what, reason }),
+                Answer::Lost(reason) => return Err(Error::Deadline { what, reason }),
+                Answer::Reply(reply, _) => match *reply {
+                    CoordinatorReply::Refused {
+                        retry: true,
+                        message: _,
+                    } if Instant::now() + ASK_PAUSE < deadline => sleep(ASK_PAUSE).await,
+                    CoordinatorReply::Refused { message, retry } => {
+                        return Err(Error::Refused { message, retry });
+                    }
+                    reply => return Ok(reply),
+                },
+            }
+        }
+    }
+
+    /// Waits until the client knows this epoch.
+    async fn catch_up(&self, epoch: Epoch) -> Result<(), Error> {
+        while self.configuration().epoch < epoch {
+            self.refresh().await?;
+        }
+        Ok(())
+    }
+}
+
+/// Ends a task unless it is kept.
+struct AbortOnDrop(AbortHandle);
+
+impl AbortOnDrop {
+    fn keep(self) -> AbortHandle {
+        let handle = self.0.clone();
+        std::mem::forget(self);
+        handle
+    }
+}
+
+impl Drop for AbortOnDrop {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+fn unexpected(reply: &CoordinatorReply) -> Error {
+    let kind = match reply {
+        CoordinatorReply::Refused { message, .. } => message.clone(),
+        other => format!("{other:?}"),
+    };
+    Error::Protocol {
+        message: format!("the coordinator answered something else: {kind}"),
+    }
+}
+
+pub(crate) fn other_outcome(outcome: &Outcome) -> Error {
+    Error::Protocol {
+        message: format!("the session ended a request with {outcome:?}"),
+    }
+}

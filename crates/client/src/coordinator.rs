@@ -1,0 +1,337 @@
+//! The connection to the coordinator: one at a time, to whichever of the configured ones answers.
+//!
+//! The session machine's questions may get lost, it asks again. What a caller asks (a new table)
+//! is not repeated once it was sent: if the connection breaks then, its fate is unknown.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use protocol::frame;
+use protocol::message::{CoordinatorReply, CoordinatorRequest, Hello, Message};
+use protocol::session::Input;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
+
+use crate::framing::FrameReader;
+use crate::hub::Hub;
+use crate::link::greet;
+use crate::options::ConnectOptions;
+
+/// The first pause after no coordinator answered, and the longest.
+const PAUSE_MIN: Duration = Duration::from_millis(20);
+const PAUSE_MAX: Duration = Duration::from_millis(500);
+
+/// A question to the coordinator.
+#[derive(Debug)]
+pub(crate) struct Ask {
+    request: CoordinatorRequest,
+    /// Who waits for the answer; the session machine, if nobody.
+    waiter: Option<(oneshot::Sender<Answer>, Instant)>,
+}
+
+/// What became of a question of a caller.
+#[derive(Debug)]
+pub(crate) enum Answer {
+    Reply(Box<CoordinatorReply>, u64),
+    /// It was never sent: what happened at each coordinator.
+    NotSent(Vec<String>),
+    /// It was sent, and no answer came.
+    Lost(String),
+}
+
+impl Ask {
+    /// A question of the session machine.
+    pub fn of_machine(request: CoordinatorRequest) -> Ask {
+        Ask {
+            request,
+            waiter: None,
+        }
+    }
+
+    /// A question of a caller, with where the answer goes.
+    pub fn of_caller(
+        request: CoordinatorRequest,
+        deadline: Instant,
+    ) -> (Ask, oneshot::Receiver<Answer>) {
+        let (sender, receiver) = oneshot::channel();
+        let waiter = Some((sender, deadline));
+        (Ask { request, waiter }, receiver)
+    }
+
+    /// Whether somebody waits for the answer, and may wait still.
+    fn is_wanted(&self) -> bool {
+        self.waiter
+            .as_ref()
+            .is_none_or(|(sender, deadline)| !sender.is_closed() && *deadline > Instant::now())
+    }
+
+    fn tell(self, answer: Answer) {
+        if let Some((sender, _)) = self.waiter {
+            // Whoever does not listen any more has gone.
+            let _ = sender.send(answer);
+        }
+    }
+}
+
+/// Serves questions until nobody can ask any more.
+pub(crate) struct Coordinator {
+    options: ConnectOptions,
+    asks: mpsc::UnboundedReceiver<Ask>,
+    /// Questions of callers that came while no coordinator answered.
+    backlog: VecDeque<Ask>,
+    /// The cluster, once it is known.
+    cluster: Option<u64>,
+    /// The coordinator that answered last.
+    preferred: usize,
+    hub: Weak<Hub>,
+}
+
+/// An open connection.
+struct Connection {
+    stream: TcpStream,
+    reader: FrameReader,
+    address: String,
+    last_correlation: u64,
+    /// Questions without an answer.
+    open: BTreeMap<u64, Ask>,
+}
+
+impl Coordinator {
+    /// For questions before there is a client: the first answer makes one.
+    pub fn new(options: ConnectOptions, asks: mpsc::UnboundedReceiver<Ask>) -> Coordinator {
+        Coordinator {
+            options,
+            asks,
+            backlog: VecDeque::new(),
+            cluster: None,
+            preferred: 0,
+            hub: Weak::new(),
+        }
+    }
+
+    /// Serves until the client is closed. The hub comes once it exists.
+    pub async fn run(mut self, mut hub: oneshot::Receiver<Weak<Hub>>) {
+        while let Some(first) = self.next().await {
+            let Some((mut connection, first)) = self.connect(first).await else {
+                continue;
+            };
+            let lost = match connection.send(first).await {
+                Ok(()) => self.serve(&mut connection, &mut hub).await,
+                Err(reason) => reason,
+            };
+            for (_, ask) in std::mem::take(&mut connection.open) {
+                ask.tell(Answer::Lost(format!("{}: {lost}", connection.address)));
+            }
+        }
+    }
+
+    /// The next question that somebody still waits for; none once the client is closed.
+    async fn next(&mut self) -> Option<Ask> {
+        loop {
+            let ask = match self.backlog.pop_front() {
+                Some(ask) => ask,
+                None => self.asks.recv().await?,
+            };
+            if ask.is_wanted() {
+                return Some(ask);
+            }
+            ask.tell(Answer::NotSent(Vec::new()));
+        }
+    }
+
+    /// No coordinator answers: the machine asks again later, so that its questions do not pile up.
+    fn drop_machine_asks(&mut self) {
+        while let Ok(ask) = self.asks.try_recv() {
+            if ask.waiter.is_some() {
+                self.backlog.push_back(ask);
+            }
+        }
+    }
+
+    /// Connects to any coordinator, for as long as the first question has time. A question of
+    /// the machine has one round: it comes again.
+    async fn connect(&mut self, first: Ask) -> Option<(Connection, Ask)> {
+        let mut pause = PAUSE_MIN;
+        loop {
+            let mut tried = Vec::new();
+            for offset in 0..self.options.coordinators.len() {
+                let index = (self.preferred + offset) % self.options.coordinators.len();
+                match self.open(index).await {
+                    Ok(connection) => {
+                        self.preferred = index;
+                        return Some((connection, first));
+                    }
+                    Err(reason) => {
+                        tried.push(format!("{}: {reason}", self.options.coordinators[index]));
+                    }
+                }
+            }
+            let time_left = first.waiter.as_ref().is_some_and(|(sender, deadline)| {
+                !sender.is_closed() && *deadline > Instant::now() + pause
+            });
+            self.drop_machine_asks();
+            if !time_left {
+                first.tell(Answer::NotSent(tried));
+                return None;
+            }
+            sleep(pause).await;
+            pause = (pause * 2).min(PAUSE_MAX);
+        }
+    }
+
+    async fn open(&mut self, index: usize) -> Result<Connection, String> {
+        let address = self.options.coordinators[index].clone();
+        let hello = Hello {
+            cluster: self.cluster,
+            core: None,
+        };
+        let patience = self.options.connect_timeout;
+        let greeting = greet(&address, hello, self.options.silence);
+        let (stream, reader, message) = timeout(patience, greeting)
+            .await
+            .map_err(|_| format!("no answer within {} ms", patience.as_millis()))??;
+        match message {
+            Message::Welcome(welcome) if welcome.core.is_some() => {
+                Err("a server answers there, not a coordinator".to_owned())
+            }
+            Message::Welcome(welcome) => {
+                if self.cluster.is_some_and(|known| known != welcome.cluster) {
+                    return Err(format!("it serves cluster {:016x}", welcome.cluster));
+                }
+                self.cluster = Some(welcome.cluster);
+                Ok(Connection {
+                    stream,
+                    reader,
+                    address,
+                    last_correlation: 0,
+                    open: BTreeMap::new(),
+                })
+            }
+            Message::Goodbye { reason } => Err(reason),
+            _ => Err("it does not greet".to_owned()),
+        }
+    }
+
+    /// Sends questions and takes answers until the connection breaks; says why it did.
+    async fn serve(
+        &mut self,
+        connection: &mut Connection,
+        hub: &mut oneshot::Receiver<Weak<Hub>>,
+    ) -> String {
+        loop {
+            loop {
+                match connection.reader.next() {
+                    Ok(None) => break,
+                    Err(error) => return error.to_string(),
+                    Ok(Some(frame)) => match frame.message {
+                        Message::Answer(reply) => {
+                            if let Ok(made) = hub.try_recv() {
+                                self.hub = made;
+                            }
+                            if let Some(ask) = connection.open.remove(&frame.correlation) {
+                                self.answer(ask, reply);
+                            }
+                        }
+                        Message::Goodbye { reason } => return reason,
+                        _ => return "it sent what no client asks for".to_owned(),
+                    },
+                }
+            }
+            let expiry = connection.next_deadline();
+            let space = match connection.reader.space() {
+                Ok(space) => space,
+                Err(error) => return error.to_string(),
+            };
+            tokio::select! {
+                ask = self.next() => {
+                    let Some(ask) = ask else {
+                        return "the client is closed".to_owned();
+                    };
+                    if let Err(reason) = connection.send(ask).await {
+                        return reason;
+                    }
+                }
+                count = connection.stream.read(space) => match count {
+                    Ok(0) => return "it closed the connection".to_owned(),
+                    Ok(count) => connection.reader.filled(count),
+                    Err(error) => return error.to_string(),
+                },
+                () = expired(expiry) => connection.expire(),
+            }
+        }
+    }
+
+    fn answer(&self, ask: Ask, reply: CoordinatorReply) {
+        if ask.waiter.is_some() {
+            let cluster = self.cluster.expect("a connection has been greeted");
+            ask.tell(Answer::Reply(Box::new(reply), cluster));
+            return;
+        }
+        let input = match reply {
+            CoordinatorReply::Configuration(configuration) => {
+                Input::Configuration(Arc::new(configuration))
+            }
+            CoordinatorReply::Unchanged { epoch } => Input::Unchanged { epoch },
+            CoordinatorReply::Session { session, life_us } => Input::Session { session, life_us },
+            // Refused: the machine asks again.
+            _ => return,
+        };
+        if let Some(hub) = self.hub.upgrade() {
+            hub.step(input);
+        }
+    }
+}
+
+impl Connection {
+    async fn send(&mut self, ask: Ask) -> Result<(), String> {
+        self.last_correlation += 1;
+        let correlation = self.last_correlation;
+        let mut bytes = Vec::new();
+        frame::encode(correlation, &Message::Ask(ask.request.clone()), &mut bytes);
+        self.open.insert(correlation, ask);
+        self.stream
+            .write_all(&bytes)
+            .await
+            .map_err(|error| error.to_string())
+    }
+
+    /// When the first caller's patience ends.
+    fn next_deadline(&self) -> Option<Instant> {
+        let waiters = self.open.values().filter_map(|ask| ask.waiter.as_ref());
+        waiters.map(|(_, deadline)| *deadline).min()
+    }
+
+    /// Tells callers whose patience has ended.
+    fn expire(&mut self) {
+        let now = Instant::now();
+        let late = |ask: &Ask| {
+            let waiter = ask.waiter.as_ref();
+            waiter.is_some_and(|(_, deadline)| *deadline <= now)
+        };
+        let late: Vec<u64> = self
+            .open
+            .iter()
+            .filter(|(_, ask)| late(ask))
+            .map(|(correlation, _)| *correlation)
+            .collect();
+        for correlation in late {
+            if let Some(ask) = self.open.remove(&correlation) {
+                let reason = format!("{} did not answer in time", self.address);
+                ask.tell(Answer::Lost(reason));
+            }
+        }
+    }
+}
+
+async fn expired(at: Option<Instant>) {
+    match at {
+        None => std::future::pending().await,
+        Some(at) => {
+            // The inner future never ends: only time does.
+            let _ = timeout_at(at, std::future::pending::<()>()).await;
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! Rows as they come, page by page, with back-pressure: no page is asked for before there is room
+//! for it.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use placement::{Column, RowView, Value};
+use protocol::identity::Version;
+use protocol::session::gather::{Gather, Plan, Step};
+use protocol::session::{Operation, Outcome};
+use tokio::sync::mpsc;
+
+use crate::client::{Client, other_outcome};
+use crate::error::Error;
+use crate::hub::{Submitted, Waiter};
+use crate::table::Table;
+
+/// Rows between looks at whether more pages should be asked for.
+const LOOK_EVERY: u64 = 256;
+/// Rows of a page that [`Rows::next_page`] gives at most.
+const PAGE_ROWS: usize = 1_024;
+
+/// A row that was read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Row {
+    /// Rises with every change of the row.
+    pub version: Version,
+    /// One value per column that was asked for, in that order.
+    pub values: Vec<Value>,
+}
+
+/// A read under way. Dropping it ends it.
+#[derive(Debug)]
+pub struct Rows {
+    client: Client,
+    what: String,
+    patience: Option<Duration>,
+    gather: Gather,
+    columns: Vec<Column>,
+    visible: usize,
+    sender: mpsc::UnboundedSender<(usize, Outcome)>,
+    /// At most one page per partition is under way, and few partitions are.
+    receiver: mpsc::UnboundedReceiver<(usize, Outcome)>,
+    submitted: HashMap<usize, Submitted>,
+    taken: u64,
+    failed: bool,
+}
+
+impl Rows {
+    pub(crate) fn begin(
+        client: Client,
+        table: &Table,
+        plan: Plan,
+        patience: Option<Duration>,
+    ) -> Result<Rows, Error> {
+        table.check_plan(&plan)?;
+        let gather = Gather::new(table.definition(), plan);
+        let (sender, receiver) = mpsc::unbounded_channel();
+        Ok(Rows {
+            client,
+            what: format!("a read of table {}", table.schema().name),
+            patience,
+            columns: gather.columns().to_vec(),
+            visible: gather.visible_columns(),
+            gather,
+            sender,
+            receiver,
+            submitted: HashMap::new(),
+            taken: 0,
+            failed: false,
+        })
+    }
+
+    /// The next row; none at the end, and after an error.
+    ///
+    /// # Errors
+    /// [`Error::Deadline`] if a partition does not answer in time, [`Error::TableGone`],
+    /// [`Error::Invalid`] for a filter that cannot be evaluated.
+    pub async fn next(&mut self) -> Result<Option<Row>, Error> {
+        if self.failed {
+            return Ok(None);
+        }
+        if self.taken.is_multiple_of(LOOK_EVERY) {
+            self.submit_reads();
+        }
+        loop {
+            match self.gather.step() {
+                Step::Row(version, row) => {
+                    self.taken += 1;
+                    return match decode(&self.columns, self.visible, row) {
+                        Ok(values) => Ok(Some(Row { version, values })),
+                        Err(error) => {
+                            self.failed = true;
+                            Err(error)
+                        }
+                    };
+                }
+                Step::End => return Ok(None),
+                Step::Wait => {
+                    self.submit_reads();
+                    self.take_page().await?;
+                }
+            }
+        }
+    }
+
+    /// The rows that are there, waiting for the first of them: at least one, none at the end.
+    ///
+    /// # Errors
+    /// As [`Rows::next`].
+    pub async fn next_page(&mut self) -> Result<Option<Vec<Row>>, Error> {
+        let Some(first) = self.next().await? else {
+            return Ok(None);
+        };
+        let mut page = vec![first];
+        while page.len() < PAGE_ROWS {
+            let Step::Row(version, row) = self.gather.step() else {
+                break;
+            };
+            self.taken += 1;
+            let values = decode(&self.columns, self.visible, row)?;
+            page.push(Row { version, values });
+        }
+        self.submit_reads();
+        Ok(Some(page))
+    }
+
+    /// All rows that are left.
+    ///
+    /// # Errors
+    /// As [`Rows::next`].
+    pub async fn all(mut self) -> Result<Vec<Row>, Error> {
+        let mut rows = Vec::new();
+        while let Some(row) = self.next().await? {
+            rows.push(row);
+        }
+        Ok(rows)
+    }
+
+    /// Of a plan that only counts: how many rows there are.
+    ///
+    /// # Errors
+    /// As [`Rows::next`].
+    pub async fn count(mut self) -> Result<u64, Error> {
+        while self.next().await?.is_some() {}
+        Ok(self.gather.count())
+    }
+
+    fn submit_reads(&mut self) {
+        let hub = self.client.hub();
+        let patience = self.patience.unwrap_or(hub.options().deadline);
+        while let Some((index, read)) = self.gather.next_read() {
+            let waiter = Waiter::Many(index, self.sender.clone());
+            let deadline_us = hub.deadline_us(patience);
+            let submitted = hub.submit(Operation::Read(read), deadline_us, waiter);
+            self.submitted.insert(index, submitted);
+        }
+    }
+
+    async fn take_page(&mut self) -> Result<(), Error> {
+        assert!(!self.submitted.is_empty(), "who waits has asked");
+        let came = self.receiver.recv().await;
+        let (index, outcome) = came.expect("this holds a sender itself");
+        if let Some(mut submitted) = self.submitted.remove(&index) {
+            submitted.ended = true;
+        }
+        let result = match self.client.judge(outcome, &self.what) {
+            Ok(Outcome::Rows(page)) => {
+                self.gather
+                    .accept(index, page)
+                    .map_err(|error| Error::Protocol {
+                        message: error.to_string(),
+                    })
+            }
+            Ok(other) => Err(other_outcome(&other)),
+            Err(error) => Err(error),
+        };
+        self.failed |= result.is_err();
+        result
+    }
+}
+
+/// The first `visible` values of a row.
+pub(crate) fn decode(columns: &[Column], visible: usize, row: &[u8]) -> Result<Vec<Value>, Error> {
+    let view = RowView::parse(columns, row)?;
+    Ok((0..visible)
+        .map(|index| view.column(index).to_owned())
+        .collect())
+}

@@ -1,0 +1,198 @@
+//! Making a schema step by step, with columns named rather than counted.
+
+use placement::{Column, ColumnType, Constraint, Durability, Index, Schema, SchemaError, Value};
+
+/// Partitions per replex unless the schema says otherwise.
+pub const PARTITIONS_DEFAULT: u32 = 12;
+
+/// Builds a [`Schema`]. What cannot be is found by [`SchemaBuilder::build`], which names it.
+///
+/// ```
+/// use client::SchemaBuilder;
+/// use client::placement::{ColumnType, Constraint};
+///
+/// let schema = SchemaBuilder::new("flights")
+///     .column("id", ColumnType::Int64)
+///     .column("tail", ColumnType::Text)
+///     .nullable("note", ColumnType::Text)
+///     .primary_key(&["id"])
+///     .index("by_tail", &["tail"])
+///     .partitions(4)
+///     .failures_tolerated(1)
+///     .build()?;
+/// assert_eq!(schema.indexes[0].columns, [1]);
+/// # Ok::<(), client::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct SchemaBuilder {
+    schema: Schema,
+    primary_key: Vec<String>,
+    indexes: Vec<(String, Vec<String>, Option<Constraint>)>,
+}
+
+impl SchemaBuilder {
+    /// A table of this name without columns: 12 partitions per replex, no failure tolerated,
+    /// `sync`.
+    pub fn new(name: impl Into<String>) -> SchemaBuilder {
+        SchemaBuilder {
+            schema: Schema {
+                name: name.into(),
+                columns: Vec::new(),
+                primary_key: Vec::new(),
+                indexes: Vec::new(),
+                partitions: PARTITIONS_DEFAULT,
+                failures_tolerated: 0,
+                durability: Durability::Sync,
+            },
+            primary_key: Vec::new(),
+            indexes: Vec::new(),
+        }
+    }
+
+    /// Adds a column that is never NULL.
+    #[must_use]
+    pub fn column(self, name: impl Into<String>, column_type: ColumnType) -> SchemaBuilder {
+        self.push(name.into(), column_type, false, None)
+    }
+
+    /// Adds a column that may be NULL.
+    #[must_use]
+    pub fn nullable(self, name: impl Into<String>, column_type: ColumnType) -> SchemaBuilder {
+        self.push(name.into(), column_type, true, None)
+    }
+
+    /// Adds a column that is never NULL, with what rows hold that are written without it.
+    #[must_use]
+    pub fn column_with_default(
+        self,
+        name: impl Into<String>,
+        column_type: ColumnType,
+        default: Value,
+    ) -> SchemaBuilder {
+        self.push(name.into(), column_type, false, Some(default))
+    }
+
+    /// The columns of the primary key, in order.
+    #[must_use]
+    pub fn primary_key(mut self, columns: &[&str]) -> SchemaBuilder {
+        self.primary_key = columns.iter().map(|&name| name.to_owned()).collect();
+        self
+    }
+
+    /// Adds an index that demands nothing.
+    #[must_use]
+    pub fn index(self, name: impl Into<String>, columns: &[&str]) -> SchemaBuilder {
+        self.push_index(name.into(), columns, None)
+    }
+
+    /// Adds an index that demands something of the rows.
+    #[must_use]
+    pub fn constrained_index(
+        self,
+        name: impl Into<String>,
+        columns: &[&str],
+        constraint: Constraint,
+    ) -> SchemaBuilder {
+        self.push_index(name.into(), columns, Some(constraint))
+    }
+
+    /// Partitions per replex.
+    #[must_use]
+    pub fn partitions(mut self, partitions: u32) -> SchemaBuilder {
+        self.schema.partitions = partitions;
+        self
+    }
+
+    /// How many failure domains may be lost without losing a row.
+    #[must_use]
+    pub fn failures_tolerated(mut self, failures: u8) -> SchemaBuilder {
+        self.schema.failures_tolerated = failures;
+        self
+    }
+
+    /// When a write is acknowledged.
+    #[must_use]
+    pub fn durability(mut self, durability: Durability) -> SchemaBuilder {
+        self.schema.durability = durability;
+        self
+    }
+
+    /// The schema.
+    ///
+    /// # Errors
+    /// [`Error::Schema`](crate::Error::Schema) names what is wrong with it, and the remedy.
+    pub fn build(mut self) -> Result<Schema, crate::Error> {
+        self.schema.primary_key = self.positions("the primary key", &self.primary_key)?;
+        for (name, columns, constraint) in &self.indexes {
+            let columns = self.positions(&format!("index {name}"), columns)?;
+            self.schema.indexes.push(Index {
+                name: name.clone(),
+                columns,
+                constraint: *constraint,
+            });
+        }
+        self.schema.validate()?;
+        Ok(self.schema)
+    }
+
+    fn positions(&self, what: &str, names: &[String]) -> Result<Vec<usize>, SchemaError> {
+        let position = |name: &String| {
+            self.schema.column_index(name).ok_or_else(|| SchemaError {
+                message: format!(
+                    "{what} of table {} names column {name}, which it does not have: name one of {}",
+                    self.schema.name,
+                    self.schema
+                        .columns
+                        .iter()
+                        .map(|column| column.name.as_str())
+                        .collect::<Vec<_>>()
+                        .join(", ")
+                ),
+            })
+        };
+        names.iter().map(position).collect()
+    }
+
+    fn push(
+        mut self,
+        name: String,
+        column_type: ColumnType,
+        nullable: bool,
+        default: Option<Value>,
+    ) -> SchemaBuilder {
+        self.schema.columns.push(Column {
+            name,
+            column_type,
+            nullable,
+            default,
+        });
+        self
+    }
+
+    fn push_index(
+        mut self,
+        name: String,
+        columns: &[&str],
+        constraint: Option<Constraint>,
+    ) -> SchemaBuilder {
+        let columns = columns.iter().map(|&name| name.to_owned()).collect();
+        self.indexes.push((name, columns, constraint));
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unknown_column_is_named() {
+        let schema = SchemaBuilder::new("t")
+            .column("id", ColumnType::Int64)
+            .primary_key(&["id"])
+            .index("i", &["nothing"])
+            .build();
+        let message = schema.unwrap_err().to_string();
+        assert!(message.contains("index i of table t names column nothing"));
+    }
+}

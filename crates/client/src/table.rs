@@ -1,0 +1,526 @@
+//! A table: its definition as it was looked up, writes, and where reads begin.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use placement::{
+    Column, KEY_BYTES_MAX, ReplexKind, Schema, Value, check_key_bytes, encode_key, encode_row,
+    prefix_end,
+};
+use protocol::codec::Bytes;
+use protocol::configuration::{self, Configuration};
+use protocol::expression::{Assignment, Expression};
+use protocol::identity::{Epoch, PartitionId, TableId};
+use protocol::message::{Consistency, Read, RowPage};
+use protocol::operation::{Action, Mutation, RequestResult};
+use protocol::session::gather::Plan;
+use protocol::session::{Operation, Outcome, route};
+use tokio::sync::mpsc;
+
+use crate::client::{Client, other_outcome};
+use crate::error::Error;
+use crate::hub::Waiter;
+use crate::lookup::{By, Lookup, Scan};
+use crate::rows::Row;
+
+/// A table of a cluster. Cheap to clone. Where its partitions are is looked up anew for every
+/// request; its columns and indexes are those of when it was looked up.
+#[derive(Clone, Debug)]
+pub struct Table {
+    client: Client,
+    configuration: Arc<Configuration>,
+    position: usize,
+}
+
+impl Table {
+    pub(crate) fn find(client: &Client, name: &str) -> Option<Table> {
+        let configuration = client.configuration();
+        let mut names = configuration.tables.iter().map(|table| &table.schema.name);
+        let position = names.position(|other| other == name)?;
+        Some(Table {
+            client: client.clone(),
+            configuration,
+            position,
+        })
+    }
+
+    /// The client that it belongs to.
+    pub fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// Columns, indexes and settings.
+    pub fn schema(&self) -> &Schema {
+        &self.definition().schema
+    }
+
+    /// The table as the configuration of then had it: layout and placement too.
+    pub fn definition(&self) -> &configuration::Table {
+        &self.configuration.tables[self.position]
+    }
+
+    /// Its number, never reused.
+    pub fn id(&self) -> TableId {
+        self.definition().id
+    }
+
+    /// The position of a column.
+    ///
+    /// # Errors
+    /// [`Error::NoIndex`] names the columns that there are.
+    pub fn column(&self, name: &str) -> Result<u16, Error> {
+        let schema = self.schema();
+        let position = schema.column_index(name).ok_or_else(|| Error::NoIndex {
+            message: format!(
+                "table {} has no column {name}: it has {}",
+                schema.name,
+                self.column_names(&(0..schema.columns.len()).collect::<Vec<_>>())
+            ),
+        })?;
+        Ok(u16::try_from(position).expect("a table has at most 1,600 columns"))
+    }
+
+    /// One value per column from those named; the others get their default.
+    ///
+    /// # Errors
+    /// [`Error::NoIndex`] for an unknown column.
+    pub fn row(&self, named: &[(&str, Value)]) -> Result<Vec<Value>, Error> {
+        let defaults = self.schema().columns.iter();
+        let mut values: Vec<Value> = defaults
+            .map(|column| column.default.clone().unwrap_or(Value::Null))
+            .collect();
+        for (name, value) in named {
+            values[usize::from(self.column(name)?)] = value.clone();
+        }
+        Ok(values)
+    }
+
+    /// Writes a new row: `Applied`, or `Duplicate` where a row with the pk or a unique key exists.
+    ///
+    /// # Errors
+    /// [`Error::Row`] and [`Error::Key`] for values that cannot be, before anything is sent; what
+    /// [`Table::execute`] says.
+    pub async fn insert(&self, values: &[Value]) -> Result<RequestResult, Error> {
+        self.execute(self.insertion(values)?).await
+    }
+
+    /// The mutation of [`Table::insert`].
+    ///
+    /// # Errors
+    /// [`Error::Row`] and [`Error::Key`] for values that cannot be.
+    pub fn insertion(&self, values: &[Value]) -> Result<Mutation, Error> {
+        let row = Bytes(encode_row(&self.schema().columns, values)?);
+        Ok(Mutation {
+            pk: self.pk_of_row(values)?,
+            action: Action::Insert { row },
+        })
+    }
+
+    /// Writes a new row, or leaves the one with this pk as it is (`Kept`).
+    ///
+    /// # Errors
+    /// As [`Table::insert`].
+    pub async fn insert_or_keep(&self, values: &[Value]) -> Result<RequestResult, Error> {
+        let row = Bytes(encode_row(&self.schema().columns, values)?);
+        let pk = self.pk_of_row(values)?;
+        let action = Action::InsertOrKeep { row };
+        self.execute(Mutation { pk, action }).await
+    }
+
+    /// Writes a new row, or changes the one with this pk; `Excluded` in the assignments is the
+    /// new one.
+    ///
+    /// # Errors
+    /// As [`Table::insert`].
+    pub async fn upsert(
+        &self,
+        values: &[Value],
+        assignments: Vec<Assignment>,
+        condition: Option<Expression>,
+    ) -> Result<RequestResult, Error> {
+        let row = Bytes(encode_row(&self.schema().columns, values)?);
+        let pk = self.pk_of_row(values)?;
+        let action = Action::Upsert {
+            row,
+            assignments,
+            condition,
+        };
+        self.execute(Mutation { pk, action }).await
+    }
+
+    /// Changes the row with this pk, if the condition holds; both under the row's lock.
+    ///
+    /// # Errors
+    /// As [`Table::execute`], and [`Error::WrongType`] for values that are no pk.
+    pub async fn update(
+        &self,
+        pk: &[Value],
+        assignments: Vec<Assignment>,
+        condition: Option<Expression>,
+    ) -> Result<RequestResult, Error> {
+        let pk = self.pk(pk)?;
+        let action = Action::Update {
+            assignments,
+            condition,
+        };
+        self.execute(Mutation { pk, action }).await
+    }
+
+    /// Removes the row with this pk, if the condition holds.
+    ///
+    /// # Errors
+    /// As [`Table::update`].
+    pub async fn delete(
+        &self,
+        pk: &[Value],
+        condition: Option<Expression>,
+    ) -> Result<RequestResult, Error> {
+        let pk = self.pk(pk)?;
+        let action = Action::Delete { condition };
+        self.execute(Mutation { pk, action }).await
+    }
+
+    /// Runs a mutation exactly once, and tells its result. One that waited too long behind
+    /// others, and changed nothing, is run anew until the deadline.
+    ///
+    /// # Errors
+    /// [`Error::Unknown`] if it was sent and no result came, [`Error::Deadline`] if it certainly
+    /// did not happen, [`Error::DiskFull`], [`Error::TableGone`], [`Error::Invalid`].
+    pub async fn execute(&self, mutation: Mutation) -> Result<RequestResult, Error> {
+        self.execute_within(mutation, None).await
+    }
+
+    /// [`Table::execute`] with a deadline of its own.
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn execute_within(
+        &self,
+        mutation: Mutation,
+        patience: Option<Duration>,
+    ) -> Result<RequestResult, Error> {
+        let hub = self.client.hub();
+        let deadline_us = hub.deadline_us(patience.unwrap_or(hub.options().deadline));
+        loop {
+            let operation = Operation::Execute {
+                table: self.id(),
+                mutations: vec![mutation.clone()],
+            };
+            match hub.run(operation, deadline_us).await? {
+                // The server has waited already, so this is not a busy loop.
+                Outcome::Executed(RequestResult::Conflict) if hub.now_us() < deadline_us => {}
+                outcome => return self.result(outcome),
+            }
+        }
+    }
+
+    /// Runs many mutations, `window` at a time, and tells each one's result, in their order.
+    /// Conflicts are told, not repeated.
+    ///
+    /// # Panics
+    /// If the window is 0.
+    pub async fn execute_all(
+        &self,
+        mutations: Vec<Mutation>,
+        window: usize,
+    ) -> Vec<Result<RequestResult, Error>> {
+        assert!(window > 0, "a window lets something through");
+        let hub = self.client.hub();
+        let (sender, mut receiver) = mpsc::unbounded_channel();
+        let mut results = vec![Err(Error::Closed); mutations.len()];
+        let mut waiting = mutations.into_iter().enumerate();
+        let mut submitted = std::collections::HashMap::new();
+        loop {
+            while submitted.len() < window
+                && let Some((number, mutation)) = waiting.next()
+            {
+                let operation = Operation::Execute {
+                    table: self.id(),
+                    mutations: vec![mutation],
+                };
+                let deadline_us = hub.deadline_us(hub.options().deadline);
+                let waiter = Waiter::Many(number, sender.clone());
+                submitted.insert(number, hub.submit(operation, deadline_us, waiter));
+            }
+            if submitted.is_empty() {
+                return results;
+            }
+            let came = receiver.recv().await;
+            let (number, outcome) = came.expect("this holds a sender itself");
+            if let Some(mut submitted) = submitted.remove(&number) {
+                submitted.ended = true;
+            }
+            results[number] = self.result(outcome);
+        }
+    }
+
+    /// The row with this pk.
+    ///
+    /// # Errors
+    /// As awaiting a [`Lookup`].
+    pub async fn get(&self, pk: &[Value]) -> Result<Option<Row>, Error> {
+        let rows = self.lookup(By::PrimaryKey, pk)?.limit(1).await?;
+        Ok(rows.into_iter().next())
+    }
+
+    /// Rows whose first columns of an index have these values.
+    ///
+    /// # Errors
+    /// [`Error::NoIndex`] if there is no such index, or too few values to fix its partition;
+    /// [`Error::WrongType`].
+    pub fn lookup<'a, 'b>(
+        &'a self,
+        by: impl Into<By<'b>>,
+        key: &[Value],
+    ) -> Result<Lookup<'a>, Error> {
+        Lookup::new(self, by.into(), key)
+    }
+
+    /// All rows, or those that pass a filter.
+    pub fn scan(&self) -> Scan<'_> {
+        Scan::new(self)
+    }
+
+    /// Rows with this encoded key, which has all columns that the replex is partitioned by and no
+    /// others: the shortest way, for whoever encodes keys and reads rows himself. An index with
+    /// the primary key is replex 0.
+    ///
+    /// # Errors
+    /// As [`Table::read_page`].
+    pub async fn get_raw(&self, replex: u8, key: &[u8], limit: u32) -> Result<RowPage, Error> {
+        let layout = &self.definition().layout;
+        let axes = &layout.replexes[usize::from(replex)].axes;
+        let number = axes.iter().fold(0, |number, axis| {
+            let slot = layout.slot_of_key(axis.key_space, key);
+            number * axis.divisions + axis.coordinate(slot)
+        });
+        let read = Read {
+            epoch: Epoch(0),
+            partition: PartitionId {
+                table: self.id(),
+                replex,
+                number,
+            },
+            start: Bytes::from(key),
+            end: prefix_end(key).map(Bytes),
+            filter: None,
+            projection: None,
+            limit,
+            descending: false,
+            count_only: false,
+            consistency: Consistency::Linearizable,
+        };
+        self.read_page(read, None).await
+    }
+
+    /// A pk's encoding.
+    ///
+    /// # Errors
+    /// [`Error::NoIndex`] for too many or too few values, [`Error::WrongType`], [`Error::Key`].
+    pub fn pk(&self, values: &[Value]) -> Result<Bytes, Error> {
+        let columns = &self.schema().primary_key;
+        if columns.len() != values.len() {
+            return Err(Error::NoIndex {
+                message: format!(
+                    "{} values for the primary key of table {}: give one for each of {}",
+                    values.len(),
+                    self.schema().name,
+                    self.column_names(columns)
+                ),
+            });
+        }
+        for (column, value) in columns.iter().zip(values) {
+            self.check_type(*column, value)?;
+        }
+        let key = encode_key(values.iter().map(Value::as_ref));
+        check_key_bytes(&key)?;
+        Ok(Bytes(key))
+    }
+
+    /// What became of a request, for people: names the index and the key that stood in the way.
+    pub fn explain(&self, result: &RequestResult) -> String {
+        let table = &self.schema().name;
+        let index = |replex: u8| {
+            let replexes = &self.definition().layout.replexes;
+            match replexes.get(usize::from(replex)) {
+                Some(it) if it.kind == ReplexKind::Primary => "the primary key".to_owned(),
+                Some(it) => format!("index {}", it.name),
+                None => format!("copy {replex}"),
+            }
+        };
+        match result {
+            RequestResult::Applied { version } => format!("done: version {}", version.0),
+            RequestResult::Kept => "the row exists and was left as it was".to_owned(),
+            RequestResult::NotFound => format!("table {table} has no row with this primary key"),
+            RequestResult::ConditionFailed => "the condition did not hold".to_owned(),
+            RequestResult::Duplicate { replex, key } => format!(
+                "a row with {} exists already in {} of table {table}",
+                self.describe_key(*replex, key),
+                index(*replex)
+            ),
+            RequestResult::NotDense { replex, expected } => format!(
+                "{} of table {table} counts without gaps: the next value is {expected}",
+                index(*replex)
+            ),
+            RequestResult::Invalid { message } => message.clone(),
+            RequestResult::Conflict => {
+                "it waited too long behind other operations on the same key, and nothing was \
+                 changed: try again"
+                    .to_owned()
+            }
+        }
+    }
+
+    /// `(column, column) = (value, value)` of a key of a replex.
+    fn describe_key(&self, replex: u8, key: &[u8]) -> String {
+        let schema = self.schema();
+        let Some(replex) = self.definition().layout.replexes.get(usize::from(replex)) else {
+            return "this key".to_owned();
+        };
+        let columns = &replex.sort_columns;
+        let types: Vec<_> = columns
+            .iter()
+            .map(|column| schema.columns[*column].column_type)
+            .collect();
+        match placement::decode_key(key, &types) {
+            Ok(values) => {
+                let values: Vec<String> = values.iter().map(ToString::to_string).collect();
+                let names = self.column_names(columns);
+                format!("({names}) = ({})", values.join(", "))
+            }
+            Err(_) => "this key".to_owned(),
+        }
+    }
+
+    fn result(&self, outcome: Outcome) -> Result<RequestResult, Error> {
+        if let Outcome::Executed(result) = outcome {
+            return Ok(result);
+        }
+        let what = format!("a write to table {}", self.schema().name);
+        match self.client.judge(outcome, &what) {
+            Err(Error::TableGone { .. }) => Err(Error::TableGone {
+                table: self.schema().name.clone(),
+            }),
+            Err(error) => Err(error),
+            Ok(other) => Err(other_outcome(&other)),
+        }
+    }
+
+    fn pk_of_row(&self, values: &[Value]) -> Result<Bytes, Error> {
+        let columns = self.schema().primary_key.iter();
+        let key = encode_key(columns.map(|column| values[*column].as_ref()));
+        check_key_bytes(&key)?;
+        assert!(key.len() <= KEY_BYTES_MAX, "it was checked");
+        Ok(Bytes(key))
+    }
+
+    /// The replex of an index, and the index's columns.
+    pub(crate) fn index(&self, by: By<'_>) -> Result<(u8, &[usize]), Error> {
+        let schema = self.schema();
+        let index = match by {
+            By::PrimaryKey => Some(None),
+            By::Position(position) if position < schema.indexes.len() => Some(Some(position)),
+            By::Position(_) => None,
+            By::Name(name) if name == schema.name => Some(None),
+            By::Name(name) => {
+                let mut indexes = schema.indexes.iter();
+                indexes.position(|index| index.name == name).map(Some)
+            }
+        };
+        let replex = index.and_then(|index| route::replex_of_index(self.definition(), index));
+        match (index, replex) {
+            (Some(None), Some(replex)) => Ok((replex, &schema.primary_key)),
+            (Some(Some(position)), Some(replex)) => Ok((replex, &schema.indexes[position].columns)),
+            _ => {
+                let indexes = schema.indexes.iter();
+                let mut names = vec![format!(
+                    "the primary key ({})",
+                    self.column_names(&schema.primary_key)
+                )];
+                names.extend(indexes.map(|index| {
+                    format!("{} ({})", index.name, self.column_names(&index.columns))
+                }));
+                let asked = match by {
+                    By::Name(name) => name.to_owned(),
+                    By::Position(position) => format!("number {position}"),
+                    By::PrimaryKey => "of the primary key".to_owned(),
+                };
+                Err(Error::NoIndex {
+                    message: format!(
+                        "table {} has no index {asked}: it has {}",
+                        schema.name,
+                        names.join(", ")
+                    ),
+                })
+            }
+        }
+    }
+
+    pub(crate) fn check_type(&self, column: usize, value: &Value) -> Result<(), Error> {
+        let column = &self.schema().columns[column];
+        match value.column_type() {
+            Some(found) if found != column.column_type => Err(Error::WrongType {
+                column: column.name.clone(),
+                expected: column.column_type,
+                found,
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    pub(crate) fn check_plan(&self, plan: &Plan) -> Result<(), Error> {
+        let columns = self.schema().columns.len();
+        let projection = plan.projection.iter().flatten();
+        if let Some(column) = projection
+            .map(|it| usize::from(*it))
+            .find(|it| *it >= columns)
+        {
+            return Err(Error::NoIndex {
+                message: format!(
+                    "table {} has {columns} columns, numbered from 0: there is no column {column}",
+                    self.schema().name
+                ),
+            });
+        }
+        let replexes = self.definition().layout.replexes.len();
+        let wrong = |it: &&PartitionId| {
+            it.table != self.id()
+                || usize::from(it.replex) >= replexes
+                || it.replex != plan.partitions[0].replex
+        };
+        match plan.partitions.iter().find(wrong) {
+            None => Ok(()),
+            Some(partition) => Err(Error::NoIndex {
+                message: format!("{partition} is none of table {}", self.schema().name),
+            }),
+        }
+    }
+
+    pub(crate) fn projected(&self, projection: Option<&[u16]>) -> Vec<Column> {
+        let columns = &self.schema().columns;
+        match projection {
+            None => columns.clone(),
+            Some(projection) => projection
+                .iter()
+                .map(|column| columns[usize::from(*column)].clone())
+                .collect(),
+        }
+    }
+
+    /// The columns by which a replex is partitioned.
+    pub(crate) fn key_space_columns(&self, replex: u8) -> Vec<usize> {
+        let layout = &self.definition().layout;
+        let axes = layout.replexes[usize::from(replex)].axes.iter();
+        let mut columns: Vec<usize> = axes
+            .flat_map(|axis| layout.key_spaces[axis.key_space].columns.clone())
+            .collect();
+        columns.dedup();
+        columns
+    }
+
+    pub(crate) fn column_names(&self, columns: &[usize]) -> String {
+        let all = &self.schema().columns;
+        let names: Vec<&str> = columns.iter().map(|it| all[*it].name.as_str()).collect();
+        names.join(", ")
+    }
+}
