@@ -28,6 +28,8 @@ const PURGE_RANGES: usize = 64;
 /// How a store is kept.
 #[derive(Clone, Debug)]
 pub struct StoreOptions {
+    /// Whether the folder may be new: otherwise an empty one is a loss, not a beginning.
+    pub create: bool,
     /// Memory for the tables, in bytes: what is colder is read from disk.
     pub memory_bytes: usize,
     /// A checkpoint is due when this many bytes were logged since the last one.
@@ -42,6 +44,7 @@ impl Default for StoreOptions {
     fn default() -> Self {
         let log = LogOptions::new(0);
         Self {
+            create: true,
             memory_bytes: 1 << 30,
             checkpoint_bytes: 256 << 20,
             segment_bytes: log.segment_bytes,
@@ -66,6 +69,8 @@ pub struct DurableStore {
     purge: VecDeque<(u64, Vec<u8>)>,
     /// What the log had taken when the last checkpoint began.
     logged_before: u64,
+    /// What the log held beyond the checkpoint when it was opened; 0 once there is a newer one.
+    replayed_bytes: u64,
     checkpoints: u64,
     options: StoreOptions,
     wake: Arc<dyn Fn() + Send + Sync>,
@@ -82,9 +87,6 @@ struct Running {
 
 /// What a store held when it was opened.
 pub struct StoreRecovery {
-    /// Random number drawn when the folder was created: another one means that the disk was
-    /// wiped meanwhile (R16).
-    pub identity: u64,
     /// The checkpoint that the tables are at; None if there is none, and they are empty.
     pub checkpoint: Option<CheckpointMark>,
     /// The records to replay, and what is wrong with the log.
@@ -92,8 +94,9 @@ pub struct StoreRecovery {
 }
 
 impl DurableStore {
-    /// Opens the store in `folder`, or creates it there. `identity` is a random number, used if
-    /// it is created. `wake` is called by the store's threads when the loop should take a turn.
+    /// Opens the store in `folder`, or creates it there. `identity` is a random number drawn
+    /// for its creation, and the same at every later opening (R16). `wake` is called by the
+    /// store's threads when the loop should take a turn.
     ///
     /// # Errors
     /// Everything that opening can meet; see [`StorageError`].
@@ -106,17 +109,7 @@ impl DurableStore {
         let shown = folder.display();
         fs::create_dir_all(folder).map_err(StorageError::io(format!("create folder {shown}")))?;
         let lock = lock_folder(folder)?;
-        let manifest = match Manifest::read(folder)? {
-            Some(manifest) => manifest,
-            None => {
-                refuse_orphans(folder)?;
-                Manifest {
-                    identity,
-                    state: State::Creating,
-                }
-                .replace(folder)?
-            }
-        };
+        let manifest = open_manifest(folder, identity, options.create)?;
         let cold = Cold::open(&folder.join("tables"))?;
         let checkpoint = cold.mark()?;
         let log_options = LogOptions {
@@ -153,6 +146,7 @@ impl DurableStore {
             failure: None,
             purge: VecDeque::new(),
             logged_before: 0,
+            replayed_bytes: recovery.bytes,
             checkpoints: 0,
             options,
             wake,
@@ -160,7 +154,6 @@ impl DurableStore {
             _lock: lock,
         };
         let recovery = StoreRecovery {
-            identity: manifest.identity,
             checkpoint,
             log: recovery,
         };
@@ -175,7 +168,7 @@ impl DurableStore {
 
     /// Whether the loop should call [`DurableStore::checkpoint`] now.
     pub fn checkpoint_due(&self) -> bool {
-        let logged = self.log.appended_bytes() - self.logged_before;
+        let logged = self.log.appended_bytes() - self.logged_before + self.replayed_bytes;
         let changed = self.tables.changed_bytes();
         let due = logged >= self.options.checkpoint_bytes
             || changed >= self.options.memory_bytes as u64 / 4;
@@ -196,6 +189,7 @@ impl DurableStore {
             retain_from,
         };
         self.logged_before = self.log.appended_bytes();
+        self.replayed_bytes = 0;
         let generations = self.tables.begin_gathering();
         self.checkpointer.begin(mark, generations);
         self.running = Some(Running {
@@ -337,6 +331,24 @@ fn lock_folder(folder: &Path) -> Result<File, StorageError> {
         .and_then(|()| writeln!(file, "{}", std::process::id()))
         .map_err(StorageError::io(action))?;
     Ok(file)
+}
+
+/// The folder's manifest, made if it may be.
+fn open_manifest(folder: &Path, identity: u64, create: bool) -> Result<Manifest, StorageError> {
+    match Manifest::read(folder)? {
+        Some(manifest) if manifest.identity == identity => Ok(manifest),
+        Some(_) => Err(StorageError::Foreign {
+            file: format!("the manifest in {}", folder.display()),
+        }),
+        None if !create => Err(StorageError::Lost {
+            what: format!("the manifest of {} is gone", folder.display()),
+        }),
+        None => {
+            refuse_orphans(folder)?;
+            let state = State::Creating;
+            Manifest { identity, state }.replace(folder)
+        }
+    }
 }
 
 /// A folder without a manifest must not hold anything that one would have told of.

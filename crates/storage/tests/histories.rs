@@ -1,7 +1,10 @@
 //! Random histories: plain maps, tables in memory, and a store with little memory, tiny
 //! segments, checkpoints and openings at random must never differ.
 
-#![allow(clippy::unwrap_used, reason = "a failure to set up is a failure of the test")]
+#![allow(
+    clippy::unwrap_used,
+    reason = "a failure to set up is a failure of the test"
+)]
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -84,6 +87,7 @@ impl Change {
 
 fn open(folder: &Path, first: bool) -> (DurableStore, mpsc::Receiver<()>) {
     let options = StoreOptions {
+        create: first,
         memory_bytes: 60_000,
         checkpoint_bytes: 100_000,
         segment_bytes: 32 * 1024,

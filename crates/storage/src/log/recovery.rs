@@ -22,7 +22,9 @@ use super::LogOptions;
 use super::preparer::{self, Spare};
 use crate::disk::{Disk, DiskFile};
 use crate::error::StorageError;
-use crate::record::{Encoder, Gap, HEADER_BYTES, Item, Position, Record, Scan, SegmentKey};
+use crate::record::{
+    Encoder, Gap, HEADER_BYTES, Item, Position, Record, Scan, SegmentKey, record_bytes,
+};
 use crate::segment::{
     self, BLOCK_BYTES, FORMAT, HeaderError, SegmentHeader, parse_segment_name, segment_name,
 };
@@ -38,6 +40,8 @@ pub struct Recovery {
     pub damage: Vec<Damage>,
     /// Records that [`Recovery::replay`] shows.
     pub records: u64,
+    /// Bytes that they take in the log.
+    pub bytes: u64,
 }
 
 /// Records that were, or may have been, durable, and are lost.
@@ -197,6 +201,7 @@ fn create(
         next: options.replay_from,
         damage: vec![],
         records: 0,
+        bytes: 0,
     };
     Ok(Opened {
         recovery,
@@ -283,6 +288,7 @@ fn finish(
         next,
         damage: findings.damage,
         records: findings.records,
+        bytes: findings.bytes,
     };
     Ok(Opened {
         recovery,
@@ -467,6 +473,7 @@ fn read_spares(
 struct Findings {
     damage: Vec<Damage>,
     records: u64,
+    bytes: u64,
     replay_from: Position,
     /// Where the next record ought to be.
     next: Position,
@@ -482,6 +489,7 @@ impl Findings {
         Self {
             damage: vec![],
             records: 0,
+            bytes: 0,
             replay_from,
             next: replay_from,
             durable: Position::ZERO,
@@ -522,7 +530,10 @@ impl Findings {
                     }
                     self.next = record.position.next();
                     self.durable = self.durable.max(record.durable);
-                    self.records += u64::from(record.position >= self.replay_from);
+                    if record.position >= self.replay_from {
+                        self.records += 1;
+                        self.bytes += record_bytes(record.payload.len()) as u64;
+                    }
                     end = scan.offset();
                 }
             }
