@@ -1,18 +1,16 @@
 //! A core's store on a disk: `storage`'s log, and tables that are its materialisation.
 //!
-//! Replaying the whole log fills the tables. What is damaged is refused, not guessed: a server
+//! Replaying the log from the last checkpoint on completes the tables. What is damaged is refused, not guessed: a server
 //! whose log may lack durable records must not vote (SAFETY R24).
 
 use std::path::Path;
-use std::sync::Arc;
 
 use placement::Durability;
-use placement::tables::MemoryTables;
 use protocol::identity::Position;
 use protocol::machine::{CoreMachine, LogRecord};
-use storage::StorageError;
-use storage::disk::FolderDisk;
-use storage::log::{self, Flush, Log, LogOptions, Recovery, ReplayItem};
+use storage::log::{self, Flush, ReplayItem};
+use storage::tables::DurableTables;
+use storage::{DurableStore, StorageError, StoreOptions, StoreRecovery};
 
 use crate::error::ServerError;
 use crate::event_loop::Handle;
@@ -23,9 +21,8 @@ const ADMISSION_BYTES: u64 = 4 << 20;
 
 /// Log and tables of one core.
 pub struct DiskStore {
-    log: Log,
-    recovery: Option<Recovery>,
-    tables: MemoryTables,
+    store: DurableStore,
+    recovery: Option<StoreRecovery>,
 }
 
 /// Where and how a core's store is opened.
@@ -47,15 +44,13 @@ impl DiskStore {
         options: DiskStoreOptions,
         handle: Handle,
     ) -> Result<Self, ServerError> {
-        let what = format!("open the folder {}", folder.display());
-        let disk = FolderDisk::open(folder).map_err(ServerError::io(what))?;
-        let log_options = LogOptions {
+        let store_options = StoreOptions {
             create: options.create,
-            ..LogOptions::new(options.disk)
+            ..StoreOptions::default()
         };
-        let wake = Box::new(move || handle.wake());
-        let (log, recovery) = Log::open(Arc::new(disk), &log_options, wake)?;
-        if let Some(damage) = recovery.damage.first() {
+        let wake = move || handle.wake();
+        let (store, recovery) = DurableStore::open(folder, options.disk, store_options, wake)?;
+        if let Some(damage) = recovery.log.damage.first() {
             return Err(ServerError::Folder(format!(
                 "the log in {} is damaged ({damage}): votes and rows may be lost, so this server \
                  must not serve; restore the folder from a copy",
@@ -63,18 +58,17 @@ impl DiskStore {
             )));
         }
         Ok(DiskStore {
-            log,
+            store,
             recovery: Some(recovery),
-            tables: MemoryTables::new(),
         })
     }
 }
 
 impl Store for DiskStore {
-    type Tables = MemoryTables;
+    type Tables = DurableTables;
 
-    fn tables(&mut self) -> &mut MemoryTables {
-        &mut self.tables
+    fn tables(&mut self) -> &mut DurableTables {
+        &mut self.store.tables
     }
 
     fn recover(&mut self, machine: &mut CoreMachine) -> Result<(), ServerError> {
@@ -82,15 +76,15 @@ impl Store for DiskStore {
             return Ok(());
         };
         let unreadable = |error| ServerError::Folder(format!("{error}"));
-        machine.restore(&self.tables).map_err(unreadable)?;
+        machine.restore(&self.store.tables).map_err(unreadable)?;
         let mut failure = Ok(());
-        recovery.replay(&mut |item| {
+        recovery.log.replay(&mut |item| {
             // There is no gap where there is no damage, and damage was refused above.
             if let ReplayItem::Record(record) = item
                 && failure.is_ok()
             {
                 let position = Position(record.position.0);
-                failure = machine.replay(position, record.payload, &mut self.tables);
+                failure = machine.replay(position, record.payload, &mut self.store.tables);
             }
             Ok(())
         })?;
@@ -102,25 +96,28 @@ impl Store for DiskStore {
             Durability::Sync => Flush::Now,
             Durability::Replicated => Flush::Interval,
         };
-        let position = self.log.append(record.epoch.0, &record.bytes, flush)?;
+        let position = self
+            .store
+            .log
+            .append(record.epoch.0, &record.bytes, flush)?;
         assert_eq!(position.0, record.position.0, "log and machine disagree");
         Ok(())
     }
 
     fn submit(&mut self) {
-        self.log.submit();
+        self.store.submit();
     }
 
     fn durable(&self) -> Position {
-        Position(self.log.durable().0)
+        Position(self.store.log.durable().0)
     }
 
     fn health(&self) -> Result<(), ServerError> {
-        Ok(self.log.health()?)
+        Ok(self.store.health()?)
     }
 
     fn admission(&self) -> Admission {
-        match self.log.admission(ADMISSION_BYTES) {
+        match self.store.admission(ADMISSION_BYTES) {
             log::Admission::Open => Admission::Open,
             log::Admission::Busy => Admission::Busy,
             log::Admission::Full => Admission::Full,
@@ -128,19 +125,24 @@ impl Store for DiskStore {
     }
 
     fn checkpoint_due(&self) -> bool {
-        false
+        self.store.checkpoint_due()
     }
 
-    fn checkpoint(&mut self, _: Position) -> Result<(), ServerError> {
+    fn checkpoint(&mut self, retain_from: Position) -> Result<(), ServerError> {
+        self.store
+            .checkpoint(storage::record::Position(retain_from.0));
         Ok(())
     }
 
     fn counters(&self) -> Vec<(String, u64)> {
-        vec![("log_appended_bytes".to_owned(), self.log.appended_bytes())]
+        let counters = self.store.counters().into_iter();
+        counters
+            .map(|(name, value)| (name.to_owned(), value))
+            .collect()
     }
 
     fn close(self) -> Result<(), ServerError> {
-        Ok(self.log.close()?)
+        Ok(self.store.close()?)
     }
 }
 
