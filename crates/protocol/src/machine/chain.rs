@@ -48,7 +48,13 @@ impl CoreMachine {
             return Ok(());
         }
         // A core that may have forgotten votes gives no new ones; the head sends again.
-        if self.recovering.is_some() || self.members.len() >= self.limits.operations_max {
+        if self.recovering.is_some() {
+            return Ok(());
+        }
+        // The oldest operation of a head is let in even where there is no room: until it is
+        // finished, none of those behind it is forgotten, and there would never be room again.
+        let oldest = operation.order() == self.finished_below(operation.head);
+        if self.members.len() >= self.limits.operations_max && !oldest {
             return Ok(());
         }
         let Some(member) = self.member(now, prepare, place) else {
@@ -270,16 +276,8 @@ impl CoreMachine {
         let (Some(previous), Some(decision)) = (member.previous(), &member.decision) else {
             return;
         };
-        let prepared_at = member.prepared_at.expect("what is decided was prepared");
         let settled = member.settled || member.settle_waits;
-        let waits_for_decision =
-            !settled && member.replex_position() <= member.table.settle_position;
-        let after = match (member.table.sync, waits_for_decision) {
-            (false, _) => Position(0),
-            _ if planted::is(Bug::DecisionOvertakesPrepare) => Position(0),
-            (true, false) => prepared_at,
-            (true, true) => member.decided_at,
-        };
+        let after = member.decision_after();
         let message = PeerMessage::Decision {
             operation: key.0,
             to: previous,

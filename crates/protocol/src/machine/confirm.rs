@@ -287,6 +287,11 @@ impl CoreMachine {
                 self.settle(now, key, tables, output)?;
             }
             self.members.remove(&key);
+            // A restarted head can know from its log that an operation is finished, before it has
+            // found out by asking again.
+            if head == self.identity.core {
+                self.unfinished.remove(&key.0.order());
+            }
         }
         Ok(())
     }

@@ -191,6 +191,19 @@ impl Member {
         self.table.settle_position == self.table.replexes.len()
     }
 
+    /// What must be durable here before the decision may pass (SAFETY R1), or, on the way to
+    /// position x, before it may be seen (R3).
+    fn decision_after(&self) -> Position {
+        if !self.table.sync || planted::is(Bug::DecisionOvertakesPrepare) {
+            return Position(0);
+        }
+        let settled = self.settled || self.settle_waits;
+        if !settled && self.replex_position() <= self.table.settle_position {
+            return self.decided_at;
+        }
+        self.prepared_at.expect("what is decided was prepared")
+    }
+
     /// Whether it is the one whose durable decision settles the operation.
     fn settles_here(&self) -> bool {
         let x = self.table.settle_position;

@@ -105,8 +105,8 @@ impl CoreMachine {
         self.answer_read(asked, &read, tables, output)
     }
 
-    /// As [`CoreMachine::check_serving`]. A core that may have lost acknowledged operations with
-    /// its memory (`replicated`) answers nothing until its peers have told it of them.
+    /// As [`CoreMachine::check_serving`]. A core that may have forgotten operations whose outcome
+    /// others have seen answers nothing until its peers have told it of them.
     fn check_readable(
         &self,
         now: Now,
@@ -114,8 +114,7 @@ impl CoreMachine {
         partition: PartitionId,
     ) -> Result<(), Refusal> {
         self.check_serving(now, epoch, partition)?;
-        let sync = self.partitions[&partition].table.sync;
-        if self.recovering.is_some() && !sync {
+        if self.recovering.is_some() && !planted::is(Bug::ReadBeforeRecovery) {
             Err(Refusal::NotServing)
         } else {
             Ok(())

@@ -5,9 +5,9 @@
 //! Therefore a restarted core votes on nothing until every peer has told it of each operation that
 //! both take part in: it adopts its own votes from there. Peers keep operations until every
 //! member has the outcome durably (`confirm`), so that nothing is missing. Messages of its earlier
-//! life that arrive later are dropped by their incarnation. Reads on `sync` tables need none of
-//! this: whatever anybody has seen, this core has at least prepared durably, and a read waits for
-//! pending operations.
+//! life that arrive later are dropped by their incarnation. Nor does it answer reads before: a lookup
+//! at the decider sees an outcome while prepares further up are not durable yet, so that a member
+//! which has lost its own would tell the old row afterwards.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
@@ -405,10 +405,10 @@ impl CoreMachine {
                 continue;
             }
             count += 1;
-            let decision = member
-                .decision
-                .clone()
-                .map(|decision| (decision, member.settled));
+            // As on the way up: not before this member's own record of it is durable.
+            let durable = |_: &Decision| member.decision_after() <= self.durable;
+            let decision = member.decision.clone().filter(durable);
+            let decision = decision.map(|decision| (decision, member.settled));
             let prepare = Arc::clone(&member.prepare);
             let message = PeerMessage::Adopt {
                 attempt,
@@ -452,6 +452,7 @@ impl CoreMachine {
         heard
             .operations
             .insert((prepare.operation, prepare.votes.len()));
+        let sender = prepare.votes.len().saturating_sub(1);
         let prepare = with_known_votes(prepare, decision.as_ref().map(|(decision, _)| decision));
         for place in 0..prepare.votes.len() {
             let partition = prepare.chain[place];
@@ -464,7 +465,11 @@ impl CoreMachine {
                 self.adopt(now, key, &prepare, place, output);
             }
             let member = &self.members[&key];
-            if let Some(decided) = &decision {
+            // A decision goes up member by member, past durable prepares (SAFETY R1): one that comes
+            // from further down may have overtaken a member that has lost its prepare. The head
+            // will ask for it along the chain.
+            let passed = !member.table.sync || sender <= place + 1;
+            if let Some(decided) = decision.as_ref().filter(|_| passed) {
                 self.on_decision(now, key, decided.clone(), tables, output)?;
             } else if member.is_decider() && member.decision.is_none() {
                 let position = member.prepared_at.expect("adopted with its vote");

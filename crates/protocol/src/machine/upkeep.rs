@@ -317,15 +317,17 @@ impl CoreMachine {
             self.leases.asked_us.pop_front();
         }
         self.leases.asked_us.push_back(now.monotonic_us);
-        for core in self.peers() {
-            let message = PeerMessage::LeaseRequest {
-                sent_us: now.monotonic_us,
-            };
-            output.sends.push(Send {
-                to: core,
-                after: Position(0),
-                message,
-            });
+        let lease = PeerMessage::LeaseRequest {
+            sent_us: now.monotonic_us,
+        };
+        // Said again and again, so that a lost message does not make a peer keep operations, and
+        // the log behind them, until the next one begins.
+        let finished = PeerMessage::Finished(self.own_finished());
+        for to in self.peers() {
+            for message in [lease.clone(), finished.clone()] {
+                let after = Position(0);
+                output.sends.push(Send { to, after, message });
+            }
         }
         // An answer that was lost must not keep the core from asking again.
         match self.leases.fetch_since_us {
