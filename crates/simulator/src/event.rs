@@ -121,6 +121,11 @@ impl Queue {
         self.heap.pop().map(|entry| (entry.at_us, entry.event))
     }
 
+    /// When the next event comes.
+    pub fn next_at_us(&self) -> Option<u64> {
+        self.heap.peek().map(|entry| entry.at_us)
+    }
+
     /// Events that are still to come.
     pub fn len(&self) -> usize {
         self.heap.len()

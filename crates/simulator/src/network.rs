@@ -59,8 +59,7 @@ impl Network {
             return [None, None];
         }
         let first = self.arrival(now_us, from, to, faults);
-        let asks = matches!((from, to), (Node::Client(_), Node::Core(_)));
-        let twice = (between_cores || asks) && self.random.chance(faults.duplication);
+        let twice = between_cores && self.random.chance(faults.duplication);
         let second = twice.then(|| {
             let late = self
                 .random

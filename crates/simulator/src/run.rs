@@ -165,6 +165,10 @@ fn what_is_left(world: &World) -> String {
         for core in server.cores() {
             let (backlog, recovering) = (core.machine.backlog(), core.machine.is_recovering());
             let (name, epoch) = (core.machine.identity().core, core.machine.epoch().0);
+            let stuck = recovering || budget::empty(&backlog).is_err();
+            if stuck && world.trace.on {
+                println!("{:#?}", core.machine);
+            }
             if recovering || budget::empty(&backlog).is_err() {
                 text += &format!("; {name}: epoch {epoch}, recovering {recovering}, {backlog:?}");
             }

@@ -162,13 +162,15 @@ impl World {
             if done(self) {
                 return true;
             }
+            // What comes after the limit stays in the queue for the next phase.
+            if self.queue.next_at_us().is_none_or(|at_us| at_us > limit_us) {
+                self.now_us = self.now_us.max(limit_us);
+                return false;
+            }
             let Some((at_us, event)) = self.queue.pop() else {
                 return false;
             };
             self.now_us = at_us;
-            if at_us > limit_us {
-                return false;
-            }
             self.events += 1;
             self.handle(event);
         }
