@@ -134,11 +134,11 @@ pub fn run(root: &Path, arguments: &[String]) -> Result<(), String> {
         }
     }
     println!("{}", closing(&steps, &times, failure));
-    match failure {
-        None => Ok(()),
-        Some(name) => Err(format!(
-            "`cargo xtask ci {name}` repeats the step that failed."
-        )),
+    // The count is the last line, so a failure adds no message to it.
+    if failure.is_none() {
+        Ok(())
+    } else {
+        Err(String::new())
     }
 }
 

@@ -6,6 +6,7 @@
 //! else does.
 
 mod cargo;
+mod chaos;
 mod ci;
 mod fuzz;
 mod tidy;
@@ -67,6 +68,15 @@ pub const COMMANDS: &[Command] = &[
                runs it with `--planted`; further options are passed on to it: a name\n\
                plants that bug only.",
         run: mutants,
+    },
+    Command {
+        name: "chaos",
+        summary: "Kill real servers at random moments under load, then compare every copy",
+        help: "Usage: cargo xtask chaos [--minutes N] [--seed S]\n\n\
+               --minutes N   go on for N minutes (default 2)\n\
+               --seed S      repeat the moments of another run as far as processes can\n\n\
+               The same test runs for some seconds in every `cargo xtask ci`.",
+        run: chaos::run,
     },
     Command {
         name: "fuzz",
