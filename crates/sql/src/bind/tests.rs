@@ -1,3 +1,5 @@
+//! Binding over a table of each type: what an expression becomes, and the refusals.
+
 use client::protocol::expression::evaluate;
 use sqlparser::dialect::PostgreSqlDialect;
 use sqlparser::parser::Parser;

@@ -1,3 +1,5 @@
+//! Statements of the dialect parsed, and what is refused with its position.
+
 use placement::{ColumnType, Constraint, Durability, Value};
 
 use super::*;

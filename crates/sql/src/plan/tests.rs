@@ -1,3 +1,5 @@
+//! Plans over a configuration: replex, partitions and the refusals that name the indexes.
+
 use client::protocol::operation::Action;
 use placement::{Layout, RowView};
 
