@@ -20,7 +20,7 @@ use crate::record::Position;
 use crate::tables::{CheckpointMark, Checkpointer, Cold, DurableTables};
 
 /// Changed leaves handed to the checkpointer per turn of the loop, so that no turn is long.
-const GATHER_RANGES: usize = 512;
+const GATHER_RANGES: usize = 128;
 
 /// Leaves rid of saved tombstones per turn.
 const PURGE_RANGES: usize = 64;
@@ -223,8 +223,8 @@ impl DurableStore {
             return;
         };
         if !running.gathered {
-            let (leaves, done) = self.tables.gather(GATHER_RANGES);
-            self.checkpointer.add(leaves);
+            let (changes, done) = self.tables.gather(GATHER_RANGES);
+            self.checkpointer.add(changes);
             running.gathered = done;
             // The next step needs a turn of its own.
             (self.wake)();

@@ -1,7 +1,6 @@
 //! The thread that saves a generation of changes to the cold store.
 //!
-//! It gets leaves that never change again, puts them in order, and ingests what is new in them,
-//! all at once. If the disk is full it keeps what it has and tries again. What a checkpoint is
+//! It gets copies of what changed in each leaf, puts them in order, and ingests them all at once. If the disk is full it keeps what it has and tries again. What a checkpoint is
 //! good for is `store`'s to know.
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,9 +11,9 @@ use std::time::Duration;
 
 use placement::tables::TablesError;
 
-use super::Generations;
 use super::cold::{CheckpointMark, Cold, Ingestion};
-use super::leaf::{Entry, Generation, Leaf};
+use super::leaf::{Entry, Generation};
+use super::{Changes, Generations};
 use crate::error::StorageError;
 
 /// How long until a checkpoint that failed is tried again.
@@ -39,11 +38,9 @@ pub(crate) struct Completed {
     pub(crate) purge: Vec<(u64, Vec<u8>)>,
 }
 
-type Leaves = Vec<(u64, Arc<Leaf>)>;
-
 enum Message {
     Begin(CheckpointMark, Generations),
-    Leaves(Leaves),
+    Changes(Changes),
     /// Everything is here, and the log is durable up to the mark.
     Finish,
 }
@@ -87,8 +84,8 @@ impl Checkpointer {
         self.send(Message::Begin(mark, generations));
     }
 
-    pub(crate) fn add(&self, leaves: Leaves) {
-        self.send(Message::Leaves(leaves));
+    pub(crate) fn add(&self, changes: Changes) {
+        self.send(Message::Changes(changes));
     }
 
     pub(crate) fn finish(&self) {
@@ -133,16 +130,16 @@ struct Worker {
 impl Worker {
     fn run(self) {
         while let Ok(Message::Begin(mark, generations)) = self.receiver.recv() {
-            let mut leaves = Leaves::new();
+            let mut changes = Changes::new();
             loop {
                 match self.receiver.recv() {
-                    Ok(Message::Leaves(more)) => leaves.extend(more),
+                    Ok(Message::Changes(more)) => changes.extend(more),
                     Ok(Message::Finish) => break,
                     Ok(Message::Begin(..)) => unreachable!("one checkpoint at a time"),
                     Err(_) => return,
                 }
             }
-            let job = Job::new(mark, generations, leaves);
+            let job = Job::new(mark, generations, changes);
             while !self.save(&job) {
                 match self.receiver.recv_timeout(RETRY) {
                     Err(RecvTimeoutError::Timeout) => {}
@@ -174,32 +171,28 @@ impl Worker {
 struct Job {
     mark: CheckpointMark,
     generations: Generations,
-    /// Those with something to save, in order of table and key.
-    leaves: Leaves,
+    /// In order of table and key.
+    changes: Changes,
 }
 
 impl Job {
-    fn new(mark: CheckpointMark, generations: Generations, mut leaves: Leaves) -> Self {
-        let is_new = |entry: &Entry| is_new(&generations, entry);
-        leaves.retain(|(_, leaf)| leaf.entries().any(|entry| is_new(&entry)));
-        leaves.sort_by(|(left_table, left), (right_table, right)| {
-            let first = |leaf: &Leaf| leaf.entries().find(&is_new).map(|entry| entry.key.to_vec());
-            (left_table, first(left)).cmp(&(right_table, first(right)))
+    fn new(mark: CheckpointMark, generations: Generations, mut changes: Changes) -> Self {
+        // Leaves cover ranges that do not overlap, so that their first keys order all.
+        changes.sort_by(|(left_table, left), (right_table, right)| {
+            let left = (left_table, left.entry(0).key);
+            left.cmp(&(right_table, right.entry(0).key))
         });
         Self {
             mark,
             generations,
-            leaves,
+            changes,
         }
     }
 
     fn entries(&self) -> impl Iterator<Item = (u64, Entry<'_>)> {
-        self.leaves.iter().flat_map(|(table, leaf)| {
-            let new = leaf
-                .entries()
-                .filter(|entry| is_new(&self.generations, entry));
-            new.map(|entry| (*table, entry))
-        })
+        self.changes
+            .iter()
+            .flat_map(|(table, leaf)| leaf.entries().map(move |entry| (*table, entry)))
     }
 
     fn write(&self, cold: &Cold, stop: &AtomicBool, to: &mut Ingestion) -> Result<(), TablesError> {
@@ -224,7 +217,10 @@ impl Job {
     }
 
     fn completed(&self) -> Completed {
-        let with_tombstones = self.leaves.iter().filter(|(_, leaf)| leaf.has_tombstones());
+        let with_tombstones = self
+            .changes
+            .iter()
+            .filter(|(_, leaf)| leaf.has_tombstones());
         let purge = with_tombstones.filter_map(|(table, leaf)| {
             let tombstone = leaf.entries().find(|entry| entry.mark.tombstone)?;
             Some((*table, tombstone.key.to_vec()))
@@ -235,11 +231,6 @@ impl Job {
             purge: purge.collect(),
         }
     }
-}
-
-fn is_new(generations: &Generations, entry: &Entry) -> bool {
-    let generation = entry.mark.generation;
-    generation > generations.after && generation <= generations.until
 }
 
 /// What the cold store still holds of a dropped table: to be deleted, but for the keys that were

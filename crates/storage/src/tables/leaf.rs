@@ -11,6 +11,11 @@ use std::ops::Range;
 /// A leaf longer than this is split if it holds two entries or more.
 pub(super) const LEAF_BYTES: usize = 6 * 1024;
 
+/// Buffers grow by this many bytes, and slots by this many, so that a leaf wastes little and
+/// what one leaf frees fits another.
+const BYTES_STEP: usize = 512;
+const SLOTS_STEP: usize = 16;
+
 /// Bytes of an entry before its key: key length, value length, mark.
 const ENTRY_HEADER_BYTES: usize = 10;
 
@@ -171,7 +176,7 @@ impl Leaf {
             }
         }
         if self.slots.len() == self.slots.capacity() {
-            self.slots.reserve_exact(4 + self.slots.len() / 8);
+            self.slots.reserve_exact(SLOTS_STEP);
         }
         let offset = self.push_bytes(entry);
         let head = head(entry.key, self.prefix_bytes);
@@ -209,7 +214,8 @@ impl Leaf {
             if self.garbage_bytes > self.bytes.len() / 4 {
                 self.compact(needed);
             } else {
-                self.bytes.reserve_exact(needed.max(self.bytes.len() / 8));
+                let capacity = (self.bytes.len() + needed).next_multiple_of(BYTES_STEP);
+                self.bytes.reserve_exact(capacity - self.bytes.len());
             }
         }
         let offset = u32::try_from(self.bytes.len()).expect("a leaf of one value is below 4 GiB");
@@ -227,7 +233,7 @@ impl Leaf {
     /// Copies what slots point to into a new buffer with room for `extra` bytes more.
     fn compact(&mut self, extra: usize) {
         let kept = self.bytes.len() - self.garbage_bytes;
-        let mut bytes = Vec::with_capacity(kept + extra);
+        let mut bytes = Vec::with_capacity((kept + extra).next_multiple_of(BYTES_STEP));
         for index in 0..self.len() {
             if self.slots[index].offset == u32::MAX {
                 continue;
@@ -247,6 +253,14 @@ impl Leaf {
         if self.has_tombstones() && self.entries().any(|entry| dead(entry.mark)) {
             *self = collect(self, 0..self.len(), |entry| !dead(entry.mark));
         }
+    }
+
+    /// A copy of what changed after one generation and up to another.
+    pub(super) fn changes(&self, after: Generation, until: Generation) -> Leaf {
+        collect(self, 0..self.len(), |entry| {
+            let generation = entry.mark.generation;
+            generation > after && generation <= until
+        })
     }
 
     /// Keeps what is below `key`; returns the rest.
@@ -279,13 +293,14 @@ impl Leaf {
     }
 }
 
-/// A leaf of some of `from`'s entries, without spare room.
+/// A leaf of some of `from`'s entries, with little room to spare.
 fn collect(from: &Leaf, indexes: Range<usize>, keep: impl Fn(&Entry) -> bool) -> Leaf {
     let kept = || indexes.clone().map(|index| from.entry(index)).filter(&keep);
     let mut leaf = Leaf::default();
-    leaf.bytes
-        .reserve_exact(kept().map(|entry| entry_bytes(&entry)).sum());
-    leaf.slots.reserve_exact(kept().count());
+    let bytes: usize = kept().map(|entry| entry_bytes(&entry)).sum();
+    leaf.bytes.reserve_exact(bytes.next_multiple_of(BYTES_STEP));
+    leaf.slots
+        .reserve_exact(kept().count().next_multiple_of(SLOTS_STEP));
     for entry in kept() {
         leaf.insert(leaf.len(), entry);
     }

@@ -93,17 +93,20 @@ struct Gathering {
     generation: Generation,
     pending: Vec<u32>,
     next: usize,
-    outbox: Vec<(u64, Arc<Leaf>)>,
+    /// Copies of what changed: sharing whole leaves would double the memory of what is written
+    /// all over meanwhile.
+    outbox: Changes,
 }
 
 /// A leaf of many, and the bound of its range at which a scan goes on.
 type Bounded<B> = (Arc<Leaf>, B);
 
+/// Changes of tables, each leaf's in order, leaves in none.
+pub(crate) type Changes = Vec<(u64, Leaf)>;
+
 /// A generation of changes to be saved.
 pub(crate) struct Generations {
-    /// Changes after this one …
-    pub(crate) after: Generation,
-    /// … up to this one are new to the cold store.
+    /// Changes up to this one are new to the cold store.
     pub(crate) until: Generation,
     /// Tables whose older entries are void, in order.
     pub(crate) dropped: Vec<u64>,
@@ -167,14 +170,13 @@ impl DurableTables {
         let dropped = inner.tables.iter();
         let dropped = dropped.filter(|(_, table)| table.dropped > inner.completed);
         Generations {
-            after: inner.completed,
             until: generation,
             dropped: dropped.map(|(&table, _)| table).collect(),
         }
     }
 
-    /// Hands over up to `ranges_max` more changed leaves, in no order; true with the last ones.
-    pub(crate) fn gather(&mut self, ranges_max: usize) -> (Vec<(u64, Arc<Leaf>)>, bool) {
+    /// Hands over the changes of up to `ranges_max` more leaves; true with the last ones.
+    pub(crate) fn gather(&mut self, ranges_max: usize) -> (Changes, bool) {
         let inner = self.inner.get_mut();
         let Some(gathering) = &inner.gathering else {
             return (vec![], true);
@@ -458,7 +460,7 @@ impl Inner {
     fn change<R>(&mut self, id: u32, change: impl FnOnce(&mut Leaf) -> R) -> R {
         let leaf = &mut self.ranges[id as usize].leaf;
         let before = leaf.memory_bytes();
-        // Copies the leaf if the checkpointer still reads it.
+        // Copies the leaf if a visitor higher up still reads it.
         let result = change(Arc::make_mut(leaf));
         self.memory_bytes += leaf.memory_bytes();
         self.memory_bytes -= before;
@@ -557,9 +559,10 @@ impl Inner {
         let due = range.newest > self.completed && range.newest <= gathering.generation;
         if due && range.handed < gathering.generation {
             range.handed = gathering.generation;
-            gathering
-                .outbox
-                .push((range.table, Arc::clone(&range.leaf)));
+            let changes = range.leaf.changes(self.completed, gathering.generation);
+            if !changes.is_empty() {
+                gathering.outbox.push((range.table, changes));
+            }
         }
     }
 
