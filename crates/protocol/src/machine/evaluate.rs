@@ -12,7 +12,9 @@ use placement::{
 };
 
 use super::table::TableInfo;
-use crate::expression::{Assignment, Columns, Expression, evaluate_for, holds};
+use crate::expression::{
+    Assignment, Columns, Expression, Scope, check_assignable, check_condition, evaluate_for, holds,
+};
 use crate::identity::PartitionId;
 use crate::operation::{Action, Mutation, OldRow, RequestResult};
 use crate::planted::{self, Bug};
@@ -24,6 +26,35 @@ pub(super) enum Outcome {
     Write(Option<Vec<u8>>),
     /// It stays, and the request has its result.
     Ended(RequestResult),
+}
+
+/// Checks what a mutation asks to compute, once, before any row is at hand.
+pub(super) fn check(table: &TableInfo, mutation: &Mutation) -> Result<(), String> {
+    let (assignments, condition, scope) = match &mutation.action {
+        Action::Insert { .. } | Action::InsertOrKeep { .. } => return Ok(()),
+        Action::Upsert {
+            assignments,
+            condition,
+            ..
+        } => (&assignments[..], condition, Scope::RowAndExcluded),
+        Action::Update {
+            assignments,
+            condition,
+        } => (&assignments[..], condition, Scope::Row),
+        Action::Delete { condition } => (&[][..], condition, Scope::Row),
+    };
+    let columns = &table.schema.columns;
+    if let Some(condition) = condition {
+        check_condition(condition, columns, scope).map_err(|error| error.to_string())?;
+    }
+    for Assignment { column, value } in assignments {
+        // A column that is not there is told when a row is at hand.
+        if let Some(column) = columns.get(usize::from(*column)) {
+            check_assignable(column.column_type, value, columns, scope)
+                .map_err(|error| error.to_string())?;
+        }
+    }
+    Ok(())
 }
 
 /// Applies `mutation` to `current`. `partition` is the primary partition that was asked.

@@ -88,6 +88,14 @@ impl CoreMachine {
         let mutation = mutations
             .pop()
             .expect("admission checked that there is one");
+        let table = &self.partitions[&partition].table;
+        let checked = evaluate::check(table, &mutation)
+            .map_err(|message| Refusal::Invalid { message })
+            .and_then(|()| self.check_room(partition));
+        if let Err(refusal) = checked {
+            self.refuse(asked, refusal, output);
+            return Ok(());
+        }
         let queues = &mut self
             .partitions
             .get_mut(&partition)
@@ -182,24 +190,26 @@ impl CoreMachine {
         }
         let table = &self.partitions[&partition].table;
         match primary_partition(table, &mutation.pk) {
-            None => return invalid("the primary key does not decode"),
-            Some(number) if number != partition.number => return Err(Refusal::WrongPartition),
-            Some(_) => {}
+            None => invalid("the primary key does not decode"),
+            Some(number) if number != partition.number => Err(Refusal::WrongPartition),
+            Some(_) => Ok(()),
         }
+    }
+
+    /// Whether there is room for a request that is new.
+    fn check_room(&self, partition: PartitionId) -> Result<(), Refusal> {
         if !self.admits {
-            return Err(Refusal::DiskFull {
-                server: self.identity.core.server,
-            });
+            let server = self.identity.core.server;
+            return Err(Refusal::DiskFull { server });
         }
-        if let Some(server) = self.full_server(table) {
+        if let Some(server) = self.full_server(&self.partitions[&partition].table) {
             return Err(Refusal::DiskFull { server });
         }
         let busy = self.running.len().max(self.members.len());
         if busy >= self.limits.operations_max {
-            Err(Refusal::Overloaded)
-        } else {
-            Ok(())
+            return Err(Refusal::Overloaded);
         }
+        Ok(())
     }
 
     /// A server of the table without space, if there is one.

@@ -109,6 +109,8 @@ impl CoreMachine {
         self.hold(configuration);
         // A vouching for the epoch before says nothing of this one.
         self.leases.vouched_until_us.clear();
+        // The coordinator waits for this core to say that it has the epoch.
+        self.leases.next_heartbeat_us = now.monotonic_us;
         for id in before {
             if !self.partitions.contains_key(&id) {
                 self.drop_partition(id, tables, output);
