@@ -8,6 +8,7 @@
 
 use client::protocol::configuration::Table;
 use client::protocol::expression::Expression;
+use client::protocol::session::route;
 use placement::{Constraint, ReplexKind, Schema, Value, encode_key, encode_value, prefix_end};
 
 use super::facts::{Bound, Facts};
@@ -175,15 +176,8 @@ fn key_columns(schema: &Schema, index: usize) -> &[usize] {
 
 /// The columns by which rows are ordered within a partition of a replex.
 fn order_columns(table: &Table, replex: usize) -> Vec<usize> {
-    let replex = &table.layout.replexes[replex];
-    let mut columns = replex.sort_columns.clone();
-    if !matches!(
-        replex.kind,
-        ReplexKind::Primary | ReplexKind::Exact { of: 0 }
-    ) {
-        columns.extend(&table.schema.primary_key);
-    }
-    columns
+    let replex = u8::try_from(replex).expect("a table has few replexes");
+    route::order_columns(table, replex)
 }
 
 /// Smaller is better; see the module's header.

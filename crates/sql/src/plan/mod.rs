@@ -10,7 +10,7 @@ mod explain;
 mod facts;
 mod insert;
 mod select;
-mod text;
+pub(crate) mod text;
 
 use client::protocol::configuration::{Configuration, Table};
 use client::protocol::expression::{Assignment, Expression};

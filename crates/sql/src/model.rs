@@ -1,0 +1,449 @@
+//! A store in memory for tests: what the cluster promises, in the simplest way that can be seen
+//! to be right. It checks that each read asks the partition that holds the rows.
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::pin::pin;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Waker};
+
+use client::protocol::configuration::{Configuration, Table};
+use client::protocol::expression::{Assignment, Expression, evaluate_for, holds};
+use client::protocol::identity::{TableId, Version};
+use client::protocol::message::{Read, RowPage};
+use client::protocol::operation::{Action, Mutation, RequestResult};
+use client::protocol::session::route::order_columns;
+use placement::{Constraint, ReplexKind, RowView, Schema, Value, encode_key, encode_row};
+
+use crate::fixture::{add_table, servers};
+use crate::run::Session;
+use crate::store::{Store, StoreError};
+
+/// Rows of a page, few so that reads take several.
+const PAGE_ROWS: usize = 3;
+
+type RowsByKey = BTreeMap<Vec<u8>, (Version, Vec<Value>)>;
+
+/// The store; clones share it.
+#[derive(Clone, Debug)]
+pub(crate) struct Model {
+    state: Arc<Mutex<State>>,
+}
+
+#[derive(Debug)]
+struct State {
+    configuration: Arc<Configuration>,
+    /// What a client that has not refreshed knows.
+    known: Arc<Configuration>,
+    rows: BTreeMap<TableId, RowsByKey>,
+    version: u64,
+    reads: Vec<Read>,
+    executed: usize,
+    /// Fails every operation from this one on.
+    fails_from: Option<(usize, StoreError)>,
+    conflicts_left: usize,
+}
+
+impl Model {
+    pub fn new() -> Model {
+        let configuration = Arc::new(servers());
+        Model {
+            state: Arc::new(Mutex::new(State {
+                known: configuration.clone(),
+                configuration,
+                rows: BTreeMap::new(),
+                version: 0,
+                reads: Vec::new(),
+                executed: 0,
+                fails_from: None,
+                conflicts_left: 0,
+            })),
+        }
+    }
+
+    /// A session over it with these statements run.
+    pub fn session(setup: &str) -> Session<Model> {
+        let mut session = Session::new(Model::new());
+        let outcome = block_on(session.run_text(setup));
+        outcome.unwrap_or_else(|error| panic!("line {}: {}", error.line, error.error));
+        session
+    }
+
+    /// Reads since the last call.
+    pub fn take_reads(&self) -> Vec<Read> {
+        std::mem::take(&mut self.state.lock().unwrap().reads)
+    }
+
+    /// Operations so far.
+    pub fn executed(&self) -> usize {
+        self.state.lock().unwrap().executed
+    }
+
+    /// Lets the operation after so many more, and all later ones, fail.
+    pub fn fail_after(&self, operations: usize, error: StoreError) {
+        let mut state = self.state.lock().unwrap();
+        state.fails_from = Some((state.executed + operations, error));
+    }
+
+    /// Lets the next operations end in a conflict.
+    pub fn conflict(&self, times: usize) {
+        self.state.lock().unwrap().conflicts_left = times;
+    }
+
+    /// Drops a table and makes it anew, behind the back of whoever knows the configuration.
+    pub fn replace_table(&self, schema: Schema) {
+        let mut state = self.state.lock().unwrap();
+        let mut configuration = (*state.configuration).clone();
+        let name = &schema.name;
+        configuration.tables.retain(|it| it.schema.name != *name);
+        let id = add_table(&mut configuration, schema);
+        state.rows.insert(id, BTreeMap::new());
+        state.configuration = Arc::new(configuration);
+    }
+}
+
+/// Polls a future that never waits for anything outside itself.
+pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> T {
+    let mut future = pin!(future);
+    let mut context = Context::from_waker(Waker::noop());
+    for _ in 0..10_000_000 {
+        if let Poll::Ready(value) = future.as_mut().poll(&mut context) {
+            return value;
+        }
+    }
+    panic!("the future waits for nobody");
+}
+
+impl Store for Model {
+    fn configuration(&self) -> Arc<Configuration> {
+        self.state.lock().unwrap().known.clone()
+    }
+
+    async fn refresh(&self) -> Result<Arc<Configuration>, StoreError> {
+        let mut state = self.state.lock().unwrap();
+        state.known = state.configuration.clone();
+        Ok(state.known.clone())
+    }
+
+    async fn page(&self, read: Read) -> Result<RowPage, StoreError> {
+        let mut state = self.state.lock().unwrap();
+        state.reads.push(read.clone());
+        let configuration = state.configuration.clone();
+        let table = find(&configuration, read.partition.table)?;
+        Ok(page(table, &state.rows[&table.id], &read))
+    }
+
+    async fn execute(
+        &self,
+        table: TableId,
+        mutation: Mutation,
+    ) -> Result<RequestResult, StoreError> {
+        let mut state = self.state.lock().unwrap();
+        let configuration = state.configuration.clone();
+        let table = find(&configuration, table)?;
+        if let Some((from, error)) = &state.fails_from
+            && state.executed >= *from
+        {
+            return Err(error.clone());
+        }
+        state.executed += 1;
+        if state.conflicts_left > 0 {
+            state.conflicts_left -= 1;
+            return Ok(RequestResult::Conflict);
+        }
+        state.version += 1;
+        let version = Version(state.version);
+        let rows = state.rows.get_mut(&table.id).expect("made with the table");
+        Ok(apply(table, rows, version, &mutation).unwrap_or_else(|refused| refused))
+    }
+
+    async fn create_table(&self, schema: Schema, if_not_exists: bool) -> Result<(), StoreError> {
+        let mut state = self.state.lock().unwrap();
+        let mut configuration = (*state.configuration).clone();
+        if configuration.table_named(&schema.name).is_some() {
+            let message = format!("table {} exists", schema.name);
+            return if if_not_exists {
+                Ok(())
+            } else {
+                Err(refused(&message))
+            };
+        }
+        let domains = configuration.servers.len();
+        let needed = usize::from(schema.failures_tolerated) + 1;
+        if needed > domains {
+            return Err(refused(&format!(
+                "failures_tolerated = {} needs {needed} failure domains, there are {domains}",
+                schema.failures_tolerated
+            )));
+        }
+        let id = add_table(&mut configuration, schema);
+        state.rows.insert(id, BTreeMap::new());
+        state.configuration = Arc::new(configuration);
+        state.known = state.configuration.clone();
+        Ok(())
+    }
+
+    async fn drop_table(&self, name: &str, if_exists: bool) -> Result<(), StoreError> {
+        let mut state = self.state.lock().unwrap();
+        let mut configuration = (*state.configuration).clone();
+        let before = configuration.tables.len();
+        configuration.tables.retain(|it| it.schema.name != name);
+        if configuration.tables.len() == before && !if_exists {
+            return Err(refused(&format!("there is no table {name}")));
+        }
+        state.configuration = Arc::new(configuration);
+        state.known = state.configuration.clone();
+        Ok(())
+    }
+}
+
+fn refused(message: &str) -> StoreError {
+    StoreError {
+        message: message.to_string(),
+        unknown: false,
+        stale: false,
+    }
+}
+
+fn find(configuration: &Configuration, table: TableId) -> Result<&Table, StoreError> {
+    configuration.table(table).ok_or_else(|| StoreError {
+        message: format!("table number {} was dropped", table.0),
+        unknown: false,
+        stale: true,
+    })
+}
+
+fn page(table: &Table, rows: &RowsByKey, read: &Read) -> RowPage {
+    let replex = usize::from(read.partition.replex);
+    let order = order_columns(table, read.partition.replex);
+    let mut found: Vec<(Vec<u8>, Version, &Vec<Value>)> = rows
+        .values()
+        .filter(|(_, row)| {
+            let partition = table
+                .layout
+                .partition_of_values(replex, |column| row[column].as_ref());
+            partition == read.partition.number
+        })
+        .map(|(version, row)| {
+            let key = encode_key(order.iter().map(|column| row[*column].as_ref()));
+            (key, *version, row)
+        })
+        .filter(|(key, ..)| {
+            key[..] >= *read.start && read.end.as_ref().is_none_or(|end| key[..] < **end)
+        })
+        .collect();
+    found.sort_by(|one, other| one.0.cmp(&other.0));
+    if read.descending {
+        found.reverse();
+    }
+    let passes = |row: &Vec<Value>| {
+        read.filter
+            .as_ref()
+            .is_none_or(|filter| holds(filter, row, None).unwrap())
+    };
+    let columns: Vec<_> = match &read.projection {
+        None => table.schema.columns.clone(),
+        Some(columns) => columns
+            .iter()
+            .map(|it| table.schema.columns[usize::from(*it)].clone())
+            .collect(),
+    };
+    let mut page = RowPage::default();
+    let most = PAGE_ROWS.min(read.limit as usize);
+    for (position, (key, version, row)) in found.iter().enumerate() {
+        if page.count as usize == most && !read.count_only {
+            let end = if read.descending {
+                // The first key beyond: the row before it is the last one told.
+                found[position - 1].0.clone()
+            } else {
+                key.clone()
+            };
+            page.next = Some(client::protocol::codec::Bytes(end));
+            break;
+        }
+        if !passes(row) {
+            continue;
+        }
+        if read.count_only {
+            page.count += 1;
+            continue;
+        }
+        let values: Vec<Value> = match &read.projection {
+            None => (*row).clone(),
+            Some(columns) => columns
+                .iter()
+                .map(|it| row[usize::from(*it)].clone())
+                .collect(),
+        };
+        page.push(*version, &encode_row(&columns, &values).unwrap());
+    }
+    page
+}
+
+fn apply(
+    table: &Table,
+    rows: &mut RowsByKey,
+    version: Version,
+    mutation: &Mutation,
+) -> Result<RequestResult, RequestResult> {
+    let schema = &table.schema;
+    let decode = |row: &[u8]| RowView::parse(&schema.columns, row).unwrap().to_values();
+    let old = rows.get(&*mutation.pk).map(|(_, row)| row.clone());
+    let holds_for = |condition: &Option<Expression>, row: &Vec<Value>, new: Option<&Vec<Value>>| {
+        let excluded = new.map(|it| it as &dyn client::protocol::expression::Columns);
+        match condition {
+            None => Ok(()),
+            Some(condition) => match holds(condition, row, excluded) {
+                Ok(true) => Ok(()),
+                Ok(false) => Err(RequestResult::ConditionFailed),
+                Err(error) => Err(RequestResult::Invalid {
+                    message: error.to_string(),
+                }),
+            },
+        }
+    };
+    let new = match (&mutation.action, old.as_ref()) {
+        (Action::Insert { row }, None) | (Action::InsertOrKeep { row }, None) => Some(decode(row)),
+        (Action::Upsert { row, .. }, None) => Some(decode(row)),
+        (Action::Insert { .. }, Some(_)) => {
+            return Err(RequestResult::Duplicate {
+                replex: 0,
+                key: mutation.pk.clone(),
+            });
+        }
+        (Action::InsertOrKeep { .. }, Some(_)) => return Err(RequestResult::Kept),
+        (Action::Update { .. } | Action::Delete { .. }, None) => {
+            return Err(RequestResult::NotFound);
+        }
+        (Action::Delete { condition }, Some(old)) => {
+            holds_for(condition, old, None)?;
+            None
+        }
+        (
+            Action::Update {
+                assignments,
+                condition,
+            },
+            Some(old),
+        ) => {
+            holds_for(condition, old, None)?;
+            Some(assigned(schema, assignments, old, None)?)
+        }
+        (
+            Action::Upsert {
+                row,
+                assignments,
+                condition,
+            },
+            Some(old),
+        ) => {
+            let proposed = decode(row);
+            holds_for(condition, old, Some(&proposed))?;
+            Some(assigned(schema, assignments, old, Some(&proposed))?)
+        }
+    };
+    for (number, replex) in table.layout.replexes.iter().enumerate() {
+        if let ReplexKind::Index { index } = replex.kind
+            && let Some(constraint) = schema.indexes[index].constraint
+        {
+            let columns = &schema.indexes[index].columns;
+            let change = (old.as_ref(), new.as_ref());
+            vote(rows, &mutation.pk, columns, constraint, change)
+                .map_err(|vote| vote.by(number))?;
+        }
+    }
+    match new {
+        Some(new) => rows.insert(mutation.pk.to_vec(), (version, new)),
+        None => rows.remove(&*mutation.pk),
+    };
+    Ok(RequestResult::Applied { version })
+}
+
+enum No {
+    Duplicate(Vec<u8>),
+    NotDense(i64),
+}
+
+impl No {
+    fn by(self, replex: usize) -> RequestResult {
+        let replex = replex as u8;
+        match self {
+            No::Duplicate(key) => RequestResult::Duplicate {
+                replex,
+                key: client::protocol::codec::Bytes(key),
+            },
+            No::NotDense(expected) => RequestResult::NotDense { replex, expected },
+        }
+    }
+}
+
+fn vote(
+    rows: &RowsByKey,
+    pk: &[u8],
+    columns: &[usize],
+    constraint: Constraint,
+    (old, new): (Option<&Vec<Value>>, Option<&Vec<Value>>),
+) -> Result<(), No> {
+    let key = |row: &Vec<Value>| -> Vec<Value> {
+        columns.iter().map(|column| row[*column].clone()).collect()
+    };
+    let old_key = old.map(key);
+    let new_key = new.map(key);
+    if old_key == new_key {
+        return Ok(());
+    }
+    let others = || {
+        let others = rows.iter().filter(|(other, _)| other[..] != *pk);
+        others.map(|(_, (_, row))| key(row))
+    };
+    match constraint {
+        Constraint::Unique => {
+            let Some(new_key) = new_key else {
+                return Ok(());
+            };
+            let has_null = new_key.contains(&Value::Null);
+            if !has_null && others().any(|other| other == new_key) {
+                let key = encode_key(new_key.iter().map(Value::as_ref));
+                return Err(No::Duplicate(key));
+            }
+        }
+        Constraint::Dense => {
+            let some = new_key.as_ref().or(old_key.as_ref());
+            let group = some.expect("the keys differ").split_last().unwrap().1;
+            let count = others()
+                .filter(|other| other.split_last().unwrap().1 == group)
+                .count();
+            let next = count as i64 + 1;
+            for key in [&old_key, &new_key].into_iter().flatten() {
+                if key.last() != Some(&Value::Int64(next)) {
+                    // Of a delete, the next value is one beyond what there is.
+                    return Err(No::NotDense(next + i64::from(old_key.is_some())));
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+fn assigned(
+    schema: &Schema,
+    assignments: &[Assignment],
+    old: &Vec<Value>,
+    proposed: Option<&Vec<Value>>,
+) -> Result<Vec<Value>, RequestResult> {
+    let mut new = old.clone();
+    let excluded = proposed.map(|it| it as &dyn client::protocol::expression::Columns);
+    for assignment in assignments {
+        let column = &schema.columns[usize::from(assignment.column)];
+        let value = evaluate_for(column.column_type, &assignment.value, old, excluded);
+        let value = value.map_err(|error| RequestResult::Invalid {
+            message: error.to_string(),
+        })?;
+        if value.is_null() && !column.nullable {
+            let message = format!("column {} is NOT NULL: give it a value", column.name);
+            return Err(RequestResult::Invalid { message });
+        }
+        new[usize::from(assignment.column)] = value;
+    }
+    Ok(new)
+}

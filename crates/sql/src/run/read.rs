@@ -1,0 +1,349 @@
+//! Runs a read: pages from partitions, put together by the client's own helper, then ordered,
+//! cut and computed here as far as the partitions could not.
+
+use std::cmp::Ordering;
+use std::ops::ControlFlow;
+
+use client::protocol::codec::Bytes;
+use client::protocol::configuration::{Configuration, Table};
+use client::protocol::expression::{Expression, evaluate};
+use client::protocol::identity::PartitionId;
+use client::protocol::message::Consistency;
+use client::protocol::session::gather::{Gather, Order, Plan as GatherPlan, Step};
+use futures_util::stream::{self, FuturesUnordered, StreamExt, TryStreamExt};
+use placement::{RowView, Value};
+
+use super::{Attempt, OutputColumn, Rows};
+use crate::error::Error;
+use crate::plan::{AccessKind, ReadPlan, SelectPlan, Settings, SortKey};
+use crate::store::{Store, StoreError};
+
+/// The most rows of a result that the client holds.
+pub const ROWS_HELD_MAX: usize = 1_000_000;
+/// Keys of one statement that are looked up at the same time.
+const LOOKUPS_AT_A_TIME: usize = 32;
+/// Rows beyond the limit that are held before they are sorted away.
+const SORT_SLACK: usize = 4096;
+
+/// Whether a reader wants more rows.
+pub(crate) type Flow = ControlFlow<()>;
+
+/// What reads are run with.
+#[derive(Debug)]
+pub(crate) struct Reading<'a, S> {
+    /// Where from.
+    pub store: &'a S,
+    /// What they were planned over.
+    pub configuration: &'a Configuration,
+    /// The session's.
+    pub settings: Settings,
+}
+
+impl<S: Store> Reading<'_, S> {
+    /// The rows that a `SELECT` tells.
+    pub async fn select(&self, plan: SelectPlan) -> Result<Rows, Attempt> {
+        let columns = plan.items.iter().map(|item| OutputColumn {
+            name: item.name.clone(),
+            column_type: item.column_type,
+        });
+        let columns = columns.collect();
+        let limit = plan.limit.unwrap_or(u64::MAX);
+        if limit == 0 {
+            return Ok(Rows {
+                columns,
+                rows: Vec::new(),
+            });
+        }
+        let skip = usize::try_from(plan.offset).unwrap_or(usize::MAX);
+        let take = usize::try_from(limit).unwrap_or(usize::MAX);
+        let found = match &plan.read {
+            None => vec![Vec::new()],
+            Some(read) if plan.count => {
+                let count = self.count(read).await?;
+                vec![vec![Value::Int64(i64::try_from(count).unwrap_or(i64::MAX))]]
+            }
+            Some(read) => self.rows(read, &plan).await?,
+        };
+        let wanted = found.into_iter().skip(skip).take(take);
+        if plan.count {
+            let rows = wanted.collect();
+            return Ok(Rows { columns, rows });
+        }
+        let mut rows = Vec::new();
+        for row in wanted {
+            let items = plan.items.iter().map(|item| match &item.expression {
+                Expression::Column(column) => Ok(row[usize::from(*column)].clone()),
+                expression => evaluate(expression, &row, None).map_err(|error| Error::Expression {
+                    text: item.name.clone(),
+                    error,
+                }),
+            });
+            rows.push(items.collect::<Result<_, _>>()?);
+        }
+        Ok(Rows { columns, rows })
+    }
+
+    /// How many rows a read finds.
+    async fn count(&self, read: &ReadPlan) -> Result<u64, Attempt> {
+        let table = self.table(read);
+        let counts = self.gather_plans(read, table, None, true).into_iter();
+        let counts = counts.map(|plan| gather(self.store, table, plan, |_| Ok(Flow::Continue(()))));
+        let counts = stream::iter(counts).buffer_unordered(LOOKUPS_AT_A_TIME);
+        Ok(counts
+            .try_fold(0, |sum, count| async move { Ok(sum + count) })
+            .await?)
+    }
+
+    /// The rows of a `SELECT` in its order, at least as many as its limit wants.
+    async fn rows(&self, read: &ReadPlan, plan: &SelectPlan) -> Result<Vec<Vec<Value>>, Attempt> {
+        let table = self.table(read);
+        let wanted = plan.limit.map(|limit| limit.saturating_add(plan.offset));
+        let pushed_limit = wanted.filter(|_| plan.ordered_by_index);
+        let plans = self.gather_plans(read, table, pushed_limit, false);
+        let sorted_already = plan.order.is_empty() || (plan.ordered_by_index && plans.len() == 1);
+        let keep = wanted.map_or(usize::MAX, |it| usize::try_from(it).unwrap_or(usize::MAX));
+        let mut held = Held {
+            rows: Vec::new(),
+            order: if sorted_already { &[] } else { &plan.order },
+            keep,
+        };
+        if let [_] = plans[..] {
+            let plan = plans.into_iter().next().expect("there is one");
+            gather(self.store, table, plan, |row| held.push(row)).await?;
+        } else {
+            let lookups = plans.into_iter().map(|plan| async {
+                let mut rows = Vec::new();
+                gather(self.store, table, plan, |row| {
+                    rows.push(row);
+                    Ok(Flow::Continue(()))
+                })
+                .await?;
+                Ok::<_, Attempt>(rows)
+            });
+            let mut lookups = stream::iter(lookups).buffered(LOOKUPS_AT_A_TIME);
+            'lookups: while let Some(rows) = lookups.try_next().await? {
+                for row in rows {
+                    if held.push(row)?.is_break() {
+                        break 'lookups;
+                    }
+                }
+            }
+        }
+        held.sort();
+        Ok(held.rows)
+    }
+
+    /// The rows of a read, all of them, to be changed: primary keys are small.
+    pub async fn all(&self, read: &ReadPlan, max: usize) -> Result<Vec<Vec<Value>>, Attempt> {
+        let table = self.table(read);
+        let mut rows = Vec::new();
+        for plan in self.gather_plans(read, table, None, false) {
+            gather(self.store, table, plan, |row| {
+                if rows.len() == max {
+                    return Err(Error::statement(format!(
+                        "the WHERE finds more than {max} rows of table {}: change fewer at a time",
+                        table.schema.name
+                    ))
+                    .into());
+                }
+                rows.push(row);
+                Ok(Flow::Continue(()))
+            })
+            .await?;
+        }
+        Ok(rows)
+    }
+
+    /// The table of a read.
+    pub fn table(&self, read: &ReadPlan) -> &Table {
+        let table = self.configuration.table(read.table);
+        table.expect("the plan was made over this configuration")
+    }
+
+    /// A scan is one read of all partitions; otherwise each segment is one of its partition.
+    pub fn gather_plans(
+        &self,
+        read: &ReadPlan,
+        table: &Table,
+        limit: Option<u64>,
+        count_only: bool,
+    ) -> Vec<GatherPlan> {
+        let partition = |number: u32| PartitionId {
+            table: table.id,
+            replex: u8::try_from(read.access.replex).expect("a table has few replexes"),
+            number,
+        };
+        let order = if read.descending {
+            Order::Descending
+        } else {
+            Order::Ascending
+        };
+        let base = |partitions, start: &[u8], end: Option<&Vec<u8>>| GatherPlan {
+            partitions,
+            start: Bytes(start.to_vec()),
+            end: end.map(|end| Bytes(end.clone())),
+            filter: read.filter.clone(),
+            projection: read.projection.clone(),
+            limit,
+            order,
+            count_only,
+            consistency: if self.settings.stale_reads {
+                Consistency::Stale
+            } else {
+                Consistency::Linearizable
+            },
+        };
+        let segments = &read.access.segments;
+        if read.access.kind == AccessKind::Scan {
+            let partitions = segments.iter().map(|it| partition(it.partition)).collect();
+            return vec![base(partitions, &[], None)];
+        }
+        let plans = segments
+            .iter()
+            .map(|it| base(vec![partition(it.partition)], &it.start, it.end.as_ref()));
+        // Rows of a dense index go from the last, also over several groups of it.
+        if read.descending {
+            plans.rev().collect()
+        } else {
+            plans.collect()
+        }
+    }
+}
+
+/// Runs one read: asks for pages, as many at a time as the helper wants, and gives out its rows.
+/// Returns how many there were.
+pub(crate) async fn gather<S: Store>(
+    store: &S,
+    table: &Table,
+    plan: GatherPlan,
+    mut each: impl FnMut(Vec<Value>) -> Result<Flow, Attempt>,
+) -> Result<u64, Attempt> {
+    let malformed = |what: String| StoreError {
+        message: format!(
+            "table {}: {what}: the server is of another release or damaged",
+            table.schema.name
+        ),
+        unknown: false,
+        stale: false,
+    };
+    let mut gather = Gather::new(table, plan);
+    let columns = gather.columns().to_vec();
+    let visible = gather.visible_columns();
+    let mut pages = FuturesUnordered::new();
+    loop {
+        while let Some((source, read)) = gather.next_read() {
+            let page = store.page(read);
+            pages.push(async move { page.await.map(|page| (source, page)) });
+        }
+        match gather.step() {
+            Step::Row(_, row) => {
+                let view = RowView::parse(&columns, row);
+                let view = view.map_err(|error| malformed(error.to_string()))?;
+                let values = (0..visible).map(|column| view.column(column).to_owned());
+                if each(values.collect())?.is_break() {
+                    return Ok(gather.count());
+                }
+            }
+            Step::End => return Ok(gather.count()),
+            Step::Wait => {
+                let (source, page) = pages
+                    .try_next()
+                    .await?
+                    .expect("the helper waits only for pages that were asked for");
+                let accepted = gather.accept(source, page);
+                accepted.map_err(|error| malformed(error.to_string()))?;
+            }
+        }
+    }
+}
+
+/// Rows of a result while they come.
+struct Held<'p> {
+    rows: Vec<Vec<Value>>,
+    /// Empty if they come in their order.
+    order: &'p [SortKey],
+    /// How many are wanted.
+    keep: usize,
+}
+
+impl Held<'_> {
+    fn push(&mut self, row: Vec<Value>) -> Result<Flow, Attempt> {
+        if self.order.is_empty() && self.rows.len() >= self.keep {
+            return Ok(Flow::Break(()));
+        }
+        if self.rows.len() >= self.keep.saturating_add(SORT_SLACK) {
+            self.sort();
+            self.rows.truncate(self.keep);
+        }
+        if self.rows.len() >= ROWS_HELD_MAX {
+            return Err(Error::statement(format!(
+                "the result has more than {ROWS_HELD_MAX} rows: add LIMIT, or use replex export"
+            ))
+            .into());
+        }
+        self.rows.push(row);
+        Ok(Flow::Continue(()))
+    }
+
+    /// Sorts by the order; rows that are equal in it stay as they came.
+    fn sort(&mut self) {
+        if self.order.is_empty() {
+            return;
+        }
+        let order = self.order;
+        self.rows.sort_by_cached_key(|row| Sorted {
+            values: order.iter().map(|key| sort_value(key, row)).collect(),
+            order,
+        });
+    }
+}
+
+/// The value that a row is sorted by. One without a value, such as an overflow, sorts as NULL: the
+/// same expression among the items reports it.
+fn sort_value(key: &SortKey, row: &Vec<Value>) -> Value {
+    match &key.expression {
+        Expression::Column(column) => row[usize::from(*column)].clone(),
+        expression => evaluate(expression, row, None).unwrap_or(Value::Null),
+    }
+}
+
+/// Values that compare as `ORDER BY` says.
+struct Sorted<'p> {
+    values: Vec<Value>,
+    order: &'p [SortKey],
+}
+
+impl Ord for Sorted<'_> {
+    fn cmp(&self, other: &Self) -> Ordering {
+        let pairs = self.values.iter().zip(&other.values).zip(self.order);
+        let mut orders =
+            pairs.map(
+                |((left, right), key)| match (left.is_null(), right.is_null()) {
+                    (true, true) => Ordering::Equal,
+                    (true, false) if key.nulls_first => Ordering::Less,
+                    (true, false) => Ordering::Greater,
+                    (false, true) if key.nulls_first => Ordering::Greater,
+                    (false, true) => Ordering::Less,
+                    (false, false) if key.descending => right.cmp(left),
+                    (false, false) => left.cmp(right),
+                },
+            );
+        orders
+            .find(|order| order.is_ne())
+            .unwrap_or(Ordering::Equal)
+    }
+}
+
+impl PartialOrd for Sorted<'_> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Sorted<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl Eq for Sorted<'_> {}

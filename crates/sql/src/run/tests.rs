@@ -1,0 +1,504 @@
+use client::protocol::message::Consistency;
+
+use super::*;
+use crate::fixture::{FLIGHTS, LOG, USERS, schema};
+use crate::model::{Model, block_on};
+
+/// Flights 0 to 39: tail number N0 to N4, from EWR or JFK to A, B or C.
+fn flights() -> Session<Model> {
+    let rows: Vec<String> = (0..40)
+        .map(|id| {
+            let tail = match id % 8 {
+                7 => "NULL".to_string(),
+                _ => format!("'N{}'", id % 5),
+            };
+            let origin = ["EWR", "JFK"][id % 2];
+            let dest = ["A", "B", "C"][id % 3];
+            format!("({id}, {tail}, '{origin}', '{dest}', {})", (id * 7) % 11)
+        })
+        .collect();
+    Model::session(&format!(
+        "{FLIGHTS} INSERT INTO flights (id, tailnum, origin, dest, dep_delay) VALUES {};",
+        rows.join(", ")
+    ))
+}
+
+fn run(session: &mut Session<Model>, text: &str) -> Result<Outcome, String> {
+    let outcomes = block_on(session.run_text(text)).map_err(|it| it.error.to_string())?;
+    Ok(outcomes
+        .into_iter()
+        .next_back()
+        .expect("there is a statement"))
+}
+
+/// Rows as `a|b` lines.
+fn rows(session: &mut Session<Model>, text: &str) -> Vec<String> {
+    match run(session, text) {
+        Ok(Outcome::Rows(rows)) => rows
+            .rows
+            .iter()
+            .map(|row| {
+                let row: Vec<String> = row.iter().map(Value::to_string).collect();
+                row.join("|")
+            })
+            .collect(),
+        other => panic!("{text}: {other:?}"),
+    }
+}
+
+fn done(session: &mut Session<Model>, text: &str) -> String {
+    match run(session, text) {
+        Ok(Outcome::Done(done)) => done,
+        other => panic!("{text}: {other:?}"),
+    }
+}
+
+fn error(session: &mut Session<Model>, text: &str) -> String {
+    match run(session, text) {
+        Err(error) => error,
+        other => panic!("{text}: {other:?}"),
+    }
+}
+
+#[test]
+fn lookups_by_each_index() {
+    let session = &mut flights();
+    assert_eq!(
+        rows(session, "SELECT id, dest FROM flights WHERE id = 13"),
+        ["13|B"]
+    );
+    assert_eq!(
+        rows(session, "SELECT id FROM flights WHERE tailnum = 'N3'"),
+        ["3", "8", "13", "18", "28", "33", "38"]
+    );
+    assert_eq!(
+        rows(
+            session,
+            "SELECT id FROM flights WHERE tailnum IS NULL ORDER BY id DESC"
+        ),
+        ["39", "31", "23", "15", "7"]
+    );
+    assert_eq!(
+        rows(
+            session,
+            "SELECT id FROM flights WHERE origin = 'EWR' AND dest = 'A' AND dep_delay > 8"
+        ),
+        ["6", "36"]
+    );
+    assert_eq!(
+        rows(session, "SELECT id FROM flights WHERE id = 77"),
+        [""; 0]
+    );
+}
+
+/// Every query over every index gives what a scan and a filter in memory give.
+#[test]
+fn answers_equal_those_of_a_scan() {
+    let session = &mut flights();
+    let all: Vec<Vec<Value>> = match run(session, "SELECT /*+ scan */ * FROM flights") {
+        Ok(Outcome::Rows(rows)) => rows.rows,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(all.len(), 40);
+    for condition in [
+        "id IN (1, 5, 99, 5, 30)",
+        "id = 3 OR id = 4",
+        "tailnum = 'N3' AND id >= 13 AND id < 33",
+        "tailnum IN ('N1', 'N4') AND dep_delay < 5",
+        "tailnum IN ('N1', 'N4') AND id > 20",
+        "(origin, dest) IN (('EWR', 'A'), ('JFK', 'B')) AND origin IN ('EWR', 'JFK') AND dest IN ('A', 'B')",
+        "origin IN ('EWR', 'JFK') AND dest = 'C' AND NOT cancelled",
+        "tailnum = 'N3' AND (dep_delay BETWEEN 3 AND 6 OR dest LIKE 'B%')",
+        "id = 3 AND id = 4",
+    ] {
+        for order in [
+            "",
+            "ORDER BY id",
+            "ORDER BY dep_delay, id",
+            "ORDER BY dep_delay DESC, id",
+            "ORDER BY id DESC",
+            "ORDER BY tailnum NULLS FIRST, id",
+            "ORDER BY -id",
+        ] {
+            for limit in ["", "LIMIT 4", "LIMIT 3 OFFSET 2", "LIMIT 0"] {
+                let by_index = rows(
+                    session,
+                    &format!("SELECT * FROM flights WHERE {condition} {order} {limit}"),
+                );
+                // An OR with a scan's hint cannot use an index, so it is the oracle.
+                let by_scan = rows(
+                    session,
+                    &format!(
+                        "SELECT /*+ scan */ * FROM flights WHERE ({condition}) IS TRUE {order} {limit}"
+                    ),
+                );
+                let sorted = |mut rows: Vec<String>| {
+                    rows.sort();
+                    rows
+                };
+                if order.is_empty() {
+                    assert_eq!(by_index.len(), by_scan.len(), "{condition} {limit}");
+                    if limit.is_empty() {
+                        assert_eq!(sorted(by_index), sorted(by_scan), "{condition}");
+                    }
+                } else {
+                    assert_eq!(by_index, by_scan, "{condition} {order} {limit}");
+                }
+            }
+        }
+        let count = rows(
+            session,
+            &format!("SELECT count(*) FROM flights WHERE {condition}"),
+        );
+        let all = rows(
+            session,
+            &format!("SELECT id FROM flights WHERE {condition}"),
+        );
+        assert_eq!(count, [all.len().to_string()], "{condition}");
+    }
+}
+
+#[test]
+fn scans_merge_partitions_in_order() {
+    let session = &mut flights();
+    let ids: Vec<String> = (0..40).map(|it| it.to_string()).collect();
+    assert_eq!(
+        rows(session, "SELECT /*+ scan */ id FROM flights ORDER BY id"),
+        ids
+    );
+    assert_eq!(
+        rows(
+            session,
+            "SELECT /*+ scan */ id FROM flights ORDER BY id DESC LIMIT 3 OFFSET 1"
+        ),
+        ["38", "37", "36"]
+    );
+    assert_eq!(
+        rows(session, "SELECT /*+ scan */ count(*) FROM flights"),
+        ["40"]
+    );
+    assert_eq!(
+        rows(
+            session,
+            "SELECT /*+ scan */ count(*) AS late FROM flights WHERE dep_delay > 8"
+        ),
+        [(0..40).filter(|it| it * 7 % 11 > 8).count().to_string()]
+    );
+    done(session, "SET scan = on");
+    assert_eq!(rows(session, "SHOW scan"), ["on"]);
+    assert_eq!(rows(session, "SELECT count(*) FROM flights"), ["40"]);
+    done(session, "SET scan = off");
+    assert!(error(session, "SELECT count(*) FROM flights").contains("no index of table flights"));
+}
+
+#[test]
+fn limit_is_pushed_down_and_pages_are_followed() {
+    let session = &mut flights();
+    session.store().take_reads();
+    rows(
+        session,
+        "SELECT id FROM flights WHERE tailnum = 'N3' LIMIT 2",
+    );
+    let reads = session.store().take_reads();
+    assert_eq!(reads.len(), 1);
+    assert_eq!(reads[0].limit, 2);
+    assert_eq!(reads[0].consistency, Consistency::Linearizable);
+    done(session, "SET stale_reads = on");
+    rows(session, "SELECT id FROM flights WHERE tailnum = 'N3'");
+    let reads = session.store().take_reads();
+    // Seven rows in pages of three.
+    assert_eq!(reads.len(), 3);
+    assert!(reads.iter().all(|it| it.consistency == Consistency::Stale));
+    rows(session, "SELECT id FROM flights WHERE id = 1 AND id = 2");
+    assert_eq!(session.store().take_reads().len(), 0);
+}
+
+#[test]
+fn update_moves_a_row_between_partitions() {
+    let session = &mut flights();
+    assert_eq!(
+        done(session, "UPDATE flights SET tailnum = 'X' WHERE id = 13"),
+        "UPDATE 1"
+    );
+    assert_eq!(
+        rows(session, "SELECT id FROM flights WHERE tailnum = 'X'"),
+        ["13"]
+    );
+    assert!(
+        !rows(session, "SELECT id FROM flights WHERE tailnum = 'N3'").contains(&"13".to_string())
+    );
+    assert_eq!(
+        done(
+            session,
+            "UPDATE flights SET dep_delay = dep_delay + 100 WHERE tailnum = 'N3' AND dest = 'A'"
+        ),
+        "UPDATE 3"
+    );
+    assert_eq!(
+        rows(
+            session,
+            "SELECT id FROM flights WHERE tailnum = 'N3' AND dep_delay >= 100"
+        ),
+        ["3", "18", "33"]
+    );
+    assert_eq!(
+        done(session, "UPDATE flights SET note = 'x' WHERE id = 99"),
+        "UPDATE 0"
+    );
+    assert_eq!(
+        done(session, "DELETE FROM flights WHERE tailnum = 'N3'"),
+        "DELETE 6"
+    );
+    assert_eq!(
+        done(session, "DELETE FROM flights WHERE id IN (1, 2, 98)"),
+        "DELETE 2"
+    );
+    assert_eq!(
+        rows(session, "SELECT /*+ scan */ count(*) FROM flights"),
+        ["32"]
+    );
+}
+
+#[test]
+fn conditional_update_and_counters() {
+    let session = &mut Model::session(USERS);
+    done(session, "INSERT INTO users VALUES ('eu', 1, 'a@b', 3)");
+    assert_eq!(
+        done(
+            session,
+            "UPDATE users SET n = n + 1 WHERE region = 'eu' AND number = 1 AND n = 3"
+        ),
+        "UPDATE 1"
+    );
+    assert_eq!(
+        done(
+            session,
+            "UPDATE users SET n = n + 1 WHERE region = 'eu' AND number = 1 AND n = 3"
+        ),
+        "UPDATE 0"
+    );
+    assert_eq!(
+        rows(session, "SELECT n FROM users WHERE email = 'a@b'"),
+        ["4"]
+    );
+    let text = "INSERT INTO users AS u VALUES ('eu', 1, 'a@b', 10) ON CONFLICT (region, number) \
+                DO UPDATE SET n = u.n + excluded.n WHERE u.n < 100";
+    assert_eq!(done(session, text), "INSERT 0 1");
+    assert_eq!(
+        rows(session, "SELECT n FROM users WHERE email = 'a@b'"),
+        ["14"]
+    );
+    done(session, "UPDATE users SET n = 100 WHERE email = 'a@b'");
+    assert_eq!(done(session, text), "INSERT 0 0");
+    assert_eq!(
+        done(
+            session,
+            "INSERT INTO users VALUES ('eu', 1), ('eu', 2) ON CONFLICT DO NOTHING"
+        ),
+        "INSERT 0 1"
+    );
+    let overflow = error(
+        session,
+        "UPDATE users SET n = n + 9223372036854775807 WHERE region = 'eu' AND number = 1",
+    );
+    assert!(
+        overflow.contains("table users: the result is out of range"),
+        "{overflow}"
+    );
+    let null = error(
+        session,
+        "UPDATE users SET n = NULL WHERE region = 'eu' AND number = 1",
+    );
+    assert!(
+        null.contains("column n of table users is NOT NULL"),
+        "{null}"
+    );
+}
+
+#[test]
+fn duplicates_name_the_index_and_the_key() {
+    let session = &mut Model::session(USERS);
+    done(
+        session,
+        "INSERT INTO users VALUES ('eu', 1, 'a@b'), ('eu', 2, NULL), ('eu', 3, NULL)",
+    );
+    assert_eq!(
+        error(session, "INSERT INTO users VALUES ('eu', 1, 'c@d')"),
+        "table users already has a row with primary key (region, number) = ('eu', 1): choose \
+         another value, or say ON CONFLICT"
+    );
+    assert_eq!(
+        error(session, "INSERT INTO users VALUES ('eu', 4, 'a@b')"),
+        "table users already has a row with index users_email_key (email) = ('a@b'): choose \
+         another value, or say ON CONFLICT"
+    );
+    let several = error(
+        session,
+        "INSERT INTO users VALUES ('eu', 7, 'x'), ('eu', 1, 'y'), ('eu', 8, 'z')",
+    );
+    assert!(several.contains("2 of 3 rows were changed"), "{several}");
+}
+
+#[test]
+fn dense_index_takes_rows_in_order() {
+    let session = &mut Model::session(LOG);
+    let id = |n: usize| format!("'00000000-0000-0000-0000-0000000000{n:02}'");
+    let values: Vec<String> = (1..=9)
+        .map(|n| format!("({}, {n}, '\\x{n:02}')", id(n)))
+        .collect();
+    let insert = format!("INSERT INTO log VALUES {}", values.join(", "));
+    assert_eq!(done(session, &insert), "INSERT 0 9");
+    assert_eq!(
+        error(session, &format!("INSERT INTO log VALUES ({}, 12)", id(12))),
+        "index by_position of table log is dense: the next value is 10, only the one before it \
+         can be deleted"
+    );
+    assert_eq!(
+        rows(
+            session,
+            "SELECT position FROM log WHERE position > 3 AND position <= 6"
+        ),
+        ["4", "5", "6"]
+    );
+    assert_eq!(
+        rows(
+            session,
+            "SELECT position, entry FROM log ORDER BY position DESC LIMIT 1"
+        ),
+        ["9|\\x09"]
+    );
+    let middle = error(session, "DELETE FROM log WHERE position = 4");
+    assert!(
+        middle.contains("is dense: the next value is 10"),
+        "{middle}"
+    );
+    assert_eq!(
+        done(session, "DELETE FROM log WHERE position >= 6"),
+        "DELETE 4"
+    );
+    assert_eq!(
+        rows(session, "SELECT count(*) FROM log WHERE position > 0"),
+        ["5"]
+    );
+}
+
+#[test]
+fn select_without_a_table_computes() {
+    let session = &mut Model::session("");
+    assert_eq!(
+        rows(session, "SELECT 1 + 1, 'a' || 'b' AS ab, NULL"),
+        ["2|ab|"]
+    );
+    assert_eq!(rows(session, "SELECT 1 WHERE false"), [""; 0]);
+    let Ok(Outcome::Rows(result)) = run(session, "SELECT 1 + 1, 'a' || 'b' AS ab, now()") else {
+        panic!("rows");
+    };
+    let names: Vec<&str> = result.columns.iter().map(|it| it.name.as_str()).collect();
+    assert_eq!(names, ["?column?", "ab", "now"]);
+    assert_eq!(result.columns[2].column_type, Some(ColumnType::Timestamp));
+    assert!(error(session, "SELECT *").contains("say FROM which table"));
+}
+
+#[test]
+fn tables_come_and_go() {
+    let session = &mut Model::session("");
+    assert_eq!(done(session, USERS), "CREATE TABLE");
+    assert!(error(session, USERS).contains("table users exists"));
+    assert_eq!(
+        done(
+            session,
+            &USERS.replace("CREATE TABLE", "CREATE TABLE IF NOT EXISTS")
+        ),
+        "CREATE TABLE"
+    );
+    let message = error(
+        session,
+        "CREATE TABLE t (a int PRIMARY KEY) WITH (failures_tolerated = 3)",
+    );
+    assert!(
+        message.contains("needs 4 failure domains, there are 3"),
+        "{message}"
+    );
+    assert_eq!(rows(session, "SHOW TABLES"), ["users|4|2|4|1|sync"]);
+    assert_eq!(
+        rows(session, "SHOW SERVERS")[0],
+        "1|up|rack1|4|127.0.0.1:4701"
+    );
+    let Ok(Outcome::Description(parts)) = run(session, "SHOW TABLE users") else {
+        panic!("a description");
+    };
+    assert_eq!(parts[0].1.rows[3][3], Value::Text("0".into()));
+    assert_eq!(parts[1].1.rows[1][1], Value::Text("unique index".into()));
+    assert_eq!(done(session, "DROP TABLE users"), "DROP TABLE");
+    assert!(error(session, "DROP TABLE users").contains("there is no table users"));
+    assert_eq!(done(session, "DROP TABLE IF EXISTS users"), "DROP TABLE");
+    assert_eq!(
+        error(session, "SELECT * FROM users WHERE number = 1"),
+        "there is no table users, nor any other: create it"
+    );
+}
+
+#[test]
+fn stale_configuration_is_fetched_and_the_statement_planned_anew() {
+    let session = &mut Model::session(USERS);
+    done(session, "INSERT INTO users VALUES ('eu', 1, 'a@b')");
+    let other =
+        schema("CREATE TABLE users (region text, number int, extra text, PRIMARY KEY (number))");
+    session.store().replace_table(other);
+    assert_eq!(
+        rows(session, "SELECT region FROM users WHERE number = 1"),
+        [""; 0]
+    );
+    assert_eq!(
+        done(session, "INSERT INTO users VALUES ('eu', 1, 'x')"),
+        "INSERT 0 1"
+    );
+    session.store().replace_table(schema(FLIGHTS));
+    assert_eq!(
+        rows(session, "SELECT id FROM flights WHERE id = 1"),
+        [""; 0]
+    );
+}
+
+#[test]
+fn conflicts_are_tried_again_and_then_told() {
+    let session = &mut Model::session(USERS);
+    session.store().conflict(CONFLICT_RETRIES_MAX - 1);
+    assert_eq!(
+        done(session, "INSERT INTO users VALUES ('eu', 1)"),
+        "INSERT 0 1"
+    );
+    session.store().conflict(CONFLICT_RETRIES_MAX);
+    assert_eq!(
+        error(session, "INSERT INTO users VALUES ('eu', 2)"),
+        "other operations held the row of table users for too long: run the statement again"
+    );
+}
+
+#[test]
+fn unknown_outcome_is_told_with_what_was_done() {
+    let session = &mut Model::session(LOG);
+    let lost = StoreError {
+        message: "the outcome is unknown".into(),
+        unknown: true,
+        stale: false,
+    };
+    session.store().fail_after(2, lost);
+    let before = session.store().executed();
+    let text = "INSERT INTO log VALUES ('00000000-0000-0000-0000-000000000001', 1), \
+                ('00000000-0000-0000-0000-000000000002', 2), \
+                ('00000000-0000-0000-0000-000000000003', 3), \
+                ('00000000-0000-0000-0000-000000000004', 4)";
+    let failure = block_on(session.run_text(text)).unwrap_err().error;
+    assert!(matches!(
+        failure,
+        Error::Store {
+            unknown: true,
+            done: Progress { done: 2, of: 4 },
+            ..
+        }
+    ));
+    assert!(failure.to_string().contains("2 of 4 rows were changed"));
+    // Nothing is sent after the first failure.
+    assert_eq!(session.store().executed() - before, 2);
+}

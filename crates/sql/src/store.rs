@@ -1,0 +1,66 @@
+//! What running a statement needs of a store: pages, operations, tables.
+//!
+//! The real one is `adapter` over the client; tests use a model in memory. Routing, retries and
+//! exactly-once are behind this line; merging pages and filtering by value are before it.
+
+use std::fmt;
+use std::future::Future;
+use std::sync::Arc;
+
+use client::protocol::configuration::Configuration;
+use client::protocol::identity::TableId;
+use client::protocol::message::{Read, RowPage};
+use client::protocol::operation::{Mutation, RequestResult};
+use placement::Schema;
+
+/// A store as statements see it.
+pub trait Store: Sync {
+    /// The configuration known now.
+    fn configuration(&self) -> Arc<Configuration>;
+
+    /// The newest configuration that the coordinator tells.
+    fn refresh(&self) -> impl Future<Output = Result<Arc<Configuration>, StoreError>> + Send;
+
+    /// One page of one partition. The read's epoch is left open.
+    fn page(&self, read: Read) -> impl Future<Output = Result<RowPage, StoreError>> + Send;
+
+    /// One operation, exactly once.
+    fn execute(
+        &self,
+        table: TableId,
+        mutation: Mutation,
+    ) -> impl Future<Output = Result<RequestResult, StoreError>> + Send;
+
+    /// Creates a table. The configuration known afterwards has it.
+    fn create_table(
+        &self,
+        schema: Schema,
+        if_not_exists: bool,
+    ) -> impl Future<Output = Result<(), StoreError>> + Send;
+
+    /// Drops a table. The configuration known afterwards has it no more.
+    fn drop_table(
+        &self,
+        name: &str,
+        if_exists: bool,
+    ) -> impl Future<Output = Result<(), StoreError>> + Send;
+}
+
+/// Why a store did not do it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoreError {
+    /// For people: what happened, to what, what to do.
+    pub message: String,
+    /// Whether it may have happened all the same (SAFETY R14): never to be reported as failure.
+    pub unknown: bool,
+    /// Whether the table or partition is gone, so that the statement is to be planned anew.
+    pub stale: bool,
+}
+
+impl fmt::Display for StoreError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for StoreError {}
