@@ -1,22 +1,41 @@
 //! SQL of the store: text in, rows out.
 //!
 //! A statement is parsed ([`parse`]), given a meaning over a configuration ([`plan::plan`]), and
-//! run. The first two are pure. Invariants: what PostgreSQL has and the store has not is refused
+//! run by a [`Session`] over a
+//! [`Store`], which is a `client::Client` in earnest. The first two are pure. Invariants: what PostgreSQL has and the store has not is refused
 //! by name, never ignored; nothing is sent before the whole statement has been checked; a filter
 //! and the ranges it is read by together say just what the `WHERE` said.
 //!
+//! ```no_run
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! use client::{Client, ConnectOptions};
+//! use sql::Session;
+//!
+//! let client = Client::connect(ConnectOptions::new(["127.0.0.1:7400"])).await?;
+//! let mut session = Session::new(client);
+//! let text = "SELECT * FROM flights WHERE tailnum = 'N14228'";
+//! let outcomes = session.run_text(text).await?;
+//! sql::format::write_outcome(&mut std::io::stdout(), &outcomes[0], sql::format::Format::Table)?;
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! This crate must not know of frames, epochs or retries: those are the client's.
 
+mod adapter;
 mod bind;
 mod error;
 #[cfg(test)]
 mod fixture;
+pub mod format;
+pub mod import;
 #[cfg(test)]
 mod model;
 mod parse;
 pub mod plan;
 mod run;
 mod script;
+pub mod shell;
 pub mod statement;
 mod store;
 

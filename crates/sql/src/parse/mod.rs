@@ -41,6 +41,14 @@ pub struct ParseError {
     pub line: usize,
 }
 
+impl std::fmt::Display for ParseError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "line {}: {}", self.line, self.error)
+    }
+}
+
+impl std::error::Error for ParseError {}
+
 /// All statements of a text. `CREATE INDEX` right after the `CREATE TABLE` of its table becomes
 /// part of it, because an index is made together with its table for now.
 pub fn parse(text: &str) -> Result<Vec<Parsed>, ParseError> {

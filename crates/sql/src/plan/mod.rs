@@ -20,6 +20,8 @@ use placement::{ColumnType, Schema, Value};
 
 pub use access::{Access, AccessKind, KEYS_MAX, Segment};
 pub use facts::Bound;
+pub(crate) use insert::{default_value, encode};
+pub(crate) use select::whole_table;
 
 use crate::bind::Scope;
 use crate::error::Error;
@@ -263,7 +265,7 @@ impl<'a> Context<'a> {
 }
 
 /// Whether rows of this table must come and go one after the other.
-fn has_dense(schema: &Schema) -> bool {
+pub(crate) fn has_dense(schema: &Schema) -> bool {
     let dense = Some(placement::Constraint::Dense);
     schema.indexes.iter().any(|it| it.constraint == dense)
 }

@@ -10,7 +10,7 @@ use placement::{ColumnType, ReplexKind, decode_key, encode_key};
 use super::{Attempt, Outcome, Reading};
 use crate::error::{Error, Progress};
 use crate::plan::{Change, ChangePlan, InsertPlan, Target, text};
-use crate::store::{Store, StoreError};
+use crate::store::Store;
 
 /// The most rows of one `UPDATE` or `DELETE` that were found by a read.
 pub const CHANGE_ROWS_MAX: usize = 1_000_000;
@@ -31,7 +31,7 @@ pub(super) async fn insert<S: Store>(
 }
 
 /// How many rows may be on their way at the same time.
-pub(crate) fn insert_in_flight(in_order: bool) -> usize {
+fn insert_in_flight(in_order: bool) -> usize {
     if in_order { 1 } else { ROWS_IN_FLIGHT_MAX }
 }
 

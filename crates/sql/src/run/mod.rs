@@ -15,8 +15,8 @@ use crate::plan::{Context, Plan, Settings, plan};
 use crate::statement::{Set, Setting, Show, Statement};
 use crate::store::{Store, StoreError};
 
+pub(crate) use change::Sender;
 pub use change::{CHANGE_ROWS_MAX, CONFLICT_RETRIES_MAX, ROWS_IN_FLIGHT_MAX};
-pub(crate) use change::{Sender, insert_in_flight};
 pub use read::ROWS_HELD_MAX;
 pub(crate) use read::{Flow, Reading, gather};
 

@@ -1,0 +1,85 @@
+//! The store that statements run over in earnest: the client.
+
+use std::sync::Arc;
+
+use client::protocol::configuration::Configuration;
+use client::protocol::identity::TableId;
+use client::protocol::message::{Read, RowPage};
+use client::protocol::operation::{Mutation, RequestResult};
+use client::{Client, IfExists, IfMissing, Table};
+use placement::Schema;
+
+use crate::store::{Store, StoreError};
+
+impl Store for Client {
+    fn configuration(&self) -> Arc<Configuration> {
+        Client::configuration(self)
+    }
+
+    async fn refresh(&self) -> Result<Arc<Configuration>, StoreError> {
+        Ok(Client::refresh(self).await?)
+    }
+
+    async fn page(&self, read: Read) -> Result<RowPage, StoreError> {
+        let table = handle(self, read.partition.table).await?;
+        Ok(table.read_page(read, None).await?)
+    }
+
+    async fn execute(
+        &self,
+        table: TableId,
+        mutation: Mutation,
+    ) -> Result<RequestResult, StoreError> {
+        let table = handle(self, table).await?;
+        Ok(table.execute(mutation).await?)
+    }
+
+    async fn create_table(&self, schema: Schema, if_not_exists: bool) -> Result<(), StoreError> {
+        let exists = if if_not_exists {
+            IfExists::Accept
+        } else {
+            IfExists::Fail
+        };
+        Client::create_table(self, schema, exists).await?;
+        Ok(())
+    }
+
+    async fn drop_table(&self, name: &str, if_exists: bool) -> Result<(), StoreError> {
+        let missing = if if_exists {
+            IfMissing::Accept
+        } else {
+            IfMissing::Fail
+        };
+        Ok(Client::drop_table(self, name, missing).await?)
+    }
+}
+
+/// The client's handle of a table, by its number: a table of the same name may be another one.
+async fn handle(client: &Client, id: TableId) -> Result<Table, StoreError> {
+    let gone = || StoreError {
+        message: format!("table number {} was dropped meanwhile", id.0),
+        unknown: false,
+        stale: true,
+    };
+    let configuration = Client::configuration(client);
+    let name = &configuration.table(id).ok_or_else(gone)?.schema.name;
+    let table = client.table(name).await?;
+    if table.id() == id {
+        Ok(table)
+    } else {
+        Err(gone())
+    }
+}
+
+impl From<client::Error> for StoreError {
+    fn from(error: client::Error) -> StoreError {
+        StoreError {
+            unknown: matches!(error, client::Error::Unknown { .. }),
+            stale: matches!(
+                error,
+                client::Error::TableGone { .. } | client::Error::NoTable { .. }
+            ),
+            message: error.to_string(),
+        }
+    }
+}

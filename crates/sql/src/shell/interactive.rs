@@ -1,0 +1,94 @@
+//! A person at a terminal: prompts, editing over several lines, history.
+
+use std::io;
+use std::path::Path;
+
+use rustyline::error::ReadlineError;
+use rustyline::history::FileHistory;
+use rustyline::validate::{ValidationContext, ValidationResult, Validator};
+use rustyline::{Completer, Config, Editor, Helper, Highlighter, Hinter};
+use tokio::runtime::Runtime;
+
+use super::{Output, Shell};
+use crate::script::is_whole;
+use crate::store::Store;
+
+/// The most statements that the history keeps.
+const HISTORY_MAX: usize = 10_000;
+
+/// Knows when a statement is whole.
+#[derive(Completer, Helper, Highlighter, Hinter)]
+struct Whole;
+
+impl Validator for Whole {
+    fn validate(&self, context: &mut ValidationContext<'_>) -> rustyline::Result<ValidationResult> {
+        let text = context.input();
+        let command = text.trim_start().starts_with('\\');
+        Ok(if command || is_whole(text) {
+            ValidationResult::Valid(None)
+        } else {
+            ValidationResult::Incomplete
+        })
+    }
+}
+
+/// Talks with a person until they leave. The runtime is the one that the session's client was
+/// opened in; `history` is the file that keeps what was typed, if any.
+///
+/// # Errors
+/// Those of the terminal. A history that cannot be read or written is told and is no error.
+pub fn interactive<S: Store>(
+    mut shell: Shell<S>,
+    runtime: &Runtime,
+    history: Option<&Path>,
+) -> io::Result<()> {
+    let config = Config::builder()
+        .max_history_size(HISTORY_MAX)
+        .and_then(|builder| builder.history_ignore_dups(true))
+        .map_err(io::Error::other)?
+        .build();
+    let mut editor: Editor<Whole, FileHistory> =
+        Editor::with_config(config).map_err(io::Error::other)?;
+    editor.set_helper(Some(Whole));
+    if let Some(path) = history {
+        match editor.load_history(path) {
+            Ok(()) => {}
+            Err(ReadlineError::Io(error)) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => eprintln!("the history {} is not read: {error}", path.display()),
+        }
+    }
+    println!("Statements end with a semicolon. \\? for help, \\q to leave.");
+    while !shell.is_over() {
+        match editor.readline("replex=> ") {
+            Ok(text) if text.trim().is_empty() => {}
+            Ok(text) => {
+                // What cannot be remembered can still be run.
+                let _ = editor.add_history_entry(text.trim_end());
+                runtime.block_on(converse(&mut shell, &text))?;
+            }
+            // What was typed so far is thrown away, as in psql.
+            Err(ReadlineError::Interrupted) => {}
+            Err(ReadlineError::Eof) => break,
+            Err(error) => return Err(io::Error::other(error)),
+        }
+    }
+    if let Some(path) = history
+        && let Err(error) = editor.save_history(path)
+    {
+        eprintln!("the history {} is not kept: {error}", path.display());
+    }
+    Ok(())
+}
+
+async fn converse<S: Store>(shell: &mut Shell<S>, text: &str) -> io::Result<()> {
+    let mut out = io::stdout();
+    let mut err = io::stderr();
+    let mut output = Output {
+        out: &mut out,
+        err: &mut err,
+    };
+    match shell.typed(text, &mut output).await {
+        Ok(()) | Err(super::ScriptError::Failed(_)) => Ok(()),
+        Err(super::ScriptError::Output(error)) => Err(error),
+    }
+}

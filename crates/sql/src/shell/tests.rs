@@ -1,0 +1,174 @@
+use super::*;
+use crate::fixture::USERS;
+use crate::model::{Model, block_on};
+
+fn shell(options: Options) -> Shell<Model> {
+    Shell::new(Model::session(""), options)
+}
+
+/// What a script writes as results and as errors, and whether it failed.
+fn run(shell: &mut Shell<Model>, text: &str) -> (String, String, bool) {
+    let (mut out, mut err) = (Vec::new(), Vec::new());
+    let mut output = Output {
+        out: &mut out,
+        err: &mut err,
+    };
+    let failed = block_on(shell.script("test.sql", text, &mut output)).is_err();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (text(out), text(err), failed)
+}
+
+#[test]
+fn script_from_end_to_end() {
+    let script = format!(
+        "-- users\n{USERS}\nINSERT INTO users VALUES ('eu', 1, 'a@b', 1),\n  ('us', 2, NULL, 2);\n\
+         SELECT * FROM users WHERE region = 'eu' AND number = 1;\n\
+         UPDATE users SET n = n + 1 WHERE email = 'a@b';\n\
+         SELECT n FROM users WHERE email = 'a@b';\n"
+    );
+    let (out, err, failed) = run(&mut shell(Options::default()), &script);
+    assert_eq!((err.as_str(), failed), ("", false));
+    assert_eq!(
+        out,
+        "CREATE TABLE\n\
+         INSERT 0 2\n \
+         region | number | email | n\n\
+         --------+--------+-------+---\n \
+         eu     |      1 | a@b   | 1\n\
+         (1 row)\n\n\
+         UPDATE 1\n \
+         n\n\
+         ---\n \
+         2\n\
+         (1 row)\n\n"
+    );
+}
+
+#[test]
+fn script_stops_at_the_first_error_and_says_where() {
+    let script = format!("{USERS}\nSELECT 1;\n\nSELECT * FROM nowhere;\nSELECT 2;");
+    let lines = USERS.matches('\n').count();
+    let (out, err, failed) = run(&mut shell(Options::default()), &script);
+    assert!(failed);
+    assert!(out.ends_with("(1 row)\n\n"), "{out}");
+    assert!(!out.contains('2'), "{out}");
+    assert_eq!(
+        err,
+        format!(
+            "test.sql:{}: ERROR: there is no table nowhere: create it, or name one of users\n",
+            lines + 4
+        )
+    );
+    let options = Options {
+        on_error: OnError::Continue,
+        ..Options::default()
+    };
+    let (out, err, failed) = run(&mut shell(options), "SELECT x;\nSELECT 22;\nSELECT y;");
+    assert!(failed && out.contains("22"));
+    assert!(
+        err.starts_with("test.sql:1: ERROR") && err.contains("\ntest.sql:3: ERROR"),
+        "{err}"
+    );
+}
+
+#[test]
+fn syntax_error_runs_nothing_and_points_at_the_line() {
+    let (out, err, failed) = run(
+        &mut shell(Options::default()),
+        "SELECT 1;\n\\timing off\nSELECT 2;\nSELECT id, FROM t;\n",
+    );
+    assert!(failed);
+    // The batch before the command was run, the one that does not parse was not.
+    assert!(out.contains('1') && !out.contains('2'), "{out}");
+    assert!(
+        err.starts_with("test.sql:4: ERROR: syntax error at line 4, column 12"),
+        "{err}"
+    );
+    assert!(err.contains("\n  SELECT id, FROM t;\n             ^"), "{err}");
+}
+
+#[test]
+fn commands_in_scripts() {
+    let script = format!(
+        "{USERS}\n\\d\n\\d users\n\\format csv\nSELECT 'a\n\\q' AS x;\n\\format json\nSELECT 1 AS x;\n\\q\nSELECT 3;"
+    );
+    let mut shell = shell(Options::default());
+    let (out, err, failed) = run(&mut shell, &script);
+    assert_eq!((err.as_str(), failed), ("", false));
+    assert!(shell.is_over());
+    assert!(out.contains(" users |"), "{out}");
+    assert!(out.contains("Table users\n"), "{out}");
+    assert!(
+        out.contains("Copies (1 failures tolerated, durability sync)"),
+        "{out}"
+    );
+    // A backslash inside a quote is no command.
+    assert!(out.contains("x\n\"a\n\\q\"\n"), "{out}");
+    assert!(out.ends_with("[\n  {\"x\": 1}\n]\n"), "{out}");
+}
+
+#[test]
+fn unknown_command_is_an_error_with_its_line() {
+    let (_, err, failed) = run(
+        &mut shell(Options::default()),
+        "SELECT 1;\n\\copy x\nSELECT 2;",
+    );
+    assert!(failed);
+    assert_eq!(
+        err,
+        "test.sql:2: ERROR: \\copy x is no command: \\? lists the commands there are\n"
+    );
+}
+
+#[test]
+fn timing_is_told_beside_results() {
+    let options = Options {
+        timing: true,
+        format: Format::Csv,
+        ..Options::default()
+    };
+    let (out, err, _) = run(&mut shell(options), "SELECT 1 AS x;");
+    assert_eq!(out, "x\n1\n");
+    assert!(err.starts_with("Time: ") && err.ends_with(" ms\n"), "{err}");
+    let (out, ..) = run(&mut shell(Options::default()), "\\timing\nSELECT 1 AS x;");
+    assert!(
+        out.starts_with("Timing is on.\n") && out.contains("Time: "),
+        "{out}"
+    );
+}
+
+#[test]
+fn create_index_joins_its_table_within_a_batch_only() {
+    let (_, err, failed) = run(
+        &mut shell(Options::default()),
+        "CREATE TABLE t (a int PRIMARY KEY, b int);\nCREATE INDEX x ON t (b);\n\
+         SELECT * FROM t WHERE b = 1;\n\\timing off\nCREATE INDEX y ON t (b);",
+    );
+    assert!(failed);
+    assert!(
+        err.starts_with("test.sql:5: ERROR: CREATE INDEX on table t, which exists"),
+        "{err}"
+    );
+}
+
+#[test]
+fn typed_errors_have_no_place() {
+    let mut shell = shell(Options::default());
+    let (mut out, mut err) = (Vec::new(), Vec::new());
+    let mut output = Output {
+        out: &mut out,
+        err: &mut err,
+    };
+    assert!(block_on(shell.typed("SELECT x;", &mut output)).is_err());
+    assert!(block_on(shell.typed("\\?", &mut output)).is_ok());
+    assert!(
+        String::from_utf8(err)
+            .unwrap()
+            .starts_with("ERROR: x names a column")
+    );
+    assert!(
+        String::from_utf8(out)
+            .unwrap()
+            .contains("SET stale_reads = on;")
+    );
+}
