@@ -1,7 +1,7 @@
 //! A core's store on a disk: `storage`'s log, and tables that are its materialisation.
 //!
-//! Replaying the log from the last checkpoint on completes the tables. What is damaged is refused, not guessed: a server
-//! whose log may lack durable records must not vote (SAFETY R24).
+//! Replaying the log from the last checkpoint on completes the tables. What is damaged is refused,
+//! not guessed: a server whose log may lack durable records must not vote (SAFETY R24).
 
 use std::path::Path;
 
@@ -16,22 +16,26 @@ use crate::error::ServerError;
 use crate::event_loop::Handle;
 use crate::store::{Admission, Store};
 
-/// Space that must be there for an operation to be let in: the largest row in several images.
+/// Space that must be there for an operation to be let in: the largest row in several images, and
+/// not more than this part of a segment.
 const ADMISSION_BYTES: u64 = 4 << 20;
+const ADMISSION_SHARE: u64 = 8;
 
 /// Log and tables of one core.
 pub struct DiskStore {
     store: DurableStore,
+    admission_bytes: u64,
     recovery: Option<StoreRecovery>,
 }
 
 /// Where and how a core's store is opened.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct DiskStoreOptions {
     /// Names the data folder (SAFETY R16).
     pub disk: u64,
-    /// Whether the core is new: otherwise an empty folder is a loss.
-    pub create: bool,
+    /// Memory, checkpoints, segments; and whether the core is new: otherwise an empty folder is a
+    /// loss.
+    pub store: StoreOptions,
 }
 
 impl DiskStore {
@@ -44,12 +48,9 @@ impl DiskStore {
         options: DiskStoreOptions,
         handle: Handle,
     ) -> Result<Self, ServerError> {
-        let store_options = StoreOptions {
-            create: options.create,
-            ..StoreOptions::default()
-        };
+        let admission_bytes = ADMISSION_BYTES.min(options.store.segment_bytes / ADMISSION_SHARE);
         let wake = move || handle.wake();
-        let (store, recovery) = DurableStore::open(folder, options.disk, store_options, wake)?;
+        let (store, recovery) = DurableStore::open(folder, options.disk, options.store, wake)?;
         if let Some(damage) = recovery.log.damage.first() {
             return Err(ServerError::Folder(format!(
                 "the log in {} is damaged ({damage}): votes and rows may be lost, so this server \
@@ -59,6 +60,7 @@ impl DiskStore {
         }
         Ok(DiskStore {
             store,
+            admission_bytes,
             recovery: Some(recovery),
         })
     }
@@ -117,7 +119,7 @@ impl Store for DiskStore {
     }
 
     fn admission(&self) -> Admission {
-        match self.store.admission(ADMISSION_BYTES) {
+        match self.store.admission(self.admission_bytes) {
             log::Admission::Open => Admission::Open,
             log::Admission::Busy => Admission::Busy,
             log::Admission::Full => Admission::Full,

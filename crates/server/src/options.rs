@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use protocol::coordinator::Settings;
 use protocol::machine;
+use storage::StoreOptions;
 
 use crate::error::ServerError;
 use crate::event_loop;
@@ -35,6 +36,9 @@ pub struct ServerOptions {
     pub machine_limits: machine::Limits,
     /// How a core keeps its data.
     pub storage: StorageOptions,
+    /// Memory of each core's tables, its checkpoints and its log, if it keeps its data in the
+    /// folder. Whether the folder may be new is not asked here: the folder itself knows.
+    pub store: StoreOptions,
 }
 
 /// How a core keeps its data.
@@ -61,6 +65,7 @@ impl ServerOptions {
             loop_limits: event_loop::Limits::default(),
             machine_limits: machine::Limits::default(),
             storage: StorageOptions::Folder,
+            store: StoreOptions::default(),
         }
     }
 }

@@ -14,6 +14,8 @@ use protocol::identity::{CoreId, Incarnation, ServerId};
 use protocol::machine::{CoreMachine, Identity};
 use protocol::message::CoordinatorRequest;
 
+use storage::StoreOptions;
+
 use crate::clock::Clock;
 use crate::core::Core;
 use crate::disk_store::{DiskStore, DiskStoreOptions};
@@ -262,7 +264,10 @@ impl Cores {
                 options: server.options.clone(),
                 disk: DiskStoreOptions {
                     disk: server.identity.disk,
-                    create: core >= server.identity.cores,
+                    store: StoreOptions {
+                        create: core >= server.identity.cores,
+                        ..server.options.store.clone()
+                    },
                 },
                 coordinators: server.coordinators.clone(),
                 clock: server.clock,
@@ -312,7 +317,7 @@ impl CoreStart {
             StorageOptions::Folder => {
                 let core = format!("core-{}", self.identity.core.core);
                 let folder = self.options.folder.join(core);
-                let store = DiskStore::open(&folder, self.disk, event_loop.handle())?;
+                let store = DiskStore::open(&folder, self.disk.clone(), event_loop.handle())?;
                 self.serve_on(store, event_loop, tell, may_begin)
             }
             StorageOptions::Memory => {

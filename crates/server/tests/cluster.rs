@@ -173,6 +173,56 @@ fn restarted_servers_have_every_row_and_take_new_ones() {
 }
 
 #[test]
+fn checkpoints_cut_the_log_and_lose_nothing() {
+    let mut cluster = Cluster::start(0);
+    let options = |cluster: &Cluster, number| {
+        let mut options = cluster.server_options(number);
+        options.store.memory_bytes = 1 << 20;
+        options.store.checkpoint_bytes = 64 << 10;
+        options.store.segment_bytes = 256 << 10;
+        options
+    };
+    for number in 0..3 {
+        let server = RunningServer::start(options(&cluster, number)).unwrap();
+        cluster.servers.push(server);
+    }
+    let mut teller = Teller::new(cluster.coordinator.address);
+    teller.create(support::people(Durability::Replicated));
+    let mut id = 0;
+    let status = |cluster: &Cluster, number: usize, name| {
+        let address = cluster.servers[number].ready.addresses[0];
+        Wire::client(address).0.status(name)
+    };
+    for round in 0..2 {
+        let enough = |cluster: &Cluster| (0..3).all(|it| status(cluster, it, "checkpoints") >= 2);
+        let begin = std::time::Instant::now();
+        while !enough(&cluster) {
+            assert!(
+                begin.elapsed() < support::PATIENCE,
+                "no checkpoint is taken"
+            );
+            for _ in 0..100 {
+                let city = format!("city {}", id % 7);
+                let result = teller.insert(id, &format!("name {id}"), &city);
+                assert!(
+                    matches!(result, RequestResult::Applied { .. }),
+                    "{result:?}"
+                );
+                id += 1;
+            }
+        }
+        let number = round;
+        cluster.servers[number].stop_and_wait().unwrap();
+        cluster.servers[number] = RunningServer::start(options(&cluster, number)).unwrap();
+        for id in 0..id {
+            assert_eq!(teller.lookup(0, Value::Int64(id)).count, 1, "row {id}");
+            let name = Value::Text(format!("name {id}"));
+            assert_eq!(teller.lookup(1, name).count, 1, "row {id}");
+        }
+    }
+}
+
+#[test]
 fn a_log_that_is_missing_is_a_loss() {
     let cluster = Cluster::start(1);
     let options = cluster.server_options(0);

@@ -298,7 +298,10 @@ impl Teller {
             let reply = self.try_ask(&address, request);
             match reply {
                 Some(Reply::Refused(
-                    Refusal::StaleEpoch { .. } | Refusal::NotServing | Refusal::WrongPartition,
+                    Refusal::StaleEpoch { .. }
+                    | Refusal::NotServing
+                    | Refusal::Overloaded
+                    | Refusal::WrongPartition,
                 ))
                 | None => {
                     assert!(begin.elapsed() < PATIENCE, "{reply:?} for too long");
