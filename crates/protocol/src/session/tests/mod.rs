@@ -1,5 +1,7 @@
 //! The session machine alone: one behaviour per test, and random worlds in `world`.
 
+mod gather;
+mod single;
 mod world;
 
 use alloc::string::ToString;
