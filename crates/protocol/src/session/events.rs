@@ -151,6 +151,8 @@ impl SessionMachine {
                 Timer::Connect(core) => {
                     self.ready.insert(core);
                 }
+                // Nobody waits: what is wanted then is found out then.
+                Timer::Fetch if self.requests.is_empty() => self.fetch = None,
                 Timer::Fetch => self.ask_fetch(now_us, output),
                 Timer::Session => {
                     let wanted = |pending: &super::Pending| pending.place == Place::Waiting;

@@ -140,11 +140,8 @@ proptest! {
         let mut wanted = plan(Order::Any, limit);
         wanted.count_only = true;
         let mut gather = Gather::new(&configuration.tables[0], wanted);
-        loop {
-            match gather.next_read() {
-                Some((index, read)) => gather.accept(index, page(&rows, &read, most)).unwrap(),
-                None => break,
-            }
+        while let Some((index, read)) = gather.next_read() {
+            gather.accept(index, page(&rows, &read, most)).unwrap();
         }
         prop_assert_eq!(gather.step(), Step::End);
         let expected = limit.map_or(ids.len() as u64, |limit| limit.min(ids.len() as u64));
