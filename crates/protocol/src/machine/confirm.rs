@@ -359,6 +359,9 @@ impl CoreMachine {
                 continue;
             };
             if concerns(&self.members[&key]) {
+                // A peer that has just come back may not take it yet: it is asked often again.
+                let member = self.members.get_mut(&key).expect("it was just looked at");
+                member.retry_us = self.limits.retry_us;
                 self.watch(key, now.monotonic_us);
             }
         }
