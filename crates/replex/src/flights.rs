@@ -7,12 +7,16 @@ use std::io::{self, Read};
 use std::path::Path;
 
 use flate2::read::GzDecoder;
-use placement::{Column, Value};
+use placement::{Column, Schema, Value};
 
 use replex::failure::Failure;
+use sql::statement::Statement;
 
 /// January 2013: 27,004 flights.
 const JANUARY: &[u8] = include_bytes!("../../../data/flights-2013-01.csv.gz");
+
+/// The name of their table.
+pub const TABLE: &str = "flights";
 
 /// What creates their table. Three copies, so any two servers may be lost.
 pub const CREATE_TABLE: &str = "\
@@ -28,6 +32,16 @@ CREATE TABLE flights (
   INDEX by_tail (tailnum),
   INDEX by_route (origin, dest)
 ) WITH (partitions = 12, failures_tolerated = 2, durability = 'sync');";
+
+/// What [`CREATE_TABLE`] says.
+pub fn schema() -> Result<Schema, Failure> {
+    let parsed = sql::parse(CREATE_TABLE);
+    let parsed = parsed.map_err(|error| Failure::Failed(error.error.to_string()))?;
+    match parsed.into_iter().map(|it| it.statement).next() {
+        Some(Statement::CreateTable { schema, .. }) => Ok(*schema),
+        other => Err(Failure::Failed(format!("no table is created by {other:?}"))),
+    }
+}
 
 /// January's rows, in the order of the table's columns.
 pub fn january(columns: &[Column]) -> Result<Vec<Vec<Value>>, Failure> {

@@ -2,6 +2,8 @@
 
 mod admin;
 mod arguments;
+mod demo;
+mod flights;
 mod output;
 mod serve;
 
@@ -19,6 +21,7 @@ fn main() -> ExitCode {
         Command::Server(options) => serve::server(&options),
         Command::Coordinator(options) => serve::coordinator(&options),
         Command::Baseline(options) => serve::baseline(&options),
+        Command::Demo(arguments) => run(demo::run(&arguments)),
         Command::Admin(arguments) => run(admin::run(&arguments)),
         _ => Err(Failure::Usage("not there".into())),
     };

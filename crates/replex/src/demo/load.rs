@@ -1,0 +1,86 @@
+//! Loading flights, many in flight, with a progress bar.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressStyle};
+use placement::Value;
+use replex::failure::Failure;
+use tokio::task::JoinSet;
+
+use super::store::Flights;
+
+/// Inserts that have been sent and not answered.
+const IN_FLIGHT: usize = 256;
+
+/// What loading did.
+pub struct Loaded {
+    /// Rows that were acknowledged.
+    pub rows: Vec<Vec<Value>>,
+    /// How long it took.
+    pub elapsed: Duration,
+    /// The longest time between two acknowledgements.
+    pub longest_gap: Duration,
+}
+
+/// How far a load is, for whoever watches.
+#[derive(Clone, Default)]
+pub struct Progress(Arc<AtomicU64>);
+
+impl Progress {
+    /// Rows acknowledged so far.
+    pub fn acknowledged(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// A bar that is drawn on a terminal and nowhere else.
+pub fn bar(rows: usize) -> ProgressBar {
+    let bar = ProgressBar::new(rows as u64);
+    let style = ProgressStyle::with_template(
+        "   {bar:40.cyan/dim} {human_pos}/{human_len} rows, {per_sec}",
+    )
+    .expect("the template is well formed");
+    bar.set_style(style.progress_chars("━━─"));
+    bar
+}
+
+/// Inserts all rows; gives those that were acknowledged, which without an error is all of them.
+pub async fn load(
+    flights: Flights,
+    rows: Vec<Vec<Value>>,
+    bar: ProgressBar,
+    progress: Progress,
+) -> Result<Loaded, Failure> {
+    let started = Instant::now();
+    let mut under_way = JoinSet::new();
+    let mut acknowledged = Vec::with_capacity(rows.len());
+    let mut last = started;
+    let mut longest_gap = Duration::ZERO;
+    let mut waiting = rows.into_iter();
+    loop {
+        while under_way.len() < IN_FLIGHT
+            && let Some(row) = waiting.next()
+        {
+            let flights = flights.clone();
+            under_way.spawn(async move { flights.insert(row).await });
+        }
+        let Some(ended) = under_way.join_next().await else {
+            break;
+        };
+        let row = ended.map_err(Failure::at("wait for an insert"))??;
+        acknowledged.push(row);
+        let now = Instant::now();
+        longest_gap = longest_gap.max(now - last);
+        last = now;
+        progress.0.fetch_add(1, Ordering::Relaxed);
+        bar.inc(1);
+    }
+    bar.finish_and_clear();
+    Ok(Loaded {
+        rows: acknowledged,
+        elapsed: started.elapsed(),
+        longest_gap,
+    })
+}

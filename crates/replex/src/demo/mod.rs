@@ -1,0 +1,170 @@
+//! `replex demo`: the whole idea on real flights, in a real cluster of processes.
+//!
+//! Each chapter does something, shows it as a table, and claims something about it. A claim is
+//! checked, not assumed: the demo ends with the list of its claims, and with an error if one of
+//! them did not hold.
+
+mod chapters;
+mod crash;
+mod load;
+mod store;
+
+use std::fmt::Display;
+use std::path::PathBuf;
+use std::time::Instant;
+
+use placement::Value;
+use replex::cluster::{Cluster, Life, Options};
+use replex::failure::Failure;
+
+use crate::arguments::Demo;
+use crate::flights;
+use crate::output::{Screen, Short, count};
+use store::Flights;
+
+/// Servers: one for each copy, so that losing any two of them loses no row.
+const SERVERS: usize = 3;
+/// Flights that are loaded before the crash, in hundredths of all.
+const BEFORE_CRASH: usize = 75;
+
+/// What has been told and claimed so far.
+struct Story {
+    screen: Screen,
+    chapter: usize,
+    claims: Vec<(String, bool)>,
+}
+
+impl Story {
+    fn chapter(&mut self, title: &str) {
+        self.chapter += 1;
+        let title = format!("{}. {title}", self.chapter);
+        println!("\n{}", self.screen.bold(title));
+    }
+
+    fn say(&self, text: impl Display) {
+        println!("   {text}");
+    }
+
+    fn show(&self, header: &[&str], rows: &[Vec<String>]) {
+        for line in self.screen.table(header, rows).lines() {
+            println!(" {line}");
+        }
+    }
+
+    fn claim(&mut self, text: impl Into<String>, holds: bool) {
+        let text = text.into();
+        let mark = if holds {
+            self.screen.good("✓")
+        } else {
+            self.screen.bad("✗ NOT TRUE:")
+        };
+        println!("   {mark} {text}");
+        self.claims.push((text, holds));
+    }
+}
+
+/// `replex demo`
+pub async fn run(arguments: &Demo) -> Result<(), Failure> {
+    let started = Instant::now();
+    let mut story = Story {
+        screen: Screen::of_stdout(),
+        chapter: 0,
+        claims: Vec::new(),
+    };
+    println!(
+        "{}: a store that keeps several copies of every table, and makes each copy an index.",
+        story.screen.bold("Replex")
+    );
+    if arguments.full {
+        flights::check_year(&arguments.flights)?;
+    }
+    let options = Options {
+        parent: arguments.folder.clone(),
+        servers: SERVERS,
+        life: if arguments.keep {
+            Life::Detached
+        } else {
+            Life::WithParent
+        },
+        ..Options::new(own_program()?)
+    };
+    let mut cluster = Cluster::start(options)
+        .await
+        .map_err(Failure::at("start a cluster"))?;
+    chapters::cluster(&mut story, &cluster).await?;
+    let mut flights = Flights::create(cluster.coordinator_address()).await?;
+    chapters::table(&mut story, &flights);
+
+    let rows = rows(arguments, &flights)?;
+    let early = rows.len() * BEFORE_CRASH / 100;
+    chapters::load(&mut story, &mut flights, &rows[..early]).await?;
+    chapters::lookups(&mut story, &flights, &rows[..early]).await?;
+    let moved = chapters::moving(&mut story, &mut flights, &rows[..early]).await?;
+    let parts = rows.split_at(early);
+    let acknowledged = crash::crash(&mut story, &mut cluster, &flights, parts).await?;
+
+    let mut expected: Vec<Vec<Value>> = rows[..early].to_vec();
+    expected.extend(acknowledged);
+    moved.apply(&mut expected);
+    crash::proof(&mut story, &cluster, &flights, &expected).await?;
+    close(&story, cluster, arguments.keep, started)
+}
+
+fn own_program() -> Result<PathBuf, Failure> {
+    std::env::current_exe().map_err(Failure::at("find this program's own file"))
+}
+
+fn rows(arguments: &Demo, flights: &Flights) -> Result<Vec<Vec<Value>>, Failure> {
+    let columns = &flights.schema().columns;
+    if arguments.full {
+        flights::year(&arguments.flights, columns)
+    } else {
+        flights::january(columns)
+    }
+}
+
+/// Says how it went, and how to go on or that everything is gone.
+fn close(story: &Story, cluster: Cluster, keep: bool, started: Instant) -> Result<(), Failure> {
+    let screen = story.screen;
+    let broken: Vec<&str> = story
+        .claims
+        .iter()
+        .filter(|(_, holds)| !holds)
+        .map(|(text, _)| text.as_str())
+        .collect();
+    println!();
+    if broken.is_empty() {
+        let text = format!(
+            "All {} claims held, in {}.",
+            count(story.claims.len() as u64),
+            Short(started.elapsed())
+        );
+        println!("{}", screen.good(text));
+    }
+    let address = cluster.coordinator_address().to_owned();
+    if keep {
+        let (folder, ids) = cluster.keep();
+        let ids: Vec<String> = ids.iter().map(u32::to_string).collect();
+        println!("The cluster stays up. Go on by hand:\n");
+        println!("  replex sql -C {address}");
+        println!("  replex sql -C {address} -c \"SELECT * FROM flights WHERE tailnum = 'N14228'\"");
+        println!("  replex admin status -C {address}");
+        println!("  replex admin table show flights -C {address}");
+        println!("  replex admin check flights -C {address}");
+        println!("\nEnd it, and remove its data:\n");
+        println!("  kill {}", ids.join(" "));
+        println!("  rm -r {}", folder.display());
+    } else {
+        drop(cluster);
+        println!("The cluster is stopped and its data removed.");
+        println!("Leave it up and go on by hand: `replex demo --keep`");
+    }
+    if broken.is_empty() {
+        Ok(())
+    } else {
+        Err(Failure::Failed(format!(
+            "the demo claims what is not true: {}",
+            broken.join("; ")
+        )))
+    }
+}

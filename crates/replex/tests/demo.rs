@@ -1,0 +1,91 @@
+//! The demo from end to end, and that it leaves nothing behind however it ends.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod support;
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process, test_kill_process};
+
+/// What the demo must have claimed, each with its mark.
+const CLAIMS: &[&str] = &[
+    "✓ Every possible row survives the loss of any 2 servers",
+    "✓ Every lookup found exactly the flights that were loaded",
+    "✓ The old lookup is empty and the new one full",
+    "✓ The copy by id shows the new tail number too",
+    "✓ Lookups by id and by route were answered while the server was gone",
+    "✓ The kill came in mid-load, and every insert was acknowledged in the end",
+    "✓ Count and checksum are equal in all copies",
+    "✓ Each of the 27,004 acknowledged rows is in each copy",
+];
+
+fn is_empty(folder: &Path) -> bool {
+    std::fs::read_dir(folder).unwrap().next().is_none()
+}
+
+#[test]
+fn demo_holds_what_it_claims_and_cleans_up() {
+    let folder = tempfile::tempdir().unwrap();
+    let place = folder.path().display().to_string();
+    let stdout = support::run_well(&["demo", "--folder", &place]);
+    for claim in CLAIMS {
+        assert!(stdout.contains(claim), "no {claim:?} in\n{stdout}");
+    }
+    assert!(!stdout.contains("NOT TRUE"), "{stdout}");
+    assert!(
+        !stdout.contains('\u{1b}'),
+        "plain where there is no terminal"
+    );
+    assert!(is_empty(folder.path()));
+}
+
+#[test]
+fn demo_that_is_interrupted_leaves_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut demo = Command::new(support::program())
+        .args(["demo", "--folder", &folder.path().display().to_string()])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // The first table names the processes; once it is whole the cluster runs.
+    let mut lines = BufReader::new(demo.stdout.take().unwrap()).lines();
+    let mut children = Vec::new();
+    for line in lines.by_ref() {
+        let line = line.unwrap();
+        let cells: Vec<&str> = line.split('|').map(str::trim).collect();
+        if let [_, name, pid, ..] = cells[..]
+            && (name == "coordinator" || name.starts_with("server "))
+        {
+            children.push(Pid::from_raw(pid.parse().unwrap()).unwrap());
+        }
+        if line.contains("data in ") {
+            break;
+        }
+    }
+    assert_eq!(children.len(), 4);
+    let pid = Pid::from_raw(demo.id().try_into().unwrap()).unwrap();
+    kill_process(pid, Signal::INT).unwrap();
+    // It goes on writing until it notices.
+    let rest: Vec<String> = lines.map(Result::unwrap).collect();
+    let status = demo.wait().unwrap();
+    assert_eq!(status.code(), Some(130), "{rest:#?}");
+    for child in children {
+        assert!(test_kill_process(child).is_err(), "{child:?} still runs");
+    }
+    assert!(is_empty(folder.path()));
+}
+
+#[test]
+fn whole_year_without_its_file_says_how_to_get_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let missing = folder.path().join("flights-2013.csv.gz");
+    let missing = missing.display().to_string();
+    let stderr = support::run_badly(&["demo", "--full", "--flights", &missing], 1);
+    assert!(stderr.contains(&missing), "{stderr}");
+    assert!(stderr.contains("data/fetch-flights"), "{stderr}");
+}
