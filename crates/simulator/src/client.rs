@@ -1,60 +1,49 @@
-//! Clients: each keeps some operations in flight until it knows what became of them.
+//! Clients: the real session machine, driven by random operations and watched.
+//!
+//! A client keeps a few operations submitted until it learns what became of them. What the
+//! session calls failed must not have happened; what it calls unknown may have, at any time.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use protocol::configuration::Configuration;
-use protocol::identity::{CoreId, Epoch, PartitionId, RequestId, SessionId};
-use protocol::message::{
-    Consistency, CoordinatorReply, CoordinatorRequest, Execute, Read, Refusal, Reply, Request,
+use protocol::identity::{CoreId, Epoch, PartitionId};
+use protocol::message::{Consistency, CoordinatorReply, Execute, Read, Reply, Request, RowPage};
+use protocol::operation::{Action, Mutation};
+use protocol::session::{
+    Completion, Failure, Input, Limits, Operation as Wanted, Outcome, Output, SessionMachine,
+    Ticket,
 };
-use protocol::operation::Mutation;
 
 use crate::check::linearizable::Call;
+use crate::clock::Clock;
 use crate::event::{Content, Event, Life};
 use crate::model::{ID, Operation, Seen};
 use crate::network::Node;
-use crate::plan::MILLISECOND;
+use crate::plan::{MILLISECOND, SECOND};
 use crate::world::World;
 
-/// A request without an answer is sent again after this.
-const RETRY_US: u64 = 400 * MILLISECOND;
-/// After a refusal.
-const PAUSE_US: u64 = 30 * MILLISECOND;
+/// Correlations of probes start here; the session never gets so far.
+const PROBES: u64 = 1 << 63;
+/// How many answered writes are followed by another body under their number.
+const PROBED: f64 = 0.02;
 
 /// One client.
 #[derive(Debug)]
 pub struct Client {
-    session: Option<SessionId>,
-    configuration: Option<Arc<Configuration>>,
-    next_number: u64,
-    next_correlation: u64,
-    flights: BTreeMap<u64, Flight>,
-    next_flight: u64,
-    asked_at_us: Option<u64>,
+    session: SessionMachine,
+    clock: Clock,
+    /// What was submitted, and where it is in the history; none is a stale read.
+    submitted: BTreeMap<Ticket, Option<usize>>,
+    next_ticket: u64,
+    /// Connections that are open, to which life of the core.
+    open: BTreeMap<CoreId, Life>,
+    /// Writes that were sent, for probes.
+    sent: BTreeMap<u64, (CoreId, Execute)>,
+    /// When the next wake-up comes.
+    wake_at_us: Option<u64>,
+    /// On its clock.
+    deadline_us: Option<u64>,
     think_until_us: u64,
-}
-
-/// An operation in flight.
-#[derive(Debug)]
-struct Flight {
-    work: Work,
-    /// Where it is in the history, unless it is a stale read.
-    history: Option<usize>,
-    /// The core that was asked last, and under which correlation.
-    asked: Option<(CoreId, u64)>,
-    /// When it is sent again.
-    due_us: u64,
-}
-
-#[derive(Clone, Debug)]
-enum Work {
-    Write {
-        number: u64,
-        mutation: Mutation,
-        partition: PartitionId,
-    },
-    Read(Read),
 }
 
 impl World {
@@ -62,18 +51,29 @@ impl World {
     pub fn add_client(&mut self) {
         let number = self.next_client;
         self.next_client += 1;
+        let limits = Limits {
+            attempt_us: *self.random.pick(&[100, 400, 1_000]) * MILLISECOND,
+            in_flight_max: *self.random.pick(&[1, 2, 1_024]),
+            ..Limits::default()
+        };
+        let base_us = self.random.below(SECOND);
         let client = Client {
-            session: None,
-            configuration: None,
-            next_number: 1,
-            next_correlation: 1,
-            flights: BTreeMap::new(),
-            next_flight: 1,
-            asked_at_us: None,
+            session: SessionMachine::new(limits, self.random.bits(), None),
+            clock: Clock {
+                base_us,
+                drift_ppm: 0,
+                step_us: 0,
+            },
+            submitted: BTreeMap::new(),
+            next_ticket: 1,
+            open: BTreeMap::new(),
+            sent: BTreeMap::new(),
+            wake_at_us: None,
+            deadline_us: None,
             think_until_us: 0,
         };
         self.clients.insert(number, client);
-        self.after(0, Event::ClientWakes(number));
+        self.wake_client(number, self.now_us);
     }
 
     /// One client dies with everything that it had in flight; another one takes its place.
@@ -85,32 +85,16 @@ impl World {
         let number = *self.random.pick(&numbers);
         self.trace
             .note(self.now_us, || format!("client {number} dies"));
-        self.clients.remove(&number);
-        for (core, life) in self.running_cores() {
-            let node = Node::Client(number);
-            let breaks = self.network.connection(node, Node::Core(core));
+        let client = self.clients.remove(&number).expect("it was just listed");
+        for (core, life) in client.open {
+            let breaks = self
+                .network
+                .connection(Node::Client(number), Node::Core(core));
             let name = self.connections.name(number, life, breaks);
             let delay_us = self.random.exponential(4 * self.faults.latency_us);
             self.after(delay_us, Event::ClientGone(life, name.0));
         }
         self.add_client();
-    }
-
-    fn running_cores(&self) -> Vec<(CoreId, Life)> {
-        let mut cores = Vec::new();
-        for server in &self.servers {
-            for core in server.cores() {
-                let core = core.machine.identity().core;
-                cores.push((
-                    core,
-                    Life {
-                        core,
-                        life: server.life,
-                    },
-                ));
-            }
-        }
-        cores
     }
 
     /// Whether all that clients wanted is done.
@@ -119,137 +103,124 @@ impl World {
             && self
                 .clients
                 .values()
-                .all(|client| client.flights.is_empty())
+                .all(|client| client.submitted.is_empty())
     }
 
     /// What clients still wait for, in words.
     pub fn clients_left(&self) -> String {
-        let flights = self
+        let submitted = self
             .clients
             .values()
-            .flat_map(|client| client.flights.values());
-        let flights: Vec<&Work> = flights.map(|flight| &flight.work).collect();
+            .flat_map(|client| client.submitted.values());
+        let waits = submitted
+            .flatten()
+            .map(|index| &self.history[*index].1.operation);
+        let waits: Vec<&Operation> = waits.collect();
         format!(
-            "{} operations to begin, in flight {flights:?}",
+            "{} operations to begin, in flight {waits:?}",
             self.operations_left
         )
     }
 
-    /// A client sends what is due, and begins new operations.
+    fn wake_client(&mut self, number: u64, at_us: u64) {
+        let Some(client) = self.clients.get_mut(&number) else {
+            return;
+        };
+        if client
+            .wake_at_us
+            .is_none_or(|wake_at_us| at_us < wake_at_us)
+        {
+            client.wake_at_us = Some(at_us);
+            self.queue.push(at_us, Event::ClientWakes(number));
+        }
+    }
+
+    /// A client's deadline, or the time to begin something.
     pub fn client_wakes(&mut self, number: u64) {
         let now_us = self.now_us;
         let Some(client) = self.clients.get_mut(&number) else {
             return;
         };
-        if client.session.is_none() || client.configuration.is_none() {
-            self.ask_coordinator(number);
-            self.after(PAUSE_US, Event::ClientWakes(number));
+        if client.wake_at_us != Some(now_us) {
             return;
+        }
+        client.wake_at_us = None;
+        let now = client.clock.now(now_us);
+        if client
+            .deadline_us
+            .is_some_and(|deadline_us| deadline_us <= now.monotonic_us)
+        {
+            client.deadline_us = None;
+            self.step_client(number, Input::Tick);
         }
         let window = self.plan.workload.window as usize;
-        if client.flights.len() < window && now_us >= client.think_until_us {
+        let client = &self.clients[&number];
+        let begins = self.operations_left > 0 && client.submitted.len() < window;
+        if begins && now_us >= client.think_until_us {
             let think_us = self.random.exponential(self.plan.workload.think_us);
+            let client = self.clients.get_mut(&number).expect("it was there");
             client.think_until_us = now_us + think_us;
-            if self.operations_left > 0 {
-                self.operations_left -= 1;
-                self.begin_operation(number);
-            }
+            self.operations_left -= 1;
+            self.begin_operation(number);
         }
-        let client = &self.clients[&number];
-        let due: Vec<u64> = client
-            .flights
-            .iter()
-            .filter(|(_, flight)| flight.due_us <= now_us)
-            .map(|(flight, _)| *flight)
-            .collect();
-        for flight in due {
-            self.send_flight(number, flight);
-        }
-        let client = &self.clients[&number];
-        let next_us = client.flights.values().map(|flight| flight.due_us).min();
-        let begins = self.operations_left > 0 && client.flights.len() < window;
-        let begin_us = begins.then_some(client.think_until_us);
-        if let Some(at_us) = next_us.into_iter().chain(begin_us).min() {
-            self.queue
-                .push(at_us.max(now_us + 1), Event::ClientWakes(number));
-        }
+        self.plan_wake(number);
     }
 
-    fn ask_coordinator(&mut self, number: u64) {
-        let client = self.clients.get_mut(&number).expect("callers have it");
-        if client
-            .asked_at_us
-            .is_some_and(|at_us| at_us + PAUSE_US > self.now_us)
-        {
+    /// Plans a client's next wake-up.
+    fn plan_wake(&mut self, number: u64) {
+        let Some(client) = self.clients.get(&number) else {
             return;
-        }
-        client.asked_at_us = Some(self.now_us);
-        let known = client
-            .configuration
-            .as_ref()
-            .map_or(Epoch(0), |known| known.epoch);
-        let open = client.session.is_none();
-        let mut asks = vec![CoordinatorRequest::Fetch { known }];
-        asks.extend(open.then_some(CoordinatorRequest::OpenSession));
-        for request in asks {
-            let content = Content::Ask(0, request, 0);
-            self.send(Node::Client(number), Node::Coordinator, content);
+        };
+        let window = self.plan.workload.window as usize;
+        let begins = self.operations_left > 0 && client.submitted.len() < window;
+        let begin_us = begins.then_some(client.think_until_us);
+        let deadline_us = client
+            .deadline_us
+            .map(|deadline_us| client.clock.when(deadline_us));
+        if let Some(at_us) = begin_us.into_iter().chain(deadline_us).min() {
+            self.wake_client(number, at_us.max(self.now_us + 1));
         }
     }
 
     fn begin_operation(&mut self, number: u64) {
         let (table_id, table) = self.table.clone().expect("clients come after the table");
         let (group, operation) = self.generator.draw(&table.model);
-        let client = self.clients.get_mut(&number).expect("callers have it");
         let mut kept = true;
-        let work = match &operation {
-            Operation::Read(range) => {
-                let (start, end) = table.bounds(range);
-                kept = !self.generator.stale();
-                Work::Read(Read {
-                    epoch: Epoch(0),
-                    partition: PartitionId {
-                        table: table_id,
-                        replex: range.replex as u8,
-                        number: range.partition,
-                    },
-                    start,
-                    end,
-                    filter: None,
-                    projection: None,
-                    limit: range.limit as u32,
-                    descending: range.descending,
-                    count_only: self.generator.counts(),
-                    consistency: if kept {
-                        Consistency::Linearizable
-                    } else {
-                        Consistency::Stale
-                    },
-                })
-            }
-            write => {
-                let mutation = table.mutation(write);
-                let id = match write {
-                    Operation::Update(id, ..) | Operation::Delete(id, _) => *id,
-                    Operation::Insert(row)
-                    | Operation::InsertOrKeep(row)
-                    | Operation::Upsert(row, ..) => row[ID],
-                    Operation::Read(_) | Operation::ReadAll => unreachable!("matched above"),
-                };
-                let partition = PartitionId {
+        let wanted = if let Operation::Read(range) = &operation {
+            kept = !self.generator.stale();
+            let (start, end) = table.bounds(range);
+            Wanted::Read(Read {
+                epoch: Epoch(0),
+                partition: PartitionId {
                     table: table_id,
-                    replex: 0,
-                    number: table.primary(id),
-                };
-                client.next_number += 1;
-                Work::Write {
-                    number: client.next_number - 1,
-                    mutation,
-                    partition,
-                }
+                    replex: range.replex as u8,
+                    number: range.partition,
+                },
+                start,
+                end,
+                filter: None,
+                projection: None,
+                limit: range.limit as u32,
+                descending: range.descending,
+                count_only: self.generator.counts(),
+                consistency: if kept {
+                    Consistency::Linearizable
+                } else {
+                    Consistency::Stale
+                },
+            })
+        } else {
+            Wanted::Execute {
+                table: table_id,
+                mutations: vec![table.mutation(&operation)],
             }
         };
-        let moment = self.next_moment();
+        // Some give up early, so that outcomes stay unknown.
+        let patience_us = match self.random.chance(0.1) {
+            true => self.random.between(MILLISECOND, 500 * MILLISECOND),
+            false => 45 * SECOND,
+        };
+        let begun = self.next_moment();
         self.trace.note(self.now_us, || {
             format!("client {number} begins {operation:?}")
         });
@@ -257,7 +228,7 @@ impl World {
             self.history.push((
                 group,
                 Call {
-                    begun: moment,
+                    begun,
                     ended: None,
                     operation,
                 },
@@ -265,166 +236,240 @@ impl World {
         }
         let history = kept.then(|| self.history.len() - 1);
         let client = self.clients.get_mut(&number).expect("callers have it");
-        let flight = Flight {
-            work,
-            history,
-            asked: None,
-            due_us: self.now_us,
-        };
-        client.flights.insert(client.next_flight, flight);
-        client.next_flight += 1;
+        let ticket = Ticket(client.next_ticket);
+        client.next_ticket += 1;
+        client.submitted.insert(ticket, history);
+        let deadline_us = client.clock.now(self.now_us).monotonic_us + patience_us;
+        self.step_client(
+            number,
+            Input::Submit {
+                ticket,
+                operation: wanted,
+                deadline_us,
+            },
+        );
     }
 
-    fn send_flight(&mut self, number: u64, flight: u64) {
-        let client = self.clients.get_mut(&number).expect("callers have it");
-        let configuration = Arc::clone(client.configuration.as_ref().expect("it has one"));
-        let session = client.session.expect("it has one");
-        let epoch = configuration.epoch;
-        let numbers = client
-            .flights
-            .values()
-            .filter_map(|flight| match flight.work {
-                Work::Write { number, .. } => Some(number),
-                Work::Read(_) => None,
-            });
-        let acknowledged_below = numbers.min().unwrap_or(client.next_number);
-        let correlation = client.next_correlation;
-        client.next_correlation += 1;
-        let flight = client.flights.get_mut(&flight).expect("callers have it");
-        let (partition, request) = match &flight.work {
-            Work::Write {
-                number,
-                mutation,
-                partition,
-            } => {
-                let execute = Execute {
-                    request: RequestId {
-                        session,
-                        number: *number,
-                    },
-                    acknowledged_below,
-                    epoch,
-                    table: partition.table,
-                    partition: *partition,
-                    mutations: vec![mutation.clone()],
-                };
-                (*partition, Request::Execute(execute))
-            }
-            Work::Read(read) => (
-                read.partition,
-                Request::Read(Read {
-                    epoch,
-                    ..read.clone()
-                }),
-            ),
-        };
-        flight.due_us = self.now_us + RETRY_US;
-        let Some(place) = configuration.place(partition) else {
-            flight.due_us = self.now_us + PAUSE_US;
-            self.ask_coordinator(number);
-            return;
-        };
-        flight.asked = Some((place.core, correlation));
-        let life = self.life(place.core).map_or(0, |life| life.life);
-        let content = Content::Request(correlation, request, life);
-        self.send(Node::Client(number), Node::Core(place.core), content);
-    }
-
-    /// A core has answered a client.
-    pub fn client_reply(&mut self, number: u64, correlation: u64, reply: Reply) {
-        let now_us = self.now_us;
+    fn step_client(&mut self, number: u64, input: Input) {
         let Some(client) = self.clients.get_mut(&number) else {
             return;
         };
-        let mut flights = client.flights.iter_mut();
-        let asked =
-            flights.find(|(_, flight)| flight.asked.is_some_and(|(_, asked)| asked == correlation));
-        let Some((&key, flight)) = asked else { return };
-        if let Reply::Refused(refusal) = &reply {
-            flight.due_us = now_us + PAUSE_US;
-            flight.asked = None;
-            match refusal {
-                Refusal::StaleEpoch { .. } | Refusal::WrongPartition => {
-                    self.ask_coordinator(number);
-                }
-                Refusal::NotServing | Refusal::Overloaded | Refusal::DiskFull { .. } => {}
-                other => {
-                    let text = format!("a good request of client {number} met {other:?}");
-                    self.check("I7 one result per request", Err(text));
-                }
-            }
-            self.queue
-                .push(now_us + PAUSE_US, Event::ClientWakes(number));
-            return;
+        let mut output = Output::default();
+        client
+            .session
+            .step(client.clock.now(self.now_us), input, &mut output);
+        if output.deadline_us.is_some() {
+            client.deadline_us = output.deadline_us;
         }
-        let flight = client.flights.remove(&key).expect("it was just found");
-        match self.seen(&reply) {
-            Err(text) => self.check("a reply can be understood", Err(text)),
-            Ok(seen) => {
-                self.trace
-                    .note(now_us, || format!("client {number} sees {seen:?}"));
-                if let Some(index) = flight.history {
-                    let moment = self.next_moment();
-                    self.history[index].1.ended = Some((moment, seen));
-                }
+        for core in output.connects {
+            let delay_us = 2 * self.faults.latency_us + self.random.below(100);
+            self.after(delay_us, Event::ClientConnects(number, core));
+        }
+        for attempt in output.sends {
+            let client = self.clients.get_mut(&number).expect("it was there");
+            if let Request::Execute(execute) = &attempt.request {
+                client
+                    .sent
+                    .insert(attempt.correlation, (attempt.core, execute.clone()));
+            }
+            // What goes into a connection that has just broken is gone.
+            if let Some(life) = client.open.get(&attempt.core) {
+                let content = Content::Request(attempt.correlation, attempt.request, life.life);
+                self.send(Node::Client(number), Node::Core(attempt.core), content);
             }
         }
-        self.queue.push(now_us, Event::ClientWakes(number));
+        for ask in output.asks {
+            self.send(
+                Node::Client(number),
+                Node::Coordinator,
+                Content::Ask(0, ask, 0),
+            );
+        }
+        for completion in output.completions {
+            self.client_learns(number, completion);
+        }
+        self.plan_wake(number);
     }
 
-    /// What a reply says, in the model's words. A version of a row has one content.
-    fn seen(&mut self, reply: &Reply) -> Result<Seen, String> {
-        let (_, table) = self.table.as_ref().expect("clients come after the table");
-        match reply {
-            Reply::Executed(result) => table.seen(result),
-            Reply::Rows(page) if page.rows.is_empty() => Ok(match page.count {
-                0 => Seen::Rows(Vec::new()),
-                count => Seen::Count(count),
-            }),
-            Reply::Rows(page) => {
-                let mut rows = Vec::new();
-                for (version, bytes) in page.rows() {
-                    let row = table.parse(bytes)?;
-                    let known = self.contents.entry((row[ID], version.0)).or_insert(row);
-                    if *known != row {
-                        return Err(format!("{version:?} is {known:?} and {row:?}"));
-                    }
-                    rows.push(row);
-                }
-                Ok(Seen::Rows(rows))
-            }
-            other => Err(format!("nobody asked for {other:?}")),
-        }
-    }
-
-    /// The coordinator has answered a client.
-    pub fn client_answered(&mut self, number: u64, _correlation: u64, reply: CoordinatorReply) {
+    /// A connection that a client asked for opens, or does not.
+    pub fn client_connects(&mut self, number: u64, core: CoreId) {
+        let life = self.life(core);
+        let alive = life.and_then(|life| self.alive(life));
         let Some(client) = self.clients.get_mut(&number) else {
             return;
         };
-        match reply {
-            CoordinatorReply::Configuration(configuration) => {
-                client.configuration = Some(Arc::new(configuration));
+        let input = match (life, alive) {
+            (Some(life), Some(place)) => {
+                client.open.insert(core, life);
+                let machine = &self.servers[place].cores()[usize::from(core.core)].machine;
+                Input::Connected {
+                    core,
+                    epoch: machine.epoch(),
+                }
             }
-            CoordinatorReply::Session { session, .. } if client.session.is_none() => {
-                client.session = Some(session);
-            }
-            _ => {}
-        }
-        self.queue.push(self.now_us, Event::ClientWakes(number));
+            _ => Input::Disconnected { core },
+        };
+        self.step_client(number, input);
     }
 
-    /// A client's connection is gone: it asks again.
+    /// A client's connection is gone.
     pub fn client_disconnected(&mut self, number: u64, core: CoreId) {
         let Some(client) = self.clients.get_mut(&number) else {
             return;
         };
-        for flight in client.flights.values_mut() {
-            if flight.asked.is_some_and(|(asked, _)| asked == core) {
-                flight.due_us = self.now_us + PAUSE_US;
-            }
+        if client.open.remove(&core).is_some() {
+            // Nothing of it may arrive any more: the next connection is another one.
+            self.network
+                .break_connection(Node::Client(number), Node::Core(core));
+            self.network
+                .break_connection(Node::Core(core), Node::Client(number));
+            self.step_client(number, Input::Disconnected { core });
         }
-        self.queue
-            .push(self.now_us + PAUSE_US, Event::ClientWakes(number));
+    }
+
+    /// A core has answered a client.
+    pub fn client_reply(&mut self, number: u64, core: CoreId, correlation: u64, reply: Reply) {
+        if correlation >= PROBES {
+            let result = match reply {
+                Reply::Refused(_) => Ok(()),
+                other => Err(format!(
+                    "another body under a used number was answered {other:?}"
+                )),
+            };
+            self.check("I7 one effect and one result per request", result);
+            return;
+        }
+        let Some(client) = self.clients.get_mut(&number) else {
+            return;
+        };
+        let sent = client.sent.remove(&correlation);
+        let probe = match (&reply, sent) {
+            (Reply::Executed(_), Some(sent)) if self.is_sync() && self.random.chance(PROBED) => {
+                Some(sent)
+            }
+            _ => None,
+        };
+        self.step_client(
+            number,
+            Input::Reply {
+                core,
+                correlation,
+                reply,
+            },
+        );
+        if let Some((core, execute)) = probe {
+            self.probe(number, core, correlation, execute);
+        }
+    }
+
+    /// Sends another body under a number whose result is known: it must be refused (R13).
+    fn probe(&mut self, number: u64, core: CoreId, correlation: u64, mut execute: Execute) {
+        let pk = execute.mutations[0].pk.clone();
+        let same = matches!(
+            execute.mutations[0].action,
+            Action::Delete { condition: None }
+        );
+        let action = match same {
+            true => Action::Update {
+                assignments: Vec::new(),
+                condition: None,
+            },
+            false => Action::Delete { condition: None },
+        };
+        execute.mutations = vec![Mutation { pk, action }];
+        let Some(client) = self.clients.get(&number) else {
+            return;
+        };
+        if let Some(life) = client.open.get(&core) {
+            let request = Request::Execute(execute);
+            let content = Content::Request(PROBES + correlation, request, life.life);
+            self.send(Node::Client(number), Node::Core(core), content);
+        }
+    }
+
+    /// The coordinator has answered a client.
+    pub fn client_answered(&mut self, number: u64, reply: CoordinatorReply) {
+        let input = match reply {
+            CoordinatorReply::Configuration(configuration) => {
+                Input::Configuration(Arc::new(configuration))
+            }
+            CoordinatorReply::Unchanged { epoch } => Input::Unchanged { epoch },
+            CoordinatorReply::Session { session, life_us } => Input::Session { session, life_us },
+            other => {
+                self.check(
+                    "coordinator",
+                    Err(format!("a client was answered {other:?}")),
+                );
+                return;
+            }
+        };
+        self.step_client(number, input);
+    }
+
+    /// A client learns how something ended.
+    fn client_learns(&mut self, number: u64, completion: Completion) {
+        let Completion { ticket, outcome } = completion;
+        self.trace.note(self.now_us, || {
+            format!("client {number} learns {outcome:?}")
+        });
+        let client = self.clients.get_mut(&number).expect("it has just stepped");
+        let Some(history) = client.submitted.remove(&ticket) else {
+            let text = format!("{ticket:?} ended twice, the second time with {outcome:?}");
+            self.check("I7 one effect and one result per request", Err(text));
+            return;
+        };
+        let seen = match outcome {
+            Outcome::Executed(result) => {
+                let (_, table) = self.table.as_ref().expect("clients come after the table");
+                table.seen(&result).map(Some)
+            }
+            Outcome::Rows(page) => self.rows(&page).map(Some),
+            Outcome::Failed(failure) => could_be(&failure).map(|()| Some(Seen::Nothing)),
+            Outcome::Unknown(failure) => could_be(&failure).map(|()| None),
+            other => Err(format!("nobody asked for {other:?}")),
+        };
+        match (seen, history) {
+            (Err(text), _) => self.check("what a client learns makes sense", Err(text)),
+            (Ok(Some(Seen::Nothing)), Some(index)) if self.is_read(index) => {}
+            (Ok(Some(seen)), Some(index)) => {
+                let moment = self.next_moment();
+                self.history[index].1.ended = Some((moment, seen));
+            }
+            (Ok(_), _) => {}
+        }
+    }
+
+    fn is_read(&self, index: usize) -> bool {
+        matches!(self.history[index].1.operation, Operation::Read(_))
+    }
+
+    /// A page in the model's words. A version of a row has one content.
+    fn rows(&mut self, page: &RowPage) -> Result<Seen, String> {
+        if page.rows.is_empty() && page.count > 0 {
+            return Ok(Seen::Count(page.count));
+        }
+        let (_, table) = self.table.as_ref().expect("clients come after the table");
+        let mut rows = Vec::new();
+        for (version, bytes) in page.rows() {
+            let row = table.parse(bytes)?;
+            let known = self.contents.entry((row[ID], version.0)).or_insert(row);
+            if *known != row {
+                return Err(format!("{version:?} is {known:?} and {row:?}"));
+            }
+            rows.push(row);
+        }
+        Ok(Seen::Rows(rows))
+    }
+}
+
+/// Whether a good operation of a client that is always there can end so.
+fn could_be(failure: &Failure) -> Result<(), String> {
+    match failure {
+        Failure::Deadline {
+            last: None | Some(_),
+        }
+        | Failure::Full
+        | Failure::DiskFull { .. } => Ok(()),
+        other => Err(format!("a good operation ended with: {other}")),
     }
 }

@@ -51,6 +51,8 @@ pub enum Event {
     },
     /// A client does its next thing.
     ClientWakes(u64),
+    /// A connection that a client asked for opens, or does not.
+    ClientConnects(u64, CoreId),
     /// A client learns that a connection of it is gone.
     ClientDisconnected(u64, CoreId),
     /// A core learns that a client's connection is gone.
@@ -109,6 +111,7 @@ impl Queue {
     /// Adds an event.
     pub fn push(&mut self, at_us: u64, event: Event) {
         self.sequence += 1;
+        let event = Box::new(event);
         self.heap.push(Entry {
             at_us,
             sequence: self.sequence,
@@ -118,7 +121,7 @@ impl Queue {
 
     /// The next event and its time.
     pub fn pop(&mut self) -> Option<(u64, Event)> {
-        self.heap.pop().map(|entry| (entry.at_us, entry.event))
+        self.heap.pop().map(|entry| (entry.at_us, *entry.event))
     }
 
     /// When the next event comes.
@@ -141,7 +144,8 @@ impl Queue {
 struct Entry {
     at_us: u64,
     sequence: u64,
-    event: Event,
+    /// Boxed, because the heap moves its entries about.
+    event: Box<Event>,
 }
 
 impl Ord for Entry {

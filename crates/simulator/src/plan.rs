@@ -116,7 +116,7 @@ impl Plan {
         let limits = Limits {
             wait_us_max: *random.pick(&[300, 1_000, 5_000]) * MILLISECOND,
             retry_us,
-            heartbeat_us: lease_us / 6,
+            heartbeat_us: lease_us / 4,
             lease_us,
             folded_requests_max: *random.pick(&[1, 4, 256]),
             requests_per_key_max: *random.pick(&[8, 64, 1_024]),

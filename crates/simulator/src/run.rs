@@ -23,11 +23,11 @@ use crate::workload::Translation;
 use crate::world::World;
 
 /// Work under faults ends after this, done or not.
-const CHAOS_US: u64 = 20 * SECOND;
+const CHAOS_US: u64 = 8 * SECOND;
 /// When faults stop, everything finishes within this (I16).
 const CALM_US: u64 = 60 * SECOND;
 /// Steps of the model that one group's history may take.
-const STEPS_MAX: u64 = 2_000_000;
+const STEPS_MAX: u64 = 300_000;
 
 /// What came of a seed.
 #[derive(Clone, Debug, Default)]

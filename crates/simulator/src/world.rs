@@ -257,6 +257,7 @@ impl World {
             Event::JoinAgain(place, life) => self.join(place, life),
             Event::Connect { from, to } => self.connected(from, to),
             Event::ClientWakes(client) => self.client_wakes(client),
+            Event::ClientConnects(client, core) => self.client_connects(client, core),
             Event::ClientDisconnected(client, core) => self.client_disconnected(client, core),
             Event::ClientGone(life, client) => self.client_gone(life, ClientId(client)),
             Event::Fault(fault) => self.fault(fault),
@@ -304,16 +305,19 @@ impl World {
                 self.client_request(Life { core, life }, client, correlation, request);
             }
             (Node::Client(client), Content::Reply(correlation, reply)) => {
-                self.client_reply(client, correlation, reply);
+                let Node::Core(core) = from else {
+                    unreachable!("cores reply")
+                };
+                self.client_reply(client, core, correlation, reply);
             }
             (Node::Coordinator, Content::Ask(correlation, request, life)) => {
                 self.coordinator_asked(from, life, correlation, request);
             }
-            (to, Content::Answer(correlation, reply, life)) => match to {
+            (to, Content::Answer(_, reply, life)) => match to {
                 Node::Core(core) => self.core_answered(Life { core, life }, reply),
                 Node::Starting(place) => self.join_answered(place, life, reply),
                 Node::Client(0) => self.created = Some(reply),
-                Node::Client(client) => self.client_answered(client, correlation, reply),
+                Node::Client(client) => self.client_answered(client, reply),
                 Node::Coordinator => unreachable!("the coordinator asks nobody"),
             },
             (to, content) => unreachable!("{to:?} gets no {content:?}"),
