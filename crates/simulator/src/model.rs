@@ -157,6 +157,10 @@ impl Object for Model {
     fn step(&self, state: &Rows, operation: &Operation, seen: Option<&Seen>) -> Option<Rows> {
         self.after(state, operation, seen)
     }
+
+    fn only_looks(&self, _: &Operation, seen: &Seen) -> bool {
+        *seen != Seen::Applied
+    }
 }
 
 impl Model {

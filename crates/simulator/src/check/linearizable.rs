@@ -3,7 +3,9 @@
 //!
 //! Wing and Gong's search with Lowe's memory of what was tried: (set of operations done, state).
 //! An operation whose outcome its client never learnt may take effect at any time after it
-//! began, or never. The search is bounded: a history that takes longer is counted, not judged.
+//! began, or never. One that changed nothing is ordered as soon as it can be, without a look at
+//! other ways: whatever order exists, it can come first in it. The search is bounded: a history
+//! that takes longer is counted, not judged.
 
 use std::collections::HashSet;
 use std::hash::{BuildHasherDefault, DefaultHasher, Hash};
@@ -25,6 +27,9 @@ pub trait Object {
         operation: &Self::Operation,
         seen: Option<&Self::Seen>,
     ) -> Option<Self::State>;
+
+    /// Whether an operation that showed this has changed nothing, whatever the state was.
+    fn only_looks(&self, operation: &Self::Operation, seen: &Self::Seen) -> bool;
 }
 
 /// One operation of a history. Times only order; equal ones do not occur.
@@ -80,9 +85,17 @@ struct Search<'a, M: Object> {
     done: Vec<u64>,
     /// Operations with known outcomes that are not ordered yet.
     remaining: usize,
-    stack: Vec<(usize, M::State)>,
+    stack: Vec<Frame<M::State>>,
     tried: HashSet<(Vec<u64>, M::State), BuildHasherDefault<DefaultHasher>>,
     deepest: (usize, Vec<usize>),
+}
+
+/// A place in the search: what could come next, and how far that has been tried.
+struct Frame<S> {
+    choices: Vec<usize>,
+    next: usize,
+    /// What was ordered last, and the state before it; none at the root.
+    ordered: Option<(usize, S)>,
 }
 
 #[derive(Clone, Copy)]
@@ -133,43 +146,85 @@ impl<'a, M: Object> Search<'a, M> {
     }
 
     fn run(mut self, steps: u64) -> Verdict {
-        let mut place = self.next[HEAD];
         let mut taken = 0;
+        let choices = self.choices(&mut taken);
+        self.stack.push(Frame {
+            choices,
+            next: 0,
+            ordered: None,
+        });
         while self.remaining > 0 {
-            let Entry::Call(index) = self.entries[place] else {
-                // A return of an operation that is not ordered yet, or the end: this way leads
-                // nowhere.
-                self.note_depth();
-                let Some((undone, state)) = self.stack.pop() else {
+            if taken > steps {
+                return Verdict::Undecided;
+            }
+            let depth = self.stack.len() - 1;
+            let frame = self.stack.last_mut().expect("the root is popped last");
+            let Some(&index) = frame.choices.get(frame.next) else {
+                self.note_depth(depth);
+                let frame = self.stack.pop().expect("it was there");
+                let Some((undone, state)) = frame.ordered else {
                     let (ordered, stuck) = self.deepest;
                     return Verdict::Violated { ordered, stuck };
                 };
                 self.state = state;
                 self.put_back(undone);
-                place = self.next[self.places[undone].0];
                 continue;
             };
+            frame.next += 1;
             taken += 1;
-            if taken > steps {
-                return Verdict::Undecided;
+            let Some(state) = self.step(index) else {
+                continue;
+            };
+            // An unknown operation that changes nothing need not have happened.
+            if self.history[index].ended.is_none() && state == self.state {
+                continue;
             }
-            let call = &self.history[index];
-            let seen = call.ended.as_ref().map(|(_, seen)| seen);
-            if let Some(state) = self.object.step(&self.state, &call.operation, seen) {
-                let mut done = self.done.clone();
-                done[index / 64] |= 1 << (index % 64);
-                if self.tried.insert((done.clone(), state.clone())) {
-                    self.done = done;
-                    let before = std::mem::replace(&mut self.state, state);
-                    self.stack.push((index, before));
-                    self.take_out(index);
-                    place = self.next[HEAD];
-                    continue;
-                }
+            let mut done = self.done.clone();
+            done[index / 64] |= 1 << (index % 64);
+            if !self.tried.insert((done.clone(), state.clone())) {
+                continue;
             }
-            place = self.next[place];
+            self.done = done;
+            let before = std::mem::replace(&mut self.state, state);
+            self.take_out(index);
+            let choices = self.choices(&mut taken);
+            self.stack.push(Frame {
+                choices,
+                next: 0,
+                ordered: Some((index, before)),
+            });
         }
         Verdict::Linearizable
+    }
+
+    fn step(&self, index: usize) -> Option<M::State> {
+        let call = &self.history[index];
+        let seen = call.ended.as_ref().map(|(_, seen)| seen);
+        self.object.step(&self.state, &call.operation, seen)
+    }
+
+    /// What could be ordered next: operations that began before the first end of an unordered
+    /// one, those with unknown outcomes last.
+    fn choices(&self, taken: &mut u64) -> Vec<usize> {
+        let (mut known, mut unknown) = (Vec::new(), Vec::new());
+        let mut place = self.next[HEAD];
+        while let Entry::Call(index) = self.entries[place] {
+            place = self.next[place];
+            let call = &self.history[index];
+            let Some((_, seen)) = &call.ended else {
+                unknown.push(index);
+                continue;
+            };
+            if self.object.only_looks(&call.operation, seen) {
+                *taken += 1;
+                if self.step(index).is_some() {
+                    return vec![index];
+                }
+            }
+            known.push(index);
+        }
+        known.extend(unknown);
+        known
     }
 
     fn take_out(&mut self, index: usize) {
@@ -195,17 +250,11 @@ impl<'a, M: Object> Search<'a, M> {
     }
 
     /// Remembers where the search got furthest: what it tells when all fails.
-    fn note_depth(&mut self) {
-        if !self.deepest.1.is_empty() && self.stack.len() <= self.deepest.0 {
-            return;
+    fn note_depth(&mut self, depth: usize) {
+        if self.deepest.1.is_empty() || depth > self.deepest.0 {
+            let choices = &self.stack.last().expect("callers have one").choices;
+            self.deepest = (depth, choices.clone());
         }
-        let mut stuck = Vec::new();
-        let mut place = self.next[HEAD];
-        while let Entry::Call(index) = self.entries[place] {
-            stuck.push(index);
-            place = self.next[place];
-        }
-        self.deepest = (self.stack.len(), stuck);
     }
 }
 
@@ -232,6 +281,10 @@ mod tests {
                 Do::Write(value) => Some(*value),
                 Do::Read => seen.is_none_or(|seen| seen == state).then_some(*state),
             }
+        }
+
+        fn only_looks(&self, operation: &Do, _: &u32) -> bool {
+            matches!(operation, Do::Read)
         }
     }
 
