@@ -91,7 +91,7 @@ pub struct ImportError {
     /// What is wrong.
     pub error: Error,
     /// What was done nevertheless.
-    pub summary: Summary,
+    pub summary: Box<Summary>,
 }
 
 impl std::fmt::Display for ImportError {
@@ -181,7 +181,7 @@ pub async fn import<S: Store>(
     let stop = |line, error, summary: &Summary| ImportError {
         line,
         error,
-        summary: summary.clone(),
+        summary: Box::new(summary.clone()),
     };
     let configuration = known_table(store, &options.table).await;
     let configuration = configuration.map_err(|error| stop(None, error, &summary))?;

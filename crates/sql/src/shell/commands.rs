@@ -1,13 +1,13 @@
 //! Backslash commands: what the shell does by itself.
 
 use crate::format::Format;
-use crate::statement::{Show, Statement};
+use crate::statement::Show;
 
 /// A backslash command.
 pub(super) enum Command {
     Quit,
     Help,
-    Run(Statement),
+    Show(Show),
     /// None turns it over.
     Timing(Option<bool>),
     Format(Format),
@@ -50,10 +50,10 @@ pub(super) fn parse(line: &str) -> Result<Command, String> {
     match words[..] {
         ["\\q" | "\\quit"] => Ok(Command::Quit),
         ["\\?" | "\\h" | "\\help"] => Ok(Command::Help),
-        ["\\d" | "\\dt"] => Ok(Command::Run(Statement::Show(Show::Tables))),
+        ["\\d" | "\\dt"] => Ok(Command::Show(Show::Tables)),
         ["\\d", table] => {
             let show = Show::Table(table.trim_matches('"').to_string());
-            Ok(Command::Run(Statement::Show(show)))
+            Ok(Command::Show(show))
         }
         ["\\timing"] => Ok(Command::Timing(None)),
         ["\\timing", "on"] => Ok(Command::Timing(Some(true))),

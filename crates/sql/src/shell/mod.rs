@@ -181,8 +181,8 @@ impl<S: Store> Shell<S> {
     }
 
     fn goes_on(&self, failures_before: usize) -> bool {
-        let failed = self.failures > failures_before;
-        !self.over && !(failed && self.options.on_error == OnError::Stop)
+        let stops = self.failures > failures_before && self.options.on_error == OnError::Stop;
+        !self.over && !stops
     }
 
     /// Runs the statements of a part of a text.
@@ -263,7 +263,10 @@ impl<S: Store> Shell<S> {
         match commands::parse(line) {
             Ok(Command::Quit) => self.over = true,
             Ok(Command::Help) => write!(output.out, "{}", commands::HELP)?,
-            Ok(Command::Run(statement)) => self.statement(&statement, place, output).await?,
+            Ok(Command::Show(show)) => {
+                let statement = Statement::Show(show);
+                self.statement(&statement, place, output).await?;
+            }
             Ok(Command::Timing(on)) => {
                 self.options.timing = on.unwrap_or(!self.options.timing);
                 let state = if self.options.timing { "on" } else { "off" };

@@ -84,7 +84,10 @@ fn syntax_error_runs_nothing_and_points_at_the_line() {
         err.starts_with("test.sql:4: ERROR: syntax error at line 4, column 12"),
         "{err}"
     );
-    assert!(err.contains("\n  SELECT id, FROM t;\n             ^"), "{err}");
+    assert!(
+        err.contains("\n  SELECT id, FROM t;\n             ^"),
+        "{err}"
+    );
 }
 
 #[test]
