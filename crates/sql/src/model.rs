@@ -287,8 +287,32 @@ fn apply(
     mutation: &Mutation,
 ) -> Result<RequestResult, RequestResult> {
     let schema = &table.schema;
-    let decode = |row: &[u8]| RowView::parse(&schema.columns, row).unwrap().to_values();
     let old = rows.get(&*mutation.pk).map(|(_, row)| row.clone());
+    let new = row_after(schema, mutation, old.as_ref())?;
+    for (number, replex) in table.layout.replexes.iter().enumerate() {
+        if let ReplexKind::Index { index } = replex.kind
+            && let Some(constraint) = schema.indexes[index].constraint
+        {
+            let columns = &schema.indexes[index].columns;
+            let change = (old.as_ref(), new.as_ref());
+            vote(rows, &mutation.pk, columns, constraint, change)
+                .map_err(|vote| vote.by(number))?;
+        }
+    }
+    match new {
+        Some(new) => rows.insert(mutation.pk.to_vec(), (version, new)),
+        None => rows.remove(&*mutation.pk),
+    };
+    Ok(RequestResult::Applied { version })
+}
+
+/// The row that a mutation leaves, if it leaves one.
+fn row_after(
+    schema: &Schema,
+    mutation: &Mutation,
+    old: Option<&Vec<Value>>,
+) -> Result<Option<Vec<Value>>, RequestResult> {
+    let decode = |row: &[u8]| RowView::parse(&schema.columns, row).unwrap().to_values();
     let holds_for = |condition: &Option<Expression>, row: &Vec<Value>, new: Option<&Vec<Value>>| {
         let excluded = new.map(|it| it as &dyn client::protocol::expression::Columns);
         match condition {
@@ -302,7 +326,7 @@ fn apply(
             },
         }
     };
-    let new = match (&mutation.action, old.as_ref()) {
+    Ok(match (&mutation.action, old) {
         (Action::Insert { row }, None) | (Action::InsertOrKeep { row }, None) => Some(decode(row)),
         (Action::Upsert { row, .. }, None) => Some(decode(row)),
         (Action::Insert { .. }, Some(_)) => {
@@ -341,22 +365,7 @@ fn apply(
             holds_for(condition, old, Some(&proposed))?;
             Some(assigned(schema, assignments, old, Some(&proposed))?)
         }
-    };
-    for (number, replex) in table.layout.replexes.iter().enumerate() {
-        if let ReplexKind::Index { index } = replex.kind
-            && let Some(constraint) = schema.indexes[index].constraint
-        {
-            let columns = &schema.indexes[index].columns;
-            let change = (old.as_ref(), new.as_ref());
-            vote(rows, &mutation.pk, columns, constraint, change)
-                .map_err(|vote| vote.by(number))?;
-        }
-    }
-    match new {
-        Some(new) => rows.insert(mutation.pk.to_vec(), (version, new)),
-        None => rows.remove(&*mutation.pk),
-    };
-    Ok(RequestResult::Applied { version })
+    })
 }
 
 enum No {

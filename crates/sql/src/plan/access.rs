@@ -195,22 +195,7 @@ fn candidate(
         ReplexKind::Hybrid | ReplexKind::Exact { .. } | ReplexKind::Hyperspace => return None,
     };
     let order_columns = order_columns(table, replex);
-    let mut combinations: usize = 1;
-    let fixed = order_columns
-        .iter()
-        .take_while(|column| match facts.keys(**column) {
-            Some((keys, _)) if combinations * keys.len() <= KEYS_MAX => {
-                combinations *= keys.len();
-                true
-            }
-            _ => false,
-        })
-        .count();
-    let axes = table.layout.replexes[replex].axes.iter();
-    let mut partitioning = axes.flat_map(|axis| &table.layout.key_spaces[axis.key_space].columns);
-    if !partitioning.all(|column| order_columns[..fixed].contains(column)) {
-        return None;
-    }
+    let fixed = fixed_columns(table, replex, &order_columns, facts)?;
     let mut taken: Vec<usize> = Vec::new();
     for column in &order_columns[..fixed] {
         let (_, from) = facts.keys(*column).expect("the column is fixed");
@@ -232,17 +217,17 @@ fn candidate(
         return None;
     }
     let own_columns = table.layout.replexes[replex].sort_columns.len();
-    let whole_key = fixed >= own_columns;
-    let unique = replex == 0 || constraint.is_some();
-    let class = match (whole_key, unique) {
-        (true, true) if replex == 0 => 0,
-        (true, true) => 1,
-        _ => 2,
+    let holds_null = |column: &usize| {
+        let (keys, _) = facts.keys(*column).expect("the column is fixed");
+        keys.contains(&Value::Null)
     };
-    let kind = if class < 2 {
-        AccessKind::Point
-    } else {
-        AccessKind::Lookup
+    let unique = replex == 0 || constraint.is_some();
+    // Any number of rows may have NULL in a unique key.
+    let one_row = unique && fixed >= own_columns && !order_columns[..fixed].iter().any(holds_null);
+    let (class, kind) = match one_row {
+        true if replex == 0 => (0, AccessKind::Point),
+        true => (1, AccessKind::Point),
+        false => (2, AccessKind::Lookup),
     };
     let segments = segments(table, replex, &order_columns[..fixed], facts, &range);
     let rank = (
@@ -267,6 +252,31 @@ fn candidate(
         descending,
     };
     Some((rank, choice))
+}
+
+/// How many of the columns that order a replex the facts fix, if they fix its partition too.
+fn fixed_columns(
+    table: &Table,
+    replex: usize,
+    order_columns: &[usize],
+    facts: &Facts,
+) -> Option<usize> {
+    let mut combinations: usize = 1;
+    let fixed = order_columns
+        .iter()
+        .take_while(|column| match facts.keys(**column) {
+            Some((keys, _)) if combinations * keys.len() <= KEYS_MAX => {
+                combinations *= keys.len();
+                true
+            }
+            _ => false,
+        })
+        .count();
+    let axes = table.layout.replexes[replex].axes.iter();
+    let mut partitioning = axes.flat_map(|axis| &table.layout.key_spaces[axis.key_space].columns);
+    partitioning
+        .all(|column| order_columns[..fixed].contains(column))
+        .then_some(fixed)
 }
 
 fn segments(

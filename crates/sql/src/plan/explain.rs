@@ -1,16 +1,17 @@
 //! `EXPLAIN`: which replex, partitions and servers a statement touches, and how.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use client::protocol::configuration::{Configuration, Table};
-use client::protocol::identity::PartitionId;
+use client::protocol::expression::Assignment;
+use client::protocol::identity::{CoreId, PartitionId};
 use client::protocol::operation::Action;
-use placement::{ReplexKind, RowView, decision_position};
+use placement::{ColumnType, ReplexKind, RowView, decision_position, decode_key};
 
 use super::access::{Access, AccessKind};
 use super::{Change, ChangePlan, Context, InsertPlan, Plan, ReadPlan, SelectPlan, Target, text};
 
-/// The most partitions that are listed one by one.
+/// The most keys, or partitions of one core, that are listed one by one.
 const LISTED_MAX: usize = 12;
 
 /// The lines that tell how a plan is done.
@@ -84,10 +85,8 @@ fn insert(insert: &InsertPlan, configuration: &Configuration) -> Vec<String> {
         lines.push(format!("  chain{which}, from head to decider:"));
         for replex in 0..table.layout.replexes.len() {
             let partition = table.layout.partition_of_row(replex, &view);
-            lines.push(format!(
-                "    {}",
-                place(configuration, table, replex, partition)
-            ));
+            let places = places(configuration, table, replex, &BTreeSet::from([partition]));
+            lines.extend(places.iter().map(|it| format!("    {it}")));
         }
         if matches!(mutation.action, Action::Upsert { .. }) {
             lines.push(
@@ -117,31 +116,9 @@ fn change(change: &ChangePlan, context: &Context<'_>) -> Vec<String> {
                 schema.name,
                 rows(keys.len())
             ));
-            let types: Vec<_> = schema
-                .primary_key
-                .iter()
-                .map(|it| schema.columns[*it].column_type)
-                .collect();
-            let heads: BTreeSet<u32> = keys
-                .iter()
-                .map(|key| {
-                    let values = placement::decode_key(key, &types).expect("the planner made it");
-                    table.layout.partition_of_values(0, |column| {
-                        let place = schema.primary_key.iter().position(|it| *it == column);
-                        values[place.expect("the primary key places rows")].as_ref()
-                    })
-                })
-                .collect();
             lines.push("  head:".to_string());
-            for partition in heads.iter().take(LISTED_MAX) {
-                lines.push(format!(
-                    "    {}",
-                    place(configuration, table, 0, *partition)
-                ));
-            }
-            if heads.len() > LISTED_MAX {
-                lines.push(format!("    and {} more", heads.len() - LISTED_MAX));
-            }
+            let heads = places(configuration, table, 0, &heads(table, keys));
+            lines.extend(heads.iter().map(|it| format!("    {it}")));
         }
         Target::Rows(read) => {
             lines.push(format!(
@@ -158,27 +135,7 @@ fn change(change: &ChangePlan, context: &Context<'_>) -> Vec<String> {
         ));
     }
     if let Change::Update(assignments) = &change.change {
-        let moved: Vec<&str> = table
-            .layout
-            .replexes
-            .iter()
-            .filter(|replex| {
-                let assigned = |column: &usize| {
-                    assignments
-                        .iter()
-                        .any(|it| usize::from(it.column) == *column)
-                };
-                replex.sort_columns.iter().any(assigned)
-            })
-            .map(|replex| replex.name.as_str())
-            .collect();
-        if !moved.is_empty() {
-            lines.push(format!(
-                "  moves the row in {}: the partition it leaves and the one it enters are both in \
-                 the chain",
-                moved.join(", ")
-            ));
-        }
+        lines.extend(moves(table, assignments));
     }
     let replexes: Vec<&str> = table
         .layout
@@ -192,6 +149,47 @@ fn change(change: &ChangePlan, context: &Context<'_>) -> Vec<String> {
     ));
     lines.push(decided(table));
     lines
+}
+
+/// The primary partitions of these keys.
+fn heads(table: &Table, keys: &[Vec<u8>]) -> BTreeSet<u32> {
+    let schema = &table.schema;
+    let types: Vec<ColumnType> = schema
+        .primary_key
+        .iter()
+        .map(|it| schema.columns[*it].column_type)
+        .collect();
+    let heads = keys.iter().map(|key| {
+        let values = decode_key(key, &types).expect("the planner made it");
+        table.layout.partition_of_values(0, |column| {
+            let place = schema.primary_key.iter().position(|it| *it == column);
+            values[place.expect("the primary key places rows")].as_ref()
+        })
+    });
+    heads.collect()
+}
+
+/// The replexes in which the assignments may move a row.
+fn moves(table: &Table, assignments: &[Assignment]) -> Option<String> {
+    let assigned = |column: &usize| {
+        assignments
+            .iter()
+            .any(|it| usize::from(it.column) == *column)
+    };
+    let moved: Vec<&str> = table
+        .layout
+        .replexes
+        .iter()
+        .filter(|replex| replex.sort_columns.iter().any(assigned))
+        .map(|replex| replex.name.as_str())
+        .collect();
+    (!moved.is_empty()).then(|| {
+        format!(
+            "  moves the row in {}: the partition it leaves and the one it enters are both in the \
+             chain",
+            moved.join(", ")
+        )
+    })
 }
 
 fn read(read: &ReadPlan, context: &Context<'_>) -> Vec<String> {
@@ -239,15 +237,8 @@ fn read(read: &ReadPlan, context: &Context<'_>) -> Vec<String> {
         }
     }
     let partitions: BTreeSet<u32> = segments.iter().map(|it| it.partition).collect();
-    for partition in partitions.iter().take(LISTED_MAX) {
-        lines.push(format!(
-            "  {}",
-            place(configuration, table, *replex, *partition)
-        ));
-    }
-    if partitions.len() > LISTED_MAX {
-        lines.push(format!("  and {} more", partitions.len() - LISTED_MAX));
-    }
+    let places = places(configuration, table, *replex, &partitions);
+    lines.extend(places.iter().map(|it| format!("  {it}")));
     if let Some(filter) = &read.filter {
         lines.push(format!(
             "  filter, at the partition: {}",
@@ -260,26 +251,49 @@ fn read(read: &ReadPlan, context: &Context<'_>) -> Vec<String> {
     lines
 }
 
-/// `replex 1 (by_tail), partition 7 of 12, on server 2 core 0 at 127.0.0.1:4711`
-fn place(configuration: &Configuration, table: &Table, replex: usize, partition: u32) -> String {
-    let id = PartitionId {
-        table: table.id,
-        replex: replex as u8,
-        number: partition,
-    };
-    let place = configuration.place(id);
-    let on = match place {
-        None => "nowhere".to_string(),
-        Some(place) => {
-            let address = configuration.address(place.core).unwrap_or("no address");
-            format!("{} at {address}", place.core)
-        }
-    };
-    format!(
-        "replex {replex} ({}), partition {partition} of {}, on {on}",
-        table.layout.replexes[replex].name,
-        table.layout.partition_count(replex)
-    )
+/// One line per core: `replex 1 (by_tail), partition 7 of 12, on server 2 core 0 at …`
+fn places(
+    configuration: &Configuration,
+    table: &Table,
+    replex: usize,
+    partitions: &BTreeSet<u32>,
+) -> Vec<String> {
+    let mut by_core: BTreeMap<Option<CoreId>, Vec<u32>> = BTreeMap::new();
+    for number in partitions {
+        let id = PartitionId {
+            table: table.id,
+            replex: replex as u8,
+            number: *number,
+        };
+        let core = configuration.place(id).map(|place| place.core);
+        by_core.entry(core).or_default().push(*number);
+    }
+    let name = &table.layout.replexes[replex].name;
+    let count = table.layout.partition_count(replex);
+    let lines = by_core.into_iter().map(|(core, numbers)| {
+        let on = match core {
+            None => "nowhere".to_string(),
+            Some(core) => {
+                let address = configuration.address(core).unwrap_or("no address");
+                format!("{core} at {address}")
+            }
+        };
+        let plural = if numbers.len() == 1 { "" } else { "s" };
+        let listed: Vec<String> = numbers
+            .iter()
+            .take(LISTED_MAX)
+            .map(u32::to_string)
+            .collect();
+        let more = match numbers.len().saturating_sub(LISTED_MAX) {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        format!(
+            "replex {replex} ({name}), partition{plural} {}{more} of {count}, on {on}",
+            listed.join(", ")
+        )
+    });
+    lines.collect()
 }
 
 fn decided(table: &Table) -> String {

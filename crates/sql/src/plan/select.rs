@@ -38,34 +38,54 @@ pub(super) fn plan(select: &Select, context: &Context<'_>) -> Result<SelectPlan,
         None => Vec::new(),
     };
     let count = matches!(select.items[..], [SelectItem::Count { .. }]);
-    let mut items = output_items(select, &scope)?;
-    let mut order = match count {
+    let items = output_items(select, &scope)?;
+    let order = match count {
         true => Vec::new(),
         false => sort_keys(&select.order, &items, &select.items, &scope)?,
+    };
+    let mut plan = SelectPlan {
+        read: None,
+        items,
+        count,
+        order,
+        ordered_by_index: true,
+        limit,
+        offset,
     };
     let Some((table, _)) = table else {
         if count {
             return Err(Error::statement("count(*) counts rows: say of which table"));
         }
-        let never = conjuncts
-            .iter()
-            .any(|it| matches!(it, Expression::Literal(_)));
-        return Ok(SelectPlan {
-            read: None,
-            items,
-            count: false,
-            order: Vec::new(),
-            ordered_by_index: true,
-            limit: if never { Some(0) } else { limit },
-            offset,
-        });
-    };
-    let wanted = columns_of(&order);
-    let request = Request {
-        order: wanted.as_deref(),
-        limited: limit.is_some() && !count,
+        // Constants other than true are false or NULL.
+        if !conjuncts.is_empty() {
+            plan.limit = Some(0);
+        }
+        return Ok(plan);
     };
     let scan = select.scan || context.settings.scan;
+    read_table(&mut plan, table, conjuncts, scan)?;
+    Ok(plan)
+}
+
+/// Adds the read of a table: the access, what is filtered there and what is sent.
+fn read_table(
+    plan: &mut SelectPlan,
+    table: &Table,
+    conjuncts: Vec<Expression>,
+    scan: bool,
+) -> Result<(), Error> {
+    let SelectPlan {
+        items,
+        order,
+        limit,
+        count,
+        ..
+    } = plan;
+    let wanted = columns_of(order);
+    let request = Request {
+        order: wanted.as_deref(),
+        limited: limit.is_some() && !*count,
+    };
     let Choice {
         access,
         taken,
@@ -80,21 +100,15 @@ pub(super) fn plan(select: &Select, context: &Context<'_>) -> Result<SelectPlan,
             renumber(expression, projection);
         }
     }
-    Ok(SelectPlan {
-        read: Some(ReadPlan {
-            table: table.id,
-            access,
-            filter: rest(conjuncts, &taken),
-            projection,
-            descending: descending.unwrap_or(false),
-        }),
-        items,
-        count,
-        order,
-        ordered_by_index: descending.is_some(),
-        limit,
-        offset,
-    })
+    plan.ordered_by_index = descending.is_some();
+    plan.read = Some(ReadPlan {
+        table: table.id,
+        access,
+        filter: rest(conjuncts, &taken),
+        projection,
+        descending: descending.unwrap_or(false),
+    });
+    Ok(())
 }
 
 /// The best access, or the error that names the indexes there are.

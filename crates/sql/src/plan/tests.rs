@@ -54,6 +54,7 @@ fn best_index_is_chosen() {
         ("id = 1 AND tailnum = 'N1'", 0, AccessKind::Point),
         ("id IN (3, 1, 2)", 0, AccessKind::Point),
         ("tailnum = 'N1'", 1, AccessKind::Lookup),
+        ("note IS NULL AND tailnum = 'N1'", 1, AccessKind::Lookup),
         ("tailnum IS NULL", 1, AccessKind::Lookup),
         ("tailnum = 'N1' AND id > 5", 1, AccessKind::Lookup),
         ("origin = 'EWR' AND dest = 'IAH'", 2, AccessKind::Lookup),
@@ -85,6 +86,9 @@ fn best_index_is_chosen() {
     let (_, read) = read("SELECT * FROM users WHERE email = 'a@b' AND region = 'eu'");
     assert_eq!(read.access.kind, AccessKind::Point);
     assert_eq!(read.access.replex, 1);
+    // Many rows may have NULL in a unique key.
+    let (_, read) = self::read("SELECT * FROM users WHERE email IS NULL");
+    assert_eq!(read.access.kind, AccessKind::Lookup);
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! `SHOW`: what the configuration and the session say, as rows.
 
+use std::collections::BTreeSet;
+
 use client::protocol::configuration::{Configuration, ServerState, Table};
 use placement::{ColumnType, Constraint, Durability, ReplexKind, Value};
 
@@ -99,7 +101,21 @@ fn servers(configuration: &Configuration) -> Rows {
 
 fn description(table: &Table) -> Outcome {
     let schema = &table.schema;
-    let columns = schema.columns.iter().map(|column| {
+    Outcome::Description(vec![
+        (format!("Table {}", schema.name), columns(table)),
+        (
+            format!(
+                "Copies (failures tolerated: {}, durability: {})",
+                schema.failures_tolerated,
+                durability(schema.durability)
+            ),
+            copies(table),
+        ),
+    ])
+}
+
+fn columns(table: &Table) -> Rows {
+    let columns = table.schema.columns.iter().map(|column| {
         vec![
             column.name.clone(),
             column.column_type.name().to_string(),
@@ -110,64 +126,42 @@ fn description(table: &Table) -> Outcome {
                 .map_or_else(String::new, text::literal),
         ]
     });
-    let columns = rows(
-        &["column", "type", "nullable", "default"],
-        columns.collect(),
-    );
-    let names = |columns: &[usize]| {
-        let names: Vec<&str> = columns
+    let names = ["column", "type", "nullable", "default"];
+    rows(&names, columns.collect())
+}
+
+fn copies(table: &Table) -> Rows {
+    let schema = &table.schema;
+    let replexes = table.layout.replexes.iter().zip(&table.placement);
+    let replexes = replexes.map(|(replex, places)| {
+        let kind = match replex.kind {
+            ReplexKind::Primary => "primary key",
+            ReplexKind::Index { index } => match schema.indexes[index].constraint {
+                None => "index",
+                Some(Constraint::Unique) => "unique index",
+                Some(Constraint::Dense) => "dense index",
+            },
+            ReplexKind::Hybrid => "hybrid",
+            ReplexKind::Exact { .. } => "exact copy",
+            ReplexKind::Hyperspace => "hyperspace",
+        };
+        let servers: BTreeSet<u32> = places.iter().map(|it| it.core.server.0).collect();
+        let servers: Vec<String> = servers.iter().map(u32::to_string).collect();
+        let key: Vec<&str> = replex
+            .sort_columns
             .iter()
             .map(|it| schema.columns[*it].name.as_str())
             .collect();
-        names.join(", ")
-    };
-    let replexes = table
-        .layout
-        .replexes
-        .iter()
-        .enumerate()
-        .map(|(number, replex)| {
-            let kind = match replex.kind {
-                ReplexKind::Primary => "primary key",
-                ReplexKind::Index { index } => match schema.indexes[index].constraint {
-                    None => "index",
-                    Some(Constraint::Unique) => "unique index",
-                    Some(Constraint::Dense) => "dense index",
-                },
-                ReplexKind::Hybrid => "hybrid",
-                ReplexKind::Exact { .. } => "exact copy",
-                ReplexKind::Hyperspace => "hyperspace",
-            };
-            let mut servers: Vec<u32> = table.placement[number]
-                .iter()
-                .map(|place| place.core.server.0)
-                .collect();
-            servers.sort_unstable();
-            servers.dedup();
-            let servers: Vec<String> = servers.iter().map(u32::to_string).collect();
-            vec![
-                replex.name.clone(),
-                kind.to_string(),
-                names(&replex.sort_columns),
-                table.layout.partition_count(number).to_string(),
-                servers.join(", "),
-            ]
-        });
-    let copies = rows(
-        &["replex", "kind", "key", "partitions", "on servers"],
-        replexes.collect(),
-    );
-    Outcome::Description(vec![
-        (format!("Table {}", schema.name), columns),
-        (
-            format!(
-                "Copies ({} failures tolerated, durability {})",
-                schema.failures_tolerated,
-                durability(schema.durability)
-            ),
-            copies,
-        ),
-    ])
+        vec![
+            replex.name.clone(),
+            kind.to_string(),
+            key.join(", "),
+            places.len().to_string(),
+            servers.join(", "),
+        ]
+    });
+    let names = ["replex", "kind", "key", "partitions", "on servers"];
+    rows(&names, replexes.collect())
 }
 
 fn durability(durability: Durability) -> &'static str {

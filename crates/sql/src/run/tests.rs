@@ -1,3 +1,5 @@
+//! Statements over the model: what each index answers, what changes change, what errors say.
+
 use client::protocol::message::Consistency;
 
 use super::*;

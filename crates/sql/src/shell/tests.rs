@@ -1,3 +1,5 @@
+//! Scripts from text to text, as a user sees them.
+
 use super::*;
 use crate::fixture::USERS;
 use crate::model::{Model, block_on};
@@ -102,7 +104,7 @@ fn commands_in_scripts() {
     assert!(out.contains(" users |"), "{out}");
     assert!(out.contains("Table users\n"), "{out}");
     assert!(
-        out.contains("Copies (1 failures tolerated, durability sync)"),
+        out.contains("Copies (failures tolerated: 1, durability: sync)"),
         "{out}"
     );
     // A backslash inside a quote is no command.

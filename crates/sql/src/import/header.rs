@@ -1,0 +1,138 @@
+//! The first line of a CSV file: which columns its fields are for, and how a line becomes a row.
+
+use client::protocol::codec::Bytes;
+use client::protocol::configuration::Table;
+use client::protocol::expression::{Assignment, Expression};
+use client::protocol::operation::{Action, Mutation};
+use placement::{ColumnType, Value};
+
+use super::{ImportOptions, OnConflict};
+use crate::bind::unknown_column;
+use crate::error::Error;
+use crate::plan::{default_value, encode};
+
+/// What the first line says about the others.
+pub(super) struct Header<'a> {
+    table: &'a Table,
+    /// For each field, its column.
+    columns: Vec<usize>,
+    /// A row of defaults.
+    defaults: Vec<Value>,
+    on_conflict: OnConflict,
+    null: Option<&'a str>,
+}
+
+impl<'a> Header<'a> {
+    /// Reads the first line.
+    pub fn read(
+        table: &'a Table,
+        record: &csv::ByteRecord,
+        options: &'a ImportOptions,
+    ) -> Result<Header<'a>, Error> {
+        let schema = &table.schema;
+        let mut columns = Vec::new();
+        for field in record {
+            let name = String::from_utf8_lossy(field);
+            // Files from some programs begin with a byte order mark.
+            let name = name.trim_start_matches('\u{feff}').trim();
+            let column = schema
+                .column_index(name)
+                .or_else(|| schema.column_index(&name.to_ascii_lowercase()))
+                .ok_or_else(|| unknown_column(schema, name))?;
+            if columns.contains(&column) {
+                return Err(Error::statement(format!(
+                    "the header names column {name} twice: name it once"
+                )));
+            }
+            columns.push(column);
+        }
+        let count = schema.columns.len();
+        for (position, column) in schema.columns.iter().enumerate() {
+            if !column.nullable && column.default.is_none() && !columns.contains(&position) {
+                return Err(Error::statement(format!(
+                    "column {} of table {} is NOT NULL and has no default: the file must have it",
+                    column.name, schema.name
+                )));
+            }
+        }
+        Ok(Header {
+            table,
+            columns,
+            defaults: (0..count).map(|it| default_value(table, it)).collect(),
+            on_conflict: options.on_conflict,
+            null: options.null.as_deref(),
+        })
+    }
+
+    /// The operation that a line asks for.
+    pub fn mutation(&self, record: &csv::ByteRecord) -> Result<Mutation, Error> {
+        if record.len() != self.columns.len() {
+            return Err(Error::statement(format!(
+                "{} fields, the header names {}: give one field per column",
+                record.len(),
+                self.columns.len()
+            )));
+        }
+        let mut values = self.defaults.clone();
+        for (field, column) in record.iter().zip(&self.columns) {
+            values[*column] = self.value(*column, field)?;
+        }
+        let (pk, row) = encode(self.table, &values, 1).map_err(|error| match error {
+            // The line is told already, the row of a statement has no meaning here.
+            Error::Row { error, .. } => Error::statement(error.to_string()),
+            Error::Key { error, .. } => Error::statement(error.to_string()),
+            other => other,
+        })?;
+        let row = Bytes(row);
+        let action = match self.on_conflict {
+            OnConflict::Error => Action::Insert { row },
+            OnConflict::Skip => Action::InsertOrKeep { row },
+            OnConflict::Update => {
+                let pk = &self.table.schema.primary_key;
+                let overwritten = self.columns.iter().filter(|column| !pk.contains(column));
+                let assignments: Vec<Assignment> = overwritten
+                    .map(|column| Assignment {
+                        column: *column as u16,
+                        value: Expression::Excluded(*column as u16),
+                    })
+                    .collect();
+                if assignments.is_empty() {
+                    Action::InsertOrKeep { row }
+                } else {
+                    Action::Upsert {
+                        row,
+                        assignments,
+                        condition: None,
+                    }
+                }
+            }
+        };
+        let pk = Bytes(pk);
+        Ok(Mutation { pk, action })
+    }
+
+    fn value(&self, column: usize, field: &[u8]) -> Result<Value, Error> {
+        let column = &self.table.schema.columns[column];
+        let place = || format!("column {}", column.name);
+        let text = std::str::from_utf8(field).map_err(|_| {
+            Error::statement(format!(
+                "{}: the field is not UTF-8: convert the file",
+                place()
+            ))
+        })?;
+        let is_null = text.is_empty() || self.null == Some(text);
+        if is_null && column.nullable {
+            return Ok(Value::Null);
+        }
+        if is_null && !(text.is_empty() && column.column_type == ColumnType::Text) {
+            return Err(Error::statement(format!(
+                "{} is NOT NULL: the field needs a value",
+                place()
+            )));
+        }
+        Value::parse(column.column_type, text).map_err(|error| Error::Literal {
+            place: place(),
+            error,
+        })
+    }
+}

@@ -1,0 +1,52 @@
+//! Where the lines come from: files, compressed or not, with a bar that shows how far they are read.
+
+use std::fs::File;
+use std::io::{self, BufReader, Read};
+use std::path::Path;
+
+use flate2::read::MultiGzDecoder;
+use indicatif::{ProgressBar, ProgressStyle};
+
+/// Opens a file of CSV, compressed by gzip or not, so that the bar advances as it is read.
+///
+/// # Errors
+/// Those of the file.
+pub fn open(path: &Path, progress: &ProgressBar) -> io::Result<Box<dyn Read>> {
+    let file = File::open(path)?;
+    progress.set_length(file.metadata()?.len());
+    decompressed(Box::new(progress.wrap_read(file)))
+}
+
+/// A stream of CSV, decompressed if it begins as gzip does.
+///
+/// # Errors
+/// Those of the stream.
+pub fn decompressed(source: Box<dyn Read>) -> io::Result<Box<dyn Read>> {
+    let mut source = source;
+    let mut magic = [0; 2];
+    let mut filled = 0;
+    while filled < magic.len() {
+        match source.read(&mut magic[filled..])? {
+            0 => break,
+            count => filled += count,
+        }
+    }
+    let start = io::Cursor::new(magic[..filled].to_vec());
+    let whole = BufReader::new(start.chain(source));
+    Ok(if magic == [0x1f, 0x8b] {
+        Box::new(MultiGzDecoder::new(whole))
+    } else {
+        Box::new(whole)
+    })
+}
+
+/// A bar over the bytes of a file, for a person; hidden where nobody looks.
+pub fn progress_bar(label: &str) -> ProgressBar {
+    let bar = ProgressBar::new(0);
+    let style = ProgressStyle::with_template(
+        "{prefix} [{bar:32}] {percent:>3}% {bytes}/{total_bytes} {msg} {eta}",
+    );
+    bar.set_style(style.expect("the template is fixed").progress_chars("=> "));
+    bar.set_prefix(label.to_string());
+    bar
+}
