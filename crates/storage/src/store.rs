@@ -8,6 +8,7 @@
 use std::collections::VecDeque;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{Read, Seek, Write};
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,12 +26,19 @@ const GATHER_RANGES: usize = 128;
 /// Leaves rid of saved tombstones per turn.
 const PURGE_RANGES: usize = 64;
 
+/// The cold store's cache takes this share of the tables' memory, within [`CACHE_BYTES`].
+const CACHE_SHARE: u64 = 16;
+
+/// Bounds of the cold store's cache: it holds parts of filters and indexes at least.
+const CACHE_BYTES: RangeInclusive<u64> = 8 << 20..=256 << 20;
+
 /// How a store is kept.
 #[derive(Clone, Debug)]
 pub struct StoreOptions {
     /// Whether the folder may be new: otherwise an empty one is a loss, not a beginning.
     pub create: bool,
-    /// Memory for the tables, in bytes: what is colder is read from disk.
+    /// Memory for the tables, in bytes: what is colder is read from disk. A sixteenth
+    /// more, between 8 and 256 MiB, caches what is read there.
     pub memory_bytes: usize,
     /// A checkpoint is due when this many bytes were logged since the last one.
     pub checkpoint_bytes: u64,
@@ -110,7 +118,9 @@ impl DurableStore {
         fs::create_dir_all(folder).map_err(StorageError::io(format!("create folder {shown}")))?;
         let lock = lock_folder(folder)?;
         let manifest = open_manifest(folder, identity, options.create)?;
-        let cold = Cold::open(&folder.join("tables"))?;
+        let cache_bytes = options.memory_bytes as u64 / CACHE_SHARE;
+        let cache_bytes = cache_bytes.clamp(*CACHE_BYTES.start(), *CACHE_BYTES.end());
+        let cold = Cold::open(&folder.join("tables"), cache_bytes)?;
         let checkpoint = cold.mark()?;
         let log_options = LogOptions {
             identity: manifest.identity,

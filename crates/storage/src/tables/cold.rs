@@ -8,14 +8,12 @@
 use std::ops::Bound;
 use std::path::Path;
 
+use fjall::config::PartitioningPolicy;
 use fjall::{Database, Guard, Keyspace, KeyspaceCreateOptions};
 use placement::tables::TablesError;
 
 use crate::error::StorageError;
 use crate::record::Position;
-
-/// Bytes of blocks that the library caches: memory in front of it holds what is hot.
-const CACHE_BYTES: u64 = 8 * 1024 * 1024;
 
 /// Keys of this module's own, before all of those of tables.
 const CHECKPOINT_KEY: &[u8] = b"\x00checkpoint";
@@ -62,13 +60,21 @@ pub(crate) struct Cold {
 }
 
 impl Cold {
-    pub(crate) fn open(folder: &Path) -> Result<Self, StorageError> {
+    /// Opens or creates the store; `cache_bytes` of memory hold its filters, indexes and blocks.
+    pub(crate) fn open(folder: &Path, cache_bytes: u64) -> Result<Self, StorageError> {
+        // In parts, filters and indexes are read as far as they are needed; a whole filter is
+        // hundreds of kilobytes, and was read again for every lookup once the cache was short.
+        let options = || {
+            KeyspaceCreateOptions::default()
+                .filter_block_partitioning_policy(PartitioningPolicy::all(true))
+                .index_block_partitioning_policy(PartitioningPolicy::all(true))
+        };
         let open = || {
             let database = Database::builder(folder)
-                .cache_size(CACHE_BYTES)
+                .cache_size(cache_bytes)
                 .worker_threads(1)
                 .open()?;
-            let keyspace = database.keyspace("tables", KeyspaceCreateOptions::default)?;
+            let keyspace = database.keyspace("tables", options)?;
             Ok(Self {
                 _database: database,
                 keyspace,

@@ -34,7 +34,7 @@ struct Fixture {
 
 fn fixture(memory_bytes: usize) -> Fixture {
     let folder = tempfile::tempdir().unwrap();
-    let cold = Cold::open(folder.path()).unwrap();
+    let cold = Cold::open(folder.path(), 8 << 20).unwrap();
     let (sender, wakes) = mpsc::channel();
     let wake = Arc::new(move || sender.send(()).unwrap_or_default());
     Fixture {
