@@ -1,27 +1,27 @@
 //! Time for the machines: one place reads the clocks, everything else is handed a [`Now`].
 
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use protocol::identity::Now;
+use rustix::time::{ClockId, clock_gettime};
 
 /// The clocks of one process. Copies agree, so that several loops share one monotonic time.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
-    start: Instant,
+    start_us: u64,
 }
 
 impl Clock {
     /// A clock whose monotonic time starts here.
     pub fn start() -> Self {
         Clock {
-            start: Instant::now(),
+            start_us: since_boot_us(),
         }
     }
 
     /// Microseconds since the start, from 1: 0 stands before every moment.
     pub fn monotonic_us(&self) -> u64 {
-        let elapsed = self.start.elapsed().as_micros();
-        u64::try_from(elapsed).expect("no process runs for 500,000 years") + 1
+        since_boot_us() - self.start_us + 1
     }
 
     /// Both clocks.
@@ -39,4 +39,13 @@ pub fn wall_us() -> u64 {
     since.map_or(0, |since| {
         u64::try_from(since.as_micros()).expect("the year is below 500,000")
     })
+}
+
+/// A machine that was suspended must not believe that its leases still run (SAFETY R15), so the
+/// clock that stands still meanwhile, which std offers, will not do.
+fn since_boot_us() -> u64 {
+    let time = clock_gettime(ClockId::Boottime);
+    let seconds = u64::try_from(time.tv_sec).expect("time since boot is positive");
+    let nanoseconds = u64::try_from(time.tv_nsec).expect("parts of a second are positive");
+    seconds * 1_000_000 + nanoseconds / 1000
 }

@@ -15,6 +15,7 @@ use crate::event_loop::{
 };
 use crate::folder::Folder;
 use crate::journal::{self, Level};
+use crate::limits;
 use crate::options::{CoordinatorOptions, check_listen};
 use crate::random;
 
@@ -42,6 +43,7 @@ impl CoordinatorProcess {
                 ServerError::Folder(format!("{}: {error}", path.display()))
             })?,
         };
+        limits::raise_descriptors();
         let clock = Clock::start();
         let loop_options = Options {
             limits: options.loop_limits,

@@ -19,8 +19,6 @@ const PAUSE_MIN: Duration = Duration::from_millis(20);
 const PAUSE_MAX: Duration = Duration::from_secs(1);
 /// How long one attempt may take.
 const ATTEMPT_MAX: Duration = Duration::from_secs(12);
-/// How long a refusal that will pass is waited for: several leases.
-const REFUSALS_MAX: Duration = Duration::from_secs(3);
 /// A coordinator that is away is noted once in this time.
 const NOTE_PAUSE: Duration = Duration::from_secs(5);
 
@@ -41,7 +39,15 @@ enum Failure {
     },
 }
 
-/// Joins, waiting for a coordinator as long as `stopped` does not say otherwise.
+/// How long to wait.
+pub(crate) struct Patience<'a> {
+    /// For a refusal that will pass.
+    pub refusals: Duration,
+    /// Ends every wait.
+    pub stopped: &'a dyn Fn() -> bool,
+}
+
+/// Joins, waiting for a coordinator as long as `patience` does not say otherwise.
 ///
 /// # Errors
 /// A coordinator refused, or the wait was ended.
@@ -49,7 +55,7 @@ pub(crate) fn join(
     coordinators: &[SocketAddr],
     cluster: Option<u64>,
     request: &CoordinatorRequest,
-    stopped: &dyn Fn() -> bool,
+    patience: &Patience,
 ) -> Result<Joined, ServerError> {
     let begin = Instant::now();
     let mut refused_since = None;
@@ -61,13 +67,13 @@ pub(crate) fn join(
             Err(Failure::Away(reason)) => reason,
             Err(Failure::Refused { message, retry }) => {
                 let since = refused_since.get_or_insert_with(Instant::now);
-                if !retry || since.elapsed() > REFUSALS_MAX {
+                if !retry || since.elapsed() > patience.refusals {
                     return Err(ServerError::Refused(message));
                 }
                 message
             }
         };
-        if stopped() {
+        if (patience.stopped)() {
             return Err(ServerError::Stopped);
         }
         if noted.is_none_or(|at| at.elapsed() > NOTE_PAUSE) {

@@ -16,6 +16,7 @@ pub mod folder;
 pub mod identity_file;
 mod joining;
 pub mod journal;
+mod limits;
 pub mod options;
 pub mod process;
 mod random;

@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
+use std::time::Duration;
 
 use protocol::coordinator::Settings;
 use protocol::machine;
@@ -28,6 +29,9 @@ pub struct ServerOptions {
     pub domain: String,
     /// Listen on a network although nothing is encrypted.
     pub allow_unencrypted_network: bool,
+    /// How long a coordinator's refusal that will pass is waited for: the lease of the process
+    /// before this one has to run out.
+    pub join_patience: Duration,
     /// Poll without sleeping.
     pub spin: bool,
     /// Limits of each event loop.
@@ -61,6 +65,7 @@ impl ServerOptions {
             coordinators,
             domain: String::new(),
             allow_unencrypted_network: false,
+            join_patience: Duration::from_secs(10),
             spin: false,
             loop_limits: event_loop::Limits::default(),
             machine_limits: machine::Limits::default(),

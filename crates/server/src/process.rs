@@ -25,6 +25,7 @@ use crate::folder::Folder;
 use crate::identity_file::ServerIdentity;
 use crate::joining;
 use crate::journal::{self, Level};
+use crate::limits;
 use crate::options::{ServerOptions, StorageOptions, check_listen, resolve};
 use crate::random;
 use crate::store::{MemoryStore, Store};
@@ -112,6 +113,7 @@ impl Server {
                 identity
             }
         };
+        limits::raise_descriptors();
         let clock = Clock::start();
         let loop_options = Options {
             limits: options.loop_limits,
@@ -224,8 +226,11 @@ impl Server {
             cores: self.addresses.iter().map(ToString::to_string).collect(),
         };
         let cluster = self.identity.joined.map(|(cluster, _)| cluster);
-        let stopped = || stopper.is_stopped();
-        joining::join(&self.coordinators, cluster, &request, &stopped)
+        let patience = joining::Patience {
+            refusals: self.options.join_patience,
+            stopped: &|| stopper.is_stopped(),
+        };
+        joining::join(&self.coordinators, cluster, &request, &patience)
     }
 }
 

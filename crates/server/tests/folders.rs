@@ -4,6 +4,7 @@
 mod support;
 
 use std::fs;
+use std::time::Duration;
 
 use server::{CoordinatorOptions, CoordinatorProcess, Server, ServerError, ServerOptions};
 use support::{Cluster, RunningCoordinator, RunningServer};
@@ -40,7 +41,8 @@ fn a_second_server_on_one_folder_is_refused() {
 #[test]
 fn a_second_server_with_a_used_number_is_refused() {
     let cluster = Cluster::start(1);
-    let copy = cluster.server_options(1);
+    let mut copy = cluster.server_options(1);
+    copy.join_patience = Duration::from_secs(2);
     fs::create_dir_all(&copy.folder).unwrap();
     let original = cluster.server_options(0).folder;
     fs::copy(original.join("identity"), copy.folder.join("identity")).unwrap();
@@ -57,6 +59,7 @@ fn a_server_stays_with_its_cluster() {
         .stop()
         .unwrap();
     let other = Cluster::start(0);
+    options.join_patience = Duration::from_millis(200);
     options.coordinators = vec![other.coordinator.address.to_string()];
     let error = error_of(RunningServer::start(options));
     assert!(error.contains("cluster"), "{error}");
