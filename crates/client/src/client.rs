@@ -58,7 +58,15 @@ impl Drop for Inner {
         for task in &self.tasks {
             task.abort();
         }
-        self.hub.close();
+    }
+}
+
+/// Ends the client with the task that holds it.
+struct CloseOnDrop(Arc<Hub>);
+
+impl Drop for CloseOnDrop {
+    fn drop(&mut self) {
+        self.0.close();
     }
 }
 
@@ -103,8 +111,9 @@ impl Client {
         let hub = Hub::new(options, sender, machine);
         // The coordinator's task is there as long as the client.
         let _ = made.send(Arc::downgrade(&hub));
-        let keeper = Arc::clone(&hub);
-        let timer = tokio::spawn(async move { keeper.keep_time().await });
+        // The timer ends with the client or with the runtime: then nobody may wait any more.
+        let keeper = CloseOnDrop(Arc::clone(&hub));
+        let timer = tokio::spawn(async move { keeper.0.keep_time().await });
         let tasks = [coordinator.keep(), timer.abort_handle()];
         Ok(Client {
             inner: Arc::new(Inner { hub, tasks }),
