@@ -4,6 +4,7 @@ mod admin;
 mod arguments;
 mod demo;
 mod flights;
+mod front;
 mod output;
 mod serve;
 
@@ -11,6 +12,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use replex::failure::Failure;
+use tokio::runtime::Runtime;
 use tokio::signal::unix::{SignalKind, signal};
 
 use arguments::{Arguments, Command};
@@ -22,6 +24,9 @@ fn main() -> ExitCode {
         Command::Coordinator(options) => serve::coordinator(&options),
         Command::Baseline(options) => serve::baseline(&options),
         Command::Demo(arguments) => run(demo::run(&arguments)),
+        Command::Sql(arguments) => front::sql(&arguments),
+        Command::Import(arguments) => run(front::import(&arguments)),
+        Command::Export(arguments) => run(front::export(&arguments)),
         Command::Admin(arguments) => run(admin::run(&arguments)),
         _ => Err(Failure::Usage("not there".into())),
     };
@@ -39,17 +44,23 @@ fn main() -> ExitCode {
 
 /// Runs a command that talks to a cluster, until it ends or somebody stops it.
 fn run(command: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(Failure::at("start the event loop"))?;
-    runtime.block_on(async {
-        let mut terminate =
-            signal(SignalKind::terminate()).map_err(Failure::at("wait for signals"))?;
-        tokio::select! {
-            result = command => result,
-            _ = tokio::signal::ctrl_c() => Err(Failure::Interrupted),
-            _ = terminate.recv() => Err(Failure::Interrupted),
-        }
-    })
+    runtime()?.block_on(interruptible(command))
+}
+
+/// One thread: what waits for a cluster needs no more.
+fn runtime() -> Result<Runtime, Failure> {
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    let runtime = builder.enable_all().build();
+    runtime.map_err(Failure::at("start the event loop"))
+}
+
+/// Work that ctrl-C or SIGTERM ends; what it holds is dropped, which cleans up after it.
+async fn interruptible<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+    let what = "wait for signals";
+    let mut terminate = signal(SignalKind::terminate()).map_err(Failure::at(what))?;
+    tokio::select! {
+        result = work => result,
+        _ = tokio::signal::ctrl_c() => Err(Failure::Interrupted),
+        _ = terminate.recv() => Err(Failure::Interrupted),
+    }
 }

@@ -100,6 +100,12 @@ pub fn count(number: impl Into<u64>) -> String {
     text
 }
 
+/// A number of things, as in `1 row` or `27,004 rows`.
+pub fn plural(number: u64, thing: &str) -> String {
+    let ending = if number == 1 { "" } else { "s" };
+    format!("{} {thing}{ending}", count(number))
+}
+
 /// A duration in the unit in which it reads best.
 pub struct Short(pub Duration);
 
