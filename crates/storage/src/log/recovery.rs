@@ -227,51 +227,35 @@ fn finish(
     let fits = BLOCK_BYTES + tail.records.len() <= options.segment_bytes as usize;
     let in_place = !tail.damaged && fits && findings.next >= options.replay_from;
     let next = findings.next.max(options.replay_from);
-    let (key, records) = if in_place {
+    let header = if in_place {
         let generation = last.key.generation + 1;
-        (
-            SegmentKey {
-                generation,
-                ..last.key
-            },
-            &tail.records[..],
-        )
+        let key = SegmentKey {
+            generation,
+            ..last.key
+        };
+        let durable = last.durable;
+        SegmentHeader { key, durable }
     } else {
-        let (identity, generation) = (options.identity, 0);
-        let first = next;
-        (
-            SegmentKey {
-                identity,
-                first,
-                generation,
-            },
-            &[][..],
-        )
+        let key = SegmentKey {
+            identity: options.identity,
+            first: next,
+            generation: 0,
+        };
+        let durable = Position(next.0 - 1);
+        SegmentHeader { key, durable }
     };
-    let durable = if in_place {
-        last.durable
-    } else {
-        Position(next.0 - 1)
-    };
-    let header = SegmentHeader { key, durable };
+    let key = header.key;
+    let records = if in_place { &tail.records[..] } else { &[] };
     let spare = take_spare(&**disk, options, &mut folder.spares)?;
     let copied = recode(&last.key, &key, records);
-    assert_eq!(
-        copied.len(),
-        records.len(),
-        "a copy differs in checksums only"
-    );
-    spare
-        .file
-        .write_at(BLOCK_BYTES as u64, &copied)
-        .map_err(StorageError::io("copy the log's tail"))?;
+    let is_as_long = copied.len() == records.len();
+    assert!(is_as_long, "a copy differs in checksums only");
+    let written = spare.file.write_at(BLOCK_BYTES as u64, &copied);
+    written.map_err(StorageError::io("copy the log's tail"))?;
     // Flushes the copied records too, before the file gets its name.
     segment::begin(&**disk, &*spare.file, &spare.name, &header)?;
-    let mut segments = folder
-        .chosen
-        .iter()
-        .map(|found| found.header.key)
-        .collect::<Vec<_>>();
+    let chosen = folder.chosen.iter().map(|found| found.header.key);
+    let mut segments: Vec<_> = chosen.collect();
     if in_place {
         segments.pop();
         let old = segment_name(&last.key);

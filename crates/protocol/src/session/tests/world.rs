@@ -179,6 +179,7 @@ impl World {
         }
     }
 
+    // tidy: long — one arm for each event
     fn handle(&mut self, event: Event) {
         let input = match event {
             Event::Submit(ticket) => {
