@@ -25,6 +25,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 }
 
 /// The tour; tells what it saw, line by line.
+// tidy: long — an example, read from top to bottom
 pub async fn tour(coordinator: &str) -> Result<Vec<String>, Error> {
     let mut seen = Vec::new();
     let client = Client::connect(ConnectOptions::new([coordinator])).await?;

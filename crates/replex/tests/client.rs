@@ -32,6 +32,7 @@ async fn the_example_sees_what_it_says() {
     assert_eq!(seen, expected);
 }
 
+// tidy: long — one refusal after another, on one cluster
 #[tokio::test]
 async fn errors_name_the_thing_and_the_remedy() {
     let cluster = support::cluster(1).await;
