@@ -284,6 +284,10 @@ impl CoreMachine {
                     "finished means decided durably"
                 );
                 self.settle(now, key, tables, output)?;
+                // One that waits for an earlier operation is forgotten with a later line.
+                if !self.members[&key].settled {
+                    continue;
+                }
             }
             self.members.remove(&key);
             // A restarted head can know from its log that an operation is finished, before it has

@@ -134,6 +134,17 @@ impl CoreMachine {
         digest: u64,
         output: &mut Output,
     ) -> bool {
+        // First: a member of the same chain further down, on this core, knows the result before it may
+        // be told, which is when it has come up to the head (SAFETY R1).
+        if let Some(running) = self.running.get_mut(&request) {
+            if running.digest != digest {
+                self.refuse(asked, Refusal::RequestMismatch, output);
+            } else if !running.asked.contains(&asked) {
+                running.asked.truncate(ASKED_MAX - 1);
+                running.asked.push(asked);
+            }
+            return true;
+        }
         match self.sessions.known(request, digest) {
             Known::Completed(_) if planted::is(Bug::RetryRunsAgain) => {}
             Known::Completed(result) => {
@@ -152,15 +163,6 @@ impl CoreMachine {
                 return true;
             }
             Known::New => {}
-        }
-        if let Some(running) = self.running.get_mut(&request) {
-            if running.digest != digest {
-                self.refuse(asked, Refusal::RequestMismatch, output);
-            } else if !running.asked.contains(&asked) {
-                running.asked.truncate(ASKED_MAX - 1);
-                running.asked.push(asked);
-            }
-            return true;
         }
         false
     }

@@ -476,8 +476,7 @@ impl CoreMachine {
                 self.undurable.push_back((position, key));
             }
         }
-        self.end_recovery(now, output);
-        Ok(())
+        self.end_recovery(now, tables, output)
     }
 
     /// Logs again a vote that this core had given.
@@ -505,29 +504,35 @@ impl CoreMachine {
         }
     }
 
-    pub(super) fn on_recover_end(
+    pub(super) fn on_recover_end<T: Tables>(
         &mut self,
         now: Now,
         (from, attempt): (CoreId, u64),
         count: u64,
-        output: &mut Output,
-    ) {
+        (tables, output): (&mut T, &mut Output),
+    ) -> Result<(), TablesError> {
         let Some(recovering) = &mut self.recovering else {
-            return;
+            return Ok(());
         };
-        if let Some(heard) = recovering.heard(from, attempt) {
-            heard.count = Some(count);
-            self.end_recovery(now, output);
-        }
+        let Some(heard) = recovering.heard(from, attempt) else {
+            return Ok(());
+        };
+        heard.count = Some(count);
+        self.end_recovery(now, tables, output)
     }
 
-    fn end_recovery(&mut self, now: Now, output: &mut Output) {
+    fn end_recovery<T: Tables>(
+        &mut self,
+        now: Now,
+        tables: &mut T,
+        output: &mut Output,
+    ) -> Result<(), TablesError> {
         let Some(recovering) = &self.recovering else {
-            return;
+            return Ok(());
         };
         let complete = |attempts: &BTreeMap<u64, Heard>| attempts.values().any(Heard::is_complete);
         if !recovering.peers.values().all(complete) {
-            return;
+            return Ok(());
         }
         self.recovering = None;
         let text = format!(
@@ -540,6 +545,7 @@ impl CoreMachine {
         // Old incarnations' operations of this head that nobody knows any more are finished.
         self.finished_owed.extend(self.peers());
         self.confirm_due_us.get_or_insert(now.monotonic_us);
+        self.settle_adopted(now, tables, output)
     }
 }
 

@@ -25,7 +25,10 @@ impl CoreMachine {
         tables: &mut T,
         output: &mut Output,
     ) -> Result<(), TablesError> {
-        if self.earlier_unsettled(key) {
+        // With `replicated`, this core can have forgotten an operation that came before this one,
+        // settled and all: until its peers have told it, the order is not known here.
+        let order_unknown = self.recovering.is_some() && !self.members[&key].table.sync;
+        if order_unknown || self.earlier_unsettled(key) {
             let member = self.members.get_mut(&key).expect("callers have the member");
             member.settle_waits = true;
             return Ok(());
@@ -51,6 +54,34 @@ impl CoreMachine {
         }
         self.release(now, key, tables, output)?;
         self.try_confirm(now, key, output);
+        Ok(())
+    }
+
+    /// Settles what waited for the order of operations to be known, in that order.
+    pub(super) fn settle_adopted<T: Tables>(
+        &mut self,
+        now: Now,
+        tables: &mut T,
+        output: &mut Output,
+    ) -> Result<(), TablesError> {
+        let waits = self
+            .members
+            .iter()
+            .filter(|(_, member)| member.settle_waits);
+        let mut keys: Vec<(Version, MemberKey)> = waits
+            .map(|(key, member)| (newest_version(member), *key))
+            .collect();
+        keys.sort_unstable();
+        for (_, key) in keys {
+            // An earlier one of the list may have settled it.
+            if self
+                .members
+                .get(&key)
+                .is_some_and(|member| member.settle_waits)
+            {
+                self.settle(now, key, tables, output)?;
+            }
+        }
         Ok(())
     }
 

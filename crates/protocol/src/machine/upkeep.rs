@@ -240,8 +240,7 @@ impl CoreMachine {
                 finished_below,
             } => {
                 self.on_finished(now, (from, finished_below), tables, output)?;
-                self.on_recover_end(now, (from, attempt), count, output);
-                Ok(())
+                self.on_recover_end(now, (from, attempt), count, (tables, output))
             }
             PeerMessage::LeaseRequest { sent_us } => {
                 let message = PeerMessage::LeaseGrant {
