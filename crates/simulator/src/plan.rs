@@ -162,7 +162,7 @@ fn draw_schema(random: &mut Random) -> Schema {
         let columns = random.pick(&choices);
         add("by_u", columns, Some(Constraint::Unique));
     }
-    if random.chance(0.25) {
+    if random.chance(0.35) {
         add("by_d", &[GROUP, D], Some(Constraint::Dense));
     }
     if random.chance(0.2) {

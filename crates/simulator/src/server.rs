@@ -12,7 +12,7 @@ use protocol::operation::{Decision, RequestResult};
 use protocol::planted::{self, Bug};
 use protocol::record::Record;
 
-use crate::check::{budget, outcomes, prepared, waits};
+use crate::check::{budget, earlier_life, outcomes, prepared, waits};
 use crate::clock::Clock;
 use crate::core::{Core, Effects, Start};
 use crate::disk::{Disk, Tail};
@@ -422,7 +422,8 @@ impl World {
         if planted::is(Bug::UnflushedIsDurable) {
             self.report_durable(life, target);
         }
-        let failed = self.random.chance(self.faults.flush_failure);
+        // A failed flush loses memory at any time, which `replicated` does not promise to survive.
+        let failed = self.is_sync() && self.random.chance(self.faults.flush_failure);
         self.after(
             takes_us,
             Event::Flushed {
@@ -490,7 +491,16 @@ impl World {
                     .vouched(life.core, header.from.server, header.epoch, until_us);
             }
         }
-        self.input(life, Input::Peer { header, message });
+        let mut unheard = Ok(());
+        self.with_core(life, |core, now, disk, effects| {
+            let from = header.from.server;
+            let speaker = core.machine.configuration().server(from);
+            let known = speaker.map_or(header.incarnation, |server| server.incarnation);
+            core.step(now, Input::Peer { header, message }, disk, effects);
+            let done = (effects.records.len(), effects.sends.len());
+            unheard = earlier_life::unheard(header.incarnation, known, done);
+        });
+        self.check("R16 an earlier life is not heard", unheard);
     }
 
     /// The coordinator has answered a core.
@@ -615,8 +625,13 @@ impl World {
 
     fn check_told(&mut self, client: ClientId, correlation: u64, result: &RequestResult) {
         let request = self.connections.writes[&(client, correlation)];
-        let told = self.results.told(request, result);
-        self.check("I7 one result per request", told);
+        // With `replicated`, a result without effect is in the head's memory alone: when that is
+        // lost before the client has heard, there may be another one. The client's session makes
+        // sure that it hears only one.
+        if self.is_sync() {
+            let told = self.results.told(request, result);
+            self.check("I7 one result per request", told);
+        }
         let operations = self.ledger.of_request.get(&request);
         let last = operations.and_then(|operations| {
             let entries = operations
@@ -676,24 +691,24 @@ impl World {
     /// Kills a server's process; it starts again after `down_us`.
     pub fn crash(&mut self, place: usize, tail: Tail, down_us: u64) {
         let server = &mut self.servers[place];
-        if matches!(server.state, State::Down) {
-            return;
-        }
-        server.state = State::Down;
+        let before = std::mem::replace(&mut server.state, State::Down);
         self.trace
             .note(self.now_us, || format!("machine {place} dies ({tail:?})"));
-        if let Some(id) = server.id {
-            for (number, disk) in server.disks.iter_mut().enumerate() {
-                let kept = disk.crash(tail, &mut self.random);
-                self.ledger.crash(
-                    CoreId {
+        match (before, server.id) {
+            (State::Down, _) => return,
+            // It has not touched its disks yet.
+            (State::Joining, _) | (State::Running(_), None) => {}
+            (State::Running(_), Some(id)) => {
+                for (number, disk) in server.disks.iter_mut().enumerate() {
+                    let kept = disk.crash(tail, &mut self.random);
+                    let core = CoreId {
                         server: id,
                         core: number as u16,
-                    },
-                    kept,
-                );
+                    };
+                    self.ledger.crash(core, kept);
+                }
+                self.break_all(id);
             }
-            self.break_all(id);
         }
         self.after(down_us, Event::Start(place));
     }

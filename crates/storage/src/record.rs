@@ -17,6 +17,11 @@ pub const ALIGNMENT: usize = 8;
 /// the remaining bytes, so that crafted bytes cannot make it quadratic.
 const RESYNC_WORK_FACTOR: usize = 8;
 
+/// A planted bug: checksums are not looked at (R24). The simulator must notice.
+#[cfg(feature = "planted")]
+pub static CHECKSUM_UNCHECKED: std::sync::atomic::AtomicBool =
+    std::sync::atomic::AtomicBool::new(false);
+
 /// Ordinal of a record in its log: 1 is the first ever; rises for ever; 0 means *before all*.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Position(pub u64);
@@ -179,6 +184,10 @@ impl<'a> Scan<'a> {
     }
 
     fn valid(&self, candidate: &Candidate) -> bool {
+        #[cfg(feature = "planted")]
+        if CHECKSUM_UNCHECKED.load(std::sync::atomic::Ordering::Relaxed) {
+            return true;
+        }
         let checksum = crc32c::crc32c_append(self.seed, &candidate.header[4..]);
         crc32c::crc32c_append(checksum, candidate.record.payload) == candidate.checksum
     }

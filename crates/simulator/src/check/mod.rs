@@ -4,6 +4,7 @@ pub mod budget;
 pub mod constraints;
 pub mod copies;
 pub mod durable;
+pub mod earlier_life;
 pub mod lease;
 pub mod linearizable;
 pub mod outcomes;

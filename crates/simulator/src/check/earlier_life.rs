@@ -1,0 +1,34 @@
+//! R16: what an earlier incarnation of a core says is not heard any more.
+
+use protocol::identity::Incarnation;
+
+/// A core has taken in a message; it knew of an incarnation of the speaker, and what it did then
+/// was to log so many records and to send so many messages.
+pub fn unheard(
+    spoke: Incarnation,
+    known: Incarnation,
+    (records, sends): (usize, usize),
+) -> Result<(), String> {
+    if spoke >= known || records + sends == 0 {
+        return Ok(());
+    }
+    Err(format!(
+        "a message of incarnation {} made a core that knows of incarnation {} log {records} \
+         records and send {sends} messages",
+        spoke.0, known.0
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_earlier_life_moves_nobody() {
+        let [one, two] = [1, 2].map(Incarnation);
+        assert_eq!(unheard(one, two, (0, 0)), Ok(()));
+        assert_eq!(unheard(two, two, (1, 1)), Ok(()));
+        assert!(unheard(one, two, (0, 1)).is_err());
+        assert!(unheard(one, two, (1, 0)).is_err());
+    }
+}
