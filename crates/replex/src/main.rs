@@ -54,13 +54,15 @@ fn runtime() -> Result<Runtime, Failure> {
     runtime.map_err(Failure::at("start the event loop"))
 }
 
-/// Work that ctrl-C or SIGTERM ends; what it holds is dropped, which cleans up after it.
+/// Work that ctrl-C, SIGTERM or a closed terminal ends; what it holds is dropped, which cleans up after it.
 async fn interruptible<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
     let what = "wait for signals";
     let mut terminate = signal(SignalKind::terminate()).map_err(Failure::at(what))?;
+    let mut hangup = signal(SignalKind::hangup()).map_err(Failure::at(what))?;
     tokio::select! {
         result = work => result,
         _ = tokio::signal::ctrl_c() => Err(Failure::Interrupted),
         _ = terminate.recv() => Err(Failure::Interrupted),
+        _ = hangup.recv() => Err(Failure::Interrupted),
     }
 }

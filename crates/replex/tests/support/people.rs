@@ -1,4 +1,7 @@
 //! The table of the load tests, and a client that does one thing at a time.
+//!
+//! It repeats what was refused or lost under the same name and does nothing clever: what these
+//! tests find is the servers' doing. The client that programs use has tests of its own.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
