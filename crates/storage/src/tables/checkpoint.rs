@@ -11,9 +11,10 @@ use std::time::Duration;
 
 use placement::tables::TablesError;
 
+use super::Generations;
+use super::changes::Changes;
 use super::cold::{CheckpointMark, Cold, Ingestion};
 use super::leaf::{Entry, Generation};
-use super::{Changes, Generations};
 use crate::error::StorageError;
 
 /// How long until a checkpoint that failed is tried again.
@@ -130,10 +131,10 @@ struct Worker {
 impl Worker {
     fn run(self) {
         while let Ok(Message::Begin(mark, generations)) = self.receiver.recv() {
-            let mut changes = Changes::new();
+            let mut changes = vec![];
             loop {
                 match self.receiver.recv() {
-                    Ok(Message::Changes(more)) => changes.extend(more),
+                    Ok(Message::Changes(more)) => changes.push(more),
                     Ok(Message::Finish) => break,
                     Ok(Message::Begin(..)) => unreachable!("one checkpoint at a time"),
                     Err(_) => return,
@@ -171,28 +172,37 @@ impl Worker {
 struct Job {
     mark: CheckpointMark,
     generations: Generations,
-    /// In order of table and key.
-    changes: Changes,
+    changes: Vec<Changes>,
+    /// Which runs of which changes, in order of table and key.
+    order: Vec<(usize, usize)>,
 }
 
 impl Job {
-    fn new(mark: CheckpointMark, generations: Generations, mut changes: Changes) -> Self {
+    fn new(mark: CheckpointMark, generations: Generations, changes: Vec<Changes>) -> Self {
+        let runs = changes.iter().enumerate();
+        let runs = runs.flat_map(|(at, changes)| (0..changes.runs()).map(move |run| (at, run)));
+        let mut order = runs.collect::<Vec<_>>();
         // Leaves cover ranges that do not overlap, so that their first keys order all.
-        changes.sort_by(|(left_table, left), (right_table, right)| {
-            let left = (left_table, left.entry(0).key);
-            left.cmp(&(right_table, right.entry(0).key))
-        });
+        let first = |&(at, run): &(usize, usize)| {
+            let changes: &Changes = &changes[at];
+            let key = changes.entries(run).next().map(|entry| entry.key);
+            (changes.table(run), key)
+        };
+        order.sort_by(|left, right| first(left).cmp(&first(right)));
         Self {
             mark,
             generations,
             changes,
+            order,
         }
     }
 
     fn entries(&self) -> impl Iterator<Item = (u64, Entry<'_>)> {
-        self.changes
-            .iter()
-            .flat_map(|(table, leaf)| leaf.entries().map(move |entry| (*table, entry)))
+        self.order.iter().flat_map(|&(at, run)| {
+            let changes = &self.changes[at];
+            let table = changes.table(run);
+            changes.entries(run).map(move |entry| (table, entry))
+        })
     }
 
     fn write(&self, cold: &Cold, stop: &AtomicBool, to: &mut Ingestion) -> Result<(), TablesError> {
@@ -217,13 +227,10 @@ impl Job {
     }
 
     fn completed(&self) -> Completed {
-        let with_tombstones = self
-            .changes
-            .iter()
-            .filter(|(_, leaf)| leaf.has_tombstones());
-        let purge = with_tombstones.filter_map(|(table, leaf)| {
-            let tombstone = leaf.entries().find(|entry| entry.mark.tombstone)?;
-            Some((*table, tombstone.key.to_vec()))
+        let purge = self.order.iter().filter_map(|&(at, run)| {
+            let mut entries = self.changes[at].entries(run);
+            let tombstone = entries.find(|entry| entry.mark.tombstone)?;
+            Some((self.changes[at].table(run), tombstone.key.to_vec()))
         });
         Completed {
             mark: self.mark,

@@ -51,6 +51,29 @@ pub(super) struct Entry<'a> {
     pub(super) mark: Mark,
 }
 
+impl<'a> Entry<'a> {
+    /// The entry at the start of `bytes`.
+    pub(super) fn decode(bytes: &'a [u8]) -> Self {
+        let (header, rest) = bytes
+            .split_first_chunk::<ENTRY_HEADER_BYTES>()
+            .expect("entries are written whole");
+        let key_bytes = usize::from(u16::from_le_bytes([header[0], header[1]]));
+        let value_bytes = u32::from_le_bytes([header[2], header[3], header[4], header[5]]);
+        let mark = u32::from_le_bytes([header[6], header[7], header[8], header[9]]);
+        let (key, rest) = rest.split_at(key_bytes);
+        Self {
+            key,
+            value: &rest[..value_bytes as usize],
+            mark: Mark::decode(mark),
+        }
+    }
+
+    /// Bytes that the entry takes in a buffer.
+    pub(super) fn bytes(&self) -> usize {
+        ENTRY_HEADER_BYTES + self.key.len() + self.value.len()
+    }
+}
+
 /// Sorted entries without duplicates.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Leaf {
@@ -92,20 +115,7 @@ impl Leaf {
     }
 
     pub(super) fn entry(&self, index: usize) -> Entry<'_> {
-        let at = self.slots[index].offset as usize;
-        let header: &[u8; ENTRY_HEADER_BYTES] = self.bytes[at..at + ENTRY_HEADER_BYTES]
-            .try_into()
-            .expect("the slice has the array's length");
-        let key_bytes = usize::from(u16::from_le_bytes([header[0], header[1]]));
-        let value_bytes = u32::from_le_bytes([header[2], header[3], header[4], header[5]]);
-        let mark = u32::from_le_bytes([header[6], header[7], header[8], header[9]]);
-        let key = at + ENTRY_HEADER_BYTES;
-        let value = key + key_bytes;
-        Entry {
-            key: &self.bytes[key..value],
-            value: &self.bytes[value..value + value_bytes as usize],
-            mark: Mark::decode(mark),
-        }
+        Entry::decode(&self.bytes[self.slots[index].offset as usize..])
     }
 
     pub(super) fn entries(&self) -> impl DoubleEndedIterator<Item = Entry<'_>> {
@@ -186,7 +196,7 @@ impl Leaf {
 
     fn replace(&mut self, index: usize, entry: Entry) {
         let old = self.entry(index);
-        let (was_tombstone, old_bytes) = (old.mark.tombstone, entry_bytes(&old));
+        let (was_tombstone, old_bytes) = (old.mark.tombstone, old.bytes());
         let same_length = old.value.len() == entry.value.len();
         self.tombstones += usize::from(entry.mark.tombstone);
         self.tombstones -= usize::from(was_tombstone);
@@ -209,7 +219,7 @@ impl Leaf {
     }
 
     fn push_bytes(&mut self, entry: Entry) -> u32 {
-        let needed = entry_bytes(&entry);
+        let needed = entry.bytes();
         if self.bytes.len() + needed > self.bytes.capacity() {
             if self.garbage_bytes > self.bytes.len() / 4 {
                 self.compact(needed);
@@ -238,7 +248,7 @@ impl Leaf {
             if self.slots[index].offset == u32::MAX {
                 continue;
             }
-            let length = entry_bytes(&self.entry(index));
+            let length = self.entry(index).bytes();
             let at = self.slots[index].offset as usize;
             self.slots[index].offset = bytes.len() as u32;
             bytes.extend_from_slice(&self.bytes[at..at + length]);
@@ -255,12 +265,14 @@ impl Leaf {
         }
     }
 
-    /// A copy of what changed after one generation and up to another.
-    pub(super) fn changes(&self, after: Generation, until: Generation) -> Leaf {
-        collect(self, 0..self.len(), |entry| {
-            let generation = entry.mark.generation;
-            generation > after && generation <= until
-        })
+    /// Appends what changed after one generation and up to another to `to`, in order.
+    pub(super) fn copy_changes(&self, after: Generation, until: Generation, to: &mut Vec<u8>) {
+        for (slot, entry) in self.slots.iter().zip(self.entries()) {
+            if entry.mark.generation > after && entry.mark.generation <= until {
+                let at = slot.offset as usize;
+                to.extend_from_slice(&self.bytes[at..at + entry.bytes()]);
+            }
+        }
     }
 
     /// Keeps what is below `key`; returns the rest.
@@ -283,7 +295,7 @@ impl Leaf {
             let half = (self.bytes.len() - self.garbage_bytes) / 2;
             let mut sum = 0;
             let middle = self.entries().take_while(|entry| {
-                sum += entry_bytes(entry);
+                sum += entry.bytes();
                 sum <= half
             });
             middle.count().clamp(1, last)
@@ -297,7 +309,7 @@ impl Leaf {
 fn collect(from: &Leaf, indexes: Range<usize>, keep: impl Fn(&Entry) -> bool) -> Leaf {
     let kept = || indexes.clone().map(|index| from.entry(index)).filter(&keep);
     let mut leaf = Leaf::default();
-    let bytes: usize = kept().map(|entry| entry_bytes(&entry)).sum();
+    let bytes: usize = kept().map(|entry| entry.bytes()).sum();
     leaf.bytes.reserve_exact(bytes.next_multiple_of(BYTES_STEP));
     leaf.slots
         .reserve_exact(kept().count().next_multiple_of(SLOTS_STEP));
@@ -305,10 +317,6 @@ fn collect(from: &Leaf, indexes: Range<usize>, keep: impl Fn(&Entry) -> bool) ->
         leaf.insert(leaf.len(), entry);
     }
     leaf
-}
-
-fn entry_bytes(entry: &Entry) -> usize {
-    ENTRY_HEADER_BYTES + entry.key.len() + entry.value.len()
 }
 
 pub(super) fn common_prefix(left: &[u8], right: &[u8]) -> usize {

@@ -11,6 +11,7 @@
 //! - An entry leaves memory only if its generation is completed: the cold store has it.
 //! - While checkpoint N is gathered, a leaf with changes up to N is handed over before it changes.
 
+mod changes;
 mod checkpoint;
 mod cold;
 mod directory;
@@ -24,6 +25,7 @@ use std::sync::Arc;
 
 use placement::tables::{EntryVisitor, KEY_BYTES_MAX, Tables, TablesError, VALUE_BYTES_MAX};
 
+use changes::Changes;
 pub(crate) use checkpoint::Checkpointer;
 pub use cold::CheckpointMark;
 pub(crate) use cold::Cold;
@@ -101,9 +103,6 @@ struct Gathering {
 /// A leaf of many, and the bound of its range at which a scan goes on.
 type Bounded<B> = (Arc<Leaf>, B);
 
-/// Changes of tables, each leaf's in order, leaves in none.
-pub(crate) type Changes = Vec<(u64, Leaf)>;
-
 /// A generation of changes to be saved.
 pub(crate) struct Generations {
     /// Changes up to this one are new to the cold store.
@@ -165,7 +164,7 @@ impl DurableTables {
             generation,
             pending: std::mem::take(&mut inner.changed),
             next: 0,
-            outbox: vec![],
+            outbox: Changes::default(),
         });
         let dropped = inner.tables.iter();
         let dropped = dropped.filter(|(_, table)| table.dropped > inner.completed);
@@ -179,7 +178,7 @@ impl DurableTables {
     pub(crate) fn gather(&mut self, ranges_max: usize) -> (Changes, bool) {
         let inner = self.inner.get_mut();
         let Some(gathering) = &inner.gathering else {
-            return (vec![], true);
+            return (Changes::default(), true);
         };
         let until = gathering.pending.len().min(gathering.next + ranges_max);
         for at in gathering.next..until {
@@ -188,12 +187,12 @@ impl DurableTables {
         }
         let gathering = inner.gathering.as_mut().expect("checked above");
         gathering.next = until;
-        let leaves = std::mem::take(&mut gathering.outbox);
+        let changes = std::mem::take(&mut gathering.outbox);
         let done = until == gathering.pending.len();
         if done {
             inner.gathering = None;
         }
-        (leaves, done)
+        (changes, done)
     }
 
     /// The cold store has every change up to `generation`.
@@ -559,10 +558,10 @@ impl Inner {
         let due = range.newest > self.completed && range.newest <= gathering.generation;
         if due && range.handed < gathering.generation {
             range.handed = gathering.generation;
-            let changes = range.leaf.changes(self.completed, gathering.generation);
-            if !changes.is_empty() {
-                gathering.outbox.push((range.table, changes));
-            }
+            let (after, until) = (self.completed, gathering.generation);
+            gathering
+                .outbox
+                .push(range.table, &range.leaf, after, until);
         }
     }
 

@@ -1,0 +1,51 @@
+//! Copies of what changed in leaves, on their way to a checkpoint.
+//!
+//! They are packed into few large buffers: freeing millions of small ones on another thread made
+//! the loop's next allocation pay for tidying up.
+
+use super::leaf::{Entry, Generation, Leaf};
+
+/// Changes of some leaves: each leaf's in the order of keys, the leaves in none.
+#[derive(Default)]
+pub(crate) struct Changes {
+    bytes: Vec<u8>,
+    runs: Vec<Run>,
+}
+
+/// Changes of one leaf.
+struct Run {
+    table: u64,
+    start: usize,
+    end: usize,
+}
+
+impl Changes {
+    /// Adds what changed in `leaf` after one generation and up to another.
+    pub(super) fn push(&mut self, table: u64, leaf: &Leaf, after: Generation, until: Generation) {
+        let start = self.bytes.len();
+        leaf.copy_changes(after, until, &mut self.bytes);
+        let end = self.bytes.len();
+        if start < end {
+            self.runs.push(Run { table, start, end });
+        }
+    }
+
+    pub(super) fn runs(&self) -> usize {
+        self.runs.len()
+    }
+
+    pub(super) fn table(&self, run: usize) -> u64 {
+        self.runs[run].table
+    }
+
+    /// The entries of a run, at least one.
+    pub(super) fn entries(&self, run: usize) -> impl Iterator<Item = Entry<'_>> {
+        let Run { start, end, .. } = self.runs[run];
+        let mut rest = &self.bytes[start..end];
+        std::iter::from_fn(move || {
+            let entry = (!rest.is_empty()).then(|| Entry::decode(rest))?;
+            rest = &rest[entry.bytes()..];
+            Some(entry)
+        })
+    }
+}
