@@ -1,17 +1,16 @@
-//! A server's first word to its coordinator, before any event loop runs: plain blocking sockets.
+//! A server's first word to its coordinator, before any event loop runs.
 //!
 //! A coordinator that is away is waited for; one that refuses is believed, unless it says that
 //! the reason will pass (a lease of the process before that is still running).
 
-use std::io::{ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use protocol::configuration::Configuration;
-use protocol::frame;
 use protocol::identity::{Incarnation, ServerId};
-use protocol::message::{CoordinatorReply, CoordinatorRequest, Hello, Message};
+use protocol::message::{CoordinatorReply, CoordinatorRequest, Message};
 
+use crate::blocking::Blocking;
 use crate::error::ServerError;
 use crate::journal::{self, Level};
 
@@ -101,21 +100,11 @@ fn attempt(
     request: &CoordinatorRequest,
 ) -> Result<Joined, Failure> {
     let away = |error: std::io::Error| Failure::Away(error.to_string());
-    let mut stream = TcpStream::connect_timeout(&address, ATTEMPT_MAX).map_err(away)?;
-    stream.set_read_timeout(Some(ATTEMPT_MAX)).map_err(away)?;
-    stream.set_write_timeout(Some(ATTEMPT_MAX)).map_err(away)?;
-    stream.set_nodelay(true).map_err(away)?;
-    let mut bytes = Vec::new();
-    let hello = Hello {
-        cluster,
-        core: None,
-    };
-    frame::encode(0, &Message::Hello(hello), &mut bytes);
-    frame::encode(1, &Message::Ask(request.clone()), &mut bytes);
-    stream.write_all(&bytes).map_err(away)?;
-    bytes.clear();
+    let mut connection = Blocking::connect(address, cluster, ATTEMPT_MAX).map_err(away)?;
+    let ask = Message::Ask(request.clone());
+    connection.send(&ask).map_err(away)?;
     loop {
-        match read_message(&mut stream, &mut bytes).map_err(away)? {
+        match connection.receive().map_err(away)? {
             Message::Welcome(_) => {}
             Message::Answer(CoordinatorReply::Joined {
                 server,
@@ -142,23 +131,6 @@ fn attempt(
                 let what = format!("{address} answers, but not as a coordinator does: {other:?}");
                 return Err(Failure::Away(what));
             }
-        }
-    }
-}
-
-fn read_message(stream: &mut TcpStream, bytes: &mut Vec<u8>) -> std::io::Result<Message> {
-    let mut chunk = [0; 16 << 10];
-    loop {
-        let decoded = frame::decode(bytes);
-        let decoded =
-            decoded.map_err(|error| std::io::Error::new(ErrorKind::InvalidData, error))?;
-        if let Some((frame, size)) = decoded {
-            bytes.drain(..size);
-            return Ok(frame.message);
-        }
-        match stream.read(&mut chunk)? {
-            0 => return Err(ErrorKind::UnexpectedEof.into()),
-            count => bytes.extend_from_slice(&chunk[..count]),
         }
     }
 }

@@ -6,6 +6,7 @@
 //! and carries out its outputs, and must not decide anything about data itself.
 
 pub mod baseline;
+mod blocking;
 pub mod clock;
 pub mod coordinator;
 pub mod core;
@@ -17,6 +18,7 @@ pub mod identity_file;
 mod joining;
 pub mod journal;
 mod limits;
+pub mod metrics;
 pub mod options;
 pub mod process;
 mod random;

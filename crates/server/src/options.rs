@@ -34,6 +34,8 @@ pub struct ServerOptions {
     pub join_patience: Duration,
     /// Poll without sleeping.
     pub spin: bool,
+    /// Where counters can be read as Prometheus text; port 0 takes a free one.
+    pub metrics: Option<SocketAddr>,
     /// Limits of each event loop.
     pub loop_limits: event_loop::Limits,
     /// Limits of each core's machine.
@@ -67,6 +69,7 @@ impl ServerOptions {
             allow_unencrypted_network: false,
             join_patience: Duration::from_secs(10),
             spin: false,
+            metrics: None,
             loop_limits: event_loop::Limits::default(),
             machine_limits: machine::Limits::default(),
             storage: StorageOptions::Folder,

@@ -26,6 +26,7 @@ use crate::identity_file::ServerIdentity;
 use crate::joining;
 use crate::journal::{self, Level};
 use crate::limits;
+use crate::metrics::Metrics;
 use crate::options::{ServerOptions, StorageOptions, check_listen, resolve};
 use crate::random;
 use crate::store::{MemoryStore, Store};
@@ -39,6 +40,7 @@ pub struct Server {
     clock: Clock,
     loops: Vec<EventLoop>,
     addresses: Vec<SocketAddr>,
+    metrics: Option<Metrics>,
 }
 
 /// Stops a server from any thread.
@@ -71,6 +73,8 @@ pub struct Ready {
     pub incarnation: Incarnation,
     /// Where each core can be reached.
     pub addresses: Vec<SocketAddr>,
+    /// Where its counters can be read, if that was asked for.
+    pub metrics: Option<SocketAddr>,
 }
 
 /// What a core's thread tells.
@@ -124,6 +128,11 @@ impl Server {
             .map(|core| EventLoop::bind(core_address(options.listen, core)?, loop_options))
             .collect::<Result<Vec<_>, _>>()?;
         let addresses = advertised(&loops, advertise);
+        let metrics = options.metrics.map(|address| {
+            check_listen(address, options.allow_unencrypted_network)?;
+            Metrics::bind(address)
+        });
+        let metrics = metrics.transpose()?;
         Ok(Server {
             options,
             folder,
@@ -132,6 +141,7 @@ impl Server {
             clock,
             loops,
             addresses,
+            metrics,
         })
     }
 
@@ -164,7 +174,12 @@ impl Server {
             server: joined.server,
             incarnation: joined.incarnation,
             addresses: self.addresses.clone(),
+            metrics: self.metrics.as_ref().map(Metrics::address),
         };
+        if let Some(metrics) = self.metrics.take() {
+            let cores = self.loops.iter().map(EventLoop::address);
+            metrics.serve(joined.server, cores.collect())?;
+        }
         let mut cores = Cores::spawn(&mut self, &is_ready, joined.configuration)?;
         let mut starting = cores.threads.len();
         let mut ready = Some(ready);

@@ -4,6 +4,8 @@
 
 mod support;
 
+use std::io::{Read, Write};
+
 use placement::{Durability, Value};
 use protocol::identity::{CoreId, Incarnation, ServerId};
 use protocol::message::{Hello, Message, PeerHeader, PeerMessage, Request};
@@ -169,6 +171,39 @@ fn restarted_servers_have_every_row_and_take_new_ones() {
             matches!(duplicate, RequestResult::Duplicate { .. }),
             "{duplicate:?}"
         );
+    }
+}
+
+#[test]
+fn counters_are_served_as_text() {
+    let mut cluster = Cluster::start(0);
+    let mut options = cluster.server_options(0);
+    options.cores = 2;
+    options.metrics = Some("127.0.0.1:0".parse().unwrap());
+    let server = RunningServer::start(options).unwrap();
+    let address = server.ready.metrics.unwrap();
+    cluster.servers.push(server);
+    for _ in 0..2 {
+        let mut stream = std::net::TcpStream::connect(address).unwrap();
+        stream
+            .write_all(b"GET /metrics HTTP/1.1\r\nHost: here\r\n\r\n")
+            .unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+        assert!(head.starts_with("HTTP/1.1 200 OK"), "{head}");
+        assert!(head.contains(&format!("Content-Length: {}", body.len())));
+        for core in 0..2 {
+            let labels = format!("{{server=\"1\",core=\"{core}\"}}");
+            assert!(
+                body.contains(&format!("replex_core_up{labels} 1\n")),
+                "{body}"
+            );
+            assert!(
+                body.contains(&format!("replex_log_flushes{labels} ")),
+                "{body}"
+            );
+        }
     }
 }
 

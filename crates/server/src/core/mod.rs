@@ -73,6 +73,12 @@ pub struct Core<S> {
     noted_us: Option<u64>,
     steps: u64,
     refused_busy: u64,
+    /// Records appended, turns that had some, and times that the log was found to be durable
+    /// further on: what batching achieves.
+    log_records: u64,
+    log_records_submitted: u64,
+    log_batches: u64,
+    log_flushes: u64,
 }
 
 impl<S: Store> Core<S> {
@@ -108,6 +114,10 @@ impl<S: Store> Core<S> {
             noted_us: None,
             steps: 0,
             refused_busy: 0,
+            log_records: 0,
+            log_records_submitted: 0,
+            log_batches: 0,
+            log_flushes: 0,
         };
         let next = Position(core.durable.0 + 1);
         let now = core.clock.now();
@@ -151,6 +161,7 @@ impl<S: Store> Core<S> {
     /// Appends the records, lets go what may go, and keeps the rest.
     fn carry_out(&mut self, io: &mut Io) {
         loop {
+            self.log_records += self.output.records.len() as u64;
             for record in self.output.records.drain(..) {
                 if let Err(error) = self.store.append(&record) {
                     self.failure.get_or_insert(error);
@@ -218,6 +229,7 @@ impl<S: Store> Core<S> {
             return;
         }
         self.durable = durable;
+        self.log_flushes += 1;
         self.step(Input::Durable(durable));
         // First what waited, then what the step gave: messages keep their order.
         let fresh_us = self.clock.monotonic_us();
@@ -370,6 +382,9 @@ impl<S: Store> Core<S> {
             ("peer_messages_dropped", self.peers.dropped),
             ("refused_busy", self.refused_busy),
             ("log_durable", self.durable.0),
+            ("log_records", self.log_records),
+            ("log_batches", self.log_batches),
+            ("log_flushes", self.log_flushes),
             ("recovering", u64::from(self.machine.is_recovering())),
         ];
         let named = own.into_iter().chain(io.counters().named());
@@ -455,6 +470,10 @@ impl<S: Store> Handler for Core<S> {
             self.step(Input::Tick);
         }
         self.carry_out(io);
+        if self.log_records > self.log_records_submitted {
+            self.log_records_submitted = self.log_records;
+            self.log_batches += 1;
+        }
         self.store.submit();
         // A store without a disk is durable at once.
         self.follow_log(io);

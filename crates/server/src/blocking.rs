@@ -1,0 +1,62 @@
+//! A plain blocking connection that speaks frames, for the few moments outside event loops:
+//! joining a cluster, and reading counters.
+
+use std::io::{Error, ErrorKind, Read, Result, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use protocol::frame;
+use protocol::message::{Hello, Message};
+
+/// A connection on which this side has said Hello.
+pub(crate) struct Blocking {
+    stream: TcpStream,
+    received: Vec<u8>,
+}
+
+impl Blocking {
+    /// Connects, and says Hello as a client of the cluster, where it is known.
+    pub fn connect(
+        address: SocketAddr,
+        cluster: Option<u64>,
+        patience: Duration,
+    ) -> Result<Blocking> {
+        let stream = TcpStream::connect_timeout(&address, patience)?;
+        stream.set_read_timeout(Some(patience))?;
+        stream.set_write_timeout(Some(patience))?;
+        stream.set_nodelay(true)?;
+        let mut connection = Blocking {
+            stream,
+            received: Vec::new(),
+        };
+        let hello = Hello {
+            cluster,
+            core: None,
+        };
+        connection.send(&Message::Hello(hello))?;
+        Ok(connection)
+    }
+
+    pub fn send(&mut self, message: &Message) -> Result<()> {
+        let mut bytes = Vec::new();
+        frame::encode(0, message, &mut bytes);
+        self.stream.write_all(&bytes)
+    }
+
+    /// The next message.
+    pub fn receive(&mut self) -> Result<Message> {
+        let mut chunk = [0; 16 << 10];
+        loop {
+            let decoded = frame::decode(&self.received);
+            let decoded = decoded.map_err(|error| Error::new(ErrorKind::InvalidData, error))?;
+            if let Some((frame, size)) = decoded {
+                self.received.drain(..size);
+                return Ok(frame.message);
+            }
+            match self.stream.read(&mut chunk)? {
+                0 => return Err(ErrorKind::UnexpectedEof.into()),
+                count => self.received.extend_from_slice(&chunk[..count]),
+            }
+        }
+    }
+}
