@@ -271,4 +271,6 @@ pub(crate) fn has_dense(schema: &Schema) -> bool {
 }
 
 #[cfg(test)]
+mod drawn_tests;
+#[cfg(test)]
 mod tests;

@@ -30,7 +30,7 @@ fn error(text: &str) -> String {
     }
 }
 
-fn read(text: &str) -> (SelectPlan, ReadPlan) {
+pub(super) fn read(text: &str) -> (SelectPlan, ReadPlan) {
     match planned(text) {
         Plan::Select(select) => {
             let read = select.read.clone().expect("it reads a table");
@@ -189,7 +189,7 @@ fn ranges_and_filter_together_are_the_condition() {
 }
 
 /// Whether a segment of the read holds the row.
-fn found_in(read: &ReadPlan, layout: &Layout, row: &[Value]) -> bool {
+pub(super) fn found_in(read: &ReadPlan, layout: &Layout, row: &[Value]) -> bool {
     let replex = read.access.replex;
     let partition = layout.partition_of_values(replex, |column| row[column].as_ref());
     let key = placement::encode_key(

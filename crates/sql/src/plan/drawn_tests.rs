@@ -1,0 +1,220 @@
+//! Drawn conditions and drawn words: a plan means what its text means, and no text is too strange.
+//! The generator's seeds are fixed, so every run draws the same.
+
+use super::tests::{found_in, read};
+use super::*;
+use crate::fixture::configuration;
+use crate::parse::parse;
+
+/// A small generator, so that every run draws the same.
+struct Draw(u64);
+
+impl Draw {
+    fn below(&mut self, count: usize) -> usize {
+        // xorshift64*
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        (self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 33) as usize % count
+    }
+
+    fn of<'t>(&mut self, texts: &[&'t str]) -> &'t str {
+        texts[self.below(texts.len())]
+    }
+
+    /// A condition over `users`, whose values come from small domains so that they meet.
+    fn condition(&mut self, depth: usize) -> String {
+        let texts = ["'eu'", "'us'", "'a1'", "NULL", "''"];
+        let numbers = ["-1", "0", "1", "2", "1.0", "1.5", "NULL"];
+        let (column, values): (&str, &[&str]) = match self.below(4) {
+            0 => ("region", &texts),
+            1 => ("email", &texts),
+            2 => ("number", &numbers),
+            _ => ("n", &numbers),
+        };
+        match self.below(if depth == 0 { 6 } else { 10 }) {
+            0 | 1 => format!("{column} = {}", self.of(values)),
+            2 => {
+                let operator = self.of(&["<", "<=", ">", ">=", "<>"]);
+                format!("{column} {operator} {}", self.of(values))
+            }
+            3 => format!("{} < {column}", self.of(values)),
+            4 => {
+                let list = [self.of(values), self.of(values), self.of(values)];
+                format!("{column} IN ({})", list.join(", "))
+            }
+            5 => format!("{column} IS {}NULL", self.of(&["", "NOT "])),
+            6 => format!(
+                "({}) OR ({})",
+                self.condition(depth - 1),
+                self.condition(depth - 1)
+            ),
+            7 => format!("NOT ({})", self.condition(depth - 1)),
+            _ => format!(
+                "({}) AND ({})",
+                self.condition(depth - 1),
+                self.condition(depth - 1)
+            ),
+        }
+    }
+}
+
+/// As `ranges_and_filter_together_are_the_condition`, over two thousand drawn conditions.
+#[test]
+fn drawn_conditions_keep_their_meaning() {
+    let configuration = configuration();
+    let table = configuration.table_named("users").unwrap();
+    let mut rows = Vec::new();
+    for region in ["eu", "us", "a1", ""] {
+        for number in -1..3 {
+            for email in [
+                Value::Null,
+                Value::Text("a1".into()),
+                Value::Text(String::new()),
+            ] {
+                let n = Value::Int64((number + email.to_string().len() as i64) % 3);
+                rows.push(vec![
+                    Value::Text(region.into()),
+                    Value::Int64(number),
+                    email,
+                    n,
+                ]);
+            }
+        }
+    }
+    let mut draw = Draw(20_130_101);
+    let mut kinds = [0; 4];
+    for _ in 0..2000 {
+        let conjuncts: Vec<String> = (0..=draw.below(4)).map(|_| draw.condition(2)).collect();
+        let condition: Vec<String> = conjuncts.iter().map(|it| format!("({it})")).collect();
+        let condition = condition.join(" AND ");
+        let text = format!("SELECT /*+ scan */ * FROM users WHERE {condition}");
+        let (_, read) = read(&text);
+        kinds[read.access.kind as usize] += 1;
+        let Statement::Select(select) = parse(&text).unwrap().remove(0).statement else {
+            panic!("{text}");
+        };
+        let scope = Scope {
+            schema: Some(&table.schema),
+            ..Scope::CONSTANTS
+        };
+        let whole = Expression::all(scope.condition(&select.filter.unwrap()).unwrap());
+        let holds = |expression: &Option<Expression>, row: &Vec<Value>| match expression {
+            None => true,
+            Some(it) => client::protocol::expression::holds(it, row, None).unwrap(),
+        };
+        for row in &rows {
+            let passes = found_in(&read, &table.layout, row) && holds(&read.filter, row);
+            assert_eq!(passes, holds(&whole, row), "{condition}: {row:?}");
+        }
+    }
+    assert!(
+        kinds.iter().all(|count| *count > 20),
+        "every kind was drawn: {kinds:?}"
+    );
+}
+
+/// Words of SQL in any order are planned or refused, never more than that.
+#[test]
+fn any_words_are_planned_or_refused() {
+    let words = [
+        "SELECT",
+        "*",
+        "count(*)",
+        "FROM",
+        "WHERE",
+        "flights",
+        "users",
+        "id",
+        "tailnum",
+        "=",
+        "<",
+        "'N1'",
+        "1",
+        "-",
+        "NULL",
+        "AND",
+        "OR",
+        "NOT",
+        "IN",
+        "(",
+        ")",
+        ",",
+        "ORDER BY",
+        "LIMIT",
+        "OFFSET",
+        "INSERT INTO",
+        "VALUES",
+        "(1, 'a', 'b', 'c')",
+        "ON CONFLICT",
+        "DO NOTHING",
+        "DO UPDATE SET",
+        "UPDATE",
+        "SET",
+        "DELETE FROM",
+        "CREATE TABLE",
+        "CREATE INDEX",
+        "x",
+        "ON",
+        "INDEX",
+        "UNIQUE",
+        "bigint",
+        "PRIMARY KEY",
+        "WITH",
+        "constraint",
+        "'dense'",
+        "DROP TABLE",
+        "EXPLAIN",
+        "SHOW",
+        "TABLES",
+        "scan",
+        "on",
+        "excluded",
+        ".",
+        "::",
+        "text",
+        "e'\\n'",
+        "$1",
+        "BETWEEN",
+        "IS",
+        "DISTINCT",
+        "LIKE",
+        "/*+ scan */",
+        "DEFAULT",
+        "now()",
+        "AS",
+        ";",
+        "*/",
+        "--\n",
+    ];
+    let starts = [
+        "",
+        "SELECT * FROM flights WHERE ",
+        "SELECT ",
+        "INSERT INTO users VALUES (",
+        "UPDATE users SET ",
+        "CREATE TABLE t (",
+        "DELETE FROM flights WHERE id ",
+        "EXPLAIN SELECT id FROM flights ",
+    ];
+    let configuration = configuration();
+    let context = Context {
+        configuration: &configuration,
+        settings: Settings::default(),
+        parameters: &[],
+        now_us: 0,
+    };
+    let mut draw = Draw(42);
+    let mut planned = 0;
+    for _ in 0..20_000 {
+        let mut text = draw.of(&starts).to_string();
+        for _ in 0..=draw.below(9) {
+            text += draw.of(&words);
+            text += " ";
+        }
+        for parsed in parse(&text).unwrap_or_default() {
+            planned += usize::from(plan(&parsed.statement, &context).is_ok());
+        }
+    }
+    assert!(planned > 30, "only {planned} were planned");
+}
