@@ -87,7 +87,18 @@ async fn converse<S: Store>(shell: &mut Shell<S>, text: &str) -> io::Result<()> 
         out: &mut out,
         err: &mut err,
     };
-    match shell.typed(text, &mut output).await {
+    // Between statements the editor sees ctrl-C itself.
+    let ended = tokio::select! {
+        ended = shell.typed(text, &mut output) => ended,
+        _ = tokio::signal::ctrl_c() => {
+            eprintln!(
+                "Cancelled. Changes that were on their way may still be made: read before repeating \
+                 them."
+            );
+            return Ok(());
+        }
+    };
+    match ended {
         Ok(()) | Err(super::ScriptError::Failed(_)) => Ok(()),
         Err(super::ScriptError::Output(error)) => Err(error),
     }
