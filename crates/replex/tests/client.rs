@@ -231,6 +231,6 @@ async fn total(table: &client::Table, counters: i64) -> i64 {
 #[test]
 fn bytes_of_a_key_are_those_of_the_protocol() {
     // Whoever encodes keys himself depends on it.
-    let key = client::placement::encode_key([Value::Int64(1).as_ref()]);
+    let key = placement::encode_key([Value::Int64(1).as_ref()]);
     assert_eq!(Bytes(key).0, [1, 0x80, 0, 0, 0, 0, 0, 0, 1]);
 }
