@@ -28,6 +28,7 @@ fn main() -> ExitCode {
         Command::Import(arguments) => run(front::import(&arguments)),
         Command::Export(arguments) => run(front::export(&arguments)),
         Command::Admin(arguments) => run(admin::run(&arguments)),
+        Command::Bench(options) => measure(&options),
         _ => Err(Failure::Usage("not there".into())),
     };
     match result {
@@ -40,6 +41,14 @@ fn main() -> ExitCode {
             ExitCode::from(failure.exit_code())
         }
     }
+}
+
+/// `replex bench`: the rest of the command line is the benchmarks' own, help included.
+fn measure(options: &arguments::Bench) -> Result<(), Failure> {
+    let name = std::ffi::OsString::from("replex bench");
+    let words = std::iter::once(name).chain(options.arguments.iter().cloned());
+    let arguments = bench::Arguments::parse_from(words);
+    bench::run(&arguments).map_err(Failure::at("measure"))
 }
 
 /// Runs a command that talks to a cluster, until it ends or somebody stops it.

@@ -1,0 +1,162 @@
+//! `replex bench …`: which measurement, how long, and where its results go.
+
+use std::io;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::experiments;
+use crate::plot::{Bars, Lines};
+use crate::report::Report;
+
+/// Measure, each figure as a ratio to a baseline.
+///
+/// Every measurement starts its own processes on this machine, runs baseline and store in turn,
+/// prints a table of medians and writes it as CSV, with plots as SVG. On a machine that does
+/// something else too, trust ratios and CPU times, not rates.
+#[derive(Debug, Parser)]
+#[command(
+    name = "replex bench",
+    after_help = "Examples:\n  \
+        replex bench all --seconds 1\n  \
+        replex bench lookup\n  \
+        replex bench ycsb --rows 100000 --out results"
+)]
+pub struct Arguments {
+    /// What to measure.
+    #[command(subcommand)]
+    pub command: Command,
+    /// How, and where to.
+    #[command(flatten)]
+    pub options: Options,
+}
+
+/// What all measurements share.
+#[derive(Args, Clone, Debug)]
+pub struct Options {
+    /// How long one run lasts; a measurement has several runs per pair.
+    #[arg(long, value_name = "SECONDS", default_value_t = 2.0, global = true)]
+    pub seconds: f64,
+    /// Pairs of baseline and store; below five, medians say little.
+    #[arg(long, default_value_t = 5, global = true, value_parser = clap::value_parser!(u32).range(1..))]
+    pub pairs: u32,
+    /// Rows loaded before anything is measured.
+    #[arg(long, default_value_t = 20_000, global = true, value_parser = clap::value_parser!(u64).range(2..))]
+    pub rows: u64,
+    /// Where CSV and SVG files go.
+    #[arg(
+        long,
+        value_name = "FOLDER",
+        default_value = "target/bench",
+        global = true
+    )]
+    pub out: PathBuf,
+    /// Where servers keep their data: the disk under measurement. The system's temporary folder
+    /// unless told.
+    #[arg(long, value_name = "FOLDER", global = true)]
+    pub folder: Option<PathBuf>,
+}
+
+/// The measurements.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Subcommand)]
+pub enum Command {
+    /// The baselines alone: echo, chain-echo, fsync.
+    Baselines,
+    /// Lookups by each key: S1, S4, S5.
+    Lookup,
+    /// Inserts through three replexes: S2, S3, S6.
+    Insert,
+    /// 64 writers of one row: S9.
+    HotKey,
+    /// Load, A, B, C, D and F with rows of 100 B and 1 kB: S7, S8.
+    Ycsb,
+    /// CPU time per operation with 3, 6, 12 and 24 servers: S10.
+    Scale,
+    /// Memory beside the data held, and restarts: S11.
+    Memory,
+    /// All of them.
+    All,
+}
+
+impl Options {
+    /// How long one run lasts.
+    pub fn span(&self) -> Duration {
+        Duration::from_secs_f64(self.seconds)
+    }
+
+    /// Where processes keep their data.
+    pub fn base(&self) -> PathBuf {
+        self.folder.clone().unwrap_or_else(std::env::temp_dir)
+    }
+
+    /// Writes a plot.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn draw_lines(&self, name: &str, lines: &Lines) -> io::Result<()> {
+        std::fs::write(self.out.join(format!("{name}.svg")), lines.svg())
+    }
+
+    /// Writes a plot.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn draw_bars(&self, name: &str, bars: &Bars) -> io::Result<()> {
+        std::fs::write(self.out.join(format!("{name}.svg")), bars.svg())
+    }
+}
+
+/// Runs what the command line asks for.
+///
+/// # Errors
+/// A process does not start, an operation fails, a file cannot be written.
+pub fn run(arguments: &Arguments) -> io::Result<()> {
+    let options = &arguments.options;
+    if !(options.seconds > 0.0 && options.seconds <= 3600.0) {
+        return Err(io::Error::other(
+            "--seconds must be above 0 and at most 3600",
+        ));
+    }
+    std::fs::create_dir_all(&options.out)?;
+    let commands = match arguments.command {
+        Command::All => vec![
+            Command::Baselines,
+            Command::Lookup,
+            Command::Insert,
+            Command::HotKey,
+            Command::Ycsb,
+            Command::Scale,
+            Command::Memory,
+        ],
+        one => vec![one],
+    };
+    for command in commands {
+        let (name, report) = measure(command, options)?;
+        let path = options.out.join(format!("{name}.csv"));
+        report.write_csv(&path)?;
+        println!("{name}\n{}\n", report.table());
+    }
+    println!("CSV and SVG files: {}", options.out.display());
+    Ok(())
+}
+
+/// One measurement in an event loop of its own.
+fn measure(command: Command, options: &Options) -> io::Result<(&'static str, Report)> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    runtime.block_on(async {
+        let report = match command {
+            Command::Baselines => ("baselines", experiments::baselines::run(options).await?),
+            Command::Lookup => ("lookup", experiments::lookup::run(options).await?),
+            Command::Insert => ("insert", experiments::insert::run(options).await?),
+            Command::HotKey => ("hot-key", experiments::hot_key::run(options).await?),
+            Command::Ycsb => ("ycsb", experiments::ycsb::run(options).await?),
+            Command::Scale => ("scale", experiments::scale::run(options).await?),
+            Command::Memory => ("memory", experiments::memory::run(options).await?),
+            Command::All => unreachable!("it was taken apart into the others"),
+        };
+        Ok(report)
+    })
+}

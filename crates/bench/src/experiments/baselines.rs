@@ -1,0 +1,42 @@
+//! The baselines by themselves, to know the machine.
+
+use std::io;
+
+use super::{INSERT_FRAME_BYTES, LOOKUP_FRAME_BYTES};
+use crate::baselines::{Chain, Flush};
+use crate::command::Options;
+use crate::measure::{Series, run as measure};
+use crate::report::Report;
+
+/// `replex bench baselines`
+pub async fn run(options: &Options) -> io::Result<Report> {
+    std::fs::create_dir_all(options.base())?;
+    let folder = tempfile::tempdir_in(options.base())?;
+    let mut report = Report::default();
+    for (name, length, bytes) in [
+        ("echo", 1, LOOKUP_FRAME_BYTES),
+        ("chain-echo 3", 3, INSERT_FRAME_BYTES),
+    ] {
+        let chain = Chain::start(folder.path(), length)?;
+        let ids = chain.ids();
+        let span = options.span();
+        let (mut one, mut many, mut window) =
+            (Series::default(), Series::default(), Series::default());
+        for _ in 0..options.pairs {
+            one.push(measure(vec![chain.blocking(bytes)?], span, &ids).await?);
+            many.push(measure(chain.windows(64, 1, bytes).await?, span, &ids).await?);
+            window.push(measure(chain.windows(1, 64, bytes).await?, span, &ids).await?);
+        }
+        report.plain("", &format!("{name}, one client: p50"), &one.p50_us(), "µs");
+        report.work(&format!("{name}, one client"), &one);
+        report.work(&format!("{name}, 64 connections"), &many);
+        report.work(&format!("{name}, 64 in flight on one connection"), &window);
+    }
+    let mut flush = Series::default();
+    for _ in 0..options.pairs {
+        let worker = Flush::create(folder.path(), INSERT_FRAME_BYTES)?;
+        flush.push(measure(vec![worker], options.span(), &[]).await?);
+    }
+    report.plain("", "fsync: p50", &flush.p50_us(), "µs");
+    Ok(report)
+}

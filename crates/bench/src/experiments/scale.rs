@@ -1,0 +1,122 @@
+//! From 3 to 24 servers on one machine, in memory: CPU time per operation should stay what it is,
+//! because no operation touches more servers than before (S10).
+//!
+//! Rates say nothing here, since all servers share the same few cores.
+
+use std::cell::Cell;
+use std::io;
+use std::rc::Rc;
+
+use client::Table;
+use client::placement::Durability;
+
+use crate::command::Options;
+use crate::measure::{Series, run as measure};
+use crate::plot::{Lines, Scale};
+use crate::processes::{Cluster, ServerKind};
+use crate::report::Report;
+use crate::store::{self, Insert, Lookup, Shape};
+
+const SIZES: [usize; 4] = [3, 6, 12, 24];
+const CLIENTS: usize = 4;
+/// Load grows with the servers, so that each has as much to do at once.
+const WORKERS_PER_SERVER: usize = 8;
+const TABLE: &str = "scale";
+
+/// A cluster with its table, filled.
+struct Site {
+    cluster: Cluster,
+    tables: Vec<Table>,
+    keys: Rc<Vec<Vec<u8>>>,
+    next: Rc<Cell<u64>>,
+    lookups: Series,
+    inserts: Series,
+}
+
+/// `replex bench scale`
+pub async fn run(options: &Options) -> io::Result<Report> {
+    let shape = Shape {
+        rows: options.rows,
+        field_bytes: 10,
+    };
+    let mut sites = Vec::new();
+    for size in SIZES {
+        sites.push(site(options, shape, size).await?);
+    }
+    for _ in 0..options.pairs {
+        for site in &mut sites {
+            let ids = site.cluster.server_ids();
+            let count = WORKERS_PER_SERVER * ids.len();
+            let tables = || site.tables.iter().cycle().take(count).cloned();
+            let workers = tables()
+                .zip(0..)
+                .map(|(table, seed)| Lookup::new(table, 0, site.keys.clone(), seed));
+            let sample = measure(workers.collect(), options.span(), &ids).await?;
+            site.lookups.push(sample);
+            let workers = tables().map(|table| Insert {
+                table,
+                field_bytes: shape.field_bytes,
+                next: site.next.clone(),
+                end: u64::MAX,
+            });
+            let sample = measure(workers.collect(), options.span(), &ids).await?;
+            site.inserts.push(sample);
+        }
+    }
+    let mut report = Report::default();
+    for (what, figures) in [
+        (
+            "lookup",
+            &(|site: &Site| site.lookups.server_us()) as &dyn Fn(&Site) -> _,
+        ),
+        ("insert", &|site: &Site| site.inserts.server_us()),
+    ] {
+        for (site, size) in sites.iter().zip(SIZES) {
+            report.pair(
+                ("S10", "0.9 to 1.1 ×"),
+                &format!("{what}, {size} servers: server CPU"),
+                (&figures(site), "µs"),
+                ("3 servers", &figures(&sites[0])),
+            );
+        }
+    }
+    let line = |figure: fn(&Site) -> f64| {
+        let points = sites.iter().zip(SIZES);
+        points
+            .map(|(site, size)| (size as f64, figure(site)))
+            .collect()
+    };
+    let plot = Lines {
+        title: "CPU per operation as the cluster grows".to_owned(),
+        x: "servers".to_owned(),
+        y: "server CPU per operation, µs".to_owned(),
+        x_scale: Scale::Linear,
+        series: vec![
+            (
+                "insert through three replexes".to_owned(),
+                line(|site| site.inserts.server_us().median()),
+            ),
+            (
+                "lookup".to_owned(),
+                line(|site| site.lookups.server_us().median()),
+            ),
+        ],
+    };
+    options.draw_lines("scale", &plot)?;
+    Ok(report)
+}
+
+async fn site(options: &Options, shape: Shape, size: usize) -> io::Result<Site> {
+    let cluster = Cluster::start(&options.base(), size, ServerKind { memory: true })?;
+    let clients = store::clients(&cluster, CLIENTS).await?;
+    let table = store::create(&clients[0], TABLE, Durability::Replicated).await?;
+    store::load(&table, shape).await?;
+    Ok(Site {
+        tables: store::tables(&clients, TABLE).await?,
+        keys: Rc::new(store::encoded_keys(shape, 0)),
+        next: Rc::new(Cell::new(shape.rows)),
+        cluster,
+        lookups: Series::default(),
+        inserts: Series::default(),
+    })
+}

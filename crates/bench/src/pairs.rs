@@ -1,0 +1,128 @@
+//! Interleaved measurement: A B A B …, so that noise hits both alike; medians of at least five.
+
+/// What was measured of one thing.
+#[derive(Clone, Debug, Default)]
+pub struct Figures {
+    values: Vec<f64>,
+}
+
+impl Figures {
+    /// Notes one more.
+    pub fn push(&mut self, value: f64) {
+        self.values.push(value);
+    }
+
+    /// The median; NaN if there is none.
+    pub fn median(&self) -> f64 {
+        percentile(&sorted(&self.values), 0.5)
+    }
+
+    /// The median over pairs of this divided by the other: what noise has in common goes away.
+    pub fn ratio(&self, baseline: &Figures) -> f64 {
+        assert_eq!(
+            self.values.len(),
+            baseline.values.len(),
+            "they are measured in pairs"
+        );
+        let pairs = self.values.iter().zip(&baseline.values);
+        let ratios: Vec<f64> = pairs.map(|(value, baseline)| value / baseline).collect();
+        percentile(&sorted(&ratios), 0.5)
+    }
+
+    /// This less the other, pair by pair.
+    pub fn minus(&self, other: &Figures) -> Figures {
+        assert_eq!(
+            self.values.len(),
+            other.values.len(),
+            "they are measured in pairs"
+        );
+        let pairs = self.values.iter().zip(&other.values);
+        Figures {
+            values: pairs.map(|(value, other)| value - other).collect(),
+        }
+    }
+
+    /// Least and greatest.
+    pub fn range(&self) -> (f64, f64) {
+        let values = sorted(&self.values);
+        (percentile(&values, 0.0), percentile(&values, 1.0))
+    }
+}
+
+/// Latencies of single operations, in microseconds.
+#[derive(Clone, Debug, Default)]
+pub struct Latencies {
+    values: Vec<f64>,
+}
+
+impl Latencies {
+    /// Notes one more.
+    pub fn push(&mut self, value: f64) {
+        self.values.push(value);
+    }
+
+    /// Takes in another's.
+    pub fn extend(&mut self, other: Latencies) {
+        self.values.extend(other.values);
+    }
+
+    /// The value below which `share` of them lie.
+    pub fn percentile(&self, share: f64) -> f64 {
+        percentile(&sorted(&self.values), share)
+    }
+
+    /// Points of the cumulative distribution: (latency, share), denser towards the tail.
+    pub fn distribution(&self) -> Vec<(f64, f64)> {
+        let values = sorted(&self.values);
+        let shares = (0..=99).map(|percent| f64::from(percent) / 100.0);
+        let tail = [0.995, 0.999, 0.9999];
+        shares
+            .chain(tail)
+            .map(|share| (percentile(&values, share), share))
+            .collect()
+    }
+}
+
+fn sorted(values: &[f64]) -> Vec<f64> {
+    let mut values = values.to_vec();
+    values.sort_unstable_by(f64::total_cmp);
+    values
+}
+
+fn percentile(sorted: &[f64], share: f64) -> f64 {
+    let Some(last) = sorted.len().checked_sub(1) else {
+        return f64::NAN;
+    };
+    sorted[(last as f64 * share).round() as usize]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn figures(values: &[f64]) -> Figures {
+        Figures {
+            values: values.to_vec(),
+        }
+    }
+
+    #[test]
+    fn ratios_are_taken_within_pairs() {
+        // The second pair ran on a machine twice as slow; the ratio does not mind.
+        let ours = figures(&[3.0, 6.0, 3.0]);
+        let baseline = figures(&[2.0, 4.0, 2.0]);
+        assert_eq!(ours.ratio(&baseline), 1.5);
+        assert_eq!(ours.median(), 3.0);
+        assert_eq!(ours.range(), (3.0, 6.0));
+    }
+
+    #[test]
+    fn percentiles_count_from_the_least() {
+        let latencies = Latencies {
+            values: (1..=101).rev().map(f64::from).collect(),
+        };
+        assert_eq!(latencies.percentile(0.5), 51.0);
+        assert_eq!(latencies.percentile(0.99), 100.0);
+        assert!(Latencies::default().percentile(0.5).is_nan());
+    }
+}

@@ -1,0 +1,188 @@
+//! The processes under measurement: started from this very program, ended with their owner.
+
+use std::io::{self, BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+/// A running process that has said that it is ready.
+#[derive(Debug)]
+pub struct Process {
+    child: Child,
+    /// What it said: `key=value` pairs of its `ready` line.
+    said: Vec<(String, String)>,
+}
+
+impl Process {
+    /// Starts `program` with `arguments` and waits for its line `ready key=value …`.
+    ///
+    /// # Errors
+    /// It cannot be started, or it ends without that line; then its last words are on stderr.
+    pub fn start(program: &Path, arguments: &[&str], log: &Path) -> io::Result<Process> {
+        let mut child = Command::new(program)
+            .args(arguments)
+            .arg("--until-stdin-ends")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(std::fs::File::create(log)?)
+            .spawn()?;
+        let output = child.stdout.take().expect("its output is piped");
+        let mut line = String::new();
+        BufReader::new(output).read_line(&mut line)?;
+        let said = line.trim().strip_prefix("ready").map(|rest| {
+            let pairs = rest
+                .split_whitespace()
+                .filter_map(|word| word.split_once('='));
+            pairs
+                .map(|(key, value)| (key.to_owned(), value.to_owned()))
+                .collect()
+        });
+        let mut process = Process {
+            child,
+            said: Vec::new(),
+        };
+        process.said = said.ok_or_else(|| {
+            let words = std::fs::read_to_string(log).unwrap_or_default();
+            io::Error::other(format!("`{}` did not start: {words}", arguments.join(" ")))
+        })?;
+        Ok(process)
+    }
+
+    /// Its number.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// What it said about `key`.
+    ///
+    /// # Errors
+    /// It said nothing about it.
+    pub fn said(&self, key: &str) -> io::Result<&str> {
+        let found = self.said.iter().find(|(said, _)| said == key);
+        let missing = || io::Error::other(format!("the process did not say {key}"));
+        found.map(|(_, value)| value.as_str()).ok_or_else(missing)
+    }
+
+    /// Lets it stop in good order and waits until it has.
+    ///
+    /// # Errors
+    /// It cannot be waited for.
+    pub fn stop(mut self) -> io::Result<()> {
+        // Its stdin ends, which it was told to take as the signal to stop.
+        drop(self.child.stdin.take());
+        self.child.wait().map(|_| ())
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // Both fail where it has ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// How the servers of a cluster run.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ServerKind {
+    /// Without a disk, to measure the rest.
+    pub memory: bool,
+}
+
+/// A coordinator and servers on this machine.
+#[derive(Debug)]
+pub struct Cluster {
+    pub coordinator: Process,
+    pub servers: Vec<Process>,
+    program: PathBuf,
+    folder: tempfile::TempDir,
+    kind: ServerKind,
+}
+
+impl Cluster {
+    /// Starts them, with their folders in a temporary one below `base`.
+    ///
+    /// # Errors
+    /// One of them does not start.
+    pub fn start(base: &Path, servers: usize, kind: ServerKind) -> io::Result<Cluster> {
+        let program = std::env::current_exe()?;
+        std::fs::create_dir_all(base)?;
+        let folder = tempfile::tempdir_in(base)?;
+        let data = folder.path().join("coordinator");
+        let arguments = [
+            "coordinator",
+            "--data",
+            text(&data)?,
+            "--listen",
+            "127.0.0.1:0",
+        ];
+        let log = folder.path().join("coordinator.log");
+        let coordinator = Process::start(&program, &arguments, &log)?;
+        let mut cluster = Cluster {
+            coordinator,
+            servers: Vec::new(),
+            program,
+            folder,
+            kind,
+        };
+        for number in 0..servers {
+            let process = cluster.server(number)?;
+            cluster.servers.push(process);
+        }
+        Ok(cluster)
+    }
+
+    /// Starts one server over its folder.
+    ///
+    /// # Errors
+    /// It does not start.
+    pub fn server(&self, number: usize) -> io::Result<Process> {
+        let data = self.folder.path().join(format!("server-{number}"));
+        let coordinator = self.address()?;
+        let mut arguments = vec![
+            "server",
+            "--data",
+            text(&data)?,
+            "--coordinator",
+            coordinator,
+        ];
+        if self.kind.memory {
+            arguments.push("--memory");
+        }
+        let log = self.folder.path().join(format!("server-{number}.log"));
+        Process::start(&self.program, &arguments, &log)
+    }
+
+    /// Where the coordinator listens.
+    ///
+    /// # Errors
+    /// It did not say.
+    pub fn address(&self) -> io::Result<&str> {
+        self.coordinator.said("coordinator")
+    }
+
+    /// Stops one server in good order and starts it again over its folder.
+    ///
+    /// # Errors
+    /// It does not stop or does not start.
+    pub fn restart(&mut self, number: usize) -> io::Result<()> {
+        self.servers.remove(number).stop()?;
+        let process = self.server(number)?;
+        self.servers.insert(number, process);
+        Ok(())
+    }
+
+    /// The folder of all processes, removed with this.
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// Numbers of the server processes.
+    pub fn server_ids(&self) -> Vec<u32> {
+        self.servers.iter().map(Process::id).collect()
+    }
+}
+
+fn text(path: &Path) -> io::Result<&str> {
+    path.to_str()
+        .ok_or_else(|| io::Error::other("the folder's name is not UTF-8"))
+}

@@ -1,0 +1,300 @@
+//! The table that is measured, and the workers that ask it single things: lookups, inserts,
+//! updates of one hot row.
+//!
+//! Like YCSB's: a text key and ten text fields of equal size. Three replexes, two failures
+//! tolerated: by the key, by `field0` and by `field1`. Row `n` is the same in every run, so that
+//! workers can compute the keys that they ask for.
+
+use std::cell::Cell;
+use std::io;
+use std::rc::Rc;
+use std::time::Duration;
+
+use client::placement::{ColumnType, Durability, Value, encode_key};
+use client::protocol::configuration::ServerState;
+use client::protocol::expression::{Assignment, Expression};
+use client::protocol::operation::RequestResult;
+use client::{Client, ConnectOptions, IfExists, SchemaBuilder, Table};
+
+use crate::distribution::Random;
+use crate::measure::{Worker, run};
+use crate::processes::Cluster;
+
+/// Fields of a row besides its key.
+pub const FIELDS: usize = 10;
+/// Writes in flight while a table is filled.
+const LOAD_WINDOW: usize = 64;
+/// What an operation may take on a busy machine before the run is given up.
+const DEADLINE: Duration = Duration::from_secs(30);
+/// How often, and after which pause, is asked whether all servers are up.
+const UP_TRIES_MAX: u32 = 300;
+const UP_PAUSE: Duration = Duration::from_millis(100);
+
+/// The shape of the rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shape {
+    /// Rows loaded before anything is measured.
+    pub rows: u64,
+    pub field_bytes: usize,
+}
+
+/// The key of row `number`.
+pub fn key(number: u64) -> String {
+    format!("user{number:010}")
+}
+
+/// Row `number`: its key and its fields.
+pub fn row(number: u64, field_bytes: usize) -> Vec<Value> {
+    let mut random = Random::new(number.wrapping_mul(0x2545_f491_4f6c_dd1d));
+    let mut values = vec![Value::Text(key(number))];
+    values.extend((0..FIELDS).map(|_| Value::Text(random.text(field_bytes))));
+    values
+}
+
+/// Any failure of the client, for whoever runs the measurement.
+pub fn failed(error: client::Error) -> io::Error {
+    io::Error::other(error.to_string())
+}
+
+/// `count` clients, each with connections of its own.
+///
+/// # Errors
+/// The cluster cannot be reached.
+pub async fn clients(cluster: &Cluster, count: usize) -> io::Result<Vec<Client>> {
+    let mut clients = Vec::new();
+    for _ in 0..count {
+        let options = ConnectOptions::new([cluster.address()?]).deadline(DEADLINE);
+        clients.push(Client::connect(options).await.map_err(failed)?);
+    }
+    Ok(clients)
+}
+
+/// Each client's handle of the table.
+///
+/// # Errors
+/// There is no such table.
+pub async fn tables(clients: &[Client], name: &str) -> io::Result<Vec<Table>> {
+    let mut tables = Vec::new();
+    for client in clients {
+        client.refresh().await.map_err(failed)?;
+        tables.push(client.table(name).await.map_err(failed)?);
+    }
+    Ok(tables)
+}
+
+/// Makes the table, empty.
+///
+/// # Errors
+/// The coordinator refuses it.
+pub async fn create(client: &Client, name: &str, durability: Durability) -> io::Result<Table> {
+    let mut builder = SchemaBuilder::new(name).column("key", ColumnType::Text);
+    for field in 0..FIELDS {
+        builder = builder.column(format!("field{field}"), ColumnType::Text);
+    }
+    let schema = builder
+        .primary_key(&["key"])
+        .index("by_field0", &["field0"])
+        .index("by_field1", &["field1"])
+        .failures_tolerated(2)
+        .durability(durability)
+        .build()
+        .map_err(failed)?;
+    wait_until_up(client).await?;
+    client
+        .create_table(schema, IfExists::Fail)
+        .await
+        .map_err(failed)
+}
+
+/// Waits until every server of the cluster holds its lease: on a busy machine one may have lost
+/// it since it said that it was ready.
+async fn wait_until_up(client: &Client) -> io::Result<()> {
+    for _ in 0..UP_TRIES_MAX {
+        let configuration = client.refresh().await.map_err(failed)?;
+        let mut servers = configuration.servers.iter();
+        if servers.all(|server| server.state == ServerState::Up) {
+            return Ok(());
+        }
+        tokio::time::sleep(UP_PAUSE).await;
+    }
+    Err(io::Error::other("servers are down and do not come back"))
+}
+
+/// Inserts rows 0 up to the shape's.
+///
+/// # Errors
+/// One cannot be inserted.
+pub async fn load(table: &Table, shape: Shape) -> io::Result<()> {
+    let next = Rc::new(Cell::new(0));
+    let inserts: Vec<Insert> = (0..LOAD_WINDOW)
+        .map(|_| Insert {
+            table: table.clone(),
+            field_bytes: shape.field_bytes,
+            next: next.clone(),
+            end: shape.rows,
+        })
+        .collect();
+    let sample = run(inserts, Duration::MAX / 4, &[]).await?;
+    assert_eq!(sample.operations, shape.rows, "every insert was counted");
+    Ok(())
+}
+
+/// The replex whose entries are sorted by this column first.
+pub fn replex_of(table: &Table, column: usize) -> u8 {
+    let mut replexes = table.definition().layout.replexes.iter();
+    let found = replexes.position(|replex| replex.sort_columns.first() == Some(&column));
+    u8::try_from(found.expect("the table was made with it")).expect("replexes are few")
+}
+
+/// Looks up rows by one of the keys, each with equal chance.
+#[derive(Debug)]
+pub struct Lookup {
+    table: Table,
+    replex: u8,
+    keys: Rc<Vec<Vec<u8>>>,
+    random: Random,
+}
+
+impl Lookup {
+    /// Over keys that were encoded beforehand by [`encoded_keys`].
+    pub fn new(table: Table, replex: u8, keys: Rc<Vec<Vec<u8>>>, seed: u64) -> Lookup {
+        Lookup {
+            table,
+            replex,
+            keys,
+            random: Random::new(seed),
+        }
+    }
+}
+
+/// The keys of all rows in the replex that is sorted by a column.
+pub fn encoded_keys(shape: Shape, column: usize) -> Vec<Vec<u8>> {
+    let keys = (0..shape.rows).map(|number| {
+        let row = row(number, shape.field_bytes);
+        encode_key([row[column].as_ref()])
+    });
+    keys.collect()
+}
+
+/// Those keys whose partition of the replex is where the first key's is: all on one connection.
+pub fn on_one_core(table: &Table, replex: u8, keys: &[Vec<u8>]) -> Vec<Vec<u8>> {
+    let definition = table.definition();
+    let axes = &definition.layout.replexes[usize::from(replex)].axes;
+    let core = |key: &[u8]| {
+        let number = axes.iter().fold(0, |number, axis| {
+            let slot = definition.layout.slot_of_key(axis.key_space, key);
+            number * axis.divisions + axis.coordinate(slot)
+        });
+        definition.placement[usize::from(replex)][number as usize].core
+    };
+    let first = core(&keys[0]);
+    let mine = keys.iter().filter(|key| core(key) == first);
+    mine.cloned().collect()
+}
+
+impl Worker for Lookup {
+    async fn operate(&mut self) -> io::Result<u64> {
+        let chosen = self.random.below(self.keys.len() as u64);
+        let key = &self.keys[chosen as usize];
+        let page = self.table.get_raw(self.replex, key, 2).await;
+        let count = page.map_err(failed)?.count;
+        if count == 1 {
+            return Ok(1);
+        }
+        let what = format!("{count} rows were found where there is one");
+        Err(io::Error::other(what))
+    }
+}
+
+/// Inserts rows by rising number, shared among workers.
+#[derive(Debug)]
+pub struct Insert {
+    pub table: Table,
+    pub field_bytes: usize,
+    /// The next row's number.
+    pub next: Rc<Cell<u64>>,
+    /// Where to stop.
+    pub end: u64,
+}
+
+impl Worker for Insert {
+    async fn operate(&mut self) -> io::Result<u64> {
+        let number = self.next.get();
+        if number >= self.end {
+            return Ok(0);
+        }
+        self.next.set(number + 1);
+        let row = row(number, self.field_bytes);
+        let result = self.table.insert(&row).await;
+        applied(result)?;
+        Ok(1)
+    }
+}
+
+/// Rewrites one field, not indexed, of one row.
+#[derive(Debug)]
+pub struct HotWrite {
+    pub table: Table,
+    pub number: u64,
+    pub field_bytes: usize,
+    pub random: Random,
+}
+
+impl Worker for HotWrite {
+    async fn operate(&mut self) -> io::Result<u64> {
+        let text = self.random.text(self.field_bytes);
+        let pk = [Value::Text(key(self.number))];
+        let result = self.table.update(&pk, vec![set(9, text)], None).await;
+        applied(result)?;
+        Ok(1)
+    }
+}
+
+/// The assignment of a text to a field.
+pub fn set(field: usize, text: String) -> Assignment {
+    Assignment {
+        column: 1 + u16::try_from(field).expect("fields are few"),
+        value: Expression::Literal(Value::Text(text)),
+    }
+}
+
+/// That a write was done.
+///
+/// # Errors
+/// It failed or was refused.
+pub fn applied(result: Result<RequestResult, client::Error>) -> io::Result<()> {
+    match result.map_err(failed)? {
+        RequestResult::Applied { .. } => Ok(()),
+        other => Err(io::Error::other(format!("a write ended as {other:?}"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn rows_are_the_same_each_time_and_differ_in_every_field() {
+        assert_eq!(row(7, 10), row(7, 10));
+        for column in 0..=FIELDS {
+            let values: BTreeSet<String> = (0..1000)
+                .map(|number| row(number, 10)[column].to_string())
+                .collect();
+            assert_eq!(values.len(), 1000, "column {column}");
+        }
+    }
+
+    #[test]
+    fn a_row_has_the_size_that_is_named() {
+        for (field_bytes, total) in [(10, 100), (100, 1000)] {
+            let texts = row(1, field_bytes);
+            let bytes: usize = texts[1..]
+                .iter()
+                .map(|text| text.to_string().trim_matches('\'').len())
+                .sum();
+            assert_eq!(bytes, total);
+        }
+    }
+}

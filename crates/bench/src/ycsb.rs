@@ -1,0 +1,262 @@
+//! YCSB's core workloads (Cooper et al., SoCC 2010), with the mixes of HyperDex's Table 1, which
+//! the paper's section 5 uses too.
+//!
+//! | workload | mix | keys |
+//! |---|---|---|
+//! | Load | inserts | rising |
+//! | A | 50% reads, 50% updates | zipfian |
+//! | B | 95% reads, 5% updates | zipfian |
+//! | C | reads | zipfian |
+//! | D | 95% reads, 5% inserts | latest |
+//! | F | 50% reads, 50% reads followed by an update of the same row | zipfian |
+//!
+//! A read takes all fields, an update writes one. E is missing: its scans by key order need an
+//! ordered replex, while replexes are partitioned by hash.
+
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::io;
+use std::rc::Rc;
+
+use client::Table;
+use client::placement::{Value, encode_key};
+
+use crate::distribution::{Random, Zipfian};
+use crate::measure::Worker;
+use crate::store::{self, FIELDS, Shape};
+
+/// A workload over rows that are loaded already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Workload {
+    pub name: &'static str,
+    /// Of a hundred operations.
+    pub updates: u64,
+    pub inserts: u64,
+    /// Reads followed by an update.
+    pub modifications: u64,
+    /// The most popular rows are the newest.
+    pub latest: bool,
+}
+
+/// A, B, C, D and F.
+pub const WORKLOADS: [Workload; 5] = [
+    mix("A", 50, 0, 0),
+    mix("B", 5, 0, 0),
+    mix("C", 0, 0, 0),
+    mix("D", 0, 5, 0),
+    mix("F", 0, 0, 50),
+];
+
+const fn mix(name: &'static str, updates: u64, inserts: u64, modifications: u64) -> Workload {
+    Workload {
+        name,
+        updates,
+        inserts,
+        modifications,
+        latest: inserts > 0,
+    }
+}
+
+/// What one operation does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Operation {
+    Read(u64),
+    Update(u64),
+    Insert(u64),
+    Modify(u64),
+}
+
+/// What the workers of a workload share: which rows exist.
+#[derive(Debug)]
+pub struct Shared {
+    zipfian: Zipfian,
+    /// The number that the next insert takes.
+    next: u64,
+    /// Every row below exists.
+    acknowledged: u64,
+    /// Rows from there on that exist.
+    beyond: BTreeSet<u64>,
+}
+
+impl Shared {
+    /// Over `rows` rows.
+    pub fn new(rows: u64) -> Shared {
+        Shared {
+            zipfian: Zipfian::new(rows),
+            next: rows,
+            acknowledged: rows,
+            beyond: BTreeSet::new(),
+        }
+    }
+
+    fn draw(&mut self, workload: Workload, random: &mut Random) -> Operation {
+        let chance = random.below(100);
+        let Workload {
+            updates,
+            inserts,
+            modifications,
+            ..
+        } = workload;
+        if (updates..updates + inserts).contains(&chance) {
+            self.next += 1;
+            return Operation::Insert(self.next - 1);
+        }
+        let number = if workload.latest {
+            self.acknowledged - 1 - self.zipfian.rank(random)
+        } else {
+            self.zipfian.key(random)
+        };
+        if chance < updates {
+            Operation::Update(number)
+        } else if chance < updates + inserts + modifications {
+            Operation::Modify(number)
+        } else {
+            Operation::Read(number)
+        }
+    }
+
+    fn inserted(&mut self, number: u64) {
+        self.beyond.insert(number);
+        while self.beyond.remove(&self.acknowledged) {
+            self.acknowledged += 1;
+        }
+    }
+}
+
+/// One of the clients.
+#[derive(Debug)]
+pub struct Client {
+    table: Table,
+    workload: Workload,
+    shape: Shape,
+    shared: Rc<RefCell<Shared>>,
+    random: Random,
+}
+
+impl Client {
+    /// One of several that share what they know of the rows.
+    pub fn new(
+        table: Table,
+        (workload, shape): (Workload, Shape),
+        shared: Rc<RefCell<Shared>>,
+        seed: u64,
+    ) -> Client {
+        Client {
+            table,
+            workload,
+            shape,
+            shared,
+            random: Random::new(seed),
+        }
+    }
+
+    async fn read(&self, number: u64) -> io::Result<()> {
+        let key = encode_key([Value::Text(store::key(number)).as_ref()]);
+        let page = self.table.get_raw(0, &key, 1).await;
+        match page.map_err(store::failed)?.count {
+            1 => Ok(()),
+            _ => Err(io::Error::other(format!("row {number} is not there"))),
+        }
+    }
+
+    async fn update(&mut self, number: u64) -> io::Result<()> {
+        let field = self.random.below(FIELDS as u64) as usize;
+        let text = self.random.text(self.shape.field_bytes);
+        let pk = [Value::Text(store::key(number))];
+        let assignments = vec![store::set(field, text)];
+        store::applied(self.table.update(&pk, assignments, None).await)
+    }
+}
+
+impl Worker for Client {
+    async fn operate(&mut self) -> io::Result<u64> {
+        let operation = self
+            .shared
+            .borrow_mut()
+            .draw(self.workload, &mut self.random);
+        match operation {
+            Operation::Read(number) => self.read(number).await?,
+            Operation::Update(number) => self.update(number).await?,
+            Operation::Insert(number) => {
+                let row = store::row(number, self.shape.field_bytes);
+                store::applied(self.table.insert(&row).await)?;
+                self.shared.borrow_mut().inserted(number);
+            }
+            Operation::Modify(number) => {
+                self.read(number).await?;
+                self.update(number).await?;
+            }
+        }
+        Ok(1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mixes_are_those_of_the_table() {
+        let rows = 1000;
+        let draws = 100_000u32;
+        for workload in WORKLOADS {
+            let mut shared = Shared::new(rows);
+            let mut random = Random::new(3);
+            let mut counts = [0u32; 4];
+            for _ in 0..draws {
+                let (kind, number) = match shared.draw(workload, &mut random) {
+                    Operation::Read(number) => (0, number),
+                    Operation::Update(number) => (1, number),
+                    Operation::Insert(number) => {
+                        shared.inserted(number);
+                        (2, number)
+                    }
+                    Operation::Modify(number) => (3, number),
+                };
+                counts[kind] += 1;
+                assert!(number < shared.next, "{workload:?}");
+            }
+            let written = [workload.updates, workload.inserts, workload.modifications];
+            let reads = 100 - written.iter().sum::<u64>();
+            let expected = [reads, written[0], written[1], written[2]];
+            for (count, share) in counts.iter().zip(expected) {
+                let found = f64::from(*count) / f64::from(draws) * 100.0;
+                assert!(
+                    (found - share as f64).abs() < 1.0,
+                    "{workload:?}: {counts:?}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn the_latest_rows_are_read_most_and_only_those_that_exist() {
+        let workload = WORKLOADS[3];
+        assert!(workload.latest);
+        let mut shared = Shared::new(1000);
+        let mut random = Random::new(4);
+        let mut pending = Vec::new();
+        let (mut newest, mut reads) = (0u32, 0u32);
+        for _ in 0..20_000 {
+            match shared.draw(workload, &mut random) {
+                Operation::Insert(number) => pending.push(number),
+                Operation::Read(number) => {
+                    assert!(number < shared.acknowledged);
+                    reads += 1;
+                    newest += u32::from(shared.acknowledged - number <= 100);
+                }
+                other => panic!("{other:?} in D"),
+            }
+            // Acknowledged in another order than started.
+            if pending.len() == 4 {
+                pending.reverse();
+                pending.drain(..).for_each(|number| shared.inserted(number));
+            }
+        }
+        assert!(
+            f64::from(newest) / f64::from(reads) > 0.6,
+            "{newest} of {reads}"
+        );
+        assert!(shared.acknowledged > 1900);
+    }
+}

@@ -1,0 +1,35 @@
+//! `replex bench` from end to end, as short as can be: that it runs, counts and writes its files.
+//! What it measures is asserted nowhere.
+
+use std::process::Command;
+
+#[test]
+fn a_short_measurement_writes_its_figures_and_its_plot() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("out");
+    let output = Command::new(env!("CARGO_BIN_EXE_replex"))
+        .args(["bench", "lookup", "--seconds", "0.1", "--pairs", "1"])
+        .args(["--rows", "300", "--out"])
+        .arg(&out)
+        .arg("--folder")
+        .arg(folder.path().join("data"))
+        .output()
+        .unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{errors}");
+
+    let figures = std::fs::read_to_string(out.join("lookup.csv")).unwrap();
+    for id in ["S1", "S4", "S5"] {
+        let line = figures.lines().find(|line| line.starts_with(id));
+        let fields: Vec<&str> = line.expect("a line for it").split(',').collect();
+        let ratio: f64 = fields[fields.len() - 2].parse().expect("a ratio");
+        assert!(ratio > 0.0, "{figures}");
+    }
+    let plot = std::fs::read_to_string(out.join("lookup.svg")).unwrap();
+    assert_eq!(plot.matches("<polyline").count(), 4, "{plot}");
+    assert!(plot.ends_with("</svg>\n"), "{plot}");
+
+    // Servers and data went with it.
+    let left = std::fs::read_dir(folder.path().join("data")).unwrap();
+    assert_eq!(left.count(), 0);
+}
