@@ -25,6 +25,8 @@ pub fn server(arguments: &arguments::Server) -> Result<(), Failure> {
     options.cores = arguments.cores;
     options.domain.clone_from(&arguments.domain);
     options.spin = arguments.spin;
+    options.metrics = arguments.metrics;
+    options.store.memory_bytes = arguments.tables_memory_mib as usize * (1 << 20);
     options.allow_unencrypted_network = arguments.process.allow_unencrypted_network;
     if arguments.memory {
         options.storage = StorageOptions::Memory;
@@ -43,6 +45,9 @@ pub fn server(arguments: &arguments::Server) -> Result<(), Failure> {
             );
             for (core, address) in ready.addresses.iter().enumerate() {
                 line += &format!(" core{core}={address}");
+            }
+            if let Some(address) = ready.metrics {
+                line += &format!(" metrics={address}");
             }
             say_ready(&line);
         })
