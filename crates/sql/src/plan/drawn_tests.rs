@@ -114,89 +114,28 @@ fn drawn_conditions_keep_their_meaning() {
     );
 }
 
+#[rustfmt::skip]
+const WORDS: [&str; 68] = [
+    "SELECT", "*", "count(*)", "FROM", "WHERE", "flights", "users", "id", "tailnum", "=", "<",
+    "'N1'", "1", "-", "NULL", "AND", "OR", "NOT", "IN", "(", ")", ",", "ORDER BY", "LIMIT",
+    "OFFSET", "INSERT INTO", "VALUES", "(1, 'a', 'b', 'c')", "ON CONFLICT", "DO NOTHING",
+    "DO UPDATE SET", "UPDATE", "SET", "DELETE FROM", "CREATE TABLE", "CREATE INDEX", "x", "ON",
+    "INDEX", "UNIQUE", "bigint", "PRIMARY KEY", "WITH", "constraint", "'dense'", "DROP TABLE",
+    "EXPLAIN", "SHOW", "TABLES", "scan", "on", "excluded", ".", "::", "text", "e'\\n'", "$1",
+    "BETWEEN", "IS", "DISTINCT", "LIKE", "/*+ scan */", "DEFAULT", "now()", "AS", ";", "*/",
+    "--\n",
+];
+
+#[rustfmt::skip]
+const STARTS: [&str; 8] = [
+    "", "SELECT * FROM flights WHERE ", "SELECT ", "INSERT INTO users VALUES (",
+    "UPDATE users SET ", "CREATE TABLE t (", "DELETE FROM flights WHERE id ",
+    "EXPLAIN SELECT id FROM flights ",
+];
+
 /// Words of SQL in any order are planned or refused, never more than that.
 #[test]
 fn any_words_are_planned_or_refused() {
-    let words = [
-        "SELECT",
-        "*",
-        "count(*)",
-        "FROM",
-        "WHERE",
-        "flights",
-        "users",
-        "id",
-        "tailnum",
-        "=",
-        "<",
-        "'N1'",
-        "1",
-        "-",
-        "NULL",
-        "AND",
-        "OR",
-        "NOT",
-        "IN",
-        "(",
-        ")",
-        ",",
-        "ORDER BY",
-        "LIMIT",
-        "OFFSET",
-        "INSERT INTO",
-        "VALUES",
-        "(1, 'a', 'b', 'c')",
-        "ON CONFLICT",
-        "DO NOTHING",
-        "DO UPDATE SET",
-        "UPDATE",
-        "SET",
-        "DELETE FROM",
-        "CREATE TABLE",
-        "CREATE INDEX",
-        "x",
-        "ON",
-        "INDEX",
-        "UNIQUE",
-        "bigint",
-        "PRIMARY KEY",
-        "WITH",
-        "constraint",
-        "'dense'",
-        "DROP TABLE",
-        "EXPLAIN",
-        "SHOW",
-        "TABLES",
-        "scan",
-        "on",
-        "excluded",
-        ".",
-        "::",
-        "text",
-        "e'\\n'",
-        "$1",
-        "BETWEEN",
-        "IS",
-        "DISTINCT",
-        "LIKE",
-        "/*+ scan */",
-        "DEFAULT",
-        "now()",
-        "AS",
-        ";",
-        "*/",
-        "--\n",
-    ];
-    let starts = [
-        "",
-        "SELECT * FROM flights WHERE ",
-        "SELECT ",
-        "INSERT INTO users VALUES (",
-        "UPDATE users SET ",
-        "CREATE TABLE t (",
-        "DELETE FROM flights WHERE id ",
-        "EXPLAIN SELECT id FROM flights ",
-    ];
     let configuration = configuration();
     let context = Context {
         configuration: &configuration,
@@ -207,9 +146,9 @@ fn any_words_are_planned_or_refused() {
     let mut draw = Draw(42);
     let mut planned = 0;
     for _ in 0..20_000 {
-        let mut text = draw.of(&starts).to_string();
+        let mut text = draw.of(&STARTS).to_string();
         for _ in 0..=draw.below(9) {
-            text += draw.of(&words);
+            text += draw.of(&WORDS);
             text += " ";
         }
         for parsed in parse(&text).unwrap_or_default() {
