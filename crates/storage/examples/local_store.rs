@@ -244,7 +244,47 @@ fn flush_plainly(file: &File) -> Result<f64, Box<dyn Error>> {
 fn restart(rows: u64) -> Outcome {
     let folder = tempfile::tempdir_in(".")?;
     let folder = folder.path().join("store");
-    let (mut store, _, wakeup) = open(&folder)?;
+    load(&folder, rows)?;
+    let start = Instant::now();
+    let (mut store, recovery, _) = open(&folder)?;
+    let tables = &mut store.tables;
+    let mut count = 0_u64;
+    recovery.log.replay(&mut |item| {
+        if let ReplayItem::Record(record) = item {
+            let table = (record.position.0 - 1) % TABLES;
+            let (key, value) = record.payload.split_at(KEY_BYTES);
+            tables.put(table, key, value);
+            count += 1;
+        }
+        Ok(())
+    })?;
+    println!(
+        "restart: {:.2} s, {count} records replayed",
+        start.elapsed().as_secs_f64()
+    );
+    let sample = 100_000.min(rows);
+    let mut found = 0;
+    let cold = each(sample, |number| {
+        let read = store
+            .tables
+            .read(1, &key((number * 31 % rows) ^ (1 << 40)), &mut |_| {});
+        found += u64::from(read.is_ok_and(|found| found));
+    })?;
+    let warm = each(sample, |number| {
+        let read = store
+            .tables
+            .read(1, &key((number * 31 % rows) ^ (1 << 40)), &mut |_| {});
+        black_box(read.is_ok());
+    })?;
+    println!(
+        "get after it: first {cold:.2} µs, then {warm:.2} µs of CPU; {found} of {sample} found"
+    );
+    store.close()?;
+    Ok(())
+}
+
+fn load(folder: &Path, rows: u64) -> Outcome {
+    let (mut store, _, wakeup) = open(folder)?;
     let (start, before) = (Instant::now(), cpu()?);
     let mut longest = Duration::ZERO;
     let mut turn = cpu()?;
@@ -288,41 +328,6 @@ fn restart(rows: u64) -> Outcome {
     for (name, value) in store.counters() {
         println!("  {name} {value}");
     }
-    store.close()?;
-    let start = Instant::now();
-    let (mut store, recovery, _) = open(&folder)?;
-    let tables = &mut store.tables;
-    let mut count = 0_u64;
-    recovery.log.replay(&mut |item| {
-        if let ReplayItem::Record(record) = item {
-            let table = (record.position.0 - 1) % TABLES;
-            let (key, value) = record.payload.split_at(KEY_BYTES);
-            tables.put(table, key, value);
-            count += 1;
-        }
-        Ok(())
-    })?;
-    println!(
-        "restart: {:.2} s, {count} records replayed",
-        start.elapsed().as_secs_f64()
-    );
-    let sample = 100_000.min(rows);
-    let mut found = 0;
-    let cold = each(sample, |number| {
-        let read = store
-            .tables
-            .read(1, &key((number * 31 % rows) ^ (1 << 40)), &mut |_| {});
-        found += u64::from(read.is_ok_and(|found| found));
-    })?;
-    let warm = each(sample, |number| {
-        let read = store
-            .tables
-            .read(1, &key((number * 31 % rows) ^ (1 << 40)), &mut |_| {});
-        black_box(read.is_ok());
-    })?;
-    println!(
-        "get after it: first {cold:.2} µs, then {warm:.2} µs of CPU; {found} of {sample} found"
-    );
     store.close()?;
     Ok(())
 }
