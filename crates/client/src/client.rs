@@ -245,10 +245,14 @@ impl Client {
                 let trouble = self.hub().trouble();
                 Err(Error::from_failure(failure, what, trouble.as_deref()))
             }
-            Outcome::Unknown(failure) => Err(Error::Unknown {
-                what: what.to_owned(),
-                reason: failure.to_string(),
-            }),
+            Outcome::Unknown(failure) => {
+                let trouble = self.hub().trouble();
+                let trouble = trouble.map_or(String::new(), |trouble| format!(" ({trouble})"));
+                Err(Error::Unknown {
+                    what: what.to_owned(),
+                    reason: format!("{failure}{trouble}"),
+                })
+            }
             outcome => Ok(outcome),
         }
     }

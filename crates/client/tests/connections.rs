@@ -160,6 +160,18 @@ async fn a_stale_configuration_is_fetched_once_and_the_request_repeated() {
 
 #[tokio::test]
 async fn replies_in_any_order_reach_their_request() {
+    reorder().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn replies_in_any_order_reach_their_request_on_several_threads() {
+    for _ in 0..10 {
+        reorder().await;
+    }
+}
+
+/// A hundred reads at a time, answered in reverse.
+async fn reorder() {
     const COUNT: usize = 100;
     let mut waiting = Vec::new();
     let fake = fake::start(move |correlation, request| {
@@ -176,7 +188,9 @@ async fn replies_in_any_order_reach_their_request() {
         Reaction::Replies(std::mem::take(&mut waiting))
     })
     .await;
-    let client = fake.client(|_| {}).await;
+    // Nothing is repeated, however slow the machine.
+    let patient = |options: &mut ConnectOptions| options.limits.attempt_us = u64::MAX >> 8;
+    let client = fake.client(patient).await;
     let table = client.table("t").await.unwrap();
     let mut reads = tokio::task::JoinSet::new();
     for id in 0..COUNT {
@@ -325,4 +339,14 @@ fn a_client_ends_with_its_runtime_and_says_so() {
     assert_eq!(error, Error::Closed);
     let error = runtime().block_on(table.insert(&row(1))).unwrap_err();
     assert_eq!(error, Error::Closed);
+}
+
+#[test]
+fn handles_may_go_to_any_thread() {
+    fn any_thread<T: Send + Sync>() {}
+    any_thread::<Client>();
+    any_thread::<client::Table>();
+    any_thread::<client::Rows>();
+    any_thread::<client::Lookup<'_>>();
+    any_thread::<Error>();
 }
