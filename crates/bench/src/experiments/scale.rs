@@ -80,13 +80,18 @@ pub async fn run(options: &Options) -> io::Result<Report> {
             );
         }
     }
+    options.draw_lines("scale", &plot(&sites))?;
+    Ok(report)
+}
+
+fn plot(sites: &[Site]) -> Lines {
     let line = |figure: fn(&Site) -> f64| {
         let points = sites.iter().zip(SIZES);
         points
             .map(|(site, size)| (size as f64, figure(site)))
             .collect()
     };
-    let plot = Lines {
+    Lines {
         title: "CPU per operation as the cluster grows".to_owned(),
         x: "servers".to_owned(),
         y: "server CPU per operation, µs".to_owned(),
@@ -101,9 +106,7 @@ pub async fn run(options: &Options) -> io::Result<Report> {
                 line(|site| site.lookups.server_us().median()),
             ),
         ],
-    };
-    options.draw_lines("scale", &plot)?;
-    Ok(report)
+    }
 }
 
 async fn site(options: &Options, shape: Shape, size: usize) -> io::Result<Site> {
