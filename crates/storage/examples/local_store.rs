@@ -241,7 +241,6 @@ fn flush_plainly(file: &File) -> Result<f64, Box<dyn Error>> {
 }
 
 /// Loads three tables through the log with checkpoints, and opens the store again.
-// tidy: long — one measurement from load to lookup, step by step
 fn restart(rows: u64) -> Outcome {
     let folder = tempfile::tempdir_in(".")?;
     let folder = folder.path().join("store");
