@@ -29,7 +29,6 @@ fn main() -> ExitCode {
         Command::Export(arguments) => run(front::export(&arguments)),
         Command::Admin(arguments) => run(admin::run(&arguments)),
         Command::Bench(options) => measure(&options),
-        _ => Err(Failure::Usage("not there".into())),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
