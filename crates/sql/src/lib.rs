@@ -40,7 +40,7 @@ pub mod statement;
 mod store;
 
 pub use error::{Error, Progress, SyntaxError};
-pub use parse::{FAILURES_TOLERATED_DEFAULT, PARTITIONS_DEFAULT, ParseError, Parsed, parse};
+pub use parse::{FAILURES_TOLERATED_DEFAULT, ParseError, Parsed, parse};
 pub use run::{
     CHANGE_ROWS_MAX, CONFLICT_RETRIES_MAX, Outcome, OutputColumn, ROWS_HELD_MAX,
     ROWS_IN_FLIGHT_MAX, Rows, Session,

@@ -5,6 +5,7 @@
 //! knows that another line is wanted.
 
 use sqlparser::dialect::PostgreSqlDialect;
+use sqlparser::keywords::Keyword;
 use sqlparser::tokenizer::{Location, Token, TokenWithSpan, Tokenizer, Whitespace};
 
 use crate::error::SyntaxError;
@@ -66,6 +67,30 @@ pub(crate) fn asks_for_scan(tokens: &[TokenWithSpan]) -> bool {
             .is_some_and(|hint| hint.trim().eq_ignore_ascii_case("scan")),
         _ => false,
     })
+}
+
+/// The most operators that stand between two commas: no expression has more.
+pub(crate) fn operators_max(tokens: &[TokenWithSpan]) -> usize {
+    let mut most = 0;
+    let mut count = 0;
+    for token in tokens {
+        match &token.token {
+            Token::Comma => count = 0,
+            Token::Word(word) => {
+                let joins = matches!(word.keyword, Keyword::AND | Keyword::OR | Keyword::NOT);
+                count += usize::from(joins && word.quote_style.is_none());
+            }
+            Token::Whitespace(_)
+            | Token::EOF
+            | Token::LParen
+            | Token::RParen
+            | Token::Number(..)
+            | Token::SingleQuotedString(_) => {}
+            _ => count += 1,
+        }
+        most = most.max(count);
+    }
+    most
 }
 
 pub(crate) fn is_space(token: &Token) -> bool {

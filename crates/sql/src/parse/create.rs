@@ -3,6 +3,7 @@
 //! Only shape and spelling are checked here; what a schema may be is `Schema::validate`'s, and
 //! what the servers at hand can carry is the coordinator's.
 
+use client::PARTITIONS_DEFAULT;
 use placement::{Column, ColumnType, Constraint, Durability, Index, Schema, Value};
 use sqlparser::ast::helpers::stmt_create_table::CreateTableBuilder;
 use sqlparser::ast::{self, ColumnOption, Expr, TableConstraint};
@@ -12,8 +13,6 @@ use crate::bind;
 use crate::error::Error;
 use crate::statement::{CreateIndex, Statement};
 
-/// Partitions per replex where the statement does not say.
-pub const PARTITIONS_DEFAULT: u32 = 12;
 /// Failures tolerated where the statement does not say.
 pub const FAILURES_TOLERATED_DEFAULT: u8 = 1;
 

@@ -11,9 +11,10 @@ mod indexes;
 mod query;
 mod session;
 
+pub use create::FAILURES_TOLERATED_DEFAULT;
 pub(crate) use create::column_type;
-pub use create::{FAILURES_TOLERATED_DEFAULT, PARTITIONS_DEFAULT};
 
+use client::protocol::expression::NODES_MAX;
 use sqlparser::ast;
 use sqlparser::dialect::PostgreSqlDialect;
 use sqlparser::parser::{Parser, ParserError};
@@ -78,6 +79,13 @@ pub fn parse(text: &str) -> Result<Vec<Parsed>, ParseError> {
 }
 
 fn parse_piece(text: &str, piece: &Piece) -> Result<Statement, Error> {
+    // A chain of operators is a tree as deep as it is long, and what walks such a tree recurses.
+    if script::operators_max(&piece.tokens) > NODES_MAX {
+        return Err(Error::statement(format!(
+            "an expression has more than {NODES_MAX} operators: use IN with a list, or several \
+             statements"
+        )));
+    }
     let words = session::words(&piece.tokens);
     match words.first().map(String::as_str) {
         Some("show" | "describe") => return session::show(&words).map(Statement::Show),

@@ -275,3 +275,17 @@ fn wrong_tables_are_refused_with_the_remedy() {
         assert!(message.contains(part), "{text}: {message}");
     }
 }
+
+#[test]
+fn long_chains_are_refused_before_they_are_walked() {
+    for (operator, operand) in [("+", "1"), ("AND", "true"), ("||", "'a'"), ("=", "1")] {
+        let long = vec![operand; 200_000].join(&format!(" {operator} "));
+        let message = message(&format!("SELECT {long}"));
+        assert!(message.contains("more than 4096 operators"), "{message}");
+        // As long as is allowed, it is walked, even on the small stack of a test.
+        let allowed = vec![operand; 4000].join(&format!(" {operator} "));
+        assert!(parse(&format!("SELECT {allowed}")).is_ok(), "{operator}");
+    }
+    let many: Vec<String> = (0..20_000).map(|n| format!("-{n}")).collect();
+    assert!(parse(&format!("SELECT 1 WHERE 1 IN ({})", many.join(", "))).is_ok());
+}
