@@ -133,8 +133,11 @@ impl CoreMachine {
             if planted::is(Bug::ConflictDoesNotWait) {
                 partition.locks.force(wanted, key.0);
             } else if !partition.locks.acquire(wanted, key.0) {
-                if planted::is(Bug::DuplicateOfPending) && key.1.replex > 0 {
-                    return self.give_up(now, key, tables, output);
+                if planted::is(Bug::DuplicateOfPending)
+                    && let Some(duplicate) = super::votes::duplicate_of(member, wanted)
+                {
+                    self.cast(key, Vote::No(duplicate), tables, now, output)?;
+                    return self.release(now, key, tables, output);
                 }
                 if partition.locks.waiters(wanted) > self.limits.waiters_per_key_max {
                     return self.give_up(now, key, tables, output);

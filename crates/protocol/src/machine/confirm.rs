@@ -258,7 +258,7 @@ impl CoreMachine {
     }
 
     /// Forgets the operations of `head` before `below`.
-    fn forget<T: Tables>(
+    pub(super) fn forget<T: Tables>(
         &mut self,
         now: Now,
         (head, below): (CoreId, Finished),

@@ -389,7 +389,38 @@ impl CoreMachine {
     }
 
     /// A restarted peer asks: tells every operation that its core takes part in.
-    pub(super) fn on_recover(&mut self, from: CoreId, attempt: u64, output: &mut Output) {
+    ///
+    /// One that waits for keys here has no vote to tell of. It is dropped, for the peer may have
+    /// forgotten it: if nobody else remembers, it must not be voted on and decided behind the back
+    /// of its own members. Whoever does remember sends it again.
+    pub(super) fn on_recover<T: Tables>(
+        &mut self,
+        now: Now,
+        (from, attempt): (CoreId, u64),
+        tables: &mut T,
+        output: &mut Output,
+    ) -> Result<(), TablesError> {
+        let came_from = |member: &Member| {
+            let before = &member.prepare.chain[..member.place];
+            let mut places = before.iter().filter_map(|id| self.configuration.place(*id));
+            places.any(|place| place.core == from)
+        };
+        let waiting = self
+            .members
+            .iter()
+            .filter(|(_, member)| member.prepared_at.is_none() && came_from(member));
+        let waiting: Vec<MemberKey> = waiting.map(|(key, _)| *key).collect();
+        for key in waiting {
+            // Letting go of an earlier one's keys may have let it in.
+            let waits = self
+                .members
+                .get(&key)
+                .is_some_and(|member| member.prepared_at.is_none());
+            if waits {
+                self.release(now, key, tables, output)?;
+                self.members.remove(&key);
+            }
+        }
         let mut count = 0;
         for member in self
             .members
@@ -432,6 +463,7 @@ impl CoreMachine {
             after: Position(0),
             message,
         });
+        Ok(())
     }
 
     /// A peer tells of an operation: takes back what this core had voted, and the outcome.
@@ -545,7 +577,12 @@ impl CoreMachine {
         // Old incarnations' operations of this head that nobody knows any more are finished.
         self.finished_owed.extend(self.peers());
         self.confirm_due_us.get_or_insert(now.monotonic_us);
-        self.settle_adopted(now, tables, output)
+        self.settle_adopted(now, tables, output)?;
+        // What was called finished meanwhile could not be forgotten before it was settled.
+        for line in self.finished.clone() {
+            self.forget(now, line, tables, output)?;
+        }
+        Ok(())
     }
 }
 

@@ -226,8 +226,7 @@ impl CoreMachine {
             }
             PeerMessage::Finished(below) => self.on_finished(now, (from, below), tables, output),
             PeerMessage::Recover { attempt } => {
-                self.on_recover(from, attempt, output);
-                Ok(())
+                self.on_recover(now, (from, attempt), tables, output)
             }
             PeerMessage::Adopt {
                 attempt,

@@ -66,6 +66,22 @@ fn duplicate<T: Tables>(
     }))
 }
 
+/// What a member that does not wait would say of a pending row with the wanted key: a planted bug
+/// (SAFETY R8).
+pub(super) fn duplicate_of(member: &Member, wanted: &[u8]) -> Option<RequestResult> {
+    let replex = usize::from(member.partition().replex);
+    if member.table.replexes[replex].constraint != Some(Constraint::Unique) {
+        return None;
+    }
+    let row = member.table.new_row(member.prepare.changes.first()?)?;
+    let key = member.table.constrained_key(replex, &row)?;
+    let replex = member.partition().replex;
+    (key == wanted).then(|| RequestResult::Duplicate {
+        replex,
+        key: key.into(),
+    })
+}
+
 /// Whether a value would come before its predecessor exists, or go while its successor does
 /// (Replex section 2.3: a value is valid only when all smaller ones exist).
 fn not_dense<T: Tables>(
