@@ -21,7 +21,7 @@ pub use process::{Life, Process};
 pub use wire::{ANSWER_WITHIN, Connection};
 
 /// The longest wait for a cluster to become what it should be.
-const SETTLED_WITHIN: Duration = Duration::from_secs(60);
+const SETTLED_WITHIN: Duration = Duration::from_secs(120);
 /// Between two questions whether something has come about.
 const ASK_AGAIN_AFTER: Duration = Duration::from_millis(20);
 

@@ -13,7 +13,7 @@ use tokio::process::{Child, ChildStdin, Command};
 use tokio::time::timeout;
 
 /// A process that is not ready within this is not going to be.
-const READY_WITHIN: Duration = Duration::from_secs(60);
+const READY_WITHIN: Duration = Duration::from_secs(120);
 /// What stops gracefully does so within this.
 const STOPPED_WITHIN: Duration = Duration::from_secs(30);
 /// Lines of a process's log that an error shows.

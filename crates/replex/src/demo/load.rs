@@ -1,15 +1,17 @@
 //! Loading flights, many in flight, with a progress bar.
 
+use std::fmt::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{ProgressBar, ProgressState, ProgressStyle};
 use placement::Value;
 use replex::failure::Failure;
 use tokio::task::JoinSet;
 
 use super::store::Flights;
+use crate::output::count;
 
 /// Inserts that have been sent and not answered.
 const IN_FLIGHT: usize = 256;
@@ -39,9 +41,12 @@ impl Progress {
 pub fn bar(rows: usize) -> ProgressBar {
     let bar = ProgressBar::new(rows as u64);
     let style = ProgressStyle::with_template(
-        "   {bar:40.cyan/dim} {human_pos}/{human_len} rows, {per_sec}",
+        "   {bar:40.cyan/dim} {human_pos}/{human_len} rows, {rate} a second",
     )
-    .expect("the template is well formed");
+    .expect("the template is well formed")
+    .with_key("rate", |state: &ProgressState, out: &mut dyn Write| {
+        let _ = write!(out, "{}", count(state.per_sec() as u64));
+    });
     bar.set_style(style.progress_chars("━━─"));
     bar
 }
