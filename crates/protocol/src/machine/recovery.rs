@@ -388,15 +388,13 @@ impl CoreMachine {
         }
     }
 
-    /// A restarted peer asks: tells every operation that its core takes part in.
-    ///
-    /// One that waits for keys here has no vote to tell of. It is dropped, for the peer may have
-    /// forgotten it: if nobody else remembers, it must not be voted on and decided behind the back
-    /// of its own members. Whoever does remember sends it again.
-    pub(super) fn on_recover<T: Tables>(
+    /// What came from a restarted peer and waits for keys here has no vote to tell of. It is
+    /// dropped, for the peer may have forgotten it: if nobody else remembers, it must not be voted
+    /// on and decided behind the back of its own members. Whoever does remember sends it again.
+    fn drop_waiting<T: Tables>(
         &mut self,
         now: Now,
-        (from, attempt): (CoreId, u64),
+        from: CoreId,
         tables: &mut T,
         output: &mut Output,
     ) -> Result<(), TablesError> {
@@ -421,6 +419,18 @@ impl CoreMachine {
                 self.members.remove(&key);
             }
         }
+        Ok(())
+    }
+
+    /// A restarted peer asks: tells every operation that its core takes part in.
+    pub(super) fn on_recover<T: Tables>(
+        &mut self,
+        now: Now,
+        (from, attempt): (CoreId, u64),
+        tables: &mut T,
+        output: &mut Output,
+    ) -> Result<(), TablesError> {
+        self.drop_waiting(now, from, tables, output)?;
         let mut count = 0;
         for member in self
             .members
