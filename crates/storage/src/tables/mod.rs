@@ -1,6 +1,6 @@
 //! Sorted tables of one core: what is hot in memory, the rest in the cold store.
 //!
-//! A table's keys are cut into ranges, each with a [`Leaf`] in memory. A *loaded* leaf holds every
+//! A table's keys are cut into ranges, each with a `Leaf` in memory. A *loaded* leaf holds every
 //! entry of its range, and answers alone. Another leaf holds what was written or read lately, and
 //! what it lacks is looked up in the cold store. Changes live in memory until a checkpoint has
 //! saved them; then they may be forgotten when memory is short. Logging, and deciding when to
