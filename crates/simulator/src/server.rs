@@ -487,8 +487,9 @@ impl World {
             let core = &server.cores()[usize::from(life.core.core)];
             if core.machine.epoch() == header.epoch {
                 let until_us = server.clock.when(sent_us + self.plan.limits.lease_us);
-                self.leases
-                    .vouched(life.core, header.from.server, header.epoch, until_us);
+                let vouching = (header.from.server, header.epoch);
+                let needed = usize::from(self.plan.schema.failures_tolerated);
+                self.leases.vouched(life.core, vouching, until_us, needed);
             }
         }
         let mut unheard = Ok(());
@@ -605,11 +606,7 @@ impl World {
             let served = self.leases.served(client, correlation);
             self.check("R15 another epoch's request is refused", served);
             if valid_until_us.is_some() {
-                let epoch = self.servers[place].cores()[usize::from(life.core.core)]
-                    .machine
-                    .epoch();
-                let failures = usize::from(self.plan.schema.failures_tolerated);
-                let leased = self.leases.answers(life.core, epoch, failures, self.now_us);
+                let leased = self.leases.answers(life.core, self.now_us);
                 self.check("R15 a read needs a lease", leased);
             }
         }

@@ -2,7 +2,8 @@
 //! another epoch is refused.
 //!
 //! The simulator sees both ends: when a renewal was asked for in true time, and when its answer
-//! arrived. What the machine makes of it is compared with that.
+//! arrived. What the machine makes of it is compared with that. A lease is a promise about time:
+//! a reply may leave under one that was given in an epoch before.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,6 +23,8 @@ struct Given {
     epoch: Epoch,
     coordinator_until_us: u64,
     vouched_until_us: BTreeMap<ServerId, u64>,
+    /// The end of the longest lease that enough peers of one epoch have given.
+    by_peers_until_us: u64,
 }
 
 impl Leases {
@@ -36,8 +39,14 @@ impl Leases {
         given.coordinator_until_us = given.coordinator_until_us.max(until_us);
     }
 
-    /// A peer's vouching has arrived at a core that is in this epoch.
-    pub fn vouched(&mut self, core: CoreId, by: ServerId, epoch: Epoch, until_us: u64) {
+    /// A peer's vouching has arrived at a core that is in this epoch and needs as many of them.
+    pub fn vouched(
+        &mut self,
+        core: CoreId,
+        (by, epoch): (ServerId, Epoch),
+        until_us: u64,
+        needed: usize,
+    ) {
         let given = self.cores.entry(core).or_default();
         if given.epoch != epoch {
             given.epoch = epoch;
@@ -45,24 +54,18 @@ impl Leases {
         }
         let until = given.vouched_until_us.entry(by).or_default();
         *until = until_us.max(*until);
+        let mut vouched: Vec<u64> = given.vouched_until_us.values().copied().collect();
+        vouched.sort_unstable_by(|a, b| b.cmp(a));
+        let by_peers_us = vouched.get(needed.max(1) - 1).copied().unwrap_or(0);
+        given.by_peers_until_us = given.by_peers_until_us.max(by_peers_us);
     }
 
     /// A core answers a read at `now_us`.
-    pub fn answers(
-        &self,
-        core: CoreId,
-        epoch: Epoch,
-        failures: usize,
-        now_us: u64,
-    ) -> Result<(), String> {
+    pub fn answers(&self, core: CoreId, now_us: u64) -> Result<(), String> {
         let Some(given) = self.cores.get(&core) else {
             return Err(format!("{core} answers, but was never given a lease"));
         };
-        let mut vouched: Vec<u64> = given.vouched_until_us.values().copied().collect();
-        vouched.sort_unstable_by(|a, b| b.cmp(a));
-        let by_peers = vouched.get(failures.max(1) - 1).copied().unwrap_or(0);
-        let by_peers = if given.epoch == epoch { by_peers } else { 0 };
-        let until_us = given.coordinator_until_us.max(by_peers);
+        let until_us = given.coordinator_until_us.max(given.by_peers_until_us);
         if until_us < now_us {
             return Err(format!(
                 "{core} answers a read at {now_us}, its lease ended at {until_us}"
@@ -93,19 +96,21 @@ mod tests {
     fn a_lease_comes_from_the_coordinator_or_from_enough_peers() {
         let core = CoreId::default();
         let mut leases = Leases::default();
-        assert!(leases.answers(core, Epoch(1), 1, 5).is_err());
+        assert!(leases.answers(core, 5).is_err());
         leases.beaten(core, 10);
-        assert_eq!(leases.answers(core, Epoch(1), 2, 10), Ok(()));
-        assert!(leases.answers(core, Epoch(1), 2, 11).is_err());
-        leases.vouched(core, ServerId(2), Epoch(1), 30);
-        assert!(leases.answers(core, Epoch(1), 2, 11).is_err());
-        assert_eq!(leases.answers(core, Epoch(1), 1, 11), Ok(()));
-        leases.vouched(core, ServerId(3), Epoch(1), 20);
-        assert_eq!(leases.answers(core, Epoch(1), 2, 20), Ok(()));
-        assert!(leases.answers(core, Epoch(1), 2, 21).is_err());
-        assert!(leases.answers(core, Epoch(2), 2, 15).is_err());
+        assert_eq!(leases.answers(core, 10), Ok(()));
+        assert!(leases.answers(core, 11).is_err());
+        leases.vouched(core, (ServerId(2), Epoch(1)), 30, 2);
+        assert!(leases.answers(core, 11).is_err());
+        leases.vouched(core, (ServerId(3), Epoch(1)), 20, 2);
+        assert_eq!(leases.answers(core, 20), Ok(()));
+        assert!(leases.answers(core, 21).is_err());
+        // One of the next epoch takes nothing back, and adds nothing alone.
+        leases.vouched(core, (ServerId(3), Epoch(2)), 40, 2);
+        assert_eq!(leases.answers(core, 20), Ok(()));
+        assert!(leases.answers(core, 21).is_err());
         leases.started(core);
-        assert!(leases.answers(core, Epoch(1), 0, 5).is_err());
+        assert!(leases.answers(core, 5).is_err());
     }
 
     #[test]
