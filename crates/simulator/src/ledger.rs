@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use placement::{Durability, Layout, Schema, decision_position};
 use protocol::identity::{CoreId, OperationId, PartitionId, Position, RequestId};
 use protocol::operation::{Decision, Prepare, RequestResult, Vote};
 use protocol::record::Record;
@@ -16,6 +17,9 @@ pub struct Ledger {
     pub operations: BTreeMap<OperationId, Entry>,
     /// The operations that carried a request.
     pub of_request: BTreeMap<RequestId, Vec<OperationId>>,
+    /// The replex, from 0, that knows a decision before anybody may see it (x of SAFETY R3), where
+    /// that is not the first to log it and a crash takes memory back (`replicated`).
+    seen_at: Option<u8>,
     /// Results that ended at a head alone.
     pub completed: BTreeMap<RequestId, Vec<(CoreId, Position, RequestResult)>>,
     logs: BTreeMap<CoreId, Log>,
@@ -28,10 +32,25 @@ pub struct Entry {
     pub prepare: Arc<Prepare>,
     /// By place in the chain.
     pub members: Vec<Member>,
-    /// The first decision that was logged anywhere, and stays known after a crash.
+    /// The first decision that was logged anywhere. It stays known after a crash, unless nobody
+    /// can have seen it and nobody has it any more.
     pub decision: Option<Decision>,
+    /// Somebody may have seen the decision.
+    pub seen: bool,
     /// Some member has voted no.
     pub refused: bool,
+}
+
+impl Entry {
+    /// A decision that nobody can have seen may be taken otherwise once nobody has it any more
+    /// (SAFETY R3, R4).
+    fn forget_unseen(&mut self) {
+        if !self.seen && self.members.iter().all(|member| member.decided.is_none()) {
+            self.decision = None;
+            let mut votes = self.members.iter().flat_map(|member| &member.votes);
+            self.refused = votes.any(|vote| *vote != Vote::Yes);
+        }
+    }
 }
 
 /// What one member of a chain has on its disk.
@@ -53,6 +72,19 @@ struct Log {
 }
 
 impl Ledger {
+    /// An empty one for a table with this schema.
+    pub fn new(schema: &Schema) -> Ledger {
+        let layout = Layout::base(schema);
+        let replexes = layout.replexes.len();
+        let failures = usize::from(schema.failures_tolerated).min(replexes - 1);
+        let position = decision_position(replexes, failures, layout.voters(schema));
+        let later = schema.durability == Durability::Replicated && position < replexes;
+        Ledger {
+            seen_at: later.then(|| position as u8 - 1),
+            ..Ledger::default()
+        }
+    }
+
     /// A core has appended a record.
     pub fn append(&mut self, core: CoreId, position: Position, record: &Record) {
         match record {
@@ -69,6 +101,7 @@ impl Ledger {
                         prepare: Arc::clone(prepare),
                         members: vec![Member::default(); prepare.chain.len()],
                         decision: None,
+                        seen: false,
                         refused: false,
                     }
                 });
@@ -89,6 +122,10 @@ impl Ledger {
                         entry.members[place].decided = Some((core, position));
                     }
                     entry.decision.get_or_insert_with(|| decision.clone());
+                    entry.seen |= self.seen_at.is_none_or(|replex| {
+                        let mut chain = entry.prepare.chain.iter();
+                        chain.find(|id| id.replex == replex) == Some(partition)
+                    });
                 }
                 self.note(core, position, *operation, *partition);
             }
@@ -134,6 +171,7 @@ impl Ledger {
             if lost(&member.decided) {
                 member.decided = None;
             }
+            entry.forget_unseen();
         }
         for results in self.completed.values_mut() {
             results.retain(|(at, position, _)| *at != core || *position <= kept);

@@ -141,7 +141,7 @@ impl World {
             operations_left: plan.workload.operations,
             table: None,
             created: None,
-            ledger: Ledger::default(),
+            ledger: Ledger::new(&plan.schema),
             results: Results::default(),
             leases: Leases::default(),
             contents: BTreeMap::new(),

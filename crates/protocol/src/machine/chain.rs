@@ -139,7 +139,8 @@ impl CoreMachine {
                     self.cast(key, Vote::No(duplicate), tables, now, output)?;
                     return self.release(now, key, tables, output);
                 }
-                if partition.locks.waiters(wanted) > self.limits.waiters_per_key_max {
+                let waiters = partition.locks.waiters(wanted);
+                if waiters > self.limits.waiters_per_key_max && member.may_refuse() {
                     return self.give_up(now, key, tables, output);
                 }
                 return Ok(());
@@ -246,6 +247,10 @@ impl CoreMachine {
             // Its vote was lost and cast anew by nobody: only an adoption can bring it back.
             return Ok(());
         }
+        if let Some(recovering) = &mut self.recovering {
+            recovering.remember(key, decision, settled);
+            return Ok(());
+        }
         if let Some(known) = &member.decision {
             assert_eq!(*known, decision, "a decision never changes");
         } else {
@@ -264,6 +269,8 @@ impl CoreMachine {
         let member = &self.members[&key];
         if !member.settled && (settled || member.settles_at_decision()) {
             self.settle(now, key, tables, output)?;
+        } else if !member.settled && !member.table.sync && member.settles_here() {
+            self.settle_first(now, key, tables, output)?;
         } else if planted::is(Bug::AnswerBeforeSettled) && member.place == 0 {
             self.finish_requests(key, output);
         }

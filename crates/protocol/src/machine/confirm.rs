@@ -58,14 +58,7 @@ impl CoreMachine {
     ) -> Result<(), TablesError> {
         let member = &self.members[&key];
         if !member.settled && member.settles_here() {
-            if let Some(next) = member.next() {
-                let message = PeerMessage::Settled {
-                    operation: key.0,
-                    to: next,
-                };
-                self.send(next, Position(0), message, output);
-            }
-            return self.settle(now, key, tables, output);
+            return self.settle_first(now, key, tables, output);
         }
         self.try_confirm(now, key, output);
         Ok(())
@@ -265,6 +258,10 @@ impl CoreMachine {
         tables: &mut T,
         output: &mut Output,
     ) -> Result<(), TablesError> {
+        // Decisions wait for the end of recovery, and so does this.
+        if self.recovering.is_some() {
+            return Ok(());
+        }
         let first = OperationId {
             head,
             ..OperationId::default()

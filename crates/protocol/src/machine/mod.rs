@@ -174,6 +174,12 @@ impl Member {
         usize::from(self.partition().replex) + 1
     }
 
+    /// Whether it may vote no: those further down only say that they have the operation, so that
+    /// one that has lost its vote gives the same again (SAFETY R3).
+    fn may_refuse(&self) -> bool {
+        self.replex_position() <= self.table.last_voter
+    }
+
     fn is_decider(&self) -> bool {
         self.place + 1 == self.prepare.chain.len()
     }

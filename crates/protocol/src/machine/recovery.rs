@@ -18,6 +18,7 @@ use core::ops::ControlFlow;
 
 use placement::tables::{Tables, TablesError};
 
+use super::settle::newest_version;
 use super::{CoreMachine, Member, MemberKey, Output, Send};
 use crate::codec::{DecodeError, Wire};
 use crate::identity::{CoreId, Finished, Now, OperationId, PartitionId, Position, Version};
@@ -81,6 +82,10 @@ pub(super) struct Recovering {
     /// By peer, by question: an answer is whole or not on its own, because what a peer has to
     /// tell changes meanwhile.
     peers: BTreeMap<CoreId, BTreeMap<u64, Heard>>,
+    /// Decisions heard meanwhile, and whether they are settled. They are logged and applied when
+    /// all operations are known, in the order of versions: an earlier operation on the same row may
+    /// be told of last, and must not bring back what a later one has removed.
+    decisions: BTreeMap<MemberKey, (Decision, bool)>,
 }
 
 impl Recovering {
@@ -102,6 +107,16 @@ impl Recovering {
             after: Position(0),
             message,
         });
+    }
+
+    /// Keeps a decision for the end of recovery.
+    pub fn remember(&mut self, key: MemberKey, decision: Decision, settled: bool) {
+        if let Some((known, known_settled)) = self.decisions.get_mut(&key) {
+            assert_eq!(*known, decision, "a decision never changes");
+            *known_settled |= settled;
+        } else {
+            self.decisions.insert(key, (decision, settled));
+        }
     }
 
     fn heard(&mut self, from: CoreId, attempt: u64) -> Option<&mut Heard> {
@@ -347,11 +362,7 @@ impl CoreMachine {
             }
         }
         self.undurable.make_contiguous().sort_unstable();
-        let peers: BTreeMap<CoreId, BTreeMap<u64, Heard>> = self
-            .peers()
-            .into_iter()
-            .map(|core| (core, BTreeMap::new()))
-            .collect();
+        let peers = self.unheard_peers();
         if planted::is(Bug::CompletionsNotRestored) {
             self.sessions = Default::default();
         }
@@ -359,6 +370,7 @@ impl CoreMachine {
             self.recovering = Some(Recovering {
                 next_attempt: 1,
                 peers,
+                decisions: BTreeMap::new(),
             });
             self.recover_again(output);
         }
@@ -366,6 +378,23 @@ impl CoreMachine {
         self.on_durable(now, durable, tables, output)?;
         output.deadline_us = Some(now.monotonic_us);
         Ok(())
+    }
+
+    fn unheard_peers(&self) -> BTreeMap<CoreId, BTreeMap<u64, Heard>> {
+        let peers = self.peers().into_iter();
+        peers.map(|core| (core, BTreeMap::new())).collect()
+    }
+
+    /// The epoch has changed: what peers told in the one before no longer counts. All of it must
+    /// come from one epoch, and so from one life of each peer: otherwise a peer that has told an
+    /// operation to another one only, and has forgotten it by a restart since, would be heard
+    /// twice, and the operation by nobody.
+    pub(super) fn recover_anew(&mut self, output: &mut Output) {
+        let peers = self.unheard_peers();
+        if let Some(recovering) = &mut self.recovering {
+            recovering.peers = peers;
+            self.recover_again(output);
+        }
     }
 
     /// Asks all peers that have not told everything.
@@ -576,7 +605,7 @@ impl CoreMachine {
         if !recovering.peers.values().all(complete) {
             return Ok(());
         }
-        self.recovering = None;
+        let decisions = self.recovering.take().expect("checked above").decisions;
         let text = format!(
             "caught up with its peers: {} operations adopted, {} open",
             self.counters.adopted,
@@ -587,7 +616,14 @@ impl CoreMachine {
         // Old incarnations' operations of this head that nobody knows any more are finished.
         self.finished_owed.extend(self.peers());
         self.confirm_due_us.get_or_insert(now.monotonic_us);
-        self.settle_adopted(now, tables, output)?;
+        let mut ordered: Vec<_> = decisions
+            .into_iter()
+            .filter_map(|(key, decided)| Some((newest_version(self.members.get(&key)?), key, decided)))
+            .collect();
+        ordered.sort_unstable_by_key(|(version, key, _)| (*version, *key));
+        for (_, key, decided) in ordered {
+            self.on_decision(now, key, decided, tables, output)?;
+        }
         // What was called finished meanwhile could not be forgotten before it was settled.
         for line in self.finished.clone() {
             self.forget(now, line, tables, output)?;

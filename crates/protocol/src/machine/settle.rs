@@ -11,7 +11,8 @@ use placement::Durability;
 use placement::tables::{Tables, TablesError};
 
 use super::{CoreMachine, Member, MemberKey, Output};
-use crate::identity::{Now, OperationId, PartitionId, Version};
+use crate::identity::{Now, OperationId, PartitionId, Position, Version};
+use crate::message::PeerMessage;
 use crate::operation::{Decision, RowChange};
 use crate::planted::{self, Bug};
 use crate::record::Record;
@@ -25,10 +26,7 @@ impl CoreMachine {
         tables: &mut T,
         output: &mut Output,
     ) -> Result<(), TablesError> {
-        // With `replicated`, this core can have forgotten an operation that came before this one,
-        // settled and all: until its peers have told it, the order is not known here.
-        let order_unknown = self.recovering.is_some() && !self.members[&key].table.sync;
-        if order_unknown || self.earlier_unsettled(key) {
+        if self.earlier_unsettled(key) {
             let member = self.members.get_mut(&key).expect("callers have the member");
             member.settle_waits = true;
             return Ok(());
@@ -57,32 +55,23 @@ impl CoreMachine {
         Ok(())
     }
 
-    /// Settles what waited for the order of operations to be known, in that order.
-    pub(super) fn settle_adopted<T: Tables>(
+    /// The decision is where it must be before anybody may see it, position x (SAFETY R3): settles
+    /// it here, and tells those further down, which have waited for this.
+    pub(super) fn settle_first<T: Tables>(
         &mut self,
         now: Now,
+        key: MemberKey,
         tables: &mut T,
         output: &mut Output,
     ) -> Result<(), TablesError> {
-        let waits = self
-            .members
-            .iter()
-            .filter(|(_, member)| member.settle_waits);
-        let mut keys: Vec<(Version, MemberKey)> = waits
-            .map(|(key, member)| (newest_version(member), *key))
-            .collect();
-        keys.sort_unstable();
-        for (_, key) in keys {
-            // An earlier one of the list may have settled it.
-            if self
-                .members
-                .get(&key)
-                .is_some_and(|member| member.settle_waits)
-            {
-                self.settle(now, key, tables, output)?;
-            }
+        if let Some(next) = self.members[&key].next() {
+            let message = PeerMessage::Settled {
+                operation: key.0,
+                to: next,
+            };
+            self.send(next, Position(0), message, output);
         }
-        Ok(())
+        self.settle(now, key, tables, output)
     }
 
     /// Whether an operation with an earlier version on one of the same keys is unsettled: both
@@ -226,7 +215,7 @@ pub(super) fn write<T: Tables>(member: &Member, tables: &mut T) -> Result<(), Ta
     Ok(())
 }
 
-fn newest_version(member: &Member) -> Version {
+pub(super) fn newest_version(member: &Member) -> Version {
     let versions = member.prepare.changes.iter().map(|change| change.version);
     versions.max().unwrap_or_default()
 }

@@ -30,6 +30,8 @@ pub(super) struct TableInfo {
     pub coordinate_columns: Vec<Column>,
     /// Columns of sorting keys with a constraint: a folded request may not change them.
     pub constrained_columns: Vec<bool>,
+    /// k of SAFETY R3: the last replex position, from 1, that can vote no.
+    pub last_voter: usize,
     /// x of SAFETY R3: the replex position, from 1, at which a decision must be durable before
     /// anybody may see it. The number of replexes means that prepares suffice.
     pub settle_position: usize,
@@ -94,9 +96,8 @@ impl TableInfo {
         let n = replexes.len();
         let f = usize::from(schema.failures_tolerated).min(n - 1);
         let k = layout.voters(&schema);
-        // SAFETY R3. With `replicated`, durable means in memory at every copy, so that the
-        // decision needs no further place.
-        let settle_position = if sync { decision_position(n, f, k) } else { n };
+        // SAFETY R3. With `replicated`, durable means in memory, and a crash is a loss of it.
+        let settle_position = decision_position(n, f, k);
         TableInfo {
             id: table.id,
             schema,
@@ -106,6 +107,7 @@ impl TableInfo {
             key_columns,
             coordinate_columns,
             constrained_columns,
+            last_voter: k,
             settle_position,
             sync,
         }

@@ -117,6 +117,7 @@ impl CoreMachine {
             }
         }
         self.hurry(now, |_| true);
+        self.recover_anew(output);
     }
 
     /// A partition is not this core's any more: nothing of it is kept.
@@ -355,8 +356,9 @@ impl CoreMachine {
         output: &mut Output,
     ) -> Result<(), TablesError> {
         let deadline = now.monotonic_us.saturating_sub(self.limits.wait_us_max);
-        let late =
-            |member: &super::Member| member.prepared_at.is_none() && member.since_us < deadline;
+        let late = |member: &super::Member| {
+            member.prepared_at.is_none() && member.since_us < deadline && member.may_refuse()
+        };
         let members = self.members.iter().filter(|(_, member)| late(member));
         let late_keys: Vec<_> = members.map(|(key, _)| *key).collect();
         for key in late_keys {
