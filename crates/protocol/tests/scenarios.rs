@@ -243,13 +243,14 @@ impl Scenario {
                     _ => cluster.duplicate(index),
                 }
             }
-            "slow-disk" | "fast-disk" | "flush" | "crash" | "restart" => {
+            "slow-disk" | "fast-disk" | "flush" | "crash" | "restart" | "rejoin" => {
                 let id = server(arguments.next_pos())?;
                 let keeps_all = arguments.next_pos() == Some("keeps-all");
                 match name {
                     "flush" => cluster.flush(id)?,
                     "crash" => cluster.crash(id, keeps_all)?,
                     "restart" => cluster.start(id)?,
+                    "rejoin" => cluster.rejoin(id)?,
                     _ => {
                         let node = cluster.nodes.get_mut(&id).ok_or("no such server")?;
                         node.slow_disk = name == "slow-disk";

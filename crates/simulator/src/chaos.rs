@@ -134,7 +134,7 @@ impl World {
     }
 
     /// What a crash leaves of what was not flushed. `replicated` promises to survive f servers
-    /// at a time, so that a loss waits until everybody else is well.
+    /// at a time, so that a loss waits until at least all but f − 1 others are well.
     fn tail(&mut self) -> Tail {
         let well = self.servers.iter().filter(|server| {
             let recovering = server
@@ -143,8 +143,8 @@ impl World {
                 .any(|core| core.machine.is_recovering());
             server.is_running() && !recovering
         });
-        let all_well = well.count() == self.servers.len();
-        let survives = self.plan.schema.failures_tolerated > 0 && all_well;
+        let unwell = self.servers.len() - well.count();
+        let survives = unwell < usize::from(self.plan.schema.failures_tolerated);
         if (self.is_sync() || survives) && self.random.chance(0.7) {
             Tail::Torn
         } else {

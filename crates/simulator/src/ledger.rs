@@ -37,7 +37,7 @@ pub struct Entry {
     pub decision: Option<Decision>,
     /// Somebody may have seen the decision.
     pub seen: bool,
-    /// Some member has voted no.
+    /// Some member has voted no, at some time.
     pub refused: bool,
 }
 
@@ -47,8 +47,6 @@ impl Entry {
     fn forget_unseen(&mut self) {
         if !self.seen && self.members.iter().all(|member| member.decided.is_none()) {
             self.decision = None;
-            let mut votes = self.members.iter().flat_map(|member| &member.votes);
-            self.refused = votes.any(|vote| *vote != Vote::Yes);
         }
     }
 }

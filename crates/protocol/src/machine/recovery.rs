@@ -461,10 +461,10 @@ impl CoreMachine {
     ) -> Result<(), TablesError> {
         self.drop_waiting(now, from, tables, output)?;
         let mut count = 0;
-        for member in self
+        for (key, member) in self
             .members
-            .values()
-            .filter(|member| member.prepared_at.is_some())
+            .iter()
+            .filter(|(_, member)| member.prepared_at.is_some())
         {
             let takes_part = |id: &PartitionId| {
                 self.configuration
@@ -475,10 +475,7 @@ impl CoreMachine {
                 continue;
             }
             count += 1;
-            // As on the way up: not before this member's own record of it is durable.
-            let durable = |_: &Decision| member.decision_after() <= self.durable;
-            let decision = member.decision.clone().filter(durable);
-            let decision = decision.map(|decision| (decision, member.settled));
+            let decision = self.decision_to_tell(key, member);
             let prepare = Arc::clone(&member.prepare);
             let message = PeerMessage::Adopt {
                 attempt,
@@ -503,6 +500,18 @@ impl CoreMachine {
             message,
         });
         Ok(())
+    }
+
+    /// What a restarted peer may be told of an operation's decision. As on the way up, it is not
+    /// told before this member's own record of it is durable. With `replicated` there is nothing
+    /// to wait for: also what this core has been told itself, while it recovers, goes on.
+    fn decision_to_tell(&self, key: &MemberKey, member: &Member) -> Option<(Decision, bool)> {
+        if let Some(decision) = &member.decision {
+            let told = member.decision_after() <= self.durable;
+            return told.then(|| (decision.clone(), member.settled));
+        }
+        let recovering = self.recovering.as_ref().filter(|_| !member.table.sync);
+        recovering?.decisions.get(key).cloned()
     }
 
     /// A peer tells of an operation: takes back what this core had voted, and the outcome.

@@ -160,6 +160,20 @@ impl Cluster {
         self.step(id, beat)
     }
 
+    /// Starts a server as the coordinator lets it: in an epoch that knows of its new life, and that
+    /// those who run are told of first.
+    pub fn rejoin(&mut self, id: u32) -> Result<(), String> {
+        self.configuration.epoch = Epoch(self.configuration.epoch.0 + 1);
+        let incarnation = self.nodes[&id].incarnation + 1;
+        self.configuration.servers[id as usize - 1].incarnation = Incarnation(incarnation);
+        let ids: Vec<u32> = self.nodes.keys().copied().collect();
+        for id in ids {
+            let configuration = Arc::new(self.configuration.clone());
+            self.step(id, Input::Configuration(configuration))?;
+        }
+        self.start(id)
+    }
+
     /// Stops a server at once. What was not flushed is lost, unless `keeps_all`.
     pub fn crash(&mut self, id: u32, keeps_all: bool) -> Result<(), String> {
         let node = self.nodes.get_mut(&id).ok_or("there is no such server")?;
