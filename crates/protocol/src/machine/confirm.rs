@@ -211,6 +211,10 @@ impl CoreMachine {
             let Some(member) = self.members.get(&key) else {
                 continue;
             };
+            // The asker is above position x and has the decision without knowing that it is settled.
+            if member.settled && !settled {
+                self.pass_up(key, output);
+            }
             match member.confirmed {
                 true => self.confirm_to(now, from, key, output),
                 false => self.ask_below(key, output),
