@@ -44,6 +44,10 @@ bugs! {
     VoteChanges = "vote-changes", "R1";
     /// A restarted core votes without asking its peers what it may have forgotten.
     RecoverySkipped = "recovery-skipped", "R1";
+    /// What peers told a restarted core in an earlier epoch counts as an answer still.
+    AnswersOfAnyEpoch = "answers-of-any-epoch", "R1";
+    /// A restarted core applies what its peers tell in the order in which they tell it.
+    AppliedAsTold = "applied-as-told", "R6";
     /// An update that moves a row travels without the old coordinates.
     OldCoordinatesLost = "old-coordinates-lost", "R1";
     /// The decider decides before its own prepare is durable.
@@ -52,6 +56,8 @@ bugs! {
     HeadAbortsOnTimeout = "head-aborts-on-timeout", "R2";
     /// The decider looks at its own vote only.
     VotesIgnored = "votes-ignored", "R2";
+    /// With `replicated`, an outcome may be seen at the decider before position x has it.
+    SeenAtDecider = "seen-at-decider", "R3";
     /// The head answers before the outcome is settled.
     AnswerBeforeSettled = "answer-before-settled", "R3";
     /// A version is the wall clock, whatever version the row has already.

@@ -87,9 +87,8 @@ impl World {
             Fault::Break => self.break_one(),
             Fault::Clog => self.clog_one(),
             Fault::Crash => {
-                let place = self.random.below(self.servers.len() as u64) as usize;
-                let (tail, down_us) = (self.tail(), self.random.exponential(200 * MILLISECOND));
-                self.crash(place, tail, down_us);
+                let place = self.any_place();
+                self.crash_one(place, 200 * MILLISECOND);
             }
             Fault::PowerCut if self.is_sync() => self.power_cut(),
             Fault::Pause => {
@@ -124,6 +123,40 @@ impl World {
         self.plan_fault(fault);
     }
 
+    fn any_place(&mut self) -> usize {
+        self.random.below(self.servers.len() as u64) as usize
+    }
+
+    /// A process dies, and stays down for `mean_us` on average.
+    fn crash_one(&mut self, place: usize, mean_us: u64) {
+        let (tail, down_us) = (self.tail(place), self.random.exponential(mean_us));
+        self.crash(place, tail, down_us);
+    }
+
+    /// A process dies at a moment that somebody chose.
+    pub fn die(&mut self, place: usize) {
+        if self.faults.crash_every_us > 0 {
+            self.crash_one(place, 20 * MILLISECOND);
+        }
+    }
+
+    /// A server has started: maybe one is killed while that is news.
+    pub fn tempt_start(&mut self) {
+        if self.random.chance(self.faults.crash_at_start) {
+            let delay_us = self.random.exponential(10 * self.faults.latency_us);
+            let place = self.any_place();
+            self.after(delay_us, Event::Die(place));
+        }
+    }
+
+    /// A vote or a decision is written: maybe its process is killed before anybody hears of it.
+    pub fn tempt_record(&mut self, place: usize) {
+        if self.random.chance(self.faults.crash_at_record) {
+            let delay_us = self.random.exponential(2 * self.faults.latency_us);
+            self.after(delay_us, Event::Die(place));
+        }
+    }
+
     /// All processes die at once, and with them what no disk has.
     pub fn power_cut(&mut self) {
         self.trace.note(self.now_us, || "the power fails".into());
@@ -133,18 +166,14 @@ impl World {
         }
     }
 
-    /// What a crash leaves of what was not flushed. `replicated` promises to survive f servers
-    /// at a time, so that a loss waits until at least all but f − 1 others are well.
-    fn tail(&mut self) -> Tail {
-        let well = self.servers.iter().filter(|server| {
-            let recovering = server
-                .cores()
-                .iter()
-                .any(|core| core.machine.is_recovering());
-            server.is_running() && !recovering
-        });
-        let unwell = self.servers.len() - well.count();
-        let survives = unwell < usize::from(self.plan.schema.failures_tolerated);
+    /// What a crash leaves of what was not flushed. `replicated` promises to survive that f servers
+    /// lose their memory at a time, so that one more waits until an earlier one has it back.
+    fn tail(&mut self, place: usize) -> Tail {
+        let mut forgetful = 0;
+        for (other, server) in self.servers.iter_mut().enumerate() {
+            forgetful += usize::from(!server.is_whole() && other != place);
+        }
+        let survives = forgetful < usize::from(self.plan.schema.failures_tolerated);
         if (self.is_sync() || survives) && self.random.chance(0.7) {
             Tail::Torn
         } else {

@@ -40,6 +40,8 @@ pub enum Event {
     CoordinatorKept(u64, u64),
     /// A server's process starts.
     Start(usize),
+    /// A server's process is killed, unless faults have stopped.
+    Die(usize),
     /// A starting server asks again, in this life of it.
     JoinAgain(usize, u64),
     /// A core's connection to another one is made anew.

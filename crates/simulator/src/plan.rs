@@ -77,6 +77,10 @@ pub struct Faults {
     pub clog_every_us: u64,
     /// A process is killed.
     pub crash_every_us: u64,
+    /// Starts of a server soon after which one is killed, it or another.
+    pub crash_at_start: f64,
+    /// Votes and decisions soon after which their process is killed.
+    pub crash_at_record: f64,
     /// All are killed at once, as by a power cut.
     pub power_cut_every_us: u64,
     /// A process stands still, maybe for longer than a lease.
@@ -111,7 +115,7 @@ impl Plan {
             (schema.indexes.len() as u32 + 1).max(u32::from(schema.failures_tolerated) + 1);
         let servers = replexes + random.below(2) as u32;
         let workload = draw_workload(random);
-        let lease_us = *random.pick(&[300, 1_000]) * MILLISECOND;
+        let lease_us = *random.pick(&[40, 300, 1_000]) * MILLISECOND;
         let retry_us = *random.pick(&[20, 60, 250]) * MILLISECOND;
         let limits = Limits {
             wait_us_max: *random.pick(&[300, 1_000, 5_000]) * MILLISECOND,
@@ -170,7 +174,12 @@ fn draw_schema(random: &mut Random) -> Schema {
     }
     // At most four copies: more only make every seed slower.
     indexes.truncate(3);
-    let failures = random.below(indexes.len().max(1) as u64 + 1).min(2) as u8;
+    // Mostly some, because what survives them is what most faults are about.
+    let failures = if random.chance(0.15) {
+        0
+    } else {
+        random.between(1, indexes.len().clamp(1, 2) as u64) as u8
+    };
     Schema {
         name: "simulated".into(),
         columns: columns.collect(),
@@ -178,7 +187,7 @@ fn draw_schema(random: &mut Random) -> Schema {
         indexes,
         partitions: random.between(1, 3) as u32,
         failures_tolerated: failures,
-        durability: if random.chance(0.75) {
+        durability: if random.chance(0.5) {
             Durability::Sync
         } else {
             Durability::Replicated
@@ -229,7 +238,7 @@ fn draw_faults(random: &mut Random) -> Faults {
     };
     faults.break_every_us = every(0.4, [50, 400]);
     faults.clog_every_us = every(0.4, [100, 800]);
-    faults.crash_every_us = every(0.6, [150, 1_000]);
+    faults.crash_every_us = every(0.6, [40, 500]);
     faults.power_cut_every_us = every(0.15, [500, 2_000]);
     faults.pause_every_us = every(0.4, [150, 1_000]);
     faults.clock_step_every_us = every(0.4, [50, 500]);
@@ -250,6 +259,10 @@ fn draw_faults(random: &mut Random) -> Faults {
     faults.flush_failure = rate(0.15, [0.001, 0.01]);
     faults.flush_slow = rate(0.3, [0.01, 0.1]);
     faults.misread = rate(0.2, [0.2, 0.5]);
+    if faults.crash_every_us > 0 {
+        faults.crash_at_start = rate(0.5, [0.2, 0.6]);
+        faults.crash_at_record = rate(0.5, [0.003, 0.03]);
+    }
     faults.drift_ppm = *random.pick(&[0, 50, 200]);
     faults
 }

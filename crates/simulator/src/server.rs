@@ -46,6 +46,8 @@ pub struct Server {
     pub clock: Clock,
     /// One per core.
     pub disks: Vec<Disk>,
+    /// A crash took memory from it that its peers may not have given back yet.
+    pub forgot: bool,
 }
 
 /// What a server is doing.
@@ -70,7 +72,17 @@ impl Server {
             paused_until_us: 0,
             clock,
             disks: (0..plan.cores).map(|_| Disk::new(random.bits())).collect(),
+            forgot: false,
         }
+    }
+
+    /// Whether its cores know, with what their peers have told them, all that they ever did.
+    pub fn is_whole(&mut self) -> bool {
+        let recovering = |core: &Core| core.machine.is_recovering();
+        if self.is_running() && !self.cores().iter().any(recovering) {
+            self.forgot = false;
+        }
+        !self.forgot
     }
 
     /// Whether its cores run.
@@ -202,6 +214,7 @@ impl World {
         }
         self.connect_all(place);
         self.schedule_checkpoint(place);
+        self.tempt_start();
     }
 
     /// Connections between a server that has started and those that run are made anew.
@@ -338,6 +351,9 @@ impl World {
             Record::Settled { .. } | Record::Completed { .. } => {}
         }
         self.ledger.append(core, position, record);
+        if let Record::Prepared { .. } | Record::Decided { .. } = record {
+            self.tempt_record(self.places[&core.server]);
+        }
     }
 
     fn schedule_tick(&mut self, life: Life) {
@@ -696,6 +712,7 @@ impl World {
             // It has not touched its disks yet.
             (State::Joining, _) | (State::Running(_), None) => {}
             (State::Running(_), Some(id)) => {
+                server.forgot |= tail == Tail::Torn;
                 for (number, disk) in server.disks.iter_mut().enumerate() {
                     let kept = disk.crash(tail, &mut self.random);
                     let core = CoreId {

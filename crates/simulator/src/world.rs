@@ -254,6 +254,7 @@ impl World {
             Event::CoordinatorTick(life) => self.coordinator_tick(life),
             Event::CoordinatorKept(life, version) => self.coordinator_kept(life, version),
             Event::Start(place) => self.start_server(place),
+            Event::Die(place) => self.die(place),
             Event::JoinAgain(place, life) => self.join(place, life),
             Event::Connect { from, to } => self.connected(from, to),
             Event::ClientWakes(client) => self.client_wakes(client),

@@ -247,7 +247,9 @@ impl CoreMachine {
             // Its vote was lost and cast anew by nobody: only an adoption can bring it back.
             return Ok(());
         }
-        if let Some(recovering) = &mut self.recovering {
+        if let Some(recovering) = &mut self.recovering
+            && !planted::is(Bug::AppliedAsTold)
+        {
             recovering.remember(key, decision, settled);
             return Ok(());
         }

@@ -158,7 +158,8 @@ impl Identity {
 pub struct Limits {
     /// Operations that this core has begun or takes part in and that are not decided.
     pub operations_max: usize,
-    /// Requests waiting at the head behind one pk.
+    /// Requests waiting at the head behind one pk. Those that were folded into an operation which
+    /// aborts come on top.
     pub requests_per_key_max: usize,
     /// Requests folded into one operation.
     pub folded_requests_max: usize,

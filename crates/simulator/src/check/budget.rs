@@ -14,7 +14,7 @@ pub fn within(backlog: &Backlog, limits: &Limits, keys: usize) -> Result<(), Str
         (
             "queued requests",
             backlog.queued_requests,
-            limits.requests_per_key_max * keys,
+            requests_max(limits) * keys,
         ),
     ];
     for (what, count, most) in bounds {
@@ -30,6 +30,13 @@ pub fn within(backlog: &Backlog, limits: &Limits, keys: usize) -> Result<(), Str
 fn operations_max(limits: &Limits) -> usize {
     const MEMBERS_MAX: usize = 8;
     limits.operations_max * 2 + MEMBERS_MAX
+}
+
+/// Requests that wait for one key: what was folded into an operation that aborts comes back, on top
+/// of what has queued behind it.
+fn requests_max(limits: &Limits) -> usize {
+    let folded = limits.folded_requests_max.min(limits.requests_per_key_max);
+    limits.requests_per_key_max + folded
 }
 
 /// Nothing is left under way.
@@ -50,10 +57,11 @@ mod tests {
     fn more_than_the_limit_is_told() {
         let limits = Limits {
             requests_per_key_max: 4,
+            folded_requests_max: 1,
             ..Limits::default()
         };
         let backlog = Backlog {
-            queued_requests: 8,
+            queued_requests: 10,
             ..Backlog::default()
         };
         assert_eq!(within(&backlog, &limits, 2), Ok(()));
