@@ -15,7 +15,7 @@ Usage: simulator [--seeds N] [--from S] [--threads T]
 
 Runs whole clusters on one thread each, every one from its seed, with faults and with checkers.
 
-  --seeds N     how many seeds to run (1000); with --planted, at most so many per bug (2000)
+  --seeds N     how many seeds to run (1000); with --planted, at most so many per bug (20000)
   --from S      the first seed (0)
   --seed S      one seed
   --trace       tell everything that happens in it
@@ -164,7 +164,7 @@ fn many(options: &Options) -> ExitCode {
 
 #[cfg(feature = "planted")]
 fn planted(name: Option<&str>, options: &Options) -> ExitCode {
-    simulator::gate::run(name, options.from, options.seeds.unwrap_or(2_000))
+    simulator::gate::run(name, options.from, options.seeds.unwrap_or(20_000))
 }
 
 #[cfg(not(feature = "planted"))]

@@ -44,8 +44,7 @@ impl CoreMachine {
             if planted::is(Bug::VoteChanges) && self.unvote(key) {
                 return self.acquire(now, key, tables, output);
             }
-            self.repeat(key, output);
-            return Ok(());
+            return self.repeat(now, key, tables, output);
         }
         // A core that may have forgotten votes gives no new ones; the head sends again.
         if self.recovering.is_some() {
@@ -313,8 +312,15 @@ impl CoreMachine {
         forgets
     }
 
-    /// A prepare came again: says again what it said then.
-    fn repeat(&mut self, key: MemberKey, output: &mut Output) {
+    /// A prepare came again: says again what it said then. A decider that had lost its decision
+    /// with its memory (`replicated`) takes it now, for the prepare has passed all members again.
+    fn repeat<T: Tables>(
+        &mut self,
+        now: Now,
+        key: MemberKey,
+        tables: &mut T,
+        output: &mut Output,
+    ) -> Result<(), TablesError> {
         self.counters.resent += 1;
         let member = &self.members[&key];
         if member.decision.is_some() {
@@ -322,7 +328,10 @@ impl CoreMachine {
         } else if let (Some(next), Some(_)) = (member.next(), member.prepared_at) {
             let prepare = Arc::clone(&member.prepare);
             self.send(next, Position(0), PeerMessage::Prepare(prepare), output);
+        } else if member.prepared_at.is_some() && !member.table.sync {
+            return self.decide(now, key, tables, output);
         }
+        Ok(())
     }
 
     /// Where a head's finished operations end, as far as this core knows.

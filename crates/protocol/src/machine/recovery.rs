@@ -19,6 +19,7 @@ use core::ops::ControlFlow;
 use placement::tables::{Tables, TablesError};
 
 use super::settle::newest_version;
+use super::table::TableInfo;
 use super::{CoreMachine, Member, MemberKey, Output, Send};
 use crate::codec::{DecodeError, Wire};
 use crate::identity::{CoreId, Finished, Now, OperationId, PartitionId, Position, Version};
@@ -356,7 +357,7 @@ impl CoreMachine {
             if member.decision.is_some() {
                 let position = member.decided_at;
                 self.undurable.push_back((position, key));
-            } else if member.is_decider() {
+            } else if member.is_decider() && member.table.sync {
                 let position = member.prepared_at.expect("a replayed member is prepared");
                 self.undurable.push_back((position, key));
             }
@@ -535,7 +536,9 @@ impl CoreMachine {
             .operations
             .insert((prepare.operation, prepare.votes.len()));
         let sender = prepare.votes.len().saturating_sub(1);
-        let prepare = with_known_votes(prepare, decision.as_ref().map(|(decision, _)| decision));
+        let table = self.tables.get(&prepare.table).map(Arc::clone);
+        let decided = decision.as_ref().map(|(decision, _)| decision);
+        let prepare = with_known_votes(prepare, decided, table.as_deref());
         for place in 0..prepare.votes.len() {
             let partition = prepare.chain[place];
             let key = (prepare.operation, partition);
@@ -553,7 +556,7 @@ impl CoreMachine {
             let passed = !member.table.sync || sender <= place + 1;
             if let Some(decided) = decision.as_ref().filter(|_| passed) {
                 self.on_decision(now, key, decided.clone(), tables, output)?;
-            } else if member.is_decider() && member.decision.is_none() {
+            } else if member.is_decider() && member.table.sync && member.decision.is_none() {
                 let position = member.prepared_at.expect("adopted with its vote");
                 self.undurable.push_back((position, key));
             }
@@ -629,7 +632,9 @@ impl CoreMachine {
         self.confirm_due_us.get_or_insert(now.monotonic_us);
         let mut ordered: Vec<_> = decisions
             .into_iter()
-            .filter_map(|(key, decided)| Some((newest_version(self.members.get(&key)?), key, decided)))
+            .filter_map(|(key, decided)| {
+                Some((newest_version(self.members.get(&key)?), key, decided))
+            })
             .collect();
         ordered.sort_unstable_by_key(|(version, key, _)| (*version, *key));
         for (_, key, decided) in ordered {
@@ -643,14 +648,24 @@ impl CoreMachine {
     }
 }
 
-/// Votes that the decision implies, for members that had voted but have forgotten it: all of a
-/// commit were yes; of an abort nothing depends on them any more.
-fn with_known_votes(mut prepare: Arc<Prepare>, decision: Option<&Decision>) -> Arc<Prepare> {
-    if let Some(decision) = decision {
-        let vote = match decision {
-            Decision::Commit => Vote::Yes,
-            Decision::Abort(reason) => Vote::No(reason.clone()),
-        };
+/// Votes that are implied, for members that may have forgotten theirs. All of a commit were yes; of
+/// an abort nothing depends on them any more. Where all who can refuse have said yes, the others
+/// can only say the same: with `replicated`, one of them may have decided and shown it, so that
+/// it must not answer as if it had never known the operation (SAFETY R4, third and fourth case).
+fn with_known_votes(
+    mut prepare: Arc<Prepare>,
+    decision: Option<&Decision>,
+    table: Option<&TableInfo>,
+) -> Arc<Prepare> {
+    let vote = match decision {
+        Some(Decision::Commit) => Some(Vote::Yes),
+        Some(Decision::Abort(reason)) => Some(Vote::No(reason.clone())),
+        None => {
+            let agreed = table.is_some_and(|table| !table.sync && table.is_agreed(&prepare));
+            agreed.then_some(Vote::Yes)
+        }
+    };
+    if let Some(vote) = vote {
         let count = prepare.chain.len();
         Arc::make_mut(&mut prepare).votes.resize(count, vote);
     }

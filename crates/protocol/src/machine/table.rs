@@ -13,7 +13,7 @@ use placement::{
 
 use crate::configuration::{Place, Table};
 use crate::identity::{PartitionId, TableId};
-use crate::operation::{OldRow, RowChange};
+use crate::operation::{OldRow, Prepare, RowChange, Vote};
 use crate::planted::{self, Bug};
 
 /// A table as the machine sees it.
@@ -115,6 +115,16 @@ impl TableInfo {
             settle_position,
             sync,
         }
+    }
+
+    /// Whether all members that can refuse an operation have said yes to it.
+    pub fn is_agreed(&self, prepare: &Prepare) -> bool {
+        if planted::is(Bug::SureYesForgotten) {
+            return false;
+        }
+        let mut open = prepare.chain[prepare.votes.len()..].iter();
+        prepare.votes.iter().all(|vote| *vote == Vote::Yes)
+            && open.all(|id| usize::from(id.replex) >= self.last_voter)
     }
 
     pub fn durability(&self) -> Durability {
