@@ -112,6 +112,12 @@ impl Configuration {
         replex.get(partition.number as usize).copied()
     }
 
+    /// Whether a core holds one of these partitions.
+    pub fn takes_part(&self, core: CoreId, partitions: &[PartitionId]) -> bool {
+        let mut places = partitions.iter().filter_map(|id| self.place(*id));
+        places.any(|place| place.core == core)
+    }
+
     /// What does not fit together, if anything. One that came from outside passes through this;
     /// after it no function of `placement` panics on the tables.
     pub fn check(&self) -> Result<(), String> {

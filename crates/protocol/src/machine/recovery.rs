@@ -432,8 +432,7 @@ impl CoreMachine {
     ) -> Result<(), TablesError> {
         let came_from = |member: &Member| {
             let before = &member.prepare.chain[..member.place];
-            let mut places = before.iter().filter_map(|id| self.configuration.place(*id));
-            places.any(|place| place.core == from)
+            self.configuration.takes_part(from, before)
         };
         let waiting = self
             .members
@@ -469,12 +468,7 @@ impl CoreMachine {
             .iter()
             .filter(|(_, member)| member.prepared_at.is_some())
         {
-            let takes_part = |id: &PartitionId| {
-                self.configuration
-                    .place(*id)
-                    .is_some_and(|place| place.core == from)
-            };
-            if !member.prepare.chain.iter().any(takes_part) {
+            if !self.configuration.takes_part(from, &member.prepare.chain) {
                 continue;
             }
             count += 1;

@@ -278,12 +278,7 @@ impl CoreMachine {
     pub(super) fn on_peer_connected(&mut self, now: Now, core: CoreId, output: &mut Output) {
         let configuration = Arc::clone(&self.configuration);
         self.hurry(now, |member| {
-            let mut chain = member.prepare.chain.iter();
-            chain.any(|id| {
-                configuration
-                    .place(*id)
-                    .is_some_and(|place| place.core == core)
-            })
+            configuration.takes_part(core, &member.prepare.chain)
         });
         self.ask_again(core, output);
     }
