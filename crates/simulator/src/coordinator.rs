@@ -117,6 +117,10 @@ impl World {
         correlation: u64,
         request: CoordinatorRequest,
     ) {
+        if let Node::Starting(place) = from {
+            let server = &mut self.servers[place];
+            server.joined_late |= life < server.life;
+        }
         let name = self.coordinator.name(from, life);
         self.step_coordinator(Input::Request {
             from: name,

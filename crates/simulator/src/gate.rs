@@ -25,19 +25,13 @@ struct Catch {
 
 /// Plants every bug, or the named one, and prints a table of what found it.
 pub fn run(name: Option<&str>, from: u64, seeds_max: u64) -> ExitCode {
-    let bugs: Vec<Bug> = match name {
+    let bugs = match name.map(named) {
         None => Bug::ALL.to_vec(),
-        Some(name) => match Bug::named(name) {
-            Some(bug) => vec![bug],
-            None => {
-                let names: Vec<&str> = Bug::ALL.iter().map(|bug| bug.name()).collect();
-                eprintln!(
-                    "simulator: there is no bug {name}; there are: {}",
-                    names.join(", ")
-                );
-                return ExitCode::from(2);
-            }
-        },
+        Some(Ok(bug)) => vec![bug],
+        Some(Err(message)) => {
+            eprintln!("simulator: {message}");
+            return ExitCode::from(2);
+        }
     };
     println!(
         "{:<28} {:<4} {:>6} {:>7}  found by",
@@ -71,6 +65,22 @@ pub fn run(name: Option<&str>, from: u64, seeds_max: u64) -> ExitCode {
     }
     println!("{} caught, {missed} missed", needed.len());
     ExitCode::from(u8::from(missed > 0))
+}
+
+fn named(name: &str) -> Result<Bug, String> {
+    Bug::named(name).ok_or_else(|| {
+        let names: Vec<&str> = Bug::ALL.iter().map(|bug| bug.name()).collect();
+        format!("there is no bug {name}; there are: {}", names.join(", "))
+    })
+}
+
+/// Plants the named bug for the rest of the process.
+///
+/// # Errors
+/// There is no such bug.
+pub fn plant_named(name: &str) -> Result<(), String> {
+    plant(Some(named(name)?));
+    Ok(())
 }
 
 /// Plants a bug instead of the one before, or none.

@@ -12,6 +12,7 @@ const HELP: &str = "\
 Usage: simulator [--seeds N] [--from S] [--threads T]
        simulator --seed S [--trace]
        simulator --planted [NAME] [--seeds N]
+       simulator --planted NAME --seed S [--trace]
 
 Runs whole clusters on one thread each, every one from its seed, with faults and with checkers.
 
@@ -48,8 +49,10 @@ fn main() -> ExitCode {
     };
     // A machine's failed assertion is a finding, told with its seed; not a crash of this program.
     std::panic::set_hook(Box::new(|_| {}));
-    if let Some(name) = &options.planted {
-        return planted(name.as_deref(), &options);
+    if let Some(name) = &options.planted
+        && let Some(ended) = planted(name.as_deref(), &options)
+    {
+        return ended;
     }
     if let Some(seed) = options.seed {
         let outcome = run::seed(seed, Trace { on: options.trace });
@@ -162,13 +165,23 @@ fn many(options: &Options) -> ExitCode {
     ExitCode::from(u8::from(!sum.failed.is_empty()))
 }
 
+/// Runs the gate; with one seed, plants the bug and leaves the run to the caller.
 #[cfg(feature = "planted")]
-fn planted(name: Option<&str>, options: &Options) -> ExitCode {
-    simulator::gate::run(name, options.from, options.seeds.unwrap_or(20_000))
+fn planted(name: Option<&str>, options: &Options) -> Option<ExitCode> {
+    if let (Some(name), Some(_)) = (name, options.seed) {
+        let error = simulator::gate::plant_named(name).err()?;
+        eprintln!("simulator: {error}");
+        return Some(ExitCode::from(2));
+    }
+    Some(simulator::gate::run(
+        name,
+        options.from,
+        options.seeds.unwrap_or(20_000),
+    ))
 }
 
 #[cfg(not(feature = "planted"))]
-fn planted(_: Option<&str>, _: &Options) -> ExitCode {
+fn planted(_: Option<&str>, _: &Options) -> Option<ExitCode> {
     eprintln!("simulator: built without planted bugs: run `cargo xtask mutants`");
-    ExitCode::from(2)
+    Some(ExitCode::from(2))
 }

@@ -46,6 +46,9 @@ pub struct Server {
     pub clock: Clock,
     /// One per core.
     pub disks: Vec<Disk>,
+    /// A request of an earlier process to join came after that of the present one, which it replaces:
+    /// the present one is told to stop, and whoever looks after it starts it again.
+    pub joined_late: bool,
     /// A crash took memory from it that its peers may not have given back yet.
     pub forgot: bool,
 }
@@ -72,6 +75,7 @@ impl Server {
             paused_until_us: 0,
             clock,
             disks: (0..plan.cores).map(|_| Disk::new(random.bits())).collect(),
+            joined_late: false,
             forgot: false,
         }
     }
@@ -551,6 +555,9 @@ impl World {
             CoordinatorReply::Refused { message, retry } => {
                 self.trace
                     .note(self.now_us, || format!("{}: refused: {message}", life.core));
+                if std::mem::take(&mut self.servers[place].joined_late) && !retry {
+                    return self.crash(place, Tail::Kept, 100 * MILLISECOND);
+                }
                 let refused = if retry { Ok(()) } else { Err(message) };
                 self.check("a core is refused by the coordinator", refused);
             }
