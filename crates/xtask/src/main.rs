@@ -61,6 +61,16 @@ pub const COMMANDS: &[Command] = &[
         run: sim,
     },
     Command {
+        name: "model",
+        summary: "Visit every state of small clusters: commit, restarts, resolution",
+        help: "Usage: cargo xtask model [CASE…] [--states N] [--memory GB]\n       \
+               cargo xtask model --planted [BUG]\n\n\
+               Everything is passed on to the model; `cargo xtask model -- --help` prints its own\n\
+               help, with the cases and the bugs. It is built with profile `sim`. A share of it\n\
+               runs in the tests of every `cargo xtask ci`.",
+        run: model,
+    },
+    Command {
         name: "mutants",
         summary: "Plant known bugs one by one and show that the simulator catches each",
         help: "Usage: cargo xtask mutants [OPTION…]\n\n\
@@ -179,6 +189,12 @@ fn fix(root: &Path, arguments: &[String]) -> Result<(), String> {
 fn sim(root: &Path, arguments: &[String]) -> Result<(), String> {
     let arguments = without_separator(arguments);
     let command = ["run", "--profile", "sim", "--package", "simulator", "--"];
+    cargo::run(root, command.into_iter().chain(arguments))
+}
+
+fn model(root: &Path, arguments: &[String]) -> Result<(), String> {
+    let arguments = without_separator(arguments);
+    let command = ["run", "--profile", "sim", "--package", "model", "--"];
     cargo::run(root, command.into_iter().chain(arguments))
 }
 

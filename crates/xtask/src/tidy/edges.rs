@@ -18,6 +18,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("scale", &["client"]),
     ("simulator", &["placement", "protocol", "storage"]),
     ("bench", &["client"]),
+    ("model", &[]),
     ("replex", ALL),
     ("xtask", &[]),
 ];

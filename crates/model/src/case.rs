@@ -1,0 +1,351 @@
+//! Cases: small clusters with a few colliding operations, and how much may go wrong in each.
+//!
+//! A member stands for one partition on a server of its own. A chain lists members with the
+//! position of their replex, from 1, which is what n, f, k and x count (SAFETY R3).
+
+/// More members than any case has.
+pub const MEMBERS_MAX: usize = 6;
+/// More operations than any case has.
+pub const OPERATIONS_MAX: usize = 3;
+/// A chain's longest: a move through four replexes has one place more.
+pub const PLACES_MAX: usize = 5;
+
+/// One member's part in one operation, as the operation's keys give it.
+#[derive(Clone, Copy, Debug)]
+pub struct Place {
+    /// The member.
+    pub member: usize,
+    /// Position of its replex in the chain, from 1.
+    pub replex: usize,
+    /// Keys that are held here, as a set; numbered per replex.
+    pub holds: u8,
+    /// Keys of a unique index that the operation takes here.
+    pub takes: u8,
+    /// Keys of a unique index that it gives up here.
+    pub gives_up: u8,
+}
+
+/// An operation: its chain.
+#[derive(Clone, Debug)]
+pub struct Operation {
+    /// For stories.
+    pub name: &'static str,
+    /// Head first, decider last.
+    pub places: Vec<Place>,
+}
+
+/// What may go wrong, at most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Faults {
+    /// Crashes; the member may come back with what its disk had.
+    pub crashes: u8,
+    /// Members that are removed for good, while they go on running or not.
+    pub losses: u8,
+    /// Waits at a member that end in a vote of `Conflict` (SAFETY R8).
+    pub conflicts: u8,
+}
+
+/// A renaming of members and operations that gives the same case.
+#[derive(Clone, Debug)]
+pub struct Symmetry {
+    /// By member, the member that takes its part.
+    pub members: [usize; MEMBERS_MAX],
+    /// By operation, the operation that takes its part.
+    pub operations: [usize; OPERATIONS_MAX],
+}
+
+/// One small cluster.
+#[derive(Clone, Debug)]
+pub struct Case {
+    /// For the command line.
+    pub name: &'static str,
+    /// What happens in it.
+    pub about: &'static str,
+    /// Replexes.
+    pub replexes: usize,
+    /// Failures tolerated, f.
+    pub tolerated: usize,
+    /// Position of the last replex that can vote no, k.
+    pub last_voter: usize,
+    /// Names of the members.
+    pub members: Vec<&'static str>,
+    /// The operations.
+    pub operations: Vec<Operation>,
+    /// Keys of unique indexes that have a row at the beginning.
+    pub occupied: u8,
+    /// What may go wrong.
+    pub faults: Faults,
+    /// Whether an operation may wait at any member, behind a lookup, though its keys are free.
+    pub lookups: bool,
+    /// Whether a lost member has a replacement as soon as the new epoch serves.
+    pub replaced: bool,
+    /// Renamings under which it stays the same.
+    pub symmetries: Vec<Symmetry>,
+}
+
+impl Case {
+    /// What it is, in a line.
+    pub fn describe(&self) -> String {
+        let Faults {
+            crashes,
+            losses,
+            conflicts,
+        } = self.faults;
+        format!(
+            "{}; n = {}, f = {}, k = {}, x = {}; {crashes} crashes, {losses} losses, {conflicts} \
+             conflicts",
+            self.about,
+            self.replexes,
+            self.tolerated,
+            self.last_voter,
+            self.settle_position()
+        )
+    }
+
+    /// Position x where a decision must be durable before anybody may depend on it (SAFETY R3).
+    pub fn settle_position(&self) -> usize {
+        let survivors = self.replexes - self.tolerated;
+        if self.last_voter <= survivors {
+            self.replexes
+        } else {
+            survivors
+        }
+    }
+
+    /// Whether a decision needs no durable record of its own before it may be seen.
+    pub fn settles_at_decision(&self) -> bool {
+        self.settle_position() == self.replexes
+    }
+
+    /// The place of `member` in an operation's chain.
+    pub fn place_of(&self, operation: usize, member: usize) -> Option<usize> {
+        let places = &self.operations[operation].places;
+        places.iter().position(|place| place.member == member)
+    }
+}
+
+const A: u8 = 1;
+const B: u8 = 2;
+
+fn place(member: usize, replex: usize, holds: u8, takes: u8) -> Place {
+    Place {
+        member,
+        replex,
+        holds,
+        takes,
+        gives_up: 0,
+    }
+}
+
+/// Inserts of one unique key through `heads` heads; members after the heads are shared.
+fn inserts(heads: usize, unique: &[usize], replexes: usize) -> Vec<Operation> {
+    let names = ["O", "P", "Q"];
+    let chain = |head: usize| {
+        let shared = (2..=replexes).map(|replex| {
+            let key = if unique.contains(&replex) { A } else { 0 };
+            place(heads + replex - 2, replex, key, key)
+        });
+        std::iter::once(place(head, 1, 0, 0))
+            .chain(shared)
+            .collect()
+    };
+    (0..heads)
+        .map(|head| Operation {
+            name: names[head],
+            places: chain(head),
+        })
+        .collect()
+}
+
+/// Two heads and their operations change parts.
+fn swapped_heads() -> Vec<Symmetry> {
+    vec![Symmetry {
+        members: [1, 0, 2, 3, 4, 5],
+        operations: [1, 0, 2],
+    }]
+}
+
+/// All permutations of three heads, but the one that changes nothing.
+fn permuted_heads() -> Vec<Symmetry> {
+    let permutations = [[1, 0, 2], [0, 2, 1], [2, 1, 0], [1, 2, 0], [2, 0, 1]];
+    let symmetry = |heads: [usize; 3]| Symmetry {
+        members: [heads[0], heads[1], heads[2], 3, 4, 5],
+        operations: heads,
+    };
+    permutations.map(symmetry).into()
+}
+
+/// Two inserts of one unique key through two heads, three replexes.
+fn pair(name: &'static str, about: &'static str, tolerated: usize, faults: Faults) -> Case {
+    Case {
+        name,
+        about,
+        replexes: 3,
+        tolerated,
+        last_voter: 2,
+        members: vec!["Head1", "Head2", "Unique", "Last"],
+        operations: inserts(2, &[2], 3),
+        occupied: 0,
+        faults,
+        lookups: false,
+        replaced: false,
+        symmetries: swapped_heads(),
+    }
+}
+
+/// The same with a second unique index: four replexes.
+fn long_pair(name: &'static str, about: &'static str, tolerated: usize, faults: Faults) -> Case {
+    Case {
+        replexes: 4,
+        last_voter: 3,
+        members: vec!["Head1", "Head2", "Unique", "Other", "Last"],
+        operations: inserts(2, &[2, 3], 4),
+        ..pair(name, about, tolerated, faults)
+    }
+}
+
+/// A row moves from key A to key B while others insert A and B.
+fn moves(faults: Faults) -> Case {
+    let mut moved = vec![place(0, 1, A, 0)];
+    moved.push(Place {
+        gives_up: A,
+        ..place(2, 2, A, 0)
+    });
+    moved.push(place(3, 2, B, B));
+    moved.push(place(4, 3, 0, 0));
+    let insert = |key, unique| {
+        vec![
+            place(1, 1, key, 0),
+            place(unique, 2, key, key),
+            place(4, 3, 0, 0),
+        ]
+    };
+    let operation = |name, places| Operation { name, places };
+    Case {
+        members: vec!["Head1", "Head2", "UniqueA", "UniqueB", "Last"],
+        operations: vec![
+            operation("Move", moved),
+            operation("InsertA", insert(A, 2)),
+            operation("InsertB", insert(B, 3)),
+        ],
+        occupied: A,
+        symmetries: Vec::new(),
+        ..pair(
+            "move",
+            "a row moves from key A to key B, others insert both",
+            1,
+            faults,
+        )
+    }
+}
+
+/// Three inserts of one unique key through three heads.
+fn triple(faults: Faults) -> Case {
+    Case {
+        members: vec!["Head1", "Head2", "Head3", "Unique", "Last"],
+        operations: inserts(3, &[2], 3),
+        symmetries: permuted_heads(),
+        ..pair("triple", "three inserts of one key", 1, faults)
+    }
+}
+
+/// One operation alone, where faults are what there is to explore.
+fn single(name: &'static str, about: &'static str, replexes: usize, tolerated: usize) -> Case {
+    let mut members = vec!["Head", "Unique", "Third"];
+    members.truncate(replexes - 1);
+    members.push("Last");
+    Case {
+        name,
+        about,
+        replexes,
+        tolerated,
+        last_voter: 2,
+        members,
+        operations: inserts(1, &[2], replexes),
+        occupied: 0,
+        faults: faults(2, tolerated as u8 + 1, 0),
+        lookups: false,
+        replaced: false,
+        symmetries: Vec::new(),
+    }
+}
+
+fn faults(crashes: u8, losses: u8, conflicts: u8) -> Faults {
+    Faults {
+        crashes,
+        losses,
+        conflicts,
+    }
+}
+
+/// Every case, from small to large.
+pub fn cases() -> Vec<Case> {
+    let mut cases = single_operations();
+    cases.extend(collisions());
+    cases
+}
+
+fn single_operations() -> Vec<Case> {
+    let one = single("one", "one operation", 3, 1);
+    vec![
+        Case {
+            name: "restarts-of-one",
+            about: "one operation that may wait everywhere",
+            faults: faults(3, 0, 0),
+            lookups: true,
+            ..one.clone()
+        },
+        one,
+        single("one-at-head", "one operation", 3, 2),
+        Case {
+            last_voter: 1,
+            operations: inserts(1, &[], 3),
+            lookups: true,
+            faults: faults(1, 2, 1),
+            ..single("one-free", "one operation, no constraints", 3, 2)
+        },
+        Case {
+            last_voter: 3,
+            operations: inserts(1, &[2, 3], 3),
+            ..single("one-far", "one operation, constraints everywhere", 3, 2)
+        },
+        Case {
+            faults: faults(1, 3, 0),
+            ..single("one-long", "one operation", 4, 2)
+        },
+        Case {
+            last_voter: 4,
+            operations: inserts(1, &[2, 3, 4], 4),
+            faults: faults(1, 2, 0),
+            ..single(
+                "one-long-far",
+                "one operation, constraints everywhere",
+                4,
+                2,
+            )
+        },
+    ]
+}
+
+fn collisions() -> Vec<Case> {
+    let two = "two inserts of one key";
+    vec![
+        Case {
+            about: "two inserts of one key; lost members are replaced",
+            replaced: true,
+            ..pair("replaced", two, 1, faults(1, 1, 0))
+        },
+        pair("pair", two, 1, faults(1, 1, 0)),
+        pair("pair-restarts", two, 1, faults(2, 0, 1)),
+        pair("pair-at-head", two, 2, faults(1, 2, 0)),
+        long_pair("long", two, 1, faults(1, 1, 0)),
+        long_pair("long-far", two, 2, faults(1, 1, 0)),
+        moves(faults(1, 1, 0)),
+        triple(faults(1, 1, 0)),
+    ]
+}
+
+/// The case of this name.
+pub fn named(name: &str) -> Option<Case> {
+    cases().into_iter().find(|case| case.name == name)
+}

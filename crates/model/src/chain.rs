@@ -1,0 +1,552 @@
+//! An operation's way down the chain and its decision's way up (Replex section 2.3, SAFETY R1-R3,
+//! R8), as `protocol/src/machine/` does it.
+//!
+//! What is merged into one step: a message that would only make its receiver repeat another one
+//! is not sent, but what it would repeat is; all keys of an operation at one member are taken
+//! together, and whoever waits may be next; one flush takes all records of a member, since one
+//! that takes fewer is the same flush, earlier.
+
+use crate::case::Case;
+use crate::planted::Bug;
+use crate::state::{Content, Decision, Message, Part, Stage, State};
+
+/// The rules of a case, one of them broken if a bug is planted.
+#[derive(Clone, Debug)]
+pub struct World<'a> {
+    /// The case.
+    pub case: &'a Case,
+    /// The planted bug.
+    pub bug: Option<Bug>,
+    /// By member: its operations, and its place in each.
+    parts: Vec<Vec<(usize, usize)>>,
+}
+
+/// Whether a message comes through.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Reach {
+    Now,
+    /// Once the receiver has taken up the epoch.
+    Later,
+    Never,
+}
+
+impl<'a> World<'a> {
+    /// The rules of `case`, with `bug` planted.
+    pub fn new(case: &'a Case, bug: Option<Bug>) -> World<'a> {
+        let parts = |member| {
+            let operations = 0..case.operations.len();
+            let parts = operations.filter_map(|operation| {
+                let place = case.place_of(operation, member)?;
+                Some((operation, place))
+            });
+            parts.collect()
+        };
+        let parts = (0..case.members.len()).map(parts).collect();
+        World { case, bug, parts }
+    }
+
+    /// Whether this bug is planted.
+    pub fn is(&self, bug: Bug) -> bool {
+        self.bug == Some(bug)
+    }
+
+    /// The member at a place.
+    pub fn member(&self, operation: usize, place: usize) -> usize {
+        self.case.operations[operation].places[place].member
+    }
+
+    /// The chain's last place.
+    pub fn last(&self, operation: usize) -> usize {
+        self.case.operations[operation].places.len() - 1
+    }
+
+    /// Parts of a member: by operation, its place there.
+    pub fn parts_of(&self, member: usize) -> impl Iterator<Item = (usize, usize)> + '_ {
+        self.parts[member].iter().copied()
+    }
+
+    /// Whether a member takes messages, votes and decides: one that has sealed the epoch before
+    /// does not until the new one serves (SAFETY R16).
+    pub fn acts(&self, state: &State, member: usize) -> bool {
+        let member = state.members[member];
+        member.up && (!member.sealed || self.is(Bug::SealedMemberGoesOn))
+    }
+
+    /// Whether a member answers clients.
+    pub fn serves(&self, state: &State, member: usize) -> bool {
+        self.acts(state, member) && !state.members[member].recovering
+    }
+
+    /// Whether a member takes a message of this epoch (SAFETY R15).
+    pub fn accepts(&self, state: &State, member: usize, epoch: u8) -> bool {
+        self.acts(state, member) && self.reach(state, member, epoch) == Reach::Now
+    }
+
+    fn reach(&self, state: &State, to: usize, epoch: u8) -> Reach {
+        let receiver = state.members[to];
+        if !receiver.up {
+            return Reach::Never;
+        }
+        if receiver.sealed {
+            let goes_on = self.is(Bug::SealedMemberGoesOn) && epoch + 1 == receiver.epoch;
+            return if goes_on { Reach::Now } else { Reach::Never };
+        }
+        match receiver.epoch.cmp(&epoch) {
+            std::cmp::Ordering::Less => Reach::Later,
+            std::cmp::Ordering::Equal => Reach::Now,
+            std::cmp::Ordering::Greater => Reach::Never,
+        }
+    }
+
+    /// Drops messages that nobody will ever take.
+    pub fn drop_dead_messages(&self, state: &mut State) {
+        let before = *state;
+        state.messages.retain(|message| {
+            let to = self.member(message.operation, message.to);
+            self.reach(&before, to, message.epoch) != Reach::Never
+        });
+    }
+
+    fn sending_epoch(&self, state: &State, member: usize) -> u8 {
+        let member = state.members[member];
+        // Only a planted bug lets a sealed member speak: as if it had not sealed.
+        member.epoch.saturating_sub(u8::from(member.sealed))
+    }
+
+    /// The client's request has come to the head.
+    pub fn begin(&self, state: &mut State, operation: usize) -> bool {
+        let head = self.member(operation, 0);
+        let mut chain = self.case.operations[operation].places.iter();
+        let gone = chain.any(|place| state.fenced >> place.member & 1 != 0);
+        let begun = state.begun >> operation & 1 != 0;
+        if begun || gone || !self.serves(state, head) || !self.is_free(state, operation, 0) {
+            return false;
+        }
+        state.begun |= 1 << operation;
+        self.cast(state, operation, 0, 0);
+        true
+    }
+
+    /// A message reaches its receiver.
+    pub fn deliver(&self, state: &mut State, message: Message) -> bool {
+        let Message {
+            operation,
+            to,
+            epoch,
+            ..
+        } = message;
+        let member = self.member(operation, to);
+        if !self.accepts(state, member, epoch) {
+            return false;
+        }
+        state.messages.remove(message);
+        match message.content {
+            Content::Prepare { refusals } => self.on_prepare(state, operation, to, refusals),
+            Content::Decision { decision, settled } => {
+                self.on_decision(state, operation, to, (decision, settled));
+            }
+            Content::Confirm { settled } => {
+                let part = state.parts[operation][to];
+                if part.decision.is_some() && settled && !part.settled {
+                    self.settle(state, operation, to);
+                }
+                self.ask_below(state, operation, to);
+            }
+        }
+        true
+    }
+
+    fn on_prepare(&self, state: &mut State, operation: usize, place: usize, refusals: u8) {
+        let part = state.parts[operation][place];
+        match part.stage {
+            Stage::Prepared if self.is(Bug::VoteChanges) && part.decision.is_none() => {
+                state.parts[operation][place] = Part::default();
+                self.on_prepare(state, operation, place, refusals);
+            }
+            Stage::Prepared => self.repeat(state, operation, place),
+            Stage::Waiting => {}
+            // A core that may have forgotten votes gives no new ones; the head sends again.
+            Stage::None if state.members[self.member(operation, place)].recovering => {}
+            Stage::None if !self.case.lookups && self.is_free(state, operation, place) => {
+                self.cast(state, operation, place, refusals);
+            }
+            Stage::None => {
+                state.parts[operation][place] = Part {
+                    stage: Stage::Waiting,
+                    refusals,
+                    ..Part::default()
+                };
+            }
+        }
+    }
+
+    /// Whether no other operation holds a key that this one needs here (SAFETY R7).
+    fn is_free(&self, state: &State, operation: usize, place: usize) -> bool {
+        let wanted = &self.case.operations[operation].places[place];
+        let mut others = self.parts_of(wanted.member);
+        self.is(Bug::ConflictDoesNotWait)
+            || !others.any(|(other, at)| {
+                let part = state.parts[other][at];
+                let holds = self.case.operations[other].places[at].holds;
+                other != operation
+                    && part.stage == Stage::Prepared
+                    && !part.settled
+                    && part.refusals >> at & 1 == 0
+                    && holds & wanted.holds != 0
+            })
+    }
+
+    /// Whether a row with one of the keys exists, past its commit point (SAFETY R8).
+    fn is_occupied(&self, state: &State, (operation, place): (usize, usize)) -> bool {
+        let wanted = &self.case.operations[operation].places[place];
+        let rows = |key: u8| {
+            let before = i32::from(self.case.occupied & key != 0);
+            let others = self
+                .parts_of(wanted.member)
+                .filter(|part| part.0 != operation);
+            let changes = others.map(|(other, at)| {
+                let part = state.parts[other][at];
+                let committed = part.settled && part.decision == Some(Decision::Commit);
+                let keys = &self.case.operations[other].places[at];
+                let change = i32::from(keys.takes & key != 0) - i32::from(keys.gives_up & key != 0);
+                if committed { change } else { 0 }
+            });
+            before + changes.sum::<i32>()
+        };
+        let keys = (0..u8::BITS).map(|bit| 1 << bit);
+        keys.filter(|key| wanted.takes & key != 0)
+            .any(|key| rows(key) > 0)
+    }
+
+    /// An operation that waited has its keys now: votes.
+    pub fn vote(&self, state: &mut State, operation: usize, place: usize) -> bool {
+        let part = state.parts[operation][place];
+        let member = self.member(operation, place);
+        let waits = part.stage == Stage::Waiting && self.acts(state, member);
+        if !waits || !self.is_free(state, operation, place) {
+            return false;
+        }
+        self.cast(state, operation, place, part.refusals);
+        true
+    }
+
+    /// A wait has lasted too long, and ends in a vote of `Conflict` (SAFETY R8).
+    pub fn give_up(&self, state: &mut State, operation: usize, place: usize) -> bool {
+        let part = state.parts[operation][place];
+        let member = self.member(operation, place);
+        let waits = part.stage == Stage::Waiting && self.acts(state, member);
+        let replex = self.case.operations[operation].places[place].replex;
+        // Nobody beyond k says no, not even to end a wait (SAFETY R3).
+        let may_refuse = replex <= self.case.last_voter || self.is(Bug::RefusesBeyondVoters);
+        if !waits || state.conflicts_left == 0 || !may_refuse {
+            return false;
+        }
+        state.conflicts_left -= 1;
+        self.log_vote(state, (operation, place), part.refusals | 1 << place);
+        true
+    }
+
+    /// Judges, and logs the vote.
+    fn cast(&self, state: &mut State, operation: usize, place: usize, refusals: u8) {
+        let refuses = self.is_occupied(state, (operation, place));
+        let own = &self.case.operations[operation].places[place];
+        for (other, at) in self.parts_of(own.member).filter(|part| part.0 != operation) {
+            let keys = self.case.operations[other].places[at].holds;
+            let part = state.parts[other][at];
+            // A vote that took an abort for granted is one who has seen it (SAFETY R3).
+            if keys & own.takes != 0 && part.settled && part.decision == Some(Decision::Abort) {
+                state.seen_abort |= 1 << other;
+            }
+        }
+        let refusals = refusals | u8::from(refuses) << place;
+        self.log_vote(state, (operation, place), refusals);
+    }
+
+    /// Logs the vote and forwards the prepare, before the disk has it (SAFETY R1).
+    fn log_vote(&self, state: &mut State, (operation, place): (usize, usize), refusals: u8) {
+        state.parts[operation][place] = Part {
+            stage: Stage::Prepared,
+            refusals,
+            ..Part::default()
+        };
+        if place < self.last(operation) {
+            self.ask_below(state, operation, place);
+        } else if self.is(Bug::DecisionBeforeDurable) {
+            self.decide(state, operation);
+        }
+    }
+
+    /// The AND of all votes (SAFETY R2).
+    pub fn decide(&self, state: &mut State, operation: usize) {
+        let last = self.last(operation);
+        let mut refusals = state.parts[operation][last].refusals;
+        if self.is(Bug::VotesIgnored) {
+            refusals &= 1 << last;
+        }
+        let decision = match refusals {
+            0 => Decision::Commit,
+            _ => Decision::Abort,
+        };
+        self.on_decision(state, operation, last, (decision, false));
+    }
+
+    /// A member learns the outcome.
+    pub fn on_decision(
+        &self,
+        state: &mut State,
+        operation: usize,
+        place: usize,
+        (decision, settled): (Decision, bool),
+    ) {
+        let recovering = state.members[self.member(operation, place)].recovering;
+        let part = &mut state.parts[operation][place];
+        if part.stage != Stage::Prepared {
+            return;
+        }
+        if recovering {
+            state.contradiction |= part.told.is_some_and(|told| told != decision);
+            part.told = Some(decision);
+            part.told_settled |= settled;
+            return;
+        }
+        match part.decision {
+            Some(known) => state.contradiction |= known != decision,
+            None => part.decision = Some(decision),
+        }
+        let at_once = self.case.settles_at_decision() || self.is(Bug::SeenBeforeDurable);
+        if !part.settled && (settled || at_once) {
+            self.settle(state, operation, place);
+        }
+        self.pass_up(state, operation, place);
+    }
+
+    /// The outcome may be seen at this member.
+    pub fn settle(&self, state: &mut State, operation: usize, place: usize) {
+        state.parts[operation][place].settled = true;
+        self.show(state, operation, place);
+    }
+
+    /// Notes what clients and readers may have seen: a commit wherever it is settled, an abort by
+    /// the answer to the client.
+    pub fn show(&self, state: &mut State, operation: usize, place: usize) {
+        let part = state.parts[operation][place];
+        if !part.settled || !self.serves(state, self.member(operation, place)) {
+            return;
+        }
+        match part.decision {
+            Some(Decision::Commit) => state.seen_commit |= 1 << operation,
+            _ if place == 0 && part.prepare_durable => state.seen_abort |= 1 << operation,
+            _ => {}
+        }
+    }
+
+    /// Everything that a member has logged is on its disk.
+    pub fn flush(&self, state: &mut State, member: usize) -> bool {
+        if !state.members[member].up {
+            return false;
+        }
+        let mut changed = false;
+        for (operation, place) in self.parts_of(member) {
+            let before = state.parts[operation][place];
+            let passed = self.may_pass(&before, operation, place);
+            let part = &mut state.parts[operation][place];
+            part.prepare_durable = part.stage == Stage::Prepared;
+            part.decision_durable = part.decision.is_some();
+            if *part == before {
+                continue;
+            }
+            changed = true;
+            if self.acts(state, member) {
+                self.on_durable(state, (operation, place), passed);
+            }
+        }
+        changed
+    }
+
+    /// What waited for the disk: the decider's decision, the outcome's being seen at position x,
+    /// the decision's way up.
+    pub fn on_durable(&self, state: &mut State, (operation, place): (usize, usize), passed: bool) {
+        let part = state.parts[operation][place];
+        match part.decision {
+            None if place == self.last(operation) => self.decide(state, operation),
+            None => {}
+            Some(_) => {
+                if !part.settled && self.settles_here(operation, place) {
+                    self.settle(state, operation, place);
+                    self.ask_below(state, operation, place);
+                }
+                self.show(state, operation, place);
+                if !passed {
+                    self.pass_up(state, operation, place);
+                }
+            }
+        }
+    }
+
+    /// Whether it is the one whose durable decision makes the outcome visible.
+    fn settles_here(&self, operation: usize, place: usize) -> bool {
+        let x = self.case.settle_position();
+        let places = &self.case.operations[operation].places;
+        let before = place
+            .checked_sub(1)
+            .map_or(0, |before| places[before].replex);
+        !self.case.settles_at_decision() && places[place].replex == x && before < x
+    }
+
+    /// Whether the votes of the chain up to this place are all that can be no (SAFETY R3).
+    pub fn covers(&self, operation: usize, place: usize) -> bool {
+        let places = &self.case.operations[operation].places;
+        let next = places.get(place + 1);
+        next.is_none_or(|next| next.replex > self.case.last_voter)
+    }
+
+    /// Whether a decision may pass this member on its way up (SAFETY R1, R3). Where the decision
+    /// needs a durable record at all, every member up to x has one before it passes, and every
+    /// further one whose votes do not imply it: of f + 1 logs, one tells the outcome (R26).
+    pub fn may_pass(&self, part: &Part, operation: usize, place: usize) -> bool {
+        if part.decision.is_none() {
+            return false;
+        }
+        let replex = self.case.operations[operation].places[place].replex;
+        let implied = self.covers(operation, place) || self.is(Bug::DurableAtOneOnly);
+        if self.is(Bug::DecisionOvertakesPrepare) {
+            true
+        } else if !part.settled && (replex <= self.case.settle_position() || !implied) {
+            part.decision_durable
+        } else {
+            part.prepare_durable
+        }
+    }
+
+    /// The nearest place in one direction whose member has not been removed for good.
+    fn beside(&self, state: &State, (operation, place): (usize, usize), up: bool) -> Option<usize> {
+        let exists = |place: &usize| state.fenced >> self.member(operation, *place) & 1 == 0;
+        if up {
+            (0..place).rev().find(exists)
+        } else {
+            (place + 1..=self.last(operation)).find(exists)
+        }
+    }
+
+    /// Sends the decision to the member before, if it may pass.
+    pub fn pass_up(&self, state: &mut State, operation: usize, place: usize) {
+        let part = state.parts[operation][place];
+        let Some(decision) = part
+            .decision
+            .filter(|_| self.may_pass(&part, operation, place))
+        else {
+            return;
+        };
+        let Some(above) = self.beside(state, (operation, place), true) else {
+            return;
+        };
+        let settled = part.settled || self.settles_here(operation, place);
+        let epoch = self.sending_epoch(state, self.member(operation, place));
+        let message = Message {
+            operation,
+            to: above,
+            epoch,
+            content: Content::Decision { decision, settled },
+        };
+        let receiver = state.parts[operation][above];
+        match self.reach(state, self.member(operation, above), epoch) {
+            Reach::Never => {}
+            Reach::Later => {
+                state.messages.insert(message);
+            }
+            Reach::Now if receiver.stage != Stage::Prepared => {}
+            Reach::Now if receiver.decision == Some(decision) && (receiver.settled || !settled) => {
+                self.pass_up(state, operation, above);
+            }
+            Reach::Now => {
+                state.messages.insert(message);
+            }
+        }
+    }
+
+    /// A prepare came again: says again what was said then.
+    fn repeat(&self, state: &mut State, operation: usize, place: usize) {
+        if state.parts[operation][place].decision.is_some() {
+            self.pass_up(state, operation, place);
+        } else {
+            self.ask_below(state, operation, place);
+        }
+    }
+
+    /// The head sends again what has had no answer.
+    pub fn resend(&self, state: &mut State, operation: usize) -> bool {
+        if !self.acts(state, self.member(operation, 0)) {
+            return false;
+        }
+        if self.is(Bug::HeadAbortsOnTimeout)
+            && state.parts[operation][0].stage == Stage::Prepared
+            && state.parts[operation][0].decision.is_none()
+        {
+            self.on_decision(state, operation, 0, (Decision::Abort, true));
+            self.show(state, operation, 0);
+        }
+        self.ask_below(state, operation, 0);
+        true
+    }
+
+    /// Asks the next member for what is missing: its vote, or that it knows the outcome.
+    pub fn ask_below(&self, state: &mut State, operation: usize, place: usize) {
+        let part = state.parts[operation][place];
+        let undecided = part.decision.is_none();
+        let below = match undecided {
+            true => Some(place + 1).filter(|below| *below <= self.last(operation)),
+            false => self.beside(state, (operation, place), false),
+        };
+        let (Some(below), Stage::Prepared) = (below, part.stage) else {
+            return;
+        };
+        let content = if undecided {
+            Content::Prepare {
+                refusals: part.refusals,
+            }
+        } else {
+            Content::Confirm {
+                settled: part.settled,
+            }
+        };
+        let epoch = self.sending_epoch(state, self.member(operation, place));
+        let receiver = self.member(operation, below);
+        let message = Message {
+            operation,
+            to: below,
+            epoch,
+            content,
+        };
+        match self.reach(state, receiver, epoch) {
+            Reach::Never => {}
+            Reach::Later => {
+                state.messages.insert(message);
+            }
+            Reach::Now => self.ask(state, part.settled, message),
+        }
+    }
+
+    /// Sends a prepare or a confirmation to a member that takes it now; if that would only ask
+    /// somebody else in turn, does that instead.
+    fn ask(&self, state: &mut State, settled: bool, message: Message) {
+        let Message { operation, to, .. } = message;
+        let asked = state.parts[operation][to];
+        let undecided = matches!(message.content, Content::Prepare { .. });
+        match (undecided, asked.stage) {
+            (_, Stage::Waiting) | (false, Stage::None) => {}
+            (true, Stage::None) if state.members[self.member(operation, to)].recovering => {}
+            (true, Stage::Prepared) if !self.is(Bug::VoteChanges) => {
+                self.repeat(state, operation, to);
+            }
+            (false, Stage::Prepared) if asked.decision.is_none() || asked.settled || !settled => {
+                if asked.settled && !settled {
+                    self.pass_up(state, operation, to);
+                }
+                self.ask_below(state, operation, to);
+            }
+            _ => {
+                state.messages.insert(message);
+            }
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! The properties: SAFETY's invariants I1 to I4 in every state, and that a cluster at rest has
+//! finished everything (I5, I16).
+
+use crate::case::Place;
+use crate::chain::World;
+use crate::resolution::Outcome;
+use crate::state::{Decision, Stage, State};
+
+impl World<'_> {
+    /// What is wrong with a state, if anything is.
+    pub fn violation(&self, state: &State) -> Option<String> {
+        if state.contradiction {
+            return Some("I3: a member was told two outcomes of one operation".into());
+        }
+        let operations = 0..self.case.operations.len();
+        let mut wrong = operations.filter_map(|operation| {
+            self.contradicted(state, operation)
+                .or_else(|| self.unprepared(state, operation))
+                .or_else(|| self.acknowledged_too_early(state, operation))
+        });
+        wrong.next().or_else(|| self.shared_key(state))
+    }
+
+    fn knows(&self, state: &State, operation: usize, decision: Decision) -> bool {
+        let gone = state.removed | state.fenced;
+        let places = self.case.operations[operation].places.iter();
+        let mut parts = places.zip(&state.parts[operation]);
+        parts.any(|(place, part)| gone >> place.member & 1 == 0 && part.decision == Some(decision))
+    }
+
+    /// I2, I3: what was seen or decided is not reversed.
+    fn contradicted(&self, state: &State, operation: usize) -> Option<String> {
+        let seen_commit = state.seen_commit >> operation & 1 != 0;
+        let seen_abort = state.seen_abort >> operation & 1 != 0;
+        let commit = self.knows(state, operation, Decision::Commit);
+        let abort = self.knows(state, operation, Decision::Abort);
+        let name = self.case.operations[operation].name;
+        if seen_commit && (abort || seen_abort) {
+            Some(format!("I2: {name} was seen committed, and is aborted"))
+        } else if seen_abort && commit {
+            Some(format!("I2: {name} was seen aborted, and is committed"))
+        } else if commit && abort {
+            Some(format!("I3: {name} is both committed and aborted"))
+        } else {
+            None
+        }
+    }
+
+    fn committed(&self, state: &State, operation: usize) -> bool {
+        state.seen_commit >> operation & 1 != 0 || self.knows(state, operation, Decision::Commit)
+    }
+
+    /// I1: every member that serves has prepared what is committed, and voted yes.
+    fn unprepared(&self, state: &State, operation: usize) -> Option<String> {
+        if !self.committed(state, operation) {
+            return None;
+        }
+        let gone = state.removed | state.fenced;
+        let chain = &self.case.operations[operation];
+        let mut places = (0..chain.places.len()).filter(|place| {
+            let member = chain.places[*place].member;
+            gone >> member & 1 == 0 && self.serves(state, member)
+        });
+        let place = places.find(|place| {
+            let part = state.parts[operation][*place];
+            part.stage != Stage::Prepared || part.refusals >> place & 1 != 0
+        })?;
+        let member = self.case.members[chain.places[place].member];
+        Some(format!(
+            "I1: {} is committed, and {member} has not voted yes",
+            chain.name
+        ))
+    }
+
+    /// I12: what the client has been told is on the disks of f + 1 members at least, or follows
+    /// from the votes that are (SAFETY R26), and every other one has it prepared durably.
+    fn acknowledged_too_early(&self, state: &State, operation: usize) -> Option<String> {
+        let chain = &self.case.operations[operation];
+        let parts = &state.parts[operation][..chain.places.len()];
+        let head = parts[0];
+        let told = head.settled && head.prepare_durable && head.decision == Some(Decision::Commit);
+        let changed = state.resolving || state.removed | state.fenced != 0;
+        // A resolution is durable on as many members as R5 says.
+        if !told || changed || state.resolved >> operation & 1 != 0 {
+            return None;
+        }
+        let name = chain.name;
+        if let Some(place) = parts.iter().position(|part| !part.prepare_durable) {
+            let member = self.case.members[chain.places[place].member];
+            return Some(format!(
+                "I12: {name} is acknowledged, and not on the disk of {member}"
+            ));
+        }
+        let tells = |place: usize| parts[place].decision_durable || self.covers(operation, place);
+        let logs = (0..parts.len()).filter(|place| tells(*place));
+        (logs.count() <= self.case.tolerated)
+            .then(|| format!("I12: f disks more, and nobody knows that {name} was acknowledged"))
+    }
+
+    /// I4: no two committed rows share a unique key.
+    fn shared_key(&self, state: &State) -> Option<String> {
+        let committed: Vec<usize> = (0..self.case.operations.len())
+            .filter(|operation| self.committed(state, *operation))
+            .collect();
+        let rows = |(member, key): (usize, u8)| {
+            let places = committed
+                .iter()
+                .flat_map(|operation| &self.case.operations[*operation].places)
+                .filter(|place| place.member == member);
+            let count = |keys: fn(&Place) -> u8| {
+                let places = places.clone();
+                places.filter(|place| keys(place) & key != 0).count()
+            };
+            let (takers, givers) = (count(|place| place.takes), count(|place| place.gives_up));
+            let before = usize::from(takers > 0 && self.case.occupied & key != 0);
+            before + takers - givers.min(before + takers)
+        };
+        let members = 0..self.case.members.len();
+        let mut keys = members.flat_map(|member| (0..u8::BITS).map(move |bit| (member, 1 << bit)));
+        let shared = keys.any(|key| rows(key) > 1);
+        shared.then(|| "I4: two committed rows have one unique key".into())
+    }
+
+    /// What is wrong with a state in which nothing more happens unless a fault does.
+    pub fn violation_at_rest(&self, state: &State) -> Option<String> {
+        if state.resolving {
+            return self.wrongly_stuck(state);
+        }
+        let recovering = self.remaining(state).find(|member| {
+            let member = state.members[*member];
+            member.recovering || !member.up
+        });
+        if let Some(member) = recovering {
+            let name = self.case.members[member];
+            return Some(format!("I16: the restart of {name} never ends"));
+        }
+        let gone = state.removed | state.fenced;
+        (0..self.case.operations.len()).find_map(|operation| {
+            let chain = &self.case.operations[operation];
+            let present = (0..chain.places.len())
+                .filter(|place| gone >> chain.places[*place].member & 1 == 0);
+            let mut parts = present.map(|place| state.parts[operation][place]);
+            let first = parts.next()?;
+            let finished = |part: &crate::state::Part| match first.stage {
+                Stage::None => part.stage == Stage::None,
+                _ => part.settled && part.decision == first.decision,
+            };
+            let all = finished(&first) && parts.all(|part| finished(&part));
+            (!all).then(|| format!("I5, I16: {} is never finished everywhere", chain.name))
+        })
+    }
+
+    /// A resolution may be stuck only where more than f are lost.
+    fn wrongly_stuck(&self, state: &State) -> Option<String> {
+        let gone = state.removed | state.fenced;
+        (0..self.case.operations.len()).find_map(|operation| {
+            let places = self.case.operations[operation].places.iter();
+            let lost = places.filter(|place| {
+                gone >> place.member & 1 != 0 || state.members[place.member].recovering
+            });
+            let tolerable = lost.count() <= self.case.tolerated;
+            let stuck = self.outcome(state, operation) == Outcome::Stuck;
+            (tolerable && (stuck || !self.any_stuck(state)))
+                .then(|| "I16: a resolution is stuck although no more than f are lost".into())
+        })
+    }
+
+    fn any_stuck(&self, state: &State) -> bool {
+        let mut operations = 0..self.case.operations.len();
+        operations.any(|operation| self.outcome(state, operation) == Outcome::Stuck)
+    }
+}

@@ -1,0 +1,87 @@
+//! Bugs that the model must find: for each rule a variant that breaks it.
+
+use crate::case::{self, Case};
+
+macro_rules! bugs {
+    ($($(#[doc = $text:literal])+ $bug:ident = $name:literal, $rule:literal, $case:literal;)+) => {
+        /// A rule, broken on purpose.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Bug {
+            $($(#[doc = $text])+ $bug,)+
+        }
+
+        impl Bug {
+            /// All of them.
+            pub const ALL: &[Bug] = &[$(Bug::$bug),+];
+
+            /// For the command line.
+            pub fn name(self) -> &'static str {
+                match self { $(Bug::$bug => $name),+ }
+            }
+
+            /// The rule that it breaks.
+            pub fn rule(self) -> &'static str {
+                match self { $(Bug::$bug => $rule),+ }
+            }
+
+            /// What it does, in words.
+            pub fn description(self) -> &'static str {
+                match self { $(Bug::$bug => concat!($($text),+)),+ }
+            }
+
+            /// The case in which it shows.
+            pub fn case(self) -> Case {
+                let name = match self { $(Bug::$bug => $case),+ };
+                case::named(name).expect("the table names cases that there are")
+            }
+        }
+    };
+}
+
+bugs! {
+    /// A decision moves up past a member whose own prepare is not durable yet.
+    DecisionOvertakesPrepare = "decision-overtakes-prepare", "R1", "restarts-of-one";
+    /// A redelivered prepare is voted on anew instead of getting the vote it has.
+    VoteChanges = "vote-changes", "R1", "restarts-of-one";
+    /// A restarted member votes without asking its peers what it may have forgotten.
+    RecoverySkipped = "recovery-skipped", "R1", "restarts-of-one";
+    /// What peers told a restarted member in an earlier epoch counts as an answer still.
+    AnswersOfAnyEpoch = "answers-of-any-epoch", "R1", "restarts-of-one";
+    /// A member that tells a restarted one everything goes on to vote on what it had from it.
+    WaitingIsKept = "waiting-is-kept", "R1", "restarts-of-one";
+    /// The decider decides before its own prepare is durable.
+    DecisionBeforeDurable = "decision-before-durable", "R2", "one";
+    /// The head aborts an operation on a timeout after it was forwarded.
+    HeadAbortsOnTimeout = "head-aborts-on-timeout", "R2", "one";
+    /// The decider looks at its own vote only.
+    VotesIgnored = "votes-ignored", "R2", "pair";
+    /// An outcome is seen before it is durable at position x.
+    SeenBeforeDurable = "seen-before-durable", "R3", "one-at-head";
+    /// A member beyond k votes no, to end a long wait.
+    RefusesBeyondVoters = "refuses-beyond-voters", "R3", "one-free";
+    /// A decision is durable at x, and at no other member that could need to know it.
+    DurableAtOneOnly = "durable-at-one-only", "R26", "one-far";
+    /// A restarted member says "none" where it should say "unknown".
+    RestartedSaysNone = "restarted-says-none", "R4", "one";
+    /// A vote of no is overlooked by the resolution.
+    RefusalsIgnored = "refusals-ignored", "R4", "pair";
+    /// The resolution aborts where more than f are lost.
+    ResolutionGuesses = "resolution-guesses", "R4", "one";
+    /// The resolution as SAFETY R4 had it: only survivors' votes count, and rule 5 looks at x.
+    ResolutionAsWritten = "resolution-as-written", "R4", "one";
+    /// The new epoch serves before its resolution is durable on f + 1 members.
+    ServesBeforeDurable = "serves-before-durable", "R5", "one-at-head";
+    /// A member votes although another operation holds the key.
+    ConflictDoesNotWait = "conflict-does-not-wait", "R7", "pair";
+    /// A member goes on in its epoch after it has sealed it.
+    SealedMemberGoesOn = "sealed-member-goes-on", "R16", "one";
+    /// A replacement votes without the rows that others hold.
+    ReplacementFetchesNothing = "replacement-fetches-nothing", "R18", "replaced";
+}
+
+impl Bug {
+    /// The bug that the command line calls so.
+    pub fn named(name: &str) -> Option<Bug> {
+        Bug::ALL.iter().copied().find(|bug| bug.name() == name)
+    }
+}

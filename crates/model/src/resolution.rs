@@ -1,0 +1,240 @@
+//! The end of an epoch: members are removed, the others seal it and resolve what it left
+//! undecided (SAFETY R4, R5, R15, R16).
+//!
+//! The resolution is what the sealed logs say, so that whoever computes it again comes to the same
+//! and it is not kept here. A removed member may go on in its epoch until its lease has ended,
+//! which is before the new epoch serves.
+
+use crate::chain::World;
+use crate::planted::Bug;
+use crate::state::{Decision, Member, Part, Stage, State};
+
+/// What the sealed logs say of one operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Nobody knows of it, nor can anybody have seen it.
+    Unknown,
+    /// This.
+    Decided(Decision),
+    /// More is lost than is tolerated: the range stops.
+    Stuck,
+}
+
+impl World<'_> {
+    /// A member is removed: it may be dead, or go on in its epoch.
+    pub fn lose(&self, state: &mut State, member: usize) -> bool {
+        if state.losses_left == 0 || (state.removed | state.fenced) >> member & 1 != 0 {
+            return false;
+        }
+        state.losses_left -= 1;
+        state.epoch += 1;
+        state.resolving = true;
+        state.removed |= 1 << member;
+        true
+    }
+
+    /// Members that the newest epoch has.
+    pub fn remaining<'a>(&'a self, state: &'a State) -> impl Iterator<Item = usize> + 'a {
+        let gone = state.removed | state.fenced;
+        (0..self.case.members.len()).filter(move |member| gone >> member & 1 == 0)
+    }
+
+    /// Whether every remaining member has sealed the epochs before.
+    pub fn is_sealed(&self, state: &State) -> bool {
+        self.remaining(state).all(|member| {
+            let member = state.members[member];
+            member.up && member.epoch == state.epoch
+        })
+    }
+
+    /// The rule of resolution, for one operation (SAFETY R4, `docs/protocol.md`).
+    pub fn outcome(&self, state: &State, operation: usize) -> Outcome {
+        let places = &self.case.operations[operation].places;
+        let gone = state.removed | state.fenced;
+        let present: Vec<(usize, Part)> = (0..places.len())
+            .filter(|place| gone >> places[*place].member & 1 == 0)
+            .map(|place| (place, state.parts[operation][place]))
+            .collect();
+        if let Some(decision) = present.iter().find_map(|(_, part)| part.decision) {
+            return Outcome::Decided(decision);
+        }
+        let survives = |place: usize| self.survives(state, places[place].member);
+        let prepared = |part: &Part| part.stage == Stage::Prepared;
+        let mut votes = present.iter().filter(|(_, part)| prepared(part));
+        let decided_unless_known = match votes.clone().next() {
+            None => Outcome::Unknown,
+            Some(_) => Outcome::Decided(Decision::Abort),
+        };
+        let mut others = present.iter().filter(|(_, part)| !prepared(part));
+        if others.any(|(place, _)| survives(*place)) {
+            return decided_unless_known;
+        }
+        if votes.clone().any(|(_, part)| part.refusals != 0) && !self.is(Bug::RefusalsIgnored) {
+            return Outcome::Decided(Decision::Abort);
+        }
+        let counts = |place: usize| survives(place) || !self.is(Bug::ResolutionAsWritten);
+        if votes.any(|(place, _)| self.covers(operation, *place) && counts(*place)) {
+            return Outcome::Decided(Decision::Commit);
+        }
+        match self.somebody_would_know(state, operation) {
+            true => decided_unless_known,
+            false => Outcome::Stuck,
+        }
+    }
+
+    /// Whether what a member does not know is so: it has never crashed, or has caught up since.
+    fn survives(&self, state: &State, member: usize) -> bool {
+        !state.members[member].recovering || self.is(Bug::RestartedSaysNone)
+    }
+
+    /// Whether an outcome that was seen would be known to somebody who remains: it is in the log of
+    /// the member that made it visible, and was heard by all at position x and beyond.
+    fn somebody_would_know(&self, state: &State, operation: usize) -> bool {
+        let places = &self.case.operations[operation].places;
+        let gone = state.removed | state.fenced;
+        let present = |place: &usize| gone >> places[*place].member & 1 == 0;
+        let mut present = (0..places.len()).filter(present);
+        let x = self.case.settle_position();
+        if self.is(Bug::ResolutionGuesses) {
+            return true;
+        }
+        if self.is(Bug::ResolutionAsWritten) {
+            let prepared = |place: usize| state.parts[operation][place].stage == Stage::Prepared;
+            return !present.any(prepared) || x <= self.case.replexes - self.case.tolerated;
+        }
+        let first_at_x = match self.case.settles_at_decision() {
+            true => self.last(operation),
+            false => {
+                let mut numbers = 0..places.len();
+                let first = numbers.find(|place| places[*place].replex == x);
+                first.expect("every replex has a member in the chain")
+            }
+        };
+        present.any(|place| {
+            place == first_at_x
+                || places[place].replex >= x && self.survives(state, places[place].member)
+        })
+    }
+
+    /// A member takes the resolution.
+    pub fn resolve(&self, state: &mut State, member: usize) -> bool {
+        let own = state.members[member];
+        let gone = (state.removed | state.fenced) >> member & 1 != 0;
+        if !state.resolving || gone || own.resolved || !self.is_sealed(state) {
+            return false;
+        }
+        let outcomes: Vec<Outcome> = (0..self.case.operations.len())
+            .map(|operation| self.outcome(state, operation))
+            .collect();
+        if outcomes.contains(&Outcome::Stuck) {
+            return false;
+        }
+        for (operation, place) in self.parts_of(member) {
+            let Outcome::Decided(decision) = outcomes[operation] else {
+                continue;
+            };
+            let part = &mut state.parts[operation][place];
+            if part.stage != Stage::Prepared {
+                let refuses = u8::from(decision == Decision::Abort);
+                *part = Part {
+                    stage: Stage::Prepared,
+                    refusals: refuses << place,
+                    ..Part::default()
+                };
+            }
+            part.decision = Some(decision);
+        }
+        state.members[member].resolved = true;
+        true
+    }
+
+    /// The new epoch serves, once its resolution is durable on f + 1 members of every chain, or
+    /// on all that remain (SAFETY R5), and the leases of removed members have ended (R15).
+    pub fn serve(&self, state: &mut State) -> bool {
+        let resolved = self
+            .remaining(state)
+            .all(|member| state.members[member].resolved);
+        if !state.resolving || !self.is_sealed(state) || !resolved {
+            return false;
+        }
+        let durable = (0..self.case.operations.len()).all(|operation| {
+            self.is_resolution_durable(state, operation) || self.is(Bug::ServesBeforeDurable)
+        });
+        if !durable {
+            return false;
+        }
+        state.resolving = false;
+        for member in 0..self.case.members.len() {
+            state.members[member].sealed = false;
+            state.members[member].resolved = false;
+            state.members[member].recovering = false;
+            state.members[member].heard = 0;
+            if state.removed >> member & 1 != 0 {
+                self.replace(state, member);
+            }
+        }
+        self.drop_dead_messages(state);
+        for member in 0..self.case.members.len() {
+            for (operation, place) in self.parts_of(member) {
+                if state.parts[operation][place].decision.is_some() {
+                    state.resolved |= 1 << operation;
+                    self.settle(state, operation, place);
+                }
+            }
+        }
+        true
+    }
+
+    fn is_resolution_durable(&self, state: &State, operation: usize) -> bool {
+        let members = self.case.operations[operation].places.iter().enumerate();
+        let gone = state.removed | state.fenced;
+        let present = members.filter(|(_, place)| gone >> place.member & 1 == 0);
+        let parts = present.map(|(place, _)| state.parts[operation][place]);
+        let (mut known, mut durable) = (0, 0);
+        for part in parts {
+            known += usize::from(part.decision.is_some());
+            durable += usize::from(part.decision_durable && part.prepare_durable);
+        }
+        durable >= known.min(self.case.tolerated + 1)
+    }
+
+    /// A removed member is heard no more; where it is replaced, the new one fetches what the
+    /// others have, after the resolution and before it votes (SAFETY R18).
+    fn replace(&self, state: &mut State, member: usize) {
+        state.removed &= !(1 << member);
+        state.members[member] = Member::default();
+        if self.case.replaced {
+            state.members[member] = Member {
+                up: true,
+                epoch: state.epoch,
+                ..Member::default()
+            };
+        } else {
+            state.fenced |= 1 << member;
+        }
+        for (operation, place) in self.parts_of(member) {
+            let chain = &self.case.operations[operation].places;
+            let decisions = (0..chain.len()).filter(|other| *other != place);
+            let decision = decisions
+                .filter(|other| {
+                    let gone = state.removed | state.fenced;
+                    gone >> chain[*other].member & 1 == 0
+                })
+                .find_map(|other| state.parts[operation][other].decision);
+            let fetched = decision.filter(|_| self.case.replaced);
+            let skipped = self.is(Bug::ReplacementFetchesNothing);
+            state.parts[operation][place] = match fetched.filter(|_| !skipped) {
+                Some(decision) => Part {
+                    stage: Stage::Prepared,
+                    refusals: u8::from(decision == Decision::Abort) << place,
+                    prepare_durable: true,
+                    decision: Some(decision),
+                    decision_durable: true,
+                    settled: true,
+                    ..Part::default()
+                },
+                None => Part::default(),
+            };
+        }
+    }
+}

@@ -1,0 +1,485 @@
+//! One state of a case: what the members, their disks, the network and the coordinator have, and
+//! what anybody outside has seen. It is small and is packed into few bytes.
+//!
+//! Invariants: epochs are renumbered from 0 without gaps, since only their order matters; a
+//! message that nobody will take any more is not kept; of a member that is down only its disk is.
+
+use crate::case::{Case, MEMBERS_MAX, OPERATIONS_MAX, PLACES_MAX, Symmetry};
+
+/// Messages under way at a time, at most.
+const MESSAGES_MAX: usize = 30;
+
+/// Bytes of a packed state, at most.
+pub const PACKED_MAX: usize = 2 * (3 + MEMBERS_MAX + OPERATIONS_MAX * PLACES_MAX + MESSAGES_MAX);
+
+/// The logical AND of all votes, or what a resolution says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Decision {
+    /// All voted yes.
+    Commit,
+    /// Somebody voted no.
+    Abort,
+}
+
+/// How far an operation has come at a member.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Stage {
+    /// The member knows nothing of it.
+    #[default]
+    None,
+    /// It waits for keys; nothing is voted.
+    Waiting,
+    /// It is voted on and logged.
+    Prepared,
+}
+
+/// One member's part in one operation.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Part {
+    /// How far it has come.
+    pub stage: Stage,
+    /// The votes that it carries which are no, as a set of places; its own among them once it is
+    /// prepared.
+    pub refusals: u8,
+    /// The prepare is on the disk.
+    pub prepare_durable: bool,
+    /// The outcome, where it is known.
+    pub decision: Option<Decision>,
+    /// So is the outcome on the disk.
+    pub decision_durable: bool,
+    /// The outcome may be seen here (SAFETY R3).
+    pub settled: bool,
+    /// What a recovering member has heard of the outcome, and applies when it has heard everybody.
+    pub told: Option<Decision>,
+    /// It has also heard that the outcome may be seen.
+    pub told_settled: bool,
+}
+
+/// One member, beside its parts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Member {
+    /// It runs.
+    pub up: bool,
+    /// It has restarted, and neither its peers nor a resolution have told it yet what it may have
+    /// forgotten.
+    pub recovering: bool,
+    /// It has sealed the epochs before, and the newest one does not serve yet.
+    pub sealed: bool,
+    /// The resolution of the newest epoch is in its memory.
+    pub resolved: bool,
+    /// The epoch that it has taken up.
+    pub epoch: u8,
+    /// While it is recovering: the peers that have told it everything, as a set.
+    pub heard: u8,
+}
+
+/// What a message says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Content {
+    /// Phase 1, with the votes that are no.
+    Prepare {
+        /// Places that voted no.
+        refusals: u8,
+    },
+    /// Phase 2.
+    Decision {
+        /// The outcome.
+        decision: Decision,
+        /// It may be seen.
+        settled: bool,
+    },
+    /// The outcome is known above, and asked for below.
+    Confirm {
+        /// It may be seen.
+        settled: bool,
+    },
+}
+
+/// A message between two members of a chain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Message {
+    /// The operation.
+    pub operation: usize,
+    /// The place in the chain that it goes to.
+    pub to: usize,
+    /// The epoch in which it was sent.
+    pub epoch: u8,
+    /// What it says.
+    pub content: Content,
+}
+
+/// Messages under way: a set, because the network may hold back, lose and double them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Messages {
+    packed: [u16; MESSAGES_MAX],
+    count: u8,
+}
+
+/// Everything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct State {
+    /// The newest epoch.
+    pub epoch: u8,
+    /// The newest epoch's resolution is not durable yet: nobody serves in it (SAFETY R5).
+    pub resolving: bool,
+    /// Members that the newest epoch excludes, as a set.
+    pub removed: u8,
+    /// Those among them that cannot be heard by anybody any more: their leases have ended.
+    pub fenced: u8,
+    /// Crashes that may still happen.
+    pub crashes_left: u8,
+    /// Losses that may still happen.
+    pub losses_left: u8,
+    /// Waits that may still end in a conflict.
+    pub conflicts_left: u8,
+    /// Operations that have begun, as a set.
+    pub begun: u8,
+    /// Operations whose commit somebody may have seen, as a set.
+    pub seen_commit: u8,
+    /// Operations whose abort the client or a later vote may have seen, as a set.
+    pub seen_abort: u8,
+    /// Operations with a resolution that has been served, as a set: its record says that the
+    /// outcome may be seen.
+    pub resolved: u8,
+    /// A member was told another outcome than the one that it had.
+    pub contradiction: bool,
+    /// By member.
+    pub members: [Member; MEMBERS_MAX],
+    /// By operation, by place in its chain.
+    pub parts: [[Part; PLACES_MAX]; OPERATIONS_MAX],
+    /// Under way.
+    pub messages: Messages,
+}
+
+impl Messages {
+    /// Adds a message; false if it was there.
+    pub fn insert(&mut self, message: Message) -> bool {
+        let packed = pack_message(message);
+        let count = usize::from(self.count);
+        match self.packed[..count].binary_search(&packed) {
+            Ok(_) => false,
+            Err(at) => {
+                assert!(
+                    count < MESSAGES_MAX,
+                    "cases are too small for so many messages"
+                );
+                self.packed.copy_within(at..count, at + 1);
+                self.packed[at] = packed;
+                self.count += 1;
+                true
+            }
+        }
+    }
+
+    /// Takes a message away.
+    pub fn remove(&mut self, message: Message) {
+        self.retain(|other| other != message);
+    }
+
+    /// Keeps those that `keep` says.
+    pub fn retain(&mut self, keep: impl Fn(Message) -> bool) {
+        let before = *self;
+        *self = Messages::default();
+        for packed in &before.packed[..usize::from(before.count)] {
+            if keep(unpack_message(*packed)) {
+                self.packed[usize::from(self.count)] = *packed;
+                self.count += 1;
+            }
+        }
+    }
+
+    /// All of them, in a fixed order.
+    pub fn iter(&self) -> impl Iterator<Item = Message> + '_ {
+        let packed = &self.packed[..usize::from(self.count)];
+        packed.iter().map(|packed| unpack_message(*packed))
+    }
+}
+
+impl Default for Messages {
+    fn default() -> Messages {
+        Messages {
+            packed: [0; MESSAGES_MAX],
+            count: 0,
+        }
+    }
+}
+
+impl State {
+    /// The beginning: everybody runs and nothing has happened.
+    pub fn start(case: &Case) -> State {
+        let mut state = State {
+            epoch: 0,
+            resolving: false,
+            removed: 0,
+            fenced: 0,
+            crashes_left: case.faults.crashes,
+            losses_left: case.faults.losses,
+            conflicts_left: case.faults.conflicts,
+            begun: 0,
+            seen_commit: 0,
+            seen_abort: 0,
+            resolved: 0,
+            contradiction: false,
+            members: [Member::default(); MEMBERS_MAX],
+            parts: [[Part::default(); PLACES_MAX]; OPERATIONS_MAX],
+            messages: Messages::default(),
+        };
+        for member in &mut state.members[..case.members.len()] {
+            member.up = true;
+        }
+        state
+    }
+
+    /// Renumbers the epochs: only their order matters.
+    pub fn renumber(&mut self) {
+        let mut used = 1u32 << self.epoch;
+        for member in self.members.iter().filter(|member| member.up) {
+            used |= 1 << member.epoch;
+        }
+        for message in self.messages.iter() {
+            used |= 1 << message.epoch;
+        }
+        if used & (used + 1) == 0 {
+            return;
+        }
+        let rank = |epoch: u8| (used & ((1 << epoch) - 1)).count_ones() as u8;
+        self.epoch = rank(self.epoch);
+        for member in self.members.iter_mut().filter(|member| member.up) {
+            member.epoch = rank(member.epoch);
+        }
+        let before = self.messages;
+        self.messages = Messages::default();
+        for message in before.iter() {
+            let epoch = rank(message.epoch);
+            self.messages.insert(Message { epoch, ..message });
+        }
+    }
+
+    /// The state with members and operations renamed.
+    fn renamed(&self, case: &Case, symmetry: &Symmetry) -> State {
+        let members = |set: u8| renamed_set(set, &symmetry.members);
+        let operations = |set: u8| renamed_set(set, &symmetry.operations);
+        let mut renamed = State {
+            removed: members(self.removed),
+            fenced: members(self.fenced),
+            begun: operations(self.begun),
+            seen_commit: operations(self.seen_commit),
+            seen_abort: operations(self.seen_abort),
+            resolved: operations(self.resolved),
+            messages: Messages::default(),
+            ..*self
+        };
+        for member in 0..case.members.len() {
+            let mut image = self.members[member];
+            image.heard = members(image.heard);
+            renamed.members[symmetry.members[member]] = image;
+        }
+        for operation in 0..case.operations.len() {
+            renamed.parts[symmetry.operations[operation]] = self.parts[operation];
+        }
+        for message in self.messages.iter() {
+            let operation = symmetry.operations[message.operation];
+            renamed.messages.insert(Message {
+                operation,
+                ..message
+            });
+        }
+        renamed
+    }
+
+    /// The same state as bytes: of all that symmetry makes equal, the one whose bytes are least.
+    /// Returns how many bytes there are.
+    pub fn pack(&self, case: &Case, bytes: &mut [u8; PACKED_MAX]) -> usize {
+        let mut count = self.pack_as_is(case, bytes);
+        for symmetry in &case.symmetries {
+            let mut other = [0; PACKED_MAX];
+            let other_count = self.renamed(case, symmetry).pack_as_is(case, &mut other);
+            if other[..other_count] < bytes[..count] {
+                *bytes = other;
+                count = other_count;
+            }
+        }
+        count
+    }
+
+    fn pack_as_is(&self, case: &Case, bytes: &mut [u8; PACKED_MAX]) -> usize {
+        let mut count = 0;
+        let mut push = |word: u16| {
+            bytes[count..count + 2].copy_from_slice(&word.to_le_bytes());
+            count += 2;
+        };
+        push(
+            u16::from(self.epoch)
+                | u16::from(self.resolving) << 3
+                | u16::from(self.contradiction) << 4
+                | u16::from(self.crashes_left) << 5
+                | u16::from(self.losses_left) << 7
+                | u16::from(self.conflicts_left) << 9
+                | u16::from(self.begun) << 11,
+        );
+        push(u16::from(self.removed) | u16::from(self.fenced) << 6);
+        push(
+            u16::from(self.seen_commit)
+                | u16::from(self.seen_abort) << 3
+                | u16::from(self.resolved) << 6,
+        );
+        for member in &self.members[..case.members.len()] {
+            push(pack_member(*member));
+        }
+        for (operation, parts) in case.operations.iter().zip(&self.parts) {
+            for part in &parts[..operation.places.len()] {
+                push(pack_part(*part));
+            }
+        }
+        for packed in &self.messages.packed[..usize::from(self.messages.count)] {
+            push(*packed);
+        }
+        count
+    }
+
+    /// What [`State::pack`] has packed.
+    pub fn unpack(case: &Case, bytes: &[u8]) -> State {
+        let mut words = bytes
+            .chunks_exact(2)
+            .map(|pair| u16::from_le_bytes([pair[0], pair[1]]));
+        let mut next = || words.next().expect("a packed state is whole");
+        let mut state = State::start(case);
+        let word = next();
+        let field = |shift: u32, width: u32| (word >> shift) as u8 & ((1 << width) - 1);
+        state.epoch = field(0, 3);
+        state.resolving = field(3, 1) != 0;
+        state.contradiction = field(4, 1) != 0;
+        state.crashes_left = field(5, 2);
+        state.losses_left = field(7, 2);
+        state.conflicts_left = field(9, 2);
+        state.begun = field(11, 3);
+        let word = next();
+        (state.removed, state.fenced) = (word as u8 & 63, (word >> 6) as u8 & 63);
+        let word = next();
+        (state.seen_commit, state.seen_abort) = (word as u8 & 7, (word >> 3) as u8 & 7);
+        state.resolved = (word >> 6) as u8 & 7;
+        for member in &mut state.members[..case.members.len()] {
+            *member = unpack_member(next());
+        }
+        for (operation, parts) in case.operations.iter().zip(&mut state.parts) {
+            for part in &mut parts[..operation.places.len()] {
+                *part = unpack_part(next());
+            }
+        }
+        for word in words {
+            let count = usize::from(state.messages.count);
+            state.messages.packed[count] = word;
+            state.messages.count += 1;
+        }
+        state
+    }
+}
+
+fn renamed_set(set: u8, names: &[usize]) -> u8 {
+    let present = (0..names.len()).filter(|item| set >> item & 1 != 0);
+    present.fold(0, |renamed, item| renamed | 1 << names[item])
+}
+
+fn pack_member(member: Member) -> u16 {
+    u16::from(member.up)
+        | u16::from(member.recovering) << 1
+        | u16::from(member.resolved) << 2
+        | u16::from(member.sealed) << 3
+        | u16::from(member.epoch) << 4
+        | u16::from(member.heard) << 7
+}
+
+fn unpack_member(word: u16) -> Member {
+    Member {
+        up: word & 1 != 0,
+        recovering: word & 2 != 0,
+        resolved: word & 4 != 0,
+        sealed: word & 8 != 0,
+        epoch: (word >> 4) as u8 & 7,
+        heard: (word >> 7) as u8 & 63,
+    }
+}
+
+fn pack_decision(decision: Option<Decision>) -> u16 {
+    match decision {
+        None => 0,
+        Some(Decision::Commit) => 1,
+        Some(Decision::Abort) => 2,
+    }
+}
+
+fn unpack_decision(word: u16) -> Option<Decision> {
+    match word & 3 {
+        0 => None,
+        1 => Some(Decision::Commit),
+        _ => Some(Decision::Abort),
+    }
+}
+
+fn pack_part(part: Part) -> u16 {
+    let stage = match part.stage {
+        Stage::None => 0,
+        Stage::Waiting => 1,
+        Stage::Prepared => 2,
+    };
+    stage
+        | u16::from(part.prepare_durable) << 2
+        | u16::from(part.decision_durable) << 3
+        | u16::from(part.settled) << 4
+        | pack_decision(part.decision) << 5
+        | u16::from(part.refusals) << 7
+        | pack_decision(part.told) << 12
+        | u16::from(part.told_settled) << 14
+}
+
+fn unpack_part(word: u16) -> Part {
+    let stage = match word & 3 {
+        0 => Stage::None,
+        1 => Stage::Waiting,
+        _ => Stage::Prepared,
+    };
+    Part {
+        stage,
+        prepare_durable: word & 4 != 0,
+        decision_durable: word & 8 != 0,
+        settled: word & 16 != 0,
+        decision: unpack_decision(word >> 5),
+        refusals: (word >> 7) as u8 & 31,
+        told: unpack_decision(word >> 12),
+        told_settled: word & 1 << 14 != 0,
+    }
+}
+
+fn pack_message(message: Message) -> u16 {
+    let content = match message.content {
+        Content::Prepare { refusals } => u16::from(refusals) << 2,
+        Content::Decision { decision, settled } => {
+            1 | u16::from(settled) << 2 | pack_decision(Some(decision)) << 3
+        }
+        Content::Confirm { settled } => 2 | u16::from(settled) << 2,
+    };
+    content
+        | (message.operation as u16) << 7
+        | (message.to as u16) << 9
+        | u16::from(message.epoch) << 12
+}
+
+fn unpack_message(word: u16) -> Message {
+    let settled = word & 4 != 0;
+    let content = match word & 3 {
+        0 => Content::Prepare {
+            refusals: (word >> 2) as u8 & 31,
+        },
+        1 => Content::Decision {
+            decision: unpack_decision(word >> 3).expect("a decision travels"),
+            settled,
+        },
+        _ => Content::Confirm { settled },
+    };
+    Message {
+        operation: usize::from(word >> 7 & 3),
+        to: usize::from(word >> 9 & 7),
+        epoch: (word >> 12) as u8 & 7,
+        content,
+    }
+}

@@ -1,0 +1,121 @@
+//! A counterexample as a story: each step in words, and what it changes.
+
+use crate::action::Action;
+use crate::chain::World;
+use crate::state::{Content, Decision, Message, Stage, State};
+
+/// The steps from the beginning, in words.
+pub fn story(world: &World<'_>, steps: &[Action]) -> String {
+    let mut state = State::start(world.case);
+    let mut text = String::new();
+    for (number, step) in steps.iter().enumerate() {
+        let before = state;
+        world.apply(&mut state, *step);
+        text += &format!("{:>4}. {}\n", number + 1, world.words(&before, *step));
+        for change in world.changes(&before, &state) {
+            text += &format!("      - {change}\n");
+        }
+    }
+    text
+}
+
+impl World<'_> {
+    fn operation_name(&self, operation: usize) -> &str {
+        self.case.operations[operation].name
+    }
+
+    fn words(&self, state: &State, action: Action) -> String {
+        let name = |member: usize| self.case.members[member];
+        let at = |operation, place| name(self.member(operation, place));
+        match action {
+            Action::Begin(operation) => {
+                let head = at(operation, 0);
+                format!("{head} begins {}.", self.operation_name(operation))
+            }
+            Action::Deliver(message) => self.delivery(message),
+            Action::Vote(operation, place) => {
+                let (member, operation) = (at(operation, place), self.operation_name(operation));
+                format!("{member} has the keys for {operation}, which waited.")
+            }
+            Action::GiveUp(operation, place) => {
+                let (member, operation) = (at(operation, place), self.operation_name(operation));
+                format!("{operation} has waited too long at {member}: Conflict.")
+            }
+            Action::Flush(member) => format!("The disk of {} has everything.", name(member)),
+            Action::Resend(operation) => {
+                let head = at(operation, 0);
+                format!("{head} sends {} again.", self.operation_name(operation))
+            }
+            Action::Crash(member) => format!("{} crashes.", name(member)),
+            Action::Restart(member) => format!("{} restarts: a new epoch.", name(member)),
+            Action::Learn(member) if state.resolving => {
+                format!("{} seals its epoch and takes up the newest.", name(member))
+            }
+            Action::Learn(member) => format!("{} takes up the newest epoch.", name(member)),
+            Action::Tell(from, to) => {
+                format!("{} tells {} what both take part in.", name(from), name(to))
+            }
+            Action::Lose(member) => {
+                let runs = if state.members[member].up {
+                    " (it may run on)"
+                } else {
+                    ""
+                };
+                format!("{} is removed{runs}: a new epoch.", name(member))
+            }
+            Action::Resolve(member) => format!("{} takes the resolution.", name(member)),
+            Action::Serve => "The newest epoch serves; removed members' leases have ended.".into(),
+        }
+    }
+
+    fn delivery(&self, message: Message) -> String {
+        let member = self.case.members[self.member(message.operation, message.to)];
+        let operation = self.operation_name(message.operation);
+        match message.content {
+            Content::Prepare { .. } => format!("Prepare of {operation} reaches {member}."),
+            Content::Decision { .. } => format!("Decision of {operation} reaches {member}."),
+            Content::Confirm { .. } => format!("Confirm of {operation} reaches {member}."),
+        }
+    }
+
+    fn changes(&self, before: &State, after: &State) -> Vec<String> {
+        let mut changes = Vec::new();
+        for (operation, chain) in self.case.operations.iter().enumerate() {
+            for (place, own) in chain.places.iter().enumerate() {
+                let member = self.case.members[own.member];
+                let was = before.parts[operation][place];
+                let is = after.parts[operation][place];
+                let name = chain.name;
+                if was.stage != is.stage || was.refusals != is.refusals {
+                    let refuses = is.refusals >> place & 1 != 0;
+                    changes.push(match is.stage {
+                        Stage::None => format!("{member} knows nothing of {name}"),
+                        Stage::Waiting => format!("{name} waits for keys at {member}"),
+                        Stage::Prepared if refuses => format!("{member} votes no on {name}"),
+                        Stage::Prepared => format!("{member} votes yes on {name}"),
+                    });
+                }
+                if was.decision != is.decision {
+                    changes.push(match is.decision {
+                        None => format!("{member} does not know what became of {name}"),
+                        Some(Decision::Commit) => format!("{member} knows that {name} commits"),
+                        Some(Decision::Abort) => format!("{member} knows that {name} aborts"),
+                    });
+                }
+            }
+            let seen = |what: &str, was: u8, is: u8| {
+                let new = is & !was & 1 << operation != 0;
+                new.then(|| format!("somebody may have seen {} {what}", chain.name))
+            };
+            changes.extend(seen("committed", before.seen_commit, after.seen_commit));
+            changes.extend(seen("aborted", before.seen_abort, after.seen_abort));
+        }
+        for (member, name) in self.case.members.iter().enumerate() {
+            let (was, is) = (before.members[member], after.members[member]);
+            if was.recovering && !is.recovering && is.up {
+                changes.push(format!("{name} has been told everything and serves again"));
+            }
+        }
+        changes
+    }
+}
