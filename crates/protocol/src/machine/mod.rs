@@ -204,10 +204,20 @@ impl Member {
             return Position(0);
         }
         let settled = self.settled || self.settle_waits;
-        if !settled && self.replex_position() <= self.table.settle_position {
+        if !settled && self.decision_is_news() {
             return self.decided_at;
         }
         self.prepared_at.expect("what is decided was prepared")
+    }
+
+    /// Whether the decision says more than the prepare that is durable here: at position x, where it
+    /// must be before anybody may see it (SAFETY R3), and between x and k, where the votes that the
+    /// prepare holds do not imply it. So it is back once any n − f disks are (R26).
+    fn decision_is_news(&self) -> bool {
+        let position = self.replex_position();
+        let x = self.table.settle_position;
+        let implied = position >= self.table.last_voter;
+        !self.settles_at_decision() && (position <= x || !implied)
     }
 
     /// Whether it is the one whose durable decision settles the operation.
@@ -219,13 +229,12 @@ impl Member {
         self.replex_position() == x && before < x
     }
 
-    /// How soon its decision's record must be on the disk. Somebody waits for it only at position
-    /// x, if that is not the chain's end (SAFETY R3); elsewhere the decision follows from prepares
-    /// that are durable already, so that its record rides along with the next flush. A flush of
-    /// its own would stand in the way of the next operation's prepare.
+    /// How soon its decision's record must be on the disk. Somebody waits for it only where it is
+    /// news; elsewhere the decision follows from prepares that are durable already, so that its
+    /// record rides along with the next flush. A flush of its own would stand in the way of the
+    /// next operation's prepare.
     fn decision_durability(&self) -> Durability {
-        let at_x = self.replex_position() == self.table.settle_position;
-        if at_x && !self.settles_at_decision() {
+        if self.replex_position() >= self.table.settle_position && self.decision_is_news() {
             self.table.durability()
         } else {
             Durability::Replicated
