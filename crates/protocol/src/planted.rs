@@ -44,8 +44,6 @@ bugs! {
     VoteChanges = "vote-changes", "R1";
     /// A restarted core votes without asking its peers what it may have forgotten.
     RecoverySkipped = "recovery-skipped", "R1";
-    /// What peers told a restarted core in an earlier epoch counts as an answer still.
-    AnswersOfAnyEpoch = "answers-of-any-epoch", "R1";
     /// A restarted core applies what its peers tell in the order in which they tell it.
     AppliedAsTold = "applied-as-told", "R6";
     /// An update that moves a row travels without the old coordinates.

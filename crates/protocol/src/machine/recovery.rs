@@ -392,9 +392,7 @@ impl CoreMachine {
     /// twice, and the operation by nobody.
     pub(super) fn recover_anew(&mut self, output: &mut Output) {
         let peers = self.unheard_peers();
-        if let Some(recovering) = &mut self.recovering
-            && !planted::is(Bug::AnswersOfAnyEpoch)
-        {
+        if let Some(recovering) = &mut self.recovering {
             recovering.peers = peers;
             self.recover_again(output);
         }
