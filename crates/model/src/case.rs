@@ -75,6 +75,9 @@ pub struct Case {
     pub occupied: u8,
     /// What may go wrong.
     pub faults: Faults,
+    /// Whether nothing waits for the disk: what is in f + 1 memories counts as durable, and no more
+    /// than f members may have lost theirs at a time (`replicated`).
+    pub replicated: bool,
     /// Whether an operation may wait at any member, behind a lookup, though its keys are free.
     pub lookups: bool,
     /// Whether a lost member has a replacement as soon as the new epoch serves.
@@ -91,8 +94,9 @@ impl Case {
             losses,
             conflicts,
         } = self.faults;
+        let memory = if self.replicated { ", replicated" } else { "" };
         format!(
-            "{}; n = {}, f = {}, k = {}, x = {}; {crashes} crashes, {losses} losses, {conflicts} \
+            "{}{memory}; n = {}, f = {}, k = {}, x = {}; {crashes} crashes, {losses} losses, {conflicts} \
              conflicts",
             self.about,
             self.replexes,
@@ -187,6 +191,7 @@ fn pair(name: &'static str, about: &'static str, tolerated: usize, faults: Fault
         operations: inserts(2, &[2], 3),
         occupied: 0,
         faults,
+        replicated: false,
         lookups: false,
         replaced: false,
         symmetries: swapped_heads(),
@@ -264,9 +269,20 @@ fn single(name: &'static str, about: &'static str, replexes: usize, tolerated: u
         operations: inserts(1, &[2], replexes),
         occupied: 0,
         faults: faults(2, tolerated as u8 + 1, 0),
+        replicated: false,
         lookups: false,
         replaced: false,
         symmetries: Vec::new(),
+    }
+}
+
+/// The same without waiting for disks.
+fn in_memory(name: &'static str, case: Case, crashes: u8) -> Case {
+    Case {
+        name,
+        faults: faults(crashes, 0, 0),
+        replicated: true,
+        ..case
     }
 }
 
@@ -285,6 +301,16 @@ pub fn cases() -> Vec<Case> {
     cases
 }
 
+/// One operation that every replex can refuse; two failures are tolerated.
+fn far(replexes: usize) -> Case {
+    let constraints: Vec<usize> = (2..=replexes).collect();
+    Case {
+        last_voter: replexes,
+        operations: inserts(1, &constraints, replexes),
+        ..single("", "one operation, constraints everywhere", replexes, 2)
+    }
+}
+
 fn single_operations() -> Vec<Case> {
     let one = single("one", "one operation", 3, 1);
     vec![
@@ -295,8 +321,13 @@ fn single_operations() -> Vec<Case> {
             lookups: true,
             ..one.clone()
         },
-        one,
+        one.clone(),
         single("one-at-head", "one operation", 3, 2),
+        in_memory("memory", one.clone(), 3),
+        in_memory("memory-at-head", single("", "one operation", 3, 2), 3),
+        in_memory("memory-far", far(3), 3),
+        in_memory("memory-long", single("", "one operation", 4, 2), 3),
+        in_memory("memory-long-far", far(4), 3),
         Case {
             last_voter: 1,
             operations: inserts(1, &[], 3),
@@ -305,24 +336,17 @@ fn single_operations() -> Vec<Case> {
             ..single("one-free", "one operation, no constraints", 3, 2)
         },
         Case {
-            last_voter: 3,
-            operations: inserts(1, &[2, 3], 3),
-            ..single("one-far", "one operation, constraints everywhere", 3, 2)
+            name: "one-far",
+            ..far(3)
         },
         Case {
             faults: faults(1, 3, 0),
             ..single("one-long", "one operation", 4, 2)
         },
         Case {
-            last_voter: 4,
-            operations: inserts(1, &[2, 3, 4], 4),
+            name: "one-long-far",
             faults: faults(1, 2, 0),
-            ..single(
-                "one-long-far",
-                "one operation, constraints everywhere",
-                4,
-                2,
-            )
+            ..far(4)
         },
     ]
 }
@@ -337,6 +361,12 @@ fn collisions() -> Vec<Case> {
         },
         pair("pair", two, 1, faults(1, 1, 0)),
         pair("pair-restarts", two, 1, faults(2, 0, 1)),
+        in_memory("memory-of-pair", pair("", two, 1, faults(0, 0, 0)), 2),
+        in_memory(
+            "memory-of-pair-at-head",
+            pair("", two, 2, faults(0, 0, 0)),
+            2,
+        ),
         pair("pair-at-head", two, 2, faults(1, 2, 0)),
         long_pair("long", two, 1, faults(1, 1, 0)),
         long_pair("long-far", two, 2, faults(1, 1, 0)),

@@ -8,7 +8,7 @@
 
 use crate::case::Case;
 use crate::planted::Bug;
-use crate::state::{Content, Decision, Message, Part, Stage, State};
+use crate::state::{Content, Decision, Message, Part, Stage, State, Told};
 
 /// The rules of a case, one of them broken if a bug is planted.
 #[derive(Clone, Debug)]
@@ -94,6 +94,7 @@ impl<'a> World<'a> {
         match receiver.epoch.cmp(&epoch) {
             std::cmp::Ordering::Less => Reach::Later,
             std::cmp::Ordering::Equal => Reach::Now,
+            std::cmp::Ordering::Greater if self.is(Bug::OldEpochsHeard) => Reach::Now,
             std::cmp::Ordering::Greater => Reach::Never,
         }
     }
@@ -143,7 +144,7 @@ impl<'a> World<'a> {
         match message.content {
             Content::Prepare { refusals } => self.on_prepare(state, operation, to, refusals),
             Content::Decision { decision, settled } => {
-                self.on_decision(state, operation, to, (decision, settled));
+                self.on_decision(state, operation, to, Told::in_order(decision, settled));
             }
             Content::Confirm { settled } => {
                 let part = state.parts[operation][to];
@@ -185,6 +186,7 @@ impl<'a> World<'a> {
         let wanted = &self.case.operations[operation].places[place];
         let mut others = self.parts_of(wanted.member);
         self.is(Bug::ConflictDoesNotWait)
+            || self.is(Bug::DuplicateOfPending)
             || !others.any(|(other, at)| {
                 let part = state.parts[other][at];
                 let holds = self.case.operations[other].places[at].holds;
@@ -196,26 +198,31 @@ impl<'a> World<'a> {
             })
     }
 
-    /// Whether a row with one of the keys exists, past its commit point (SAFETY R8).
-    fn is_occupied(&self, state: &State, (operation, place): (usize, usize)) -> bool {
+    /// Whether a row with one of the keys exists, past its commit point (SAFETY R8); and the
+    /// operations whose rows these are, as a set.
+    fn is_occupied(&self, state: &State, (operation, place): (usize, usize)) -> (bool, u8) {
         let wanted = &self.case.operations[operation].places[place];
-        let rows = |key: u8| {
-            let before = i32::from(self.case.occupied & key != 0);
-            let others = self
+        let mut rows_of = 0;
+        let mut rows = |key: u8| {
+            let mut count = i32::from(self.case.occupied & key != 0);
+            for (other, at) in self
                 .parts_of(wanted.member)
-                .filter(|part| part.0 != operation);
-            let changes = others.map(|(other, at)| {
+                .filter(|part| part.0 != operation)
+            {
                 let part = state.parts[other][at];
                 let committed = part.settled && part.decision == Some(Decision::Commit);
-                let keys = &self.case.operations[other].places[at];
-                let change = i32::from(keys.takes & key != 0) - i32::from(keys.gives_up & key != 0);
-                if committed { change } else { 0 }
-            });
-            before + changes.sum::<i32>()
+                let pending = part.stage == Stage::Prepared && !part.settled;
+                if committed || pending && self.is(Bug::DuplicateOfPending) {
+                    let keys = &self.case.operations[other].places[at];
+                    count += i32::from(keys.takes & key != 0) - i32::from(keys.gives_up & key != 0);
+                    rows_of |= u8::from(keys.takes & key != 0) << other;
+                }
+            }
+            count
         };
-        let keys = (0..u8::BITS).map(|bit| 1 << bit);
-        keys.filter(|key| wanted.takes & key != 0)
-            .any(|key| rows(key) > 0)
+        let mut keys = (0..u8::BITS).map(|bit| 1 << bit);
+        let occupied = keys.any(|key| wanted.takes & key != 0 && rows(key) > 0);
+        (occupied, rows_of)
     }
 
     /// An operation that waited has its keys now: votes.
@@ -248,7 +255,11 @@ impl<'a> World<'a> {
 
     /// Judges, and logs the vote.
     fn cast(&self, state: &mut State, operation: usize, place: usize, refusals: u8) {
-        let refuses = self.is_occupied(state, (operation, place));
+        let (refuses, rows_of) = self.is_occupied(state, (operation, place));
+        if refuses {
+            // A refusal tells the client that the row is there.
+            state.seen_commit |= rows_of;
+        }
         let own = &self.case.operations[operation].places[place];
         for (other, at) in self.parts_of(own.member).filter(|part| part.0 != operation) {
             let keys = self.case.operations[other].places[at].holds;
@@ -271,7 +282,7 @@ impl<'a> World<'a> {
         };
         if place < self.last(operation) {
             self.ask_below(state, operation, place);
-        } else if self.is(Bug::DecisionBeforeDurable) {
+        } else if self.case.replicated || self.is(Bug::DecisionBeforeDurable) {
             self.decide(state, operation);
         }
     }
@@ -287,35 +298,38 @@ impl<'a> World<'a> {
             0 => Decision::Commit,
             _ => Decision::Abort,
         };
-        self.on_decision(state, operation, last, (decision, false));
+        self.on_decision(state, operation, last, Told::in_order(decision, false));
     }
 
     /// A member learns the outcome.
-    pub fn on_decision(
-        &self,
-        state: &mut State,
-        operation: usize,
-        place: usize,
-        (decision, settled): (Decision, bool),
-    ) {
+    pub fn on_decision(&self, state: &mut State, operation: usize, place: usize, heard: Told) {
         let recovering = state.members[self.member(operation, place)].recovering;
         let part = &mut state.parts[operation][place];
         if part.stage != Stage::Prepared {
             return;
         }
+        let known = part.decision.or(part.told.map(|told| told.decision));
+        state.contradiction |= known.is_some_and(|known| known != heard.decision);
         if recovering {
-            state.contradiction |= part.told.is_some_and(|told| told != decision);
-            part.told = Some(decision);
-            part.told_settled |= settled;
+            let before = part.told.unwrap_or(heard);
+            part.told = Some(Told {
+                decision: before.decision,
+                settled: before.settled || heard.settled,
+                in_order: before.in_order || heard.in_order,
+            });
             return;
         }
-        match part.decision {
-            Some(known) => state.contradiction |= known != decision,
-            None => part.decision = Some(decision),
-        }
-        let at_once = self.case.settles_at_decision() || self.is(Bug::SeenBeforeDurable);
-        if !part.settled && (settled || at_once) {
+        part.decision = part.decision.or(Some(heard.decision));
+        let at_once = self.case.settles_at_decision()
+            || self.is(Bug::SeenBeforeDurable)
+            || self.is(Bug::SeenAtDecider);
+        // Without disks to wait for, it is enough that all further down know it.
+        let first = self.case.replicated && heard.in_order && self.settles_here(operation, place);
+        if !part.settled && (heard.settled || at_once) {
             self.settle(state, operation, place);
+        } else if !part.settled && first {
+            self.settle(state, operation, place);
+            self.ask_below(state, operation, place);
         }
         self.pass_up(state, operation, place);
     }
@@ -335,7 +349,9 @@ impl<'a> World<'a> {
         }
         match part.decision {
             Some(Decision::Commit) => state.seen_commit |= 1 << operation,
-            _ if place == 0 && part.prepare_durable => state.seen_abort |= 1 << operation,
+            _ if place == 0 && (part.prepare_durable || self.case.replicated) => {
+                state.seen_abort |= 1 << operation
+            }
             _ => {}
         }
     }
@@ -368,7 +384,9 @@ impl<'a> World<'a> {
     pub fn on_durable(&self, state: &mut State, (operation, place): (usize, usize), passed: bool) {
         let part = state.parts[operation][place];
         match part.decision {
-            None if place == self.last(operation) => self.decide(state, operation),
+            None if place == self.last(operation) && !self.case.replicated => {
+                self.decide(state, operation);
+            }
             None => {}
             Some(_) => {
                 if !part.settled && self.settles_here(operation, place) {
@@ -409,7 +427,7 @@ impl<'a> World<'a> {
         }
         let replex = self.case.operations[operation].places[place].replex;
         let implied = self.covers(operation, place) || self.is(Bug::DurableAtOneOnly);
-        if self.is(Bug::DecisionOvertakesPrepare) {
+        if self.case.replicated || self.is(Bug::DecisionOvertakesPrepare) {
             true
         } else if !part.settled && (replex <= self.case.settle_position() || !implied) {
             part.decision_durable
@@ -440,7 +458,8 @@ impl<'a> World<'a> {
         let Some(above) = self.beside(state, (operation, place), true) else {
             return;
         };
-        let settled = part.settled || self.settles_here(operation, place);
+        let waits = self.case.replicated;
+        let settled = part.settled || self.settles_here(operation, place) && !waits;
         let epoch = self.sending_epoch(state, self.member(operation, place));
         let message = Message {
             operation,
@@ -464,12 +483,15 @@ impl<'a> World<'a> {
         }
     }
 
-    /// A prepare came again: says again what was said then.
+    /// A prepare came again: says again what was said then. A decider that had lost its decision
+    /// with its memory takes it now, for the prepare has passed all members again.
     fn repeat(&self, state: &mut State, operation: usize, place: usize) {
         if state.parts[operation][place].decision.is_some() {
             self.pass_up(state, operation, place);
-        } else {
+        } else if place < self.last(operation) {
             self.ask_below(state, operation, place);
+        } else if self.case.replicated {
+            self.decide(state, operation);
         }
     }
 
@@ -482,7 +504,8 @@ impl<'a> World<'a> {
             && state.parts[operation][0].stage == Stage::Prepared
             && state.parts[operation][0].decision.is_none()
         {
-            self.on_decision(state, operation, 0, (Decision::Abort, true));
+            let abort = Told::in_order(Decision::Abort, true);
+            self.on_decision(state, operation, 0, abort);
             self.show(state, operation, 0);
         }
         self.ask_below(state, operation, 0);
@@ -532,10 +555,12 @@ impl<'a> World<'a> {
         let Message { operation, to, .. } = message;
         let asked = state.parts[operation][to];
         let undecided = matches!(message.content, Content::Prepare { .. });
+        let last = to == self.last(operation);
+        let decides = self.case.replicated && last && asked.decision.is_none();
         match (undecided, asked.stage) {
             (_, Stage::Waiting) | (false, Stage::None) => {}
             (true, Stage::None) if state.members[self.member(operation, to)].recovering => {}
-            (true, Stage::Prepared) if !self.is(Bug::VoteChanges) => {
+            (true, Stage::Prepared) if !self.is(Bug::VoteChanges) && !decides => {
                 self.repeat(state, operation, to);
             }
             (false, Stage::Prepared) if asked.decision.is_none() || asked.settled || !settled => {

@@ -81,7 +81,7 @@ impl World<'_> {
         let told = head.settled && head.prepare_durable && head.decision == Some(Decision::Commit);
         let changed = state.resolving || state.removed | state.fenced != 0;
         // A resolution is durable on as many members as R5 says.
-        if !told || changed || state.resolved >> operation & 1 != 0 {
+        if !told || self.case.replicated || changed || state.resolved >> operation & 1 != 0 {
             return None;
         }
         let name = chain.name;

@@ -1,6 +1,7 @@
 //! An exhaustive model of commit, restart and resolution: every state that small clusters can
 //! reach, with members that crash and forget, are removed and run on, and messages that are late,
-//! lost or doubled (SAFETY R1-R5, R8, R15, R16, R18).
+//! lost or doubled (SAFETY R1-R5, R8, R15, R16, R18), with `sync` and with
+//! `replicated`.
 //!
 //! It states the protocol once more, in its own words, and depends on nothing of ours: what it
 //! shows holds for the rules, and the simulator shows that the machines follow them. The search is
@@ -9,7 +10,7 @@
 //!
 //! Left out: time (leases end when the model says), forgetting what is finished (R14), reads as
 //! such (who could see an outcome is noted where it is settled), the order of operations on one
-//! pk (R6), torn records (R23, R24), and tables with `replicated`.
+//! pk (R6), torn records (R23, R24).
 
 mod action;
 mod case;
@@ -215,6 +216,7 @@ mod tests {
             "one",
             "one-at-head",
             "one-far",
+            "memory",
             "pair",
             "move",
         ] {

@@ -57,6 +57,12 @@ bugs! {
     VotesIgnored = "votes-ignored", "R2", "pair";
     /// An outcome is seen before it is durable at position x.
     SeenBeforeDurable = "seen-before-durable", "R3", "one-at-head";
+    /// With `replicated`, an outcome is seen at the decider before position x has it.
+    SeenAtDecider = "seen-at-decider", "R3", "memory-at-head";
+    /// With `replicated`, a restarted member is told a decision past members that have not heard it.
+    ToldPastMembers = "told-past-members", "R3", "memory-far";
+    /// With `replicated`, a member that has forgotten a yes which was sure knows nothing of it.
+    SureYesForgotten = "sure-yes-forgotten", "R4", "memory";
     /// A member beyond k votes no, to end a long wait.
     RefusesBeyondVoters = "refuses-beyond-voters", "R3", "one-free";
     /// A decision is durable at x, and at no other member that could need to know it.
@@ -73,6 +79,10 @@ bugs! {
     ServesBeforeDurable = "serves-before-durable", "R5", "one-at-head";
     /// A member votes although another operation holds the key.
     ConflictDoesNotWait = "conflict-does-not-wait", "R7", "pair";
+    /// A refusal is said against a row whose operation is undecided.
+    DuplicateOfPending = "duplicate-of-pending", "R8", "pair";
+    /// A message of an older epoch is taken.
+    OldEpochsHeard = "old-epochs-heard", "R15", "restarts-of-one";
     /// A member goes on in its epoch after it has sealed it.
     SealedMemberGoesOn = "sealed-member-goes-on", "R16", "one";
     /// A replacement votes without the rows that others hold.

@@ -7,13 +7,20 @@
 
 use crate::chain::World;
 use crate::planted::Bug;
-use crate::state::{Member, Part, Stage, State};
+use crate::state::{Decision, Member, Part, Stage, State, Told};
 
 impl World<'_> {
     /// A member loses what its disk has not.
     pub fn crash(&self, state: &mut State, member: usize) -> bool {
         let removed = state.removed >> member & 1 != 0;
         if state.crashes_left == 0 || removed || !state.members[member].up {
+            return false;
+        }
+        let forgetful = (0..self.case.members.len()).filter(|other| {
+            let other_member = state.members[*other];
+            *other != member && (!other_member.up || other_member.recovering)
+        });
+        if self.case.replicated && forgetful.count() >= self.case.tolerated {
             return false;
         }
         state.crashes_left -= 1;
@@ -28,7 +35,6 @@ impl World<'_> {
                 part.decision = None;
             }
             part.told = None;
-            part.told_settled = false;
             let resolved = state.resolved >> operation & 1 != 0;
             part.settled = part.decision.is_some() && (self.case.settles_at_decision() || resolved);
         }
@@ -82,9 +88,8 @@ impl World<'_> {
                 *part = Part::default();
             }
             // What it was told while it recovered is as true as what it knew.
-            part.decision = part.decision.or(part.told);
+            part.decision = part.decision.or(part.told.map(|told| told.decision));
             part.told = None;
-            part.told_settled = false;
             part.prepare_durable = part.stage == Stage::Prepared;
             part.decision_durable = part.decision.is_some();
         }
@@ -125,15 +130,23 @@ impl World<'_> {
     /// The member at place `own` takes back its vote as the one at `place` knows it, and the
     /// outcome, as far as that may have come to it.
     fn adopt(&self, state: &mut State, operation: usize, place: usize, own: usize) {
-        let told = state.parts[operation][place];
-        let decision = told
+        let teller = state.parts[operation][place];
+        let decided = teller
             .decision
-            .filter(|_| self.may_pass(&told, operation, place));
-        let knows_vote = own <= place || decision.is_some();
+            .filter(|_| self.may_pass(&teller, operation, place));
+        // Without disks to wait for, what a member has been told while it recovers goes on.
+        let heard = teller.told.filter(|_| self.case.replicated);
+        let decision = decided.or(heard.map(|told| told.decision));
+        // Where all who can refuse have said yes, the others can only say the same.
+        let sure = self.case.replicated
+            && teller.refusals == 0
+            && self.covers(operation, place)
+            && !self.is(Bug::SureYesForgotten);
+        let knows_vote = own <= place || decision.is_some() || sure;
         let part = &mut state.parts[operation][own];
         if part.stage != Stage::Prepared && knows_vote {
-            let mut refusals = told.refusals;
-            if decision == Some(crate::state::Decision::Abort) {
+            let mut refusals = teller.refusals;
+            if decision == Some(Decision::Abort) {
                 refusals |= u8::MAX << (place + 1);
             }
             *part = Part {
@@ -142,12 +155,16 @@ impl World<'_> {
                 ..Part::default()
             };
         }
-        let between = (own + 1..place).any(|place| {
-            let member = self.member(operation, place);
-            state.fenced >> member & 1 == 0
-        });
-        if let Some(decision) = decision.filter(|_| !between) {
-            self.on_decision(state, operation, own, (decision, told.settled));
+        let mut between = (own + 1..place).map(|place| self.member(operation, place));
+        let in_order = between.all(|member| state.fenced >> member & 1 != 0);
+        // With disks, only what comes up the chain is taken: a prepare on the way may not be durable.
+        if let Some(decision) = decision.filter(|_| in_order || self.case.replicated) {
+            let told = Told {
+                decision,
+                settled: teller.settled || heard.is_some_and(|told| told.settled),
+                in_order: in_order || self.is(Bug::ToldPastMembers),
+            };
+            self.on_decision(state, operation, own, told);
         }
     }
 
@@ -167,10 +184,8 @@ impl World<'_> {
         state.members[member].heard = 0;
         for (operation, place) in self.parts_of(member) {
             let part = &mut state.parts[operation][place];
-            let (told, settled) = (part.told.take(), part.told_settled);
-            part.told_settled = false;
-            if let Some(decision) = told {
-                self.on_decision(state, operation, place, (decision, settled));
+            if let Some(told) = part.told.take() {
+                self.on_decision(state, operation, place, told);
             }
             self.show(state, operation, place);
         }

@@ -216,8 +216,11 @@ impl Search<'_> {
     fn found(self, depth: usize) -> Found {
         let complete = self.violation.is_none() && self.next.count == 0;
         let violation = self.violation.as_ref().map(|(wrong, number)| {
-            let steps = self.steps_to(*number);
-            (wrong.clone(), steps)
+            let (steps, state) = self.steps_to(*number);
+            // Symmetry may have renamed what the story names as it began.
+            let again = self.world.violation(&state);
+            let again = again.or_else(|| self.world.violation_at_rest(&state));
+            (again.unwrap_or_else(|| wrong.clone()), steps)
         });
         Found {
             states: self.met.hashes.len(),
@@ -229,7 +232,7 @@ impl Search<'_> {
     }
 
     /// The steps from the beginning to a state.
-    fn steps_to(&self, number: usize) -> Vec<Action> {
+    fn steps_to(&self, number: usize) -> (Vec<Action>, State) {
         let mut path = vec![number];
         while let Some(&last) = path.last().filter(|last| **last != 0) {
             path.push(self.met.predecessors[last] as usize);
@@ -249,6 +252,50 @@ impl Search<'_> {
             steps.push(action);
             state = next;
         }
-        steps
+        (steps, state)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn states_are_met_once() {
+        let mut met = Met::new();
+        // More than the first table holds, many of them in one slot of it.
+        let hashes = (0..100_000u64).map(|number| number % 7 + (number << 40));
+        for hash in hashes.clone().take(2_000) {
+            assert!(met.insert(hash, 0));
+        }
+        let spread = (0..100_000u64).map(|number| (number + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        for hash in spread.clone() {
+            assert!(met.insert(hash, 0));
+        }
+        for hash in hashes.take(2_000).chain(spread) {
+            assert!(!met.insert(hash, 0));
+        }
+        assert_eq!(met.hashes.len(), 102_000);
+    }
+
+    #[test]
+    fn a_search_ends_at_its_limit_and_says_so() {
+        let case = crate::case::named("pair").expect("it is listed");
+        let limits = Limits {
+            states_max: 1_000,
+            bytes_max: usize::MAX,
+            progress: false,
+        };
+        let found = search(&World::new(&case, None), limits);
+        assert!(!found.complete);
+        assert!(found.states >= 1_000);
+        let bounded = Limits {
+            states_max: usize::MAX,
+            bytes_max: 4 << 20,
+            ..limits
+        };
+        let found = search(&World::new(&case, None), bounded);
+        assert!(!found.complete);
+        assert!(found.bytes <= bounded.bytes_max);
     }
 }

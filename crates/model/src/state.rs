@@ -21,6 +21,17 @@ pub enum Decision {
     Abort,
 }
 
+/// An outcome, as one member tells another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Told {
+    /// The outcome.
+    pub decision: Decision,
+    /// It may be seen.
+    pub settled: bool,
+    /// Every member further down knows it as well: it has come up the chain.
+    pub in_order: bool,
+}
+
 /// How far an operation has come at a member.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Stage {
@@ -50,9 +61,7 @@ pub struct Part {
     /// The outcome may be seen here (SAFETY R3).
     pub settled: bool,
     /// What a recovering member has heard of the outcome, and applies when it has heard everybody.
-    pub told: Option<Decision>,
-    /// It has also heard that the outcome may be seen.
-    pub told_settled: bool,
+    pub told: Option<Told>,
 }
 
 /// One member, beside its parts.
@@ -192,6 +201,17 @@ impl Messages {
     pub fn iter(&self) -> impl Iterator<Item = Message> + '_ {
         let packed = &self.packed[..usize::from(self.count)];
         packed.iter().map(|packed| unpack_message(*packed))
+    }
+}
+
+impl Told {
+    /// What has come up the chain.
+    pub fn in_order(decision: Decision, settled: bool) -> Told {
+        Told {
+            decision,
+            settled,
+            in_order: true,
+        }
     }
 }
 
@@ -416,6 +436,21 @@ fn unpack_decision(word: u16) -> Option<Decision> {
     }
 }
 
+fn pack_told(told: Option<Told>) -> u16 {
+    let flags = told.map_or(0, |told| {
+        u16::from(told.settled) | u16::from(told.in_order) << 1
+    });
+    pack_decision(told.map(|told| told.decision)) | flags << 2
+}
+
+fn unpack_told(word: u16) -> Option<Told> {
+    Some(Told {
+        decision: unpack_decision(word)?,
+        settled: word & 4 != 0,
+        in_order: word & 8 != 0,
+    })
+}
+
 fn pack_part(part: Part) -> u16 {
     let stage = match part.stage {
         Stage::None => 0,
@@ -428,8 +463,7 @@ fn pack_part(part: Part) -> u16 {
         | u16::from(part.settled) << 4
         | pack_decision(part.decision) << 5
         | u16::from(part.refusals) << 7
-        | pack_decision(part.told) << 12
-        | u16::from(part.told_settled) << 14
+        | pack_told(part.told) << 12
 }
 
 fn unpack_part(word: u16) -> Part {
@@ -445,8 +479,7 @@ fn unpack_part(word: u16) -> Part {
         settled: word & 16 != 0,
         decision: unpack_decision(word >> 5),
         refusals: (word >> 7) as u8 & 31,
-        told: unpack_decision(word >> 12),
-        told_settled: word & 1 << 14 != 0,
+        told: unpack_told(word >> 12),
     }
 }
 
@@ -481,5 +514,69 @@ fn unpack_message(word: u16) -> Message {
         to: usize::from(word >> 9 & 7),
         epoch: (word >> 12) as u8 & 7,
         content,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::case;
+    use crate::chain::World;
+
+    /// States along ways through a case, each of which turns off elsewhere.
+    fn walk(case: &Case, mut visit: impl FnMut(&State)) {
+        let world = World::new(case, None);
+        for way in 0..100 {
+            let mut state = State::start(case);
+            for step in 0..60 {
+                visit(&state);
+                let mut next = Vec::new();
+                world.successors(&state, &mut |_, state| next.push(*state));
+                let turn = (way * 31 + step * step * 7) % next.len().max(1);
+                let Some(chosen) = next.get(turn) else {
+                    break;
+                };
+                state = *chosen;
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_packed_is_unpacked() {
+        for case in case::cases() {
+            walk(&case, |state| {
+                let mut bytes = [0; PACKED_MAX];
+                let count = state.pack_as_is(&case, &mut bytes);
+                let unpacked = State::unpack(&case, &bytes[..count]);
+                assert_eq!(unpacked, *state, "{}", case.name);
+            });
+        }
+    }
+
+    #[test]
+    fn what_symmetry_makes_equal_is_packed_alike() {
+        for case in case::cases() {
+            walk(&case, |state| {
+                let mut bytes = [0; PACKED_MAX];
+                let count = state.pack(&case, &mut bytes);
+                for symmetry in &case.symmetries {
+                    let mut other = [0; PACKED_MAX];
+                    let renamed = state.renamed(&case, symmetry);
+                    let other_count = renamed.pack(&case, &mut other);
+                    assert_eq!(other[..other_count], bytes[..count], "{}", case.name);
+                }
+            });
+        }
+    }
+
+    #[test]
+    fn epochs_that_nobody_has_leave_no_gap() {
+        let case = case::named("one").expect("it is listed");
+        let mut state = State::start(&case);
+        state.epoch = 5;
+        state.members[0].epoch = 3;
+        state.renumber();
+        let epochs = state.members.map(|member| member.epoch);
+        assert_eq!((state.epoch, &epochs[..3]), (2, &[1, 0, 0][..]));
     }
 }
