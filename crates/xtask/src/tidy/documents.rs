@@ -337,13 +337,14 @@ fn kebab_case(name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tidy::tree;
 
     const COMMAND: &str = "//! The command.\n#[derive(clap::Subcommand)]\nenum Command {\n    \
         /// Shows, {all}.\n    Demo(Options),\n    #[command(name = \"serve\")]\n    Server { id: u32 },\n    \
         BulkImport,\n}\nenum Other { Hidden }\n";
 
     fn messages(path: &str, text: &str) -> Vec<String> {
-        let problems = check(&Tree::of(&[
+        let files = [
             (path, text),
             ("crates/replex/src/main.rs", COMMAND),
             ("crates/replex/Cargo.toml", ""),
@@ -351,11 +352,8 @@ mod tests {
             ("docs/other.md", "# A heading: `x`, two\n"),
             (".gitignore", "/data/made.csv\n"),
             ("data/README.md", ""),
-        ]));
-        problems
-            .into_iter()
-            .map(|problem| format!("{}: {}", problem.line, problem.message))
-            .collect()
+        ];
+        tree::messages(check, &files)
     }
 
     #[test]

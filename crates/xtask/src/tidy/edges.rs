@@ -59,6 +59,7 @@ pub fn check(tree: &Tree) -> Vec<Problem> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tidy::tree;
 
     fn messages(name: &str, dependencies: &str) -> Vec<String> {
         let path = format!("crates/{name}/Cargo.toml");
@@ -73,11 +74,7 @@ mod tests {
                 files.push((other, ""));
             }
         }
-        let problems = check(&Tree::of(&files));
-        problems
-            .into_iter()
-            .map(|problem| format!("{}: {}", problem.line, problem.message))
-            .collect()
+        tree::messages(check, &files)
     }
 
     #[test]

@@ -78,13 +78,10 @@ fn belongs(marker: usize, function: &Function, text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tidy::tree;
 
     fn messages(text: &str) -> Vec<String> {
-        let problems = check(&Tree::of(&[("crates/a/src/lib.rs", text)]));
-        problems
-            .into_iter()
-            .map(|problem| format!("{}: {}", problem.line, problem.message))
-            .collect()
+        tree::messages(check, &[("crates/a/src/lib.rs", text)])
     }
 
     fn function(name: &str, lines: usize) -> String {

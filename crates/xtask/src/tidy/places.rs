@@ -56,13 +56,10 @@ fn names_path(line: &str, path: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tidy::tree;
 
     fn messages(path: &str, text: &str) -> Vec<String> {
-        let problems = check(&Tree::of(&[(path, text)]));
-        problems
-            .into_iter()
-            .map(|problem| format!("{}: {}", problem.line, problem.message))
-            .collect()
+        tree::messages(check, &[(path, text)])
     }
 
     #[test]

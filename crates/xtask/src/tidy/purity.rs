@@ -74,13 +74,10 @@ pub fn check(tree: &Tree) -> Vec<Problem> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tidy::tree;
 
     fn messages(path: &str, text: &str) -> Vec<String> {
-        let problems = check(&Tree::of(&[(path, text)]));
-        problems
-            .into_iter()
-            .map(|problem| format!("{}: {}", problem.line, problem.message))
-            .collect()
+        tree::messages(check, &[(path, text)])
     }
 
     #[test]

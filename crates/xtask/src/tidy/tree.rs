@@ -185,6 +185,15 @@ fn is_ignored(gitignore: &str, path: &str, name: &str) -> bool {
         })
 }
 
+/// What a check says of these files and their texts, as `line: message`, for its tests.
+#[cfg(test)]
+pub fn messages(check: super::Check, files: &[(&str, &str)]) -> Vec<String> {
+    let problems = check(&Tree::of(files)).into_iter();
+    problems
+        .map(|problem| format!("{}: {}", problem.line, problem.message))
+        .collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
