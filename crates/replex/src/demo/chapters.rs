@@ -230,32 +230,14 @@ pub async fn moving(
     let id = row[0].clone();
     let new = flights.tail_elsewhere(&old);
     let partition = |tail: &Value| format!("{} of by_tail", flights.tail_partition(tail));
-    let before = [
-        flights
-            .lookup("by_tail", std::slice::from_ref(&old))
-            .await?
-            .len(),
-        flights
-            .lookup("by_tail", std::slice::from_ref(&new))
-            .await?
-            .len(),
-    ];
+    let before = counts(flights, [&old, &new]).await?;
     story.say(story.screen.dim(format!(
         "UPDATE flights SET tailnum = '{new}' WHERE id = {id};"
     )));
     let started = Instant::now();
     flights.set_tail(&id, &new).await?;
     let took = started.elapsed();
-    let after = [
-        flights
-            .lookup("by_tail", std::slice::from_ref(&old))
-            .await?
-            .len(),
-        flights
-            .lookup("by_tail", std::slice::from_ref(&new))
-            .await?
-            .len(),
-    ];
+    let after = counts(flights, [&old, &new]).await?;
     let line = |tail: &Value, at: usize| {
         vec![
             format!("tailnum = '{tail}'"),
@@ -283,6 +265,18 @@ pub async fn moving(
         column,
         tail: new,
     })
+}
+
+/// How many rows are found under each tail number.
+async fn counts(flights: &Flights, tails: [&Value; 2]) -> Result<[usize; 2], Failure> {
+    let mut counts = [0; 2];
+    for (count, tail) in counts.iter_mut().zip(tails) {
+        let found = flights
+            .lookup("by_tail", std::slice::from_ref(tail))
+            .await?;
+        *count = found.len();
+    }
+    Ok(counts)
 }
 
 /// A flight whose plane flew only once, so that its lookup is empty once it has moved.
