@@ -356,6 +356,14 @@ pub enum CoordinatorRequest {
         /// The server.
         server: ServerId,
     },
+    /// A server's last word: its log is durable, and no core of this process serves anything any
+    /// more or ever will again. So its leases are over at once, and the next process may join.
+    Stopped {
+        /// The server.
+        server: ServerId,
+        /// The incarnation that has stopped.
+        incarnation: Incarnation,
+    },
 }
 
 /// What the coordinator answers.
@@ -478,6 +486,7 @@ wire_enum!(CoordinatorRequest {
     1 => Heartbeat { core, incarnation, epoch, sent_us },
     2 => Fetch { known }, 3 => OpenSession, 4 => CreateTable { schema, if_not_exists },
     5 => DropTable { name, if_exists }, 6 => Leave { server },
+    7 => Stopped { server, incarnation },
 });
 wire_enum!(CoordinatorReply {
     0 => Joined { server, incarnation, configuration },

@@ -47,6 +47,12 @@ enum Event {
         core: u16,
         newest: bool,
     },
+    /// The process of this folder that joined last, or the one before it, serves no more and says
+    /// so. Its heartbeats may still be on their way.
+    Stop {
+        disk: u64,
+        late: bool,
+    },
     Fetch {
         behind: u64,
     },
@@ -87,6 +93,8 @@ fn event() -> impl Strategy<Value = Event> {
         });
     let wrong = (disk.clone(), 0..8u32);
     let wrong = wrong.prop_map(|(disk, server)| Event::StartWrong { disk, server });
+    let stop = (disk.clone(), proptest::bool::weighted(0.2));
+    let stop = stop.prop_map(|(disk, late)| Event::Stop { disk, late });
     let beat = (disk, 0..3u16, any::<bool>());
     let beat = beat.prop_map(|(disk, core, newest)| Event::Beat { disk, core, newest });
     let create = (0..3u8, 0..3u8, any::<bool>());
@@ -99,6 +107,7 @@ fn event() -> impl Strategy<Value = Event> {
         4 => start,
         1 => wrong,
         8 => beat,
+        4 => stop,
         2 => (0..4u64).prop_map(|behind| Event::Fetch { behind }),
         2 => Just(Event::OpenSession),
         4 => create,
@@ -171,6 +180,10 @@ struct World {
     renewals: BTreeMap<u64, ((ServerId, Incarnation), u64)>,
     /// For each server and incarnation, when the last lease that it was given began.
     leases: BTreeMap<(ServerId, Incarnation), u64>,
+    /// Who serves nothing any more, whatever lease it is still given.
+    stopped: BTreeSet<(ServerId, Incarnation)>,
+    /// Joins for which a lease was given back.
+    handovers: u32,
     told: Told,
 }
 
@@ -191,6 +204,8 @@ impl World {
             requests: 0,
             renewals: BTreeMap::new(),
             leases: BTreeMap::new(),
+            stopped: BTreeSet::new(),
+            handovers: 0,
             told: Told::default(),
         };
         world.start();
@@ -231,15 +246,18 @@ impl World {
     }
 
     /// Nobody else may hold a lease of a server that begins a new incarnation.
-    fn assert_alone(&self, server: ServerId, incarnation: Incarnation) {
+    fn assert_alone(&mut self, server: ServerId, incarnation: Incarnation) {
         let others = self
             .leases
             .range((server, Incarnation(0))..(server, incarnation));
-        for ((_, other), at_us) in others {
+        let running =
+            others.filter(|(_, at_us)| *at_us + SETTINGS.lease_us > self.now.monotonic_us);
+        for (other, _) in running {
             assert!(
-                at_us + SETTINGS.lease_us <= self.now.monotonic_us,
-                "incarnation {other:?} of {server:?} still holds its lease"
+                self.stopped.contains(other),
+                "{other:?} still holds its lease"
             );
+            self.handovers += 1;
         }
     }
 
@@ -375,6 +393,16 @@ impl World {
                             process.joined_in
                         },
                         sent_us: 0,
+                    });
+                }
+            }
+            Event::Stop { disk, late } => {
+                if let Some(process) = self.told.processes.get(&disk).copied() {
+                    let incarnation = Incarnation(process.incarnation.0 - u32::from(late));
+                    self.stopped.insert((process.server, incarnation));
+                    self.ask(CoordinatorRequest::Stopped {
+                        server: process.server,
+                        incarnation,
                     });
                 }
             }
@@ -572,7 +600,7 @@ proptest! {
 #[test]
 fn histories_reach_what_they_are_about() {
     let mut runner = proptest::test_runner::TestRunner::deterministic();
-    let (mut returns, mut tables, mut ends) = (0, 0, 0);
+    let (mut returns, mut handovers, mut tables, mut ends) = (0, 0, 0, 0);
     let mut kinds = BTreeSet::new();
     for _ in 0..200 {
         let events = proptest::collection::vec(event(), 100..120);
@@ -591,11 +619,18 @@ fn histories_reach_what_they_are_about() {
         }
         let told = &world.told;
         returns += u32::from(told.incarnations.keys().any(|(_, it)| it.0 > 1));
+        handovers += u32::from(world.handovers > 0);
         tables += u32::from(told.tables.len() > 1);
         ends += u32::from(told.floor.0 > 1);
     }
-    for (what, count) in [("returns", returns), ("tables", tables), ("ends", ends)] {
-        assert!(count > 20, "{count} of 200 histories saw {what}");
+    let counts = [
+        ("returns", returns, 20),
+        ("handovers", handovers, 5),
+        ("tables", tables, 20),
+        ("ends", ends, 20),
+    ];
+    for (what, count, least) in counts {
+        assert!(count > least, "{count} of 200 histories saw {what}");
     }
     assert_eq!(kinds.len(), 7, "every kind of reply was given: {kinds:?}");
 }

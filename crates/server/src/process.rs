@@ -23,9 +23,9 @@ use crate::error::ServerError;
 use crate::event_loop::{EventLoop, Handle, Options};
 use crate::folder::Folder;
 use crate::identity_file::ServerIdentity;
-use crate::joining;
 use crate::journal::{self, Level};
 use crate::limits;
+use crate::membership;
 use crate::metrics::Metrics;
 use crate::options::{ServerOptions, StorageOptions, check_listen, resolve};
 use crate::random;
@@ -181,8 +181,36 @@ impl Server {
             metrics.serve(joined.server, cores.collect())?;
         }
         let mut cores = Cores::spawn(&mut self, &is_ready, joined.configuration)?;
+        let mut result = self.follow(&mut cores, &is_ready, &stopper, ready);
+        for thread in cores.threads {
+            if thread.join().is_err() {
+                result = result.and(Err(ServerError::Panicked));
+            }
+        }
+        if result.is_ok() {
+            // Every core's loop has ended and its log is closed: this is the last word. A process
+            // that failed does not say it, for nobody knows what it has still under way.
+            let incarnation = (is_ready.server, is_ready.incarnation);
+            membership::say_goodbye(&self.coordinators, is_ready.cluster, incarnation);
+            journal::line(
+                Level::Info,
+                "server_stopped",
+                &[("server", &is_ready.server.0)],
+            );
+        }
+        result
+    }
+
+    /// Lets the cores begin once all have restored what they knew, and follows them to their end.
+    fn follow(
+        &mut self,
+        cores: &mut Cores,
+        ready: &Ready,
+        stopper: &Stopper,
+        when_ready: impl FnOnce(&Ready),
+    ) -> Result<(), ServerError> {
         let mut starting = cores.threads.len();
-        let mut ready = Some(ready);
+        let mut when_ready = Some(when_ready);
         let mut result = Ok(());
         while let Ok(told) = cores.told.recv() {
             match told {
@@ -193,13 +221,13 @@ impl Server {
                     }
                     // From now on a log that is missing is a loss.
                     self.identity.cores = self.identity.cores.max(self.options.cores);
-                    self.identity.joined = Some((is_ready.cluster, is_ready.server));
+                    self.identity.joined = Some((ready.cluster, ready.server));
                     result = self.identity.write(&self.folder);
                     if result.is_ok() {
                         cores.begin();
-                        note_ready(&is_ready);
-                        if let Some(ready) = ready.take() {
-                            ready(&is_ready);
+                        note_ready(ready);
+                        if let Some(when_ready) = when_ready.take() {
+                            when_ready(ready);
                         }
                     }
                     cores.begin.clear();
@@ -217,22 +245,10 @@ impl Server {
                 Told::Ended(_, Ok(())) => {}
             }
         }
-        for thread in cores.threads {
-            if thread.join().is_err() {
-                result = result.and(Err(ServerError::Panicked));
-            }
-        }
-        if result.is_ok() {
-            journal::line(
-                Level::Info,
-                "server_stopped",
-                &[("server", &is_ready.server.0)],
-            );
-        }
         result
     }
 
-    fn join(&self, stopper: &Stopper) -> Result<joining::Joined, ServerError> {
+    fn join(&self, stopper: &Stopper) -> Result<membership::Joined, ServerError> {
         let request = CoordinatorRequest::Join {
             server: self.identity.joined.map(|(_, server)| server),
             instance: random::number()?,
@@ -241,11 +257,11 @@ impl Server {
             cores: self.addresses.iter().map(ToString::to_string).collect(),
         };
         let cluster = self.identity.joined.map(|(cluster, _)| cluster);
-        let patience = joining::Patience {
+        let patience = membership::Patience {
             refusals: self.options.join_patience,
             stopped: &|| stopper.is_stopped(),
         };
-        joining::join(&self.coordinators, cluster, &request, &patience)
+        membership::join(&self.coordinators, cluster, &request, &patience)
     }
 }
 

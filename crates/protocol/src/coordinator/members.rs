@@ -5,7 +5,7 @@
 //! | no number, an unknown disk | | a new server |
 //! | no number, a known disk | | as if with the disk's number: the number was lost, not the data |
 //! | a number | the instance that joined last | the same answer again |
-//! | a number | its disk, its lease over | the next incarnation |
+//! | a number | its disk, its lease over or its process before stopped | the next incarnation |
 //! | a number | its disk, its lease running | a refusal, to be tried again |
 //! | a number | another disk | a refusal (SAFETY R16) |
 
@@ -76,6 +76,7 @@ impl Coordinator {
         ));
         self.reconfigure(output);
         self.forget(id);
+        self.stopped.remove(&id);
         // The configuration comes with the answer.
         let heard = Heard::new(now, self.state.configuration.epoch);
         self.heard
@@ -95,17 +96,14 @@ impl Coordinator {
             epoch,
             sent_us,
         } = beat;
-        let configuration = &mut self.state.configuration;
-        let index = configuration
-            .servers
-            .binary_search_by_key(&core.server, |server| server.id);
-        let index = index.map_err(|_| unknown_server(core.server))?;
-        let server = &mut configuration.servers[index];
-        if server.incarnation != incarnation {
+        let has_stopped = self.stopped.get(&core.server) == Some(&incarnation);
+        let epoch_now = self.state.configuration.epoch;
+        let server = self.incarnation(core.server, incarnation)?;
+        // On its way, a heartbeat may be overtaken by what was said after it.
+        if has_stopped {
             return Err(Refused::new(format!(
-                "incarnation {} of server {} has been replaced by incarnation {}: stop this \
-                 process",
-                incarnation.0, core.server.0, server.incarnation.0
+                "incarnation {} of server {} has said that it stopped: start it again",
+                incarnation.0, core.server.0
             )));
         }
         if usize::from(core.core) >= server.cores.len() {
@@ -114,11 +112,11 @@ impl Coordinator {
                 server.cores.len()
             )));
         }
-        if epoch > configuration.epoch {
+        if epoch > epoch_now {
             return Err(Refused::new(format!(
                 "{core} is in epoch {}, the coordinator in {}: it runs on an old copy of its \
                  state; stop it and start it on the newest",
-                epoch.0, configuration.epoch.0
+                epoch.0, epoch_now.0
             )));
         }
         if server.state == ServerState::Down {
@@ -134,6 +132,25 @@ impl Coordinator {
             lease_us: self.settings.lease_us,
             session_floor: self.state.session_floor,
         }))
+    }
+
+    /// A process whose cores serve nothing any more gives its leases back, so that the next one
+    /// need not wait for their end.
+    pub(super) fn stopped(
+        &mut self,
+        id: ServerId,
+        incarnation: Incarnation,
+        output: &mut Output,
+    ) -> Result<Outcome, Refused> {
+        let server = self.incarnation(id, incarnation)?;
+        if server.state == ServerState::Up {
+            server.state = ServerState::Down;
+            output.notes.push(format!("server {} stopped", id.0));
+            self.reconfigure(output);
+        }
+        self.forget(id);
+        self.stopped.insert(id, incarnation);
+        Ok(self.done_now())
     }
 
     pub(super) fn leave(&mut self, id: ServerId, output: &mut Output) -> Result<Outcome, Refused> {
@@ -160,12 +177,29 @@ impl Coordinator {
         configuration.servers.remove(index);
         self.state.members.remove(index);
         self.forget(id);
+        self.stopped.remove(&id);
         output.notes.push(format!("server {} left", id.0));
         self.reconfigure(output);
-        Ok(Outcome::Now(CoordinatorReply::Done {
-            epoch: self.state.configuration.epoch,
-            table: None,
-        }))
+        Ok(self.done_now())
+    }
+
+    /// The server, if this is its incarnation.
+    fn incarnation(
+        &mut self,
+        id: ServerId,
+        incarnation: Incarnation,
+    ) -> Result<&mut Server, Refused> {
+        let servers = &mut self.state.configuration.servers;
+        let index = servers.binary_search_by_key(&id, |server| server.id);
+        let server = &mut servers[index.map_err(|_| unknown_server(id))?];
+        if server.incarnation != incarnation {
+            return Err(Refused::new(format!(
+                "incarnation {} of server {} has been replaced by incarnation {}: stop this \
+                 process",
+                incarnation.0, id.0, server.incarnation.0
+            )));
+        }
+        Ok(server)
     }
 
     /// For each server that is up, when the last lease of a core of it is over by any clock.
@@ -343,6 +377,13 @@ impl Coordinator {
         server.domain = domain_name(id, &join.domain);
         server.cores = join.cores;
         server.state = ServerState::Up;
+    }
+
+    fn done_now(&self) -> Outcome {
+        Outcome::Now(CoordinatorReply::Done {
+            epoch: self.state.configuration.epoch,
+            table: None,
+        })
     }
 
     fn joined(&self, id: ServerId) -> Outcome {

@@ -24,7 +24,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use crate::configuration::{Configuration, ServerState};
-use crate::identity::{CoreId, Epoch, Now, ServerId};
+use crate::identity::{CoreId, Epoch, Incarnation, Now, ServerId};
 use crate::message::{CoordinatorReply, CoordinatorRequest};
 
 pub use contract::*;
@@ -40,6 +40,9 @@ pub struct Coordinator {
     state: State,
     /// Cores of the servers that are up, and when each was heard last.
     heard: BTreeMap<CoreId, Heard>,
+    /// Which incarnation of a server has said that it stopped, until the next one joins. What a
+    /// process before this one was told needs no memory: late heartbeats to it are lost with it.
+    stopped: BTreeMap<ServerId, Incarnation>,
     sessions: Sessions,
     waiting: Vec<Waiting>,
     /// What the last output said.
@@ -107,6 +110,7 @@ impl Coordinator {
             sessions: Sessions::new(&state),
             state,
             heard: BTreeMap::new(),
+            stopped: BTreeMap::new(),
             waiting: Vec::new(),
             deadline_us: None,
         }
@@ -243,6 +247,10 @@ impl Coordinator {
                 self.drop_table(&name, if_exists, output)
             }
             CoordinatorRequest::Leave { server } => self.leave(server, output),
+            CoordinatorRequest::Stopped {
+                server,
+                incarnation,
+            } => self.stopped(server, incarnation, output),
         }
     }
 

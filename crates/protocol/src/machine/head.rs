@@ -49,6 +49,10 @@ impl Running {
     pub fn forget_client(&mut self, client: ClientId) {
         self.asked.retain(|asked| asked.client != client);
     }
+
+    pub fn is_awaited(&self) -> bool {
+        !self.asked.is_empty()
+    }
 }
 
 /// Clients that wait for one request; a retry beyond takes the oldest one's place.

@@ -385,6 +385,14 @@ impl CoreMachine {
         }
     }
 
+    /// Whether a client waits here for a result or a lookup that is under way. What this core is
+    /// part of for other heads is not its debt: a restarted core takes that up again.
+    pub fn owes_answers(&self) -> bool {
+        let mut partitions = self.partitions.values();
+        self.running.values().any(Running::is_awaited)
+            || partitions.any(|partition| !partition.reads.is_empty())
+    }
+
     /// Counters by name, for operators.
     pub fn counters(&self) -> Vec<(String, u64)> {
         let counters = &self.counters;

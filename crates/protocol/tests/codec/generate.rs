@@ -260,6 +260,7 @@ generate_enum! {
         Join { server, instance, disk, domain, cores },
         Heartbeat { core, incarnation, epoch, sent_us }, Fetch { known }, OpenSession,
         CreateTable { schema, if_not_exists }, DropTable { name, if_exists }, Leave { server },
+        Stopped { server, incarnation },
     }
     CoordinatorReply {
         Joined { server, incarnation, configuration },

@@ -75,6 +75,7 @@ kinds! {
     (Message::Ask(CoordinatorRequest::CreateTable { .. }), _) => "ask-create-table",
     (Message::Ask(CoordinatorRequest::DropTable { .. }), _) => "ask-drop-table",
     (Message::Ask(CoordinatorRequest::Leave { .. }), _) => "ask-leave",
+    (Message::Ask(CoordinatorRequest::Stopped { .. }), _) => "ask-stopped",
     (Message::Answer(CoordinatorReply::Joined { .. }), _) => "answer-joined",
     (Message::Answer(CoordinatorReply::Beat { .. }), _) => "answer-beat",
     (Message::Answer(CoordinatorReply::Configuration(_)), _) => "answer-configuration",

@@ -602,6 +602,13 @@ fn asks() -> Vec<(&'static str, Message)> {
                 server: ServerId(2),
             },
         ),
+        (
+            "ask-stopped",
+            CoordinatorRequest::Stopped {
+                server: ServerId(2),
+                incarnation: Incarnation(3),
+            },
+        ),
     ];
     requests
         .map(|(name, request)| (name, Message::Ask(request)))

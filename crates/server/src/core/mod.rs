@@ -508,9 +508,7 @@ impl<S: Store> Handler for Core<S> {
     }
 
     fn is_finished(&self) -> bool {
-        let backlog = self.machine.backlog();
-        let under_way = backlog.undecided + backlog.queued_requests + backlog.waiting_reads;
-        under_way == 0 && self.outbox.len() == 0
+        !self.machine.owes_answers() && !self.outbox.holds_replies()
     }
 }
 

@@ -50,6 +50,11 @@ impl Outbox {
         self.queue.pop_front()
     }
 
+    pub fn holds_replies(&self) -> bool {
+        let mut queue = self.queue.iter();
+        queue.any(|departure| matches!(departure, Departure::Reply(_)))
+    }
+
     pub fn len(&self) -> usize {
         self.queue.len()
     }
@@ -87,5 +92,6 @@ mod tests {
         }
         assert_eq!(marks, [1, 4, 2, 0, 3]);
         assert_eq!(outbox.len(), 1);
+        assert!(!outbox.holds_replies());
     }
 }

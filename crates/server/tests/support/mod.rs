@@ -14,6 +14,7 @@ use placement::{Column, ColumnType, Constraint, Durability, Index, Schema, Value
 use placement::{encode_key, encode_row, prefix_end};
 use protocol::codec::Bytes;
 use protocol::configuration::{Configuration, Table};
+use protocol::coordinator::Settings;
 use protocol::frame::{self, Frame};
 use protocol::identity::{Epoch, PartitionId, RequestId, SessionId};
 use protocol::message::{
@@ -37,7 +38,10 @@ pub struct Wire {
 
 impl Wire {
     pub fn connect(address: SocketAddr) -> Wire {
-        let stream = TcpStream::connect(address).unwrap();
+        Wire::over(TcpStream::connect(address).unwrap())
+    }
+
+    pub fn over(stream: TcpStream) -> Wire {
         stream.set_nodelay(true).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         stream.set_write_timeout(Some(PATIENCE)).unwrap();
@@ -420,8 +424,15 @@ pub struct Cluster {
 
 impl Cluster {
     pub fn start(servers: usize) -> Cluster {
+        Cluster::start_with(servers, Settings::default())
+    }
+
+    pub fn start_with(servers: usize, settings: Settings) -> Cluster {
         let folder = tempfile::tempdir().unwrap();
-        let options = CoordinatorOptions::new(folder.path().join("coordinator"));
+        let options = CoordinatorOptions {
+            settings,
+            ..CoordinatorOptions::new(folder.path().join("coordinator"))
+        };
         let coordinator = RunningCoordinator::start(&options);
         let mut cluster = Cluster {
             coordinator,

@@ -191,6 +191,13 @@ fn heartbeat(id: u32, core: u16, incarnation: u32, epoch: u64) -> Request {
     }
 }
 
+fn stopped(id: u32, incarnation: u32) -> Request {
+    Request::Stopped {
+        server: ServerId(id),
+        incarnation: Incarnation(incarnation),
+    }
+}
+
 /// A table of two copies that tolerates `failures`.
 fn table(name: &str, failures: u8) -> Schema {
     let column = |name: &str| Column {

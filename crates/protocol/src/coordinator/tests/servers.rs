@@ -78,6 +78,61 @@ fn restarted_server_waits_for_its_old_lease_then_takes_its_place() {
 }
 
 #[test]
+fn stopped_server_is_replaced_at_once() {
+    let mut scene = Scene::new();
+    scene.join(1);
+    scene.wait_ms(400);
+    scene.beat(1, 0);
+    let reply = scene.ask(stopped(1, 1));
+    let expected = Reply::Done {
+        epoch: Epoch(3),
+        table: None,
+    };
+    assert_eq!(reply, expected);
+    assert_eq!(scene.server(1).state, ServerState::Down);
+    // Said again, because the answer was lost: nothing changes.
+    let version = scene.version;
+    assert_eq!(scene.ask(stopped(1, 1)), expected);
+    assert_eq!(scene.version, version);
+    let reply = scene.ask(joining(Some(1), 100, 1));
+    assert!(
+        matches!(
+            reply,
+            Reply::Joined {
+                incarnation: Incarnation(2),
+                ..
+            }
+        ),
+        "{reply:?}"
+    );
+    // The word of the process before comes once more: it frees nothing of the next one's.
+    let (message, retry) = scene.refused(stopped(1, 1));
+    assert!(message.contains("has been replaced by incarnation 2"));
+    assert!(!retry);
+    assert_eq!(scene.server(1).state, ServerState::Up);
+    let (_, retry) = scene.refused(joining(Some(1), 101, 1));
+    assert!(retry, "the lease of the next one runs");
+    let (message, _) = scene.refused(stopped(4, 1));
+    assert!(message.starts_with("server 4 is not of this cluster"));
+}
+
+#[test]
+fn heartbeat_that_a_goodbye_has_overtaken_renews_nothing() {
+    let mut scene = Scene::new();
+    scene.join(1);
+    scene.ask(stopped(1, 1));
+    let (message, _) = scene.refused(heartbeat(1, 1, 1, 2));
+    assert_eq!(
+        message,
+        "incarnation 1 of server 1 has said that it stopped: start it again"
+    );
+    assert_eq!(scene.server(1).state, ServerState::Down);
+    let reply = scene.ask(joining(Some(1), 100, 1));
+    assert!(matches!(reply, Reply::Joined { .. }), "{reply:?}");
+    scene.beat(1, 1);
+}
+
+#[test]
 fn lost_number_is_found_by_the_folder() {
     let mut scene = Scene::new();
     scene.join(1);
