@@ -63,6 +63,12 @@ pub trait Tables {
         visit: &mut EntryVisitor,
     ) -> Result<(), TablesError>;
 
+    /// The lowest number from `first` on of a table that may have entries.
+    ///
+    /// # Errors
+    /// As [`Tables::read`].
+    fn table_from(&self, first: u64) -> Result<Option<u64>, TablesError>;
+
     /// Sets `key` to `value`, replacing what was there.
     fn put(&mut self, table: u64, key: &[u8], value: &[u8]);
 
@@ -187,6 +193,10 @@ impl Tables for MemoryTables {
         Ok(())
     }
 
+    fn table_from(&self, first: u64) -> Result<Option<u64>, TablesError> {
+        Ok(self.tables.range(first..).next().map(|(table, _)| *table))
+    }
+
     fn put(&mut self, table: u64, key: &[u8], value: &[u8]) {
         assert!(key.len() <= KEY_BYTES_MAX, "key of {} bytes", key.len());
         assert!(
@@ -276,6 +286,13 @@ mod tests {
         tables.delete(7, b"a");
         assert_eq!(tables.value(7, b"a").unwrap(), None);
         assert!(!tables.read(9, b"a", &mut |_| {}).unwrap());
+    }
+
+    #[test]
+    fn tables_are_found_by_their_numbers() {
+        let tables = filled();
+        let found = [0, 7, 8, 9].map(|first| tables.table_from(first).unwrap());
+        assert_eq!(found, [Some(7), Some(7), Some(8), None]);
     }
 
     #[test]

@@ -69,6 +69,8 @@ pub struct CoreMachine {
     running: BTreeMap<RequestId, Running>,
     /// Requests of operations under way, to be evaluated one by one if a folded one aborts.
     folded: BTreeMap<OperationId, Vec<Queued>>,
+    /// No record and no checkpoint that this core was restored from is of a later epoch.
+    epoch_on_disk: Epoch,
     /// The highest version seen (SAFETY R6).
     last_version: Version,
     next_position: Position,
@@ -259,6 +261,7 @@ impl CoreMachine {
             sessions: Sessions::default(),
             running: BTreeMap::new(),
             folded: BTreeMap::new(),
+            epoch_on_disk: Epoch(0),
             last_version: Version::default(),
             next_position: Position(1),
             durable: Position::default(),

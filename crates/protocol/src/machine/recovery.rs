@@ -31,6 +31,7 @@ use crate::record::{Record, SavedCompletion};
 /// The sorted table for what lives outside rows; no partition has this number.
 const SAVED_TABLE: u64 = u64::MAX;
 const VERSION_KEY: &[u8] = b"version";
+const EPOCH_KEY: &[u8] = b"epoch";
 const SESSION_FLOOR_KEY: &[u8] = b"sessions";
 const COMPLETION_PREFIX: &[u8] = b"completion/";
 const FINISHED_PREFIX: &[u8] = b"finished/";
@@ -143,6 +144,7 @@ impl CoreMachine {
     pub fn before_checkpoint<T: Tables>(&self, tables: &mut T) {
         tables.drop_table(SAVED_TABLE);
         tables.put(SAVED_TABLE, VERSION_KEY, &self.last_version.to_bytes());
+        tables.put(SAVED_TABLE, EPOCH_KEY, &self.epoch().to_bytes());
         tables.put(
             SAVED_TABLE,
             SESSION_FLOOR_KEY,
@@ -192,6 +194,8 @@ impl CoreMachine {
     fn restore_entry(&mut self, key: &[u8], value: &[u8]) -> Result<(), DecodeError> {
         if key == VERSION_KEY {
             self.last_version = Version::decode_all(value)?;
+        } else if key == EPOCH_KEY {
+            self.epoch_on_disk = Wire::decode_all(value)?;
         } else if key == SESSION_FLOOR_KEY {
             self.sessions.end_below(Wire::decode_all(value)?);
         } else if key.starts_with(COMPLETION_PREFIX) {
@@ -223,6 +227,7 @@ impl CoreMachine {
         let now = Now::default();
         match record {
             Record::Prepared { partition, prepare } => {
+                self.epoch_on_disk = self.epoch_on_disk.max(prepare.epoch);
                 let below = (prepare.operation.head, prepare.finished_below);
                 self.on_finished(now, below, tables, &mut unheard)?;
                 if prepare.operation.head == self.identity.core {
@@ -340,6 +345,7 @@ impl CoreMachine {
         output: &mut Output,
     ) -> Result<(), TablesError> {
         assert!(next.0 >= 1, "positions start at 1");
+        self.drop_left_behind(tables, output)?;
         self.next_position = next;
         self.durable = Position(next.0 - 1);
         self.confirmations.clear();
@@ -378,6 +384,37 @@ impl CoreMachine {
         let durable = self.durable;
         self.on_durable(now, durable, tables, output)?;
         output.deadline_us = Some(now.monotonic_us);
+        Ok(())
+    }
+
+    /// Rows of partitions that this core does not hold go: their tables were dropped while it was
+    /// away. A configuration older than the disk knows nothing of newer tables: then all stay.
+    fn drop_left_behind<T: Tables>(
+        &mut self,
+        tables: &mut T,
+        output: &mut Output,
+    ) -> Result<(), TablesError> {
+        let held = self.partitions.keys().map(|id| id.rows_table());
+        let known: BTreeSet<u64> = held.chain([SAVED_TABLE]).collect();
+        let mut next = Some(0);
+        while let Some(first) = next {
+            let table = tables.table_from(first)?;
+            next = table.and_then(|table| table.checked_add(1));
+            let Some(table) = table.filter(|table| !known.contains(table)) else {
+                continue;
+            };
+            if self.epoch() < self.epoch_on_disk {
+                let text = format!(
+                    "the configuration is of epoch {}, the disk of {}: rows of tables that it \
+                     does not name are kept; start the coordinator on its newest state",
+                    self.epoch().0,
+                    self.epoch_on_disk.0
+                );
+                self.note(&text, output);
+                return Ok(());
+            }
+            tables.drop_table(table);
+        }
         Ok(())
     }
 

@@ -122,6 +122,14 @@ impl Cold {
         ColdEntries(self.keyspace.range::<Vec<u8>, _>((start, end)))
     }
 
+    /// The lowest number from `first` on of a table that has entries.
+    pub(super) fn table_from(&self, first: u64) -> Result<Option<u64>, TablesError> {
+        let range = cold_key(first, b"")..vec![TABLE_PREFIX + 1];
+        let entry = self.keyspace.range::<Vec<u8>, _>(range).next();
+        let key = entry.map(|entry| entry.key().map_err(failed)).transpose()?;
+        Ok(key.map(|key| table_of(&key)))
+    }
+
     /// Writes a checkpoint: what `fill` puts and deletes, in rising order of table and key, no
     /// key twice. It becomes durable and visible all at once, or, after an error, not at all.
     pub(super) fn ingest(
@@ -198,6 +206,12 @@ fn cold_key(table: u64, key: &[u8]) -> Vec<u8> {
     bytes.extend_from_slice(&table.to_be_bytes());
     bytes.extend_from_slice(key);
     bytes
+}
+
+/// The table of a key that [`cold_key`] made.
+fn table_of(key: &[u8]) -> u64 {
+    let number = key[1..KEY_PREFIX_BYTES].try_into();
+    u64::from_be_bytes(number.expect("a key of a table has its whole prefix"))
 }
 
 fn failed(error: fjall::Error) -> TablesError {

@@ -383,6 +383,16 @@ impl Tables for DurableTables {
         Ok(())
     }
 
+    fn table_from(&self, first: u64) -> Result<Option<u64>, TablesError> {
+        let inner = self.inner.borrow();
+        let hot = inner.tables.range(first..).next().map(|(table, _)| *table);
+        let cold = match &self.cold {
+            Some(cold) if inner.completed > 0 => cold.table_from(first)?,
+            _ => None,
+        };
+        Ok(hot.into_iter().chain(cold).min())
+    }
+
     fn put(&mut self, table: u64, key: &[u8], value: &[u8]) {
         assert!(key.len() <= KEY_BYTES_MAX, "key of {} bytes", key.len());
         assert!(

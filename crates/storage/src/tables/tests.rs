@@ -116,6 +116,36 @@ fn checkpoint_holds_the_state_at_its_beginning() {
 }
 
 #[test]
+fn tables_are_found_by_their_numbers() {
+    let found = |tables: &DurableTables| {
+        let mut found = Vec::new();
+        let mut next = Some(0);
+        while let Some(first) = next {
+            let table = tables.table_from(first).unwrap();
+            found.extend(table);
+            next = table.and_then(|table| table.checked_add(1));
+        }
+        found
+    };
+    let mut fixture = fixture(usize::MAX);
+    assert_eq!(found(&fixture.tables), []);
+    for table in [3, 7, 1 << 32, u64::MAX] {
+        fixture.tables.put(table, b"", b"");
+    }
+    assert_eq!(found(&fixture.tables), [3, 7, 1 << 32, u64::MAX]);
+    fixture.begin(1);
+    fixture.finish();
+    // Those of the cold store, and one that only memory knows.
+    let mut restarted = fixture.restarted();
+    restarted.put(5, b"", b"");
+    assert_eq!(found(&restarted), [3, 5, 7, 1 << 32, u64::MAX]);
+    fixture.tables.drop_table(7);
+    fixture.begin(2);
+    fixture.finish();
+    assert_eq!(found(&fixture.restarted()), [3, 1 << 32, u64::MAX]);
+}
+
+#[test]
 fn memory_stays_in_its_budget_once_changes_are_saved() {
     let budget = 300_000;
     let mut fixture = fixture(budget);

@@ -1,0 +1,71 @@
+//! Rows of a table that was dropped while its server was away go when the server is back.
+
+mod pair;
+
+use std::sync::Arc;
+
+use placement::tables::{MemoryTables, Tables};
+use protocol::configuration::Configuration;
+use protocol::identity::{Epoch, Incarnation, Now, PartitionId, Position, TableId};
+use protocol::machine::{CoreMachine, Identity, Limits, Output};
+
+use pair::{configuration, core};
+
+fn machine(configuration: Configuration) -> CoreMachine {
+    let identity = Identity {
+        cluster: 1,
+        core: core(1),
+        incarnation: Incarnation(1),
+    };
+    CoreMachine::new(identity, Limits::default(), Arc::new(configuration))
+}
+
+/// The table that holds the rows of a table's first partition.
+fn rows(table: u32) -> u64 {
+    let id = PartitionId {
+        table: TableId(table),
+        replex: 0,
+        number: 0,
+    };
+    id.rows_table()
+}
+
+/// A disk with rows of table 1, which both configurations name, and of table 2; its checkpoint is
+/// of epoch 3.
+fn disk() -> MemoryTables {
+    let mut tables = MemoryTables::new();
+    tables.put(rows(1), b"key", b"row");
+    tables.put(rows(2), b"key", b"row");
+    machine(configuration()).before_checkpoint(&mut tables);
+    tables
+}
+
+/// Which tables are left after a start in this epoch, and what it noted.
+fn started(epoch: u64) -> (Vec<u64>, Vec<String>) {
+    let mut configuration = configuration();
+    configuration.epoch = Epoch(epoch);
+    let (mut tables, mut output) = (disk(), Output::default());
+    let mut machine = machine(configuration);
+    machine.restore(&tables).expect("what was saved decodes");
+    machine
+        .start(Now::default(), Position(1), &mut tables, &mut output)
+        .expect("tables in memory do not fail");
+    let mut left: Vec<u64> = tables.entries().map(|(table, ..)| table).collect();
+    left.dedup();
+    (left, output.notes)
+}
+
+#[test]
+fn rows_of_no_table_go() {
+    // The last one is what a checkpoint saves beside the rows.
+    for epoch in [3, 4] {
+        assert_eq!(started(epoch), (vec![rows(1), u64::MAX], Vec::new()));
+    }
+}
+
+#[test]
+fn an_old_configuration_drops_nothing() {
+    let (left, notes) = started(2);
+    assert_eq!(left, [rows(1), rows(2), u64::MAX]);
+    assert!(notes[0].contains("epoch 2, the disk of 3"), "{notes:?}");
+}
