@@ -25,16 +25,21 @@ impl Blocking {
         stream.set_read_timeout(Some(patience))?;
         stream.set_write_timeout(Some(patience))?;
         stream.set_nodelay(true)?;
-        let mut connection = Blocking {
-            stream,
-            received: Vec::new(),
-        };
+        let mut connection = Blocking::over(stream);
         let hello = Hello {
             cluster,
             core: None,
         };
         connection.send(&Message::Hello(hello))?;
         Ok(connection)
+    }
+
+    /// On a connection on which nothing was said yet.
+    pub fn over(stream: TcpStream) -> Blocking {
+        Blocking {
+            stream,
+            received: Vec::new(),
+        }
     }
 
     pub fn send(&mut self, message: &Message) -> Result<()> {

@@ -1,4 +1,5 @@
-//! A server's first and its last word to its coordinator, outside of any event loop.
+//! What a server says to its coordinator outside of any event loop: that it joins, that it is
+//! there while its cores still read their disks, and that it has stopped.
 //!
 //! A coordinator that is away is waited for by a server that joins; one that refuses is believed,
 //! unless it says that the reason will pass (a lease of the process before that is still running).
@@ -8,7 +9,7 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use protocol::configuration::Configuration;
-use protocol::identity::{Incarnation, ServerId};
+use protocol::identity::{CoreId, Epoch, Incarnation, ServerId};
 use protocol::message::{CoordinatorReply, CoordinatorRequest, Message};
 
 use crate::blocking::Blocking;
@@ -22,6 +23,12 @@ const PAUSE_MAX: Duration = Duration::from_millis(100);
 const ATTEMPT_MAX: Duration = Duration::from_secs(12);
 /// How long a goodbye may take, at each address: as long as the lease that it gives back.
 const GOODBYE_MAX: Duration = Duration::from_secs(1);
+/// Between two signs of life of a server that restores: a lease has room for several.
+pub(crate) const PULSE_PAUSE: Duration = Duration::from_millis(200);
+/// A server that restores for longer is down until it serves: it may be stuck.
+const PULSES_MAX: u32 = 600;
+/// How long connecting for a sign of life may take.
+const PULSE_MAX: Duration = Duration::from_millis(200);
 /// A coordinator that is away is noted once in this time.
 const NOTE_PAUSE: Duration = Duration::from_secs(5);
 
@@ -109,6 +116,59 @@ pub(crate) fn join(
     unreachable!("the caller names at least one coordinator, and a cycle has no end")
 }
 
+/// Signs of life of a server that has joined and still restores: without them it would be taken for
+/// down and then for back, and each of those is an epoch in which everybody who recovers begins anew.
+/// No core serves by what they are answered: nobody reads it.
+pub(crate) struct Pulse {
+    coordinators: Vec<SocketAddr>,
+    cluster: u64,
+    heartbeat: CoordinatorRequest,
+    connection: Option<Blocking>,
+    left: u32,
+}
+
+impl Pulse {
+    /// For a server that joined as `incarnation` and got the configuration of `epoch`.
+    pub(crate) fn new(
+        coordinators: &[SocketAddr],
+        cluster: u64,
+        (server, incarnation): (ServerId, Incarnation),
+        epoch: Epoch,
+    ) -> Pulse {
+        Pulse {
+            coordinators: coordinators.to_vec(),
+            cluster,
+            heartbeat: CoordinatorRequest::Heartbeat {
+                core: CoreId { server, core: 0 },
+                incarnation,
+                epoch,
+                sent_us: 0,
+            },
+            connection: None,
+            left: PULSES_MAX,
+        }
+    }
+
+    /// Says it once. What goes wrong is tried again at the next address the next time.
+    pub(crate) fn beat(&mut self) {
+        if self.left == 0 {
+            return;
+        }
+        self.left -= 1;
+        if self.connection.is_none() {
+            let address = self.coordinators[0];
+            self.coordinators.rotate_left(1);
+            self.connection = Blocking::connect(address, Some(self.cluster), PULSE_MAX).ok();
+        }
+        let ask = Message::Ask(self.heartbeat.clone());
+        if let Some(connection) = &mut self.connection
+            && connection.send(&ask).is_err()
+        {
+            self.connection = None;
+        }
+    }
+}
+
 /// Tells that this incarnation has stopped, so that the next one need not wait for the end of its
 /// lease. The caller's cores serve nothing any more, whatever becomes of the message. A coordinator
 /// that does not hear it waits for the lease: that is noted, and no failure.
@@ -168,4 +228,47 @@ fn ask(
 
 fn strange(address: SocketAddr, what: &dyn std::fmt::Debug) -> String {
     format!("{address} answers, but not as a coordinator does: {what:?}")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{TcpListener, TcpStream};
+
+    use super::*;
+
+    /// The next message, of one that listens.
+    fn received(stream: TcpStream) -> (Message, Message) {
+        let mut connection = Blocking::over(stream);
+        let mut next = || connection.receive().expect("it speaks");
+        (next(), next())
+    }
+
+    #[test]
+    fn signs_of_life_go_to_whoever_is_there() {
+        let gone = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let away = gone.local_addr().expect("it is bound");
+        drop(gone);
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let there = listener.local_addr().expect("it is bound");
+        let who = (ServerId(2), Incarnation(3));
+        let mut pulse = Pulse::new(&[away, there], 7, who, Epoch(5));
+        pulse.beat();
+        pulse.beat();
+        let (hello, beat) = received(listener.accept().expect("it connects").0);
+        assert!(
+            matches!(&hello, Message::Hello(hello) if hello.cluster == Some(7)),
+            "{hello:?}"
+        );
+        let core = CoreId {
+            server: who.0,
+            core: 0,
+        };
+        let expected = CoordinatorRequest::Heartbeat {
+            core,
+            incarnation: who.1,
+            epoch: Epoch(5),
+            sent_us: 0,
+        };
+        assert_eq!(beat, Message::Ask(expected));
+    }
 }

@@ -6,7 +6,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread::JoinHandle;
 
 use protocol::configuration::Configuration;
@@ -25,7 +25,7 @@ use crate::folder::Folder;
 use crate::identity_file::ServerIdentity;
 use crate::journal::{self, Level};
 use crate::limits;
-use crate::membership;
+use crate::membership::{self, PULSE_PAUSE, Pulse};
 use crate::metrics::Metrics;
 use crate::options::{ServerOptions, StorageOptions, check_listen, resolve};
 use crate::random;
@@ -212,17 +212,15 @@ impl Server {
         let mut starting = cores.threads.len();
         let mut when_ready = Some(when_ready);
         let mut result = Ok(());
-        while let Ok(told) = cores.told.recv() {
+        while let Some(told) = cores.next() {
             match told {
                 Told::Restored => {
                     starting -= 1;
                     if starting > 0 {
                         continue;
                     }
-                    // From now on a log that is missing is a loss.
-                    self.identity.cores = self.identity.cores.max(self.options.cores);
-                    self.identity.joined = Some((ready.cluster, ready.server));
-                    result = self.identity.write(&self.folder);
+                    cores.pulse = None;
+                    result = self.keep_identity(ready);
                     if result.is_ok() {
                         cores.begin();
                         note_ready(ready);
@@ -248,6 +246,20 @@ impl Server {
         result
     }
 
+    /// From now on a log that is missing is a loss.
+    fn keep_identity(&mut self, ready: &Ready) -> Result<(), ServerError> {
+        let identity = ServerIdentity {
+            cores: self.identity.cores.max(self.options.cores),
+            joined: Some((ready.cluster, ready.server)),
+            ..self.identity
+        };
+        if identity != self.identity {
+            self.identity = identity;
+            self.identity.write(&self.folder)?;
+        }
+        Ok(())
+    }
+
     fn join(&self, stopper: &Stopper) -> Result<membership::Joined, ServerError> {
         let request = CoordinatorRequest::Join {
             server: self.identity.joined.map(|(_, server)| server),
@@ -271,6 +283,8 @@ struct Cores {
     told: Receiver<Told>,
     /// One for each core that waits to begin; a core whose sender is dropped ends.
     begin: Vec<Sender<()>>,
+    /// Beats until all cores have restored what they knew.
+    pulse: Option<Pulse>,
 }
 
 impl Cores {
@@ -285,6 +299,12 @@ impl Cores {
             threads: Vec::new(),
             told,
             begin: Vec::new(),
+            pulse: Some(Pulse::new(
+                &server.coordinators,
+                ready.cluster,
+                (ready.server, ready.incarnation),
+                configuration.epoch,
+            )),
         };
         for (core, event_loop) in (0..).zip(std::mem::take(&mut server.loops)) {
             let start = CoreStart {
@@ -322,6 +342,18 @@ impl Cores {
             cores.threads.push(thread);
         }
         Ok(cores)
+    }
+
+    /// What a core tells next; none once all have ended.
+    fn next(&mut self) -> Option<Told> {
+        while let Some(pulse) = &mut self.pulse {
+            match self.told.recv_timeout(PULSE_PAUSE) {
+                Ok(told) => return Some(told),
+                Err(RecvTimeoutError::Timeout) => pulse.beat(),
+                Err(RecvTimeoutError::Disconnected) => return None,
+            }
+        }
+        self.told.recv().ok()
     }
 
     fn begin(&self) {
