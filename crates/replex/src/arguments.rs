@@ -141,7 +141,8 @@ pub struct Server {
     /// Keep everything in memory and nothing on the disk: to measure, not to keep data.
     #[arg(long)]
     pub memory: bool,
-    /// Memory for the tables of each core, in MiB; what is colder is read from the disk.
+    /// Memory for the tables of each core, in MiB, so that a server takes it as often as it has
+    /// cores; what is colder is read from the disk.
     #[arg(long, value_name = "MIB", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(1..))]
     pub tables_memory_mib: u32,
     /// Serve counters as Prometheus text here; port 0 takes a free one.

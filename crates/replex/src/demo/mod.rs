@@ -141,23 +141,12 @@ fn close(story: &Story, cluster: Cluster, keep: bool, started: Instant) -> Resul
         );
         println!("{}", screen.good(text));
     }
-    let address = cluster.coordinator_address().to_owned();
     if keep {
-        let (folder, ids) = cluster.keep();
-        let ids: Vec<String> = ids.iter().map(u32::to_string).collect();
-        println!("The cluster stays up. Go on by hand:\n");
-        println!("  replex sql -C {address}");
-        println!("  replex sql -C {address} -c \"SELECT * FROM flights WHERE tailnum = 'N14228'\"");
-        println!("  replex admin status -C {address}");
-        println!("  replex admin table show flights -C {address}");
-        println!("  replex admin check flights -C {address}");
-        println!("\nEnd it, and remove its data:\n");
-        println!("  kill {}", ids.join(" "));
-        println!("  rm -r {}", folder.display());
+        tell_how_to_go_on(cluster);
     } else {
         drop(cluster);
         println!("The cluster is stopped and its data removed.");
-        println!("Leave it up and go on by hand: `replex demo --keep`");
+        println!("Leave it up and go on by hand: `{} demo --keep`", typed());
     }
     if broken.is_empty() {
         Ok(())
@@ -167,4 +156,28 @@ fn close(story: &Story, cluster: Cluster, keep: bool, started: Instant) -> Resul
             broken.join("; ")
         )))
     }
+}
+
+/// How this program was called, so that what is printed can be typed.
+fn typed() -> String {
+    std::env::args()
+        .next()
+        .unwrap_or_else(|| "replex".to_owned())
+}
+
+fn tell_how_to_go_on(cluster: Cluster) {
+    let (replex, address) = (typed(), cluster.coordinator_address().to_owned());
+    let (folder, ids) = cluster.keep();
+    let ids: Vec<String> = ids.iter().map(u32::to_string).collect();
+    println!("The cluster stays up. Go on by hand:\n");
+    println!("  export REPLEX_COORDINATOR={address}");
+    println!("  {replex} sql");
+    println!("  {replex} sql -c \"SELECT * FROM flights WHERE tailnum = 'N14228'\"");
+    println!("  {replex} admin status");
+    println!("  {replex} admin table show flights");
+    println!("  {replex} admin check flights");
+    println!("\nEnd it, and remove its data:\n");
+    // At once: what ends in order might still write while its folder is removed.
+    println!("  kill -9 {}", ids.join(" "));
+    println!("  rm -r {}", folder.display());
 }
