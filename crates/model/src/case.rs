@@ -324,6 +324,18 @@ fn single_operations() -> Vec<Case> {
         one.clone(),
         single("one-at-head", "one operation", 3, 2),
         in_memory("memory", one.clone(), 3),
+        Case {
+            faults: faults(2, 2, 0),
+            ..in_memory("memory-lost", one.clone(), 0)
+        },
+        Case {
+            faults: faults(2, 3, 0),
+            ..in_memory("memory-lost-at-head", single("", "one operation", 3, 2), 0)
+        },
+        Case {
+            faults: faults(2, 3, 0),
+            ..in_memory("memory-lost-far", far(3), 0)
+        },
         in_memory("memory-at-head", single("", "one operation", 3, 2), 3),
         in_memory("memory-far", far(3), 3),
         in_memory("memory-long", single("", "one operation", 4, 2), 3),

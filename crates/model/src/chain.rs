@@ -389,7 +389,8 @@ impl<'a> World<'a> {
             }
             None => {}
             Some(_) => {
-                if !part.settled && self.settles_here(operation, place) {
+                let on_disk = !self.case.replicated || self.is(Bug::SettlesFromDisk);
+                if !part.settled && on_disk && self.settles_here(operation, place) {
                     self.settle(state, operation, place);
                     self.ask_below(state, operation, place);
                 }
@@ -468,13 +469,14 @@ impl<'a> World<'a> {
             content: Content::Decision { decision, settled },
         };
         let receiver = state.parts[operation][above];
+        let settles = settled || self.case.replicated && self.settles_here(operation, above);
         match self.reach(state, self.member(operation, above), epoch) {
             Reach::Never => {}
             Reach::Later => {
                 state.messages.insert(message);
             }
             Reach::Now if receiver.stage != Stage::Prepared => {}
-            Reach::Now if receiver.decision == Some(decision) && (receiver.settled || !settled) => {
+            Reach::Now if receiver.decision == Some(decision) && (receiver.settled || !settles) => {
                 self.pass_up(state, operation, above);
             }
             Reach::Now => {
@@ -564,7 +566,8 @@ impl<'a> World<'a> {
                 self.repeat(state, operation, to);
             }
             (false, Stage::Prepared) if asked.decision.is_none() || asked.settled || !settled => {
-                if asked.settled && !settled {
+                // The asker has the decision, and does not know that it may be seen.
+                if !settled && (asked.settled || self.case.replicated) {
                     self.pass_up(state, operation, to);
                 }
                 self.ask_below(state, operation, to);

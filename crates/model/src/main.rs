@@ -38,7 +38,7 @@ Usage: model [CASE…] [--states N] [--memory GB]
 Visits every state of each case (all of them, or those named), breadth first, and tells the
 shortest story of a violation if there is one.
 
-  --states N    of each case, stop after N states (15000000)
+  --states N    of each case, stop after N states (5000000)
   --memory GB   stop before the search takes more (12)
   --planted     break each rule in turn, or as BUG does, and show that it is noticed
 
@@ -90,7 +90,7 @@ fn help() -> String {
 fn parse(arguments: impl Iterator<Item = String>) -> Result<Option<Options>, String> {
     let mut options = Options {
         limits: Limits {
-            states_max: 15_000_000,
+            states_max: 5_000_000,
             bytes_max: 12 << 30,
             progress: true,
         },
@@ -232,7 +232,7 @@ mod tests {
         for bug in Bug::ALL {
             let case = bug.case();
             let world = World::new(&case, Some(*bug));
-            let found = search::search(&world, limits(200_000));
+            let found = search::search(&world, limits(300_000));
             let (wrong, steps) = found
                 .violation
                 .unwrap_or_else(|| panic!("{} is missed", bug.name()));

@@ -61,6 +61,8 @@ bugs! {
     SeenAtDecider = "seen-at-decider", "R3", "memory-at-head";
     /// With `replicated`, a restarted member is told a decision past members that have not heard it.
     ToldPastMembers = "told-past-members", "R3", "memory-far";
+    /// With `replicated`, a decision that skipped members is settled at x once x has it on disk.
+    SettlesFromDisk = "settles-from-disk", "R3", "memory-lost-far";
     /// With `replicated`, a member that has forgotten a yes which was sure knows nothing of it.
     SureYesForgotten = "sure-yes-forgotten", "R4", "memory";
     /// A member beyond k votes no, to end a long wait.

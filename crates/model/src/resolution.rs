@@ -111,8 +111,10 @@ impl World<'_> {
             }
         };
         present.any(|place| {
-            place == first_at_x
-                || places[place].replex >= x && self.survives(state, places[place].member)
+            let survives = self.survives(state, places[place].member);
+            // Without disks to wait for, its log does not say what it has forgotten.
+            let has_log = place == first_at_x && !self.case.replicated;
+            has_log || places[place].replex >= x && survives
         })
     }
 

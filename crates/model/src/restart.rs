@@ -17,8 +17,9 @@ impl World<'_> {
             return false;
         }
         let forgetful = (0..self.case.members.len()).filter(|other| {
-            let other_member = state.members[*other];
-            *other != member && (!other_member.up || other_member.recovering)
+            let gone = (state.removed | state.fenced) >> other & 1 != 0;
+            let Member { up, recovering, .. } = state.members[*other];
+            *other != member && (gone || !up || recovering)
         });
         if self.case.replicated && forgetful.count() >= self.case.tolerated {
             return false;
