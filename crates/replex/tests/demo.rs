@@ -5,8 +5,9 @@
 mod support;
 
 use std::io::{BufRead, BufReader};
+use std::net::TcpStream;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 
@@ -39,6 +40,40 @@ fn demo_holds_what_it_claims_and_cleans_up() {
         !stdout.contains('\u{1b}'),
         "plain where there is no terminal"
     );
+    assert!(is_empty(folder.path()));
+}
+
+/// Types the indented lines of a text into a shell, whose input then ends.
+fn type_in(text: &str) -> Output {
+    let lines = text.lines().filter_map(|line| line.strip_prefix("  "));
+    Command::new("sh")
+        .args(["-e", "-c", &lines.collect::<Vec<_>>().join("\n")])
+        .stdin(Stdio::null())
+        .output()
+        .unwrap()
+}
+
+#[test]
+fn kept_demo_goes_on_and_ends_as_it_says() {
+    let folder = tempfile::tempdir().unwrap();
+    let parent = folder.path().display().to_string();
+    let stdout = support::run_well(&["demo", "--keep", "--folder", &parent]);
+    let (_, rest) = stdout.split_once("Go on by hand").unwrap();
+    let (go_on, end) = rest.split_once("End it").unwrap();
+    let output = type_in(go_on);
+    // Before anything is looked at, so that a failure leaves nothing either.
+    let ended = type_in(end);
+    for output in [&output, &ended] {
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{rest}: {stderr}");
+    }
+    let told = String::from_utf8_lossy(&output.stdout);
+    for expected in ["N14228", "serving", "All copies hold the same rows."] {
+        assert!(told.contains(expected), "{told}");
+    }
+    let (_, address) = go_on.split_once("REPLEX_COORDINATOR=").unwrap();
+    let address = address.lines().next().unwrap();
+    assert!(TcpStream::connect(address).is_err(), "{address}");
     assert!(is_empty(folder.path()));
 }
 
