@@ -9,7 +9,7 @@ use alloc::sync::Arc;
 
 use placement::tables::{Tables, TablesError};
 
-use super::{CoreMachine, Member, MemberKey, Output};
+use super::{CoreMachine, Member, MemberKey, Output, Told};
 use crate::identity::{CoreId, Now, OperationId, PartitionId, Position};
 use crate::message::PeerMessage;
 use crate::operation::{Decision, Prepare, RequestResult, Vote};
@@ -227,15 +227,21 @@ impl CoreMachine {
             Vote::No(reason) => Some(reason.clone()),
         });
         let decision = no.map_or(Decision::Commit, Decision::Abort);
-        self.on_decision(now, key, (decision, false), tables, output)
+        let told = Told {
+            decision,
+            settled: false,
+            in_order: true,
+        };
+        self.on_decision(now, key, told, tables, output)
     }
 
-    /// The decision has come to a member, from the one after it or from itself.
+    /// The decision has come to a member, from the one after it or from itself, or from anybody
+    /// while it recovers.
     pub(super) fn on_decision<T: Tables>(
         &mut self,
         now: Now,
         key: MemberKey,
-        (decision, settled): (Decision, bool),
+        told: Told,
         tables: &mut T,
         output: &mut Output,
     ) -> Result<(), TablesError> {
@@ -249,9 +255,14 @@ impl CoreMachine {
         if let Some(recovering) = &mut self.recovering
             && !planted::is(Bug::AppliedAsTold)
         {
-            recovering.remember(key, decision, settled);
+            recovering.remember(key, told);
             return Ok(());
         }
+        let Told {
+            decision,
+            settled,
+            in_order,
+        } = told;
         if let Some(known) = &member.decision {
             assert_eq!(*known, decision, "a decision never changes");
         } else {
@@ -270,7 +281,7 @@ impl CoreMachine {
         let member = &self.members[&key];
         if !member.settled && (settled || member.settles_at_decision()) {
             self.settle(now, key, tables, output)?;
-        } else if !member.settled && !member.table.sync && member.settles_here() {
+        } else if !member.settled && !member.table.sync && in_order && member.settles_here() {
             self.settle_first(now, key, tables, output)?;
         } else if planted::is(Bug::AnswerBeforeSettled) && member.place == 0 {
             self.finish_requests(key, output);
@@ -287,14 +298,15 @@ impl CoreMachine {
         let (Some(previous), Some(decision)) = (member.previous(), &member.decision) else {
             return;
         };
-        let settled = member.settled || member.settle_waits;
-        let after = member.decision_after();
+        // What waits for its record here is settled when it is sent.
+        let will_settle = member.table.sync && member.settles_here();
         let message = PeerMessage::Decision {
             operation: key.0,
             to: previous,
             decision: decision.clone(),
-            settled: settled || member.settles_here(),
+            settled: member.settled || member.settle_waits || will_settle,
         };
+        let after = member.decision_after();
         self.send(previous, after, message, output);
     }
 

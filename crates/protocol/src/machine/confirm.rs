@@ -11,7 +11,7 @@ use alloc::vec::Vec;
 
 use placement::tables::{Tables, TablesError};
 
-use super::{CoreMachine, Member, MemberKey, Output};
+use super::{CoreMachine, Member, MemberKey, Output, Told};
 use crate::identity::{CoreId, Finished, Now, OperationId, PartitionId, Position};
 use crate::message::PeerMessage;
 use crate::operation::{Decision, RequestResult};
@@ -57,7 +57,8 @@ impl CoreMachine {
         output: &mut Output,
     ) -> Result<(), TablesError> {
         let member = &self.members[&key];
-        if !member.settled && member.settles_here() {
+        // With `replicated`, the record is not what it waits for: it may be lost.
+        if !member.settled && member.table.sync && member.settles_here() {
             return self.settle_first(now, key, tables, output);
         }
         self.try_confirm(now, key, output);
@@ -211,8 +212,8 @@ impl CoreMachine {
             let Some(member) = self.members.get(&key) else {
                 continue;
             };
-            // The asker is above position x and has the decision without knowing that it is settled.
-            if member.settled && !settled {
+            // The asker has the decision, but not up the chain, or not as settled.
+            if !settled {
                 self.pass_up(key, output);
             }
             match member.confirmed {
@@ -324,8 +325,12 @@ impl CoreMachine {
             member.retry_us = (member.retry_us * 2).min(self.limits.retry_us * 16);
             self.counters.resent += 1;
             if planted::is(Bug::HeadAbortsOnTimeout) && self.members[&key].decision.is_none() {
-                let abort = Decision::Abort(RequestResult::Conflict);
-                self.on_decision(now, key, (abort, true), tables, output)?;
+                let told = Told {
+                    decision: Decision::Abort(RequestResult::Conflict),
+                    settled: true,
+                    in_order: true,
+                };
+                self.on_decision(now, key, told, tables, output)?;
             }
             self.ask_below(key, output);
         }

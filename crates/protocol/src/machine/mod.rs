@@ -149,6 +149,16 @@ struct Member {
     confirmed: bool,
 }
 
+/// A decision, as a member hears of it.
+#[derive(Clone, Debug)]
+struct Told {
+    decision: Decision,
+    /// It is durable at position x: it may be seen (SAFETY R3).
+    settled: bool,
+    /// It came up the chain, so that all members after this one have it.
+    in_order: bool,
+}
+
 /// Counted since the start.
 #[derive(Debug, Default)]
 struct Counters {

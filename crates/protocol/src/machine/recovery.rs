@@ -20,7 +20,7 @@ use placement::tables::{Tables, TablesError};
 
 use super::settle::newest_version;
 use super::table::TableInfo;
-use super::{CoreMachine, Member, MemberKey, Output, Send};
+use super::{CoreMachine, Member, MemberKey, Output, Send, Told};
 use crate::codec::{DecodeError, Wire};
 use crate::identity::{CoreId, Finished, Now, OperationId, PartitionId, Position, Version};
 use crate::message::PeerMessage;
@@ -87,7 +87,7 @@ pub(super) struct Recovering {
     /// Decisions heard meanwhile, and whether they are settled. They are logged and applied when
     /// all operations are known, in the order of versions: an earlier operation on the same row may
     /// be told of last, and must not bring back what a later one has removed.
-    decisions: BTreeMap<MemberKey, (Decision, bool)>,
+    decisions: BTreeMap<MemberKey, Told>,
 }
 
 impl Recovering {
@@ -112,12 +112,13 @@ impl Recovering {
     }
 
     /// Keeps a decision for the end of recovery.
-    pub fn remember(&mut self, key: MemberKey, decision: Decision, settled: bool) {
-        if let Some((known, known_settled)) = self.decisions.get_mut(&key) {
-            assert_eq!(*known, decision, "a decision never changes");
-            *known_settled |= settled;
+    pub fn remember(&mut self, key: MemberKey, told: Told) {
+        if let Some(known) = self.decisions.get_mut(&key) {
+            assert_eq!(known.decision, told.decision, "a decision never changes");
+            known.settled |= told.settled;
+            known.in_order |= told.in_order;
         } else {
-            self.decisions.insert(key, (decision, settled));
+            self.decisions.insert(key, told);
         }
     }
 
@@ -543,7 +544,8 @@ impl CoreMachine {
             return told.then(|| (decision.clone(), member.settled));
         }
         let recovering = self.recovering.as_ref().filter(|_| !member.table.sync);
-        recovering?.decisions.get(key).cloned()
+        let told = recovering?.decisions.get(key)?;
+        Some((told.decision.clone(), told.settled))
     }
 
     /// A peer tells of an operation: takes back what this core had voted, and the outcome.
@@ -581,10 +583,18 @@ impl CoreMachine {
             let member = &self.members[&key];
             // A decision goes up member by member, past durable prepares (SAFETY R1): one that comes
             // from further down may have overtaken a member that has lost its prepare. The head
-            // will ask for it along the chain.
-            let passed = !member.table.sync || sender <= place + 1;
-            if let Some(decided) = decision.as_ref().filter(|_| passed) {
-                self.on_decision(now, key, decided.clone(), tables, output)?;
+            // will ask for it along the chain. With `replicated` it is taken, for it may be all that
+            // is left of one that was seen, but position x does not settle it before it has come
+            // up the chain.
+            let in_order = sender <= place + 1;
+            let passed = !member.table.sync || in_order;
+            if let Some((decision, settled)) = decision.clone().filter(|_| passed) {
+                let told = Told {
+                    decision,
+                    settled,
+                    in_order,
+                };
+                self.on_decision(now, key, told, tables, output)?;
             } else if member.is_decider() && member.table.sync && member.decision.is_none() {
                 let position = member.prepared_at.expect("adopted with its vote");
                 self.undurable.push_back((position, key));

@@ -14,7 +14,7 @@ use placement::tables::{Tables, TablesError};
 
 use super::locks::Locks;
 use super::table::TableInfo;
-use super::{CoreMachine, Output, Partition, Send};
+use super::{CoreMachine, Output, Partition, Send, Told};
 use crate::configuration::Configuration;
 use crate::identity::{CoreId, Epoch, Incarnation, Now, PartitionId, Position, ServerId};
 use crate::message::{CoordinatorRequest, PeerHeader, PeerMessage};
@@ -212,8 +212,12 @@ impl CoreMachine {
                 decision,
                 settled,
             } => {
-                let decided = (decision, settled);
-                self.on_decision(now, (operation, to), decided, tables, output)
+                let told = Told {
+                    decision,
+                    settled,
+                    in_order: true,
+                };
+                self.on_decision(now, (operation, to), told, tables, output)
             }
             PeerMessage::Settled { operation, to } => {
                 self.on_settled(now, operation, to, tables, output)
