@@ -77,7 +77,7 @@ pub struct Cluster {
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "Examples:\n  \
     replex demo            January 2013: 27,004 flights, well under a minute\n  \
-    replex demo --full     the whole year: 336,776 flights, from data/fetch-flights\n  \
+    replex demo --full     the whole year: 336,776 flights, a minute or two (data/fetch-flights)\n  \
     replex demo --keep     leave the cluster running and say how to go on by hand\n\n\
     Everything it starts is stopped and everything it writes is removed at the end, on ctrl-C \
     and on failure. It exits with 1 if anything that it claims does not hold.")]
