@@ -14,12 +14,12 @@ pub enum Action {
     Vote(usize, usize),
     /// An operation has waited too long at a place.
     GiveUp(usize, usize),
-    /// A member's disk catches up.
-    Flush(usize),
+    /// A member's disk has what something waits for, of one operation.
+    Flush(usize, usize),
     /// The head of an operation sends again.
     Resend(usize),
-    /// A member crashes.
-    Crash(usize),
+    /// A member crashes; of its undurable records these are on its disk.
+    Crash(usize, u8),
     /// A member comes back.
     Restart(usize),
     /// A member takes up the newest epoch.
@@ -39,7 +39,7 @@ impl Action {
     pub fn is_fault(self) -> bool {
         matches!(
             self,
-            Action::Crash(_) | Action::Lose(_) | Action::GiveUp(..)
+            Action::Crash(..) | Action::Lose(_) | Action::GiveUp(..)
         )
     }
 }
@@ -52,9 +52,9 @@ impl World<'_> {
             Action::Deliver(message) => self.deliver(state, message),
             Action::Vote(operation, place) => self.vote(state, operation, place),
             Action::GiveUp(operation, place) => self.give_up(state, operation, place),
-            Action::Flush(member) => self.flush(state, member),
+            Action::Flush(member, operation) => self.flush(state, member, operation),
             Action::Resend(operation) => self.resend(state, operation),
-            Action::Crash(member) => self.crash(state, member),
+            Action::Crash(member, kept) => self.crash(state, member, kept),
             Action::Restart(member) => self.restart(state, member),
             Action::Learn(member) => self.learn(state, member),
             Action::Tell(from, to) => self.tell(state, from, to),
@@ -88,22 +88,33 @@ impl World<'_> {
             }
         }
         for member in 0..self.case.members.len() {
-            for action in [
-                Action::Flush(member),
-                Action::Learn(member),
-                Action::Restart(member),
-                Action::Resolve(member),
-                Action::Crash(member),
-                Action::Lose(member),
-            ] {
-                attempt(action);
-            }
-            if state.members[member].recovering {
-                for from in 0..self.case.members.len() {
-                    attempt(Action::Tell(from, member));
-                }
-            }
+            self.actions_of(state, member, &mut attempt);
         }
         attempt(Action::Serve);
+    }
+
+    /// What one member, its disk or its fate may do.
+    fn actions_of(&self, state: &State, member: usize, attempt: &mut dyn FnMut(Action)) {
+        for action in [
+            Action::Learn(member),
+            Action::Restart(member),
+            Action::Resolve(member),
+            Action::Lose(member),
+        ] {
+            attempt(action);
+        }
+        for operation in 0..self.case.operations.len() {
+            attempt(Action::Flush(member, operation));
+        }
+        let undurable = self.undurable(state, member);
+        let subsets = (0..=undurable).filter(|kept| kept & !undurable == 0);
+        for kept in subsets.filter(|_| state.crashes_left > 0) {
+            attempt(Action::Crash(member, kept));
+        }
+        if state.members[member].recovering {
+            for from in 0..self.case.members.len() {
+                attempt(Action::Tell(from, member));
+            }
+        }
     }
 }

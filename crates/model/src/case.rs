@@ -210,7 +210,7 @@ fn long_pair(name: &'static str, about: &'static str, tolerated: usize, faults: 
 }
 
 /// A row moves from key A to key B while others insert A and B.
-fn moves(faults: Faults) -> Case {
+fn moves(name: &'static str, faults: Faults) -> Case {
     let mut moved = vec![place(0, 1, A, 0)];
     moved.push(Place {
         gives_up: A,
@@ -236,7 +236,7 @@ fn moves(faults: Faults) -> Case {
         occupied: A,
         symmetries: Vec::new(),
         ..pair(
-            "move",
+            name,
             "a row moves from key A to key B, others insert both",
             1,
             faults,
@@ -245,12 +245,12 @@ fn moves(faults: Faults) -> Case {
 }
 
 /// Three inserts of one unique key through three heads.
-fn triple(faults: Faults) -> Case {
+fn triple(name: &'static str, faults: Faults) -> Case {
     Case {
         members: vec!["Head1", "Head2", "Head3", "Unique", "Last"],
         operations: inserts(3, &[2], 3),
         symmetries: permuted_heads(),
-        ..pair("triple", "three inserts of one key", 1, faults)
+        ..pair(name, "three inserts of one key", 1, faults)
     }
 }
 
@@ -297,6 +297,7 @@ fn faults(crashes: u8, losses: u8, conflicts: u8) -> Faults {
 /// Every case, from small to large.
 pub fn cases() -> Vec<Case> {
     let mut cases = single_operations();
+    cases.extend(replicated());
     cases.extend(collisions());
     cases
 }
@@ -321,25 +322,8 @@ fn single_operations() -> Vec<Case> {
             lookups: true,
             ..one.clone()
         },
-        one.clone(),
+        one,
         single("one-at-head", "one operation", 3, 2),
-        in_memory("memory", one.clone(), 3),
-        Case {
-            faults: faults(2, 2, 0),
-            ..in_memory("memory-lost", one.clone(), 0)
-        },
-        Case {
-            faults: faults(2, 3, 0),
-            ..in_memory("memory-lost-at-head", single("", "one operation", 3, 2), 0)
-        },
-        Case {
-            faults: faults(2, 3, 0),
-            ..in_memory("memory-lost-far", far(3), 0)
-        },
-        in_memory("memory-at-head", single("", "one operation", 3, 2), 3),
-        in_memory("memory-far", far(3), 3),
-        in_memory("memory-long", single("", "one operation", 4, 2), 3),
-        in_memory("memory-long-far", far(4), 3),
         Case {
             last_voter: 1,
             operations: inserts(1, &[], 3),
@@ -363,6 +347,28 @@ fn single_operations() -> Vec<Case> {
     ]
 }
 
+fn replicated() -> Vec<Case> {
+    vec![
+        in_memory("memory", single("", "one operation", 3, 1), 3),
+        Case {
+            faults: faults(2, 2, 0),
+            ..in_memory("memory-lost", single("", "one operation", 3, 1), 0)
+        },
+        Case {
+            faults: faults(2, 3, 0),
+            ..in_memory("memory-lost-at-head", single("", "one operation", 3, 2), 0)
+        },
+        Case {
+            faults: faults(2, 3, 0),
+            ..in_memory("memory-lost-far", far(3), 0)
+        },
+        in_memory("memory-at-head", single("", "one operation", 3, 2), 3),
+        in_memory("memory-far", far(3), 3),
+        in_memory("memory-long", single("", "one operation", 4, 2), 3),
+        in_memory("memory-long-far", far(4), 3),
+    ]
+}
+
 fn collisions() -> Vec<Case> {
     let two = "two inserts of one key";
     vec![
@@ -382,8 +388,10 @@ fn collisions() -> Vec<Case> {
         pair("pair-at-head", two, 2, faults(1, 2, 0)),
         long_pair("long", two, 1, faults(1, 1, 0)),
         long_pair("long-far", two, 2, faults(1, 1, 0)),
-        moves(faults(1, 1, 0)),
-        triple(faults(1, 1, 0)),
+        moves("move", faults(0, 1, 0)),
+        moves("move-restarts", faults(1, 0, 0)),
+        triple("triple", faults(0, 1, 0)),
+        triple("triple-restarts", faults(1, 0, 0)),
     ]
 }
 

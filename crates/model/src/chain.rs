@@ -3,8 +3,8 @@
 //!
 //! What is merged into one step: a message that would only make its receiver repeat another one
 //! is not sent, but what it would repeat is; all keys of an operation at one member are taken
-//! together, and whoever waits may be next; one flush takes all records of a member, since one
-//! that takes fewer is the same flush, earlier.
+//! together, and whoever waits may be next. A record gets to the disk where something waits for that;
+//! all others matter to a crash alone, which keeps any of them.
 
 use crate::case::Case;
 use crate::planted::Bug;
@@ -356,27 +356,44 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Everything that a member has logged is on its disk.
-    pub fn flush(&self, state: &mut State, member: usize) -> bool {
-        if !state.members[member].up {
+    /// Which of a member's records of one operation something waits for: its prepare, and its
+    /// decision, which comes behind it in the log.
+    fn waits_for_disk(&self, state: &State, (operation, place): (usize, usize)) -> (bool, bool) {
+        let part = state.parts[operation][place];
+        if part.decision.is_none() {
+            let decider = part.stage == Stage::Prepared && place == self.last(operation);
+            return (decider && !self.case.replicated, false);
+        }
+        let sealed = state.members[self.member(operation, place)].sealed;
+        let settles = self.settles_here(operation, place) && !part.settled;
+        let with_prepare = Part {
+            prepare_durable: true,
+            ..part
+        };
+        let passes = self.may_pass(&with_prepare, operation, place);
+        let tells = place == 0 && part.settled;
+        let waits = tells || !self.may_pass(&part, operation, place);
+        (waits, sealed || settles || !passes)
+    }
+
+    /// What something waits for is on a member's disk.
+    pub fn flush(&self, state: &mut State, member: usize, operation: usize) -> bool {
+        let Some(place) = self.case.place_of(operation, member) else {
+            return false;
+        };
+        let before = state.parts[operation][place];
+        let passed = self.may_pass(&before, operation, place);
+        let (prepare, decision) = self.waits_for_disk(state, (operation, place));
+        let part = &mut state.parts[operation][place];
+        part.prepare_durable |= prepare || decision;
+        part.decision_durable |= decision;
+        if !state.members[member].up || *part == before {
             return false;
         }
-        let mut changed = false;
-        for (operation, place) in self.parts_of(member) {
-            let before = state.parts[operation][place];
-            let passed = self.may_pass(&before, operation, place);
-            let part = &mut state.parts[operation][place];
-            part.prepare_durable = part.stage == Stage::Prepared;
-            part.decision_durable = part.decision.is_some();
-            if *part == before {
-                continue;
-            }
-            changed = true;
-            if self.acts(state, member) {
-                self.on_durable(state, (operation, place), passed);
-            }
+        if self.acts(state, member) {
+            self.on_durable(state, (operation, place), passed);
         }
-        changed
+        true
     }
 
     /// What waited for the disk: the decider's decision, the outcome's being seen at position x,

@@ -32,7 +32,7 @@ use planted::Bug;
 use search::{Found, Limits};
 
 const HELP: &str = "\
-Usage: model [CASE…] [--states N] [--memory GB]
+Usage: model [CASE…] [--states N] [--memory GB] [--crashes N] [--losses N]
        model --planted [BUG]
 
 Visits every state of each case (all of them, or those named), breadth first, and tells the
@@ -40,6 +40,8 @@ shortest story of a violation if there is one.
 
   --states N    of each case, stop after N states (5000000)
   --memory GB   stop before the search takes more (12)
+  --crashes N   with so many crashes (up to 3) instead of the case's own number
+  --losses N    with so many removed members (up to 3)
   --planted     break each rule in turn, or as BUG does, and show that it is noticed
 
 Cases:
@@ -48,6 +50,8 @@ Cases:
 struct Options {
     limits: Limits,
     names: Vec<String>,
+    crashes: Option<u8>,
+    losses: Option<u8>,
     planted: bool,
 }
 
@@ -95,6 +99,8 @@ fn parse(arguments: impl Iterator<Item = String>) -> Result<Option<Options>, Str
             progress: true,
         },
         names: Vec::new(),
+        crashes: None,
+        losses: None,
         planted: false,
     };
     let mut arguments = arguments;
@@ -107,6 +113,8 @@ fn parse(arguments: impl Iterator<Item = String>) -> Result<Option<Options>, Str
         match argument.as_str() {
             "--states" => options.limits.states_max = number()?.min(u32::MAX as usize),
             "--memory" => options.limits.bytes_max = number()? << 30,
+            "--crashes" => options.crashes = Some(few(arguments.next())?),
+            "--losses" => options.losses = Some(few(arguments.next())?),
             "--planted" => options.planted = true,
             "--help" | "-h" => return Ok(None),
             name if name.starts_with('-') => return Err(format!("there is no option {name}")),
@@ -123,12 +131,20 @@ fn parse(arguments: impl Iterator<Item = String>) -> Result<Option<Options>, Str
     }
 }
 
+fn few(text: Option<String>) -> Result<u8, String> {
+    let text = text.unwrap_or_default();
+    let number = text.parse::<u8>().ok().filter(|number| *number <= 3);
+    number.ok_or(format!("that many faults are not to be had: {text:?}"))
+}
+
 /// Searches the cases; returns how many have a violation.
 fn run_cases(options: &Options) -> usize {
     let chosen =
         |case: &Case| options.names.is_empty() || options.names.contains(&case.name.into());
     let (mut states, mut passed, mut failed) = (0, 0, 0);
-    for case in case::cases().into_iter().filter(chosen) {
+    for mut case in case::cases().into_iter().filter(chosen) {
+        case.faults.crashes = options.crashes.unwrap_or(case.faults.crashes);
+        case.faults.losses = options.losses.unwrap_or(case.faults.losses);
         println!("{}: {}", case.name, case.describe());
         let world = World::new(&case, None);
         let started = Instant::now();
@@ -257,6 +273,7 @@ mod tests {
         for wrong in [
             "--states",
             "--states no",
+            "--crashes 4",
             "--other",
             "none",
             "--planted one",

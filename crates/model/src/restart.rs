@@ -5,13 +5,26 @@
 //! taken any more. A question and its answer are one step; members that share no operation with
 //! the restarted one have nothing to tell and are not asked.
 
+use crate::case::OPERATIONS_MAX;
 use crate::chain::World;
 use crate::planted::Bug;
 use crate::state::{Decision, Member, Part, Stage, State, Told};
 
 impl World<'_> {
-    /// A member loses what its disk has not.
-    pub fn crash(&self, state: &mut State, member: usize) -> bool {
+    /// Records of a member that are not known to be on its disk: prepares by operation, and above
+    /// them decisions, as a set.
+    pub fn undurable(&self, state: &State, member: usize) -> u8 {
+        self.parts_of(member).fold(0, |set, (operation, place)| {
+            let part = state.parts[operation][place];
+            let prepare = part.stage == Stage::Prepared && !part.prepare_durable;
+            let decision = part.decision.is_some() && !part.decision_durable;
+            set | u8::from(prepare) << operation
+                | u8::from(decision) << (operation + OPERATIONS_MAX)
+        })
+    }
+
+    /// A member loses what its disk has not, which is any of its undurable records but `kept`.
+    pub fn crash(&self, state: &mut State, member: usize, kept: u8) -> bool {
         let removed = state.removed >> member & 1 != 0;
         if state.crashes_left == 0 || removed || !state.members[member].up {
             return false;
@@ -28,6 +41,8 @@ impl World<'_> {
         state.members[member] = Member::default();
         for (operation, place) in self.parts_of(member) {
             let part = &mut state.parts[operation][place];
+            part.prepare_durable |= kept >> operation & 1 != 0;
+            part.decision_durable |= kept >> (operation + OPERATIONS_MAX) & 1 != 0;
             if !part.prepare_durable {
                 *part = Part::default();
                 continue;

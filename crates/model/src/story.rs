@@ -41,12 +41,24 @@ impl World<'_> {
                 let (member, operation) = (at(operation, place), self.operation_name(operation));
                 format!("{operation} has waited too long at {member}: Conflict.")
             }
-            Action::Flush(member) => format!("The disk of {} has everything.", name(member)),
+            Action::Flush(member, operation) => {
+                let operation = self.operation_name(operation);
+                format!(
+                    "{} has on its disk what {operation} waits for.",
+                    name(member)
+                )
+            }
             Action::Resend(operation) => {
                 let head = at(operation, 0);
                 format!("{head} sends {} again.", self.operation_name(operation))
             }
-            Action::Crash(member) => format!("{} crashes.", name(member)),
+            Action::Crash(member, 0) => format!("{} crashes.", name(member)),
+            Action::Crash(member, _) => {
+                format!(
+                    "{} crashes; some of what it knows is on its disk.",
+                    name(member)
+                )
+            }
             Action::Restart(member) => format!("{} restarts: a new epoch.", name(member)),
             Action::Learn(member) if state.resolving => {
                 format!("{} seals its epoch and takes up the newest.", name(member))

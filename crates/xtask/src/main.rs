@@ -63,7 +63,7 @@ pub const COMMANDS: &[Command] = &[
     Command {
         name: "model",
         summary: "Visit every state of small clusters: commit, restarts, resolution",
-        help: "Usage: cargo xtask model [CASE…] [--states N] [--memory GB]\n       \
+        help: "Usage: cargo xtask model [CASE…] [OPTION…]\n       \
                cargo xtask model --planted [BUG]\n\n\
                Everything is passed on to the model; `cargo xtask model -- --help` prints its own\n\
                help, with the cases and the bugs. It is built with profile `sim`. A share of it\n\
