@@ -44,7 +44,7 @@ pub struct StoreOptions {
     pub checkpoint_bytes: u64,
     /// Bytes of a log segment; three lie on the disk at rest.
     pub segment_bytes: u64,
-    /// Longest time that a record of durability `replicated` stays unflushed.
+    /// Longest time that a record of durability `replicated`, once written, stays unflushed.
     pub flush_interval: Duration,
 }
 
@@ -123,11 +123,11 @@ impl DurableStore {
         let cold = Cold::open(&folder.join("tables"), cache_bytes)?;
         let checkpoint = cold.mark()?;
         let log_options = LogOptions {
-            identity: manifest.identity,
             create: manifest.state == State::Creating,
             replay_from: checkpoint.map_or(Position(1), |mark| mark.replay_from()),
             segment_bytes: options.segment_bytes,
             flush_interval: options.flush_interval,
+            ..LogOptions::new(manifest.identity)
         };
         let log_folder = folder.join("log");
         let disk = FolderDisk::open(&log_folder).map_err(StorageError::io(format!(

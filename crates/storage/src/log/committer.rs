@@ -1,13 +1,14 @@
 //! The thread that writes and flushes batches. One per log; the only one that writes records.
 //!
-//! It adds no delay: it takes what waits, and what comes meanwhile is the next batch. The first
-//! error of a write or a flush ends it for good (R23).
+//! Where somebody waits for a flush it adds no delay: it takes what is there, and what comes
+//! meanwhile is the next batch. Other records gather first. The first error of a write or a flush
+//! ends it for good (R23).
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::{Batch, Queue, Shared, lock};
+use super::{Attention, Batch, LogOptions, Queue, Shared, lock};
 use crate::disk::DiskFile;
 use crate::error::StorageError;
 use crate::record::{Position, SegmentKey};
@@ -18,6 +19,7 @@ pub(super) struct Committer {
     file: Box<dyn DiskFile>,
     /// Last record written.
     written: Position,
+    write_interval: Duration,
     flush_interval: Duration,
     /// When the oldest unflushed record was written.
     unflushed_since: Option<Instant>,
@@ -35,13 +37,14 @@ impl Committer {
         shared: Arc<Shared>,
         file: Box<dyn DiskFile>,
         next: Position,
-        flush_interval: Duration,
+        options: &LogOptions,
     ) -> Self {
         Self {
             shared,
             file,
             written: Position(next.0 - 1),
-            flush_interval,
+            write_interval: options.write_interval,
+            flush_interval: options.flush_interval,
             unflushed_since: None,
         }
     }
@@ -71,25 +74,48 @@ impl Committer {
     }
 
     fn wait(&self, batch: &mut Batch) -> Work {
-        let idle = |queue: &mut Queue| queue.batch.pieces.is_empty() && !queue.stop;
-        let queue = lock(&self.shared.queue);
-        let mut queue = match self.flush_due() {
-            None => self.shared.queue_changed.wait_while(queue, idle),
-            Some(left) => self
-                .shared
-                .queue_changed
-                .wait_timeout_while(queue, left, idle)
-                .map(|(queue, _)| queue)
-                .map_err(|poisoned| std::sync::PoisonError::new(poisoned.into_inner().0)),
+        let mut queue = lock(&self.shared.queue);
+        let mut gathering_since = None;
+        loop {
+            let gathers = !queue.batch.pieces.is_empty();
+            let write_due = gathers.then(|| {
+                let since = *gathering_since.get_or_insert_with(Instant::now);
+                self.write_interval.saturating_sub(since.elapsed())
+            });
+            let due = write_due.into_iter().chain(self.flush_due()).min();
+            let is_due = due.is_some_and(|left| left.is_zero());
+            if gathers && (is_due || queue.stop || queue.batch.is_urgent()) {
+                std::mem::swap(&mut queue.batch, batch);
+                return Work::Batch;
+            }
+            if queue.stop {
+                return Work::Stop;
+            }
+            if is_due {
+                return Work::FlushDue;
+            }
+            queue.committer = match gathers {
+                true => Attention::Gathers,
+                false => Attention::Sleeps,
+            };
+            queue = self.sleep(queue, due);
+            queue.committer = Attention::Busy;
         }
-        .unwrap_or_else(std::sync::PoisonError::into_inner);
-        if !queue.batch.pieces.is_empty() {
-            std::mem::swap(&mut queue.batch, batch);
-            Work::Batch
-        } else if queue.stop {
-            Work::Stop
-        } else {
-            Work::FlushDue
+    }
+
+    /// Waits for a notification, or until the time is up.
+    fn sleep<'a>(
+        &self,
+        queue: MutexGuard<'a, Queue>,
+        time: Option<Duration>,
+    ) -> MutexGuard<'a, Queue> {
+        let changed = &self.shared.queue_changed;
+        match time {
+            None => changed.wait(queue).unwrap_or_else(PoisonError::into_inner),
+            Some(time) => {
+                let waited = changed.wait_timeout(queue, time);
+                waited.unwrap_or_else(PoisonError::into_inner).0
+            }
         }
     }
 

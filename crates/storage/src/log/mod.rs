@@ -2,7 +2,9 @@
 //!
 //! The event loop owns a [`Log`]. It appends records to memory and hands them over once per turn
 //! with [`Log::submit`]. The *committer* thread takes whatever waits, writes it, flushes it, and
-//! publishes the durable position; while it flushes, the next batch gathers. The *preparer*
+//! publishes the durable position; while it flushes, the next batch gathers. It is woken for
+//! records that somebody waits for; others gather for [`LogOptions::write_interval`] first,
+//! because a wake-up costs more than a record. The *preparer*
 //! thread keeps spare segments ready, so that neither the loop nor the committer waits for space.
 //! No lock is held over I/O. What records mean, and checkpoints, are no concern of the log.
 //!
@@ -30,6 +32,9 @@ pub use recovery::{Damage, Recovery, ReplayItem};
 /// Bytes submitted and not yet written above which new writes are refused as [`Admission::Busy`].
 pub const PENDING_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
+/// Bytes submitted beyond which they are written without waiting for more.
+const GATHERED_BYTES_MAX: usize = 1024 * 1024;
+
 /// A record takes at most this share of a segment.
 const RECORD_SHARE: u64 = 4;
 
@@ -44,19 +49,23 @@ pub struct LogOptions {
     pub replay_from: Position,
     /// Bytes of a segment file: its first block and the records.
     pub segment_bytes: u64,
-    /// Longest time that a record of [`Flush::Interval`] stays unflushed.
+    /// How long records of [`Flush::Interval`] gather in memory before they are written.
+    pub write_interval: Duration,
+    /// Longest time that a record of [`Flush::Interval`], once written, stays unflushed.
     pub flush_interval: Duration,
 }
 
 impl LogOptions {
-    /// A new log of 32 MiB segments that flushes at least every 50 ms.
+    /// A new log of 32 MiB segments, whose records are written within 5 ms and flushed within 45
+    /// more.
     pub fn new(identity: u64) -> Self {
         Self {
             identity,
             create: true,
             replay_from: Position(1),
             segment_bytes: 32 * 1024 * 1024,
-            flush_interval: Duration::from_millis(50),
+            write_interval: Duration::from_millis(5),
+            flush_interval: Duration::from_millis(45),
         }
     }
 }
@@ -66,8 +75,8 @@ impl LogOptions {
 pub enum Flush {
     /// As soon as the disk can: for tables of durability `sync`, and for seals and decisions.
     Now,
-    /// Written at once, flushed within the interval or with the next record that asks for it:
-    /// for tables of durability `replicated`.
+    /// Written and flushed within their intervals, or with the next record that asks for it: for
+    /// tables of durability `replicated`.
     Interval,
 }
 
@@ -133,12 +142,8 @@ impl Log {
             disk,
             wake,
         });
-        let committer = committer::Committer::new(
-            Arc::clone(&shared),
-            opened.file,
-            opened.next,
-            options.flush_interval,
-        );
+        let committer =
+            committer::Committer::new(Arc::clone(&shared), opened.file, opened.next, options);
         let preparer = Arc::clone(&shared);
         let threads = vec![
             spawn("log-committer", move || committer.run())?,
@@ -229,8 +234,18 @@ impl Log {
             .fetch_add(bytes, Ordering::Relaxed);
         let mut queue = lock(&self.shared.queue);
         queue.batch.take(&mut self.local);
+        let wakes = match queue.committer {
+            Attention::Busy => false,
+            Attention::Gathers => queue.batch.is_urgent(),
+            Attention::Sleeps => true,
+        };
+        if wakes {
+            queue.committer = Attention::Busy;
+        }
         drop(queue);
-        self.shared.queue_changed.notify_one();
+        if wakes {
+            self.shared.queue_changed.notify_one();
+        }
     }
 
     /// Every record up to here is durable.
@@ -373,6 +388,11 @@ struct Piece {
 }
 
 impl Batch {
+    /// Whether it is to be written without waiting for more.
+    fn is_urgent(&self) -> bool {
+        self.flush || self.bytes.len() >= GATHERED_BYTES_MAX
+    }
+
     /// Moves all of `later` behind what is here; `later` is left empty, with a buffer to reuse.
     fn take(&mut self, later: &mut Batch) {
         if self.pieces.is_empty() {
@@ -380,11 +400,12 @@ impl Batch {
         } else {
             let base = self.bytes.len();
             self.bytes.extend_from_slice(&later.bytes);
-            self.pieces
-                .extend(later.pieces.drain(..).map(|piece| Piece {
-                    start: piece.start + base,
-                    ..piece
-                }));
+            // What begins no segment goes right behind what is here.
+            let beginnings = later.pieces.drain(..).filter(|it| it.begins.is_some());
+            self.pieces.extend(beginnings.map(|piece| Piece {
+                start: piece.start + base,
+                ..piece
+            }));
             self.last = later.last;
             self.flush |= later.flush;
         }
@@ -408,7 +429,20 @@ const BATCH_KEPT_BYTES: usize = 4 * 1024 * 1024;
 #[derive(Default)]
 struct Queue {
     batch: Batch,
+    committer: Attention,
     stop: bool,
+}
+
+/// What the committer has to be woken for.
+#[derive(Clone, Copy, Default)]
+enum Attention {
+    /// Nothing: it looks at the queue before it waits.
+    #[default]
+    Busy,
+    /// A batch that is urgent: it waits for more of this one.
+    Gathers,
+    /// Any record.
+    Sleeps,
 }
 
 /// What the event loop and the log's threads share.

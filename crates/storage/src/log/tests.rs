@@ -19,6 +19,8 @@ type Bytes = Arc<Mutex<Vec<u8>>>;
 struct MemoryDisk {
     files: Arc<Mutex<BTreeMap<String, Bytes>>>,
     capacity: Arc<AtomicU64>,
+    /// Writes of more than the zeroes that spare segments are filled with.
+    writes: Arc<AtomicU64>,
     fail_sync: Arc<AtomicBool>,
 }
 
@@ -111,6 +113,8 @@ impl DiskFile for MemoryFile {
     }
 
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        let filled = bytes.iter().any(|byte| *byte != 0);
+        self.0.writes.fetch_add(filled.into(), Ordering::Relaxed);
         let end = offset as usize + bytes.len();
         let grows = (end as u64).saturating_sub(self.bytes()?);
         if grows > 0 && self.0.used() + grows > self.0.capacity.load(Ordering::Relaxed) {
@@ -245,6 +249,47 @@ fn interval_records_become_durable_by_themselves() {
     log.append(0, b"x", Flush::Interval).unwrap();
     log.submit();
     while log.durable() < Position(1) {
+        wakes.recv().unwrap();
+    }
+}
+
+/// Options with which nothing is written before somebody asks for it.
+fn gathering() -> LogOptions {
+    LogOptions {
+        write_interval: Duration::from_secs(3600),
+        flush_interval: Duration::from_secs(3600),
+        ..options()
+    }
+}
+
+#[test]
+fn interval_records_are_written_with_the_next_that_asks_for_a_flush() {
+    let disk = MemoryDisk::new();
+    let (mut log, _, wakes) = open(&disk, &gathering());
+    let before = disk.writes.load(Ordering::Relaxed);
+    for _ in 0..5 {
+        log.append(0, b"x", Flush::Interval).unwrap();
+        log.submit();
+    }
+    log.append(0, b"y", Flush::Now).unwrap();
+    log.submit();
+    while log.durable() < Position(6) {
+        wakes.recv().unwrap();
+    }
+    assert_eq!(disk.writes.load(Ordering::Relaxed) - before, 1);
+}
+
+#[test]
+fn many_interval_records_are_written_before_their_time() {
+    let disk = MemoryDisk::new();
+    let (mut log, _, wakes) = open(&disk, &gathering());
+    let record = [7; 512];
+    for _ in 0..=GATHERED_BYTES_MAX / record.len() {
+        log.append(0, &record, Flush::Interval).unwrap();
+        log.submit();
+    }
+    // They fill segments, and each but the last is flushed before the next begins.
+    while log.durable() == Position(0) {
         wakes.recv().unwrap();
     }
 }
