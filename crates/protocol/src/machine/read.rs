@@ -8,7 +8,7 @@
 use alloc::collections::BTreeSet;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
-use core::ops::ControlFlow;
+use core::ops::{Bound, ControlFlow, RangeBounds};
 
 use placement::tables::{Tables, TablesError};
 use placement::{Column, RowView, ValueRef, encode_row_refs};
@@ -24,7 +24,8 @@ use crate::message::{
 };
 use crate::planted::{self, Bug};
 
-/// A read that waits for decisions.
+/// A read that waits for decisions. It covers some key: one that covers none finds no holder to
+/// wait for.
 #[derive(Debug)]
 pub(super) struct WaitingRead {
     asked: Asked,
@@ -35,7 +36,15 @@ pub(super) struct WaitingRead {
 
 impl WaitingRead {
     pub fn covers(&self, key: &[u8]) -> bool {
-        *self.read.start <= *key && self.read.end.as_ref().is_none_or(|end| *key < **end)
+        self.range().contains(key)
+    }
+
+    fn range(&self) -> (Bound<&[u8]>, Bound<&[u8]>) {
+        let end = self.read.end.as_deref();
+        (
+            Bound::Included(&self.read.start),
+            end.map_or(Bound::Unbounded, Bound::Excluded),
+        )
     }
 }
 
@@ -185,38 +194,41 @@ impl CoreMachine {
             .reads
             .extract_if(.., |read| read.waits_for.is_empty())
             .collect();
-        if ready.is_empty() {
-            return Ok(());
-        }
-        for WaitingRead { asked, read, .. } in ready {
+        for WaitingRead { asked, read, .. } in &ready {
             match self.check_readable(now, read.epoch, read.partition) {
-                Ok(()) => self.answer_read(asked, &read, tables, output)?,
-                Err(refusal) => self.refuse(asked, refusal, output),
+                Ok(()) => self.answer_read(*asked, read, tables, output)?,
+                Err(refusal) => self.refuse(*asked, refusal, output),
             }
         }
-        self.reads_gone(now, id, tables, output)
+        self.reads_gone(now, id, &ready, tables, output)
     }
 
-    /// Lets in what came after reads that are gone.
+    /// Lets in what came after reads of a partition that are gone.
     pub(super) fn reads_gone<T: Tables>(
         &mut self,
         now: Now,
         id: PartitionId,
+        gone: &[WaitingRead],
         tables: &mut T,
         output: &mut Output,
     ) -> Result<(), TablesError> {
         let Some(partition) = self.partitions.get_mut(&id) else {
             return Ok(());
         };
+        if gone.is_empty() {
+            return Ok(());
+        }
+        // Requests that wait for something else have their turn when that is gone.
+        let mut waited = BTreeSet::new();
+        for read in gone {
+            let queues = partition.queues.range::<[u8], _>(read.range());
+            waited.extend(queues.map(|(pk, _)| pk.clone()));
+        }
         for operation in core::mem::take(&mut partition.behind_reads) {
             self.wake(now, (operation, id), tables, output)?;
         }
-        if id.replex == 0 {
-            let queues = &self.partitions[&id].queues;
-            let keys: Vec<Vec<u8>> = queues.keys().cloned().collect();
-            for pk in keys {
-                self.start_queue(now, id, &pk, tables, output)?;
-            }
+        for pk in waited {
+            self.start_queue(now, id, &pk, tables, output)?;
         }
         Ok(())
     }
@@ -230,7 +242,6 @@ impl CoreMachine {
         output: &mut Output,
     ) -> Result<(), TablesError> {
         let deadline = now.monotonic_us.saturating_sub(self.limits.wait_us_max);
-        let mut changed = Vec::new();
         let mut late = Vec::new();
         for partition in self
             .partitions
@@ -240,18 +251,16 @@ impl CoreMachine {
             let ends = |read: &mut WaitingRead| {
                 gone == Some(read.asked.client) || read.since_us < deadline
             };
-            let ended = partition.reads.extract_if(.., ends).map(|read| read.asked);
-            let before = late.len();
-            late.extend(ended);
-            if late.len() > before {
-                changed.push(partition.id);
+            let ended: Vec<WaitingRead> = partition.reads.extract_if(.., ends).collect();
+            late.push((partition.id, ended));
+        }
+        for (id, ended) in late {
+            for WaitingRead { asked, .. } in &ended {
+                if gone != Some(asked.client) {
+                    self.refuse(*asked, Refusal::Overloaded, output);
+                }
             }
-        }
-        for asked in late.into_iter().filter(|asked| gone != Some(asked.client)) {
-            self.refuse(asked, Refusal::Overloaded, output);
-        }
-        for id in changed {
-            self.reads_gone(now, id, tables, output)?;
+            self.reads_gone(now, id, &ended, tables, output)?;
         }
         Ok(())
     }
