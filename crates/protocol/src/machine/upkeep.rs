@@ -30,6 +30,8 @@ pub(super) struct Leases {
     pub coordinator_until_us: u64,
     /// From other servers of the same epoch.
     vouched_until_us: BTreeMap<ServerId, u64>,
+    /// Until when enough of them vouch. Asked for with every request, and seldom new.
+    peers_until_us: u64,
     /// When peers were asked of late: only an answer to one of these renews anything. A peer could
     /// still have one for this core's process before, whose clock began at another time.
     asked_us: VecDeque<u64>,
@@ -41,6 +43,16 @@ pub(super) struct Leases {
 impl CoreMachine {
     /// Until when this core may serve, on its monotonic clock.
     pub fn lease_until_us(&self) -> u64 {
+        let Leases {
+            coordinator_until_us,
+            peers_until_us,
+            ..
+        } = self.leases;
+        coordinator_until_us.max(peers_until_us)
+    }
+
+    /// Counts who vouches, after that or the tables have changed.
+    fn count_vouching(&mut self) {
         let tolerated = self
             .tables
             .values()
@@ -48,8 +60,7 @@ impl CoreMachine {
         let needed = usize::from(tolerated.max().unwrap_or(0)).max(1);
         let mut vouched: Vec<u64> = self.leases.vouched_until_us.values().copied().collect();
         vouched.sort_unstable_by(|a, b| b.cmp(a));
-        let by_peers = vouched.get(needed - 1).copied().unwrap_or(0);
-        self.leases.coordinator_until_us.max(by_peers)
+        self.leases.peers_until_us = vouched.get(needed - 1).copied().unwrap_or(0);
     }
 
     /// Takes a configuration as its own: which partitions this core holds.
@@ -92,6 +103,7 @@ impl CoreMachine {
             }
         }
         self.configuration = configuration;
+        self.count_vouching();
     }
 
     pub(super) fn on_configuration<T: Tables>(
@@ -106,9 +118,9 @@ impl CoreMachine {
             return;
         }
         let before: Vec<PartitionId> = self.partitions.keys().copied().collect();
-        self.hold(configuration);
         // A vouching for the epoch before says nothing of this one.
         self.leases.vouched_until_us.clear();
+        self.hold(configuration);
         // The coordinator waits for this core to say that it has the epoch.
         self.leases.next_heartbeat_us = now.monotonic_us;
         for id in before {
@@ -275,6 +287,7 @@ impl CoreMachine {
         if self.leases.asked_us.contains(&sent_us) {
             let until = self.leases.vouched_until_us.entry(from).or_default();
             *until = (*until).max(sent_us + self.limits.lease_us);
+            self.count_vouching();
         }
     }
 
