@@ -6,6 +6,7 @@
 //! said before.
 
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 
 use placement::tables::{Tables, TablesError};
 
@@ -67,19 +68,18 @@ impl CoreMachine {
     pub(super) fn member(&self, now: Now, prepare: Arc<Prepare>, place: usize) -> Option<Member> {
         let partition = prepare.chain[place];
         let table = Arc::clone(&self.partitions.get(&partition)?.table);
-        let effects: alloc::vec::Vec<_> = prepare
-            .changes
-            .iter()
-            .map(|change| table.effect(partition, change))
-            .collect();
-        let mut held = alloc::vec::Vec::new();
-        for (change, effect) in prepare.changes.iter().zip(&effects) {
-            held.extend(table.held_keys(partition, change, effect));
-        }
-        if prepare.changes.len() > 1 {
-            held.sort_unstable();
-            held.dedup();
-        }
+        let changes = prepare.changes.iter();
+        let parts = changes.map(|change| table.part(partition, change));
+        let (effects, held): (Vec<_>, Vec<_>) = parts.unzip();
+        let held = match <[_; 1]>::try_from(held) {
+            Ok([held]) => held,
+            Err(several) => {
+                let mut held = several.concat();
+                held.sort_unstable();
+                held.dedup();
+                held
+            }
+        };
         Some(Member {
             prepare,
             table,

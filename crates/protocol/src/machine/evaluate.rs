@@ -7,9 +7,7 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-use placement::{
-    Column, KEY_BYTES_MAX, ROW_BYTES_MAX, RowView, ValueRef, encode_row, encode_row_refs,
-};
+use placement::{Column, KEY_BYTES_MAX, ROW_BYTES_MAX, RowView, ValueRef, encode_row_refs};
 
 use super::table::TableInfo;
 use crate::expression::{
@@ -189,7 +187,7 @@ fn update(
     if !condition_holds(condition, &row, columns_of(&proposed))? {
         return Ok(Outcome::Ended(RequestResult::ConditionFailed));
     }
-    let mut values = row.to_values();
+    let mut assigned = Vec::with_capacity(assignments.len());
     for assignment in assignments {
         let index = usize::from(assignment.column);
         let Some(column) = table.schema.columns.get(index) else {
@@ -207,12 +205,18 @@ fn update(
         }
         let wanted = column.column_type;
         let value = evaluate_for(wanted, &assignment.value, &row, columns_of(&proposed));
-        values[index] = value.map_err(|error| error.to_string())?;
-        if values[index].is_null() && !column.nullable {
+        let value = value.map_err(|error| error.to_string())?;
+        if value.is_null() && !column.nullable {
             return Err(null_message(table, column));
         }
+        assigned.push((index, value));
     }
-    let image = encode_row(&table.schema.columns, &values).map_err(|error| error.to_string())?;
+    let columns = &table.schema.columns;
+    let mut values: Vec<ValueRef<'_>> = (0..columns.len()).map(|index| row.column(index)).collect();
+    for (index, value) in &assigned {
+        values[*index] = value.as_ref();
+    }
+    let image = encode_row_refs(columns, &values).map_err(|error| error.to_string())?;
     check_keys(table, &view(table, &image)?, image.len())?;
     Ok(Outcome::Write(Some(image)))
 }
@@ -269,6 +273,9 @@ pub(super) fn old_row(
 /// Whether two images of a row are the same to every constraint, so that a request between them
 /// can be folded without a vote of its own.
 pub(super) fn same_constraints(table: &TableInfo, before: &[u8], after: &[u8]) -> bool {
+    if !table.constrained_columns.contains(&true) {
+        return true;
+    }
     let columns = &table.schema.columns;
     let (Ok(before), Ok(after)) = (
         RowView::parse(columns, before),

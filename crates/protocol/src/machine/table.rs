@@ -187,41 +187,28 @@ impl TableInfo {
         key
     }
 
-    pub fn effect(&self, partition: PartitionId, change: &RowChange) -> Effect {
+    /// What a change does to a partition, and what its operation holds there while it is pending,
+    /// sorted: the entries, and the key or group that a constraint looks at. Waiting in this order
+    /// cannot deadlock (SAFETY R7).
+    pub fn part(&self, partition: PartitionId, change: &RowChange) -> (Effect, Vec<Vec<u8>>) {
         let replex = usize::from(partition.replex);
-        let here =
-            |row: &RowView<'_>| self.layout.partition_of_row(replex, row) == partition.number;
-        let remove = self.old_row(change).filter(|row| here(row));
-        let remove = remove.map(|row| self.entry_key(replex, &row));
-        let put = self.new_row(change).filter(|row| here(row));
-        let put = put.map(|row| self.entry_key(replex, &row));
+        let rows = [self.old_row(change), self.new_row(change)];
+        let [remove, put] = rows.map(|row| {
+            let here =
+                |row: &RowView<'_>| self.layout.partition_of_row(replex, row) == partition.number;
+            row.filter(here).map(|row| self.entry_key(replex, &row))
+        });
         // The same entry is replaced, not removed and put.
         let remove = if remove == put { None } else { remove };
-        Effect { remove, put }
-    }
-
-    /// What the operation holds in this partition while it is pending, sorted: the entries, and
-    /// the key or group that a constraint looks at. Waiting in this order cannot deadlock
-    /// (SAFETY R7).
-    pub fn held_keys(
-        &self,
-        partition: PartitionId,
-        change: &RowChange,
-        effect: &Effect,
-    ) -> Vec<Vec<u8>> {
-        let mut keys: Vec<Vec<u8>> = effect.remove.iter().chain(&effect.put).cloned().collect();
-        let replex = usize::from(partition.replex);
+        let mut held: Vec<Vec<u8>> = remove.iter().chain(&put).cloned().collect();
         if self.replexes[replex].constraint.is_some() {
-            for row in [self.old_row(change), self.new_row(change)]
-                .iter()
-                .flatten()
-            {
-                keys.extend(self.constrained_key(replex, row));
+            for row in rows.iter().flatten() {
+                held.extend(self.constrained_key(replex, row));
             }
         }
-        keys.sort_unstable();
-        keys.dedup();
-        keys
+        held.sort_unstable();
+        held.dedup();
+        (Effect { remove, put }, held)
     }
 
     /// The key of a unique index, or the group of a dense one; none where a NULL exempts the row,
