@@ -173,12 +173,12 @@ impl CoreMachine {
     ) {
         for (operation, confirmed) in operations {
             let own = (operation, PartitionId::default())..;
-            let own = self
+            let before = self
                 .members
                 .range(own)
-                .take_while(|(key, _)| key.0 == operation);
-            let mut before = own.filter(|(_, member)| member.next() == Some(confirmed));
-            let Some(key) = before.next().map(|(key, _)| *key) else {
+                .take_while(|(key, _)| key.0 == operation)
+                .find(|(_, member)| member.next() == Some(confirmed));
+            let Some(key) = before.map(|(key, _)| *key) else {
                 continue;
             };
             self.members

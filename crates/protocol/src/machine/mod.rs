@@ -16,6 +16,7 @@ mod contract;
 mod evaluate;
 mod head;
 mod locks;
+mod members;
 mod read;
 mod recovery;
 mod sessions;
@@ -47,11 +48,15 @@ use crate::planted::{self, Bug};
 use crate::record::Record;
 use head::{Queued, Running};
 use locks::Locks;
+use members::Members;
 use read::WaitingRead;
 use recovery::Recovering;
 use sessions::Sessions;
 use table::{Effect, TableInfo};
 use upkeep::Leases;
+
+/// A buffer that a large record has grown beyond this is given back.
+const SCRATCH_BYTES_MAX: usize = 64 << 10;
 
 /// All partitions of one core.
 #[derive(Debug)]
@@ -63,7 +68,7 @@ pub struct CoreMachine {
     partitions: BTreeMap<PartitionId, Partition>,
     /// Operations that a partition takes part in, from their arrival until they are finished at
     /// every member.
-    members: BTreeMap<MemberKey, Member>,
+    members: Members,
     sessions: Sessions,
     /// Requests under way at this core as head, and who waits for their results.
     running: BTreeMap<RequestId, Running>,
@@ -97,6 +102,8 @@ pub struct CoreMachine {
     /// Servers that said they have no space for new operations.
     full_servers: BTreeSet<ServerId>,
     counters: Counters,
+    /// Where records are encoded before their size is known.
+    scratch: Vec<u8>,
 }
 
 /// One partition of this core.
@@ -267,7 +274,7 @@ impl CoreMachine {
             configuration: Arc::new(Configuration::default()),
             tables: BTreeMap::new(),
             partitions: BTreeMap::new(),
-            members: BTreeMap::new(),
+            members: Members::default(),
             sessions: Sessions::default(),
             running: BTreeMap::new(),
             folded: BTreeMap::new(),
@@ -289,6 +296,7 @@ impl CoreMachine {
             admits: true,
             full_servers: BTreeSet::new(),
             counters: Counters::default(),
+            scratch: Vec::new(),
         };
         machine.hold(configuration);
         machine
@@ -440,11 +448,15 @@ impl CoreMachine {
     fn log(&mut self, record: &Record, durability: Durability, output: &mut Output) -> Position {
         let position = self.next_position;
         self.next_position = Position(position.0 + 1);
+        record.encode(&mut self.scratch);
+        let bytes = self.scratch.as_slice().into();
+        self.scratch.clear();
+        self.scratch.shrink_to(SCRATCH_BYTES_MAX);
         output.records.push(LogRecord {
             position,
             epoch: self.configuration.epoch,
             durability,
-            bytes: record.to_bytes(),
+            bytes,
         });
         position
     }
