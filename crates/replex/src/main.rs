@@ -17,6 +17,9 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use arguments::{Arguments, Command};
 
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let result = match arguments.command {
