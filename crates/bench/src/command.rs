@@ -44,6 +44,9 @@ pub struct Options {
     /// Rows loaded before anything is measured.
     #[arg(long, default_value_t = 20_000, global = true, value_parser = clap::value_parser!(u64).range(2..))]
     pub rows: u64,
+    /// Rows that `memory` loads; S11 asks for 10,000,000, which takes some minutes.
+    #[arg(long, default_value_t = 200_000, global = true, value_parser = clap::value_parser!(u64).range(2..))]
+    pub memory_rows: u64,
     /// Where CSV and SVG files go.
     #[arg(
         long,

@@ -24,6 +24,8 @@ use crate::processes::Cluster;
 pub const FIELDS: usize = 10;
 /// Writes in flight while a table is filled.
 const LOAD_WINDOW: usize = 64;
+/// A load says how far it is after every so many rows.
+const LOAD_TOLD: u64 = 500_000;
 /// What an operation may take on a busy machine before the run is given up.
 const DEADLINE: Duration = Duration::from_secs(30);
 /// How often, and after which pause, is asked whether all servers are up.
@@ -224,6 +226,9 @@ impl Worker for Insert {
             return Ok(0);
         }
         self.next.set(number + 1);
+        if number > 0 && number.is_multiple_of(LOAD_TOLD) {
+            eprintln!("{number} rows loaded");
+        }
         let row = row(number, self.field_bytes);
         let result = self.table.insert(&row).await;
         applied(result)?;

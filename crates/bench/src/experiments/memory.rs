@@ -1,5 +1,5 @@
 //! Memory of all servers beside the data that they hold, and how long a server takes to come
-//! back over its folder (S11, with ten times the rows of the other measurements).
+//! back over its folder (S11).
 
 use std::io;
 use std::time::Instant;
@@ -19,7 +19,7 @@ const TABLE: &str = "memory";
 /// `replex bench memory`
 pub async fn run(options: &Options) -> io::Result<Report> {
     let shape = Shape {
-        rows: options.rows * 10,
+        rows: options.memory_rows,
         field_bytes: 10,
     };
     let mut cluster = Cluster::start(&options.base(), 3, ServerKind::default())?;
