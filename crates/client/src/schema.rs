@@ -40,6 +40,7 @@ impl SchemaBuilder {
                 columns: Vec::new(),
                 primary_key: Vec::new(),
                 indexes: Vec::new(),
+                further: Vec::new(),
                 partitions: PARTITIONS_DEFAULT,
                 failures_tolerated: 0,
                 durability: Durability::Sync,

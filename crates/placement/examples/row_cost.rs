@@ -26,6 +26,7 @@ fn main() {
         columns: columns.clone(),
         primary_key: vec![0],
         indexes: Vec::new(),
+        further: Vec::new(),
         partitions: 12,
         failures_tolerated: 0,
         durability: Durability::Sync,

@@ -5,6 +5,7 @@
 //! what is predicted (F4). Gathering read rates, and changing a table, is for others.
 
 use alloc::vec::Vec;
+use core::fmt;
 
 use crate::cover::{Cover, CoverCosts, cover};
 use crate::grid::Layout;
@@ -36,6 +37,29 @@ pub struct Spread {
     pub unreadable: u32,
     /// All cases.
     pub cases: u32,
+}
+
+impl fmt::Display for Spread {
+    /// The worst case; the mean and what is lost where they differ from it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Spread {
+            max,
+            mean,
+            unreadable,
+            cases,
+        } = *self;
+        if unreadable == cases {
+            return f.write_str("lost");
+        }
+        write!(f, "{max}")?;
+        if f64::from(max) - mean > 0.05 {
+            write!(f, " (mean {mean:.1})")?;
+        }
+        if unreadable > 0 {
+            write!(f, ", lost in {unreadable} of {cases} cases")?;
+        }
+        Ok(())
+    }
 }
 
 impl Spread {
@@ -102,7 +126,8 @@ pub fn amplification(layout: &Layout) -> Vec<Amplification> {
         .collect()
 }
 
-fn amplification_of(layout: &Layout, replex: usize) -> Amplification {
+/// The amplification of reads by one replex, as [`amplification`] has it.
+pub fn amplification_of(layout: &Layout, replex: usize) -> Amplification {
     let mut after_one = Vec::new();
     let mut after_two = Vec::new();
     let partitions: Vec<u32> = (0..layout.partition_count(replex)).collect();

@@ -82,8 +82,31 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// One replex per index and, if these are fewer than f + 1, exact replicas of the primary.
+    /// Every copy that a schema asks for: one replex per index, its further copies and, if these
+    /// are fewer than f + 1, exact replicas of the primary.
+    ///
+    /// # Panics
+    /// If [`Schema::validate`] refuses the schema.
     pub fn base(schema: &Schema) -> Layout {
+        let mut layout = Layout::of_indexes(schema);
+        let added = layout.add_further(schema);
+        added.expect("a valid schema has copies that can be");
+        let mut number = 0;
+        while layout.replexes.len() <= usize::from(schema.failures_tolerated) {
+            number += 1;
+            let name = format!("{}_copy_{number}", schema.name);
+            if layout.replexes.iter().all(|replex| replex.name != name) {
+                let replica = layout.exact(&name, 0);
+                layout
+                    .replexes
+                    .push(replica.expect("the primary replex is number 0"));
+            }
+        }
+        layout
+    }
+
+    /// The primary replex and one per index, those that can vote no first.
+    pub(crate) fn of_indexes(schema: &Schema) -> Layout {
         let mut layout = Layout {
             key_spaces: Vec::new(),
             replexes: Vec::new(),
@@ -95,23 +118,6 @@ impl Layout {
         };
         for (index, _) in voters_first(true).chain(voters_first(false)) {
             layout.push_index_replex(schema, &schema.indexes[index].columns, Some(index));
-        }
-        let mut number = 0;
-        while layout.replexes.len() <= usize::from(schema.failures_tolerated) {
-            number += 1;
-            let name = format!("{}_copy_{number}", schema.name);
-            if schema.indexes.iter().all(|index| index.name != name) {
-                let Replex {
-                    axes, sort_columns, ..
-                } = layout.replexes[0].clone();
-                let kind = ReplexKind::Exact { of: 0 };
-                layout.replexes.push(Replex {
-                    name,
-                    kind,
-                    axes,
-                    sort_columns,
-                });
-            }
         }
         layout
     }

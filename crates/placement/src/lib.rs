@@ -14,6 +14,7 @@ extern crate alloc;
 mod advisor;
 mod assignment;
 mod cover;
+mod further;
 mod grid;
 mod hybrid;
 mod key;
@@ -27,12 +28,14 @@ mod text;
 mod value;
 
 pub use advisor::{
-    Amplification, SAMPLES_MAX, Spread, amplification, best_divisions, even_factors,
+    Amplification, SAMPLES_MAX, Spread, amplification, amplification_of, best_divisions,
+    even_factors,
 };
 pub use assignment::{AssignmentError, LOAD_PER_COPY, Loads, Place, Placement, Server, assign};
 pub use cover::{
     Access, COVER_STEPS_MAX, Cover, CoverCosts, CoverMember, access, cover, cover_constraints,
 };
+pub use further::{Cut, Dimension, FurtherCopy, Share};
 pub use grid::{Axis, KeySpace, Layout, Replex, ReplexKind};
 pub use hybrid::GridError;
 pub use key::{

@@ -8,6 +8,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 
+use crate::further::FurtherCopy;
 use crate::value::{ColumnType, Value};
 
 /// The most columns of a table.
@@ -73,6 +74,8 @@ pub struct Schema {
     pub primary_key: Vec<usize>,
     /// The secondary indexes.
     pub indexes: Vec<Index>,
+    /// Copies beside those of the primary key and the indexes.
+    pub further: Vec<FurtherCopy>,
     /// Partitions per replex.
     pub partitions: u32,
     /// f: how many failure domains may be lost without losing a row.
@@ -99,10 +102,11 @@ impl core::error::Error for SchemaError {}
 macro_rules! ensure {
     ($condition:expr, $($message:tt)+) => {
         if !$condition {
-            return Err(SchemaError { message: format!($($message)+) });
+            return Err($crate::schema::SchemaError { message: alloc::format!($($message)+) });
         }
     };
 }
+pub(crate) use ensure;
 
 impl Schema {
     /// Checks everything that can be known before servers are; every table passes through this.
@@ -117,15 +121,7 @@ impl Schema {
             self.name,
             self.partitions
         );
-        let replexes = (self.indexes.len() + 1).max(usize::from(self.failures_tolerated) + 1);
-        ensure!(
-            replexes <= REPLEXES_MAX,
-            "table {} takes {replexes} copies ({} indexes beside the primary key, {} failures tolerated), the limit is {REPLEXES_MAX}: drop indexes or tolerate fewer failures",
-            self.name,
-            self.indexes.len(),
-            self.failures_tolerated
-        );
-        Ok(())
+        self.check_further()
     }
 
     /// The index of the column with this name.
@@ -218,7 +214,7 @@ impl Schema {
         Ok(())
     }
 
-    fn check_key(&self, what: &str, columns: &[usize]) -> Result<(), SchemaError> {
+    pub(crate) fn check_key(&self, what: &str, columns: &[usize]) -> Result<(), SchemaError> {
         let table = &self.name;
         for (position, column) in columns.iter().enumerate() {
             ensure!(
@@ -236,7 +232,7 @@ impl Schema {
     }
 }
 
-fn check_name(what: &str, name: &str) -> Result<(), SchemaError> {
+pub(crate) fn check_name(what: &str, name: &str) -> Result<(), SchemaError> {
     let mut characters = name.chars();
     let starts_well = characters
         .next()

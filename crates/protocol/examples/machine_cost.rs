@@ -109,6 +109,7 @@ fn schema() -> Schema {
         columns,
         primary_key: vec![0],
         indexes: vec![index("a", 1), index("b", 2)],
+        further: Vec::new(),
         partitions: 12,
         failures_tolerated: 2,
         durability: Durability::Replicated,

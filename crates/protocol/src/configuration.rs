@@ -6,9 +6,10 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use placement::ColumnType;
 use placement::{Axis, KeySpace, Layout, Replex, ReplexKind};
 use placement::{Column, Constraint, Durability, Index, Schema};
+use placement::{ColumnType, Placement, Proof, TableReport, prove};
+use placement::{Cut, Dimension, FurtherCopy, Share};
 
 use crate::codec::{DecodeError, Reader, Wire, wire_enum, wire_struct};
 use crate::identity::{CoreId, Epoch, Incarnation, PartitionId, ServerId, TableId};
@@ -161,10 +162,51 @@ impl Configuration {
         Ok(())
     }
 
+    /// What there is to know about a table of a configuration that was checked, where it is
+    /// placed.
+    pub fn report(&self, table: &Table) -> TableReport {
+        let servers: Vec<placement::Server> = self.servers.iter().map(Server::bare).collect();
+        let placed = (&table.bare_placement(), &servers[..]);
+        TableReport::new(&table.schema, &table.layout, Some(placed))
+    }
+
+    /// The proof of what a table's placement survives, for a configuration that was checked.
+    pub fn proof(&self, table: &Table) -> Proof {
+        let servers: Vec<placement::Server> = self.servers.iter().map(Server::bare).collect();
+        prove(&table.layout, &table.bare_placement(), &servers)
+    }
+
     /// The address of a core.
     pub fn address(&self, core: CoreId) -> Option<&str> {
         let server = self.server(core.server)?;
         server.cores.get(usize::from(core.core)).map(String::as_str)
+    }
+}
+
+impl Server {
+    /// The server as `placement` knows it.
+    pub(crate) fn bare(&self) -> placement::Server {
+        placement::Server {
+            id: self.id.0,
+            domain: self.domain.clone(),
+            cores: u16::try_from(self.cores.len()).expect("a server has at most CORES_MAX cores"),
+        }
+    }
+}
+
+impl Table {
+    /// The placement as `placement` knows it.
+    pub(crate) fn bare_placement(&self) -> Placement {
+        let bare = |place: &Place| placement::Place {
+            server: place.core.server.0,
+            core: place.core.core,
+        };
+        let replexes = self.placement.iter();
+        Placement {
+            replexes: replexes
+                .map(|places| places.iter().map(bare).collect())
+                .collect(),
+        }
     }
 }
 
@@ -196,6 +238,7 @@ wire_struct!(Schema {
     columns,
     primary_key,
     indexes,
+    further,
     partitions,
     failures_tolerated,
     durability,
@@ -211,6 +254,13 @@ wire_struct!(Index {
     columns,
     constraint
 });
+wire_struct!(FurtherCopy { name, cut });
+wire_enum!(Cut {
+    0 => Hybrid { shares }, 1 => HybridsBetween { first, last, factors }, 2 => Replica { of },
+    3 => Hyperspace { dimensions },
+});
+wire_struct!(Share { index, divisions });
+wire_struct!(Dimension { column, divisions });
 wire_enum!(Constraint { 0 => Unique, 1 => Dense });
 wire_enum!(Durability { 0 => Sync, 1 => Replicated });
 wire_enum!(ColumnType {

@@ -6,7 +6,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use placement::{Column, ColumnType, Durability, Index, Placement, Schema, prove};
+use placement::{
+    Column, ColumnType, Cut, Durability, FurtherCopy, Index, Placement, Schema, prove,
+};
 use proptest::prelude::*;
 use protocol::codec::Wire;
 use protocol::configuration::{Configuration, Table};
@@ -136,6 +138,18 @@ fn table(name: u8, failures: u8) -> Schema {
             columns: vec![1],
             constraint: None,
         }],
+        // One of the names has a hybrid too.
+        further: match name {
+            0 => vec![FurtherCopy {
+                name: "both".into(),
+                cut: Cut::HybridsBetween {
+                    first: None,
+                    last: Some(0),
+                    factors: vec![1, 3],
+                },
+            }],
+            _ => Vec::new(),
+        },
         partitions: 3,
         failures_tolerated: failures,
         durability: Durability::Sync,

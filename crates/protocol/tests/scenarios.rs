@@ -11,8 +11,8 @@ use std::error::Error;
 use cluster::Cluster;
 use goldenscript::{Command, Context, Runner};
 use placement::{
-    Column, ColumnType, Constraint, Durability, Index, Schema, Value, encode_key, encode_row,
-    prefix_end,
+    Column, ColumnType, Constraint, Cut, Durability, FurtherCopy, Index, Schema, Share, Value,
+    encode_key, encode_row, prefix_end,
 };
 use protocol::codec::Bytes;
 use protocol::expression::{Assignment, BinaryOperator, Expression};
@@ -44,7 +44,8 @@ impl Runner for Scenario {
 }
 
 impl Scenario {
-    /// `cluster servers=3 f=2 partitions=1 durability=sync by_tail=tail log=tail.number/dense`
+    /// `cluster servers=3 f=2 partitions=1 durability=sync by_tail=tail log=tail.number/dense`, and
+    /// `hybrid=2.2` for a hybrid of the primary key and the first index with these divisions.
     fn start(&mut self, command: &Command) -> Result<(), Box<dyn Error>> {
         let mut arguments = command.consume_args();
         let servers = arguments.take_key("servers").unwrap_or("3").parse()?;
@@ -63,6 +64,7 @@ impl Scenario {
             ],
             primary_key: vec![0],
             indexes: Vec::new(),
+            further: Vec::new(),
             partitions: arguments.take_key("partitions").unwrap_or("1").parse()?,
             failures_tolerated: arguments.take_key("f").unwrap_or("2").parse()?,
             durability: match arguments.take_key("durability") {
@@ -70,6 +72,18 @@ impl Scenario {
                 Some(_) => Durability::Replicated,
             },
         };
+        if let Some(divisions) = arguments.take_key("hybrid") {
+            let (primary, first) = divisions.split_once('.').ok_or("as in hybrid=2.2")?;
+            let share = |index, divisions: &str| -> Result<Share, Box<dyn Error>> {
+                let divisions = divisions.parse()?;
+                Ok(Share { index, divisions })
+            };
+            let shares = vec![share(None, primary)?, share(Some(0), first)?];
+            schema.further.push(FurtherCopy {
+                name: "hybrid".into(),
+                cut: Cut::Hybrid { shares },
+            });
+        }
         while let Some((name, index)) = arguments.next_key() {
             let (columns, constraint) = match index.split_once('/') {
                 None => (index, None),

@@ -119,8 +119,8 @@ pub enum Demand {
     Dense,
 }
 
-/// Gives the partition of a row by its sorting key.
-pub type PartitionOf = dyn Fn(&[i64]) -> u32;
+/// Gives the partition of a row.
+pub type PartitionOf = dyn Fn(&Row) -> u32;
 
 /// One replex as the model sees it.
 #[derive(Clone)]
@@ -129,7 +129,7 @@ pub struct Copy {
     pub columns: Vec<usize>,
     /// What it demands.
     pub demand: Demand,
-    /// The partition of a row by its sorting key: the one thing that `placement` says here.
+    /// The partition of a row: the one thing that `placement` says here.
     pub partition: Rc<PartitionOf>,
 }
 
@@ -204,7 +204,7 @@ impl Model {
             let mut key = self.key(range.replex, row);
             let inside = key[..range.low.len()] >= range.low[..]
                 && key[..range.high.len()] <= range.high[..];
-            if inside && (copy.partition)(&key) == range.partition {
+            if inside && (copy.partition)(row) == range.partition {
                 key.push(row[ID]);
                 matching.push((key, *row));
             }

@@ -1,7 +1,9 @@
 //! What one seed is about: the cluster's shape, the workload's, and the faults' rates. Drawn once
 //! at the start and then held, so that seeds differ more than moments within one do.
 
-use placement::{Column, ColumnType, Constraint, Durability, Index, Schema};
+use placement::{
+    Column, ColumnType, Constraint, Cut, Dimension, Durability, FurtherCopy, Index, Schema, Share,
+};
 use protocol::machine::Limits;
 
 use crate::model::{self, COLUMNS};
@@ -111,9 +113,7 @@ impl Plan {
     /// The plan of a seed.
     pub fn draw(random: &mut Random) -> Plan {
         let schema = draw_schema(random);
-        let replexes =
-            (schema.indexes.len() as u32 + 1).max(u32::from(schema.failures_tolerated) + 1);
-        let servers = replexes + random.below(2) as u32;
+        let servers = schema.replex_count() as u32 + random.below(2) as u32;
         let workload = draw_workload(random);
         let lease_us = *random.pick(&[40, 300, 1_000]) * MILLISECOND;
         let retry_us = *random.pick(&[20, 60, 250]) * MILLISECOND;
@@ -172,20 +172,30 @@ fn draw_schema(random: &mut Random) -> Schema {
     if random.chance(0.2) {
         add("by_n", &[GROUP, N], None);
     }
-    // At most four copies: more only make every seed slower.
+    // At most four copies of indexes, five in all: more only make every seed slower.
     indexes.truncate(3);
+    let further = if random.chance(0.35) {
+        draw_further(random, &indexes)
+    } else {
+        Vec::new()
+    };
     // Mostly some, because what survives them is what most faults are about.
     let failures = if random.chance(0.15) {
         0
     } else {
-        random.between(1, indexes.len().clamp(1, 2) as u64) as u8
+        random.between(1, (indexes.len() + further.len()).clamp(1, 2) as u64) as u8
     };
     Schema {
         name: "simulated".into(),
         columns: columns.collect(),
         primary_key: random.pick(&[vec![ID], vec![GROUP, ID]]).clone(),
         indexes,
-        partitions: random.between(1, 3) as u32,
+        // Four can be cut along two axes.
+        partitions: match further.is_empty() {
+            true => random.between(1, 3) as u32,
+            false => 4,
+        },
+        further,
         failures_tolerated: failures,
         durability: if random.chance(0.5) {
             Durability::Sync
@@ -193,6 +203,47 @@ fn draw_schema(random: &mut Random) -> Schema {
             Durability::Replicated
         },
     }
+}
+
+/// One or two further copies, of any kind that the indexes allow. Groups share no key of a copy,
+/// so a hyperspace is sorted by a column that tells them apart.
+fn draw_further(random: &mut Random, indexes: &[Index]) -> Vec<FurtherCopy> {
+    use model::{A, GROUP, N};
+    let divisions = *random.pick(&[[2, 2], [1, 4], [4, 1]]);
+    let dimension = |column, divisions| Dimension { column, divisions };
+    let share = |index, divisions| Share { index, divisions };
+    let hyperspaces = [
+        vec![dimension(A, 2), dimension(N, 3)],
+        vec![dimension(GROUP, 2), dimension(A, 2), dimension(N, 2)],
+    ];
+    let mut cuts = vec![
+        Cut::Replica { of: None },
+        Cut::Hyperspace {
+            dimensions: random.pick(&hyperspaces).clone(),
+        },
+    ];
+    if !indexes.is_empty() {
+        let other = Some(random.below(indexes.len() as u64) as usize);
+        cuts.push(Cut::Replica { of: other });
+        cuts.push(Cut::Hybrid {
+            shares: vec![share(None, divisions[0]), share(other, divisions[1])],
+        });
+        cuts.push(Cut::Hybrid {
+            shares: vec![share(other, divisions[0]), share(None, divisions[1])],
+        });
+        cuts.push(Cut::HybridsBetween {
+            first: None,
+            last: other,
+            factors: random.pick(&[vec![2, 2], vec![2, 1, 2]]).clone(),
+        });
+    }
+    let mut further: Vec<FurtherCopy> = Vec::new();
+    while further.len() < 1 + usize::from(indexes.len() < 2) {
+        let name = format!("further_{}", further.len());
+        let cut = random.pick(&cuts).clone();
+        further.push(FurtherCopy { name, cut });
+    }
+    further
 }
 
 fn draw_workload(random: &mut Random) -> Workload {
@@ -287,6 +338,7 @@ mod tests {
     #[test]
     fn every_plan_is_a_valid_table_that_its_servers_can_hold() {
         let (mut dense, mut unique) = (0, 0);
+        let mut further = [0; 4];
         for seed in 0..500 {
             let plan = Plan::draw(&mut Random::new(seed));
             plan.schema.validate().unwrap();
@@ -300,8 +352,18 @@ mod tests {
             };
             dense += u32::from(has(Constraint::Dense));
             unique += u32::from(has(Constraint::Unique));
+            for copy in &plan.schema.further {
+                let kind = match copy.cut {
+                    Cut::Hybrid { .. } => 0,
+                    Cut::HybridsBetween { .. } => 1,
+                    Cut::Replica { .. } => 2,
+                    Cut::Hyperspace { .. } => 3,
+                };
+                further[kind] += 1;
+            }
         }
         assert!(dense > 50);
         assert!(unique > 50);
+        assert!(further.iter().all(|count| *count > 15), "{further:?}");
     }
 }

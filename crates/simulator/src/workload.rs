@@ -155,7 +155,7 @@ impl Generator {
             row[U] = group * GROUP_STRIDE;
         }
         let key = model.key(replex, &row);
-        let partition = (model.copies[replex].partition)(&key);
+        let partition = (model.copies[replex].partition)(&row);
         Range {
             replex,
             partition,
@@ -192,7 +192,7 @@ impl Generator {
         }
         Range {
             replex,
-            partition: (copy.partition)(&key),
+            partition: (copy.partition)(&row),
             low,
             high,
             descending: self.random.chance(0.3),
@@ -226,18 +226,16 @@ impl Translation {
                 },
                 _ => Demand::Plain,
             };
-            let (layout, sort_columns) = (layout.clone(), columns.clone());
+            let axes = replex.axes.iter();
+            let cut_by: Vec<usize> = axes
+                .flat_map(|axis| layout.key_spaces[axis.key_space].columns.clone())
+                .collect();
+            let layout = layout.clone();
             let memory: RefCell<BTreeMap<Vec<i64>, u32>> = RefCell::default();
-            let partition = move |key: &[i64]| {
-                if let Some(known) = memory.borrow().get(key) {
-                    return *known;
-                }
-                let found = layout.partition_of_values(number, |column| {
-                    let place = sort_columns.iter().position(|other| *other == column);
-                    value_ref(key[place.expect("a base replex is cut by its sorting key")])
-                });
-                memory.borrow_mut().insert(key.to_vec(), found);
-                found
+            let partition = move |row: &Row| {
+                let values: Vec<i64> = cut_by.iter().map(|column| row[*column]).collect();
+                let find = || layout.partition_of_values(number, |column| value_ref(row[column]));
+                *memory.borrow_mut().entry(values).or_insert_with(find)
             };
             copies.push(Copy {
                 columns,
@@ -297,16 +295,10 @@ impl Translation {
 
     /// The primary partition of an id.
     pub fn primary(&self, id: i64) -> u32 {
-        let columns = &self.model.copies[0].columns;
-        let value = |column: &usize| {
-            if *column == GROUP {
-                group_of_id(id)
-            } else {
-                id
-            }
-        };
-        let key: Vec<i64> = columns.iter().map(value).collect();
-        (self.model.copies[0].partition)(&key)
+        let mut row = [0; COLUMNS];
+        row[GROUP] = group_of_id(id);
+        row[ID] = id;
+        (self.model.copies[0].partition)(&row)
     }
 
     /// First key and first key beyond of a range.

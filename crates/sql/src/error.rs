@@ -77,6 +77,8 @@ pub enum Error {
         table: String,
         /// Its indexes, as `by_tail (tailnum)`.
         indexes: Vec<String>,
+        /// Its hyperspaces, as `s (origin, dest)`.
+        hyperspaces: Vec<String>,
     },
     /// A column of the primary key may not be assigned to.
     PrimaryKeyChange {
@@ -240,12 +242,11 @@ impl fmt::Display for Error {
             Error::Expression { text, error } => write!(f, "in {text}: {error}"),
             Error::Row { table, row, error } => write!(f, "table {table}, row {row}: {error}"),
             Error::Key { table, row, error } => write!(f, "table {table}, row {row}: {error}"),
-            Error::NoIndex { table, indexes } => write!(
-                f,
-                "no index of table {table} serves this WHERE: equate all columns of {}, or ask for \
-                 a scan of the whole table by SELECT /*+ scan */ … or SET scan = on",
-                indexes.join(" or of ")
-            ),
+            Error::NoIndex {
+                table,
+                indexes,
+                hyperspaces,
+            } => no_index(f, table, indexes, hyperspaces),
             Error::PrimaryKeyChange { table, column } => write!(
                 f,
                 "column {column} is in the primary key of table {table} and cannot be changed: \
@@ -280,6 +281,24 @@ impl fmt::Display for Error {
             Error::Store { message, done, .. } => write!(f, "{message}{done}"),
         }
     }
+}
+
+fn no_index(
+    f: &mut fmt::Formatter<'_>,
+    table: &str,
+    indexes: &[String],
+    hyperspaces: &[String],
+) -> fmt::Result {
+    let indexes = indexes.join(" or of ");
+    let any = match hyperspaces {
+        [] => String::new(),
+        some => format!(", or any column of {}", some.join(" or of ")),
+    };
+    write!(
+        f,
+        "no index of table {table} serves this WHERE: equate all columns of {indexes}{any}, or ask \
+         for a scan of the whole table by SELECT /*+ scan */ … or SET scan = on"
+    )
 }
 
 impl std::error::Error for Error {}

@@ -31,6 +31,17 @@ pub(crate) const USERS: &str = "
     CREATE TABLE users (region text, number bigint, email text UNIQUE, n bigint NOT NULL DEFAULT 0,
         PRIMARY KEY (region, number)) WITH (partitions = 4);";
 
+/// As `USERS`, with further copies of every kind.
+pub(crate) const GRIDS: &str = "
+    CREATE TABLE grids (region text, number bigint, email text, n bigint NOT NULL DEFAULT 0,
+        PRIMARY KEY (region, number), INDEX by_email (email),
+        INDEX h USING hybrid (grids, by_email) WITH (divisions = '3,4'),
+        INDEX k USING hybrids_between (by_email, grids) WITH (factors = '3,2,2'),
+        INDEX r USING replica (by_email),
+        INDEX s USING hyperspace (n, email, region) WITH (divisions = '2,3,2'),
+        INDEX wide USING hyperspace (n, number) WITH (divisions = '4,4'))
+        WITH (partitions = 12);";
+
 /// The schema that a `CREATE TABLE` asks for.
 pub(crate) fn schema(sql: &str) -> Schema {
     let mut statements = parse(sql).expect("the text is SQL");
@@ -84,7 +95,7 @@ pub(crate) fn servers() -> Configuration {
 /// Three servers with all tables of this file.
 pub(crate) fn configuration() -> Configuration {
     let mut configuration = servers();
-    for sql in [FLIGHTS, LOG, USERS] {
+    for sql in [FLIGHTS, LOG, USERS, GRIDS] {
         add_table(&mut configuration, schema(sql));
     }
     configuration

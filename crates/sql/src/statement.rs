@@ -45,19 +45,67 @@ pub enum Statement {
     Set(Set),
 }
 
-/// An index that is wanted.
+/// An index, or a further copy, that is wanted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CreateIndex {
     /// Its name; made up from table and columns if the statement gave none.
     pub name: String,
     /// The table.
     pub table: String,
-    /// The sorting key, by name.
-    pub columns: Vec<String>,
-    /// What it demands of the rows.
-    pub constraint: Option<Constraint>,
+    /// What stands in the parentheses: columns; indexes for hybrids and replicas.
+    pub names: Vec<String>,
+    /// What it is.
+    pub kind: IndexKind,
     /// Whether one of the same name is left as it is.
     pub if_not_exists: bool,
+}
+
+/// What `USING` says of an index. Numbers are as they were written, and none if they were not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum IndexKind {
+    /// A copy sorted and partitioned by columns; what it demands of the rows.
+    Sorted(Option<Constraint>),
+    /// `hybrid (indexes)`: a copy that they share.
+    Hybrid {
+        /// For each index, into how many it is cut.
+        divisions: Vec<u32>,
+    },
+    /// `hybrids_between (index, index)`: copies from one to the other.
+    HybridsBetween {
+        /// One more than hybrids.
+        factors: Vec<u32>,
+    },
+    /// `replica (index)`: the same copy again.
+    Replica,
+    /// `hyperspace (columns)`: a copy with one axis per column.
+    Hyperspace {
+        /// For each column, into how many it is cut.
+        divisions: Vec<u32>,
+    },
+}
+
+impl IndexKind {
+    /// Its name after `USING`.
+    pub fn using(&self) -> &'static str {
+        match self {
+            IndexKind::Sorted(_) => "btree",
+            IndexKind::Hybrid { .. } => "hybrid",
+            IndexKind::HybridsBetween { .. } => "hybrids_between",
+            IndexKind::Replica => "replica",
+            IndexKind::Hyperspace { .. } => "hyperspace",
+        }
+    }
+}
+
+impl std::fmt::Display for CreateIndex {
+    /// As in a statement: `by_route (origin, dest)`, `h USING hybrid (flights, by_tail)`.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let names = self.names.join(", ");
+        match &self.kind {
+            IndexKind::Sorted(_) => write!(f, "{} ({names})", self.name),
+            kind => write!(f, "{} USING {} ({names})", self.name, kind.using()),
+        }
+    }
 }
 
 /// A table that a statement is about, and what the statement calls it.

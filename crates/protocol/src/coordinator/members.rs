@@ -15,7 +15,6 @@ use alloc::vec::Vec;
 
 use placement::prove;
 
-use super::tables::{bare_placement, bare_server};
 use super::{
     CORES_MAX, Coordinator, Heard, Member, Outcome, Output, Refused, SERVERS_MAX, TEXT_BYTES_MAX,
     core_id,
@@ -307,12 +306,12 @@ impl Coordinator {
             return Ok(());
         }
         let configuration = &self.state.configuration;
-        let mut servers: Vec<_> = configuration.servers.iter().map(bare_server).collect();
+        let mut servers: Vec<_> = configuration.servers.iter().map(Server::bare).collect();
         for server in servers.iter_mut().filter(|server| server.id == id.0) {
             server.domain = domain.into();
         }
         for table in &configuration.tables {
-            let proof = prove(&table.layout, &bare_placement(table), &servers);
+            let proof = prove(&table.layout, &table.bare_placement(), &servers);
             if proof.failures_tolerated() < u32::from(table.schema.failures_tolerated) {
                 return Err(Refused::new(format!(
                     "with server {} in failure domain {domain}, table {} would survive {} \

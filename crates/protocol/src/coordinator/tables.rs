@@ -7,7 +7,7 @@ use alloc::collections::BTreeSet;
 use alloc::format;
 use alloc::vec::Vec;
 
-use placement::{Layout, Loads, Placement, Schema, assign, decision_position};
+use placement::{Layout, Loads, Schema, assign, decision_position};
 
 use super::{
     CONFIGURATION_BYTES_MAX, Coordinator, Outcome, Output, Refused, TABLES_MAX, WAITING_MAX,
@@ -86,11 +86,11 @@ impl Coordinator {
         let servers = configuration.servers.iter();
         let up: Vec<_> = servers
             .filter(|server| server.state == ServerState::Up)
-            .map(bare_server)
+            .map(Server::bare)
             .collect();
         let mut held = Loads::new();
         for table in &configuration.tables {
-            for (place, load) in bare_placement(table).loads(&table.layout) {
+            for (place, load) in table.bare_placement().loads(&table.layout) {
                 *held.entry(place).or_default() += load;
             }
         }
@@ -148,29 +148,6 @@ impl Coordinator {
     fn done(&self, cores: BTreeSet<CoreId>, table: Option<TableId>) -> Outcome {
         let epoch = self.state.configuration.epoch;
         Outcome::WhenHeard(cores, CoordinatorReply::Done { epoch, table })
-    }
-}
-
-/// The server as `placement` knows it.
-pub(super) fn bare_server(server: &Server) -> placement::Server {
-    placement::Server {
-        id: server.id.0,
-        domain: server.domain.clone(),
-        cores: u16::try_from(server.cores.len()).expect("a server has at most CORES_MAX cores"),
-    }
-}
-
-/// The table's placement as `placement` knows it.
-pub(super) fn bare_placement(table: &Table) -> Placement {
-    let bare = |place: &Place| placement::Place {
-        server: place.core.server.0,
-        core: place.core.core,
-    };
-    let replexes = table.placement.iter();
-    Placement {
-        replexes: replexes
-            .map(|places| places.iter().map(bare).collect())
-            .collect(),
     }
 }
 

@@ -135,9 +135,8 @@ fn null_message(table: &TableInfo, column: &Column) -> String {
     )
 }
 
-/// A short row cannot have a key that is too long: every byte takes at most two in a key.
 fn check_keys(table: &TableInfo, row: &RowView<'_>, row_bytes: usize) -> Result<(), String> {
-    if row_bytes * 2 + 64 <= KEY_BYTES_MAX {
+    if row_bytes <= table.row_bytes_short {
         return Ok(());
     }
     for (replex, layout) in table.layout.replexes.iter().enumerate() {

@@ -7,7 +7,7 @@
 use alloc::vec::Vec;
 
 use placement::{
-    Column, Constraint, Durability, Layout, ReplexKind, RowView, Schema, ValueRef,
+    Column, Constraint, Durability, KEY_BYTES_MAX, Layout, ReplexKind, RowView, Schema, ValueRef,
     decision_position, encode_value,
 };
 
@@ -31,6 +31,8 @@ pub(super) struct TableInfo {
     pub coordinate_columns: Vec<Column>,
     /// Columns of sorting keys with a constraint: a folded request may not change them.
     pub constrained_columns: Vec<bool>,
+    /// A row of no more bytes has no key that is too long.
+    pub row_bytes_short: usize,
     /// k of SAFETY R3: the last replex position, from 1, that can vote no.
     pub last_voter: usize,
     /// x of SAFETY R3: the replex position, from 1, at which a decision must be durable before
@@ -56,6 +58,21 @@ pub(super) struct Effect {
     pub remove: Option<Vec<u8>>,
     /// The entry that comes, or is replaced.
     pub put: Option<Vec<u8>>,
+}
+
+/// Every byte of a row takes at most two in a key, and four where the sorting key of a replex and
+/// the pk behind it have a column in common; each column adds at most four of its own.
+fn row_bytes_short(replexes: &[ReplexInfo]) -> usize {
+    let has_column_twice = |replex: &ReplexInfo| {
+        let (sort, pk) = replex.entry_columns.split_at(replex.sort_count);
+        pk.iter().any(|column| sort.contains(column))
+    };
+    let short = |replex: &ReplexInfo| {
+        let own_bytes = 4 * replex.entry_columns.len();
+        let times = if has_column_twice(replex) { 4 } else { 2 };
+        KEY_BYTES_MAX.saturating_sub(own_bytes) / times
+    };
+    replexes.iter().map(short).min().unwrap_or(0)
 }
 
 impl TableInfo {
@@ -107,10 +124,11 @@ impl TableInfo {
             schema,
             layout,
             placement: table.placement.clone(),
-            replexes,
             key_columns,
             coordinate_columns,
             constrained_columns,
+            row_bytes_short: row_bytes_short(&replexes),
+            replexes,
             last_voter: k,
             settle_position,
             sync,

@@ -141,6 +141,29 @@ fn valid_bytes_pass_the_checks() {
     assert_eq!(*configuration, samples::configuration());
 }
 
+/// A configuration with further copies that cannot be goes no further than its check.
+#[test]
+fn malformed_further_copies_are_refused() {
+    let refused = |change: fn(&mut placement::Schema), part: &str| {
+        let mut configuration = samples::configuration();
+        change(&mut configuration.tables[0].schema);
+        let fault = configuration.check().unwrap_err();
+        assert!(fault.contains(part), "{fault}");
+    };
+    use placement::Cut;
+    refused(|it| it.further[0].name = "by_tail".into(), "already");
+    refused(
+        |it| it.further[2].cut = Cut::Replica { of: Some(3) },
+        "copy r of table flights names an index that the table does not have",
+    );
+    refused(
+        |it| it.further[0].cut = Cut::Hybrid { shares: Vec::new() },
+        "name at least two",
+    );
+    refused(|it| it.partitions = 3, "does not divide it");
+    refused(|it| it.partitions = 4, "do not multiply");
+}
+
 /// Every entry has its target for the fuzzer, and every target its entry.
 #[test]
 fn fuzz_targets_are_the_entries() {

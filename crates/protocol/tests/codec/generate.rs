@@ -7,8 +7,8 @@
 use std::sync::Arc;
 
 use placement::{
-    Axis, Column, ColumnType, Constraint, Durability, Index, KeySpace, Layout, Replex, ReplexKind,
-    Schema, Value,
+    Axis, Column, ColumnType, Constraint, Cut, Dimension, Durability, FurtherCopy, Index, KeySpace,
+    Layout, Replex, ReplexKind, Schema, Share, Value,
 };
 use protocol::codec::Bytes;
 use protocol::configuration::{Configuration, PartitionState, Place, Server, ServerState, Table};
@@ -182,8 +182,11 @@ generate_struct! {
     Table { id, schema, layout, placement }
     Place { core, state }
     Schema {
-        name, columns, primary_key, indexes, partitions, failures_tolerated, durability,
+        name, columns, primary_key, indexes, further, partitions, failures_tolerated, durability,
     }
+    FurtherCopy { name, cut }
+    Share { index, divisions }
+    Dimension { column, divisions }
     Column { name, column_type, nullable, default }
     Index { name, columns, constraint }
     Layout { key_spaces, replexes }
@@ -220,6 +223,10 @@ generate_enum! {
     ServerState { Up, Down }
     PartitionState { Serving, Rebuilding }
     Constraint { Unique, Dense }
+    Cut {
+        Hybrid { shares }, HybridsBetween { first, last, factors }, Replica { of },
+        Hyperspace { dimensions },
+    }
     Durability { Sync, Replicated }
     ColumnType { Bool, Int64, Float64, Text, Bytes, Timestamp, Uuid }
     ReplexKind { Primary, Index { index }, Hybrid, Exact { of }, Hyperspace }

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use placement::{
-    Column, ColumnType, Constraint, Durability, Index, Layout, Schema, Value, encode_key,
-    encode_row,
+    Column, ColumnType, Constraint, Cut, Dimension, Durability, FurtherCopy, Index, Layout, Schema,
+    Share, Value, encode_key, encode_row,
 };
 use protocol::codec::Bytes;
 use protocol::configuration::{Configuration, PartitionState, Place, Server, ServerState, Table};
@@ -66,6 +66,7 @@ fn schema() -> Schema {
             index("by_uuid", &[6], Some(Constraint::Unique)),
             index("log", &[2, 7], Some(Constraint::Dense)),
         ],
+        further: further(),
         partitions: 2,
         failures_tolerated: 1,
         durability: Durability::Sync,
@@ -171,6 +172,33 @@ fn execute(action: Action) -> Message {
         partition: partition(0, 1),
         mutations: vec![Mutation { pk: pk(), action }],
     }))
+}
+
+/// A further copy of every kind.
+fn further() -> Vec<FurtherCopy> {
+    let share = |index, divisions| Share { index, divisions };
+    let dimension = |column, divisions| Dimension { column, divisions };
+    let cuts = [
+        Cut::Hybrid {
+            shares: vec![share(None, 1), share(Some(0), 2)],
+        },
+        Cut::HybridsBetween {
+            first: Some(0),
+            last: Some(1),
+            factors: vec![1, 2, 1],
+        },
+        Cut::Replica { of: Some(2) },
+        Cut::Hyperspace {
+            dimensions: vec![dimension(1, 2), dimension(3, 1)],
+        },
+    ];
+    let names = ["h", "k", "r", "s"];
+    let copies = names.iter().zip(cuts);
+    let copies = copies.map(|(name, cut)| FurtherCopy {
+        name: (*name).into(),
+        cut,
+    });
+    copies.collect()
 }
 
 /// Two servers and a table, with something of everything.

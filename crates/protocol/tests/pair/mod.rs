@@ -29,6 +29,7 @@ pub fn configuration() -> Configuration {
             columns: vec![1],
             constraint: None,
         }],
+        further: Vec::new(),
         partitions: 1,
         failures_tolerated: 1,
         durability: Durability::Sync,

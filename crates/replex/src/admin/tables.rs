@@ -2,7 +2,6 @@
 //! it survives, and what a failure costs (DESIGN section 2, Replex sections 2.4 and 3).
 
 use placement::{Durability, ReplexReport, Spread, TableReport};
-use protocol::configuration::{Configuration, Table};
 use replex::failure::Failure;
 use serde_json::{Value, json};
 
@@ -57,7 +56,7 @@ pub async fn list(cluster: &Cluster, screen: Screen) -> Result<Report, Failure> 
 /// One table.
 pub async fn show(cluster: &Cluster, screen: Screen, name: &str) -> Result<Report, Failure> {
     let (_, configuration) = source::configuration(cluster).await?;
-    let report = report(&configuration, source::table(&configuration, name)?);
+    let report = configuration.report(source::table(&configuration, name)?);
     let header = [
         "copy",
         "kind",
@@ -78,8 +77,8 @@ pub async fn show(cluster: &Cluster, screen: Screen, name: &str) -> Result<Repor
                 count(replex.partitions),
                 replex.sorted_by.join(", "),
                 server_list(replex),
-                spread_text(&replex.after_one_failure),
-                spread_text(&replex.after_two_failures),
+                replex.after_one_failure.to_string(),
+                replex.after_two_failures.to_string(),
             ]
         })
         .collect();
@@ -93,29 +92,6 @@ pub async fn show(cluster: &Cluster, screen: Screen, name: &str) -> Result<Repor
         json: json(&report),
         is_sound,
     })
-}
-
-/// What there is to know about a table where it is placed.
-pub fn report(configuration: &Configuration, table: &Table) -> TableReport {
-    let servers = configuration.servers.iter();
-    let servers: Vec<placement::Server> = servers
-        .map(|server| placement::Server {
-            id: server.id.0,
-            domain: server.domain.clone(),
-            cores: u16::try_from(server.cores.len()).expect("a configuration was checked"),
-        })
-        .collect();
-    let place = |place: &protocol::configuration::Place| placement::Place {
-        server: place.core.server.0,
-        core: place.core.core,
-    };
-    let replexes = table.placement.iter();
-    let placed = placement::Placement {
-        replexes: replexes
-            .map(|places| places.iter().map(place).collect())
-            .collect(),
-    };
-    TableReport::new(&table.schema, &table.layout, Some((&placed, &servers)))
 }
 
 fn summary(report: &TableReport, is_sound: bool) -> String {
@@ -157,26 +133,6 @@ fn durability(durability: Durability) -> &'static str {
 fn server_list(replex: &ReplexReport) -> String {
     let servers: Vec<String> = replex.servers.iter().map(u32::to_string).collect();
     servers.join(", ")
-}
-
-fn spread_text(spread: &Spread) -> String {
-    let Spread {
-        max,
-        mean,
-        unreadable,
-        cases,
-    } = *spread;
-    if unreadable == cases {
-        return "lost".to_owned();
-    }
-    let mut text = max.to_string();
-    if (f64::from(max) - mean).abs() > 0.05 {
-        text += &format!(" (mean {mean:.1})");
-    }
-    if unreadable > 0 {
-        text += &format!(", lost in {unreadable} of {cases} cases");
-    }
-    text
 }
 
 fn json(report: &TableReport) -> Value {

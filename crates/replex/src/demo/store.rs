@@ -8,7 +8,6 @@ use client::{Client, ConnectOptions, IfExists, Table};
 use placement::{Layout, Schema, TableReport, Value};
 use replex::failure::Failure;
 
-use crate::admin::tables;
 use crate::flights;
 
 /// The name under which rows are looked up by the primary key.
@@ -46,7 +45,7 @@ impl Flights {
     /// Copies, and the failures that they survive.
     pub fn report(&self) -> TableReport {
         let configuration = self.table.client().configuration();
-        tables::report(&configuration, self.table.definition())
+        configuration.report(self.table.definition())
     }
 
     /// Inserts a row; gives it back once it is acknowledged.

@@ -236,6 +236,7 @@ pub fn people(durability: Durability) -> Schema {
                 constraint: None,
             },
         ],
+        further: Vec::new(),
         partitions: 6,
         failures_tolerated: 2,
         durability,

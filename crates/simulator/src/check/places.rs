@@ -14,8 +14,7 @@ pub fn right(rest: &Rest, table: &Translation) -> Result<(), String> {
         let replex = usize::from(id.replex);
         let mut seen = BTreeSet::new();
         for (key, _, row) in &partition.rows {
-            let model_key = table.model.key(replex, row);
-            let belongs = (table.model.copies[replex].partition)(&model_key);
+            let belongs = (table.model.copies[replex].partition)(row);
             if belongs != id.number {
                 return Err(format!(
                     "{id} holds {row:?}, which belongs to partition {belongs}"
@@ -58,7 +57,7 @@ mod tests {
         schema.partitions = 3;
         let table = Translation::new(&schema, &placement::Layout::base(&schema));
         let row = [0, 1, 2, 3, 4, 5, 6];
-        let number = (table.model.copies[0].partition)(&table.model.key(0, &row));
+        let number = (table.model.copies[0].partition)(&row);
         let rest = |number, key| {
             let id = PartitionId {
                 number,

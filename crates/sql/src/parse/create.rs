@@ -1,17 +1,18 @@
-//! `CREATE TABLE`, `CREATE INDEX`, `DROP TABLE`: from trees to schemas.
+//! `CREATE TABLE` and `DROP TABLE`: from trees to schemas. Indexes are in `create_index`.
 //!
 //! Only shape and spelling are checked here; what a schema may be is `Schema::validate`'s, and
 //! what the servers at hand can carry is the coordinator's.
 
 use client::PARTITIONS_DEFAULT;
-use placement::{Column, ColumnType, Constraint, Durability, Index, Schema, Value};
+use placement::{Column, ColumnType, Constraint, Durability, Schema, Value};
 use sqlparser::ast::helpers::stmt_create_table::CreateTableBuilder;
 use sqlparser::ast::{self, ColumnOption, Expr, TableConstraint};
 
-use super::{made_up_name, name, object_name, template};
+use super::create_index::push_index;
+use super::{made_up_name, name, object_name};
 use crate::bind;
 use crate::error::Error;
-use crate::statement::{CreateIndex, Statement};
+use crate::statement::{CreateIndex, IndexKind, Statement};
 
 /// Failures tolerated where the statement does not say.
 pub const FAILURES_TOLERATED_DEFAULT: u8 = 1;
@@ -35,6 +36,7 @@ pub(super) fn table(mut create: ast::CreateTable) -> Result<Statement, Error> {
         columns: Vec::new(),
         primary_key: Vec::new(),
         indexes: Vec::new(),
+        further: Vec::new(),
         partitions: PARTITIONS_DEFAULT,
         failures_tolerated: FAILURES_TOLERATED_DEFAULT,
         durability: Durability::Sync,
@@ -57,97 +59,6 @@ pub(super) fn table(mut create: ast::CreateTable) -> Result<Statement, Error> {
         schema: Box::new(schema),
         if_not_exists,
     })
-}
-
-/// `CREATE INDEX`, alone, after its table or from a clause inside it.
-pub(super) fn index(mut create: ast::CreateIndex) -> Result<CreateIndex, Error> {
-    let table = object_name(&create.table_name)?;
-    let columns = index_columns(&std::mem::take(&mut create.columns))?;
-    let given = create.name.take().as_ref().map(object_name).transpose()?;
-    let unique = std::mem::take(&mut create.unique);
-    let if_not_exists = std::mem::take(&mut create.if_not_exists);
-    let options = std::mem::take(&mut create.with);
-    if let Some(kind) = create.using.take()
-        && !kind.to_string().eq_ignore_ascii_case("btree")
-    {
-        return Err(Error::unsupported(
-            format!("an index USING {kind}"),
-            "leave USING out: every index is a sorted, partitioned copy of the table",
-        ));
-    }
-    let ast::Statement::CreateIndex(mut blank) = template("CREATE INDEX ON t (c)") else {
-        unreachable!("the template creates an index");
-    };
-    blank.table_name = create.table_name.clone();
-    blank.columns.clear();
-    if create != blank {
-        return Err(Error::unsupported(
-            "this form of CREATE INDEX",
-            "write CREATE [UNIQUE] INDEX name ON table (columns) [WITH (constraint = 'dense')]",
-        ));
-    }
-    let mut constraint = unique.then_some(Constraint::Unique);
-    for option in options {
-        let Expr::BinaryOp {
-            left,
-            op: ast::BinaryOperator::Eq,
-            right,
-        } = option
-        else {
-            return Err(Error::statement(format!(
-                "{option} is no option of an index: write WITH (constraint = 'dense')"
-            )));
-        };
-        let (option, value) = (left.to_string().to_lowercase(), text_of(&right));
-        match (option.as_str(), value.to_lowercase().as_str()) {
-            ("constraint", "unique") => constraint = Some(Constraint::Unique),
-            ("constraint", "dense") => constraint = Some(Constraint::Dense),
-            ("constraint", _) => {
-                return Err(Error::statement(format!(
-                    "{value} is no constraint of an index: write 'unique' or 'dense'"
-                )));
-            }
-            _ => {
-                return Err(Error::statement(format!(
-                    "an index has no option {option}: the one there is is constraint"
-                )));
-            }
-        }
-    }
-    let suffix = if constraint == Some(Constraint::Unique) {
-        "key"
-    } else {
-        "idx"
-    };
-    Ok(CreateIndex {
-        name: given.unwrap_or_else(|| made_up_name(&table, &columns, suffix)),
-        table,
-        columns,
-        constraint,
-        if_not_exists,
-    })
-}
-
-/// Adds an index to the table that is being created.
-pub(super) fn push_index(schema: &mut Schema, index: CreateIndex) -> Result<(), Error> {
-    if index.if_not_exists && schema.indexes.iter().any(|it| it.name == index.name) {
-        return Ok(());
-    }
-    let columns = positions(schema, &index.columns)?;
-    if index.constraint == Some(Constraint::Unique) && columns == schema.primary_key {
-        return Err(Error::statement(format!(
-            "index {} of table {} has the columns of the primary key, which is unique already: \
-             leave it out",
-            index.describe(),
-            schema.name
-        )));
-    }
-    schema.indexes.push(Index {
-        name: index.name,
-        columns,
-        constraint: index.constraint,
-    });
-    Ok(())
 }
 
 /// `DROP TABLE`.
@@ -222,8 +133,8 @@ fn column(
                         .as_ref()
                         .map_or_else(|| made_up_name(&schema.name, &columns, "key"), name),
                     table: schema.name.clone(),
-                    columns,
-                    constraint: Some(Constraint::Unique),
+                    names: columns,
+                    kind: IndexKind::Sorted(Some(Constraint::Unique)),
                     if_not_exists: false,
                 });
             }
@@ -270,8 +181,8 @@ fn table_constraint(
                     .as_ref()
                     .map_or_else(|| made_up_name(&schema.name, &columns, "key"), name),
                 table: schema.name.clone(),
-                columns,
-                constraint: Some(Constraint::Unique),
+                names: columns,
+                kind: IndexKind::Sorted(Some(Constraint::Unique)),
                 if_not_exists: false,
             });
         }
@@ -351,7 +262,7 @@ fn table_options(schema: &mut Schema, options: ast::CreateTableOptions) -> Resul
 }
 
 /// The text of a literal or of a bare word.
-fn text_of(value: &Expr) -> String {
+pub(super) fn text_of(value: &Expr) -> String {
     match value {
         Expr::Value(value) => value
             .clone()
@@ -361,7 +272,7 @@ fn text_of(value: &Expr) -> String {
     }
 }
 
-fn index_columns(columns: &[ast::IndexColumn]) -> Result<Vec<String>, Error> {
+pub(super) fn index_columns(columns: &[ast::IndexColumn]) -> Result<Vec<String>, Error> {
     let columns = columns.iter().map(|it| match (&it.column.expr, &it.operator_class) {
         (Expr::Identifier(column), None)
             if it.column.options == ast::OrderByOptions::default() =>
@@ -377,7 +288,7 @@ fn index_columns(columns: &[ast::IndexColumn]) -> Result<Vec<String>, Error> {
     columns.collect()
 }
 
-fn positions(schema: &Schema, columns: &[String]) -> Result<Vec<usize>, Error> {
+pub(super) fn positions(schema: &Schema, columns: &[String]) -> Result<Vec<usize>, Error> {
     let positions = columns.iter().map(|column| {
         schema
             .column_index(column)

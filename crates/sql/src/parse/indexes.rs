@@ -1,4 +1,4 @@
-//! `INDEX name (columns) WITH (…)` inside the parentheses of `CREATE TABLE`.
+//! `INDEX name USING kind (columns) WITH (…)` inside the parentheses of `CREATE TABLE`.
 //!
 //! PostgreSQL's grammar has no such clause, so it is taken out of the tokens before they are
 //! parsed and becomes the tokens of a `CREATE INDEX`. Each keeps its place in the text, so that
@@ -47,7 +47,7 @@ pub(super) fn take_clauses(tokens: &[TokenWithSpan]) -> Result<Taken, Error> {
         }
         tokens.extend(rest.next());
         let rest: Vec<TokenWithSpan> = rest.collect();
-        let name_length = usize::from(rest.first().is_some_and(|it| it.token != Token::LParen));
+        let name_length = rest.first().map_or(0, |it| usize::from(is_name(it)));
         tokens.extend_from_slice(&rest[..name_length]);
         tokens.push(word("ON"));
         tokens.extend(table.iter().copied().cloned());
@@ -114,14 +114,22 @@ fn elements<'a>(
     None
 }
 
-/// `[UNIQUE] INDEX [name] (`
+/// `[UNIQUE] INDEX [name] [USING kind] (`
 fn is_index(element: &[&TokenWithSpan]) -> bool {
-    let unique = element
-        .first()
-        .is_some_and(|it| keyword(it) == Some(Keyword::UNIQUE));
-    let rest = &element[usize::from(unique)..];
-    let paren = |at: usize| rest.get(at).is_some_and(|it| it.token == Token::LParen);
-    rest.first()
-        .is_some_and(|it| keyword(it) == Some(Keyword::INDEX))
-        && (paren(1) || paren(2))
+    let keyword_at = |at: usize| element.get(at).and_then(|it| keyword(it));
+    let mut at = usize::from(keyword_at(0) == Some(Keyword::UNIQUE));
+    if keyword_at(at) != Some(Keyword::INDEX) {
+        return false;
+    }
+    at += 1;
+    at += element.get(at).map_or(0, |it| usize::from(is_name(it)));
+    if keyword_at(at) == Some(Keyword::USING) {
+        at += 2;
+    }
+    element.get(at).is_some_and(|it| it.token == Token::LParen)
+}
+
+/// Whether what follows `INDEX` is a name.
+fn is_name(token: &TokenWithSpan) -> bool {
+    token.token != Token::LParen && keyword(token) != Some(Keyword::USING)
 }

@@ -7,6 +7,7 @@
 
 mod change;
 mod create;
+mod create_index;
 mod indexes;
 mod query;
 mod session;
@@ -22,7 +23,7 @@ use sqlparser::tokenizer::{Location, Token, TokenWithSpan};
 
 use crate::error::{Error, SyntaxError};
 use crate::script::{self, Piece};
-use crate::statement::{CreateIndex, Statement};
+use crate::statement::Statement;
 
 /// A statement and the line of the text on which it begins.
 #[derive(Clone, Debug, PartialEq)]
@@ -70,7 +71,7 @@ pub fn parse(text: &str) -> Result<Vec<Parsed>, ParseError> {
                 }),
                 Statement::CreateIndex(index),
             ) if index.table == schema.name => {
-                create::push_index(schema, index).map_err(fail)?;
+                create_index::push_index(schema, index).map_err(fail)?;
             }
             (_, statement) => all.push(Parsed { statement, line }),
         }
@@ -131,7 +132,7 @@ fn parse_piece(text: &str, piece: &Piece) -> Result<Statement, Error> {
         };
         match parse_tokens(text, clause)? {
             ast::Statement::CreateIndex(index) => {
-                create::push_index(schema, create::index(index)?)?;
+                create_index::push_index(schema, create_index::index(index)?)?;
             }
             _ => unreachable!("the tokens begin with CREATE INDEX"),
         }
@@ -214,7 +215,9 @@ fn place(message: &str) -> (String, Option<Location>) {
 fn convert(statement: ast::Statement, scan: bool) -> Result<Statement, Error> {
     match statement {
         ast::Statement::CreateTable(table) => create::table(table),
-        ast::Statement::CreateIndex(index) => create::index(index).map(Statement::CreateIndex),
+        ast::Statement::CreateIndex(index) => {
+            create_index::index(index).map(Statement::CreateIndex)
+        }
         statement @ ast::Statement::Drop { .. } => create::drop(statement),
         ast::Statement::Insert(insert) => change::insert(insert).map(Statement::Insert),
         ast::Statement::Update(update) => change::update(update, scan).map(Statement::Update),
@@ -287,12 +290,6 @@ fn template(text: &str) -> ast::Statement {
 /// Renames the index that the statement left without a name, as PostgreSQL does.
 fn made_up_name(table: &str, columns: &[String], suffix: &str) -> String {
     format!("{table}_{}_{suffix}", columns.join("_"))
-}
-
-impl CreateIndex {
-    fn describe(&self) -> String {
-        format!("{} ({})", self.name, self.columns.join(", "))
-    }
 }
 
 #[cfg(test)]

@@ -1,9 +1,9 @@
 //! Statements of the dialect parsed, and what is refused with its position.
 
-use placement::{ColumnType, Constraint, Durability, Value};
+use placement::{ColumnType, Constraint, Cut, Dimension, Durability, FurtherCopy, Share, Value};
 
 use super::*;
-use crate::fixture::{FLIGHTS, schema};
+use crate::fixture::{FLIGHTS, GRIDS, schema};
 use crate::statement::{SelectItem, Set, Setting, Show};
 
 fn one(text: &str) -> Statement {
@@ -87,6 +87,110 @@ fn create_index_joins_the_table_before_it() {
         &statements[2].statement,
         Statement::CreateIndex(index) if index.name == "y"
     ));
+}
+
+#[test]
+fn further_copies_name_indexes_and_columns() {
+    let schema = schema(GRIDS);
+    assert_eq!(schema.validate(), Ok(()));
+    let names: Vec<&str> = schema.further.iter().map(|it| it.name.as_str()).collect();
+    assert_eq!(names, ["h", "k", "r", "s", "wide"]);
+    let share = |index, divisions| Share { index, divisions };
+    let dimension = |column, divisions| Dimension { column, divisions };
+    let cuts: Vec<&Cut> = schema.further.iter().map(|it| &it.cut).collect();
+    let expected = [
+        Cut::Hybrid {
+            shares: vec![share(None, 3), share(Some(0), 4)],
+        },
+        Cut::HybridsBetween {
+            first: Some(0),
+            last: None,
+            factors: vec![3, 2, 2],
+        },
+        Cut::Replica { of: Some(0) },
+        Cut::Hyperspace {
+            dimensions: vec![dimension(3, 2), dimension(2, 3), dimension(0, 2)],
+        },
+    ];
+    assert_eq!(cuts[..4], expected.iter().collect::<Vec<_>>());
+    let Statement::CreateTable { schema, .. } = one(
+        "CREATE TABLE t (a int PRIMARY KEY, b int); CREATE INDEX by_b ON t (b);
+         CREATE INDEX IF NOT EXISTS by_b ON t USING replica (t);
+         CREATE INDEX ON t USING HYBRID (t, by_b) WITH (divisions = '4, 3')",
+    ) else {
+        panic!("it creates a table");
+    };
+    let hybrid = FurtherCopy {
+        name: "t_t_by_b_hybrid".into(),
+        cut: Cut::Hybrid {
+            shares: vec![share(None, 4), share(Some(0), 3)],
+        },
+    };
+    assert_eq!(schema.further, [hybrid]);
+}
+
+#[test]
+fn bad_copies_are_named_with_the_remedy() {
+    let wrong = |clause: &str| {
+        message(&format!(
+            "CREATE TABLE t (id bigint PRIMARY KEY, a text, INDEX by_a (a), INDEX {clause})"
+        ))
+    };
+    for (clause, expected) in [
+        (
+            "h USING hybrid (t, by_b) WITH (divisions = '3,4')",
+            "h USING hybrid (t, by_b) names by_b, which is no index of table t: name some of t, \
+             by_a (t is the primary key), and put indexes before the copies that name them",
+        ),
+        (
+            "h USING hybrid (t, by_a)",
+            "h USING hybrid (t, by_a) of table t does not say how it is cut: write WITH \
+             (divisions = '4,3')",
+        ),
+        (
+            "h USING hybrid (t, by_a) WITH (divisions = '12')",
+            "h USING hybrid (t, by_a) of table t has 1 divisions for 2 names: write WITH \
+             (divisions = '4,3')",
+        ),
+        (
+            "h USING hybrid (t, by_a) WITH (divisions = '3,four')",
+            "\"3,four\" is no value of option divisions: write whole numbers, as in divisions = \
+             '3,4'",
+        ),
+        (
+            "h USING hybrid (t, by_a) WITH (factors = '3,4')",
+            "a hybrid has no option factors: the one there is is divisions",
+        ),
+        (
+            "k USING hybrids_between (t, by_a)",
+            "k USING hybrids_between (t, by_a) of table t does not say how many hybrids there \
+             are: write WITH (factors = '4,3') for one, (factors = '3,2,2') for two",
+        ),
+        (
+            "k USING hybrids_between (t) WITH (factors = '4,3')",
+            "k USING hybrids_between (t) of table t names 1 indexes: name the two that they are \
+             between",
+        ),
+        (
+            "r USING replica (t, by_a)",
+            "r USING replica (t, by_a) of table t names 2 indexes: name the one to copy",
+        ),
+        (
+            "r USING replica (t) WITH (divisions = '2')",
+            "a replica has no option divisions: leave WITH out",
+        ),
+        (
+            "s USING hyperspace (a, b) WITH (divisions = '3,4')",
+            "table t has no column b: it has id, a",
+        ),
+    ] {
+        assert_eq!(wrong(clause), expected);
+    }
+    assert!(
+        message("CREATE TABLE t (a int PRIMARY KEY, UNIQUE INDEX r USING replica (t))")
+            .contains("a replica cannot be unique")
+    );
+    assert!(message("CREATE INDEX x ON t USING gin (a)").contains("an index USING GIN"));
 }
 
 #[test]

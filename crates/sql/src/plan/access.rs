@@ -4,7 +4,9 @@
 //! each combination of values is in one partition, where it is a prefix of the sort order, and a
 //! range predicate on the next column of that order narrows it further. The best is, in this
 //! order: the whole primary key, a whole unique key, the most equated columns, a range, the
-//! order that is asked for. Without any, only a scan is left, and that must be asked for.
+//! order that is asked for. Then come hyperspaces (`hyperspace`). Hybrids and replicas are cut and
+//! sorted by columns of indexes that are there too, and that serve whatever they would. Without
+//! any, only a scan is left, and that must be asked for.
 
 use client::protocol::configuration::Table;
 use client::protocol::expression::Expression;
@@ -12,6 +14,7 @@ use client::protocol::session::route;
 use placement::{Constraint, ReplexKind, Schema, Value, encode_key, encode_value, prefix_end};
 
 use super::facts::{Bound, Facts};
+use super::hyperspace;
 
 /// The most combinations of values that one statement looks up; longer lists are for a scan.
 pub const KEYS_MAX: usize = 1024;
@@ -30,8 +33,11 @@ pub struct Access {
     /// How many of these columns are fixed to one value in each segment.
     pub fixed: usize,
     /// The range on the next of these columns.
-    pub range: (Option<Bound>, Option<Bound>),
+    pub range: Range,
 }
+
+/// Both ends of a range, as far as there are any.
+pub type Range = (Option<Bound>, Option<Bound>);
 
 /// How much of a replex is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -105,8 +111,12 @@ pub(super) fn by_index(
             descending: Some(false),
         });
     }
-    let candidates = (0..table.layout.replexes.len())
-        .filter_map(|replex| candidate(table, replex, &facts, request));
+    let candidates = (0..table.layout.replexes.len()).filter_map(|replex| {
+        match table.layout.replexes[replex].kind {
+            ReplexKind::Hyperspace => hyperspace::candidate(table, replex, &facts, request),
+            _ => candidate(table, replex, &facts, request),
+        }
+    });
     candidates
         .min_by_key(|(rank, _)| *rank)
         .map(|(_, choice)| choice)
@@ -146,13 +156,7 @@ pub(super) fn by_scan(table: &Table, request: Request<'_>) -> Choice {
 
 /// The indexes that a `WHERE` may fix, as `by_tail (tailnum)`, for people.
 pub(super) fn describe_indexes(table: &Table) -> Vec<String> {
-    let names = |columns: &[usize]| {
-        let names: Vec<&str> = columns
-            .iter()
-            .map(|it| table.schema.columns[*it].name.as_str())
-            .collect();
-        names.join(", ")
-    };
+    let names = |columns| column_names(&table.schema, columns);
     let replexes = table.layout.replexes.iter();
     let shown = replexes.filter_map(|replex| match replex.kind {
         ReplexKind::Primary => Some(format!("the primary key ({})", names(&replex.sort_columns))),
@@ -165,6 +169,23 @@ pub(super) fn describe_indexes(table: &Table) -> Vec<String> {
     shown.collect()
 }
 
+/// The hyperspaces of which a `WHERE` may fix any column, as `s (origin, dest)`, for people.
+pub(super) fn describe_hyperspaces(table: &Table) -> Vec<String> {
+    let replexes = table.layout.replexes.iter();
+    let shown = replexes
+        .filter(|replex| replex.kind == ReplexKind::Hyperspace)
+        .map(|it| {
+            let columns = column_names(&table.schema, &it.sort_columns);
+            format!("{} ({columns})", it.name)
+        });
+    shown.collect()
+}
+
+fn column_names(schema: &Schema, columns: &[usize]) -> String {
+    let names = columns.iter().map(|it| schema.columns[*it].name.as_str());
+    names.collect::<Vec<_>>().join(", ")
+}
+
 /// The columns of a secondary index that fix its partition: all but the count of a dense one.
 fn key_columns(schema: &Schema, index: usize) -> &[usize] {
     let index = &schema.indexes[index];
@@ -175,13 +196,13 @@ fn key_columns(schema: &Schema, index: usize) -> &[usize] {
 }
 
 /// The columns by which rows are ordered within a partition of a replex.
-fn order_columns(table: &Table, replex: usize) -> Vec<usize> {
+pub(super) fn order_columns(table: &Table, replex: usize) -> Vec<usize> {
     let replex = u8::try_from(replex).expect("a table has few replexes");
     route::order_columns(table, replex)
 }
 
 /// Smaller is better; see the module's header.
-type Rank = (u8, std::cmp::Reverse<usize>, bool, bool, usize, usize);
+pub(super) type Rank = (u8, std::cmp::Reverse<usize>, bool, bool, usize, usize);
 
 fn candidate(
     table: &Table,
@@ -201,13 +222,8 @@ fn candidate(
         let (_, from) = facts.keys(*column).expect("the column is fixed");
         taken.extend(from);
     }
-    let next = order_columns
-        .get(fixed)
-        .and_then(|it| facts.columns.get(it));
-    let ends = next.map(|fact| (fact.lower.clone(), fact.upper.clone()));
-    let (lower, upper) = ends.unwrap_or((None, None));
-    taken.extend(lower.iter().chain(&upper).map(|(_, conjunct)| conjunct));
-    let range = (lower.map(|it| it.0), upper.map(|it| it.0));
+    let (range, from) = range_of(facts, order_columns.get(fixed));
+    taken.extend(from);
     let has_range = range.0.is_some() || range.1.is_some();
     let descending = serves(table, &order_columns, fixed, request);
     // A table in one partition is still read from end to end, unless little of it is wanted.
@@ -284,7 +300,7 @@ fn segments(
     replex: usize,
     fixed: &[usize],
     facts: &Facts,
-    range: &(Option<Bound>, Option<Bound>),
+    range: &Range,
 ) -> Vec<Segment> {
     let mut tuples: Vec<Vec<Value>> = vec![Vec::new()];
     for column in fixed {
@@ -300,45 +316,61 @@ fn segments(
             })
             .collect();
     }
-    let segments = tuples.into_iter().map(|keys| {
-        let prefix = encode_key(keys.iter().map(Value::as_ref));
-        let with = |value: &Value| {
-            let mut key = prefix.clone();
-            encode_value(&mut key, value.as_ref());
-            key
-        };
-        let past = |key: Vec<u8>| prefix_end(&key).expect("a key begins with a marker below ff");
-        let start = match &range.0 {
-            None => prefix.clone(),
-            Some(bound) if bound.inclusive => with(&bound.value),
-            Some(bound) => past(with(&bound.value)),
-        };
-        let end = match &range.1 {
-            // NULLs sort last and are in no range.
-            None if range.0.is_some() => Some(with(&Value::Null)),
-            None => prefix_end(&prefix),
-            Some(bound) if bound.inclusive => Some(past(with(&bound.value))),
-            Some(bound) => Some(with(&bound.value)),
-        };
+    let segments = tuples.into_iter().filter_map(|keys| {
+        let (start, end) = spans(&keys, range)?;
         let partition = table.layout.partition_of_values(replex, |column| {
             let position = fixed.iter().position(|it| *it == column);
             keys[position.expect("the partitioning columns are fixed")].as_ref()
         });
-        Segment {
+        Some(Segment {
             partition,
             start,
             end,
             keys,
-        }
+        })
     });
-    // A range whose ends have crossed is empty; a partition must not be asked for it.
-    segments
-        .filter(|it| it.end.as_ref().is_none_or(|end| it.start < *end))
-        .collect()
+    segments.collect()
+}
+
+/// The first key, and the first beyond, of the rows whose first columns have these values and
+/// whose next one is in the range; none if its ends have crossed, which a partition must not be
+/// asked for.
+pub(super) fn spans(keys: &[Value], range: &Range) -> Option<(Vec<u8>, Option<Vec<u8>>)> {
+    let prefix = encode_key(keys.iter().map(Value::as_ref));
+    let with = |value: &Value| {
+        let mut key = prefix.clone();
+        encode_value(&mut key, value.as_ref());
+        key
+    };
+    let past = |key: Vec<u8>| prefix_end(&key).expect("a key begins with a marker below ff");
+    let start = match &range.0 {
+        None => prefix.clone(),
+        Some(bound) if bound.inclusive => with(&bound.value),
+        Some(bound) => past(with(&bound.value)),
+    };
+    let end = match &range.1 {
+        // NULLs sort last and are in no range.
+        None if range.0.is_some() => Some(with(&Value::Null)),
+        None => prefix_end(&prefix),
+        Some(bound) if bound.inclusive => Some(past(with(&bound.value))),
+        Some(bound) => Some(with(&bound.value)),
+    };
+    let has_crossed = end.as_ref().is_some_and(|end| start >= *end);
+    (!has_crossed).then_some((start, end))
+}
+
+/// What the facts say of the range of a column, and the conjuncts that say so.
+pub(super) fn range_of(facts: &Facts, column: Option<&usize>) -> (Range, Vec<usize>) {
+    let fact = column.and_then(|it| facts.columns.get(it));
+    let ends = fact.map(|fact| (fact.lower.clone(), fact.upper.clone()));
+    let (lower, upper) = ends.unwrap_or((None, None));
+    let from = lower.iter().chain(&upper).map(|(_, conjunct)| *conjunct);
+    let from = from.collect();
+    ((lower.map(|it| it.0), upper.map(|it| it.0)), from)
 }
 
 /// Whether rows of a segment come in the order asked for, and if so whether from the end.
-fn serves(
+pub(super) fn serves(
     table: &Table,
     order_columns: &[usize],
     fixed: usize,

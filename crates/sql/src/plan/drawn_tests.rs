@@ -62,8 +62,17 @@ impl Draw {
 /// As `ranges_and_filter_together_are_the_condition`, over two thousand drawn conditions.
 #[test]
 fn drawn_conditions_keep_their_meaning() {
+    keep_their_meaning("users");
+}
+
+#[test]
+fn drawn_conditions_keep_their_meaning_in_a_hyperspace() {
+    keep_their_meaning("grids");
+}
+
+fn keep_their_meaning(table: &str) {
     let configuration = configuration();
-    let table = configuration.table_named("users").unwrap();
+    let table = configuration.table_named(table).unwrap();
     let mut rows = Vec::new();
     for region in ["eu", "us", "a1", ""] {
         for number in -1..3 {
@@ -88,7 +97,10 @@ fn drawn_conditions_keep_their_meaning() {
         let conjuncts: Vec<String> = (0..=draw.below(4)).map(|_| draw.condition(2)).collect();
         let condition: Vec<String> = conjuncts.iter().map(|it| format!("({it})")).collect();
         let condition = condition.join(" AND ");
-        let text = format!("SELECT /*+ scan */ * FROM users WHERE {condition}");
+        let text = format!(
+            "SELECT /*+ scan */ * FROM {} WHERE {condition}",
+            table.schema.name
+        );
         let (_, read) = read(&text);
         kinds[read.access.kind as usize] += 1;
         let Statement::Select(select) = parse(&text).unwrap().remove(0).statement else {

@@ -6,7 +6,9 @@ use client::protocol::configuration::{Configuration, Table};
 use client::protocol::expression::Assignment;
 use client::protocol::identity::{CoreId, PartitionId};
 use client::protocol::operation::Action;
-use placement::{ColumnType, ReplexKind, RowView, decision_position, decode_key};
+use placement::{
+    ColumnType, ReplexKind, RowView, Value, amplification_of, decision_position, decode_key,
+};
 
 use super::access::{Access, AccessKind};
 use super::{Change, ChangePlan, Context, InsertPlan, Plan, ReadPlan, SelectPlan, Target, text};
@@ -58,6 +60,7 @@ fn select(select: &SelectPlan, context: &Context<'_>) -> Vec<String> {
         };
         lines.push(format!("  limit: {limit}{offset}"));
     }
+    lines.push(survived(context.configuration, table));
     lines
 }
 
@@ -97,6 +100,7 @@ fn insert(insert: &InsertPlan, configuration: &Configuration) -> Vec<String> {
         }
     }
     lines.push(decided(table));
+    lines.push(survived(configuration, table));
     lines
 }
 
@@ -148,6 +152,7 @@ fn change(change: &ChangePlan, context: &Context<'_>) -> Vec<String> {
         replexes.join(", then in ")
     ));
     lines.push(decided(table));
+    lines.push(survived(configuration, table));
     lines
 }
 
@@ -180,7 +185,11 @@ fn moves(table: &Table, assignments: &[Assignment]) -> Option<String> {
         .layout
         .replexes
         .iter()
-        .filter(|replex| replex.sort_columns.iter().any(assigned))
+        .filter(|replex| {
+            let key_spaces = replex.axes.iter().map(|axis| axis.key_space);
+            let cut = key_spaces.flat_map(|it| &table.layout.key_spaces[it].columns);
+            cut.chain(&replex.sort_columns).any(assigned)
+        })
         .map(|replex| replex.name.as_str())
         .collect();
     (!moved.is_empty()).then(|| {
@@ -207,6 +216,7 @@ fn read(read: &ReadPlan, context: &Context<'_>) -> Vec<String> {
     let name = &table.layout.replexes[*replex].name;
     let index = match table.layout.replexes[*replex].kind {
         ReplexKind::Primary => "the primary key".to_string(),
+        ReplexKind::Hyperspace => format!("hyperspace {name}"),
         _ => format!("index {name}"),
     };
     let mut lines = vec![match kind {
@@ -222,14 +232,16 @@ fn read(read: &ReadPlan, context: &Context<'_>) -> Vec<String> {
     }];
     if *kind != AccessKind::Scan {
         let fixed_columns = &order_columns[..*fixed];
-        for segment in segments.iter().take(LISTED_MAX) {
-            if !fixed_columns.is_empty() {
-                let key = text::key("key", schema, fixed_columns, &segment.keys);
-                lines.push(format!("  {key}"));
-            }
+        // The cells of a hyperspace can be asked for the same key; these stand together.
+        let mut keys: Vec<&[Value]> = segments.iter().map(|it| &it.keys[..]).collect();
+        keys.dedup();
+        keys.retain(|key| !key.is_empty());
+        for key in keys.iter().take(LISTED_MAX) {
+            let key = text::key("key", schema, fixed_columns, key);
+            lines.push(format!("  {key}"));
         }
-        if segments.len() > LISTED_MAX {
-            lines.push(format!("  and {} more keys", segments.len() - LISTED_MAX));
+        if keys.len() > LISTED_MAX {
+            lines.push(format!("  and {} more keys", keys.len() - LISTED_MAX));
         }
         if range.0.is_some() || range.1.is_some() {
             let range = text::range(schema, order_columns[*fixed], range);
@@ -239,6 +251,13 @@ fn read(read: &ReadPlan, context: &Context<'_>) -> Vec<String> {
     let partitions: BTreeSet<u32> = segments.iter().map(|it| it.partition).collect();
     let places = places(configuration, table, *replex, &partitions);
     lines.extend(places.iter().map(|it| format!("  {it}")));
+    if *kind != AccessKind::Scan {
+        let predicted = amplification_of(&table.layout, *replex);
+        lines.push(format!(
+            "  after a failure: partitions of other copies instead of a lost one: {}; after two: {}",
+            predicted.after_one, predicted.after_two
+        ));
+    }
     if let Some(filter) = &read.filter {
         lines.push(format!(
             "  filter, at the partition: {}",
@@ -294,6 +313,15 @@ fn places(
         )
     });
     lines.collect()
+}
+
+/// What the placement promises, as it is now.
+fn survived(configuration: &Configuration, table: &Table) -> String {
+    format!(
+        "  failures that every row survives: {} ({} asked for)",
+        configuration.proof(table).failures_tolerated(),
+        table.schema.failures_tolerated
+    )
 }
 
 fn decided(table: &Table) -> String {

@@ -6,7 +6,7 @@ use client::protocol::codec::Bytes;
 use client::protocol::configuration::Table;
 use client::protocol::expression::{Assignment, Expression};
 use client::protocol::operation::{Action, Mutation};
-use placement::{Value, check_key_bytes, encode_key, encode_row};
+use placement::{ReplexKind, Value, check_key_bytes, encode_key, encode_row};
 use sqlparser::ast::Expr;
 
 use super::{Context, InsertPlan, has_dense};
@@ -86,9 +86,12 @@ pub(crate) fn encode(
         row: number,
         error,
     })?;
-    // The sorting key of each index is bounded as that of the table is.
-    let own = std::iter::once(&schema.primary_key);
-    for columns in own.chain(schema.indexes.iter().map(|index| &index.columns)) {
+    // Every sorting key is bounded. Hybrids and replicas have those of indexes.
+    let replexes = table.layout.replexes.iter();
+    let own =
+        replexes.filter(|it| !matches!(it.kind, ReplexKind::Hybrid | ReplexKind::Exact { .. }));
+    for replex in own {
+        let columns = &replex.sort_columns;
         let key = encode_key(columns.iter().map(|column| values[*column].as_ref()));
         check_key_bytes(&key).map_err(|error| Error::Key {
             table: schema.name.clone(),

@@ -8,6 +8,7 @@ mod access;
 mod change;
 mod explain;
 mod facts;
+mod hyperspace;
 mod insert;
 mod select;
 pub(crate) mod text;
@@ -18,7 +19,7 @@ use client::protocol::identity::TableId;
 use client::protocol::operation::Mutation;
 use placement::{ColumnType, Schema, Value};
 
-pub use access::{Access, AccessKind, KEYS_MAX, Segment};
+pub use access::{Access, AccessKind, KEYS_MAX, Range, Segment};
 pub use facts::Bound;
 pub(crate) use insert::{default_value, encode};
 pub(crate) use select::whole_table;
@@ -197,7 +198,11 @@ pub fn plan(statement: &Statement, context: &Context<'_>) -> Result<Plan, Error>
         }
         Statement::CreateIndex(index) => {
             let table = context.table(&index.table)?;
-            let exists = |name: &str| table.schema.indexes.iter().any(|it| it.name == name);
+            let exists = |name: &str| {
+                let replexes = table.layout.replexes.iter().map(|it| &it.name);
+                let further = table.schema.further.iter().map(|it| &it.name);
+                replexes.chain(further).any(|it| it == name)
+            };
             if exists(&index.name) && index.if_not_exists {
                 return Ok(Plan::Already(format!(
                     "index {} of table {} exists",
@@ -214,9 +219,7 @@ pub fn plan(statement: &Statement, context: &Context<'_>) -> Result<Plan, Error>
                 format!("CREATE INDEX on table {}, which exists", index.table),
                 format!(
                     "an index is made together with its table for now: send CREATE TABLE …; CREATE \
-                     INDEX …; in one batch, or write INDEX {} ({}) inside CREATE TABLE",
-                    index.name,
-                    index.columns.join(", ")
+                     INDEX …; in one batch, or write INDEX {index} inside CREATE TABLE"
                 ),
             ))
         }
@@ -272,5 +275,7 @@ pub(crate) fn has_dense(schema: &Schema) -> bool {
 
 #[cfg(test)]
 mod drawn_tests;
+#[cfg(test)]
+mod grid_tests;
 #[cfg(test)]
 mod tests;

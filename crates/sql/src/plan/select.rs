@@ -127,6 +127,7 @@ pub(super) fn choose(
     Err(Error::NoIndex {
         table: table.schema.name.clone(),
         indexes: access::describe_indexes(table),
+        hyperspaces: access::describe_hyperspaces(table),
     })
 }
 

@@ -23,7 +23,7 @@ fn planned(text: &str) -> Plan {
     planned_with(text, Settings::default()).unwrap_or_else(|error| panic!("{text}: {error}"))
 }
 
-fn error(text: &str) -> String {
+pub(super) fn error(text: &str) -> String {
     match planned_with(text, Settings::default()) {
         Ok(plan) => panic!("{text} was planned as {plan:?}"),
         Err(error) => error.to_string(),
@@ -40,7 +40,7 @@ pub(super) fn read(text: &str) -> (SelectPlan, ReadPlan) {
     }
 }
 
-fn explained(text: &str) -> String {
+pub(super) fn explained(text: &str) -> String {
     match planned(&format!("EXPLAIN {text}")) {
         Plan::Explain(lines) => lines.join("\n"),
         other => panic!("{other:?}"),
@@ -521,10 +521,12 @@ fn explain_tells_replex_partitions_and_servers() {
             "Range lookup in flights by index by_tail\n  \
              key (tailnum) = ('N14228')\n  \
              replex 1 (by_tail), partition {partition} of 12, on server 2 core 0 at 127.0.0.1:4702\n  \
+             after a failure: partitions of other copies instead of a lost one: 12; after two: 12\n  \
              filter, at the partition: dep_delay > 5\n  \
              told: id\n  \
              order: comes from the index\n  \
-             limit: 3"
+             limit: 3\n  \
+             failures that every row survives: 2 (2 asked for)"
         )
     );
     let text = explained("UPDATE flights SET tailnum = 'N2' WHERE id = 1 AND tailnum = 'N1'");

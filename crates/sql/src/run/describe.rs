@@ -1,9 +1,7 @@
 //! `SHOW`: what the configuration and the session say, as rows.
 
-use std::collections::BTreeSet;
-
 use client::protocol::configuration::{Configuration, ServerState, Table};
-use placement::{ColumnType, Constraint, Durability, ReplexKind, Value};
+use placement::{ColumnType, Durability, TableReport, Value};
 
 use super::{Outcome, OutputColumn, Rows};
 use crate::plan::{Settings, text};
@@ -16,7 +14,7 @@ pub(super) fn show(show: &Show, configuration: &Configuration) -> Outcome {
         Show::Servers => Outcome::Rows(servers(configuration)),
         Show::Table(name) => {
             let table = configuration.table_named(name);
-            description(table.expect("the planner found it"))
+            description(configuration, table.expect("the planner found it"))
         }
         Show::Setting(setting) => self::setting(*setting, Settings::default()),
     }
@@ -99,17 +97,19 @@ fn servers(configuration: &Configuration) -> Rows {
     rows(&names, servers.collect())
 }
 
-fn description(table: &Table) -> Outcome {
+fn description(configuration: &Configuration, table: &Table) -> Outcome {
+    let report = configuration.report(table);
     let schema = &table.schema;
     Outcome::Description(vec![
         (format!("Table {}", schema.name), columns(table)),
         (
             format!(
-                "Copies (failures tolerated: {}, durability: {})",
+                "Copies (failures tolerated: {}, survived by every row: {}, durability: {})",
                 schema.failures_tolerated,
+                report.failures_proven.unwrap_or(0),
                 durability(schema.durability)
             ),
-            copies(table),
+            copies(&report),
         ),
     ])
 }
@@ -130,37 +130,28 @@ fn columns(table: &Table) -> Rows {
     rows(&names, columns.collect())
 }
 
-fn copies(table: &Table) -> Rows {
-    let schema = &table.schema;
-    let replexes = table.layout.replexes.iter().zip(&table.placement);
-    let replexes = replexes.map(|(replex, places)| {
-        let kind = match replex.kind {
-            ReplexKind::Primary => "primary key",
-            ReplexKind::Index { index } => match schema.indexes[index].constraint {
-                None => "index",
-                Some(Constraint::Unique) => "unique index",
-                Some(Constraint::Dense) => "dense index",
-            },
-            ReplexKind::Hybrid => "hybrid",
-            ReplexKind::Exact { .. } => "exact copy",
-            ReplexKind::Hyperspace => "hyperspace",
-        };
-        let servers: BTreeSet<u32> = places.iter().map(|it| it.core.server.0).collect();
-        let servers: Vec<String> = servers.iter().map(u32::to_string).collect();
-        let key: Vec<&str> = replex
-            .sort_columns
-            .iter()
-            .map(|it| schema.columns[*it].name.as_str())
-            .collect();
+fn copies(report: &TableReport) -> Rows {
+    let replexes = report.replexes.iter().map(|replex| {
+        let servers: Vec<String> = replex.servers.iter().map(u32::to_string).collect();
         vec![
             replex.name.clone(),
-            kind.to_string(),
-            key.join(", "),
-            places.len().to_string(),
+            replex.kind.clone(),
+            replex.sorted_by.join(", "),
+            replex.partitions.to_string(),
             servers.join(", "),
+            replex.after_one_failure.to_string(),
+            replex.after_two_failures.to_string(),
         ]
     });
-    let names = ["replex", "kind", "key", "partitions", "on servers"];
+    let names = [
+        "replex",
+        "kind",
+        "key",
+        "partitions",
+        "on servers",
+        "after one failure",
+        "after two",
+    ];
     rows(&names, replexes.collect())
 }
 

@@ -104,7 +104,7 @@ fn commands_in_scripts() {
     assert!(out.contains(" users |"), "{out}");
     assert!(out.contains("Table users\n"), "{out}");
     assert!(
-        out.contains("Copies (failures tolerated: 1, durability: sync)"),
+        out.contains("Copies (failures tolerated: 1, survived by every row: 1, durability: sync)"),
         "{out}"
     );
     // A backslash inside a quote is no command.

@@ -9,10 +9,9 @@ use alloc::string::{String, ToString};
 use alloc::vec;
 use alloc::vec::Vec;
 
-use placement::{Column, ColumnType, Durability, Index, Schema, prove};
+use placement::{Column, ColumnType, Cut, Durability, FurtherCopy, Index, Schema, Share, prove};
 
 use crate::configuration::Server;
-use crate::coordinator::tables::{bare_placement, bare_server};
 use crate::coordinator::*;
 use crate::identity::{Incarnation, SessionId, TableId};
 use crate::message::CoordinatorReply as Reply;
@@ -215,6 +214,7 @@ fn table(name: &str, failures: u8) -> Schema {
             columns: vec![1],
             constraint: None,
         }],
+        further: Vec::new(),
         partitions: 4,
         failures_tolerated: failures,
         durability: Durability::Sync,

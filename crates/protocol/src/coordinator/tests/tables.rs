@@ -14,8 +14,8 @@ fn table_is_answered_once_every_core_of_it_has_heard() {
         .table_named("flights")
         .expect("it was created");
     assert_eq!(flights.id, TableId(1));
-    let servers: Vec<_> = configuration.servers.iter().map(bare_server).collect();
-    let proof = prove(&flights.layout, &bare_placement(flights), &servers);
+    let servers: Vec<_> = configuration.servers.iter().map(Server::bare).collect();
+    let proof = prove(&flights.layout, &flights.bare_placement(), &servers);
     assert!(proof.failures_tolerated() >= 1);
     for (id, core) in [(1, 0), (1, 1), (2, 0)] {
         scene.beat(id, core);
@@ -36,6 +36,38 @@ fn table_is_answered_once_every_core_of_it_has_heard() {
         },
     };
     assert_eq!(scene.late, [answer]);
+}
+
+/// Two indexes and a hybrid are three copies: no replica is added for f = 2.
+#[test]
+fn hybrid_counts_for_the_failures_tolerated() {
+    let mut scene = Scene::new();
+    for server in 1..=3 {
+        scene.join(server);
+    }
+    let mut schema = table("flights", 2);
+    let share = |index| Share {
+        index,
+        divisions: 2,
+    };
+    let shares = vec![share(None), share(Some(0))];
+    schema.further.push(FurtherCopy {
+        name: "both".into(),
+        cut: Cut::Hybrid { shares },
+    });
+    let request = Request::CreateTable {
+        schema,
+        if_not_exists: false,
+    };
+    assert_eq!(scene.ask_from(9, request), None);
+    let configuration = scene.coordinator.configuration();
+    let flights = configuration.table_named("flights");
+    let report = configuration.report(flights.expect("it was created"));
+    assert_eq!((report.copies, report.failures_proven), (3, Some(2)));
+    assert_eq!(report.replexes[2].kind, "hybrid");
+    let after_one = report.replexes.iter();
+    let after_one: Vec<u32> = after_one.map(|it| it.after_one_failure.max).collect();
+    assert_eq!(after_one[..2], [2, 2]);
 }
 
 #[test]

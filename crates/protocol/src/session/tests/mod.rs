@@ -38,6 +38,7 @@ pub fn schema() -> Schema {
             columns: vec![1],
             constraint: None,
         }],
+        further: Vec::new(),
         partitions: PARTITIONS,
         failures_tolerated: 0,
         durability: Durability::Sync,

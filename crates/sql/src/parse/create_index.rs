@@ -1,0 +1,289 @@
+//! `CREATE INDEX`: from trees to the indexes and the further copies of a schema.
+//!
+//! Names become positions here, and what a statement forgot is told with numbers that would do.
+//! Whether the copies can be is `Schema::validate`'s to say.
+
+use placement::{Constraint, Cut, Dimension, FurtherCopy, Index, Schema, Share, even_factors};
+use sqlparser::ast::{self, Expr};
+
+use super::create::{index_columns, positions, text_of};
+use super::{made_up_name, object_name, template};
+use crate::error::Error;
+use crate::statement::{CreateIndex, IndexKind};
+
+/// `CREATE INDEX`, alone, after its table or from a clause inside it.
+pub(super) fn index(mut create: ast::CreateIndex) -> Result<CreateIndex, Error> {
+    let table = object_name(&create.table_name)?;
+    let names = index_columns(&std::mem::take(&mut create.columns))?;
+    let given = create.name.take().as_ref().map(object_name).transpose()?;
+    let unique = std::mem::take(&mut create.unique);
+    let if_not_exists = std::mem::take(&mut create.if_not_exists);
+    let options = std::mem::take(&mut create.with);
+    let using = create.using.take().map(|it| it.to_string());
+    let ast::Statement::CreateIndex(mut blank) = template("CREATE INDEX ON t (c)") else {
+        unreachable!("the template creates an index");
+    };
+    blank.table_name = create.table_name.clone();
+    blank.columns.clear();
+    if create != blank {
+        return Err(Error::unsupported(
+            "this form of CREATE INDEX",
+            "write CREATE [UNIQUE] INDEX name ON table [USING kind] (columns) [WITH (options)]",
+        ));
+    }
+    let mut kind = kind(using.as_deref().unwrap_or("btree"))?;
+    match &mut kind {
+        IndexKind::Sorted(constraint) => *constraint = unique.then_some(Constraint::Unique),
+        kind if unique => {
+            return Err(Error::statement(format!(
+                "a {} cannot be unique: it demands nothing of the rows; make another index UNIQUE",
+                kind.using()
+            )));
+        }
+        _ => {}
+    }
+    for option in &options {
+        set_option(&mut kind, option)?;
+    }
+    let suffix = match &kind {
+        IndexKind::Sorted(Some(Constraint::Unique)) => "key",
+        IndexKind::Sorted(_) => "idx",
+        further => further.using(),
+    };
+    Ok(CreateIndex {
+        name: given.unwrap_or_else(|| made_up_name(&table, &names, suffix)),
+        table,
+        names,
+        kind,
+        if_not_exists,
+    })
+}
+
+fn kind(using: &str) -> Result<IndexKind, Error> {
+    let numbers = Vec::new;
+    Ok(match using.to_lowercase().as_str() {
+        "btree" => IndexKind::Sorted(None),
+        "hybrid" => IndexKind::Hybrid {
+            divisions: numbers(),
+        },
+        "hybrids_between" => IndexKind::HybridsBetween { factors: numbers() },
+        "replica" => IndexKind::Replica,
+        "hyperspace" => IndexKind::Hyperspace {
+            divisions: numbers(),
+        },
+        _ => {
+            return Err(Error::unsupported(
+                format!("an index USING {using}"),
+                "leave USING out for a sorted, partitioned copy of the table, or write USING \
+                 hybrid, hybrids_between, replica or hyperspace",
+            ));
+        }
+    })
+}
+
+/// Takes one option of `WITH (…)`.
+fn set_option(kind: &mut IndexKind, option: &Expr) -> Result<(), Error> {
+    let Expr::BinaryOp {
+        left,
+        op: ast::BinaryOperator::Eq,
+        right,
+    } = option
+    else {
+        return Err(Error::statement(format!(
+            "{option} is no option of an index: write WITH (constraint = 'dense') or WITH \
+             (divisions = '3,4')"
+        )));
+    };
+    let (option, value) = (left.to_string().to_lowercase(), text_of(right));
+    match (&mut *kind, option.as_str()) {
+        (IndexKind::Sorted(constraint), "constraint") => {
+            *constraint = Some(match value.to_lowercase().as_str() {
+                "unique" => Constraint::Unique,
+                "dense" => Constraint::Dense,
+                _ => {
+                    return Err(Error::statement(format!(
+                        "{value} is no constraint of an index: write 'unique' or 'dense'"
+                    )));
+                }
+            });
+        }
+        (IndexKind::Hybrid { divisions } | IndexKind::Hyperspace { divisions }, "divisions") => {
+            *divisions = numbers(&option, &value)?;
+        }
+        (IndexKind::HybridsBetween { factors }, "factors") => *factors = numbers(&option, &value)?,
+        _ => {
+            let (what, remedy) = options_of(kind);
+            return Err(Error::statement(format!(
+                "{what} has no option {option}: {remedy}"
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// What a kind is called in errors, and the options that it has.
+fn options_of(kind: &IndexKind) -> (&'static str, &'static str) {
+    match kind {
+        IndexKind::Sorted(_) => ("an index", "the one there is is constraint"),
+        IndexKind::Replica => ("a replica", "leave WITH out"),
+        IndexKind::HybridsBetween { .. } => ("hybrids_between", "the one there is is factors"),
+        IndexKind::Hybrid { .. } => ("a hybrid", "the one there is is divisions"),
+        IndexKind::Hyperspace { .. } => ("a hyperspace", "the one there is is divisions"),
+    }
+}
+
+/// `'3,4'`
+fn numbers(option: &str, value: &str) -> Result<Vec<u32>, Error> {
+    let numbers = value.split(',').map(|number| number.trim().parse());
+    numbers.collect::<Result<_, _>>().map_err(|_| {
+        Error::statement(format!(
+            "{value:?} is no value of option {option}: write whole numbers, as in {option} = '3,4'"
+        ))
+    })
+}
+
+/// Adds an index to the table that is being created.
+pub(super) fn push_index(schema: &mut Schema, create: CreateIndex) -> Result<(), Error> {
+    let indexes = schema.indexes.iter().map(|it| &it.name);
+    let mut names = indexes.chain(schema.further.iter().map(|it| &it.name));
+    if create.if_not_exists && names.any(|it| *it == create.name) {
+        return Ok(());
+    }
+    if let IndexKind::Sorted(constraint) = create.kind {
+        let columns = positions(schema, &create.names)?;
+        if constraint == Some(Constraint::Unique) && columns == schema.primary_key {
+            return Err(Error::statement(format!(
+                "index {create} of table {} has the columns of the primary key, which is unique \
+                 already: leave it out",
+                schema.name
+            )));
+        }
+        schema.indexes.push(Index {
+            name: create.name,
+            columns,
+            constraint,
+        });
+        return Ok(());
+    }
+    let cut = cut(schema, &create)?;
+    schema.further.push(FurtherCopy {
+        name: create.name,
+        cut,
+    });
+    Ok(())
+}
+
+/// How a further copy of the schema is cut.
+fn cut(schema: &Schema, create: &CreateIndex) -> Result<Cut, Error> {
+    let index = |name: &String| index_position(schema, create, name);
+    Ok(match &create.kind {
+        IndexKind::Sorted(_) => unreachable!("an index is no further copy"),
+        IndexKind::Hybrid { divisions } => {
+            check_numbers(schema, create, divisions)?;
+            let indexes: Vec<_> = create.names.iter().map(index).collect::<Result<_, _>>()?;
+            let shares = indexes.into_iter().zip(divisions);
+            let shares = shares.map(|(index, &divisions)| Share { index, divisions });
+            Cut::Hybrid {
+                shares: shares.collect(),
+            }
+        }
+        IndexKind::HybridsBetween { factors } => {
+            check_count(schema, create, 2, "the two that they are between")?;
+            check_factors(schema, create, factors)?;
+            Cut::HybridsBetween {
+                first: index(&create.names[0])?,
+                last: index(&create.names[1])?,
+                factors: factors.clone(),
+            }
+        }
+        IndexKind::Replica => {
+            check_count(schema, create, 1, "the one to copy")?;
+            Cut::Replica {
+                of: index(&create.names[0])?,
+            }
+        }
+        IndexKind::Hyperspace { divisions } => {
+            check_numbers(schema, create, divisions)?;
+            let dimensions = positions(schema, &create.names)?.into_iter().zip(divisions);
+            let dimensions = dimensions.map(|(column, &divisions)| Dimension { column, divisions });
+            Cut::Hyperspace {
+                dimensions: dimensions.collect(),
+            }
+        }
+    })
+}
+
+/// So many names; `which` says what they are.
+fn check_count(
+    schema: &Schema,
+    create: &CreateIndex,
+    count: usize,
+    which: &str,
+) -> Result<(), Error> {
+    match create.names.len() {
+        named if named == count => Ok(()),
+        named => Err(Error::statement(format!(
+            "{create} of table {} names {named} indexes: name {which}",
+            schema.name
+        ))),
+    }
+}
+
+fn check_factors(schema: &Schema, create: &CreateIndex, factors: &[u32]) -> Result<(), Error> {
+    if !factors.is_empty() {
+        return Ok(());
+    }
+    let (one, two) = (example(schema, 2), example(schema, 3));
+    Err(Error::statement(format!(
+        "{create} of table {} does not say how many hybrids there are: write WITH (factors = \
+         '{one}') for one, (factors = '{two}') for two",
+        schema.name
+    )))
+}
+
+/// One number for each name.
+fn check_numbers(schema: &Schema, create: &CreateIndex, numbers: &[u32]) -> Result<(), Error> {
+    let names = create.names.len();
+    if numbers.len() == names {
+        return Ok(());
+    }
+    let fault = match numbers.len() {
+        0 => "does not say how it is cut".to_string(),
+        count => format!("has {count} divisions for {names} names"),
+    };
+    Err(Error::statement(format!(
+        "{create} of table {} {fault}: write WITH (divisions = '{}')",
+        schema.name,
+        example(schema, names)
+    )))
+}
+
+/// Numbers that multiply to the table's partitions: `4,3`.
+fn example(schema: &Schema, count: usize) -> String {
+    let factors = even_factors(schema.partitions.max(1), count);
+    let factors: Vec<String> = factors.iter().map(u32::to_string).collect();
+    factors.join(",")
+}
+
+/// The position of an index; the table's own name is its primary key, which has none.
+fn index_position(
+    schema: &Schema,
+    create: &CreateIndex,
+    name: &String,
+) -> Result<Option<usize>, Error> {
+    if *name == schema.name {
+        return Ok(None);
+    }
+    let position = schema.indexes.iter().position(|it| it.name == *name);
+    position.map(Some).ok_or_else(|| {
+        let known = schema.indexes.iter().map(|it| it.name.as_str());
+        let known: Vec<&str> = std::iter::once(schema.name.as_str()).chain(known).collect();
+        Error::statement(format!(
+            "{create} names {name}, which is no index of table {}: name some of {} ({} is the \
+             primary key), and put indexes before the copies that name them",
+            schema.name,
+            known.join(", "),
+            schema.name
+        ))
+    })
+}

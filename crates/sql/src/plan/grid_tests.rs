@@ -1,0 +1,124 @@
+//! Which statements hyperspaces serve, what they say of further copies, and that hybrids and
+//! replicas are left alone.
+
+use placement::ReplexKind;
+
+use super::tests::{error, explained, read};
+use crate::fixture::configuration;
+
+/// Replex numbers of the fixture: the table, by_email, h, k_1, k_2, r, s, wide.
+const S: usize = 6;
+const WIDE: usize = 7;
+
+#[test]
+fn hyperspace_serves_with_the_fewest_cells() {
+    for (condition, replex, cells) in [
+        // Any of its columns will do; the more of them, the fewer cells.
+        ("n = 1", WIDE, 4),
+        ("number = 1", WIDE, 4),
+        ("region = 'eu'", S, 6),
+        ("n = 1 AND region = 'eu'", S, 3),
+        ("n = 1 AND number = 2", WIDE, 1),
+        ("n = 1 AND number > 2", WIDE, 4),
+        ("n = 1 AND region = 'eu' AND email > 'a'", S, 3),
+        // An index that serves is better than some of the columns.
+        ("email = 'a'", 1, 1),
+        ("n = 1 AND email = 'a'", 1, 1),
+        ("region = 'eu' AND number = 3 AND n = 1", 0, 1),
+        // All of the columns are better than an index of fewer.
+        ("n = 1 AND email = 'a' AND region = 'eu'", S, 1),
+    ] {
+        let (_, read) = read(&format!("SELECT * FROM grids WHERE {condition}"));
+        let found = (read.access.replex, read.access.segments.len());
+        assert_eq!(found, (replex, cells), "{condition}");
+    }
+    let refused = error("SELECT * FROM grids WHERE n > 1");
+    assert!(
+        refused.contains("by_email (email), or any column of s (n, email, region) or of wide"),
+        "{refused}"
+    );
+}
+
+#[test]
+fn lists_of_values_meet_each_cell_and_key_once() {
+    let (_, two) = read("SELECT * FROM grids WHERE n IN (1, 2)");
+    let mut seen: Vec<_> = two
+        .access
+        .segments
+        .iter()
+        .map(|it| (it.partition, &it.keys))
+        .collect();
+    seen.sort();
+    seen.dedup();
+    assert_eq!(seen.len(), two.access.segments.len());
+    // A list that would be too many ranges reads the cells and filters there.
+    let list: Vec<String> = (0..600).map(|it| it.to_string()).collect();
+    let text = format!("SELECT * FROM grids WHERE n IN ({})", list.join(", "));
+    let (_, long) = read(&text);
+    assert_eq!(long.access.fixed, 0);
+    assert_eq!(long.access.segments.len(), 12);
+    assert!(long.filter.is_some());
+}
+
+#[test]
+fn hybrids_and_replicas_answer_no_statement() {
+    let configuration = configuration();
+    let table = configuration.table_named("grids").unwrap();
+    for condition in [
+        "email = 'a'",
+        "region = 'eu' AND number = 1",
+        "email = 'a' AND region = 'eu' AND number = 1",
+        "email IN ('a', 'b') ORDER BY email",
+    ] {
+        let (_, read) = read(&format!("SELECT * FROM grids WHERE {condition}"));
+        let kind = table.layout.replexes[read.access.replex].kind;
+        let own = matches!(kind, ReplexKind::Primary | ReplexKind::Index { .. });
+        assert!(own, "{condition}: {kind:?}");
+    }
+}
+
+#[test]
+fn explain_tells_cells_amplification_and_survival() {
+    let text = explained("SELECT * FROM grids WHERE n = 1 AND region = 'eu'");
+    for part in [
+        "Range lookup in grids by hyperspace s\n  key (n) = (1)\n  replex 6 (s), partitions ",
+        " of 12, on server 1",
+        "filter, at the partition: region = 'eu'",
+        "after a failure: ",
+        "failures that every row survives: ",
+    ] {
+        assert!(text.contains(part), "{part} is not in\n{text}");
+    }
+    let lookup = explained("SELECT * FROM grids WHERE email = 'a'");
+    assert!(
+        lookup.contains("instead of a lost one: 1; after two: "),
+        "{lookup}"
+    );
+    let update = explained("UPDATE grids SET email = 'b' WHERE region = 'eu' AND number = 1");
+    assert!(
+        update.contains("moves the row in by_email, h, k_1, k_2, r, s:"),
+        "{update}"
+    );
+    let insert = explained("INSERT INTO grids VALUES ('eu', 1, 'a', 2)");
+    assert!(insert.contains("replex 7 (wide), partition"), "{insert}");
+    assert!(insert.contains("position 8 of 8"), "{insert}");
+}
+
+#[test]
+fn further_copies_are_made_with_their_table() {
+    let again = "CREATE INDEX k ON grids USING replica (grids)";
+    assert!(error(again).contains("has an index k already"));
+    let late = error("CREATE INDEX late ON grids USING hybrid (grids, by_email)");
+    assert!(
+        late.contains("write INDEX late USING hybrid (grids, by_email) inside CREATE TABLE"),
+        "{late}"
+    );
+    let refused = error(
+        "CREATE TABLE t (id bigint PRIMARY KEY, a text, INDEX by_a (a),
+            INDEX h USING hybrid (t, by_a) WITH (divisions = '3,3'))",
+    );
+    assert_eq!(
+        refused,
+        "the divisions of h do not multiply to the table's 12 partitions: choose others"
+    );
+}

@@ -1,0 +1,140 @@
+//! A `WHERE` over a hyperspace: whichever of its columns are equated, the fewest cells that can
+//! hold a matching row (HyperDex's search by several attributes).
+//!
+//! Where all columns are fixed this is a lookup like any other. Where only some are, every index
+//! that serves the `WHERE` is better: it reads one partition for each key.
+
+use std::cmp::Reverse;
+use std::collections::BTreeSet;
+
+use client::protocol::configuration::Table;
+use client::protocol::session::route;
+use placement::Value;
+
+use super::access::{
+    Access, AccessKind, Choice, KEYS_MAX, Range, Rank, Request, Segment, order_columns, range_of,
+    serves, spans,
+};
+use super::facts::Facts;
+
+/// The rank of a hyperspace of which only some columns are fixed: behind every index.
+const CLASS_PARTIAL: u8 = 3;
+/// The rank of a lookup that fixes what partitions a copy.
+const CLASS_LOOKUP: u8 = 2;
+
+/// Partitions, each with the values of the leading columns that it is asked for.
+type Cells = BTreeSet<(Vec<Value>, u32)>;
+
+/// The access by a hyperspace, if the facts fix one of its columns.
+pub(super) fn candidate(
+    table: &Table,
+    replex: usize,
+    facts: &Facts,
+    request: Request<'_>,
+) -> Option<(Rank, Choice)> {
+    let dimensions = &table.layout.replexes[replex].sort_columns;
+    let tuples = tuples(dimensions, facts);
+    if tuples[0].is_empty() {
+        return None;
+    }
+    let is_fixed = |column: &&usize| tuples[0].iter().any(|(fixed, _)| fixed == *column);
+    let leading = dimensions.iter().take_while(is_fixed).count();
+    // Ranges within cells are worth it only while they are few.
+    let most = KEYS_MAX.max(table.layout.partition_count(replex) as usize);
+    let (fixed, cells) = [leading, 0].into_iter().find_map(|fixed| {
+        let cells = cells(table, replex, &tuples, fixed);
+        (cells.len() <= most).then_some((fixed, cells))
+    })?;
+    let order_columns = order_columns(table, replex);
+    let (range, mut taken) = range_of(facts, order_columns.get(fixed));
+    for column in &order_columns[..fixed] {
+        let (_, from) = facts.keys(*column).expect("the column is fixed");
+        taken.extend(from);
+    }
+    let descending = serves(table, &order_columns, fixed, request);
+    let is_whole = fixed == dimensions.len();
+    let partitions: BTreeSet<u32> = cells.iter().map(|(_, partition)| *partition).collect();
+    // Of some columns only the number of cells counts.
+    let rank = (
+        if is_whole {
+            CLASS_LOOKUP
+        } else {
+            CLASS_PARTIAL
+        },
+        Reverse(if is_whole { fixed } else { 0 }),
+        false,
+        is_whole && descending.is_none(),
+        partitions.len(),
+        replex,
+    );
+    let access = Access {
+        replex,
+        kind: AccessKind::Lookup,
+        segments: segments(cells, &range),
+        order_columns,
+        fixed,
+        range,
+    };
+    let choice = Choice {
+        access,
+        taken,
+        descending,
+    };
+    Some((rank, choice))
+}
+
+/// The range of each cell, unless its ends have crossed.
+fn segments(cells: Cells, range: &Range) -> Vec<Segment> {
+    let segments = cells.into_iter().filter_map(|(keys, partition)| {
+        let (start, end) = spans(&keys, range)?;
+        Some(Segment {
+            partition,
+            start,
+            end,
+            keys,
+        })
+    });
+    segments.collect()
+}
+
+/// Every combination of the values that columns are fixed to, as far as there are not too many;
+/// one that is empty if nothing is fixed.
+fn tuples(dimensions: &[usize], facts: &Facts) -> Vec<Vec<(usize, Value)>> {
+    let mut tuples = vec![Vec::new()];
+    for column in dimensions {
+        let Some((keys, _)) = facts.keys(*column) else {
+            continue;
+        };
+        if tuples.len() * keys.len() > KEYS_MAX {
+            continue;
+        }
+        tuples = tuples
+            .iter()
+            .flat_map(|tuple: &Vec<(usize, Value)>| {
+                keys.iter().map(|key| {
+                    let mut longer = tuple.clone();
+                    longer.push((*column, key.clone()));
+                    longer
+                })
+            })
+            .collect();
+    }
+    tuples
+}
+
+/// The cells that can match, each with the values of so many leading columns, in the order of
+/// these; no row is in two of them.
+fn cells(table: &Table, replex: usize, tuples: &[Vec<(usize, Value)>], fixed: usize) -> Cells {
+    let mut cells = BTreeSet::new();
+    for tuple in tuples {
+        let equated = |column: usize| {
+            let found = tuple.iter().find(|(it, _)| *it == column);
+            found.map(|(_, value)| value.as_ref())
+        };
+        let keys: Vec<Value> = tuple[..fixed].iter().map(|it| it.1.clone()).collect();
+        let number = u8::try_from(replex).expect("a table has few replexes");
+        let partitions = route::partitions(table, number, equated);
+        cells.extend(partitions.into_iter().map(|it| (keys.clone(), it)));
+    }
+    cells
+}
