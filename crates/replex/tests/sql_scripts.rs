@@ -40,8 +40,8 @@ fn transcript(cluster: &Cluster, text: &str) -> String {
         let address = cluster.coordinator_address();
         let output = support::run(&["sql", "-C", address, "-c", &statement]);
         transcript += &format!("> {}\n", statement.trim_end().replace('\n', "\n> "));
-        transcript += &String::from_utf8(output.stdout).unwrap();
-        transcript += &String::from_utf8(output.stderr).unwrap();
+        transcript += &without_ports(&String::from_utf8(output.stdout).unwrap());
+        transcript += &without_ports(&String::from_utf8(output.stderr).unwrap());
         match output.status.code() {
             Some(0) => {}
             code => transcript += &format!("exit code {}\n", code.unwrap()),
@@ -49,6 +49,17 @@ fn transcript(cluster: &Cluster, text: &str) -> String {
         transcript.push('\n');
     }
     transcript
+}
+
+/// The system picks the ports.
+fn without_ports(text: &str) -> String {
+    let mut parts = text.split("127.0.0.1:");
+    let mut without = parts.next().unwrap_or("").to_owned();
+    for part in parts {
+        let rest = part.trim_start_matches(|it: char| it.is_ascii_digit());
+        without += &format!("127.0.0.1:PORT{rest}");
+    }
+    without
 }
 
 fn check(cluster: &Cluster, name: &str) {
@@ -68,6 +79,54 @@ async fn scripts_print_what_they_should() {
     for name in ["tour", "constraints", "mistakes"] {
         check(&cluster, name);
     }
+}
+
+#[tokio::test]
+async fn grids_of_every_kind_hold_every_row() {
+    let cluster = support::cluster(3).await;
+    check(&cluster, "grids");
+    let at = ["--json", "-C", cluster.coordinator_address()];
+    let json = |command: &[&str]| -> serde_json::Value {
+        let text = support::run_well(&[command, &at].concat());
+        serde_json::from_str(&text).unwrap()
+    };
+    let equal = json(&["admin", "check", "planes"]);
+    assert_eq!(equal["equal"], true, "{equal}");
+    assert_eq!(equal["copies"][6]["rows"], 3, "{equal}");
+    let shown = json(&["admin", "table", "show", "planes"]);
+    assert_eq!(
+        (&shown["copies"], &shown["last_voter"]),
+        (&7.into(), &1.into())
+    );
+    assert_eq!(shown["failures_proven"], 2, "{shown}");
+    let kinds = shown["replexes"].as_array().unwrap().iter();
+    let kinds: Vec<&str> = kinds.map(|it| it["kind"].as_str().unwrap()).collect();
+    let further = [
+        "hybrid",
+        "hybrid",
+        "hybrid",
+        "exact replica of by_tail",
+        "hyperspace",
+    ];
+    assert_eq!(kinds[2..], further);
+    let primary = &shown["replexes"][0];
+    assert_eq!(primary["after_one_failure"]["max"], 2, "{primary}");
+}
+
+/// The primary key stands behind the sorting key, which may have its columns too.
+#[tokio::test]
+async fn key_that_is_too_long_with_the_primary_key_behind_it_is_refused() {
+    let cluster = support::cluster(2).await;
+    let address = cluster.coordinator_address();
+    let create = "CREATE TABLE t (id bytea PRIMARY KEY, n bigint NOT NULL, \
+                  INDEX s USING hyperspace (id, n) WITH (divisions = '2,2'))";
+    support::run_well(&["sql", "-C", address, "-c", create]);
+    let zeros = "00".repeat(450);
+    let insert = format!("INSERT INTO t VALUES ('\\x{zeros}', 1)");
+    let stderr = support::run_badly(&["sql", "-C", address, "-c", &insert], 1);
+    assert!(stderr.contains("the key of index s has 18"), "{stderr}");
+    let count = "SELECT /*+ scan */ count(*) FROM t";
+    assert!(support::run_well(&["sql", "-C", address, "-c", count]).contains("0"));
 }
 
 #[tokio::test]
