@@ -54,10 +54,6 @@ bugs! {
     HeadAbortsOnTimeout = "head-aborts-on-timeout", "R2";
     /// The decider looks at its own vote only.
     VotesIgnored = "votes-ignored", "R2";
-    /// With `replicated`, a member that has forgotten a yes which was sure knows nothing of it.
-    SureYesForgotten = "sure-yes-forgotten", "R4";
-    /// With `replicated`, an outcome may be seen at the decider before position x has it.
-    SeenAtDecider = "seen-at-decider", "R3";
     /// The head answers before the outcome is settled.
     AnswerBeforeSettled = "answer-before-settled", "R3";
     /// A version is the wall clock, whatever version the row has already.

@@ -431,7 +431,7 @@ impl CoreMachine {
             (Some(reason), [request]) => {
                 self.tell(request.request, reason, (after, None), output);
             }
-            (Some(_), requests) => self.run_alone(key.1, folded, requests, output),
+            (Some(_), requests) => self.run_alone(key, folded, requests, output),
             (None, requests) => {
                 for request in requests {
                     let result = request.result.clone();
@@ -444,14 +444,18 @@ impl CoreMachine {
     /// A folded operation aborted: its requests run again, one at a time, before later ones.
     fn run_alone(
         &mut self,
-        id: PartitionId,
+        (operation, id): MemberKey,
         folded: Option<Vec<Queued>>,
         requests: &[RequestRecord],
         output: &mut Output,
     ) {
         let Some(folded) = folded else {
-            // After a restart nobody remembers the bodies; the clients send them again.
+            // After a restart nobody remembers the bodies; the clients send them again, unless they
+            // run alone already.
             for request in requests {
+                if self.is_under_way(request.request, operation) {
+                    continue;
+                }
                 for asked in self
                     .running
                     .remove(&request.request)
@@ -473,6 +477,16 @@ impl CoreMachine {
                 ..queued
             });
         }
+    }
+
+    /// Whether an operation of this head other than the given one carries the request, and is not
+    /// settled.
+    fn is_under_way(&self, request: RequestId, except: OperationId) -> bool {
+        self.members.iter().any(|((operation, _), member)| {
+            let others = *operation != except && member.place == 0 && !member.settled;
+            let mut requests = member.prepare.requests.iter();
+            others && requests.any(|record| record.request == request)
+        })
     }
 
     /// Tells everybody who waits for a request its result.

@@ -14,7 +14,6 @@ use placement::{
 use crate::configuration::{Place, Table};
 use crate::identity::{PartitionId, TableId};
 use crate::operation::{OldRow, Prepare, RowChange, Vote};
-use crate::planted::{self, Bug};
 
 /// A table as the machine sees it.
 #[derive(Debug)]
@@ -115,10 +114,7 @@ impl TableInfo {
         let f = usize::from(schema.failures_tolerated).min(n - 1);
         let k = layout.voters(&schema);
         // SAFETY R3. With `replicated`, durable means in memory, and a crash is a loss of it.
-        let mut settle_position = decision_position(n, f, k);
-        if !sync && planted::is(Bug::SeenAtDecider) {
-            settle_position = n;
-        }
+        let settle_position = decision_position(n, f, k);
         TableInfo {
             id: table.id,
             schema,
@@ -137,9 +133,6 @@ impl TableInfo {
 
     /// Whether all members that can refuse an operation have said yes to it.
     pub fn is_agreed(&self, prepare: &Prepare) -> bool {
-        if planted::is(Bug::SureYesForgotten) {
-            return false;
-        }
         let mut open = prepare.chain[prepare.votes.len()..].iter();
         prepare.votes.iter().all(|vote| *vote == Vote::Yes)
             && open.all(|id| usize::from(id.replex) >= self.last_voter)
