@@ -513,8 +513,10 @@ impl SessionMachine {
         }
     }
 
-    /// Sets a request's place and when to look at it again, at its deadline at the latest.
+    /// Sets a request's place and when to look at it again, at its deadline at the latest. A refusal
+    /// of an earlier attempt can come while it is queued for the next: it leaves the queue then.
     fn move_to(&mut self, ticket: Ticket, place: Place, wake_us: Option<u64>) {
+        self.leave_queue(ticket);
         let pending = self.requests.get_mut(&ticket).expect("callers hold it");
         pending.place = place;
         let wake_us = wake_us.map_or(pending.deadline_us, |wake| wake.min(pending.deadline_us));
