@@ -331,7 +331,7 @@ impl CoreMachine {
             }
             Input::PeerConnected { core } => self.on_peer_connected(now, core, output),
             Input::Configuration(configuration) => {
-                self.on_configuration(now, configuration, tables, output);
+                self.on_configuration(now, configuration, tables, output)?;
             }
             Input::Beat {
                 sent_us,

@@ -427,13 +427,19 @@ impl CoreMachine {
     /// The epoch has changed: what peers told in the one before no longer counts. All of it must
     /// come from one epoch, and so from one life of each peer: otherwise a peer that has told an
     /// operation to another one only, and has forgotten it by a restart since, would be heard
-    /// twice, and the operation by nobody.
-    pub(super) fn recover_anew(&mut self, output: &mut Output) {
+    /// twice, and the operation by nobody. Nobody is left to ask where all shared tables are gone.
+    pub(super) fn recover_anew<T: Tables>(
+        &mut self,
+        now: Now,
+        tables: &mut T,
+        output: &mut Output,
+    ) -> Result<(), TablesError> {
         let peers = self.unheard_peers();
         if let Some(recovering) = &mut self.recovering {
             recovering.peers = peers;
             self.recover_again(output);
         }
+        self.end_recovery(now, tables, output)
     }
 
     /// Asks all peers that have not told everything.

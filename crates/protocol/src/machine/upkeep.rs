@@ -112,10 +112,10 @@ impl CoreMachine {
         configuration: Arc<Configuration>,
         tables: &mut T,
         output: &mut Output,
-    ) {
+    ) -> Result<(), TablesError> {
         self.leases.fetch_since_us = None;
         if configuration.epoch <= self.configuration.epoch {
-            return;
+            return Ok(());
         }
         let before: Vec<PartitionId> = self.partitions.keys().copied().collect();
         // A vouching for the epoch before says nothing of this one.
@@ -129,7 +129,7 @@ impl CoreMachine {
             }
         }
         self.hurry(now, |_| true);
-        self.recover_anew(output);
+        self.recover_anew(now, tables, output)
     }
 
     /// A partition is not this core's any more: nothing of it is kept.

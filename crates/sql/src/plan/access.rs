@@ -305,37 +305,50 @@ fn segments(
     let mut tuples: Vec<Vec<Value>> = vec![Vec::new()];
     for column in fixed {
         let (keys, _) = facts.keys(*column).expect("the column is fixed");
-        tuples = tuples
-            .iter()
-            .flat_map(|tuple| {
-                keys.iter().map(|key| {
-                    let mut longer = tuple.clone();
-                    longer.push(key.clone());
-                    longer
-                })
-            })
-            .collect();
+        tuples = combined(&tuples, keys, Value::clone);
     }
     let segments = tuples.into_iter().filter_map(|keys| {
-        let (start, end) = spans(&keys, range)?;
         let partition = table.layout.partition_of_values(replex, |column| {
             let position = fixed.iter().position(|it| *it == column);
             keys[position.expect("the partitioning columns are fixed")].as_ref()
         });
-        Some(Segment {
-            partition,
-            start,
-            end,
-            keys,
-        })
+        segment(keys, partition, range)
     });
     segments.collect()
+}
+
+/// Each tuple with each of the keys behind it, as `part` puts it.
+pub(super) fn combined<P: Clone>(
+    tuples: &[Vec<P>],
+    keys: &[Value],
+    part: impl Fn(&Value) -> P,
+) -> Vec<Vec<P>> {
+    let pairs = tuples
+        .iter()
+        .flat_map(|tuple| keys.iter().map(move |key| (tuple, key)));
+    let longer = pairs.map(|(tuple, key)| {
+        let mut longer = tuple.clone();
+        longer.push(part(key));
+        longer
+    });
+    longer.collect()
+}
+
+/// What is looked up in one partition; none if the range's ends have crossed.
+pub(super) fn segment(keys: Vec<Value>, partition: u32, range: &Range) -> Option<Segment> {
+    let (start, end) = spans(&keys, range)?;
+    Some(Segment {
+        partition,
+        start,
+        end,
+        keys,
+    })
 }
 
 /// The first key, and the first beyond, of the rows whose first columns have these values and
 /// whose next one is in the range; none if its ends have crossed, which a partition must not be
 /// asked for.
-pub(super) fn spans(keys: &[Value], range: &Range) -> Option<(Vec<u8>, Option<Vec<u8>>)> {
+fn spans(keys: &[Value], range: &Range) -> Option<(Vec<u8>, Option<Vec<u8>>)> {
     let prefix = encode_key(keys.iter().map(Value::as_ref));
     let with = |value: &Value| {
         let mut key = prefix.clone();

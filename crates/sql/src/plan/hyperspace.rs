@@ -12,8 +12,8 @@ use client::protocol::session::route;
 use placement::Value;
 
 use super::access::{
-    Access, AccessKind, Choice, KEYS_MAX, Range, Rank, Request, Segment, order_columns, range_of,
-    serves, spans,
+    Access, AccessKind, Choice, KEYS_MAX, Rank, Request, combined, order_columns,
+    range_of, segment, serves,
 };
 use super::facts::Facts;
 
@@ -70,7 +70,10 @@ pub(super) fn candidate(
     let access = Access {
         replex,
         kind: AccessKind::Lookup,
-        segments: segments(cells, &range),
+        segments: cells
+            .into_iter()
+            .filter_map(|(keys, partition)| segment(keys, partition, &range))
+            .collect(),
         order_columns,
         fixed,
         range,
@@ -81,20 +84,6 @@ pub(super) fn candidate(
         descending,
     };
     Some((rank, choice))
-}
-
-/// The range of each cell, unless its ends have crossed.
-fn segments(cells: Cells, range: &Range) -> Vec<Segment> {
-    let segments = cells.into_iter().filter_map(|(keys, partition)| {
-        let (start, end) = spans(&keys, range)?;
-        Some(Segment {
-            partition,
-            start,
-            end,
-            keys,
-        })
-    });
-    segments.collect()
 }
 
 /// Every combination of the values that columns are fixed to, as far as there are not too many;
@@ -108,16 +97,7 @@ fn tuples(dimensions: &[usize], facts: &Facts) -> Vec<Vec<(usize, Value)>> {
         if tuples.len() * keys.len() > KEYS_MAX {
             continue;
         }
-        tuples = tuples
-            .iter()
-            .flat_map(|tuple: &Vec<(usize, Value)>| {
-                keys.iter().map(|key| {
-                    let mut longer = tuple.clone();
-                    longer.push((*column, key.clone()));
-                    longer
-                })
-            })
-            .collect();
+        tuples = combined(&tuples, keys, |key| (*column, key.clone()));
     }
     tuples
 }
