@@ -257,11 +257,13 @@ impl Scenario {
                     _ => cluster.duplicate(index),
                 }
             }
-            "slow-disk" | "fast-disk" | "flush" | "crash" | "restart" | "rejoin" => {
+            "slow-disk" | "fast-disk" | "flush" | "checkpoint" | "crash" | "restart"
+            | "rejoin" => {
                 let id = server(arguments.next_pos())?;
                 let keeps_all = arguments.next_pos() == Some("keeps-all");
                 match name {
                     "flush" => cluster.flush(id)?,
+                    "checkpoint" => cluster.checkpoint(id)?,
                     "crash" => cluster.crash(id, keeps_all)?,
                     "restart" => cluster.start(id)?,
                     "rejoin" => cluster.rejoin(id)?,

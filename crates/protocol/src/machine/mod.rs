@@ -76,6 +76,8 @@ pub struct CoreMachine {
     folded: BTreeMap<OperationId, Vec<Queued>>,
     /// No record and no checkpoint that this core was restored from is of a later epoch.
     epoch_on_disk: Epoch,
+    /// What records before this position did to rows is in the checkpoint; 0 once the log is read.
+    rows_from: Position,
     /// The highest version seen (SAFETY R6).
     last_version: Version,
     next_position: Position,
@@ -279,6 +281,7 @@ impl CoreMachine {
             running: BTreeMap::new(),
             folded: BTreeMap::new(),
             epoch_on_disk: Epoch(0),
+            rows_from: Position(0),
             last_version: Version::default(),
             next_position: Position(1),
             durable: Position::default(),

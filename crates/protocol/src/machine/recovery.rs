@@ -30,6 +30,7 @@ use crate::record::{Record, SavedCompletion};
 
 /// The sorted table for what lives outside rows; no partition has this number.
 const SAVED_TABLE: u64 = u64::MAX;
+const LOGGED_KEY: &[u8] = b"logged";
 const VERSION_KEY: &[u8] = b"version";
 const EPOCH_KEY: &[u8] = b"epoch";
 const SESSION_FLOOR_KEY: &[u8] = b"sessions";
@@ -144,6 +145,8 @@ impl CoreMachine {
     /// Saves what lives outside the rows, for a checkpoint taken right after.
     pub fn before_checkpoint<T: Tables>(&self, tables: &mut T) {
         tables.drop_table(SAVED_TABLE);
+        let logged = self.next_position.0.to_bytes();
+        tables.put(SAVED_TABLE, LOGGED_KEY, &logged);
         tables.put(SAVED_TABLE, VERSION_KEY, &self.last_version.to_bytes());
         tables.put(SAVED_TABLE, EPOCH_KEY, &self.epoch().to_bytes());
         tables.put(
@@ -193,7 +196,9 @@ impl CoreMachine {
     }
 
     fn restore_entry(&mut self, key: &[u8], value: &[u8]) -> Result<(), DecodeError> {
-        if key == VERSION_KEY {
+        if key == LOGGED_KEY {
+            self.rows_from = Position(Wire::decode_all(value)?);
+        } else if key == VERSION_KEY {
             self.last_version = Version::decode_all(value)?;
         } else if key == EPOCH_KEY {
             self.epoch_on_disk = Wire::decode_all(value)?;
@@ -226,6 +231,7 @@ impl CoreMachine {
         // Nobody hears what is said here: neighbours are asked once the log is read.
         let mut unheard = Output::default();
         let now = Now::default();
+        self.next_position = position;
         match record {
             Record::Prepared { partition, prepare } => {
                 self.epoch_on_disk = self.epoch_on_disk.max(prepare.epoch);
@@ -348,6 +354,7 @@ impl CoreMachine {
         assert!(next.0 >= 1, "positions start at 1");
         self.drop_left_behind(tables, output)?;
         self.next_position = next;
+        self.rows_from = Position(0);
         self.durable = Position(next.0 - 1);
         self.confirmations.clear();
         self.undurable.clear();

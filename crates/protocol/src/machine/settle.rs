@@ -97,6 +97,7 @@ impl CoreMachine {
         key: MemberKey,
         tables: &mut T,
     ) -> Result<(), TablesError> {
+        let rows_are_newer = self.next_position < self.rows_from;
         let member = self.members.get_mut(&key).expect("callers have the member");
         assert!(!member.settled, "an outcome is settled once");
         assert!(
@@ -110,7 +111,7 @@ impl CoreMachine {
             Some(Decision::Abort(_)) => false,
             None => panic!("only a decided operation is settled"),
         };
-        if commit {
+        if commit && !rows_are_newer {
             write(member, tables)?;
         }
         let head = member.prepare.chain[0];

@@ -17,6 +17,8 @@ use protocol::message::{PeerHeader, PeerMessage, Reply, Request};
 pub struct Node {
     pub machine: Option<CoreMachine>,
     tables: MemoryTables,
+    /// What the tables were, and the first record that was needed still.
+    checkpoint: (MemoryTables, Position),
     log: Vec<Vec<u8>>,
     durable: usize,
     /// Flushes happen when the scenario says so.
@@ -87,6 +89,7 @@ impl Cluster {
             let node = Node {
                 machine: None,
                 tables: MemoryTables::new(),
+                checkpoint: (MemoryTables::new(), Position(1)),
                 log: Vec::new(),
                 durable: 0,
                 slow_disk: false,
@@ -139,9 +142,11 @@ impl Cluster {
             .map_err(|error| error.to_string())?;
         for (index, record) in node.log.iter().enumerate() {
             let position = Position(index as u64 + 1);
-            machine
-                .replay(position, record, &mut node.tables)
-                .map_err(|error| error.to_string())?;
+            if position >= node.checkpoint.1 {
+                machine
+                    .replay(position, record, &mut node.tables)
+                    .map_err(|error| error.to_string())?;
+            }
         }
         let next = Position(node.log.len() as u64 + 1);
         let mut output = Output::default();
@@ -182,11 +187,21 @@ impl Cluster {
             node.log.truncate(node.durable);
         }
         node.durable = node.log.len();
-        node.tables = MemoryTables::new();
+        node.tables = node.checkpoint.0.clone();
         node.held_sends.clear();
         node.held_replies.clear();
         self.network
             .retain(|flight| flight.from != id && flight.to != id);
+        Ok(())
+    }
+
+    /// Flushes a server's log, then makes what its tables are durable and cuts the log.
+    pub fn checkpoint(&mut self, id: u32) -> Result<(), String> {
+        self.flush(id)?;
+        let node = self.nodes.get_mut(&id).ok_or("there is no such server")?;
+        let machine = node.machine.as_ref().ok_or("it is down")?;
+        machine.before_checkpoint(&mut node.tables);
+        node.checkpoint = (node.tables.clone(), machine.retain_from());
         Ok(())
     }
 
