@@ -257,8 +257,7 @@ impl Scenario {
                     _ => cluster.duplicate(index),
                 }
             }
-            "slow-disk" | "fast-disk" | "flush" | "checkpoint" | "crash" | "restart"
-            | "rejoin" => {
+            "slow-disk" | "fast-disk" | "flush" | "checkpoint" | "crash" | "restart" | "rejoin" => {
                 let id = server(arguments.next_pos())?;
                 let keeps_all = arguments.next_pos() == Some("keeps-all");
                 match name {

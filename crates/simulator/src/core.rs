@@ -24,6 +24,8 @@ pub struct Core {
     pub machine: CoreMachine,
     /// Its tables.
     pub tables: MemoryTables,
+    /// How many operations its log brought back.
+    pub read_back: usize,
     /// The time of the event for its next deadline, if there is one.
     pub tick_at_us: Option<u64>,
     /// On its own monotonic clock.
@@ -103,6 +105,7 @@ impl Core {
             replayed.map_err(|error| error.to_string())?;
         }
         let mut core = Core {
+            read_back: machine.backlog().operations,
             machine,
             tables,
             tick_at_us: None,

@@ -2,10 +2,17 @@
 
 use protocol::machine::{Backlog, Limits};
 
-/// Compares what is under way in one core with its limits.
-pub fn within(backlog: &Backlog, limits: &Limits, keys: usize) -> Result<(), String> {
+/// Compares what is under way in one core with its limits; its log brought `read_back` operations
+/// back.
+pub fn within(
+    backlog: &Backlog,
+    limits: &Limits,
+    keys: usize,
+    read_back: usize,
+) -> Result<(), String> {
+    let operations_max = operations_max(limits, read_back);
     let bounds = [
-        ("operations", backlog.operations, operations_max(limits)),
+        ("operations", backlog.operations, operations_max),
         (
             "waiting reads",
             backlog.waiting_reads,
@@ -26,10 +33,12 @@ pub fn within(backlog: &Backlog, limits: &Limits, keys: usize) -> Result<(), Str
 }
 
 /// A core that holds several partitions of one chain takes up to this many members of the last
-/// operation that it admits; one that restarts takes back as many as it had.
-fn operations_max(limits: &Limits) -> usize {
+/// operation that it admits; one that restarts takes back as many as it had, and all that its log
+/// has since the last checkpoint, because it may have been told that they are finished by a message
+/// that no record tells of.
+fn operations_max(limits: &Limits, read_back: usize) -> usize {
     const MEMBERS_MAX: usize = 8;
-    limits.operations_max * 2 + MEMBERS_MAX
+    limits.operations_max.max(read_back) + limits.operations_max + MEMBERS_MAX
 }
 
 /// Requests that wait for one key: what was folded into an operation that aborts comes back, on top
@@ -54,6 +63,20 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_log_may_bring_back_more() {
+        let limits = Limits {
+            operations_max: 16,
+            ..Limits::default()
+        };
+        let backlog = Backlog {
+            operations: 46,
+            ..Backlog::default()
+        };
+        assert!(within(&backlog, &limits, 2, 0).is_err());
+        assert_eq!(within(&backlog, &limits, 2, 46), Ok(()));
+    }
+
+    #[test]
     fn more_than_the_limit_is_told() {
         let limits = Limits {
             requests_per_key_max: 4,
@@ -64,8 +87,8 @@ mod tests {
             queued_requests: 10,
             ..Backlog::default()
         };
-        assert_eq!(within(&backlog, &limits, 2), Ok(()));
-        assert!(within(&backlog, &limits, 1).is_err());
+        assert_eq!(within(&backlog, &limits, 2, 0), Ok(()));
+        assert!(within(&backlog, &limits, 1, 0).is_err());
         assert!(empty(&backlog).is_err());
         assert_eq!(empty(&Backlog::default()), Ok(()));
     }

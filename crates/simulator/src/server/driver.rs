@@ -163,7 +163,7 @@ impl World {
         }
         let backlog = core.machine.backlog();
         let keys = (self.plan.workload.groups * self.plan.workload.ids) as usize;
-        let within = budget::within(&backlog, &self.plan.limits, keys);
+        let within = budget::within(&backlog, &self.plan.limits, keys, core.read_back);
         self.check("I15 memory stays in its budget", within);
         let running = self.servers.iter().flat_map(Server::cores);
         let waiting: Vec<_> = running.flat_map(|core| core.machine.waits()).collect();

@@ -12,8 +12,8 @@ use client::protocol::session::route;
 use placement::Value;
 
 use super::access::{
-    Access, AccessKind, Choice, KEYS_MAX, Rank, Request, combined, order_columns,
-    range_of, segment, serves,
+    Access, AccessKind, Choice, KEYS_MAX, Rank, Request, combined, order_columns, range_of,
+    segment, serves,
 };
 use super::facts::Facts;
 
