@@ -52,6 +52,12 @@ impl PartitionId {
         );
         u64::from(self.table.0) << 32 | u64::from(self.replex) << 24 | u64::from(self.number)
     }
+
+    /// The sorted table that holds, while this partition is being filled, the versions at which
+    /// entries left it: a table has at most 63 replexes, so that this is no other one's.
+    pub fn departures_table(self) -> u64 {
+        self.rows_table() | 1 << 31
+    }
 }
 
 /// A client's session as the coordinator numbered it; rises with time (SAFETY R13, R14).

@@ -18,6 +18,7 @@ use crate::identity::{
     TableId, Version,
 };
 use crate::operation::{Decision, Mutation, Prepare, RequestResult};
+use crate::record::SavedCompletion;
 
 /// Whatever a frame can hold.
 #[derive(Clone, Debug, PartialEq)]
@@ -300,6 +301,82 @@ pub enum PeerMessage {
         /// The sender's.
         epoch: Epoch,
     },
+    /// Asks a member of a cover for the rows of a partition that is being filled.
+    Copy {
+        /// The partition that is filled.
+        of: PartitionId,
+        /// The member of its cover.
+        from: PartitionId,
+        /// Where to go on, in the member's own order.
+        start: Bytes,
+    },
+    /// A page of them.
+    Copied {
+        /// From the question.
+        of: PartitionId,
+        /// From the question.
+        from: PartitionId,
+        /// From the question.
+        start: Bytes,
+        /// The rows, and where to go on.
+        page: RowPage,
+        /// Their sum, as of [`ChecksumPart`].
+        sum: u64,
+        /// Bytes of the rows that were looked at for it.
+        looked_at_bytes: u64,
+    },
+    /// Asks a member of a cover for rows that are needed at once (SAFETY R18): the last ones of a
+    /// range of the order of the partition that is filled.
+    Fetch {
+        /// The partition that is filled.
+        of: PartitionId,
+        /// The member of its cover.
+        from: PartitionId,
+        /// What the rows' keys begin with.
+        prefix: Bytes,
+        /// First key beyond the range, if that is not the prefix's end.
+        end: Option<Bytes>,
+        /// Where to go on, in the member's own order.
+        start: Bytes,
+    },
+    /// Those of them that were found.
+    Fetched {
+        /// From the question.
+        of: PartitionId,
+        /// From the question.
+        from: PartitionId,
+        /// From the question.
+        prefix: Bytes,
+        /// From the question.
+        end: Option<Bytes>,
+        /// From the question.
+        start: Bytes,
+        /// The rows, and where to go on.
+        page: RowPage,
+        /// Whether rows before the first of these were found, and left out.
+        left_out: bool,
+    },
+    /// Asks a core for its completion records that concern a partition which is being filled
+    /// (SAFETY R13).
+    CopyCompletions {
+        /// The partition that is filled.
+        of: PartitionId,
+        /// Where to go on.
+        start: RequestId,
+    },
+    /// A page of them.
+    CopiedCompletions {
+        /// From the question.
+        of: PartitionId,
+        /// From the question.
+        start: RequestId,
+        /// The records.
+        completions: Vec<SavedCompletion>,
+        /// Where to go on, if the page is not the last.
+        next: Option<RequestId>,
+        /// The highest version that the core has seen (SAFETY R6).
+        last_version: Version,
+    },
 }
 
 /// What servers, clients and operators ask of the coordinator.
@@ -329,6 +406,9 @@ pub enum CoordinatorRequest {
         epoch: Epoch,
         /// Its monotonic clock, returned as it is.
         sent_us: u64,
+        /// Partitions of it that are rebuilding and hold, durably, all that their covers had: they
+        /// can serve in a next epoch (SAFETY R20).
+        filled: Vec<PartitionId>,
     },
     /// The newest configuration, if newer than `known`.
     Fetch {
@@ -480,10 +560,15 @@ wire_enum!(PeerMessage {
     7 => Adopt { attempt, prepare, decision }, 8 => RecoverEnd { attempt, count, finished_below },
     9 => LeaseRequest { sent_us }, 10 => LeaseGrant { sent_us, admits },
     11 => NewerEpoch { epoch },
+    16 => Copy { of, from, start }, 17 => Copied { of, from, start, page, sum, looked_at_bytes },
+    18 => Fetch { of, from, prefix, end, start },
+    19 => Fetched { of, from, prefix, end, start, page, left_out },
+    20 => CopyCompletions { of, start },
+    21 => CopiedCompletions { of, start, completions, next, last_version },
 });
 wire_enum!(CoordinatorRequest {
     0 => Join { server, instance, disk, domain, cores },
-    1 => Heartbeat { core, incarnation, epoch, sent_us },
+    1 => Heartbeat { core, incarnation, epoch, sent_us, filled },
     2 => Fetch { known }, 3 => OpenSession, 4 => CreateTable { schema, if_not_exists },
     5 => DropTable { name, if_exists }, 6 => Leave { server },
     7 => Stopped { server, incarnation },

@@ -96,6 +96,18 @@ bugs! {
     FinishedTooEarly = "finished-too-early", "R13";
     /// The partition that a row leaves keeps its entry.
     DepartureKept = "departure-kept", "R21";
+    /// A place that is rebuilding does not take over completion records.
+    CompletionsNotCopied = "completions-not-copied", "R13";
+    /// A place that is rebuilding answers reads.
+    ReadWhileRebuilding = "read-while-rebuilding", "R17";
+    /// A place that is rebuilding votes, and a head evaluates, on the rows that it has.
+    VoteWithoutFetch = "vote-without-fetch", "R18";
+    /// A row of the cover replaces whatever is there.
+    LowerVersionWins = "lower-version-wins", "R19";
+    /// A place serves when every source has given its first page.
+    ServesBeforeFilled = "serves-before-filled", "R20";
+    /// A row that leaves a place which is rebuilding leaves nothing behind.
+    DepartureForgotten = "departure-forgotten", "R22";
     /// A flush that failed is tried again and then trusted.
     FailedFlushTrusted = "failed-flush-trusted", "R23";
     /// Records that are not flushed yet are reported durable.
@@ -107,6 +119,17 @@ bugs! {
 }
 
 impl Bug {
+    /// Those that need a place that is rebuilding. `protocol/tests/histories` finds them: the
+    /// simulator's coordinator gives no such places yet.
+    pub const OF_FILLS: &[Bug] = &[
+        Bug::CompletionsNotCopied,
+        Bug::ReadWhileRebuilding,
+        Bug::VoteWithoutFetch,
+        Bug::LowerVersionWins,
+        Bug::ServesBeforeFilled,
+        Bug::DepartureForgotten,
+    ];
+
     /// The bug that the command line calls so.
     pub fn named(name: &str) -> Option<Bug> {
         Bug::ALL.iter().copied().find(|bug| bug.name() == name)

@@ -7,7 +7,7 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use crate::codec::{wire_enum, wire_struct};
+use crate::codec::{Bytes, wire_enum, wire_struct};
 use crate::identity::{OperationId, PartitionId};
 use crate::operation::{Decision, Prepare, RequestRecord};
 
@@ -44,6 +44,14 @@ pub enum Record {
         /// Their results.
         requests: Vec<RequestRecord>,
     },
+    /// Rows that a partition which is being filled took from its cover; those only that were newer
+    /// than what it had.
+    Copied {
+        /// The partition.
+        partition: PartitionId,
+        /// The rows, packed as in `message::RowPage`.
+        rows: Bytes,
+    },
 }
 
 /// A completion record as a checkpoint saves it.
@@ -58,5 +66,6 @@ pub struct SavedCompletion {
 wire_enum!(Record {
     0 => Prepared { partition, prepare }, 1 => Decided { partition, operation, decision },
     2 => Settled { partition, operation }, 3 => Completed { partition, requests },
+    7 => Copied { partition, rows },
 });
 wire_struct!(SavedCompletion { head, request });

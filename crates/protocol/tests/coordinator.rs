@@ -407,6 +407,7 @@ impl World {
                             process.joined_in
                         },
                         sent_us: 0,
+                        filled: Vec::new(),
                     });
                 }
             }

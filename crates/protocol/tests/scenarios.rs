@@ -5,11 +5,12 @@
 //! `t(id int64, tail text, number int64)` with primary key `id`.
 
 mod cluster;
+mod histories;
 
 use std::error::Error;
 
 use cluster::Cluster;
-use goldenscript::{Command, Context, Runner};
+use goldenscript::{ArgumentConsumer, Command, Context, Runner};
 use placement::{
     Column, ColumnType, Constraint, Cut, Durability, FurtherCopy, Index, Schema, Share, Value,
     encode_key, encode_row, prefix_end,
@@ -17,6 +18,7 @@ use placement::{
 use protocol::codec::Bytes;
 use protocol::expression::{Assignment, BinaryOperator, Expression};
 use protocol::identity::{Epoch, PartitionId, RequestId, SessionId, TableId};
+use protocol::machine::Limits;
 use protocol::message::{Consistency, Execute, Read, Request};
 use protocol::operation::{Action, Mutation};
 
@@ -45,10 +47,15 @@ impl Runner for Scenario {
 
 impl Scenario {
     /// `cluster servers=3 f=2 partitions=1 durability=sync by_tail=tail log=tail.number/dense`, and
-    /// `hybrid=2.2` for a hybrid of the primary key and the first index with these divisions.
+    /// `hybrid=2.2` for a hybrid of the primary key and the first index with these divisions;
+    /// `page=2` for so many keys in one page of a fill.
     fn start(&mut self, command: &Command) -> Result<(), Box<dyn Error>> {
         let mut arguments = command.consume_args();
         let servers = arguments.take_key("servers").unwrap_or("3").parse()?;
+        let mut limits = Limits::default();
+        if let Some(keys) = arguments.take_key("page") {
+            limits.fill_page_keys_max = keys.parse()?;
+        }
         let column = |name: &str, column_type, nullable| Column {
             name: name.into(),
             column_type,
@@ -101,7 +108,7 @@ impl Scenario {
             });
         }
         arguments.reject_next()?;
-        self.cluster = Some(Cluster::new(schema, servers)?);
+        self.cluster = Some(Cluster::new(schema, servers, limits)?);
         Ok(())
     }
 
@@ -116,7 +123,10 @@ impl Scenario {
         self.requests = self.requests.max(number);
         let acknowledged_below = arguments.take_key("acknowledged").unwrap_or("1").parse()?;
         let session = arguments.take_key("session").unwrap_or("1").parse()?;
-        let epoch = arguments.take_key("epoch").unwrap_or("1").parse()?;
+        let epoch = match arguments.take_key("epoch") {
+            Some(epoch) => epoch.parse()?,
+            None => cluster.configuration.epoch.0,
+        };
         let condition = arguments.take_key("if").map(condition).transpose()?;
         let id = Value::Int64(arguments.take_key("id").ok_or("which id?")?.parse()?);
         let mut row = vec![id.clone(), Value::Null, Value::Int64(0)];
@@ -175,7 +185,10 @@ impl Scenario {
         let cluster = self.cluster.as_mut().ok_or("start with `cluster`")?;
         let mut arguments = command.consume_args();
         let client = arguments.take_key("client").unwrap_or("9").parse()?;
-        let epoch = arguments.take_key("epoch").unwrap_or("1").parse()?;
+        let epoch = match arguments.take_key("epoch") {
+            Some(epoch) => epoch.parse()?,
+            None => cluster.configuration.epoch.0,
+        };
         let mut consistency = Consistency::Linearizable;
         let mut replex = None;
         let mut number = 0;
@@ -236,6 +249,14 @@ impl Scenario {
         let name = command.name.as_str();
         match name {
             "run" => cluster.run()?,
+            "rest" => {
+                cluster.rest()?;
+                cluster.events.clear();
+            }
+            "serve" => {
+                cluster.serve()?;
+            }
+            "replace" => replace(cluster, &mut arguments)?,
             "rows" => {
                 let rows = cluster.rows();
                 cluster.events.push_str(&rows);
@@ -257,7 +278,8 @@ impl Scenario {
                     _ => cluster.duplicate(index),
                 }
             }
-            "slow-disk" | "fast-disk" | "flush" | "checkpoint" | "crash" | "restart" | "rejoin" => {
+            "slow-disk" | "fast-disk" | "flush" | "checkpoint" | "crash" | "restart" | "rejoin"
+            | "wipe" => {
                 let id = server(arguments.next_pos())?;
                 let keeps_all = arguments.next_pos() == Some("keeps-all");
                 match name {
@@ -266,6 +288,7 @@ impl Scenario {
                     "crash" => cluster.crash(id, keeps_all)?,
                     "restart" => cluster.start(id)?,
                     "rejoin" => cluster.rejoin(id)?,
+                    "wipe" => cluster.wipe(id),
                     _ => {
                         let node = cluster.nodes.get_mut(&id).ok_or("no such server")?;
                         node.slow_disk = name == "slow-disk";
@@ -277,6 +300,23 @@ impl Scenario {
         }
         arguments.reject_next()
     }
+}
+
+/// `replace by_tail/0 s4`, several with commas between them.
+fn replace(
+    cluster: &mut Cluster,
+    arguments: &mut ArgumentConsumer<'_>,
+) -> Result<(), Box<dyn Error>> {
+    let places = arguments.next_pos().ok_or("which, as in by_tail/0?")?;
+    let by = server(arguments.next_pos())?;
+    let place = |place: &str| -> Result<_, Box<dyn Error>> {
+        let (name, number) = place.split_once('/').ok_or("as in by_tail/0")?;
+        let mut replexes = cluster.layout().replexes.iter();
+        let replex = replexes.position(|one| one.name == name);
+        Ok((replex.ok_or("no such replex")?, number.parse()?))
+    };
+    let places: Vec<_> = places.split(',').map(place).collect::<Result<_, _>>()?;
+    Ok(cluster.replace(&places, by)?)
 }
 
 fn server(name: Option<&str>) -> Result<u32, Box<dyn Error>> {
@@ -322,6 +362,8 @@ fn condition(text: &str) -> Result<Expression, Box<dyn Error>> {
     Ok(Expression::Binary(BinaryOperator::Equal, column, value))
 }
 
+// A build with planted bugs plants them one after the other, for the whole process.
+#[cfg(not(feature = "planted"))]
 #[test]
 fn scenarios_unfold_as_told() {
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/scenarios");

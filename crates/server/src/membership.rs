@@ -143,6 +143,7 @@ impl Pulse {
                 incarnation,
                 epoch,
                 sent_us: 0,
+                filled: Vec::new(),
             },
             connection: None,
             left: PULSES_MAX,
@@ -268,6 +269,7 @@ mod tests {
             incarnation: who.1,
             epoch: Epoch(5),
             sent_us: 0,
+            filled: Vec::new(),
         };
         assert_eq!(beat, Message::Ask(expected));
     }

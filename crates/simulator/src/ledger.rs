@@ -127,7 +127,7 @@ impl Ledger {
                 }
                 self.note(core, position, *operation, *partition);
             }
-            Record::Settled { .. } => {}
+            Record::Settled { .. } | Record::Copied { .. } => {}
             Record::Completed { requests, .. } => {
                 for request in requests {
                     let results = self.completed.entry(request.request).or_default();

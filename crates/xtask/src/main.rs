@@ -199,6 +199,9 @@ fn model(root: &Path, arguments: &[String]) -> Result<(), String> {
 }
 
 fn mutants(root: &Path, arguments: &[String]) -> Result<(), String> {
+    // Bugs of fills, which the simulator does not reach.
+    let histories = "test --package protocol --features planted --test scenarios";
+    cargo::run(root, histories.split(' '))?;
     let arguments = without_separator(arguments);
     let command = "run --profile sim --package simulator --features planted -- --planted";
     cargo::run(root, command.split(' ').chain(arguments))

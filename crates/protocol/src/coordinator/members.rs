@@ -19,8 +19,8 @@ use super::{
     CORES_MAX, Coordinator, Heard, Member, Outcome, Output, Refused, SERVERS_MAX, TEXT_BYTES_MAX,
     core_id,
 };
-use crate::configuration::{Server, ServerState};
-use crate::identity::{CoreId, Epoch, Incarnation, Now, ServerId};
+use crate::configuration::{PartitionState, Server, ServerState};
+use crate::identity::{CoreId, Epoch, Incarnation, Now, PartitionId, ServerId};
 use crate::message::CoordinatorReply;
 
 /// A server's start; see [`crate::message::CoordinatorRequest::Join`].
@@ -38,6 +38,7 @@ pub(super) struct Beat {
     pub incarnation: Incarnation,
     pub epoch: Epoch,
     pub sent_us: u64,
+    pub filled: Vec<PartitionId>,
 }
 
 impl Coordinator {
@@ -94,6 +95,7 @@ impl Coordinator {
             incarnation,
             epoch,
             sent_us,
+            filled,
         } = beat;
         let has_stopped = self.stopped.get(&core.server) == Some(&incarnation);
         let epoch_now = self.state.configuration.epoch;
@@ -125,12 +127,38 @@ impl Coordinator {
             self.reconfigure(output);
         }
         self.heard.insert(core, Heard::new(now, epoch));
+        if epoch == self.state.configuration.epoch {
+            self.serve_filled(core, &filled, output);
+        }
         Ok(Outcome::Now(CoordinatorReply::Beat {
             sent_us,
             epoch: self.state.configuration.epoch,
             lease_us: self.settings.lease_us,
             session_floor: self.state.session_floor,
         }))
+    }
+
+    /// What a core has filled serves from the next epoch on (SAFETY R20). It is said in the epoch
+    /// that is current, so that it is about the place as it is.
+    fn serve_filled(&mut self, core: CoreId, filled: &[PartitionId], output: &mut Output) {
+        let mut count = 0;
+        for id in filled {
+            let tables = &mut self.state.configuration.tables;
+            let table = tables.iter_mut().find(|table| table.id == id.table);
+            let places = table.and_then(|it| it.placement.get_mut(usize::from(id.replex)));
+            let place = places.and_then(|places| places.get_mut(id.number as usize));
+            if let Some(place) = place.filter(|it| it.core == core)
+                && place.state == PartitionState::Rebuilding
+            {
+                place.state = PartitionState::Serving;
+                count += 1;
+            }
+        }
+        if count > 0 {
+            let note = format!("{core} has filled {count} partitions: they serve");
+            output.notes.push(note);
+            self.reconfigure(output);
+        }
     }
 
     /// A process whose cores serve nothing any more gives its leases back, so that the next one

@@ -228,12 +228,14 @@ impl Coordinator {
                 incarnation,
                 epoch,
                 sent_us,
+                filled,
             } => {
                 let beat = Beat {
                     core,
                     incarnation,
                     epoch,
                     sent_us,
+                    filled,
                 };
                 self.heartbeat(now, beat, output)
             }

@@ -90,6 +90,7 @@ impl CoreMachine {
             since_us: now.monotonic_us,
             retry_due_us: 0,
             retry_us: self.limits.retry_us,
+            has_fetched: false,
             prepared_at: None,
             decision: None,
             decided_at: Position(0),
@@ -146,7 +147,10 @@ impl CoreMachine {
             }
             member.granted += 1;
         }
-        let vote = super::votes::judge(member, tables)?;
+        if self.fetches_for_vote(now, key, output) {
+            return Ok(());
+        }
+        let vote = super::votes::judge(&self.members[&key], tables)?;
         self.cast(key, vote, tables, now, output)
     }
 
@@ -184,7 +188,7 @@ impl CoreMachine {
         let newest = prepare.changes.iter().map(|change| change.version).max();
         self.last_version = self.last_version.max(newest.unwrap_or_default());
         if planted::is(Bug::PreparedIsVisible) {
-            super::settle::write(member, tables)?;
+            super::settle::write(member, false, tables)?;
         }
         let prepare = Arc::clone(&member.prepare);
         let durability = member.table.durability();

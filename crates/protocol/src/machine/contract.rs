@@ -182,6 +182,17 @@ pub struct Limits {
     pub page_bytes_max: usize,
     /// Keys that one read looks at before it returns a page, however few match.
     pub page_keys_max: usize,
+    /// Keys that a member of a cover looks at for one page of a partition that is being filled:
+    /// what a request that comes meanwhile waits for.
+    pub fill_page_keys_max: usize,
+    /// Rows of such a page are cut at this many bytes.
+    pub fill_page_bytes_max: usize,
+    /// Rows that it tells at once of those that cannot wait (SAFETY R18).
+    pub fetched_rows_max: usize,
+    /// Bytes of rows per second that members of covers may look at for all partitions that this
+    /// core fills, so that they and it have time for requests. Looking at a row costs a tenth of a
+    /// microsecond or so, whether it is taken or not.
+    pub fill_bytes_per_second: u64,
 }
 
 impl Default for Limits {
@@ -199,6 +210,10 @@ impl Default for Limits {
             lease_us: 1_000_000,
             page_bytes_max: 1 << 20,
             page_keys_max: 16_384,
+            fill_page_keys_max: 4_096,
+            fill_page_bytes_max: 256 << 10,
+            fetched_rows_max: 64,
+            fill_bytes_per_second: 256 << 20,
         }
     }
 }

@@ -18,7 +18,6 @@ use super::settle::stored_row;
 use super::table::TableInfo;
 use super::{Asked, ClientId, CoreMachine, MemberKey, Output};
 use crate::codec::Wire;
-use crate::configuration::PartitionState;
 use crate::identity::{Now, OperationId, PartitionId, Position, RequestId, ServerId, Version};
 use crate::message::{Execute, Refusal, Reply};
 use crate::operation::{Decision, Mutation, Prepare, RequestRecord, RequestResult, RowChange};
@@ -179,8 +178,9 @@ impl CoreMachine {
         epoch: crate::identity::Epoch,
         partition: PartitionId,
     ) -> Result<(), Refusal> {
-        self.check_serving(now, epoch, partition)?;
-        if self.recovering.is_some() {
+        self.check_held(now, epoch, partition)?;
+        let fill = self.fills.partitions.get(&partition);
+        if self.recovering.is_some() || fill.is_some_and(|fill| !fill.takes_requests()) {
             return Err(Refusal::NotServing);
         }
         let invalid = |message: &str| {
@@ -228,8 +228,22 @@ impl CoreMachine {
         servers.find(|server| self.full_servers.contains(server))
     }
 
-    /// Epoch, lease and possession: what every request of a client needs (SAFETY R15).
+    /// What every read of a client needs: a place that is rebuilding answers none (SAFETY R17).
     pub(super) fn check_serving(
+        &self,
+        now: Now,
+        epoch: crate::identity::Epoch,
+        partition: PartitionId,
+    ) -> Result<(), Refusal> {
+        self.check_held(now, epoch, partition)?;
+        if self.is_rebuilding(partition) && !planted::is(Bug::ReadWhileRebuilding) {
+            return Err(Refusal::NotServing);
+        }
+        Ok(())
+    }
+
+    /// Epoch, lease and possession: what every request of a client needs (SAFETY R15).
+    fn check_held(
         &self,
         now: Now,
         epoch: crate::identity::Epoch,
@@ -240,14 +254,10 @@ impl CoreMachine {
                 epoch: self.configuration.epoch,
             });
         }
-        let Some(held) = self.partitions.get(&partition) else {
+        if !self.partitions.contains_key(&partition) {
             return Err(Refusal::WrongPartition);
-        };
-        let place = held
-            .table
-            .place(partition)
-            .expect("a held partition has a place");
-        if place.state != PartitionState::Serving || !self.is_leased(now) {
+        }
+        if !self.is_leased(now) {
             return Err(Refusal::NotServing);
         }
         Ok(())
@@ -275,9 +285,13 @@ impl CoreMachine {
             if behind_read || held || self.recovering.is_some() {
                 return Ok(());
             }
-            let Some(queue) = partition.queues.get_mut(pk) else {
+            if !partition.queues.contains_key(pk)
+                || self.fetches_for_head(now, (id, pk), tables, output)?
+            {
                 return Ok(());
-            };
+            }
+            let partition = self.partitions.get_mut(&id).expect("it was just there");
+            let queue = partition.queues.get_mut(pk).expect("it was just there");
             let table = Arc::clone(&partition.table);
             let stored = tables.value(id.rows_table(), pk)?;
             let fold = fold(

@@ -3,7 +3,8 @@
 //! Its way through an operation: `head` evaluates a request and begins an operation, `chain` takes
 //! it down the chain and its decision up again, `settle` makes the outcome visible, `confirm`
 //! forgets it once it is durable everywhere. `read` answers lookups beside that, `recovery`
-//! brings a restarted core back, `upkeep` keeps leases and configuration.
+//! brings a restarted core back, `fill` brings a new place its rows, `upkeep` keeps leases and
+//! configuration.
 //!
 //! Invariants: a vote is logged before its operation counts as prepared and never changes (SAFETY
 //! R1); only the decider decides, once its own prepare is durable (R2); nothing unsettled is in
@@ -14,6 +15,10 @@ mod chain;
 mod confirm;
 mod contract;
 mod evaluate;
+mod fill;
+mod fill_completions;
+mod fill_fetch;
+mod fill_source;
 mod head;
 mod locks;
 mod members;
@@ -46,6 +51,7 @@ use crate::message::{PeerMessage, Refusal, Reply};
 use crate::operation::{Decision, Prepare};
 use crate::planted::{self, Bug};
 use crate::record::Record;
+use fill::Fills;
 use head::{Queued, Running};
 use locks::Locks;
 use members::Members;
@@ -100,6 +106,8 @@ pub struct CoreMachine {
     leases: Leases,
     /// Set until a restarted core knows again what it may have forgotten.
     recovering: Option<Recovering>,
+    /// Partitions that are rebuilding.
+    fills: Fills,
     admits: bool,
     /// Servers that said they have no space for new operations.
     full_servers: BTreeSet<ServerId>,
@@ -143,6 +151,8 @@ struct Member {
     /// When a head sends it again, and the interval until the time after that.
     retry_due_us: u64,
     retry_us: u64,
+    /// What it needs of a cover to be judged is here (SAFETY R18).
+    has_fetched: bool,
     /// Set by the vote: the prepare's record.
     prepared_at: Option<Position>,
     decision: Option<Decision>,
@@ -183,6 +193,9 @@ struct Counters {
     resent: u64,
     stale_epochs: u64,
     adopted: u64,
+    fill_rows: u64,
+    fill_bytes: u64,
+    fetches: u64,
 }
 
 impl Member {
@@ -296,6 +309,7 @@ impl CoreMachine {
             incarnations: BTreeMap::new(),
             leases: Leases::default(),
             recovering: None,
+            fills: Fills::default(),
             admits: true,
             full_servers: BTreeSet::new(),
             counters: Counters::default(),
@@ -421,6 +435,7 @@ impl CoreMachine {
     pub fn counters(&self) -> Vec<(String, u64)> {
         let counters = &self.counters;
         let backlog = self.backlog();
+        let (fill_sources, fill_sources_done) = self.fill_sources();
         [
             ("requests", counters.requests),
             ("operations", counters.operations),
@@ -434,6 +449,11 @@ impl CoreMachine {
             ("resent", counters.resent),
             ("stale_epochs", counters.stale_epochs),
             ("adopted", counters.adopted),
+            ("fill_rows", counters.fill_rows),
+            ("fill_bytes_looked_at", counters.fill_bytes),
+            ("fill_fetches", counters.fetches),
+            ("fill_sources", fill_sources),
+            ("fill_sources_done", fill_sources_done),
             ("members", backlog.operations as u64),
             ("undecided", backlog.undecided as u64),
             ("queued_requests", backlog.queued_requests as u64),

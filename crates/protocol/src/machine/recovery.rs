@@ -284,6 +284,7 @@ impl CoreMachine {
                     self.sessions.complete(partition, request, &request.result);
                 }
             }
+            Record::Copied { partition, rows } => self.replay_copied(partition, rows, tables)?,
         }
         Ok(())
     }
@@ -389,6 +390,7 @@ impl CoreMachine {
             });
             self.recover_again(output);
         }
+        self.review_fills(now, tables, output)?;
         let durable = self.durable;
         self.on_durable(now, durable, tables, output)?;
         output.deadline_us = Some(now.monotonic_us);
@@ -402,8 +404,11 @@ impl CoreMachine {
         tables: &mut T,
         output: &mut Output,
     ) -> Result<(), TablesError> {
-        let held = self.partitions.keys().map(|id| id.rows_table());
-        let known: BTreeSet<u64> = held.chain([SAVED_TABLE]).collect();
+        let held = self.partitions.keys();
+        let rebuilding = held.clone().filter(|id| self.is_rebuilding(**id));
+        let departures = rebuilding.map(|id| id.departures_table());
+        let rows = held.map(|id| id.rows_table());
+        let known: BTreeSet<u64> = rows.chain(departures).chain([SAVED_TABLE]).collect();
         let mut next = Some(0);
         while let Some(first) = next {
             let table = tables.table_from(first)?;
@@ -696,6 +701,7 @@ impl CoreMachine {
         for line in self.finished.clone() {
             self.forget(now, line, tables, output)?;
         }
+        self.ask_covers(now, output);
         Ok(())
     }
 }

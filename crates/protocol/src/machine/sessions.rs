@@ -132,25 +132,47 @@ impl Sessions {
             .sum()
     }
 
+    /// Whether the request is one of which a record would be kept, and there is none.
+    pub fn is_new(&self, request: RequestId) -> bool {
+        let session = self.sessions.get(&request.session);
+        let is_known = session.is_some_and(|session| {
+            request.number < session.acknowledged_below
+                || session.completed.contains_key(&request.number)
+        });
+        request.session >= self.floor && !is_known
+    }
+
     /// Everything, for a checkpoint.
     pub fn saved(&self) -> impl Iterator<Item = SavedCompletion> {
-        self.sessions.iter().flat_map(|(session, records)| {
-            records
-                .completed
-                .iter()
-                .map(|(number, completed)| SavedCompletion {
-                    head: completed.head,
-                    request: RequestRecord {
-                        request: RequestId {
-                            session: *session,
-                            number: *number,
+        self.saved_from(RequestId::default())
+    }
+
+    /// Everything from a request on, in order.
+    pub fn saved_from(&self, start: RequestId) -> impl Iterator<Item = SavedCompletion> {
+        self.sessions
+            .range(start.session..)
+            .flat_map(move |(session, records)| {
+                let first = if *session == start.session {
+                    start.number
+                } else {
+                    0
+                };
+                records
+                    .completed
+                    .range(first..)
+                    .map(|(number, completed)| SavedCompletion {
+                        head: completed.head,
+                        request: RequestRecord {
+                            request: RequestId {
+                                session: *session,
+                                number: *number,
+                            },
+                            acknowledged_below: records.acknowledged_below,
+                            digest: completed.digest,
+                            result: completed.result.clone(),
                         },
-                        acknowledged_below: records.acknowledged_below,
-                        digest: completed.digest,
-                        result: completed.result.clone(),
-                    },
-                })
-        })
+                    })
+            })
     }
 }
 

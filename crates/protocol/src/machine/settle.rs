@@ -98,6 +98,7 @@ impl CoreMachine {
         tables: &mut T,
     ) -> Result<(), TablesError> {
         let rows_are_newer = self.next_position < self.rows_from;
+        let is_rebuilding = self.is_rebuilding(key.1);
         let member = self.members.get_mut(&key).expect("callers have the member");
         assert!(!member.settled, "an outcome is settled once");
         assert!(
@@ -112,7 +113,7 @@ impl CoreMachine {
             None => panic!("only a decided operation is settled"),
         };
         if commit && !rows_are_newer {
-            write(member, tables)?;
+            write(member, is_rebuilding, tables)?;
         }
         let head = member.prepare.chain[0];
         let requests = &member.prepare.requests;
@@ -197,17 +198,26 @@ impl CoreMachine {
     /// Drops a partition's rows.
     pub(super) fn drop_rows<T: Tables>(&mut self, partition: PartitionId, tables: &mut T) {
         tables.drop_table(partition.rows_table());
+        tables.drop_table(partition.departures_table());
     }
 }
 
-/// Changes the rows of the member's partition.
-pub(super) fn write<T: Tables>(member: &Member, tables: &mut T) -> Result<(), TablesError> {
+/// Changes the rows of the member's partition. While it is being filled, entries that go leave
+/// their version behind, so that a late page does not bring them back (SAFETY R19, R22).
+pub(super) fn write<T: Tables>(
+    member: &Member,
+    is_rebuilding: bool,
+    tables: &mut T,
+) -> Result<(), TablesError> {
     let table = member.partition().rows_table();
     for (change, effect) in member.prepare.changes.iter().zip(&member.effects) {
         if let Some(entry) = &effect.remove
             && !planted::is(Bug::DepartureKept)
         {
             remove(tables, table, entry, change.version)?;
+            if is_rebuilding && !planted::is(Bug::DepartureForgotten) {
+                depart(member.partition(), entry, change.version, tables)?;
+            }
         }
         if let Some(entry) = &effect.put {
             put(tables, table, entry, change)?;
@@ -229,7 +239,21 @@ pub(super) fn stored_row(value: &[u8]) -> (Version, &[u8]) {
     (Version(u64::from_le_bytes(*version)), row)
 }
 
-fn stored_version<T: Tables>(
+/// Notes that an entry left a partition that is being filled, or is known not to be there.
+pub(super) fn depart<T: Tables>(
+    partition: PartitionId,
+    entry: &[u8],
+    version: Version,
+    tables: &mut T,
+) -> Result<(), TablesError> {
+    let table = partition.departures_table();
+    if stored_version(tables, table, entry)?.is_none_or(|known| known < version) {
+        tables.put(table, entry, &version.0.to_le_bytes());
+    }
+    Ok(())
+}
+
+pub(super) fn stored_version<T: Tables>(
     tables: &T,
     table: u64,
     entry: &[u8],

@@ -129,7 +129,8 @@ impl CoreMachine {
             }
         }
         self.hurry(now, |_| true);
-        self.recover_anew(now, tables, output)
+        self.recover_anew(now, tables, output)?;
+        self.review_fills(now, tables, output)
     }
 
     /// A partition is not this core's any more: nothing of it is kept.
@@ -275,6 +276,7 @@ impl CoreMachine {
                 Ok(())
             }
             PeerMessage::NewerEpoch { .. } => unreachable!("handled above"),
+            message => self.on_fill_message(now, from, message, (tables, output)),
         }
     }
 
@@ -298,6 +300,7 @@ impl CoreMachine {
             configuration.takes_part(core, &member.prepare.chain)
         });
         self.ask_again(core, output);
+        self.ask_cover_again(now, core, output);
     }
 
     pub(super) fn on_tick<T: Tables>(
@@ -308,6 +311,9 @@ impl CoreMachine {
     ) -> Result<(), TablesError> {
         self.send_confirmations(now, tables, output)?;
         self.retry(now, tables, output)?;
+        if self.fills.due_us.is_some_and(|due| due <= now.monotonic_us) {
+            self.ask_covers(now, output);
+        }
         if now.monotonic_us < self.leases.next_heartbeat_us {
             return Ok(());
         }
@@ -325,6 +331,7 @@ impl CoreMachine {
             incarnation: self.identity.incarnation,
             epoch: self.configuration.epoch,
             sent_us: now.monotonic_us,
+            filled: self.filled(),
         });
         if self.leases.asked_us.len() == QUESTIONS_MAX {
             self.leases.asked_us.pop_front();
@@ -386,7 +393,12 @@ impl CoreMachine {
     pub(super) fn deadline_us(&self) -> u64 {
         let retry = self.retries.first().map_or(u64::MAX, |(due, _)| *due);
         let confirm = self.confirm_due_us.unwrap_or(u64::MAX);
-        self.leases.next_heartbeat_us.min(retry).min(confirm)
+        let fills = self.fills.due_us.unwrap_or(u64::MAX);
+        self.leases
+            .next_heartbeat_us
+            .min(retry)
+            .min(confirm)
+            .min(fills)
     }
 
     /// For the operator's log.

@@ -3,6 +3,8 @@
 //! What it leaves out on purpose: a coordinator (configurations are made here) and chance (that is
 //! the simulator's).
 
+mod replace;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -10,9 +12,11 @@ use std::sync::Arc;
 use placement::tables::{MemoryTables, Tables};
 use placement::{Layout, RowView, Schema};
 use protocol::configuration::{Configuration, PartitionState, Place, Server, ServerState, Table};
-use protocol::identity::{CoreId, Epoch, Incarnation, Now, Position, ServerId, TableId};
+use protocol::identity::{
+    CoreId, Epoch, Incarnation, Now, PartitionId, Position, ServerId, TableId,
+};
 use protocol::machine::{ClientReply, CoreMachine, Identity, Input, Limits, Output, Send};
-use protocol::message::{PeerHeader, PeerMessage, Reply, Request};
+use protocol::message::{CoordinatorRequest, PeerHeader, PeerMessage, Reply, Request};
 
 pub struct Node {
     pub machine: Option<CoreMachine>,
@@ -26,6 +30,8 @@ pub struct Node {
     incarnation: u32,
     held_sends: Vec<Send>,
     held_replies: Vec<ClientReply>,
+    /// What its last heartbeat said to be filled.
+    filled: Vec<PartitionId>,
 }
 
 pub struct Flight {
@@ -41,11 +47,14 @@ pub struct Cluster {
     pub configuration: Configuration,
     pub now_ms: u64,
     pub events: String,
+    /// Replies since somebody looked, by client and correlation.
+    pub replies: Vec<(u64, u64, Reply)>,
+    limits: Limits,
 }
 
 impl Cluster {
-    /// Replex r has all its partitions on server 1 + r mod servers.
-    pub fn new(schema: Schema, servers: u32) -> Result<Cluster, String> {
+    /// Replex r has all its partitions on server 1 + r mod servers; those beyond hold nothing.
+    pub fn new(schema: Schema, servers: u32, limits: Limits) -> Result<Cluster, String> {
         schema.validate().map_err(|error| error.to_string())?;
         let layout = Layout::base(&schema);
         let place = |replex: usize| Place {
@@ -84,6 +93,8 @@ impl Cluster {
             configuration,
             now_ms: 1000,
             events: String::new(),
+            replies: Vec::new(),
+            limits,
         };
         for id in 1..=cluster.configuration.servers.len() as u32 {
             let node = Node {
@@ -96,6 +107,7 @@ impl Cluster {
                 incarnation: 0,
                 held_sends: Vec::new(),
                 held_replies: Vec::new(),
+                filled: Vec::new(),
             };
             cluster.nodes.insert(id, node);
         }
@@ -105,6 +117,11 @@ impl Cluster {
         cluster.run()?;
         cluster.events.clear();
         Ok(cluster)
+    }
+
+    /// What a server's tables hold.
+    pub fn tables(&self, id: u32) -> &MemoryTables {
+        &self.nodes[&id].tables
     }
 
     pub fn schema(&self) -> &Schema {
@@ -136,7 +153,7 @@ impl Cluster {
             },
             incarnation: Incarnation(node.incarnation),
         };
-        let mut machine = CoreMachine::new(identity, Limits::default(), configuration);
+        let mut machine = CoreMachine::new(identity, self.limits, configuration);
         machine
             .restore(&node.tables)
             .map_err(|error| error.to_string())?;
@@ -170,13 +187,21 @@ impl Cluster {
     pub fn rejoin(&mut self, id: u32) -> Result<(), String> {
         self.configuration.epoch = Epoch(self.configuration.epoch.0 + 1);
         let incarnation = self.nodes[&id].incarnation + 1;
-        self.configuration.servers[id as usize - 1].incarnation = Incarnation(incarnation);
+        let server = &mut self.configuration.servers[id as usize - 1];
+        server.incarnation = Incarnation(incarnation);
+        server.state = ServerState::Up;
+        self.spread()?;
+        self.start(id)
+    }
+
+    /// Tells everybody who runs of the configuration.
+    fn spread(&mut self) -> Result<(), String> {
         let ids: Vec<u32> = self.nodes.keys().copied().collect();
         for id in ids {
             let configuration = Arc::new(self.configuration.clone());
             self.step(id, Input::Configuration(configuration))?;
         }
-        self.start(id)
+        Ok(())
     }
 
     /// Stops a server at once. What was not flushed is lost, unless `keeps_all`.
@@ -227,6 +252,17 @@ impl Cluster {
                 node.log.len(),
                 "positions agree with the log"
             );
+        }
+        for ask in output.asks {
+            if let CoordinatorRequest::Heartbeat { filled, .. } = ask
+                && filled != node.filled
+            {
+                let cells: Vec<String> = filled.iter().map(cell).collect();
+                if !cells.is_empty() {
+                    let _ = writeln!(self.events, "s{id} has filled {}", cells.join(" "));
+                }
+                node.filled = filled;
+            }
         }
         node.held_sends.extend(output.sends);
         node.held_replies.extend(output.replies);
@@ -280,11 +316,9 @@ impl Cluster {
         {
             let text = tell_reply(&held.reply, &self.configuration.tables[0].schema);
             let client = held.client.0;
-            let _ = writeln!(
-                self.events,
-                "s{id} → client {client} #{}: {text}",
-                held.correlation
-            );
+            self.replies.push((client, held.correlation, held.reply));
+            let number = held.correlation;
+            let _ = writeln!(self.events, "s{id} → client {client} #{number}: {text}");
         }
     }
 
@@ -364,7 +398,7 @@ impl Cluster {
         for (replex, places) in table.placement.iter().enumerate() {
             let _ = writeln!(out, "{}:", table.layout.replexes[replex].name);
             for (number, place) in places.iter().enumerate() {
-                let id = protocol::identity::PartitionId {
+                let id = PartitionId {
                     table: table.id,
                     replex: replex as u8,
                     number: number as u32,
@@ -387,6 +421,11 @@ fn is_lease(message: &PeerMessage) -> bool {
         message,
         PeerMessage::LeaseRequest { .. } | PeerMessage::LeaseGrant { .. }
     )
+}
+
+/// A partition as replex.number.
+fn cell(id: &PartitionId) -> String {
+    format!("{}.{}", id.replex, id.number)
 }
 
 pub fn tell_row(schema: &Schema, row: &[u8]) -> String {
@@ -463,6 +502,38 @@ pub fn tell(message: &PeerMessage) -> String {
         PeerMessage::RecoverEnd { count, .. } => format!("recover-end after {count}"),
         PeerMessage::NewerEpoch { epoch } => format!("newer epoch {}", epoch.0),
         PeerMessage::LeaseRequest { .. } | PeerMessage::LeaseGrant { .. } => "lease".into(),
+        message => tell_fill(message),
+    }
+}
+
+/// As [`tell`], of what is said while a partition is being filled.
+fn tell_fill(message: &PeerMessage) -> String {
+    match message {
+        PeerMessage::Copy { of, from, .. } => format!("copy {} to {}", cell(from), cell(of)),
+        PeerMessage::Copied { of, from, page, .. } => {
+            let more = if page.next.is_some() {
+                ", and more"
+            } else {
+                ""
+            };
+            let (from, of) = (cell(from), cell(of));
+            format!("copied {from} to {of}, {} rows{more}", page.count)
+        }
+        PeerMessage::Fetch { of, from, .. } => format!("fetch {} to {}", cell(from), cell(of)),
+        PeerMessage::Fetched { of, from, page, .. } => {
+            let more = if page.next.is_some() {
+                ", and more"
+            } else {
+                ""
+            };
+            let (from, of) = (cell(from), cell(of));
+            format!("fetched {from} to {of}, {} rows{more}", page.count)
+        }
+        PeerMessage::CopyCompletions { of, .. } => format!("completions for {}?", cell(of)),
+        PeerMessage::CopiedCompletions {
+            of, completions, ..
+        } => format!("{} completions for {}", completions.len(), cell(of)),
+        _ => panic!("all others are told elsewhere"),
     }
 }
 

@@ -262,10 +262,15 @@ generate_enum! {
         Durable { operations }, Confirm { operations }, Finished(below), Recover { attempt },
         Adopt { attempt, prepare, decision }, RecoverEnd { attempt, count, finished_below },
         LeaseRequest { sent_us }, LeaseGrant { sent_us, admits }, NewerEpoch { epoch },
+        Copy { of, from, start }, Copied { of, from, start, page, sum, looked_at_bytes },
+        Fetch { of, from, prefix, end, start },
+        Fetched { of, from, prefix, end, start, page, left_out },
+        CopyCompletions { of, start },
+        CopiedCompletions { of, start, completions, next, last_version },
     }
     CoordinatorRequest {
         Join { server, instance, disk, domain, cores },
-        Heartbeat { core, incarnation, epoch, sent_us }, Fetch { known }, OpenSession,
+        Heartbeat { core, incarnation, epoch, sent_us, filled }, Fetch { known }, OpenSession,
         CreateTable { schema, if_not_exists }, DropTable { name, if_exists }, Leave { server },
         Stopped { server, incarnation },
     }
@@ -278,6 +283,7 @@ generate_enum! {
     Record {
         Prepared { partition, prepare }, Decided { partition, operation, decision },
         Settled { partition, operation }, Completed { partition, requests },
+        Copied { partition, rows },
     }
 }
 

@@ -15,6 +15,7 @@ use protocol::expression::{Assignment, BinaryOperator, Expression, UnaryOperator
 use protocol::identity::*;
 use protocol::message::*;
 use protocol::operation::*;
+use protocol::record::SavedCompletion;
 
 fn schema() -> Schema {
     let column = |name: &str, column_type, nullable, default| Column {
@@ -309,6 +310,7 @@ pub fn samples() -> BTreeMap<&'static str, Message> {
         replies(),
         refusals(),
         peers(),
+        fills(),
         asks(),
         answers(),
     ];
@@ -512,14 +514,16 @@ fn refusals() -> Vec<(&'static str, Message)> {
     ]
 }
 
-// tidy: long — a list, one entry per message between cores.
-fn peers() -> Vec<(&'static str, Message)> {
+fn peer(message: PeerMessage) -> Message {
     let header = PeerHeader {
         from: core(2, 1),
         incarnation: Incarnation(3),
         epoch: Epoch(6),
     };
-    let peer = |message| Message::Peer(header, message);
+    Message::Peer(header, message)
+}
+
+fn peers() -> Vec<(&'static str, Message)> {
     let (operation, to) = (operation(), partition(1, 0));
     let decision = |decision, settled| PeerMessage::Decision {
         operation,
@@ -588,6 +592,77 @@ fn peers() -> Vec<(&'static str, Message)> {
     messages.map(|(name, message)| (name, peer(message))).into()
 }
 
+/// What cores say while a partition is being filled.
+fn fills() -> Vec<(&'static str, Message)> {
+    let (of, from) = (partition(1, 2), partition(0, 3));
+    let mut page = RowPage::default();
+    page.push(Version(1 << 40), &row());
+    let messages = [
+        (
+            "peer-copy",
+            PeerMessage::Copy {
+                of,
+                from,
+                start: pk(),
+            },
+        ),
+        (
+            "peer-copied",
+            PeerMessage::Copied {
+                of,
+                from,
+                start: pk(),
+                page: page.clone(),
+                sum: 7,
+                looked_at_bytes: 4_096,
+            },
+        ),
+        (
+            "peer-fetch",
+            PeerMessage::Fetch {
+                of,
+                from,
+                prefix: pk(),
+                end: Some(pk()),
+                start: Bytes::default(),
+            },
+        ),
+        (
+            "peer-fetched",
+            PeerMessage::Fetched {
+                of,
+                from,
+                prefix: pk(),
+                end: None,
+                start: Bytes::default(),
+                page,
+                left_out: true,
+            },
+        ),
+        (
+            "peer-copy-completions",
+            PeerMessage::CopyCompletions {
+                of,
+                start: request_id(),
+            },
+        ),
+        (
+            "peer-copied-completions",
+            PeerMessage::CopiedCompletions {
+                of,
+                start: RequestId::default(),
+                completions: vec![SavedCompletion {
+                    head: partition(0, 3),
+                    request: prepare().requests[0].clone(),
+                }],
+                next: Some(request_id()),
+                last_version: Version(1 << 40),
+            },
+        ),
+    ];
+    messages.map(|(name, message)| (name, peer(message))).into()
+}
+
 fn asks() -> Vec<(&'static str, Message)> {
     let join = |server| CoordinatorRequest::Join {
         server,
@@ -606,6 +681,7 @@ fn asks() -> Vec<(&'static str, Message)> {
                 incarnation: Incarnation(3),
                 epoch: Epoch(6),
                 sent_us: 123_456,
+                filled: vec![partition(1, 2)],
             },
         ),
         ("ask-fetch", CoordinatorRequest::Fetch { known: Epoch(5) }),

@@ -114,7 +114,7 @@ impl World {
                 self.check("I3 nothing is both committed and aborted", outcome);
                 self.check("I1 commit ⇒ prepared at all members", complete);
             }
-            Record::Settled { .. } | Record::Completed { .. } => {}
+            Record::Settled { .. } | Record::Completed { .. } | Record::Copied { .. } => {}
         }
         self.ledger.append(core, position, record);
         if let Record::Prepared { .. } | Record::Decided { .. } = record {

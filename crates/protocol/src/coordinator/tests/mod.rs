@@ -187,6 +187,7 @@ fn heartbeat(id: u32, core: u16, incarnation: u32, epoch: u64) -> Request {
         incarnation: Incarnation(incarnation),
         epoch: Epoch(epoch),
         sent_us: 17,
+        filled: Vec::new(),
     }
 }
 

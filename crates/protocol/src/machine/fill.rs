@@ -1,0 +1,552 @@
+//! Filling a partition that is rebuilding, from its cover (SAFETY R17, R19, R20).
+//!
+//! A place is rebuilding from the first moment of an epoch before which everything is settled. From
+//! then on its partition takes part in all chains, so it hears of every later change itself. What
+//! it lacks is what the rows of its cover were then. Invariants, on which all of `fill_*` rests:
+//!
+//! - A row that no chain has changed since is the same in the cover, whenever it is looked at. One
+//!   that was changed is here already, or has left its version among the departures. So pages may
+//!   come late, twice and in any order, and a fill may begin again at any time: the higher version
+//!   wins.
+//! - Only rows that won are logged, so that the log read again gives the same tables.
+//! - The core fills, and its cover gives, only after recovery: rows settled that a peer has yet to
+//!   tell of are missing before.
+//!
+//! What members of the cover do is in `fill_source`, what a vote or a head cannot wait for in
+//! `fill_fetch`, completion records in `fill_completions`. Who decides that a place is rebuilding,
+//! and that it serves again, is the coordinator.
+
+use alloc::collections::BTreeMap;
+use alloc::format;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use placement::tables::{Tables, TablesError};
+use placement::{CoverCosts, Durability, RowView, cover};
+
+use super::fill_completions::Completions;
+use super::fill_fetch::Fetch;
+use super::settle::stored_version;
+use super::table::TableInfo;
+use super::{CoreMachine, Output};
+use crate::codec::Bytes;
+use crate::configuration::{PartitionState, ServerState};
+use crate::identity::{CoreId, Now, PartitionId, Position, Version};
+use crate::message::{PeerMessage, RowPage};
+use crate::planted::{self, Bug};
+use crate::record::Record;
+
+/// The partitions of this core that are rebuilding.
+#[derive(Debug, Default)]
+pub(super) struct Fills {
+    pub partitions: BTreeMap<PartitionId, Fill>,
+    /// Pages are asked for no sooner (`Limits::fill_bytes_per_second`).
+    next_page_us: u64,
+    /// When something is to be asked for, at the latest.
+    pub due_us: Option<u64>,
+}
+
+/// One partition's fill.
+#[derive(Debug)]
+pub(super) struct Fill {
+    /// Its cover; none if there is no cover of partitions that serve.
+    pub sources: Option<BTreeMap<PartitionId, Source>>,
+    pub completions: Completions,
+    /// What operations and requests wait for, by the beginning of the keys.
+    pub fetches: BTreeMap<Vec<u8>, Fetch>,
+    /// The last record that must be durable before the partition may serve.
+    last_record: Position,
+    since_us: u64,
+    rows: u64,
+    /// Everything is here.
+    is_complete: bool,
+}
+
+/// How far a member of the cover has been asked.
+#[derive(Debug)]
+pub(super) struct Source {
+    /// Where to go on; none once it has given everything.
+    pub next: Option<Bytes>,
+    /// When it was last asked for that; none if it is to be asked.
+    pub asked_us: Option<u64>,
+}
+
+impl Source {
+    /// One that is to be asked from the beginning.
+    pub fn new() -> Source {
+        Source {
+            next: Some(Bytes::default()),
+            asked_us: None,
+        }
+    }
+
+    /// When it is to be asked, if at all.
+    pub fn due_us(&self, retry_us: u64) -> Option<u64> {
+        self.next.as_ref()?;
+        Some(self.asked_us.map_or(0, |asked_us| asked_us + retry_us))
+    }
+
+    /// Whether this is the answer that is waited for.
+    pub fn awaits(&self, start: &Bytes) -> bool {
+        self.next.as_ref() == Some(start)
+    }
+
+    /// Goes on after an answer. False if that does not lead on.
+    pub fn go_on(&mut self, next: Option<Bytes>) -> bool {
+        if next.is_some() && next <= self.next {
+            return false;
+        }
+        self.next = next;
+        self.asked_us = None;
+        true
+    }
+}
+
+impl Fill {
+    /// Whether nothing has to be fetched any more before it may be judged.
+    pub fn has_all_rows(&self) -> bool {
+        let mut sources = self.sources.iter().flat_map(BTreeMap::values);
+        self.sources.is_some() && sources.all(|source| source.next.is_none())
+    }
+
+    /// It has made a record that must be durable before the partition may serve.
+    pub fn has_logged(&mut self, position: Position) {
+        self.last_record = self.last_record.max(position);
+    }
+
+    /// Whether a head may begin requests (SAFETY R13): those that were completed before are known,
+    /// and rows can be fetched.
+    pub fn takes_requests(&self) -> bool {
+        self.sources.is_some() && self.completions.are_complete()
+    }
+}
+
+impl CoreMachine {
+    /// Whether a partition of this core is rebuilding.
+    pub(super) fn is_rebuilding(&self, id: PartitionId) -> bool {
+        let place = self
+            .partitions
+            .get(&id)
+            .and_then(|held| held.table.place(id));
+        place.is_some_and(|place| place.state == PartitionState::Rebuilding)
+    }
+
+    /// The configuration is new, or the core has started: what is rebuilding now is filled from
+    /// what is available now.
+    pub(super) fn review_fills<T: Tables>(
+        &mut self,
+        now: Now,
+        tables: &mut T,
+        output: &mut Output,
+    ) -> Result<(), TablesError> {
+        let known = core::mem::take(&mut self.fills.partitions);
+        let mut ended = Vec::new();
+        for (id, fill) in known {
+            if self.is_rebuilding(id) {
+                self.fills.partitions.insert(id, fill);
+            } else if self.partitions.contains_key(&id) {
+                tables.drop_table(id.departures_table());
+                ended.push((id, fill));
+            }
+        }
+        let held = self.partitions.keys().copied();
+        let rebuilding: Vec<PartitionId> = held.filter(|id| self.is_rebuilding(*id)).collect();
+        for id in rebuilding {
+            self.review_fill(now, id, output);
+            self.try_end_fill(now, id, tables, output)?;
+        }
+        for (id, fill) in ended {
+            self.end_fetches(now, id, fill.fetches, tables, output)?;
+        }
+        self.ask_covers(now, output);
+        Ok(())
+    }
+
+    /// Looks for the cover of one partition. Sources that stay go on where they are.
+    fn review_fill(&mut self, now: Now, id: PartitionId, output: &mut Output) {
+        let cover = self.cover_of(id);
+        let peers = self.table_peers(id);
+        let fill = self.fills.partitions.entry(id).or_insert_with(|| Fill {
+            sources: None,
+            completions: Completions::default(),
+            fetches: BTreeMap::new(),
+            last_record: Position(0),
+            since_us: now.monotonic_us,
+            rows: 0,
+            is_complete: false,
+        });
+        if fill.is_complete {
+            return;
+        }
+        let Some(members) = cover else {
+            fill.sources = None;
+            let text = format!(
+                "{id} cannot be filled: no partitions that serve hold all of its rows; it waits \
+                 until servers with the others are back"
+            );
+            return self.note(&text, output);
+        };
+        fill.completions.ask(peers);
+        let mut before = fill.sources.take().unwrap_or_default();
+        let is_new = !before.keys().eq(&members);
+        let source = |member| {
+            let mut source = before.remove(&member).unwrap_or_else(Source::new);
+            source.asked_us = None;
+            (member, source)
+        };
+        let sources: BTreeMap<PartitionId, Source> = members.into_iter().map(source).collect();
+        for fetch in fill.fetches.values_mut() {
+            fetch.begin(&sources);
+        }
+        let text = format!("{id} is being filled from a cover of {}", sources.len());
+        fill.sources = Some(sources);
+        if is_new {
+            self.note(&text, output);
+        }
+    }
+
+    /// The cheapest cover of partitions that serve.
+    fn cover_of(&self, id: PartitionId) -> Option<Vec<PartitionId>> {
+        let table = &self.partitions[&id].table;
+        let available = |replex: usize, number: u32| {
+            let member = table.partition(replex, number);
+            let place = table.place(member);
+            place.is_some_and(|place| {
+                place.state == PartitionState::Serving && self.is_up(place.core)
+            })
+        };
+        let lost = (usize::from(id.replex), id.number);
+        let cover = cover(&table.layout, lost, &available, &CoverCosts::UNIFORM)?;
+        let members = cover.members.iter();
+        let mut members: Vec<PartitionId> = members
+            .map(|member| table.partition(member.replex, member.partition))
+            .collect();
+        members.sort_unstable();
+        members.dedup();
+        Some(members)
+    }
+
+    fn is_up(&self, core: CoreId) -> bool {
+        let server = self.configuration.server(core.server);
+        server.is_some_and(|server| server.state == ServerState::Up)
+    }
+
+    /// The other cores that hold partitions of the same table and are up.
+    fn table_peers(&self, id: PartitionId) -> Vec<CoreId> {
+        let places = self.partitions[&id].table.placement.iter().flatten();
+        let cores = places.map(|place| place.core);
+        let mut peers: Vec<CoreId> = cores
+            .filter(|core| *core != self.identity.core && self.is_up(*core))
+            .collect();
+        peers.sort_unstable();
+        peers.dedup();
+        peers
+    }
+
+    /// Asks members of covers for what they have not answered for long, or were not asked for yet.
+    pub(super) fn ask_covers(&mut self, now: Now, output: &mut Output) {
+        self.fills.due_us = None;
+        if self.fills.partitions.is_empty() || self.recovering.is_some() {
+            return;
+        }
+        let (now_us, retry_us) = (now.monotonic_us, self.limits.retry_us);
+        let page_us = self.fills.next_page_us;
+        let has_room = self.admits;
+        let mut due_us = now_us + retry_us;
+        let mut asked = Vec::new();
+        for (of, fill) in &mut self.fills.partitions {
+            for (from, source) in fill.sources.iter_mut().flatten().filter(|_| has_room) {
+                let Some(source_us) = source.due_us(retry_us) else {
+                    continue;
+                };
+                let source_us = source_us.max(page_us);
+                if source_us > now_us {
+                    due_us = due_us.min(source_us);
+                    continue;
+                }
+                source.asked_us = Some(now_us);
+                let start = source.next.clone().expect("it is due");
+                let (of, from) = (*of, *from);
+                asked.push((from, PeerMessage::Copy { of, from, start }));
+            }
+            for (prefix, fetch) in &mut fill.fetches {
+                fetch.ask(*of, prefix, (now_us, retry_us), &mut asked);
+            }
+            fill.completions.send(*of, (now_us, retry_us), output);
+        }
+        self.fills.due_us = Some(due_us);
+        for (from, message) in asked {
+            self.send(from, Position(0), message, output);
+        }
+    }
+
+    /// What was asked of a core may be lost: it is asked again.
+    pub(super) fn ask_cover_again(&mut self, now: Now, core: CoreId, output: &mut Output) {
+        if self.fills.partitions.is_empty() {
+            return;
+        }
+        let configuration = Arc::clone(&self.configuration);
+        let is_there = |id: &PartitionId| {
+            let place = configuration.place(*id);
+            place.is_some_and(|place| place.core == core)
+        };
+        for fill in self.fills.partitions.values_mut() {
+            for (id, source) in fill.sources.iter_mut().flatten() {
+                source.asked_us = source.asked_us.filter(|_| !is_there(id));
+            }
+            for fetch in fill.fetches.values_mut() {
+                for (id, source) in &mut fetch.sources {
+                    source.asked_us = source.asked_us.filter(|_| !is_there(id));
+                }
+            }
+            fill.completions.ask_again(core);
+        }
+        self.ask_covers(now, output);
+    }
+
+    /// What cores say to each other for a fill.
+    pub(super) fn on_fill_message<T: Tables>(
+        &mut self,
+        now: Now,
+        peer: CoreId,
+        message: PeerMessage,
+        (tables, output): (&mut T, &mut Output),
+    ) -> Result<(), TablesError> {
+        match message {
+            PeerMessage::Copy { of, from, start } => {
+                self.on_copy(peer, (of, from), start, (tables, output))
+            }
+            PeerMessage::Copied {
+                of,
+                from,
+                start,
+                page,
+                sum,
+                looked_at_bytes,
+            } => {
+                let page = (start, page, sum);
+                self.on_copied(now, (of, from), page, looked_at_bytes, (tables, output))
+            }
+            PeerMessage::Fetch {
+                of,
+                from,
+                prefix,
+                end,
+                start,
+            } => self.on_fetch(peer, (of, from), (prefix, end), start, (tables, output)),
+            PeerMessage::Fetched {
+                of,
+                from,
+                prefix,
+                end,
+                start,
+                page,
+                left_out,
+            } => {
+                let page = (start, page, left_out);
+                self.on_fetched(now, (of, from), (prefix, end), page, (tables, output))
+            }
+            PeerMessage::CopyCompletions { of, start } => {
+                self.on_copy_completions((peer, of), start, output);
+                Ok(())
+            }
+            PeerMessage::CopiedCompletions {
+                of,
+                start,
+                completions,
+                next,
+                last_version,
+            } => {
+                let told = (completions, last_version);
+                self.on_copied_completions(now, (peer, of), (start, next), told, (tables, output))
+            }
+            _ => unreachable!("everything else is handled where it belongs"),
+        }
+    }
+
+    /// A page of rows has come.
+    pub(super) fn on_copied<T: Tables>(
+        &mut self,
+        now: Now,
+        (of, from): (PartitionId, PartitionId),
+        (start, page, sum): (Bytes, RowPage, u64),
+        looked_at_bytes: u64,
+        (tables, output): (&mut T, &mut Output),
+    ) -> Result<(), TablesError> {
+        let awaits = |source: &Source| source.awaits(&start);
+        if !self.source(of, from).is_some_and(|source| awaits(source)) {
+            return Ok(());
+        }
+        // SAFETY R20, page by page: another sum would mean other rows than were sent.
+        if sum_of(&page) != sum {
+            let text = format!("a page of {from} for {of} has another sum than was sent; again");
+            self.note(&text, output);
+            return Ok(());
+        }
+        self.take_rows(of, &page, tables, output)?;
+        let per_second = self.limits.fill_bytes_per_second.max(1);
+        let pause_us = looked_at_bytes.saturating_mul(1_000_000) / per_second;
+        self.fills.next_page_us = self.fills.next_page_us.max(now.monotonic_us) + pause_us;
+        self.counters.fill_bytes += looked_at_bytes;
+        let source = self.source(of, from).expect("it was just there");
+        if source.go_on(page.next) && planted::is(Bug::ServesBeforeFilled) {
+            source.next = None;
+        }
+        self.try_end_fill(now, of, tables, output)?;
+        self.ask_covers(now, output);
+        Ok(())
+    }
+
+    fn source(&mut self, of: PartitionId, from: PartitionId) -> Option<&mut Source> {
+        let fill = self.fills.partitions.get_mut(&of)?;
+        fill.sources.as_mut()?.get_mut(&from)
+    }
+
+    /// Puts rows of the cover where they are newer, and logs them. Returns the keys of all of them.
+    pub(super) fn take_rows<T: Tables>(
+        &mut self,
+        of: PartitionId,
+        page: &RowPage,
+        tables: &mut T,
+        output: &mut Output,
+    ) -> Result<Vec<Vec<u8>>, TablesError> {
+        let table = Arc::clone(&self.partitions[&of].table);
+        let mut keys = Vec::with_capacity(page.count as usize);
+        let mut newer = RowPage::default();
+        for (version, row) in page.rows() {
+            let Some(key) = entry_of(&table, of, row) else {
+                continue;
+            };
+            if put_copied(of, &key, (version, row), tables)? {
+                newer.push(version, row);
+            }
+            keys.push(key);
+        }
+        if newer.count == 0 {
+            return Ok(keys);
+        }
+        let record = Record::Copied {
+            partition: of,
+            rows: newer.rows,
+        };
+        let position = self.log(&record, Durability::Replicated, output);
+        self.counters.fill_rows += newer.count;
+        let fill = self.fills.partitions.get_mut(&of);
+        let fill = fill.expect("only what is filled takes rows");
+        fill.rows += newer.count;
+        fill.has_logged(position);
+        Ok(keys)
+    }
+
+    /// The log's record of such rows is read again.
+    pub(super) fn replay_copied<T: Tables>(
+        &mut self,
+        of: PartitionId,
+        rows: Bytes,
+        tables: &mut T,
+    ) -> Result<(), TablesError> {
+        let Some(partition) = self.partitions.get(&of) else {
+            return Ok(());
+        };
+        if self.next_position < self.rows_from {
+            return Ok(());
+        }
+        let page = RowPage {
+            rows,
+            ..RowPage::default()
+        };
+        for (version, row) in page.rows() {
+            if let Some(key) = entry_of(&partition.table, of, row) {
+                put_copied(of, &key, (version, row), tables)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Notes it if everything is here: then nobody need wait for a fetch any more.
+    pub(super) fn try_end_fill<T: Tables>(
+        &mut self,
+        now: Now,
+        id: PartitionId,
+        tables: &mut T,
+        output: &mut Output,
+    ) -> Result<(), TablesError> {
+        let Some(fill) = self.fills.partitions.get_mut(&id) else {
+            return Ok(());
+        };
+        if fill.is_complete || !fill.has_all_rows() {
+            return Ok(());
+        }
+        let fetches = core::mem::take(&mut fill.fetches);
+        if fill.completions.are_complete() {
+            fill.is_complete = true;
+            let ms = (now.monotonic_us.saturating_sub(fill.since_us) / 1000).max(1);
+            let rows = fill.rows;
+            let text = format!(
+                "{id} has all of its rows: {rows} were copied in {ms} ms, {} per second; it waits \
+                 to serve",
+                rows * 1000 / ms
+            );
+            self.note(&text, output);
+        }
+        self.end_fetches(now, id, fetches, tables, output)
+    }
+
+    /// The partitions that can serve: for the coordinator.
+    pub(super) fn filled(&self) -> Vec<PartitionId> {
+        let fills = self.fills.partitions.iter();
+        let filled = fills.filter(|(_, fill)| fill.is_complete && fill.last_record <= self.durable);
+        filled.map(|(id, _)| *id).collect()
+    }
+
+    /// How many sources there are, and how many have given everything: the share of the covers that
+    /// is done.
+    pub(super) fn fill_sources(&self) -> (u64, u64) {
+        let fills = self.fills.partitions.values();
+        let sources = fills.flat_map(|fill| fill.sources.iter().flat_map(BTreeMap::values));
+        sources.fold((0, 0), |(all, done), source| {
+            (all + 1, done + u64::from(source.next.is_none()))
+        })
+    }
+}
+
+/// The key of a row in a partition; none if it is none of its rows.
+fn entry_of(table: &TableInfo, of: PartitionId, row: &[u8]) -> Option<Vec<u8>> {
+    let replex = usize::from(of.replex);
+    let row = RowView::parse(&table.schema.columns, row).ok()?;
+    let is_here = table.layout.partition_of_row(replex, &row) == of.number;
+    is_here.then(|| table.entry_key(replex, &row))
+}
+
+/// Puts a row of the cover unless a version as high is here, or has left from here (SAFETY R19).
+fn put_copied<T: Tables>(
+    of: PartitionId,
+    key: &[u8],
+    (version, row): (Version, &[u8]),
+    tables: &mut T,
+) -> Result<bool, TablesError> {
+    let stored = stored_version(tables, of.rows_table(), key)?;
+    let departed = stored_version(tables, of.departures_table(), key)?;
+    let is_newer = stored.is_none_or(|stored| stored < version)
+        && departed.is_none_or(|departed| departed < version);
+    if !is_newer && !planted::is(Bug::LowerVersionWins) {
+        return Ok(false);
+    }
+    tables.put(of.rows_table(), key, &stored_value(version, row));
+    Ok(true)
+}
+
+/// A row as a sorted table holds it.
+fn stored_value(version: Version, row: &[u8]) -> Vec<u8> {
+    let mut value = Vec::with_capacity(8 + row.len());
+    value.extend_from_slice(&version.0.to_le_bytes());
+    value.extend_from_slice(row);
+    value
+}
+
+/// The order-independent sum of a page's rows, as of `message::ChecksumPart`.
+pub(super) fn sum_of(page: &RowPage) -> u64 {
+    page.rows().fold(0, |sum, (version, row)| {
+        sum.wrapping_add(xxhash_rust::xxh3::xxh3_64(&stored_value(version, row)))
+    })
+}

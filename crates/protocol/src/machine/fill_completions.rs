@@ -1,0 +1,181 @@
+//! Completion records of a partition that is being filled: a retry finds its first result also at a
+//! new head, and whatever fails next (SAFETY R13).
+//!
+//! Every member of a chain has the records of its operations. Each row of the partition is in some
+//! member of the cover, which was in the chains that changed it: so all cores of the table that are
+//! up, among which the cover's are, have all records between them. The same cores have seen every
+//! version that a row of the partition had (R6).
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+use placement::tables::{Tables, TablesError};
+
+use super::{CoreMachine, Output, Send};
+use crate::codec::Wire;
+use crate::identity::{CoreId, Now, PartitionId, Position, RequestId, Version};
+use crate::message::PeerMessage;
+use crate::planted::{self, Bug};
+use crate::record::{Record, SavedCompletion};
+
+/// How far the peers have been asked.
+#[derive(Debug, Default)]
+pub(super) struct Completions {
+    peers: BTreeMap<CoreId, Asked>,
+    /// All have answered, once. What is completed later comes through the chain.
+    are_complete: bool,
+}
+
+/// How far one peer has been asked.
+#[derive(Debug, Default)]
+struct Asked {
+    /// Where to go on.
+    next: RequestId,
+    /// It has told everything.
+    is_done: bool,
+    /// When it was last asked; none if it is to be asked.
+    asked_us: Option<u64>,
+}
+
+impl Completions {
+    pub fn are_complete(&self) -> bool {
+        self.are_complete
+    }
+
+    /// These are the peers now. Those that stay go on where they are.
+    pub fn ask(&mut self, peers: Vec<CoreId>) {
+        let mut before = core::mem::take(&mut self.peers);
+        let asked = |core| {
+            let mut asked = before.remove(&core).unwrap_or_default();
+            asked.asked_us = None;
+            (core, asked)
+        };
+        self.peers = peers.into_iter().map(asked).collect();
+        self.count();
+    }
+
+    /// What was asked of a core may be lost.
+    pub fn ask_again(&mut self, core: CoreId) {
+        if let Some(asked) = self.peers.get_mut(&core) {
+            asked.asked_us = None;
+        }
+    }
+
+    /// Sends the questions that are due.
+    pub fn send(&mut self, of: PartitionId, (now_us, retry_us): (u64, u64), output: &mut Output) {
+        if self.are_complete {
+            return;
+        }
+        for (core, asked) in &mut self.peers {
+            let is_due = asked
+                .asked_us
+                .is_none_or(|at_us| at_us + retry_us <= now_us);
+            if asked.is_done || !is_due {
+                continue;
+            }
+            asked.asked_us = Some(now_us);
+            let start = asked.next;
+            output.sends.push(Send {
+                to: *core,
+                after: Position(0),
+                message: PeerMessage::CopyCompletions { of, start },
+            });
+        }
+    }
+
+    /// Notes it once all have told everything.
+    fn count(&mut self) {
+        self.are_complete |= self.peers.values().all(|asked| asked.is_done);
+    }
+}
+
+impl CoreMachine {
+    /// A core that fills a partition asks for completion records: of the requests to it, where it is
+    /// a head, otherwise of all requests to the table.
+    pub(super) fn on_copy_completions(
+        &mut self,
+        (from, of): (CoreId, PartitionId),
+        start: RequestId,
+        output: &mut Output,
+    ) {
+        if self.recovering.is_some() {
+            return;
+        }
+        let concerns = |head: PartitionId| match of.replex {
+            0 => head == of,
+            _ => head.table == of.table,
+        };
+        let mut completions: Vec<SavedCompletion> = Vec::new();
+        let mut next = None;
+        let mut bytes = 0;
+        for (looked_at, saved) in self.sessions.saved_from(start).enumerate() {
+            let is_full =
+                looked_at >= self.limits.page_keys_max || bytes >= self.limits.fill_page_bytes_max;
+            if is_full {
+                next = Some(saved.request.request);
+                break;
+            }
+            if concerns(saved.head) {
+                bytes += saved.to_bytes().len();
+                completions.push(saved);
+            }
+        }
+        output.sends.push(Send {
+            to: from,
+            after: Position(0),
+            message: PeerMessage::CopiedCompletions {
+                of,
+                start,
+                completions,
+                next,
+                last_version: self.last_version,
+            },
+        });
+    }
+
+    /// Completion records have come: those that are new are kept, and logged.
+    pub(super) fn on_copied_completions<T: Tables>(
+        &mut self,
+        now: Now,
+        (from, of): (CoreId, PartitionId),
+        (start, next): (RequestId, Option<RequestId>),
+        (completions, last_version): (Vec<SavedCompletion>, Version),
+        (tables, output): (&mut T, &mut Output),
+    ) -> Result<(), TablesError> {
+        let Some(fill) = self.fills.partitions.get_mut(&of) else {
+            return Ok(());
+        };
+        let asked = fill.completions.peers.get_mut(&from);
+        let asked = asked.filter(|asked| !asked.is_done && asked.next == start);
+        let Some(asked) = asked.filter(|_| next.is_none_or(|next| next > start)) else {
+            return Ok(());
+        };
+        asked.asked_us = None;
+        match next {
+            Some(next) => asked.next = next,
+            None => asked.is_done = true,
+        }
+        fill.completions.count();
+        self.last_version = self.last_version.max(last_version);
+        let mut by_head: BTreeMap<PartitionId, Vec<_>> = BTreeMap::new();
+        for SavedCompletion { head, request } in completions {
+            if self.sessions.is_new(request.request) && !planted::is(Bug::CompletionsNotCopied) {
+                self.sessions.complete(head, &request, &request.result);
+                by_head.entry(head).or_default().push(request);
+            }
+        }
+        let durability = self.partitions[&of].table.durability();
+        for (partition, requests) in by_head {
+            let record = Record::Completed {
+                partition,
+                requests,
+            };
+            let position = self.log(&record, durability, output);
+            let fill = self.fills.partitions.get_mut(&of);
+            fill.expect("it was just there").has_logged(position);
+        }
+        self.try_end_fill(now, of, tables, output)?;
+        self.ask_covers(now, output);
+        Ok(())
+    }
+}

@@ -1,0 +1,89 @@
+//! Servers that are lost, and others that hold their partitions instead: what a coordinator would
+//! decide.
+
+use placement::tables::MemoryTables;
+use protocol::configuration::{PartitionState, Place, ServerState};
+use protocol::identity::{CoreId, Epoch, Position, ServerId};
+use protocol::machine::CoreMachine;
+
+use super::Cluster;
+
+impl Cluster {
+    /// Lets everything that was begun be finished and forgotten everywhere.
+    pub fn rest(&mut self) -> Result<(), String> {
+        for _ in 0..100 {
+            self.run()?;
+            if self.is_at_rest() {
+                return Ok(());
+            }
+            self.pass(250)?;
+        }
+        Err("operations do not end".into())
+    }
+
+    fn is_at_rest(&self) -> bool {
+        let machines = self.nodes.values().filter_map(|node| node.machine.as_ref());
+        let mut backlogs = machines.map(CoreMachine::backlog);
+        backlogs.all(|it| it.operations == 0 && it.queued_requests == 0)
+    }
+
+    /// An epoch in which another server holds partitions, with nothing in them, and servers that
+    /// do not run are down. Nothing of the epochs before may be under way.
+    pub fn replace(&mut self, partitions: &[(usize, usize)], by: u32) -> Result<(), String> {
+        if !self.is_at_rest() {
+            return Err("operations are under way".into());
+        }
+        // Logs begin here: heads that are gone tell nobody any more what they have finished.
+        for id in self.nodes.keys().copied().collect::<Vec<_>>() {
+            if self.nodes[&id].machine.is_some() {
+                self.checkpoint(id)?;
+            }
+        }
+        self.configuration.epoch = Epoch(self.configuration.epoch.0 + 1);
+        for server in &mut self.configuration.servers {
+            if self.nodes[&server.id.0].machine.is_none() {
+                server.state = ServerState::Down;
+            }
+        }
+        for (replex, number) in partitions {
+            self.configuration.tables[0].placement[*replex][*number] = Place {
+                core: CoreId {
+                    server: ServerId(by),
+                    core: 0,
+                },
+                state: PartitionState::Rebuilding,
+            };
+        }
+        self.spread()
+    }
+
+    /// An epoch in which what servers have said to be filled serves. False if that is nothing.
+    pub fn serve(&mut self) -> Result<bool, String> {
+        let mut is_new = false;
+        for (id, node) in &mut self.nodes {
+            for filled in std::mem::take(&mut node.filled) {
+                let places = &mut self.configuration.tables[0].placement;
+                let place = &mut places[usize::from(filled.replex)][filled.number as usize];
+                if place.core.server.0 == *id && place.state == PartitionState::Rebuilding {
+                    place.state = PartitionState::Serving;
+                    is_new = true;
+                }
+            }
+        }
+        if is_new {
+            self.configuration.epoch = Epoch(self.configuration.epoch.0 + 1);
+            self.spread()?;
+        }
+        Ok(is_new)
+    }
+
+    /// A server that does not run has lost its disk.
+    pub fn wipe(&mut self, id: u32) {
+        let node = self.nodes.get_mut(&id).expect("a server of the cluster");
+        assert!(node.machine.is_none(), "it runs");
+        node.tables = MemoryTables::new();
+        node.checkpoint = (MemoryTables::new(), Position(1));
+        node.log.clear();
+        node.durable = 0;
+    }
+}
