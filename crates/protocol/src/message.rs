@@ -325,17 +325,18 @@ pub enum PeerMessage {
         /// Bytes of the rows that were looked at for it.
         looked_at_bytes: u64,
     },
-    /// Asks a member of a cover for rows that are needed at once (SAFETY R18): the last ones of a
-    /// range of the order of the partition that is filled.
+    /// Asks a member of a cover for rows that are needed at once (SAFETY R18): the last ones of
+    /// each of some ranges, in the order of the partition that is filled.
     Fetch {
         /// The partition that is filled.
         of: PartitionId,
         /// The member of its cover.
         from: PartitionId,
-        /// What the rows' keys begin with.
-        prefix: Bytes,
-        /// First key beyond the range, if that is not the prefix's end.
-        end: Option<Bytes>,
+        /// Names this way through the member's rows.
+        pass: u64,
+        /// What the keys of a range begin with, and the first key beyond it, if that is not the
+        /// prefix's end.
+        wanted: Vec<(Bytes, Option<Bytes>)>,
         /// Where to go on, in the member's own order.
         start: Bytes,
     },
@@ -346,15 +347,13 @@ pub enum PeerMessage {
         /// From the question.
         from: PartitionId,
         /// From the question.
-        prefix: Bytes,
-        /// From the question.
-        end: Option<Bytes>,
+        pass: u64,
         /// From the question.
         start: Bytes,
         /// The rows, and where to go on.
         page: RowPage,
-        /// Whether rows before the first of these were found, and left out.
-        left_out: bool,
+        /// Ranges of which rows were left out, and the lowest key that was not.
+        told_from: Vec<(Bytes, Bytes)>,
     },
     /// Asks a core for its completion records that concern a partition which is being filled
     /// (SAFETY R13).
@@ -561,8 +560,8 @@ wire_enum!(PeerMessage {
     9 => LeaseRequest { sent_us }, 10 => LeaseGrant { sent_us, admits },
     11 => NewerEpoch { epoch },
     16 => Copy { of, from, start }, 17 => Copied { of, from, start, page, sum, looked_at_bytes },
-    18 => Fetch { of, from, prefix, end, start },
-    19 => Fetched { of, from, prefix, end, start, page, left_out },
+    18 => Fetch { of, from, pass, wanted, start },
+    19 => Fetched { of, from, pass, start, page, told_from },
     20 => CopyCompletions { of, start },
     21 => CopiedCompletions { of, start, completions, next, last_version },
 });

@@ -25,7 +25,7 @@ use placement::tables::{Tables, TablesError};
 use placement::{CoverCosts, Durability, RowView, cover};
 
 use super::fill_completions::Completions;
-use super::fill_fetch::Fetch;
+use super::fill_fetch::Fetches;
 use super::settle::stored_version;
 use super::table::TableInfo;
 use super::{CoreMachine, Output};
@@ -40,6 +40,8 @@ use crate::record::Record;
 #[derive(Debug, Default)]
 pub(super) struct Fills {
     pub partitions: BTreeMap<PartitionId, Fill>,
+    /// Names fetches and passes of this process.
+    pub next_number: u64,
     /// Pages are asked for no sooner (`Limits::fill_bytes_per_second`).
     next_page_us: u64,
     /// When something is to be asked for, at the latest.
@@ -52,8 +54,8 @@ pub(super) struct Fill {
     /// Its cover; none if there is no cover of partitions that serve.
     pub sources: Option<BTreeMap<PartitionId, Source>>,
     pub completions: Completions,
-    /// What operations and requests wait for, by the beginning of the keys.
-    pub fetches: BTreeMap<Vec<u8>, Fetch>,
+    /// What operations and requests wait for.
+    pub fetches: Fetches,
     /// The last record that must be durable before the partition may serve.
     last_record: Position,
     since_us: u64,
@@ -169,7 +171,7 @@ impl CoreMachine {
         let fill = self.fills.partitions.entry(id).or_insert_with(|| Fill {
             sources: None,
             completions: Completions::default(),
-            fetches: BTreeMap::new(),
+            fetches: Fetches::default(),
             last_record: Position(0),
             since_us: now.monotonic_us,
             rows: 0,
@@ -195,9 +197,7 @@ impl CoreMachine {
             (member, source)
         };
         let sources: BTreeMap<PartitionId, Source> = members.into_iter().map(source).collect();
-        for fetch in fill.fetches.values_mut() {
-            fetch.begin(&sources);
-        }
+        fill.fetches.begin_again(&sources);
         let text = format!("{id} is being filled from a cover of {}", sources.len());
         fill.sources = Some(sources);
         if is_new {
@@ -269,9 +269,10 @@ impl CoreMachine {
                 let (of, from) = (*of, *from);
                 asked.push((from, PeerMessage::Copy { of, from, start }));
             }
-            for (prefix, fetch) in &mut fill.fetches {
-                fetch.ask(*of, prefix, (now_us, retry_us), &mut asked);
-            }
+            let numbers = &mut self.fills.next_number;
+            let cover = fill.sources.as_ref();
+            let times = (now_us, retry_us);
+            fill.fetches.ask((*of, cover), numbers, times, &mut asked);
             fill.completions.send(*of, (now_us, retry_us), output);
         }
         self.fills.due_us = Some(due_us);
@@ -294,10 +295,8 @@ impl CoreMachine {
             for (id, source) in fill.sources.iter_mut().flatten() {
                 source.asked_us = source.asked_us.filter(|_| !is_there(id));
             }
-            for fetch in fill.fetches.values_mut() {
-                for (id, source) in &mut fetch.sources {
-                    source.asked_us = source.asked_us.filter(|_| !is_there(id));
-                }
+            for (id, source) in fill.fetches.sources() {
+                source.asked_us = source.asked_us.filter(|_| !is_there(id));
             }
             fill.completions.ask_again(core);
         }
@@ -330,21 +329,23 @@ impl CoreMachine {
             PeerMessage::Fetch {
                 of,
                 from,
-                prefix,
-                end,
+                pass,
+                wanted,
                 start,
-            } => self.on_fetch(peer, (of, from), (prefix, end), start, (tables, output)),
+            } => {
+                let way = (pass, wanted, start);
+                self.on_fetch(peer, (of, from), way, (tables, output))
+            }
             PeerMessage::Fetched {
                 of,
                 from,
-                prefix,
-                end,
+                pass,
                 start,
                 page,
-                left_out,
+                told_from,
             } => {
-                let page = (start, page, left_out);
-                self.on_fetched(now, (of, from), (prefix, end), page, (tables, output))
+                let told = (page, told_from);
+                self.on_fetched(now, (of, from), (pass, start), told, (tables, output))
             }
             PeerMessage::CopyCompletions { of, start } => {
                 self.on_copy_completions((peer, of), start, output);

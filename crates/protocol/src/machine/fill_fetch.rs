@@ -6,7 +6,7 @@
 //! place began is here: so what comes together with that is all there is, whenever it comes. A head
 //! that finds no row remembers it as a departure of version 0.
 
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use core::ops::ControlFlow;
 
@@ -21,51 +21,157 @@ use crate::message::{PeerMessage, RowPage};
 use crate::operation::OldRow;
 use crate::planted::{self, Bug};
 
-/// Rows that are asked for by the beginning of their keys.
+/// Ranges that are asked for in one pass: what is asked meanwhile waits for the next one, so that a
+/// member looks through its rows no more often than that, however many wait.
+const PASS_RANGES_MAX: usize = 256;
+/// Bytes of their prefixes.
+const PASS_BYTES_MAX: usize = 64 << 10;
+
+/// What a partition that is being filled waits for.
 #[derive(Debug, Default)]
-pub(super) struct Fetch {
+pub(super) struct Fetches {
+    /// By the beginning of the keys.
+    ranges: BTreeMap<Vec<u8>, Fetch>,
+    /// One at a time for each member of the cover.
+    passes: BTreeMap<PartitionId, Pass>,
+}
+
+/// Rows that are asked for by the beginning of their keys.
+#[derive(Debug)]
+struct Fetch {
+    number: u64,
     /// The operation that waits; a head's requests wait in their queue.
     waiter: Option<OperationId>,
-    /// Members of the cover that have not given all rows yet.
-    pub sources: BTreeMap<PartitionId, Source>,
+    /// Members of the cover that have not told theirs.
+    open: BTreeSet<PartitionId>,
     /// Keys from here on are known to be here already; none is the end of all with the prefix.
     end: Option<Bytes>,
     /// A member has told its last rows only, from here on.
-    told_from: Option<Vec<u8>>,
+    told_from: Option<Bytes>,
 }
 
-impl Fetch {
-    /// Begins, again after the cover has changed.
-    pub fn begin(&mut self, cover: &BTreeMap<PartitionId, Source>) {
-        let open = cover.iter().filter(|(_, source)| source.next.is_some());
-        self.sources = open.map(|(id, _)| (*id, Source::new())).collect();
-        self.end = None;
-        self.told_from = None;
+/// One way through the rows of a member.
+#[derive(Debug)]
+struct Pass {
+    number: u64,
+    /// The fetches, and what they ask for.
+    fetches: Vec<(u64, Bytes, Option<Bytes>)>,
+    source: Source,
+}
+
+impl Fetches {
+    /// The cover has changed, or it is the first one.
+    pub fn begin_again(&mut self, cover: &BTreeMap<PartitionId, Source>) {
+        self.passes.clear();
+        for fetch in self.ranges.values_mut() {
+            fetch.open = open(cover);
+            fetch.end = None;
+            fetch.told_from = None;
+        }
     }
 
-    /// Adds the questions that are due.
+    /// What has been asked of members.
+    pub fn sources(&mut self) -> impl Iterator<Item = (&PartitionId, &mut Source)> {
+        self.passes
+            .iter_mut()
+            .map(|(id, pass)| (id, &mut pass.source))
+    }
+
+    /// Begins passes where something waits for one, and adds the questions that are due.
     pub fn ask(
         &mut self,
-        of: PartitionId,
-        prefix: &[u8],
+        (of, cover): (PartitionId, Option<&BTreeMap<PartitionId, Source>>),
+        next_number: &mut u64,
         (now_us, retry_us): (u64, u64),
         asked: &mut Vec<(PartitionId, PeerMessage)>,
     ) {
-        for (from, source) in &mut self.sources {
-            if source.due_us(retry_us).is_none_or(|due| due > now_us) {
+        for from in cover.iter().flat_map(|cover| cover.keys().copied()) {
+            let mut ranges = self.ranges.values();
+            if !ranges.any(|fetch| fetch.open.contains(&from)) {
                 continue;
             }
-            source.asked_us = Some(now_us);
+            let pass = self.passes.entry(from).or_insert_with(|| {
+                *next_number += 1;
+                Pass::new(*next_number, from, &self.ranges)
+            });
+            if pass.source.due_us(retry_us).is_none_or(|due| due > now_us) {
+                continue;
+            }
+            pass.source.asked_us = Some(now_us);
+            let wanted = pass.fetches.iter();
+            let wanted = wanted.map(|(_, prefix, end)| (prefix.clone(), end.clone()));
             let message = PeerMessage::Fetch {
                 of,
-                from: *from,
-                prefix: prefix.into(),
-                end: self.end.clone(),
-                start: source.next.clone().expect("it is due"),
+                from,
+                pass: pass.number,
+                wanted: wanted.collect(),
+                start: pass.source.next.clone().expect("it is due"),
             };
-            asked.push((*from, message));
+            asked.push((from, message));
         }
     }
+
+    /// A page has told rows that are kept by now. Returns the ranges that all members have told.
+    fn hear(
+        &mut self,
+        from: PartitionId,
+        next: Option<Bytes>,
+        told_from: Vec<(Bytes, Bytes)>,
+    ) -> Vec<Bytes> {
+        let pass = self.passes.get_mut(&from).expect("callers know it");
+        let numbers: BTreeSet<u64> = pass.fetches.iter().map(|(number, _, _)| *number).collect();
+        for (prefix, key) in told_from {
+            if let Some(fetch) = self.ranges.get_mut(&*prefix)
+                && numbers.contains(&fetch.number)
+            {
+                fetch.told_from = fetch.told_from.take().max(Some(key));
+            }
+        }
+        if !pass.source.go_on(next) || pass.source.next.is_some() {
+            return Vec::new();
+        }
+        let pass = self.passes.remove(&from).expect("it was just there");
+        let mut told = Vec::new();
+        for (number, prefix, _) in pass.fetches {
+            if let Some(fetch) = self.ranges.get_mut(&*prefix)
+                && fetch.number == number
+            {
+                fetch.open.remove(&from);
+                if fetch.open.is_empty() {
+                    told.push(prefix);
+                }
+            }
+        }
+        told
+    }
+}
+
+impl Pass {
+    /// For all that has not heard of a member.
+    fn new(number: u64, from: PartitionId, ranges: &BTreeMap<Vec<u8>, Fetch>) -> Pass {
+        let mut bytes = 0;
+        let open = ranges
+            .iter()
+            .filter(|(_, fetch)| fetch.open.contains(&from));
+        let fitting = open.take_while(|(prefix, _)| {
+            let is_first = bytes == 0;
+            bytes += prefix.len() + 1;
+            is_first || bytes <= PASS_BYTES_MAX
+        });
+        let fetches = fitting
+            .map(|(prefix, fetch)| (fetch.number, Bytes::from(&prefix[..]), fetch.end.clone()));
+        Pass {
+            number,
+            fetches: fetches.take(PASS_RANGES_MAX).collect(),
+            source: Source::new(),
+        }
+    }
+}
+
+/// Members of a cover that have not given all of their rows.
+fn open(cover: &BTreeMap<PartitionId, Source>) -> BTreeSet<PartitionId> {
+    let open = cover.iter().filter(|(_, source)| source.next.is_some());
+    open.map(|(id, _)| *id).collect()
 }
 
 impl CoreMachine {
@@ -120,19 +226,33 @@ impl CoreMachine {
     ) {
         let fill = self.fills.partitions.get_mut(&of);
         let fill = fill.expect("callers know it to be filled");
-        let known = fill.fetches.contains_key(prefix);
-        let fetch = fill.fetches.entry(prefix.to_vec()).or_default();
-        fetch.waiter = waiter;
-        if known {
+        if let Some(fetch) = fill.fetches.ranges.get_mut(prefix) {
+            fetch.waiter = waiter;
             return;
         }
         self.counters.fetches += 1;
-        if let Some(sources) = &fill.sources {
-            fetch.begin(sources);
-        }
+        self.fills.next_number += 1;
+        let fetch = Fetch {
+            number: self.fills.next_number,
+            waiter,
+            open: fill.sources.as_ref().map(open).unwrap_or_default(),
+            end: None,
+            told_from: None,
+        };
+        fill.fetches.ranges.insert(prefix.to_vec(), fetch);
+        self.ask_fetches(now, of, output);
+    }
+
+    fn ask_fetches(&mut self, now: Now, of: PartitionId, output: &mut Output) {
+        let Some(fill) = self.fills.partitions.get_mut(&of) else {
+            return;
+        };
         let mut asked = Vec::new();
         let times = (now.monotonic_us, self.limits.retry_us);
-        fetch.ask(of, prefix, times, &mut asked);
+        let next_number = &mut self.fills.next_number;
+        let cover = fill.sources.as_ref();
+        fill.fetches
+            .ask((of, cover), next_number, times, &mut asked);
         for (from, message) in asked {
             self.send(from, Position(0), message, output);
         }
@@ -143,87 +263,56 @@ impl CoreMachine {
         &mut self,
         now: Now,
         (of, from): (PartitionId, PartitionId),
-        (prefix, end): (Bytes, Option<Bytes>),
-        (start, page, left_out): (Bytes, RowPage, bool),
+        (pass, start): (u64, Bytes),
+        (page, told_from): (RowPage, Vec<(Bytes, Bytes)>),
         (tables, output): (&mut T, &mut Output),
     ) -> Result<(), TablesError> {
-        let fills = &mut self.fills.partitions;
-        let fetch = fills
-            .get_mut(&of)
-            .and_then(|fill| fill.fetches.get(&*prefix));
-        let is_awaited = fetch.is_some_and(|fetch| {
-            let source = fetch.sources.get(&from);
-            fetch.end == end && source.is_some_and(|source| source.awaits(&start))
-        });
-        if !is_awaited {
+        let fill = self.fills.partitions.get(&of);
+        let known = fill.and_then(|fill| fill.fetches.passes.get(&from));
+        if !known.is_some_and(|known| known.number == pass && known.source.awaits(&start)) {
             return Ok(());
         }
-        let keys = self.take_rows(of, &page, tables, output)?;
+        self.take_rows(of, &page, tables, output)?;
         let fill = self
             .fills
             .partitions
             .get_mut(&of)
             .expect("it was just there");
-        let fetch = fill.fetches.get_mut(&*prefix).expect("it was just there");
-        if left_out {
-            fetch.told_from = fetch.told_from.take().max(keys.into_iter().min());
+        let fetches = &mut fill.fetches;
+        let mut ended = BTreeMap::new();
+        for prefix in fetches.hear(from, page.next, told_from) {
+            let fetch = fetches.ranges.get_mut(&*prefix).expect("it was just told");
+            let told_from = fetch.told_from.take();
+            if let Some(told_from) = told_from
+                && !has_row(of, (&told_from, &prefix), tables)?
+            {
+                // What was told has departed since: the rows before are needed.
+                fetch.end = Some(told_from);
+                fetch.open = fill.sources.as_ref().map(open).unwrap_or_default();
+                continue;
+            }
+            let fetch = fetches.ranges.remove(&*prefix).expect("it was just there");
+            ended.insert(prefix.0, fetch);
         }
-        let source = fetch.sources.get_mut(&from).expect("it was just there");
-        source.go_on(page.next);
-        let has_heard_all = fetch.sources.values().all(|source| source.next.is_none());
-        if has_heard_all {
-            return self.end_round(now, (of, &prefix), tables, output);
-        }
-        let mut asked = Vec::new();
-        fetch.ask(
-            of,
-            &prefix,
-            (now.monotonic_us, self.limits.retry_us),
-            &mut asked,
-        );
-        for (from, message) in asked {
-            self.send(from, Position(0), message, output);
-        }
+        self.end_ranges(now, of, ended, tables, output)?;
+        self.ask_fetches(now, of, output);
         Ok(())
     }
 
-    /// All members have told what they have up to `told_from`. If nothing of that is left, because
-    /// it has departed since, the rows before are needed.
-    fn end_round<T: Tables>(
+    /// Nobody need wait for fetches of a partition any more.
+    pub(super) fn end_fetches<T: Tables>(
         &mut self,
         now: Now,
-        (of, prefix): (PartitionId, &Bytes),
+        of: PartitionId,
+        fetches: Fetches,
         tables: &mut T,
         output: &mut Output,
     ) -> Result<(), TablesError> {
-        let fill = self.fills.partitions.get_mut(&of).expect("it has a fetch");
-        let fetch = fill
-            .fetches
-            .get_mut(&**prefix)
-            .expect("it has ended a round");
-        if let Some(from) = fetch.told_from.take() {
-            let mut is_left = false;
-            let end = prefix_end(prefix);
-            tables.scan(of.rows_table(), &from, end.as_deref(), &mut |_, _| {
-                is_left = true;
-                ControlFlow::Break(())
-            })?;
-            if !is_left {
-                for source in fetch.sources.values_mut() {
-                    *source = Source::new();
-                }
-                fetch.end = Some(from.into());
-                self.ask_covers(now, output);
-                return Ok(());
-            }
-        }
-        let fetch = fill.fetches.remove(&**prefix).expect("it was just there");
-        let ended = BTreeMap::from([(prefix.to_vec(), fetch)]);
-        self.end_fetches(now, of, ended, tables, output)
+        self.end_ranges(now, of, fetches.ranges, tables, output)
     }
 
     /// What was fetched is here: whoever waited for it goes on.
-    pub(super) fn end_fetches<T: Tables>(
+    fn end_ranges<T: Tables>(
         &mut self,
         now: Now,
         of: PartitionId,
@@ -241,7 +330,7 @@ impl CoreMachine {
             };
             let waits = |fetch: &Fetch| fetch.waiter == Some(operation);
             let fill = self.fills.partitions.get(&of);
-            if fill.is_some_and(|fill| fill.fetches.values().any(waits)) {
+            if fill.is_some_and(|fill| fill.fetches.ranges.values().any(waits)) {
                 continue;
             }
             let key = (operation, of);
@@ -252,6 +341,21 @@ impl CoreMachine {
         }
         Ok(())
     }
+}
+
+/// Whether a partition has a row from a key on that begins with the prefix.
+fn has_row<T: Tables>(
+    of: PartitionId,
+    (from, prefix): (&Bytes, &Bytes),
+    tables: &T,
+) -> Result<bool, TablesError> {
+    let mut has_row = false;
+    let end = prefix_end(prefix);
+    tables.scan(of.rows_table(), from, end.as_deref(), &mut |_, _| {
+        has_row = true;
+        ControlFlow::Break(())
+    })?;
+    Ok(has_row)
 }
 
 /// The keys that the partition's constraint looks at to judge an operation. A row that keeps its

@@ -10,8 +10,8 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::ops::ControlFlow;
 
-use placement::RowView;
 use placement::tables::{Tables, TablesError};
+use placement::{RowView, prefix_end};
 
 use super::settle::stored_row;
 use super::table::TableInfo;
@@ -77,84 +77,151 @@ impl CoreMachine {
         Ok(())
     }
 
-    /// The last rows of a range of the partition that is filled are asked for.
+    /// The last rows of some ranges of the partition that is filled are asked for.
     pub(super) fn on_fetch<T: Tables>(
         &mut self,
         asker: CoreId,
         (of, from): (PartitionId, PartitionId),
-        (prefix, end): (Bytes, Option<Bytes>),
-        start: Bytes,
+        (pass, wanted, start): (u64, Vec<Range>, Bytes),
         (tables, output): (&T, &mut Output),
     ) -> Result<(), TablesError> {
         let Some(table) = self.gives_rows(of, from) else {
             return Ok(());
         };
-        let (replex, own) = (usize::from(of.replex), usize::from(from.replex));
-        // A member in the same order has them in one place.
-        let in_order = table.replexes[own].entry_columns == table.replexes[replex].entry_columns;
-        let (first, beyond) = match in_order {
-            true => ((&prefix).max(&start), end.clone()),
-            false => (&start, None),
+        let replexes = [of, from].map(|id| &table.replexes[usize::from(id.replex)]);
+        let mut search = Search::new(wanted, self.limits.fetched_rows_max);
+        // A member in the same order has each range in one place.
+        let places = match replexes[0].entry_columns == replexes[1].entry_columns {
+            true => search.ranges_from(&start),
+            false => alloc::vec![(start.clone(), None)],
         };
-        let mut found = BTreeMap::new();
         let mut next = None;
-        let mut left_out = false;
-        let rows_max = self.limits.fetched_rows_max;
         let mut keys_left = self.limits.page_keys_max;
-        tables.scan(
-            from.rows_table(),
-            first,
-            beyond.as_deref(),
-            &mut |key, value| {
-                let is_beyond = in_order && !key.starts_with(&prefix);
-                if is_beyond || keys_left == 0 {
-                    next = (!is_beyond).then(|| Bytes::from(key));
-                    return ControlFlow::Break(());
-                }
-                keys_left -= 1;
-                let (_, row) = stored_row(value);
-                let view = RowView::parse(&table.schema.columns, row);
-                let view = view.expect("a committed row decodes");
-                if table.layout.partition_of_row(replex, &view) != of.number {
-                    return ControlFlow::Continue(());
-                }
-                let entry = table.entry_key(replex, &view);
-                if entry.starts_with(&prefix) && end.as_ref().is_none_or(|end| entry[..] < **end) {
-                    found.insert(entry, value.to_vec());
-                    if found.len() > rows_max {
-                        found.pop_first();
-                        left_out = true;
+        let bytes_max = self.limits.fill_page_bytes_max;
+        for (first, beyond) in places {
+            tables.scan(
+                from.rows_table(),
+                &first,
+                beyond.as_deref(),
+                &mut |key, value| {
+                    if keys_left == 0 || search.bytes >= bytes_max {
+                        next = Some(Bytes::from(key));
+                        return ControlFlow::Break(());
                     }
-                }
-                ControlFlow::Continue(())
-            },
-        )?;
-        let message = PeerMessage::Fetched {
-            of,
-            from,
-            prefix,
-            end,
-            start,
-            page: page_of(found, next),
-            left_out,
-        };
+                    keys_left -= 1;
+                    search.look_at((&table, of), value);
+                    ControlFlow::Continue(())
+                },
+            )?;
+            if next.is_some() {
+                break;
+            }
+        }
+        let (page, told_from) = search.page(next);
         output.sends.push(Send {
             to: asker,
             after: Position(0),
-            message,
+            message: PeerMessage::Fetched {
+                of,
+                from,
+                pass,
+                start,
+                page,
+                told_from,
+            },
         });
         Ok(())
     }
 }
 
-fn page_of(found: BTreeMap<Vec<u8>, Vec<u8>>, next: Option<Bytes>) -> RowPage {
-    let mut page = RowPage {
-        next,
-        ..RowPage::default()
-    };
-    for value in found.values() {
-        let (version, row) = stored_row(value);
-        page.push(version, row);
+/// What keys begin with, and the first key beyond, if that is not the prefix's end.
+type Range = (Bytes, Option<Bytes>);
+
+/// The last rows of each of some ranges, among those looked at.
+struct Search {
+    rows_max: usize,
+    /// In order. No prefix begins with another one: all are of the same columns.
+    wanted: Vec<Range>,
+    /// By range.
+    found: Vec<Found>,
+    /// Bytes found, left out or not.
+    bytes: usize,
+}
+
+/// What was found of one range.
+#[derive(Default)]
+struct Found {
+    /// Values by key.
+    rows: BTreeMap<Vec<u8>, Vec<u8>>,
+    /// There were rows before these.
+    left_out: bool,
+}
+
+impl Search {
+    fn new(mut wanted: Vec<Range>, rows_max: usize) -> Search {
+        wanted.sort_unstable();
+        Search {
+            rows_max,
+            found: wanted.iter().map(|_| Found::default()).collect(),
+            wanted,
+            bytes: 0,
+        }
     }
-    page
+
+    /// The ranges as such, without what lies before `start`.
+    fn ranges_from(&self, start: &Bytes) -> Vec<(Bytes, Option<Bytes>)> {
+        let ranges = self.wanted.iter().map(|(prefix, end)| {
+            let prefix_end = prefix_end(prefix).map(Bytes::from);
+            (prefix.max(start).clone(), end.clone().or(prefix_end))
+        });
+        ranges.collect()
+    }
+
+    fn look_at(&mut self, (table, of): (&TableInfo, PartitionId), value: &[u8]) {
+        let replex = usize::from(of.replex);
+        let (_, row) = stored_row(value);
+        let row = RowView::parse(&table.schema.columns, row).expect("a committed row decodes");
+        if table.layout.partition_of_row(replex, &row) != of.number {
+            return;
+        }
+        let key = table.entry_key(replex, &row);
+        let after = self
+            .wanted
+            .partition_point(|(prefix, _)| **prefix <= key[..]);
+        let Some(index) = after.checked_sub(1) else {
+            return;
+        };
+        let (prefix, end) = &self.wanted[index];
+        if !key.starts_with(prefix) || end.as_ref().is_some_and(|end| key[..] >= **end) {
+            return;
+        }
+        self.bytes += value.len();
+        let found = &mut self.found[index];
+        found.rows.insert(key, value.to_vec());
+        if found.rows.len() > self.rows_max {
+            found.rows.pop_first();
+            found.left_out = true;
+        }
+    }
+
+    /// What was found, and from where on it is all of its range.
+    fn page(self, next: Option<Bytes>) -> (RowPage, Vec<(Bytes, Bytes)>) {
+        let mut page = RowPage {
+            next,
+            ..RowPage::default()
+        };
+        let mut told_from = Vec::new();
+        for ((prefix, _), Found { rows, left_out }) in self.wanted.into_iter().zip(self.found) {
+            if let Some((first, _)) = rows.first_key_value()
+                && left_out
+            {
+                told_from.push((prefix, Bytes::from(&first[..])));
+            }
+            for value in rows.values() {
+                let (version, row) = stored_row(value);
+                page.push(version, row);
+            }
+        }
+        (page, told_from)
+    }
 }

@@ -519,7 +519,9 @@ fn tell_fill(message: &PeerMessage) -> String {
             let (from, of) = (cell(from), cell(of));
             format!("copied {from} to {of}, {} rows{more}", page.count)
         }
-        PeerMessage::Fetch { of, from, .. } => format!("fetch {} to {}", cell(from), cell(of)),
+        PeerMessage::Fetch {
+            of, from, wanted, ..
+        } => format!("fetch {} from {} to {}", wanted.len(), cell(from), cell(of)),
         PeerMessage::Fetched { of, from, page, .. } => {
             let more = if page.next.is_some() {
                 ", and more"

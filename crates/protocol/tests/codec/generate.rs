@@ -263,8 +263,8 @@ generate_enum! {
         Adopt { attempt, prepare, decision }, RecoverEnd { attempt, count, finished_below },
         LeaseRequest { sent_us }, LeaseGrant { sent_us, admits }, NewerEpoch { epoch },
         Copy { of, from, start }, Copied { of, from, start, page, sum, looked_at_bytes },
-        Fetch { of, from, prefix, end, start },
-        Fetched { of, from, prefix, end, start, page, left_out },
+        Fetch { of, from, pass, wanted, start },
+        Fetched { of, from, pass, start, page, told_from },
         CopyCompletions { of, start },
         CopiedCompletions { of, start, completions, next, last_version },
     }

@@ -622,8 +622,8 @@ fn fills() -> Vec<(&'static str, Message)> {
             PeerMessage::Fetch {
                 of,
                 from,
-                prefix: pk(),
-                end: Some(pk()),
+                pass: 3,
+                wanted: vec![(pk(), Some(pk())), (pk(), None)],
                 start: Bytes::default(),
             },
         ),
@@ -632,11 +632,10 @@ fn fills() -> Vec<(&'static str, Message)> {
             PeerMessage::Fetched {
                 of,
                 from,
-                prefix: pk(),
-                end: None,
+                pass: 3,
                 start: Bytes::default(),
                 page,
-                left_out: true,
+                told_from: vec![(pk(), pk())],
             },
         ),
         (

@@ -24,7 +24,7 @@ use protocol::operation::{Action, Mutation, RequestResult};
 
 use crate::cluster::Cluster;
 
-const SERVERS: u32 = 5;
+const SERVERS: u32 = 6;
 const ROWS: i64 = 12;
 const TAILS: u64 = 16;
 /// The client's name.
@@ -111,6 +111,13 @@ fn schema(random: &mut Random) -> Schema {
         failures_tolerated: 2,
         durability: [Durability::Sync, Durability::Replicated][random.below(2) as usize],
     };
+    if random.one_in(3) {
+        let of = [None, Some(0)][random.below(2) as usize];
+        schema.further.push(FurtherCopy {
+            name: "copy".into(),
+            cut: Cut::Replica { of },
+        });
+    }
     if schema.partitions == 4 && random.one_in(2) {
         let share = |index| Share {
             index,
