@@ -37,6 +37,7 @@ fn main() {
             core: 0,
         },
         state: PartitionState::Serving,
+        since: Epoch(0),
     };
     let placement = (0..3).map(|replex| vec![place(replex); 12]).collect();
     let server = |id| Server {
@@ -49,6 +50,7 @@ fn main() {
     let configuration = Arc::new(Configuration {
         cluster: 1,
         epoch: Epoch(1),
+        sealing: None,
         servers: (1..=3).map(server).collect(),
         tables: vec![Table {
             id: TableId(1),

@@ -21,10 +21,23 @@ pub struct Configuration {
     pub cluster: u64,
     /// Rises with every change.
     pub epoch: Epoch,
+    /// Set while members are replaced.
+    pub sealing: Option<Sealing>,
     /// By id, rising.
     pub servers: Vec<Server>,
     /// By id, rising.
     pub tables: Vec<Table>,
+}
+
+/// Chains stand still: all servers but the removed ones seal the epochs before and resolve what
+/// these left undecided (SAFETY R4, R16). Then an epoch without this serves.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sealing {
+    /// The first epoch of it.
+    pub since: Epoch,
+    /// Servers that are not waited for and will hold nothing in the epoch that serves, by id,
+    /// rising.
+    pub removed: Vec<ServerId>,
 }
 
 /// A server that has joined and not left.
@@ -71,6 +84,9 @@ pub struct Place {
     pub core: CoreId,
     /// Whether it may answer reads.
     pub state: PartitionState,
+    /// The epoch that gave the core the partition. What its disk has of it from before an earlier
+    /// one took it away is void.
+    pub since: Epoch,
 }
 
 /// What a partition may do.
@@ -111,6 +127,12 @@ impl Configuration {
         let table = self.table(partition.table)?;
         let replex = table.placement.get(usize::from(partition.replex))?;
         replex.get(partition.number as usize).copied()
+    }
+
+    /// Whether a server is being removed.
+    pub fn is_removed(&self, server: ServerId) -> bool {
+        let sealing = self.sealing.as_ref();
+        sealing.is_some_and(|sealing| sealing.removed.binary_search(&server).is_ok())
     }
 
     /// Whether a core holds one of these partitions.
@@ -213,9 +235,11 @@ impl Table {
 wire_struct!(Configuration {
     cluster,
     epoch,
+    sealing,
     servers,
     tables
 });
+wire_struct!(Sealing { since, removed });
 wire_struct!(Server {
     id,
     incarnation,
@@ -230,7 +254,7 @@ wire_struct!(Table {
     layout,
     placement
 });
-wire_struct!(Place { core, state });
+wire_struct!(Place { core, state, since });
 wire_enum!(PartitionState { 0 => Serving, 1 => Rebuilding });
 
 wire_struct!(Schema {

@@ -376,6 +376,60 @@ pub enum PeerMessage {
         /// The highest version that the core has seen (SAFETY R6).
         last_version: Version,
     },
+    /// A core that seals asks what the receiver's log holds of operations that both take part in;
+    /// it is answered once the receiver's own seal is durable (SAFETY R4, R16).
+    AskSealed {
+        /// Names the attempt.
+        attempt: u64,
+    },
+    /// One such operation.
+    Witness {
+        /// The attempt it answers.
+        attempt: u64,
+        /// The operation with all votes that the sender knows; its own is the last.
+        prepare: Arc<Prepare>,
+        /// Its decision, if the sender knows it, and whether that comes from a resolution.
+        decision: Option<(Decision, bool)>,
+    },
+    /// That was everything.
+    WitnessEnd {
+        /// The attempt it answers.
+        attempt: u64,
+        /// How many `Witness` belong to it.
+        count: u64,
+        /// Whether the sender has never crashed or has caught up since: then there was nothing
+        /// else. Otherwise of other operations it says *unknown*.
+        forgot_nothing: bool,
+    },
+}
+
+impl PeerMessage {
+    /// Whether it is of no use while chains stand still.
+    pub(crate) fn is_of_chain(&self) -> bool {
+        match self {
+            PeerMessage::Prepare(_)
+            | PeerMessage::Decision { .. }
+            | PeerMessage::Settled { .. }
+            | PeerMessage::Durable { .. }
+            | PeerMessage::Confirm { .. }
+            | PeerMessage::Finished(_)
+            | PeerMessage::Recover { .. }
+            | PeerMessage::Adopt { .. }
+            | PeerMessage::RecoverEnd { .. }
+            | PeerMessage::Copy { .. }
+            | PeerMessage::Copied { .. }
+            | PeerMessage::Fetch { .. }
+            | PeerMessage::Fetched { .. }
+            | PeerMessage::CopyCompletions { .. }
+            | PeerMessage::CopiedCompletions { .. } => true,
+            PeerMessage::LeaseRequest { .. }
+            | PeerMessage::LeaseGrant { .. }
+            | PeerMessage::NewerEpoch { .. }
+            | PeerMessage::AskSealed { .. }
+            | PeerMessage::Witness { .. }
+            | PeerMessage::WitnessEnd { .. } => false,
+        }
+    }
 }
 
 /// What servers, clients and operators ask of the coordinator.
@@ -408,6 +462,8 @@ pub enum CoordinatorRequest {
         /// Partitions of it that are rebuilding and hold, durably, all that their covers had: they
         /// can serve in a next epoch (SAFETY R20).
         filled: Vec<PartitionId>,
+        /// How far it is, while members are replaced.
+        seal: Option<SealReport>,
     },
     /// The newest configuration, if newer than `known`.
     Fetch {
@@ -443,6 +499,33 @@ pub enum CoordinatorRequest {
         /// The incarnation that has stopped.
         incarnation: Incarnation,
     },
+    /// Takes its partitions from a server that is down, without waiting any longer. It must never
+    /// serve them again: its process is known to be gone.
+    Remove {
+        /// The server.
+        server: ServerId,
+    },
+}
+
+/// How far a core is with the end of the epochs before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SealReport {
+    /// What it has done.
+    pub stage: SealStage,
+    /// How long ago, in microseconds, it last vouched for a server that is being removed; none if
+    /// it has not since its start.
+    pub vouched_ago_us: Option<u64>,
+}
+
+/// Stages of the end of an epoch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SealStage {
+    /// It has not heard all others yet, or its disk is not done.
+    Sealing,
+    /// It has resolved everything, durably.
+    Resolved,
+    /// More is lost than is tolerated: it guesses nothing and waits for somebody to come back.
+    Stuck,
 }
 
 /// What the coordinator answers.
@@ -558,7 +641,9 @@ wire_enum!(PeerMessage {
     5 => Finished(below), 6 => Recover { attempt },
     7 => Adopt { attempt, prepare, decision }, 8 => RecoverEnd { attempt, count, finished_below },
     9 => LeaseRequest { sent_us }, 10 => LeaseGrant { sent_us, admits },
-    11 => NewerEpoch { epoch },
+    11 => NewerEpoch { epoch }, 12 => AskSealed { attempt },
+    13 => Witness { attempt, prepare, decision },
+    14 => WitnessEnd { attempt, count, forgot_nothing },
     16 => Copy { of, from, start }, 17 => Copied { of, from, start, page, sum, looked_at_bytes },
     18 => Fetch { of, from, pass, wanted, start },
     19 => Fetched { of, from, pass, start, page, told_from },
@@ -567,11 +652,16 @@ wire_enum!(PeerMessage {
 });
 wire_enum!(CoordinatorRequest {
     0 => Join { server, instance, disk, domain, cores },
-    1 => Heartbeat { core, incarnation, epoch, sent_us, filled },
+    1 => Heartbeat { core, incarnation, epoch, sent_us, filled, seal },
     2 => Fetch { known }, 3 => OpenSession, 4 => CreateTable { schema, if_not_exists },
     5 => DropTable { name, if_exists }, 6 => Leave { server },
-    7 => Stopped { server, incarnation },
+    7 => Stopped { server, incarnation }, 8 => Remove { server },
 });
+wire_struct!(SealReport {
+    stage,
+    vouched_ago_us
+});
+wire_enum!(SealStage { 0 => Sealing, 1 => Resolved, 2 => Stuck });
 wire_enum!(CoordinatorReply {
     0 => Joined { server, incarnation, configuration },
     1 => Beat { sent_us, epoch, lease_us, session_floor },

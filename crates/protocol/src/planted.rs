@@ -112,6 +112,14 @@ bugs! {
     FailedFlushTrusted = "failed-flush-trusted", "R23";
     /// Records that are not flushed yet are reported durable.
     UnflushedIsDurable = "unflushed-is-durable", "R23";
+    /// A core tells what its log holds before that is durable.
+    SealToldEarly = "seal-told-early", "R16";
+    /// A restarted core that has not caught up says *none* of what it does not know.
+    RestartedSaysNone = "restarted-says-none", "R4";
+    /// The resolution overlooks votes that are no.
+    RefusalsIgnored = "refusals-ignored", "R4";
+    /// The resolution aborts where nobody would know an outcome that was seen.
+    ResolutionGuesses = "resolution-guesses", "R4";
     /// A record's checksum is not looked at.
     ChecksumUnchecked = "checksum-unchecked", "R24";
     /// A bad record amid valid ones is taken for the log's end.

@@ -8,7 +8,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use crate::codec::{Bytes, wire_enum, wire_struct};
-use crate::identity::{OperationId, PartitionId};
+use crate::identity::{Epoch, OperationId, PartitionId};
 use crate::operation::{Decision, Prepare, RequestRecord};
 
 /// One log record of one partition.
@@ -52,6 +52,25 @@ pub enum Record {
         /// The rows, packed as in `message::RowPage`.
         rows: Bytes,
     },
+    /// Nothing of the epochs before this one is taken part in any more (SAFETY R16).
+    Sealed {
+        /// The epoch.
+        epoch: Epoch,
+        /// Whether the core had forgotten nothing: then this log is all there was.
+        forgot_nothing: bool,
+    },
+    /// Everything before is settled and finished at all members (SAFETY R5).
+    Resolved {
+        /// The epoch that serves.
+        epoch: Epoch,
+    },
+    /// The partition is given to this core anew: what it had of it before is void.
+    Given {
+        /// The partition.
+        partition: PartitionId,
+        /// The epoch that gave it.
+        since: Epoch,
+    },
 }
 
 /// A completion record as a checkpoint saves it.
@@ -66,6 +85,7 @@ pub struct SavedCompletion {
 wire_enum!(Record {
     0 => Prepared { partition, prepare }, 1 => Decided { partition, operation, decision },
     2 => Settled { partition, operation }, 3 => Completed { partition, requests },
-    7 => Copied { partition, rows },
+    4 => Sealed { epoch, forgot_nothing }, 5 => Resolved { epoch },
+    6 => Given { partition, since }, 7 => Copied { partition, rows },
 });
 wire_struct!(SavedCompletion { head, request });

@@ -25,6 +25,8 @@ const SETTINGS: Settings = Settings {
     // Short, so that sessions end within a history.
     session_life_us: 1_000_000,
     wait_us_max: 3_000_000,
+    replace_after_us: u64::MAX,
+    replace_stopped_after_us: u64::MAX,
 };
 
 /// What happens next.
@@ -408,6 +410,7 @@ impl World {
                         },
                         sent_us: 0,
                         filled: Vec::new(),
+                        seal: None,
                     });
                 }
             }

@@ -261,6 +261,14 @@ impl Scenario {
                 let rows = cluster.rows();
                 cluster.events.push_str(&rows);
             }
+            "seal" => {
+                let mut removed = Vec::new();
+                while let Some(name) = arguments.next_pos() {
+                    removed.push(server(Some(name))?);
+                }
+                cluster.seal(removed)?;
+            }
+            "unseal" => cluster.unseal()?,
             "pass" => {
                 let ms = arguments.next_pos().ok_or("how many ms?")?.parse()?;
                 cluster.pass(ms)?;

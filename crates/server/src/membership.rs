@@ -144,6 +144,7 @@ impl Pulse {
                 epoch,
                 sent_us: 0,
                 filled: Vec::new(),
+                seal: None,
             },
             connection: None,
             left: PULSES_MAX,
@@ -270,6 +271,7 @@ mod tests {
             epoch: Epoch(5),
             sent_us: 0,
             filled: Vec::new(),
+            seal: None,
         };
         assert_eq!(beat, Message::Ask(expected));
     }

@@ -26,6 +26,8 @@ pub enum Fault {
     ClockStep,
     /// The coordinator restarts.
     Coordinator,
+    /// The coordinator ends the epochs before.
+    Seal,
     /// A client dies.
     Client,
     /// A disk is full.
@@ -44,6 +46,7 @@ impl Fault {
         Fault::Pause,
         Fault::ClockStep,
         Fault::Coordinator,
+        Fault::Seal,
         Fault::Client,
         Fault::Full,
     ];
@@ -57,6 +60,7 @@ impl Fault {
             Fault::Pause => faults.pause_every_us,
             Fault::ClockStep => faults.clock_step_every_us,
             Fault::Coordinator => faults.coordinator_every_us,
+            Fault::Seal => faults.seal_every_us,
             Fault::Client => faults.client_every_us,
             Fault::Full => faults.full_every_us,
             Fault::CoordinatorStarts => 0,
@@ -110,6 +114,7 @@ impl World {
                 let down_us = self.random.exponential(300 * MILLISECOND);
                 self.after(down_us, Event::Fault(Fault::CoordinatorStarts));
             }
+            Fault::Seal => self.seal_epoch(),
             Fault::Client => self.replace_client(),
             Fault::Full => {
                 if let Some(life) = self.any_core() {

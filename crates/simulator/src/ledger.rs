@@ -2,7 +2,7 @@
 //!
 //! The machines know nothing of it. A crash takes back what the disk has lost.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use placement::{Durability, Layout, Schema, decision_position};
@@ -23,6 +23,8 @@ pub struct Ledger {
     /// Results that ended at a head alone.
     pub completed: BTreeMap<RequestId, Vec<(CoreId, Position, RequestResult)>>,
     logs: BTreeMap<CoreId, Log>,
+    /// Cores that are ending the epochs before.
+    sealing: BTreeSet<CoreId>,
 }
 
 /// An operation.
@@ -119,6 +121,10 @@ impl Ledger {
                     if let Some(place) = place(entry, *partition) {
                         entry.members[place].decided = Some((core, position));
                     }
+                    // An epoch's end may decide otherwise what nobody has seen.
+                    if self.sealing.contains(&core) {
+                        entry.decision = Some(decision.clone());
+                    }
                     entry.decision.get_or_insert_with(|| decision.clone());
                     entry.seen |= self.seen_at.is_none_or(|replex| {
                         let mut chain = entry.prepare.chain.iter();
@@ -127,7 +133,13 @@ impl Ledger {
                 }
                 self.note(core, position, *operation, *partition);
             }
-            Record::Settled { .. } | Record::Copied { .. } => {}
+            Record::Sealed { .. } => {
+                self.sealing.insert(core);
+            }
+            Record::Resolved { .. } => {
+                self.sealing.remove(&core);
+            }
+            Record::Settled { .. } | Record::Copied { .. } | Record::Given { .. } => {}
             Record::Completed { requests, .. } => {
                 for request in requests {
                     let results = self.completed.entry(request.request).or_default();
@@ -135,6 +147,11 @@ impl Ledger {
                 }
             }
         }
+    }
+
+    /// Whether what a core decides comes from an epoch's end.
+    pub fn is_sealing(&self, core: CoreId) -> bool {
+        self.sealing.contains(&core)
     }
 
     /// A core's disk has made everything up to here durable.
@@ -147,6 +164,8 @@ impl Ledger {
 
     /// A core's disk has lost everything behind `kept`.
     pub fn crash(&mut self, core: CoreId, kept: Position) {
+        // It says again what it is doing when it is back.
+        self.sealing.remove(&core);
         let log = self.logs.entry(core).or_default();
         log.durable = log.durable.min(kept);
         while let Some((position, operation, partition)) = log.recent.pop() {

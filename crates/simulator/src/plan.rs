@@ -93,6 +93,8 @@ pub struct Faults {
     pub drift_ppm: u64,
     /// The coordinator restarts.
     pub coordinator_every_us: u64,
+    /// The coordinator ends the epochs before.
+    pub seal_every_us: u64,
     /// A client dies and another one takes its place.
     pub client_every_us: u64,
     /// A disk has no space for a while.
@@ -315,6 +317,9 @@ fn draw_faults(random: &mut Random) -> Faults {
         faults.crash_at_record = rate(0.5, [0.003, 0.03]);
     }
     faults.drift_ppm = *random.pick(&[0, 50, 200]);
+    if random.chance(0.3) {
+        faults.seal_every_us = *random.pick(&[60, 400]) * MILLISECOND;
+    }
     faults
 }
 

@@ -61,6 +61,7 @@ pub(crate) fn add_table(configuration: &mut Configuration, schema: Schema) -> Ta
                 core: 0,
             },
             state: PartitionState::Serving,
+            since: Epoch(1),
         });
         places.collect()
     });
@@ -87,6 +88,7 @@ pub(crate) fn servers() -> Configuration {
     Configuration {
         cluster: 7,
         epoch: Epoch(1),
+        sealing: None,
         servers: (1..=3).map(server).collect(),
         tables: Vec::new(),
     }

@@ -114,10 +114,12 @@ fn configuration(address: String) -> Configuration {
     let place = Place {
         core: core(),
         state: PartitionState::Serving,
+        since: Epoch(1),
     };
     Configuration {
         cluster: CLUSTER,
         epoch: Epoch(1),
+        sealing: None,
         servers: vec![Server {
             id: ServerId(1),
             incarnation: Incarnation(1),

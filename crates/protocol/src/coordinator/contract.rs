@@ -84,6 +84,11 @@ pub struct Settings {
     pub session_life_us: u64,
     /// The longest that creating or dropping a table waits for servers to have heard of it.
     pub wait_us_max: u64,
+    /// After a server fell silent and its lease ended, how long until its partitions go to others;
+    /// `u64::MAX` is never.
+    pub replace_after_us: u64,
+    /// The same after a server said that it stopped.
+    pub replace_stopped_after_us: u64,
 }
 
 impl Default for Settings {
@@ -93,6 +98,8 @@ impl Default for Settings {
             drift_us: 50_000,
             session_life_us: 3_600_000_000,
             wait_us_max: 10_000_000,
+            replace_after_us: u64::MAX,
+            replace_stopped_after_us: u64::MAX,
         }
     }
 }

@@ -21,7 +21,7 @@ use super::{
 };
 use crate::configuration::{PartitionState, Server, ServerState};
 use crate::identity::{CoreId, Epoch, Incarnation, Now, PartitionId, ServerId};
-use crate::message::CoordinatorReply;
+use crate::message::{CoordinatorReply, SealReport};
 
 /// A server's start; see [`crate::message::CoordinatorRequest::Join`].
 pub(super) struct Join {
@@ -39,6 +39,7 @@ pub(super) struct Beat {
     pub epoch: Epoch,
     pub sent_us: u64,
     pub filled: Vec<PartitionId>,
+    pub seal: Option<SealReport>,
 }
 
 impl Coordinator {
@@ -74,6 +75,8 @@ impl Coordinator {
             server.domain,
             server.cores.join(" ")
         ));
+        self.seals.unwatch(id);
+        self.take_part_again(id);
         self.reconfigure(output);
         self.forget(id);
         self.stopped.remove(&id);
@@ -96,6 +99,7 @@ impl Coordinator {
             epoch,
             sent_us,
             filled,
+            seal,
         } = beat;
         let has_stopped = self.stopped.get(&core.server) == Some(&incarnation);
         let epoch_now = self.state.configuration.epoch;
@@ -124,7 +128,12 @@ impl Coordinator {
             server.state = ServerState::Up;
             let note = format!("server {} is back and renews its lease", core.server.0);
             output.notes.push(note);
+            self.seals.unwatch(core.server);
+            self.take_part_again(core.server);
             self.reconfigure(output);
+        }
+        if let Some(report) = seal.filter(|_| epoch == self.state.configuration.epoch) {
+            self.seals.report(core, report, now);
         }
         self.heard.insert(core, Heard::new(now, epoch));
         if epoch == self.state.configuration.epoch {
@@ -165,14 +174,16 @@ impl Coordinator {
     /// need not wait for their end.
     pub(super) fn stopped(
         &mut self,
-        id: ServerId,
-        incarnation: Incarnation,
+        now: Now,
+        (id, incarnation): (ServerId, Incarnation),
         output: &mut Output,
     ) -> Result<Outcome, Refused> {
         let server = self.incarnation(id, incarnation)?;
         if server.state == ServerState::Up {
             server.state = ServerState::Down;
             output.notes.push(format!("server {} stopped", id.0));
+            let after_us = self.settings.replace_stopped_after_us;
+            self.seals.watch(id, now, after_us);
             self.reconfigure(output);
         }
         self.forget(id);
@@ -205,6 +216,7 @@ impl Coordinator {
         self.state.members.remove(index);
         self.forget(id);
         self.stopped.remove(&id);
+        self.seals.unwatch(id);
         output.notes.push(format!("server {} left", id.0));
         self.reconfigure(output);
         Ok(self.done_now())
@@ -262,6 +274,7 @@ impl Coordinator {
                 "only they have leases"
             );
             servers[index].state = ServerState::Down;
+            self.seals.watch(*id, now, self.settings.replace_after_us);
             output.notes.push(format!(
                 "server {} is down: it has not renewed its lease for {} ms",
                 id.0,
@@ -406,7 +419,7 @@ impl Coordinator {
         server.state = ServerState::Up;
     }
 
-    fn done_now(&self) -> Outcome {
+    pub(super) fn done_now(&self) -> Outcome {
         Outcome::Now(CoordinatorReply::Done {
             epoch: self.state.configuration.epoch,
             table: None,
@@ -431,7 +444,7 @@ impl Coordinator {
     }
 }
 
-fn unknown_server(id: ServerId) -> Refused {
+pub(super) fn unknown_server(id: ServerId) -> Refused {
     Refused::new(format!(
         "server {} is not of this cluster: it left, or its folder belongs to another cluster; \
          start it on an empty folder",

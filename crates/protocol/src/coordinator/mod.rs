@@ -5,13 +5,15 @@
 //! partitions of new tables, and numbers client sessions. Every change of the configuration is a
 //! new epoch and a new state, which is kept before anybody hears of it. Invariants: epochs and
 //! states' versions rise; numbers of servers, tables and sessions are never given twice; every
-//! table's placement is proven to tolerate the failures that it states.
+//! table's placement is proven to tolerate the failures that it states when it is made, and
+//! whoever loses that by failures is told.
 //!
-//! Not here: where the state is kept, who leads among several coordinators, and moving partitions
-//! away from servers that are lost.
+//! Not here: where the state is kept, and who leads among several coordinators.
 
 mod contract;
 mod members;
+mod replacement;
+mod sealing;
 mod sessions;
 mod state;
 mod tables;
@@ -31,6 +33,7 @@ pub use contract::*;
 pub use state::{Member, STATE_FORMAT, State, StateError, decode_state, encode_state};
 
 use members::{Beat, Join};
+use sealing::Seals;
 use sessions::Sessions;
 
 /// The machine. What it must not forget is its [`State`]; the rest begins anew with each process.
@@ -44,6 +47,7 @@ pub struct Coordinator {
     /// process before this one was told needs no memory: late heartbeats to it are lost with it.
     stopped: BTreeMap<ServerId, Incarnation>,
     sessions: Sessions,
+    seals: Seals,
     waiting: Vec<Waiting>,
     /// What the last output said.
     deadline_us: Option<u64>,
@@ -111,6 +115,7 @@ impl Coordinator {
             state,
             heard: BTreeMap::new(),
             stopped: BTreeMap::new(),
+            seals: Seals::default(),
             waiting: Vec::new(),
             deadline_us: None,
         }
@@ -126,6 +131,11 @@ impl Coordinator {
                 self.heard
                     .insert(core_id(server.id, core), Heard::new(now, Epoch(0)));
             }
+        }
+        let servers = self.state.configuration.servers.iter();
+        for server in servers.filter(|server| server.state == ServerState::Down) {
+            self.seals
+                .watch(server.id, now, self.settings.replace_after_us);
         }
         self.sessions.start(now);
         if self.state.version == 0 {
@@ -147,6 +157,7 @@ impl Coordinator {
             Input::Tick => {}
         }
         self.expire_leases(now, output);
+        self.advance_seal(now, output);
         if self.sessions.advance(now, &self.settings, &mut self.state) {
             self.keep(output);
         }
@@ -229,6 +240,7 @@ impl Coordinator {
                 epoch,
                 sent_us,
                 filled,
+                seal,
             } => {
                 let beat = Beat {
                     core,
@@ -236,6 +248,7 @@ impl Coordinator {
                     epoch,
                     sent_us,
                     filled,
+                    seal,
                 };
                 self.heartbeat(now, beat, output)
             }
@@ -252,7 +265,8 @@ impl Coordinator {
             CoordinatorRequest::Stopped {
                 server,
                 incarnation,
-            } => self.stopped(server, incarnation, output),
+            } => self.stopped(now, (server, incarnation), output),
+            CoordinatorRequest::Remove { server } => self.remove(now, server, output),
         }
     }
 
@@ -322,6 +336,7 @@ impl Coordinator {
     /// A changed configuration is a new epoch.
     fn reconfigure(&mut self, output: &mut Output) {
         self.state.configuration.epoch.0 += 1;
+        self.seals.forget_reports();
         self.keep(output);
     }
 
@@ -338,7 +353,8 @@ impl Coordinator {
         let leases = self.lease_ends().map(|(_, end_us)| end_us);
         let waits = self.waiting.iter().map(|waiting| waiting.until_us);
         let sessions = self.sessions.deadline_us(&self.settings);
-        self.deadline_us = leases.chain(waits).chain(sessions).min();
+        let seal = self.seal_deadline_us();
+        self.deadline_us = leases.chain(waits).chain(sessions).chain(seal).min();
         output.deadline_us = self.deadline_us;
     }
 }

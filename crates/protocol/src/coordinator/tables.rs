@@ -14,7 +14,7 @@ use super::{
 };
 use crate::codec::Wire;
 use crate::configuration::{PartitionState, Place, Server, ServerState, Table};
-use crate::identity::{CoreId, ServerId, TableId};
+use crate::identity::{CoreId, Epoch, ServerId, TableId};
 use crate::message::CoordinatorReply;
 
 impl Coordinator {
@@ -114,6 +114,7 @@ impl Coordinator {
                 core: place.core,
             },
             state: PartitionState::Serving,
+            since: Epoch(configuration.epoch.0 + 1),
         };
         let replexes = placement.replexes.iter();
         let table = Table {

@@ -98,6 +98,7 @@ impl CoreMachine {
             settle_waits: false,
             next_durable: false,
             confirmed: false,
+            resolved: false,
         })
     }
 
@@ -110,6 +111,9 @@ impl CoreMachine {
         tables: &mut T,
         output: &mut Output,
     ) -> Result<(), TablesError> {
+        if self.stands_still() {
+            return Ok(());
+        }
         let member = self.members.get_mut(&key).expect("callers have the member");
         assert!(member.prepared_at.is_none(), "an operation votes once");
         let partition = self

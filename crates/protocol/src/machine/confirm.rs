@@ -30,6 +30,10 @@ impl CoreMachine {
         output: &mut Output,
     ) -> Result<(), TablesError> {
         self.durable = self.durable.max(position);
+        if self.stands_still() {
+            self.seal_goes_on(now, output);
+            return Ok(());
+        }
         while let Some(&(position, key)) = self.undurable.front() {
             if position > self.durable {
                 break;

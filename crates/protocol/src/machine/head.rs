@@ -180,7 +180,8 @@ impl CoreMachine {
     ) -> Result<(), Refusal> {
         self.check_held(now, epoch, partition)?;
         let fill = self.fills.partitions.get(&partition);
-        if self.recovering.is_some() || fill.is_some_and(|fill| !fill.takes_requests()) {
+        let not_filled = fill.is_some_and(|fill| !fill.takes_requests());
+        if self.recovering.is_some() || self.stands_still() || not_filled {
             return Err(Refusal::NotServing);
         }
         let invalid = |message: &str| {
@@ -282,7 +283,7 @@ impl CoreMachine {
             };
             let behind_read = partition.reads.iter().any(|read| read.covers(pk));
             let held = partition.locks.is_held(pk) && !planted::is(Bug::HeadDoesNotOrder);
-            if behind_read || held || self.recovering.is_some() {
+            if behind_read || held || self.recovering.is_some() || self.seal.is_some() {
                 return Ok(());
             }
             if !partition.queues.contains_key(pk)

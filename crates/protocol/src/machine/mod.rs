@@ -4,12 +4,12 @@
 //! it down the chain and its decision up again, `settle` makes the outcome visible, `confirm`
 //! forgets it once it is durable everywhere. `read` answers lookups beside that, `recovery`
 //! brings a restarted core back, `fill` brings a new place its rows, `upkeep` keeps leases and
-//! configuration.
+//! configuration; `seal` ends epochs whose members are replaced, by the rules of `resolution`.
 //!
 //! Invariants: a vote is logged before its operation counts as prepared and never changes (SAFETY
 //! R1); only the decider decides, once its own prepare is durable (R2); nothing unsettled is in
 //! the tables, so no reader can see it (R3); keys of unsettled operations are held (R7, R10).
-//! Replacing members and resolving operations over an epoch's end (R4, R5) are left out here.
+//! at an epoch's end all members come to the same outcome (R4, R5).
 
 mod chain;
 mod confirm;
@@ -20,10 +20,13 @@ mod fill_completions;
 mod fill_fetch;
 mod fill_source;
 mod head;
+mod inquiry;
 mod locks;
 mod members;
 mod read;
 mod recovery;
+mod resolution;
+mod seal;
 mod sessions;
 mod settle;
 mod table;
@@ -57,6 +60,7 @@ use locks::Locks;
 use members::Members;
 use read::WaitingRead;
 use recovery::Recovering;
+use seal::{Seal, SealedOnDisk};
 use sessions::Sessions;
 use table::{Effect, TableInfo};
 use upkeep::Leases;
@@ -108,6 +112,13 @@ pub struct CoreMachine {
     recovering: Option<Recovering>,
     /// Partitions that are rebuilding.
     fills: Fills,
+    /// Set while the epochs before are being ended: chains stand still.
+    seal: Option<Seal>,
+    sealed_on_disk: Option<SealedOnDisk>,
+    /// Which epoch gave this core its partitions, as its log has it.
+    tenures: BTreeMap<PartitionId, Epoch>,
+    /// When this core last vouched for a server.
+    vouched_us: BTreeMap<ServerId, u64>,
     admits: bool,
     /// Servers that said they have no space for new operations.
     full_servers: BTreeSet<ServerId>,
@@ -166,6 +177,8 @@ struct Member {
     next_durable: bool,
     /// So is this one, and it has said so.
     confirmed: bool,
+    /// Its decision comes from the resolution of an epoch's end.
+    resolved: bool,
 }
 
 /// A decision, as a member hears of it.
@@ -310,6 +323,10 @@ impl CoreMachine {
             leases: Leases::default(),
             recovering: None,
             fills: Fills::default(),
+            seal: None,
+            sealed_on_disk: None,
+            tenures: BTreeMap::new(),
+            vouched_us: BTreeMap::new(),
             admits: true,
             full_servers: BTreeSet::new(),
             counters: Counters::default(),

@@ -18,11 +18,12 @@ use core::ops::ControlFlow;
 
 use placement::tables::{Tables, TablesError};
 
+use super::inquiry::Inquiry;
 use super::settle::newest_version;
 use super::table::TableInfo;
 use super::{CoreMachine, Member, MemberKey, Output, Send, Told};
 use crate::codec::{DecodeError, Wire};
-use crate::identity::{CoreId, Finished, Now, OperationId, PartitionId, Position, Version};
+use crate::identity::{CoreId, Epoch, Finished, Now, OperationId, PartitionId, Position, Version};
 use crate::message::PeerMessage;
 use crate::operation::{Decision, Prepare, Vote};
 use crate::planted::{self, Bug};
@@ -35,6 +36,7 @@ const VERSION_KEY: &[u8] = b"version";
 const EPOCH_KEY: &[u8] = b"epoch";
 const SESSION_FLOOR_KEY: &[u8] = b"sessions";
 const COMPLETION_PREFIX: &[u8] = b"completion/";
+const TENURE_PREFIX: &[u8] = b"tenure/";
 const FINISHED_PREFIX: &[u8] = b"finished/";
 
 /// A log or a checkpoint that this program cannot take up.
@@ -75,16 +77,10 @@ impl From<TablesError> for RecoveryError {
     }
 }
 
-/// Questions to one peer whose answers are still listened to.
-const ATTEMPTS_MAX: usize = 16;
-
 /// What a restarted core is still waiting to be told.
 #[derive(Debug)]
 pub(super) struct Recovering {
-    next_attempt: u64,
-    /// By peer, by question: an answer is whole or not on its own, because what a peer has to
-    /// tell changes meanwhile.
-    peers: BTreeMap<CoreId, BTreeMap<u64, Heard>>,
+    inquiry: Inquiry,
     /// Decisions heard meanwhile, and whether they are settled. They are logged and applied when
     /// all operations are known, in the order of versions: an earlier operation on the same row may
     /// be told of last, and must not bring back what a later one has removed.
@@ -92,26 +88,6 @@ pub(super) struct Recovering {
 }
 
 impl Recovering {
-    /// A question to one peer.
-    fn ask(&mut self, core: CoreId, output: &mut Output) {
-        let attempts = self.peers.get_mut(&core).expect("only peers are asked");
-        if attempts.values().any(Heard::is_complete) {
-            return;
-        }
-        let attempt = self.next_attempt;
-        self.next_attempt += 1;
-        attempts.insert(attempt, Heard::default());
-        if attempts.len() > ATTEMPTS_MAX {
-            attempts.pop_first();
-        }
-        let message = PeerMessage::Recover { attempt };
-        output.sends.push(Send {
-            to: core,
-            after: Position(0),
-            message,
-        });
-    }
-
     /// Keeps a decision for the end of recovery.
     pub fn remember(&mut self, key: MemberKey, told: Told) {
         if let Some(known) = self.decisions.get_mut(&key) {
@@ -123,21 +99,9 @@ impl Recovering {
         }
     }
 
-    fn heard(&mut self, from: CoreId, attempt: u64) -> Option<&mut Heard> {
-        self.peers.get_mut(&from)?.get_mut(&attempt)
-    }
-}
-
-#[derive(Debug, Default)]
-struct Heard {
-    operations: BTreeSet<(OperationId, usize)>,
-    count: Option<u64>,
-}
-
-impl Heard {
-    fn is_complete(&self) -> bool {
-        self.count
-            .is_some_and(|count| self.operations.len() as u64 >= count)
+    /// A decision that was heard meanwhile.
+    pub fn remembered(&self, key: &MemberKey) -> Option<&Told> {
+        self.decisions.get(key)
     }
 }
 
@@ -158,6 +122,10 @@ impl CoreMachine {
             let key = [COMPLETION_PREFIX, &(number as u64).to_be_bytes()].concat();
             tables.put(SAVED_TABLE, &key, &completion.to_bytes());
         }
+        for (partition, since) in &self.tenures {
+            let key = [TENURE_PREFIX, &partition.to_bytes()].concat();
+            tables.put(SAVED_TABLE, &key, &(*partition, *since).to_bytes());
+        }
         let own = (self.identity.core, self.own_finished());
         let others = self
             .finished
@@ -175,7 +143,8 @@ impl CoreMachine {
             .members
             .values()
             .filter_map(|member| member.prepared_at);
-        kept.min().unwrap_or(self.next_position)
+        let sealed = self.sealed_on_disk.map(|sealed| sealed.first_at);
+        kept.chain(sealed).min().unwrap_or(self.next_position)
     }
 
     /// Takes up what a checkpoint saved. The first step of a restart.
@@ -208,6 +177,9 @@ impl CoreMachine {
             let saved = SavedCompletion::decode_all(value)?;
             self.sessions
                 .complete(saved.head, &saved.request, &saved.request.result);
+        } else if key.starts_with(TENURE_PREFIX) {
+            let (partition, since) = <(PartitionId, Epoch)>::decode_all(value)?;
+            self.tenures.insert(partition, since);
         } else if key.starts_with(FINISHED_PREFIX) {
             let (core, finished) = <(CoreId, Finished)>::decode_all(value)?;
             self.finished.insert(core, finished);
@@ -237,14 +209,7 @@ impl CoreMachine {
                 self.epoch_on_disk = self.epoch_on_disk.max(prepare.epoch);
                 let below = (prepare.operation.head, prepare.finished_below);
                 self.on_finished(now, below, tables, &mut unheard)?;
-                if prepare.operation.head == self.identity.core {
-                    let prefix = OperationId {
-                        head: self.identity.core,
-                        ..OperationId::default()
-                    };
-                    let before = below.1;
-                    self.forget_own(prefix, before);
-                }
+                self.forget_own(below);
                 let place = prepare.votes.len().saturating_sub(1);
                 if prepare.chain.get(place) == Some(&partition) {
                     self.take_back(now, prepare, place, position);
@@ -256,14 +221,8 @@ impl CoreMachine {
                 decision,
             } => {
                 let key = (operation, partition);
-                if let Some(member) = self.members.get_mut(&key)
-                    && member.decision.is_none()
-                {
-                    member.decision = Some(decision);
-                    member.decided_at = position;
-                    if member.settles_at_decision() {
-                        self.settle(now, key, tables, &mut unheard)?;
-                    }
+                if self.replay_decision(key, decision, position) {
+                    self.settle(now, key, tables, &mut unheard)?;
                 }
             }
             Record::Settled {
@@ -285,12 +244,50 @@ impl CoreMachine {
                 }
             }
             Record::Copied { partition, rows } => self.replay_copied(partition, rows, tables)?,
+            Record::Sealed {
+                epoch,
+                forgot_nothing,
+            } => {
+                self.epoch_on_disk = self.epoch_on_disk.max(epoch);
+                self.note_seal(position, epoch, forgot_nothing);
+            }
+            Record::Resolved { epoch } => {
+                self.epoch_on_disk = self.epoch_on_disk.max(epoch);
+                self.settle_resolved(now, tables, &mut unheard)?;
+            }
+            Record::Given { partition, since } => {
+                self.epoch_on_disk = self.epoch_on_disk.max(since);
+                self.give(partition, since, tables, &mut unheard);
+            }
         }
         Ok(())
     }
 
+    /// Takes up a decision; true if it is to be settled with that.
+    fn replay_decision(&mut self, key: MemberKey, decision: Decision, position: Position) -> bool {
+        // What an epoch's end decides is settled when the next one serves.
+        let resolved = self.sealed_on_disk.is_some();
+        let Some(member) = self.members.get_mut(&key) else {
+            return false;
+        };
+        if member.settled || member.decision.is_some() && !resolved {
+            return false;
+        }
+        member.decision = Some(decision);
+        member.decided_at = position;
+        member.resolved = resolved;
+        member.settles_at_decision() && !resolved
+    }
+
     /// Drops own operations that an own, later record calls finished.
-    fn forget_own(&mut self, from: OperationId, before: Finished) {
+    fn forget_own(&mut self, (head, before): (CoreId, Finished)) {
+        if head != self.identity.core {
+            return;
+        }
+        let from = OperationId {
+            head,
+            ..OperationId::default()
+        };
         let known = self.finished.entry(self.identity.core).or_default();
         *known = (*known).max(before);
         let beyond = OperationId {
@@ -360,6 +357,8 @@ impl CoreMachine {
         self.confirmations.clear();
         self.undurable.clear();
         self.counters = Default::default();
+        self.take_given(tables, output);
+        self.end_old_seal(now, tables, output)?;
         let keys: Vec<MemberKey> = self.members.keys().copied().collect();
         for key in keys {
             let member = self.members.get_mut(&key).expect("it was just listed");
@@ -378,18 +377,19 @@ impl CoreMachine {
             }
         }
         self.undurable.make_contiguous().sort_unstable();
-        let peers = self.unheard_peers();
+        let peers = self.peers();
         if planted::is(Bug::CompletionsNotRestored) {
             self.sessions = Default::default();
         }
         if !peers.is_empty() && !planted::is(Bug::RecoverySkipped) {
+            let question = |attempt| PeerMessage::Recover { attempt };
             self.recovering = Some(Recovering {
-                next_attempt: 1,
-                peers,
+                inquiry: Inquiry::new(question, peers.into_iter()),
                 decisions: BTreeMap::new(),
             });
             self.recover_again(output);
         }
+        self.seal(now, tables, output)?;
         self.review_fills(now, tables, output)?;
         let durable = self.durable;
         self.on_durable(now, durable, tables, output)?;
@@ -431,11 +431,6 @@ impl CoreMachine {
         Ok(())
     }
 
-    fn unheard_peers(&self) -> BTreeMap<CoreId, BTreeMap<u64, Heard>> {
-        let peers = self.peers().into_iter();
-        peers.map(|core| (core, BTreeMap::new())).collect()
-    }
-
     /// The epoch has changed: what peers told in the one before no longer counts. All of it must
     /// come from one epoch, and so from one life of each peer: otherwise a peer that has told an
     /// operation to another one only, and has forgotten it by a restart since, would be heard
@@ -446,9 +441,9 @@ impl CoreMachine {
         tables: &mut T,
         output: &mut Output,
     ) -> Result<(), TablesError> {
-        let peers = self.unheard_peers();
+        let peers = self.peers();
         if let Some(recovering) = &mut self.recovering {
-            recovering.peers = peers;
+            recovering.inquiry.restart(peers.into_iter());
             self.recover_again(output);
         }
         self.end_recovery(now, tables, output)
@@ -456,21 +451,18 @@ impl CoreMachine {
 
     /// Asks all peers that have not told everything.
     pub(super) fn recover_again(&mut self, output: &mut Output) {
-        let Some(recovering) = &mut self.recovering else {
+        if self.stands_still() {
             return;
-        };
-        let peers: Vec<CoreId> = recovering.peers.keys().copied().collect();
-        for core in peers {
-            recovering.ask(core, output);
+        }
+        if let Some(recovering) = &mut self.recovering {
+            recovering.inquiry.ask_all(output);
         }
     }
 
     /// Asks one peer, which has just been connected.
     pub(super) fn ask_again(&mut self, core: CoreId, output: &mut Output) {
-        if let Some(recovering) = &mut self.recovering
-            && recovering.peers.contains_key(&core)
-        {
-            recovering.ask(core, output);
+        if let Some(recovering) = &mut self.recovering {
+            recovering.inquiry.ask(core, output);
         }
     }
 
@@ -562,7 +554,7 @@ impl CoreMachine {
             return told.then(|| (decision.clone(), member.settled));
         }
         let recovering = self.recovering.as_ref().filter(|_| !member.table.sync);
-        let told = recovering?.decisions.get(key)?;
+        let told = recovering?.remembered(key)?;
         Some((told.decision.clone(), told.settled))
     }
 
@@ -578,12 +570,10 @@ impl CoreMachine {
         let Some(recovering) = &mut self.recovering else {
             return Ok(());
         };
-        let Some(heard) = recovering.heard(from, attempt) else {
+        let item = (prepare.operation, prepare.votes.len());
+        if !recovering.inquiry.hear(from, attempt, item) {
             return Ok(());
-        };
-        heard
-            .operations
-            .insert((prepare.operation, prepare.votes.len()));
+        }
         let sender = prepare.votes.len().saturating_sub(1);
         let table = self.tables.get(&prepare.table).map(Arc::clone);
         let decided = decision.as_ref().map(|(decision, _)| decision);
@@ -622,7 +612,7 @@ impl CoreMachine {
     }
 
     /// Logs again a vote that this core had given.
-    fn adopt(
+    pub(super) fn adopt(
         &mut self,
         now: Now,
         key: MemberKey,
@@ -656,10 +646,9 @@ impl CoreMachine {
         let Some(recovering) = &mut self.recovering else {
             return Ok(());
         };
-        let Some(heard) = recovering.heard(from, attempt) else {
+        if !recovering.inquiry.hear_end(from, attempt, count) {
             return Ok(());
-        };
-        heard.count = Some(count);
+        }
         self.end_recovery(now, tables, output)
     }
 
@@ -672,8 +661,7 @@ impl CoreMachine {
         let Some(recovering) = &self.recovering else {
             return Ok(());
         };
-        let complete = |attempts: &BTreeMap<u64, Heard>| attempts.values().any(Heard::is_complete);
-        if !recovering.peers.values().all(complete) {
+        if !recovering.inquiry.is_complete() {
             return Ok(());
         }
         let decisions = self.recovering.take().expect("checked above").decisions;
@@ -710,7 +698,7 @@ impl CoreMachine {
 /// an abort nothing depends on them any more. Where all who can refuse have said yes, the others
 /// can only say the same: with `replicated`, one of them may have decided and shown it, so that
 /// it must not answer as if it had never known the operation (SAFETY R4, third and fourth case).
-fn with_known_votes(
+pub(super) fn with_known_votes(
     mut prepare: Arc<Prepare>,
     decision: Option<&Decision>,
     table: Option<&TableInfo>,

@@ -133,8 +133,14 @@ impl TableInfo {
 
     /// Whether all members that can refuse an operation have said yes to it.
     pub fn is_agreed(&self, prepare: &Prepare) -> bool {
-        let mut open = prepare.chain[prepare.votes.len()..].iter();
-        prepare.votes.iter().all(|vote| *vote == Vote::Yes)
+        self.covers_voters(&prepare.chain, &prepare.votes)
+    }
+
+    /// Whether these votes, the first of the chain's, are all yes and those of all members that can
+    /// refuse.
+    pub fn covers_voters(&self, chain: &[PartitionId], votes: &[Vote]) -> bool {
+        let mut open = chain[votes.len()..].iter();
+        votes.iter().all(|vote| *vote == Vote::Yes)
             && open.all(|id| usize::from(id.replex) >= self.last_voter)
     }
 

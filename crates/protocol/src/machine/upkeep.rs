@@ -10,6 +10,7 @@ use alloc::format;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
+use placement::Durability;
 use placement::tables::{Tables, TablesError};
 
 use super::locks::Locks;
@@ -19,6 +20,7 @@ use crate::configuration::Configuration;
 use crate::identity::{CoreId, Epoch, Incarnation, Now, PartitionId, Position, ServerId};
 use crate::message::{CoordinatorRequest, PeerHeader, PeerMessage};
 use crate::planted::{self, Bug};
+use crate::record::Record;
 
 /// Questions to peers that an answer may still come to: more than a lease's worth of heartbeats.
 const QUESTIONS_MAX: usize = 64;
@@ -38,6 +40,13 @@ pub(super) struct Leases {
     next_heartbeat_us: u64,
     /// A fetch of the configuration is under way since.
     fetch_since_us: Option<u64>,
+}
+
+impl Leases {
+    /// The next heartbeat goes out at the next tick.
+    pub fn hurry(&mut self, now: Now) {
+        self.next_heartbeat_us = now.monotonic_us;
+    }
 }
 
 impl CoreMachine {
@@ -122,20 +131,69 @@ impl CoreMachine {
         self.leases.vouched_until_us.clear();
         self.hold(configuration);
         // The coordinator waits for this core to say that it has the epoch.
-        self.leases.next_heartbeat_us = now.monotonic_us;
+        self.leases.hurry(now);
         for id in before {
             if !self.partitions.contains_key(&id) {
                 self.drop_partition(id, tables, output);
             }
+        }
+        self.take_given(tables, output);
+        let stood_still = self.stands_still();
+        self.end_old_seal(now, tables, output)?;
+        if self.configuration.sealing.is_some() {
+            return self.seal(now, tables, output);
+        }
+        if stood_still {
+            self.unseal(now, tables, output)?;
+            return self.review_fills(now, tables, output);
         }
         self.hurry(now, |_| true);
         self.recover_anew(now, tables, output)?;
         self.review_fills(now, tables, output)
     }
 
+    /// Partitions that the configuration gives to this core anew: what it had of them is void.
+    pub(super) fn take_given<T: Tables>(&mut self, tables: &mut T, output: &mut Output) {
+        let partitions = self.partitions.iter();
+        let since = partitions.filter_map(|(id, partition)| {
+            let place = partition.table.place(*id)?;
+            (self.tenures.get(id).copied().unwrap_or_default() != place.since)
+                .then_some((*id, place.since))
+        });
+        let given: Vec<_> = since.collect();
+        for (partition, since) in given {
+            self.give(partition, since, tables, output);
+            let record = Record::Given { partition, since };
+            self.log(&record, Durability::Replicated, output);
+        }
+        let held = &self.partitions;
+        self.tenures.retain(|id, _| held.contains_key(id));
+    }
+
+    /// Begins a partition from nothing.
+    pub(super) fn give<T: Tables>(
+        &mut self,
+        partition: PartitionId,
+        since: Epoch,
+        tables: &mut T,
+        output: &mut Output,
+    ) {
+        let rows_are_newer = self.next_position < self.rows_from;
+        self.drop_members(partition, output);
+        if !rows_are_newer {
+            self.drop_rows(partition, tables);
+        }
+        self.tenures.insert(partition, since);
+    }
+
     /// A partition is not this core's any more: nothing of it is kept.
     fn drop_partition<T: Tables>(&mut self, id: PartitionId, tables: &mut T, output: &mut Output) {
         self.drop_rows(id, tables);
+        self.drop_members(id, output);
+    }
+
+    /// Forgets a partition's operations and requests.
+    fn drop_members(&mut self, id: PartitionId, output: &mut Output) {
         let gone: Vec<_> = self
             .members
             .keys()
@@ -217,6 +275,9 @@ impl CoreMachine {
             return Ok(());
         }
         let from = header.from;
+        if self.stands_still() && message.is_of_chain() {
+            return Ok(());
+        }
         match message {
             PeerMessage::Prepare(prepare) => self.on_prepare(now, prepare, tables, output),
             PeerMessage::Decision {
@@ -259,7 +320,29 @@ impl CoreMachine {
                 self.on_finished(now, (from, finished_below), tables, output)?;
                 self.on_recover_end(now, (from, attempt), count, (tables, output))
             }
+            PeerMessage::AskSealed { attempt } => {
+                self.on_ask_sealed(from, attempt, output);
+                Ok(())
+            }
+            PeerMessage::Witness {
+                attempt,
+                prepare,
+                decision,
+            } => {
+                self.on_witness(now, (from, attempt), prepare, decision, output);
+                Ok(())
+            }
+            PeerMessage::WitnessEnd {
+                attempt,
+                count,
+                forgot_nothing,
+            } => {
+                let end = (count, forgot_nothing);
+                self.on_witness_end(now, (from, attempt), end, output);
+                Ok(())
+            }
             PeerMessage::LeaseRequest { sent_us } => {
+                self.vouched_us.insert(from.server, now.monotonic_us);
                 let message = PeerMessage::LeaseGrant {
                     sent_us,
                     admits: self.admits,
@@ -295,6 +378,9 @@ impl CoreMachine {
 
     /// A connection to a peer is new: what it may have missed is sent again.
     pub(super) fn on_peer_connected(&mut self, now: Now, core: CoreId, output: &mut Output) {
+        if self.stands_still() {
+            return self.ask_sealed_of(core, output);
+        }
         let configuration = Arc::clone(&self.configuration);
         self.hurry(now, |member| {
             configuration.takes_part(core, &member.prepare.chain)
@@ -309,10 +395,12 @@ impl CoreMachine {
         tables: &mut T,
         output: &mut Output,
     ) -> Result<(), TablesError> {
-        self.send_confirmations(now, tables, output)?;
-        self.retry(now, tables, output)?;
-        if self.fills.due_us.is_some_and(|due| due <= now.monotonic_us) {
-            self.ask_covers(now, output);
+        if !self.stands_still() {
+            self.send_confirmations(now, tables, output)?;
+            self.retry(now, tables, output)?;
+            if self.fills.due_us.is_some_and(|due| due <= now.monotonic_us) {
+                self.ask_covers(now, output);
+            }
         }
         if now.monotonic_us < self.leases.next_heartbeat_us {
             return Ok(());
@@ -320,6 +408,7 @@ impl CoreMachine {
         self.leases.next_heartbeat_us = now.monotonic_us + self.limits.heartbeat_us;
         self.heartbeat(now, output);
         self.recover_again(output);
+        self.ask_sealed(output);
         self.refuse_old_requests(now, output);
         self.drop_reads(now, None, tables, output)?;
         self.end_long_waits(now, tables, output)
@@ -332,6 +421,7 @@ impl CoreMachine {
             epoch: self.configuration.epoch,
             sent_us: now.monotonic_us,
             filled: self.filled(),
+            seal: self.seal_report(now),
         });
         if self.leases.asked_us.len() == QUESTIONS_MAX {
             self.leases.asked_us.pop_front();
@@ -374,6 +464,9 @@ impl CoreMachine {
         tables: &mut T,
         output: &mut Output,
     ) -> Result<(), TablesError> {
+        if self.stands_still() {
+            return Ok(());
+        }
         let deadline = now.monotonic_us.saturating_sub(self.limits.wait_us_max);
         let late = |member: &super::Member| {
             member.prepared_at.is_none() && member.since_us < deadline && member.may_refuse()
@@ -391,6 +484,9 @@ impl CoreMachine {
 
     /// When the machine wants to be stepped at the latest.
     pub(super) fn deadline_us(&self) -> u64 {
+        if self.stands_still() {
+            return self.leases.next_heartbeat_us;
+        }
         let retry = self.retries.first().map_or(u64::MAX, |(due, _)| *due);
         let confirm = self.confirm_due_us.unwrap_or(u64::MAX);
         let fills = self.fills.due_us.unwrap_or(u64::MAX);

@@ -11,7 +11,9 @@ use std::sync::Arc;
 
 use placement::tables::{MemoryTables, Tables};
 use placement::{Layout, RowView, Schema};
-use protocol::configuration::{Configuration, PartitionState, Place, Server, ServerState, Table};
+use protocol::configuration::{
+    Configuration, PartitionState, Place, Sealing, Server, ServerState, Table,
+};
 use protocol::identity::{
     CoreId, Epoch, Incarnation, Now, PartitionId, Position, ServerId, TableId,
 };
@@ -63,6 +65,7 @@ impl Cluster {
                 core: 0,
             },
             state: PartitionState::Serving,
+            since: Epoch(0),
         };
         let places = |replex| vec![place(replex); layout.partition_count(replex) as usize];
         let placement = (0..layout.replexes.len()).map(places).collect();
@@ -84,6 +87,7 @@ impl Cluster {
         let configuration = Configuration {
             cluster: 1,
             epoch: Epoch(1),
+            sealing: None,
             servers,
             tables: vec![table],
         };
@@ -182,19 +186,29 @@ impl Cluster {
         self.step(id, beat)
     }
 
-    /// Starts a server as the coordinator lets it: in an epoch that knows of its new life, and that
-    /// those who run are told of first.
-    pub fn rejoin(&mut self, id: u32) -> Result<(), String> {
-        self.configuration.epoch = Epoch(self.configuration.epoch.0 + 1);
-        let incarnation = self.nodes[&id].incarnation + 1;
-        let server = &mut self.configuration.servers[id as usize - 1];
-        server.incarnation = Incarnation(incarnation);
-        server.state = ServerState::Up;
-        self.spread()?;
-        self.start(id)
+    /// Ends the epochs before without these servers: an epoch in which chains stand still.
+    pub fn seal(&mut self, removed: Vec<u32>) -> Result<(), String> {
+        let next = Epoch(self.configuration.epoch.0 + 1);
+        let sealing = self.configuration.sealing.take();
+        let since = sealing.map_or(next, |sealing| sealing.since);
+        let removed = removed.into_iter().map(ServerId).collect();
+        self.configuration.sealing = Some(Sealing { since, removed });
+        self.reconfigure()
     }
 
-    /// Tells everybody who runs of the configuration.
+    /// An epoch serves after one in which chains stood still.
+    pub fn unseal(&mut self) -> Result<(), String> {
+        self.configuration.sealing = None;
+        self.reconfigure()
+    }
+
+    /// Tells those who run of the configuration in a new epoch.
+    fn reconfigure(&mut self) -> Result<(), String> {
+        self.configuration.epoch.0 += 1;
+        self.spread()
+    }
+
+    /// Tells those who run of the configuration.
     fn spread(&mut self) -> Result<(), String> {
         let ids: Vec<u32> = self.nodes.keys().copied().collect();
         for id in ids {
@@ -202,6 +216,17 @@ impl Cluster {
             self.step(id, Input::Configuration(configuration))?;
         }
         Ok(())
+    }
+
+    /// Starts a server as the coordinator lets it: in an epoch that knows of its new life, and that
+    /// those who run are told of first.
+    pub fn rejoin(&mut self, id: u32) -> Result<(), String> {
+        let incarnation = self.nodes[&id].incarnation + 1;
+        let server = &mut self.configuration.servers[id as usize - 1];
+        server.incarnation = Incarnation(incarnation);
+        server.state = ServerState::Up;
+        self.reconfigure()?;
+        self.start(id)
     }
 
     /// Stops a server at once. What was not flushed is lost, unless `keeps_all`.
@@ -438,6 +463,7 @@ pub fn tell_row(schema: &Schema, row: &[u8]) -> String {
 }
 
 /// A message in words; versions are left out, because they hold the time.
+// tidy: long — a dispatching match over the messages of peers.
 pub fn tell(message: &PeerMessage) -> String {
     use protocol::operation::{Decision, Vote};
     let name = |operation: &protocol::identity::OperationId| {
@@ -501,6 +527,34 @@ pub fn tell(message: &PeerMessage) -> String {
         }
         PeerMessage::RecoverEnd { count, .. } => format!("recover-end after {count}"),
         PeerMessage::NewerEpoch { epoch } => format!("newer epoch {}", epoch.0),
+        PeerMessage::AskSealed { .. } => "ask-sealed".into(),
+        PeerMessage::Witness {
+            prepare, decision, ..
+        } => {
+            let decision = decision
+                .as_ref()
+                .map_or(String::new(), |(decision, resolved)| {
+                    let resolved = if *resolved { ", resolved" } else { "" };
+                    format!(", {}{resolved}", outcome(decision))
+                });
+            format!(
+                "witness {}, {} votes{decision}",
+                name(&prepare.operation),
+                prepare.votes.len()
+            )
+        }
+        PeerMessage::WitnessEnd {
+            count,
+            forgot_nothing,
+            ..
+        } => {
+            let forgetful = if *forgot_nothing {
+                ""
+            } else {
+                ", may have forgotten"
+            };
+            format!("witness-end after {count}{forgetful}")
+        }
         PeerMessage::LeaseRequest { .. } | PeerMessage::LeaseGrant { .. } => "lease".into(),
         message => tell_fill(message),
     }

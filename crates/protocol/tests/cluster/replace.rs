@@ -52,6 +52,7 @@ impl Cluster {
                     core: 0,
                 },
                 state: PartitionState::Rebuilding,
+                since: self.configuration.epoch,
             };
         }
         self.spread()

@@ -11,7 +11,9 @@ use placement::{
     Layout, Replex, ReplexKind, Schema, Share, Value,
 };
 use protocol::codec::Bytes;
-use protocol::configuration::{Configuration, PartitionState, Place, Server, ServerState, Table};
+use protocol::configuration::{
+    Configuration, PartitionState, Place, Sealing, Server, ServerState, Table,
+};
 use protocol::coordinator::{Member, State};
 use protocol::expression::{Assignment, BinaryOperator, Expression, UnaryOperator};
 use protocol::identity::*;
@@ -177,10 +179,12 @@ generate_struct! {
     Finished { incarnation, sequence }
     RequestId { session, number }
     OperationId { head, incarnation, sequence }
-    Configuration { cluster, epoch, servers, tables }
+    Configuration { cluster, epoch, sealing, servers, tables }
+    Sealing { since, removed }
+    SealReport { stage, vouched_ago_us }
     Server { id, incarnation, domain, cores, state }
     Table { id, schema, layout, placement }
-    Place { core, state }
+    Place { core, state, since }
     Schema {
         name, columns, primary_key, indexes, further, partitions, failures_tolerated, durability,
     }
@@ -267,12 +271,16 @@ generate_enum! {
         Fetched { of, from, pass, start, page, told_from },
         CopyCompletions { of, start },
         CopiedCompletions { of, start, completions, next, last_version },
+        AskSealed { attempt }, Witness { attempt, prepare, decision },
+        WitnessEnd { attempt, count, forgot_nothing },
     }
+    SealStage { Sealing, Resolved, Stuck }
     CoordinatorRequest {
         Join { server, instance, disk, domain, cores },
-        Heartbeat { core, incarnation, epoch, sent_us, filled }, Fetch { known }, OpenSession,
+        Heartbeat { core, incarnation, epoch, sent_us, filled, seal }, Fetch { known },
+        OpenSession,
         CreateTable { schema, if_not_exists }, DropTable { name, if_exists }, Leave { server },
-        Stopped { server, incarnation },
+        Stopped { server, incarnation }, Remove { server },
     }
     CoordinatorReply {
         Joined { server, incarnation, configuration },
@@ -284,6 +292,7 @@ generate_enum! {
         Prepared { partition, prepare }, Decided { partition, operation, decision },
         Settled { partition, operation }, Completed { partition, requests },
         Copied { partition, rows },
+        Sealed { epoch, forgot_nothing }, Resolved { epoch }, Given { partition, since },
     }
 }
 

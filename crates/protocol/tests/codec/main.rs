@@ -7,6 +7,7 @@ mod generate;
 mod golden;
 mod kinds;
 mod memory;
+mod replacing;
 mod requests;
 mod samples;
 

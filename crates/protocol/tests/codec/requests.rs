@@ -34,6 +34,7 @@ struct Core {
 
 fn configuration() -> Configuration {
     let mut configuration = samples::configuration();
+    configuration.sealing = None;
     for places in &mut configuration.tables[0].placement {
         for place in places {
             place.core = CoreId {

@@ -4,18 +4,20 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::replacing::{fills, seals};
 use placement::{
     Column, ColumnType, Constraint, Cut, Dimension, Durability, FurtherCopy, Index, Layout, Schema,
     Share, Value, encode_key, encode_row,
 };
 use protocol::codec::Bytes;
-use protocol::configuration::{Configuration, PartitionState, Place, Server, ServerState, Table};
+use protocol::configuration::{
+    Configuration, PartitionState, Place, Sealing, Server, ServerState, Table,
+};
 use protocol::coordinator::{Member, State};
 use protocol::expression::{Assignment, BinaryOperator, Expression, UnaryOperator};
 use protocol::identity::*;
 use protocol::message::*;
 use protocol::operation::*;
-use protocol::record::SavedCompletion;
 
 fn schema() -> Schema {
     let column = |name: &str, column_type, nullable, default| Column {
@@ -101,7 +103,7 @@ fn core(server: u32, core: u16) -> CoreId {
     }
 }
 
-fn partition(replex: u8, number: u32) -> PartitionId {
+pub fn partition(replex: u8, number: u32) -> PartitionId {
     PartitionId {
         table: TableId(3),
         replex,
@@ -124,7 +126,7 @@ fn finished() -> Finished {
     }
 }
 
-fn request_id() -> RequestId {
+pub fn request_id() -> RequestId {
     RequestId {
         session: SessionId(77),
         number: 5,
@@ -217,6 +219,7 @@ pub fn configuration() -> Configuration {
     let place = |server, state| Place {
         core: core(server, 1),
         state,
+        since: Epoch(2),
     };
     let layout = Layout::base(&schema());
     let placement = (0..layout.replexes.len()).map(|replex| {
@@ -228,6 +231,10 @@ pub fn configuration() -> Configuration {
     Configuration {
         cluster: 0x1122_3344_5566_7788,
         epoch: Epoch(6),
+        sealing: Some(Sealing {
+            since: Epoch(5),
+            removed: vec![ServerId(2)],
+        }),
         servers: vec![server(1, ServerState::Up), server(2, ServerState::Down)],
         tables: vec![Table {
             id: TableId(3),
@@ -256,7 +263,7 @@ pub fn state() -> State {
     }
 }
 
-fn prepare() -> Arc<Prepare> {
+pub fn prepare() -> Arc<Prepare> {
     let duplicate = RequestResult::Duplicate {
         replex: 1,
         key: Bytes(encode_key([Value::Uuid([9; 16]).as_ref()])),
@@ -311,6 +318,7 @@ pub fn samples() -> BTreeMap<&'static str, Message> {
         refusals(),
         peers(),
         fills(),
+        seals(),
         asks(),
         answers(),
     ];
@@ -514,7 +522,7 @@ fn refusals() -> Vec<(&'static str, Message)> {
     ]
 }
 
-fn peer(message: PeerMessage) -> Message {
+pub fn peer(message: PeerMessage) -> Message {
     let header = PeerHeader {
         from: core(2, 1),
         incarnation: Incarnation(3),
@@ -592,76 +600,6 @@ fn peers() -> Vec<(&'static str, Message)> {
     messages.map(|(name, message)| (name, peer(message))).into()
 }
 
-/// What cores say while a partition is being filled.
-fn fills() -> Vec<(&'static str, Message)> {
-    let (of, from) = (partition(1, 2), partition(0, 3));
-    let mut page = RowPage::default();
-    page.push(Version(1 << 40), &row());
-    let messages = [
-        (
-            "peer-copy",
-            PeerMessage::Copy {
-                of,
-                from,
-                start: pk(),
-            },
-        ),
-        (
-            "peer-copied",
-            PeerMessage::Copied {
-                of,
-                from,
-                start: pk(),
-                page: page.clone(),
-                sum: 7,
-                looked_at_bytes: 4_096,
-            },
-        ),
-        (
-            "peer-fetch",
-            PeerMessage::Fetch {
-                of,
-                from,
-                pass: 3,
-                wanted: vec![(pk(), Some(pk())), (pk(), None)],
-                start: Bytes::default(),
-            },
-        ),
-        (
-            "peer-fetched",
-            PeerMessage::Fetched {
-                of,
-                from,
-                pass: 3,
-                start: Bytes::default(),
-                page,
-                told_from: vec![(pk(), pk())],
-            },
-        ),
-        (
-            "peer-copy-completions",
-            PeerMessage::CopyCompletions {
-                of,
-                start: request_id(),
-            },
-        ),
-        (
-            "peer-copied-completions",
-            PeerMessage::CopiedCompletions {
-                of,
-                start: RequestId::default(),
-                completions: vec![SavedCompletion {
-                    head: partition(0, 3),
-                    request: prepare().requests[0].clone(),
-                }],
-                next: Some(request_id()),
-                last_version: Version(1 << 40),
-            },
-        ),
-    ];
-    messages.map(|(name, message)| (name, peer(message))).into()
-}
-
 fn asks() -> Vec<(&'static str, Message)> {
     let join = |server| CoordinatorRequest::Join {
         server,
@@ -681,6 +619,10 @@ fn asks() -> Vec<(&'static str, Message)> {
                 epoch: Epoch(6),
                 sent_us: 123_456,
                 filled: vec![partition(1, 2)],
+                seal: Some(SealReport {
+                    stage: SealStage::Resolved,
+                    vouched_ago_us: Some(50_000),
+                }),
             },
         ),
         ("ask-fetch", CoordinatorRequest::Fetch { known: Epoch(5) }),
@@ -702,6 +644,12 @@ fn asks() -> Vec<(&'static str, Message)> {
         (
             "ask-leave",
             CoordinatorRequest::Leave {
+                server: ServerId(2),
+            },
+        ),
+        (
+            "ask-remove",
+            CoordinatorRequest::Remove {
                 server: ServerId(2),
             },
         ),

@@ -45,11 +45,13 @@ pub fn configuration() -> Configuration {
         vec![Place {
             core: core(server),
             state: PartitionState::Serving,
+            since: Epoch(0),
         }]
     };
     Configuration {
         cluster: 1,
         epoch: Epoch(3),
+        sealing: None,
         servers: vec![server(1), server(2)],
         tables: vec![Table {
             id: TableId(1),

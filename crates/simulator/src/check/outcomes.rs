@@ -27,6 +27,27 @@ pub fn decided(entry: &Entry, decision: &Decision) -> Result<(), String> {
     }
 }
 
+/// A decision is about to be logged that an epoch's end has come to: nothing else was seen, and no
+/// vote is against it.
+pub fn resolved(entry: &Entry, decision: &Decision) -> Result<(), String> {
+    let operation = entry.prepare.operation;
+    if let Some(before) = entry.decision.as_ref().filter(|_| entry.seen)
+        && before != decision
+    {
+        return Err(format!(
+            "{operation:?} was seen as {before:?}, now it is resolved as {decision:?}"
+        ));
+    }
+    let mut votes = entry.members.iter().flat_map(|member| &member.votes);
+    if *decision == Decision::Commit && votes.any(|vote| *vote != Vote::Yes) {
+        return Err(format!(
+            "{operation:?} is resolved as committed against a vote: {:?}",
+            entry.members
+        ));
+    }
+    Ok(())
+}
+
 /// A result is about to be told that an operation gave: it is that of its decision.
 pub fn told(entry: &Entry, result: &RequestResult) -> Result<(), String> {
     let operation = entry.prepare.operation;

@@ -104,9 +104,13 @@ impl World {
                     self.check("I1 commit ⇒ prepared at all members", Err(text));
                     return;
                 };
-                let outcome = outcomes::decided(entry, decision);
+                let sealing = self.ledger.is_sealing(core);
+                let outcome = match sealing {
+                    true => outcomes::resolved(entry, decision),
+                    false => outcomes::decided(entry, decision),
+                };
                 let complete = match decision {
-                    Decision::Commit if self.is_sync() => {
+                    Decision::Commit if self.is_sync() && !sealing => {
                         prepared::decided(&self.ledger, entry, *partition)
                     }
                     _ => Ok(()),
@@ -114,7 +118,12 @@ impl World {
                 self.check("I3 nothing is both committed and aborted", outcome);
                 self.check("I1 commit ⇒ prepared at all members", complete);
             }
-            Record::Settled { .. } | Record::Completed { .. } | Record::Copied { .. } => {}
+            Record::Settled { .. }
+            | Record::Completed { .. }
+            | Record::Copied { .. }
+            | Record::Sealed { .. }
+            | Record::Resolved { .. }
+            | Record::Given { .. } => {}
         }
         self.ledger.append(core, position, record);
         if let Record::Prepared { .. } | Record::Decided { .. } = record {

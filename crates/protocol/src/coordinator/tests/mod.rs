@@ -188,6 +188,7 @@ fn heartbeat(id: u32, core: u16, incarnation: u32, epoch: u64) -> Request {
         epoch: Epoch(epoch),
         sent_us: 17,
         filled: Vec::new(),
+        seal: None,
     }
 }
 

@@ -236,7 +236,7 @@ fn configuration_stays_within_a_frame() {
     scene.join(1);
     let wide = |number: usize| {
         let mut schema = table(&format!("t{number}"), 0);
-        schema.partitions = 4096;
+        schema.partitions = 2048;
         let template = schema.indexes[0].clone();
         schema.indexes = (0..62)
             .map(|index| Index {

@@ -52,6 +52,7 @@ pub fn configuration(epoch: u64) -> Arc<Configuration> {
     let place = |number: u32| Place {
         core: core(number % 2 + 1),
         state: PartitionState::Serving,
+        since: Epoch(0),
     };
     let server = |number: u32| Server {
         id: ServerId(number),
@@ -63,6 +64,7 @@ pub fn configuration(epoch: u64) -> Arc<Configuration> {
     Arc::new(Configuration {
         cluster: 1,
         epoch: Epoch(epoch),
+        sealing: None,
         servers: vec![server(1), server(2)],
         tables: vec![Table {
             id: TABLE,

@@ -1,0 +1,289 @@
+//! Members that are lost for good are replaced: the epochs before are sealed and resolved by those
+//! that remain, then an epoch serves in which others hold their partitions (SAFETY R4, R5, R15).
+//!
+//! A server that fell silent is given up at once by default, for its rows take no writes until
+//! then; one that said that it stops has time to come back. A server that comes back before the
+//! new epoch serves takes part again.
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use placement::prove;
+
+use super::{Coordinator, Outcome, Output, Refused};
+use crate::configuration::{Configuration, PartitionState, Sealing, Server, ServerState, Table};
+use crate::identity::{CoreId, Now, ServerId};
+use crate::message::{SealReport, SealStage};
+
+/// What the machine knows of lost servers and of the end of epochs. Begins anew with each process.
+#[derive(Debug, Default)]
+pub(super) struct Seals {
+    /// When servers that are down are to be replaced.
+    due_us: BTreeMap<ServerId, u64>,
+    /// What the cores have said in this epoch, and when it came.
+    reports: BTreeMap<CoreId, (SealReport, u64)>,
+    /// What stands in the way, as it was last told.
+    told: String,
+}
+
+impl Seals {
+    /// A server is down: it is replaced when this much time has passed.
+    pub fn watch(&mut self, server: ServerId, now: Now, after_us: u64) {
+        let due_us = now.monotonic_us.saturating_add(after_us);
+        self.due_us.insert(server, due_us);
+    }
+
+    /// It is back, or gone for good.
+    pub fn unwatch(&mut self, server: ServerId) {
+        self.due_us.remove(&server);
+    }
+
+    /// Another epoch: what was said of the one before no longer counts.
+    pub fn forget_reports(&mut self) {
+        self.reports.clear();
+    }
+
+    pub fn report(&mut self, core: CoreId, report: SealReport, now: Now) {
+        self.reports.insert(core, (report, now.monotonic_us));
+    }
+
+    fn is_due(&self, server: ServerId, now: Now) -> bool {
+        let due_us = self.due_us.get(&server);
+        due_us.is_some_and(|due_us| *due_us <= now.monotonic_us)
+    }
+
+    /// Says a thing once.
+    fn tell(&mut self, text: String, output: &mut Output) {
+        if self.told != text {
+            output.notes.push(text.clone());
+            self.told = text;
+        }
+    }
+}
+
+impl Coordinator {
+    /// An operator says that a server that is down will not come back.
+    pub(super) fn remove(
+        &mut self,
+        now: Now,
+        id: ServerId,
+        output: &mut Output,
+    ) -> Result<Outcome, Refused> {
+        let server = self.state.configuration.server(id);
+        let server = server.ok_or_else(|| super::members::unknown_server(id))?;
+        if server.state == ServerState::Up {
+            return Err(Refused::new(format!(
+                "server {} is up: stop it first",
+                id.0
+            )));
+        }
+        if !holds(&self.state.configuration, id) {
+            return self.leave(id, output);
+        }
+        self.seals.watch(id, now, 0);
+        Ok(self.done_now())
+    }
+
+    /// A server is back while the epochs before are being ended: it takes part again.
+    pub(super) fn take_part_again(&mut self, id: ServerId) {
+        if let Some(sealing) = &mut self.state.configuration.sealing {
+            sealing.removed.retain(|removed| *removed != id);
+        }
+    }
+
+    /// Replaces who is due.
+    pub(super) fn advance_seal(&mut self, now: Now, output: &mut Output) {
+        let mut removed = self.removed();
+        let known = removed.len();
+        let servers = self.state.configuration.servers.iter();
+        let lost = servers.filter(|server| {
+            server.state == ServerState::Down
+                && self.seals.is_due(server.id, now)
+                && holds(&self.state.configuration, server.id)
+        });
+        removed.extend(lost.map(|server| server.id));
+        if removed.len() > known {
+            match self.check_removal(&removed) {
+                Ok(()) => self.begin_seal(&removed, output),
+                Err(text) => {
+                    self.seals.tell(text, output);
+                    let after_us = self.settings.lease_us;
+                    for id in removed {
+                        self.seals.watch(id, now, after_us);
+                    }
+                }
+            }
+        }
+        self.end_seal(now, output);
+    }
+
+    /// Ends the epochs before without these servers.
+    pub fn begin_seal(&mut self, removed: &BTreeSet<ServerId>, output: &mut Output) {
+        let next = crate::identity::Epoch(self.state.configuration.epoch.0 + 1);
+        let sealing = self.state.configuration.sealing.as_ref();
+        let since = sealing.map_or(next, |sealing| sealing.since);
+        self.state.configuration.sealing = Some(Sealing {
+            since,
+            removed: removed.iter().copied().collect(),
+        });
+        output
+            .notes
+            .push(format!("epochs before {} end{}", since.0, without(removed)));
+        self.reconfigure(output);
+    }
+
+    fn removed(&self) -> BTreeSet<ServerId> {
+        let sealing = self.state.configuration.sealing.iter();
+        sealing
+            .flat_map(|sealing| sealing.removed.iter().copied())
+            .collect()
+    }
+
+    /// Whether the cluster may go on without these servers; says why not.
+    fn check_removal(&self, removed: &BTreeSet<ServerId>) -> Result<(), String> {
+        let configuration = &self.state.configuration;
+        let tables = configuration.tables.iter();
+        let tolerated = tables.map(|table| usize::from(table.schema.failures_tolerated));
+        // More of them could vouch for one another, and serve an old epoch for ever (SAFETY R15).
+        let most = tolerated.max().unwrap_or(0).max(1);
+        if removed.len() > most {
+            return Err(format!(
+                "servers {} are down at once, and no table tolerates more than {most}: start \
+                 one of them",
+                names(removed)
+            ));
+        }
+        let servers = configuration.servers.iter();
+        let remaining: Vec<placement::Server> = servers
+            .filter(|server| !removed.contains(&server.id))
+            .map(Server::bare)
+            .collect();
+        for table in &configuration.tables {
+            let proof = prove(&table.layout, &full_copies(table), &remaining);
+            if proof.copies_guaranteed == 0 {
+                return Err(format!(
+                    "servers {} hold all copies of some rows of table {}: they wait until one \
+                     of them is back",
+                    names(removed),
+                    table.schema.name
+                ));
+            }
+        }
+        let mut servers = configuration.servers.iter();
+        if !servers.any(|it| it.state == ServerState::Up && !removed.contains(&it.id)) {
+            return Err("no server is up that could take what others held".into());
+        }
+        Ok(())
+    }
+
+    /// Serves, once all who remain have resolved everything and no lease of a removed one runs.
+    fn end_seal(&mut self, now: Now, output: &mut Output) {
+        let Some(free_us) = self.seal_ends_us() else {
+            self.tell_stuck(output);
+            return;
+        };
+        if now.monotonic_us < free_us {
+            return;
+        }
+        let removed = self.removed();
+        self.state.configuration.sealing = None;
+        let epoch = crate::identity::Epoch(self.state.configuration.epoch.0 + 1);
+        self.replace(&removed, epoch, output);
+        for id in &removed {
+            self.seals.unwatch(*id);
+        }
+        output
+            .notes
+            .push(format!("epoch {} serves{}", epoch.0, without(&removed)));
+        self.reconfigure(output);
+    }
+
+    /// When the new epoch may serve: after the last lease that a removed server can have from those
+    /// who vouched for it. None while somebody has not resolved everything.
+    pub(super) fn seal_ends_us(&self) -> Option<u64> {
+        let configuration = &self.state.configuration;
+        configuration.sealing.as_ref()?;
+        let after_us = self.settings.lease_us + self.settings.drift_us;
+        let mut free_us = 0;
+        for core in self.remaining_cores() {
+            let (report, at_us) = self.seals.reports.get(&core)?;
+            if report.stage != SealStage::Resolved {
+                return None;
+            }
+            if let Some(ago_us) = report.vouched_ago_us {
+                free_us = free_us.max(at_us.saturating_sub(ago_us) + after_us);
+            }
+        }
+        Some(free_us)
+    }
+
+    fn tell_stuck(&mut self, output: &mut Output) {
+        let mut reports = self.seals.reports.values();
+        if reports.any(|(report, _)| report.stage == SealStage::Stuck) {
+            let removed = self.removed();
+            let text = format!(
+                "what became of some operations is known to lost servers alone: tables stand \
+                 still until one of {} is back",
+                names(&removed)
+            );
+            self.seals.tell(text, output);
+        }
+    }
+
+    /// Cores with partitions, but for those of removed servers.
+    fn remaining_cores(&self) -> BTreeSet<CoreId> {
+        let configuration = &self.state.configuration;
+        let tables = configuration.tables.iter();
+        let places = tables.flat_map(|table| table.placement.iter().flatten());
+        let cores = places.map(|place| place.core);
+        cores
+            .filter(|core| !configuration.is_removed(core.server))
+            .collect()
+    }
+
+    /// When something here is due.
+    pub(super) fn seal_deadline_us(&self) -> Option<u64> {
+        let configuration = &self.state.configuration;
+        let due = self.seals.due_us.iter();
+        let due = due.filter(|(id, _)| !configuration.is_removed(**id));
+        let due = due.filter(|(id, _)| holds(configuration, **id));
+        let due = due
+            .map(|(_, due_us)| *due_us)
+            .filter(|due_us| *due_us != u64::MAX);
+        due.chain(self.seal_ends_us()).min()
+    }
+}
+
+fn names(servers: &BTreeSet<ServerId>) -> String {
+    let names: Vec<String> = servers.iter().map(|id| format!("{}", id.0)).collect();
+    names.join(", ")
+}
+
+fn without(removed: &BTreeSet<ServerId>) -> String {
+    match removed.is_empty() {
+        true => String::new(),
+        false => format!(" without server {}", names(removed)),
+    }
+}
+
+/// Whether a server has partitions.
+fn holds(configuration: &Configuration, id: ServerId) -> bool {
+    let tables = configuration.tables.iter();
+    let mut places = tables.flat_map(|table| table.placement.iter().flatten());
+    places.any(|place| place.core.server == id)
+}
+
+/// The placement, with partitions that are not filled yet nowhere.
+pub(super) fn full_copies(table: &Table) -> placement::Placement {
+    let mut bare = table.bare_placement();
+    for (replex, places) in table.placement.iter().enumerate() {
+        for (number, place) in places.iter().enumerate() {
+            if place.state == PartitionState::Rebuilding {
+                bare.replexes[replex][number].server = 0;
+            }
+        }
+    }
+    bare
+}
