@@ -320,7 +320,7 @@ pub enum PeerMessage {
         start: Bytes,
         /// The rows, and where to go on.
         page: RowPage,
-        /// Their sum, as of [`ChecksumPart`].
+        /// A hash of them.
         sum: u64,
         /// Bytes of the rows that were looked at for it.
         looked_at_bytes: u64,

@@ -136,7 +136,8 @@ impl Coordinator {
             self.seals.report(core, report, now);
         }
         self.heard.insert(core, Heard::new(now, epoch));
-        if epoch == self.state.configuration.epoch {
+        let configuration = &self.state.configuration;
+        if epoch == configuration.epoch && configuration.sealing.is_none() {
             self.serve_filled(core, &filled, output);
         }
         Ok(Outcome::Now(CoordinatorReply::Beat {

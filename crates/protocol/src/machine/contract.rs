@@ -190,8 +190,8 @@ pub struct Limits {
     /// Rows that it tells at once of those that cannot wait (SAFETY R18).
     pub fetched_rows_max: usize,
     /// Bytes of rows per second that members of covers may look at for all partitions that this
-    /// core fills, so that they and it have time for requests. Looking at a row costs a tenth of a
-    /// microsecond or so, whether it is taken or not.
+    /// core fills, so that they and it have time for requests; those that are taken count five times
+    /// more. A row of 100 bytes took a member 0.8 µs to look at, and this core 4 µs to take.
     pub fill_bytes_per_second: u64,
 }
 
@@ -211,7 +211,7 @@ impl Default for Limits {
             page_bytes_max: 1 << 20,
             page_keys_max: 16_384,
             fill_page_keys_max: 4_096,
-            fill_page_bytes_max: 256 << 10,
+            fill_page_bytes_max: 128 << 10,
             fetched_rows_max: 64,
             fill_bytes_per_second: 256 << 20,
         }

@@ -179,6 +179,14 @@ impl CoreMachine {
         output: &mut Output,
     ) {
         let rows_are_newer = self.next_position < self.rows_from;
+        // Keys of operations that are gone are free, and requests that came before are asked again:
+        // they may have ended elsewhere meanwhile.
+        if let Some(held) = self.partitions.get_mut(&partition) {
+            held.locks = Locks::default();
+            held.behind_reads.clear();
+            held.queues.clear();
+        }
+        self.fills.partitions.remove(&partition);
         self.drop_members(partition, output);
         if !rows_are_newer {
             self.drop_rows(partition, tables);

@@ -18,7 +18,7 @@ use protocol::identity::{
     CoreId, Epoch, Incarnation, Now, PartitionId, Position, ServerId, TableId,
 };
 use protocol::machine::{ClientReply, CoreMachine, Identity, Input, Limits, Output, Send};
-use protocol::message::{CoordinatorRequest, PeerHeader, PeerMessage, Reply, Request};
+use protocol::message::{CoordinatorRequest, PeerHeader, PeerMessage, Reply, Request, SealStage};
 
 pub struct Node {
     pub machine: Option<CoreMachine>,
@@ -34,6 +34,8 @@ pub struct Node {
     held_replies: Vec<ClientReply>,
     /// What its last heartbeat said to be filled.
     filled: Vec<PartitionId>,
+    /// How far its last heartbeat said it was with the end of an epoch.
+    stage: Option<SealStage>,
 }
 
 pub struct Flight {
@@ -112,6 +114,7 @@ impl Cluster {
                 held_sends: Vec::new(),
                 held_replies: Vec::new(),
                 filled: Vec::new(),
+                stage: None,
             };
             cluster.nodes.insert(id, node);
         }
@@ -193,6 +196,9 @@ impl Cluster {
         let since = sealing.map_or(next, |sealing| sealing.since);
         let removed = removed.into_iter().map(ServerId).collect();
         self.configuration.sealing = Some(Sealing { since, removed });
+        for node in self.nodes.values_mut() {
+            node.stage = None;
+        }
         self.reconfigure()
     }
 
@@ -279,9 +285,11 @@ impl Cluster {
             );
         }
         for ask in output.asks {
-            if let CoordinatorRequest::Heartbeat { filled, .. } = ask
-                && filled != node.filled
-            {
+            let CoordinatorRequest::Heartbeat { filled, seal, .. } = ask else {
+                continue;
+            };
+            node.stage = seal.map(|report| report.stage);
+            if filled != node.filled {
                 let cells: Vec<String> = filled.iter().map(cell).collect();
                 if !cells.is_empty() {
                     let _ = writeln!(self.events, "s{id} has filled {}", cells.join(" "));

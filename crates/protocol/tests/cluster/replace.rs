@@ -5,6 +5,7 @@ use placement::tables::MemoryTables;
 use protocol::configuration::{PartitionState, Place, ServerState};
 use protocol::identity::{CoreId, Epoch, Position, ServerId};
 use protocol::machine::CoreMachine;
+use protocol::message::SealStage;
 
 use super::Cluster;
 
@@ -27,16 +28,28 @@ impl Cluster {
         backlogs.all(|it| it.operations == 0 && it.queued_requests == 0)
     }
 
+    /// Whether all who run have said that they have ended the epochs that are sealed.
+    pub fn is_resolved(&self) -> bool {
+        let mut running = self.nodes.values().filter(|node| node.machine.is_some());
+        running.all(|node| node.stage == Some(SealStage::Resolved))
+    }
+
     /// An epoch in which another server holds partitions, with nothing in them, and servers that
-    /// do not run are down. Nothing of the epochs before may be under way.
+    /// do not run are down. The epochs before have been ended, or nothing of them is under way.
     pub fn replace(&mut self, partitions: &[(usize, usize)], by: u32) -> Result<(), String> {
-        if !self.is_at_rest() {
-            return Err("operations are under way".into());
-        }
-        // Logs begin here: heads that are gone tell nobody any more what they have finished.
-        for id in self.nodes.keys().copied().collect::<Vec<_>>() {
-            if self.nodes[&id].machine.is_some() {
-                self.checkpoint(id)?;
+        if self.configuration.sealing.take().is_some() {
+            if !self.is_resolved() {
+                return Err("the epochs before have not ended".into());
+            }
+        } else {
+            if !self.is_at_rest() {
+                return Err("operations are under way".into());
+            }
+            // Logs begin here: heads that are gone tell nobody any more what they have finished.
+            for id in self.nodes.keys().copied().collect::<Vec<_>>() {
+                if self.nodes[&id].machine.is_some() {
+                    self.checkpoint(id)?;
+                }
             }
         }
         self.configuration.epoch = Epoch(self.configuration.epoch.0 + 1);

@@ -163,10 +163,14 @@ impl History {
             self.write()?;
             self.settle_down()?;
         }
-        for _ in 0..3 {
+        for round in 0..4 {
             self.lose_server()?;
             for _ in 0..300 {
                 self.step()?;
+            }
+            // Two of three copies may be lost at a time, and then be filled at a time.
+            if round % 2 == 0 && self.random.one_in(2) {
+                continue;
             }
             self.settle_down()?;
             self.fill_all()?;
@@ -225,7 +229,12 @@ impl History {
     /// A server is gone for good, and a spare one holds what it held. It comes back with nothing,
     /// as the next spare.
     fn lose_server(&mut self) -> Finding {
-        self.settle_down()?;
+        let rests = self.random.one_in(2);
+        if rests {
+            self.settle_down()?;
+        } else {
+            self.come_back()?;
+        }
         let held: Vec<u32> = (1..=SERVERS)
             .filter(|id| !self.spare.contains(id))
             .collect();
@@ -239,6 +248,9 @@ impl History {
             places.extend(here.map(|(number, _)| (replex, number)));
         }
         self.cluster.crash(lost, true)?;
+        if !rests {
+            self.end_epoch(lost)?;
+        }
         self.cluster.replace(&places, by)?;
         self.cluster.wipe(lost);
         self.spare.push(lost);
@@ -272,6 +284,34 @@ impl History {
             self.cluster.ask(server, READER, 0, request)?;
         }
         Ok(())
+    }
+
+    /// Everybody runs and has caught up, and then something is under way.
+    fn come_back(&mut self) -> Finding {
+        if let Some(id) = self.away.take() {
+            self.cluster.rejoin(id)?;
+        }
+        self.cluster.run()?;
+        for _ in 0..8 {
+            self.write()?;
+        }
+        for _ in 0..self.random.below(20) {
+            self.deliver()?;
+        }
+        self.take_replies()
+    }
+
+    /// The epochs before are ended without a server.
+    fn end_epoch(&mut self, without: u32) -> Finding {
+        self.cluster.seal(vec![without])?;
+        for _ in 0..20 {
+            self.cluster.run()?;
+            self.cluster.pass(150)?;
+            if self.cluster.is_resolved() {
+                return self.take_replies();
+            }
+        }
+        Err("an epoch does not end".into())
     }
 
     /// Begins a request on a row that has none under way.
