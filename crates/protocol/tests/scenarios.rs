@@ -287,7 +287,7 @@ impl Scenario {
                 }
             }
             "slow-disk" | "fast-disk" | "flush" | "checkpoint" | "crash" | "restart" | "rejoin"
-            | "wipe" => {
+            | "wipe" | "sleep" | "wake" => {
                 let id = server(arguments.next_pos())?;
                 let keeps_all = arguments.next_pos() == Some("keeps-all");
                 match name {
@@ -297,6 +297,11 @@ impl Scenario {
                     "restart" => cluster.start(id)?,
                     "rejoin" => cluster.rejoin(id)?,
                     "wipe" => cluster.wipe(id),
+                    "sleep" | "wake" => {
+                        let node = cluster.nodes.get_mut(&id).ok_or("no such server")?;
+                        node.asleep = name == "sleep";
+                        cluster.spread()?;
+                    }
                     _ => {
                         let node = cluster.nodes.get_mut(&id).ok_or("no such server")?;
                         node.slow_disk = name == "slow-disk";

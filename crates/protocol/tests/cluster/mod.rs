@@ -32,6 +32,8 @@ pub struct Node {
     incarnation: u32,
     held_sends: Vec<Send>,
     held_replies: Vec<ClientReply>,
+    /// It hears nothing: its process is stopped, but not dead.
+    pub asleep: bool,
     /// What its last heartbeat said to be filled.
     filled: Vec<PartitionId>,
     /// How far its last heartbeat said it was with the end of an epoch.
@@ -113,6 +115,7 @@ impl Cluster {
                 incarnation: 0,
                 held_sends: Vec::new(),
                 held_replies: Vec::new(),
+                asleep: false,
                 filled: Vec::new(),
                 stage: None,
             };
@@ -215,7 +218,7 @@ impl Cluster {
     }
 
     /// Tells those who run of the configuration.
-    fn spread(&mut self) -> Result<(), String> {
+    pub fn spread(&mut self) -> Result<(), String> {
         let ids: Vec<u32> = self.nodes.keys().copied().collect();
         for id in ids {
             let configuration = Arc::new(self.configuration.clone());
@@ -264,7 +267,8 @@ impl Cluster {
     pub fn step(&mut self, id: u32, input: Input) -> Result<(), String> {
         let now = self.now();
         let node = self.nodes.get_mut(&id).ok_or("there is no such server")?;
-        let Some(machine) = &mut node.machine else {
+        let machine = node.machine.as_mut().filter(|_| !node.asleep);
+        let Some(machine) = machine else {
             return Ok(());
         };
         let mut output = Output::default();

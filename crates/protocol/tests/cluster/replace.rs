@@ -23,14 +23,16 @@ impl Cluster {
     }
 
     fn is_at_rest(&self) -> bool {
-        let machines = self.nodes.values().filter_map(|node| node.machine.as_ref());
+        let awake = self.nodes.values().filter(|node| !node.asleep);
+        let machines = awake.filter_map(|node| node.machine.as_ref());
         let mut backlogs = machines.map(CoreMachine::backlog);
         backlogs.all(|it| it.operations == 0 && it.queued_requests == 0)
     }
 
     /// Whether all who run have said that they have ended the epochs that are sealed.
     pub fn is_resolved(&self) -> bool {
-        let mut running = self.nodes.values().filter(|node| node.machine.is_some());
+        let nodes = self.nodes.values();
+        let mut running = nodes.filter(|node| node.machine.is_some() && !node.asleep);
         running.all(|node| node.stage == Some(SealStage::Resolved))
     }
 

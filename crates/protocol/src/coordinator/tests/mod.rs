@@ -1,6 +1,7 @@
 //! Each transition and each refusal of the coordinator; random histories are in
 //! `tests/coordinator.rs`.
 
+mod fills;
 mod servers;
 mod tables;
 
