@@ -97,6 +97,11 @@ struct Connection {
     last_correlation: u64,
     /// Questions without an answer.
     open: BTreeMap<u64, Ask>,
+    /// How long the machine's questions may be without one: they are answered at once, or the
+    /// coordinator stands still, and another one may lead.
+    patience: Duration,
+    /// When the oldest of them was sent since an answer came.
+    asked_at: Option<Instant>,
 }
 
 impl Coordinator {
@@ -208,8 +213,11 @@ impl Coordinator {
                     address,
                     last_correlation: 0,
                     open: BTreeMap::new(),
+                    patience,
+                    asked_at: None,
                 })
             }
+            Message::Leadership(leadership) => Err(leadership.to_string()),
             Message::Goodbye { reason } => Err(reason),
             _ => Err("it does not greet".to_owned()),
         }
@@ -231,10 +239,12 @@ impl Coordinator {
                             if let Ok(made) = hub.try_recv() {
                                 self.hub = made;
                             }
+                            connection.asked_at = None;
                             if let Some(ask) = connection.open.remove(&frame.correlation) {
                                 self.answer(ask, reply);
                             }
                         }
+                        Message::Leadership(leadership) => return leadership.to_string(),
                         Message::Goodbye { reason } => return reason,
                         _ => return "it sent what no client asks for".to_owned(),
                     },
@@ -259,7 +269,12 @@ impl Coordinator {
                     Ok(count) => connection.reader.filled(count),
                     Err(error) => return error.to_string(),
                 },
-                () = expired(expiry) => connection.expire(),
+                () = expired(expiry) => {
+                    connection.expire();
+                    if connection.stands_still() {
+                        return "it does not answer".to_owned();
+                    }
+                }
             }
         }
     }
@@ -291,6 +306,9 @@ impl Connection {
         let correlation = self.last_correlation;
         let mut bytes = Vec::new();
         frame::encode(correlation, &Message::Ask(ask.request.clone()), &mut bytes);
+        if ask.waiter.is_none() {
+            self.asked_at.get_or_insert_with(Instant::now);
+        }
         self.open.insert(correlation, ask);
         self.stream
             .write_all(&bytes)
@@ -298,10 +316,19 @@ impl Connection {
             .map_err(|error| error.to_string())
     }
 
-    /// When the first caller's patience ends.
+    /// When the first caller's patience ends, or the machine's.
     fn next_deadline(&self) -> Option<Instant> {
         let waiters = self.open.values().filter_map(|ask| ask.waiter.as_ref());
-        waiters.map(|(_, deadline)| *deadline).min()
+        let deadlines = waiters.map(|(_, deadline)| *deadline);
+        deadlines
+            .chain(self.asked_at.map(|at| at + self.patience))
+            .min()
+    }
+
+    /// Whether the machine has been patient for long enough.
+    fn stands_still(&self) -> bool {
+        self.asked_at
+            .is_some_and(|at| at + self.patience <= Instant::now())
     }
 
     /// Tells callers whose patience has ended.

@@ -7,6 +7,7 @@
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::fmt;
 
 use placement::Schema;
 
@@ -44,6 +45,11 @@ pub enum Message {
     },
     /// Answered with the same bytes by the event loop itself: the `echo` baseline.
     Echo(Bytes),
+    /// To any coordinator, with or without a `Hello` before it: who leads?
+    WhoLeads,
+    /// The answer to `WhoLeads`; and, before it closes the connection, that of a coordinator that
+    /// does not lead to whatever else it is told.
+    Leadership(Leadership),
 }
 
 /// Who opens a connection.
@@ -64,6 +70,30 @@ pub struct Welcome {
     pub core: Option<(CoreId, Incarnation)>,
     /// Its epoch.
     pub epoch: Epoch,
+}
+
+/// Who leads among the coordinators, as one of them knows it. A hint: who leads may change at any
+/// moment, and what a leader answers it answers as the leader.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Leadership {
+    /// The one that tells leads.
+    pub leads: bool,
+    /// `host:port` of the one that leads; none while nobody does, or nobody knows.
+    pub leader: Option<String>,
+    /// Those that stand by, by address.
+    pub standbys: Vec<String>,
+    /// Where the state is kept, for people.
+    pub kept_in: String,
+}
+
+impl fmt::Display for Leadership {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.leader {
+            _ if self.leads => write!(f, "it leads"),
+            Some(leader) => write!(f, "it stands by; {leader} leads"),
+            None => write!(f, "it stands by, and nobody leads"),
+        }
+    }
 }
 
 /// What a client asks of a core.
@@ -584,9 +614,15 @@ pub enum CoordinatorReply {
 wire_enum!(Message {
     0 => Hello(hello), 1 => Welcome(welcome), 2 => Request(request), 3 => Reply(reply),
     4 => Peer(header, message), 5 => Ask(request), 6 => Answer(reply),
-    7 => Goodbye { reason }, 8 => Echo(bytes),
+    7 => Goodbye { reason }, 8 => Echo(bytes), 9 => WhoLeads, 10 => Leadership(leadership),
 });
 wire_struct!(Hello { cluster, core });
+wire_struct!(Leadership {
+    leads,
+    leader,
+    standbys,
+    kept_in,
+});
 wire_struct!(Welcome {
     cluster,
     core,

@@ -11,6 +11,9 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 /// Where a coordinator listens, and is looked for, unless told otherwise.
 pub const COORDINATOR_DEFAULT: &str = "127.0.0.1:7400";
 
+/// What the coordinators' keys in etcd begin with unless told otherwise.
+pub const ETCD_PREFIX_DEFAULT: &str = "/replex";
+
 /// Tables whose copies are their indexes.
 ///
 /// Replex keeps several copies of every table anyway, for safety. Here each copy is sorted and
@@ -158,17 +161,35 @@ pub struct Server {
 
 /// `replex coordinator`
 #[derive(Args, Clone, Debug)]
-#[command(after_help = "Example:\n  \
-    replex coordinator --data /var/lib/replex/coordinator\n\n\
-    Prints one line `ready coordinator=ADDRESS` once it serves; its log goes to stderr. Its \
-    state is one file in its folder. Reads and writes go on while it is away.")]
+#[command(after_help = "Examples:\n  \
+    replex coordinator --data /var/lib/replex/coordinator\n  \
+    replex coordinator --etcd http://a:2379,http://b:2379,http://c:2379 --etcd-prefix /replex/shop\n\n\
+    With --data its state is one file in its folder, and it is the only coordinator. With --etcd any \
+    number of coordinators share the state: one leads, the others stand by and take over; name all \
+    of them to servers and clients with --coordinator A,B,C.\n\n\
+    Prints one line `ready coordinator=ADDRESS` once it listens; its log goes to stderr. Reads and \
+    writes go on while no coordinator is there.")]
 pub struct Coordinator {
     /// Its data folder; made where there is none.
-    #[arg(long, value_name = "FOLDER")]
-    pub data: PathBuf,
+    #[arg(
+        long,
+        value_name = "FOLDER",
+        required_unless_present = "etcd",
+        conflicts_with = "etcd"
+    )]
+    pub data: Option<PathBuf>,
+    /// Keep the state in this etcd instead: its members, tried in order.
+    #[arg(long, value_name = "URL", value_delimiter = ',')]
+    pub etcd: Vec<String>,
+    /// What its keys in etcd begin with: one cluster, one prefix.
+    #[arg(long, value_name = "PREFIX", default_value = ETCD_PREFIX_DEFAULT, requires = "etcd")]
+    pub etcd_prefix: String,
     /// Where it listens; port 0 takes a free one.
     #[arg(long, value_name = "ADDRESS:PORT", default_value = COORDINATOR_DEFAULT)]
     pub listen: SocketAddr,
+    /// The address that others are told to connect to, if not the one listened at.
+    #[arg(long, value_name = "ADDRESS")]
+    pub advertise: Option<IpAddr>,
     /// What it shares with `server`.
     #[command(flatten)]
     pub process: Process,
@@ -313,6 +334,12 @@ pub enum AdminCommand {
         #[command(subcommand)]
         command: ServerCommand,
     },
+    /// Coordinators: who leads, and where their state is.
+    Coordinator {
+        /// What to do.
+        #[command(subcommand)]
+        command: CoordinatorCommand,
+    },
     /// Count and checksum every copy of a table; exits with 1 if they differ.
     Check {
         /// The table.
@@ -337,6 +364,47 @@ pub enum TableCommand {
 pub enum ServerCommand {
     /// All servers.
     List,
+}
+
+/// What `admin coordinator` can do.
+#[derive(Clone, Debug, Subcommand)]
+pub enum CoordinatorCommand {
+    /// Who leads, who stands by, and where the state is; exits with 1 if nobody leads.
+    Show,
+    /// Move the state from a folder to etcd or back, while no coordinator runs on it.
+    Migrate(Migrate),
+}
+
+/// `replex admin coordinator migrate`
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "Examples:\n  \
+    replex admin coordinator migrate --data /var/lib/replex/coordinator \\\n      \
+        --etcd http://a:2379,http://b:2379,http://c:2379 --to etcd\n\n\
+    Stop all coordinators before, and start them on the new place after; reads and writes go on \
+    meanwhile. The place that is left remembers where the state has moved, and no coordinator \
+    starts on it. If it is interrupted, run it again.")]
+pub struct Migrate {
+    /// Which way.
+    #[arg(long, value_enum)]
+    pub to: StatePlace,
+    /// The data folder of the coordinator.
+    #[arg(long, value_name = "FOLDER")]
+    pub data: PathBuf,
+    /// The members of etcd.
+    #[arg(long, value_name = "URL", value_delimiter = ',', required = true)]
+    pub etcd: Vec<String>,
+    /// What the keys in etcd begin with.
+    #[arg(long, value_name = "PREFIX", default_value = ETCD_PREFIX_DEFAULT)]
+    pub etcd_prefix: String,
+}
+
+/// Where a coordinator's state is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum StatePlace {
+    /// In etcd, for any number of coordinators.
+    Etcd,
+    /// In a folder, for one coordinator.
+    File,
 }
 
 /// `replex bench`

@@ -10,7 +10,9 @@ use server::clock::Clock;
 use server::coordinator::CoordinatorProcess;
 use server::error::ServerError;
 use server::event_loop;
-use server::options::{CoordinatorOptions, ServerOptions, StorageOptions};
+use server::options::{
+    CoordinatorOptions, EtcdOptions, ServerOptions, StateOptions, StorageOptions,
+};
 use server::process::{Ready, Server};
 use server::signals::stop_on_signals;
 use signal_hook::consts::SIGTERM;
@@ -56,8 +58,16 @@ pub fn server(arguments: &arguments::Server) -> Result<(), Failure> {
 
 /// `replex coordinator`
 pub fn coordinator(arguments: &arguments::Coordinator) -> Result<(), Failure> {
-    let mut options = CoordinatorOptions::new(&arguments.data);
+    let state = match &arguments.data {
+        Some(folder) => StateOptions::Folder(folder.clone()),
+        None => StateOptions::Etcd(EtcdOptions {
+            urls: arguments.etcd.clone(),
+            prefix: arguments.etcd_prefix.clone(),
+        }),
+    };
+    let mut options = CoordinatorOptions::of(state);
     options.listen = arguments.listen;
+    options.advertise = arguments.advertise;
     options.allow_unencrypted_network = arguments.process.allow_unencrypted_network;
     let process = CoordinatorProcess::bind(&options).map_err(failure)?;
     let handle = process.handle();

@@ -42,6 +42,11 @@ impl Blocking {
         }
     }
 
+    /// Waits so long for what comes next.
+    pub fn be_patient(&self, patience: Duration) -> Result<()> {
+        self.stream.set_read_timeout(Some(patience))
+    }
+
     pub fn send(&mut self, message: &Message) -> Result<()> {
         let mut bytes = Vec::new();
         frame::encode(0, message, &mut bytes);

@@ -97,6 +97,19 @@ impl Folder {
         };
         write().map_err(ServerError::io(format!("replace {}", path.display())))
     }
+
+    /// Removes a file, if it is there; that is durable when this returns.
+    ///
+    /// # Errors
+    /// The system refuses.
+    pub fn remove(&self, name: &str) -> Result<(), ServerError> {
+        let path = self.path.join(name);
+        let remove = || match fs::remove_file(&path) {
+            Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
+            _ => File::open(&self.path)?.sync_all(),
+        };
+        remove().map_err(ServerError::io(format!("remove {}", path.display())))
+    }
 }
 
 fn create_folder(path: &Path) -> std::io::Result<()> {

@@ -11,6 +11,7 @@ pub mod clock;
 pub mod coordinator;
 pub mod core;
 pub mod disk_store;
+mod envelope;
 pub mod error;
 pub mod event_loop;
 pub mod folder;
@@ -27,5 +28,5 @@ pub mod store;
 
 pub use coordinator::CoordinatorProcess;
 pub use error::ServerError;
-pub use options::{CoordinatorOptions, ServerOptions, StorageOptions};
+pub use options::{CoordinatorOptions, EtcdOptions, ServerOptions, StateOptions, StorageOptions};
 pub use process::{Ready, Server, Stopper};

@@ -21,6 +21,9 @@ const PAUSE_MIN: Duration = Duration::from_millis(20);
 const PAUSE_MAX: Duration = Duration::from_millis(100);
 /// How long one attempt to join may take.
 const ATTEMPT_MAX: Duration = Duration::from_secs(12);
+/// How long a coordinator may take to greet, which it does at once: one that stands still is left
+/// for the next one.
+const GREETING_MAX: Duration = Duration::from_secs(1);
 /// How long a goodbye may take, at each address: as long as the lease that it gives back.
 const GOODBYE_MAX: Duration = Duration::from_secs(1);
 /// Between two signs of life of a server that restores: a lease has room for several.
@@ -118,7 +121,7 @@ pub(crate) fn join(
 
 /// Signs of life of a server that has joined and still restores: without them it would be taken for
 /// down and then for back, and each of those is an epoch in which everybody who recovers begins anew.
-/// No core serves by what they are answered: nobody reads it.
+/// No core serves by what they are answered: nobody reads more of it than the greeting.
 pub(crate) struct Pulse {
     coordinators: Vec<SocketAddr>,
     cluster: u64,
@@ -160,7 +163,12 @@ impl Pulse {
         if self.connection.is_none() {
             let address = self.coordinators[0];
             self.coordinators.rotate_left(1);
-            self.connection = Blocking::connect(address, Some(self.cluster), PULSE_MAX).ok();
+            let connected = Blocking::connect(address, Some(self.cluster), PULSE_MAX);
+            // One that stands by says so instead of greeting.
+            self.connection = connected.ok().and_then(|mut connection| {
+                let greeted = matches!(connection.receive(), Ok(Message::Welcome(_)));
+                greeted.then_some(connection)
+            });
         }
         let ask = Message::Ask(self.heartbeat.clone());
         if let Some(connection) = &mut self.connection
@@ -206,16 +214,20 @@ fn ask(
     within: Duration,
 ) -> Result<CoordinatorReply, Failure> {
     let away = |error: std::io::Error| Failure::Away(error.to_string());
-    let mut connection = Blocking::connect(address, cluster, within).map_err(away)?;
+    let greeting = within.min(GREETING_MAX);
+    let mut connection = Blocking::connect(address, cluster, greeting).map_err(away)?;
     let ask = Message::Ask(request.clone());
     connection.send(&ask).map_err(away)?;
     loop {
         match connection.receive().map_err(away)? {
-            Message::Welcome(_) => {}
+            Message::Welcome(_) => connection.be_patient(within).map_err(away)?,
             Message::Answer(CoordinatorReply::Refused { message, retry }) => {
                 return Err(Failure::Refused { message, retry });
             }
             Message::Answer(reply) => return Ok(reply),
+            Message::Leadership(leadership) => {
+                return Err(Failure::Away(leadership.to_string()));
+            }
             // It says why it does not want this connection: the wrong cluster, or too many.
             Message::Goodbye { reason } => {
                 return Err(Failure::Refused {
@@ -234,29 +246,62 @@ fn strange(address: SocketAddr, what: &dyn std::fmt::Debug) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::net::{TcpListener, TcpStream};
+    use std::net::TcpListener;
+
+    use protocol::message::{Leadership, Welcome};
 
     use super::*;
 
-    /// The next message, of one that listens.
-    fn received(stream: TcpStream) -> (Message, Message) {
+    /// Greets whoever connects; the two messages that it then has said.
+    fn greeted(listener: &TcpListener) -> (Message, Message) {
+        let (stream, _) = listener.accept().expect("it connects");
         let mut connection = Blocking::over(stream);
-        let mut next = || connection.receive().expect("it speaks");
-        (next(), next())
+        let hello = connection.receive().expect("it says hello");
+        let welcome = Message::Welcome(Welcome {
+            cluster: 7,
+            core: None,
+            epoch: Epoch(5),
+        });
+        connection.send(&welcome).expect("it listens");
+        (hello, connection.receive().expect("it speaks"))
+    }
+
+    /// Tells whoever connects that somebody else leads.
+    fn redirect(listener: &TcpListener) {
+        let (stream, _) = listener.accept().expect("it connects");
+        let mut connection = Blocking::over(stream);
+        connection.receive().expect("it says hello");
+        let leadership = Message::Leadership(Leadership {
+            leads: false,
+            leader: None,
+            standbys: Vec::new(),
+            kept_in: String::new(),
+        });
+        connection.send(&leadership).expect("it listens");
+    }
+
+    fn listener() -> (TcpListener, SocketAddr) {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let address = listener.local_addr().expect("it is bound");
+        (listener, address)
     }
 
     #[test]
-    fn signs_of_life_go_to_whoever_is_there() {
-        let gone = TcpListener::bind("127.0.0.1:0").expect("a free port");
-        let away = gone.local_addr().expect("it is bound");
+    fn signs_of_life_go_to_whoever_leads() {
+        let (gone, away) = listener();
         drop(gone);
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-        let there = listener.local_addr().expect("it is bound");
+        let (standby, stands_by) = listener();
+        let (leader, leads) = listener();
         let who = (ServerId(2), Incarnation(3));
-        let mut pulse = Pulse::new(&[away, there], 7, who, Epoch(5));
-        pulse.beat();
-        pulse.beat();
-        let (hello, beat) = received(listener.accept().expect("it connects").0);
+        let said = std::thread::spawn(move || {
+            redirect(&standby);
+            greeted(&leader)
+        });
+        let mut pulse = Pulse::new(&[away, stands_by, leads], 7, who, Epoch(5));
+        for _ in 0..3 {
+            pulse.beat();
+        }
+        let (hello, beat) = said.join().expect("it was told");
         assert!(
             matches!(&hello, Message::Hello(hello) if hello.cluster == Some(7)),
             "{hello:?}"

@@ -81,10 +81,12 @@ impl ServerOptions {
 /// How a coordinator is started.
 #[derive(Clone, Debug)]
 pub struct CoordinatorOptions {
-    /// The folder of its state; created where there is none.
-    pub folder: PathBuf,
+    /// Where its state is kept.
+    pub state: StateOptions,
     /// Where it listens; port 0 takes a free one.
     pub listen: SocketAddr,
+    /// The address that others are told to connect to, if it is not the one listened at.
+    pub advertise: Option<IpAddr>,
     /// Listen on a network although nothing is encrypted.
     pub allow_unencrypted_network: bool,
     /// Leases and other intervals.
@@ -93,12 +95,36 @@ pub struct CoordinatorOptions {
     pub loop_limits: event_loop::Limits,
 }
 
+/// Where a coordinator's state is kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StateOptions {
+    /// In a folder, created where there is none, by one coordinator.
+    Folder(PathBuf),
+    /// In etcd, by any number of coordinators of which one leads.
+    Etcd(EtcdOptions),
+}
+
+/// Which keys of which etcd.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EtcdOptions {
+    /// `http://host:port` of its members, to be tried in order.
+    pub urls: Vec<String>,
+    /// What all keys begin with: one cluster of ours, one prefix.
+    pub prefix: String,
+}
+
 impl CoordinatorOptions {
-    /// The defaults: loopback, a free port.
+    /// The defaults: loopback, a free port, and the state in a folder.
     pub fn new(folder: impl Into<PathBuf>) -> Self {
+        CoordinatorOptions::of(StateOptions::Folder(folder.into()))
+    }
+
+    /// The defaults, with the state kept there.
+    pub fn of(state: StateOptions) -> Self {
         CoordinatorOptions {
-            folder: folder.into(),
+            state,
             listen: loopback(),
+            advertise: None,
             allow_unencrypted_network: false,
             settings: Settings::default(),
             loop_limits: event_loop::Limits::default(),
@@ -123,6 +149,23 @@ pub fn check_listen(address: SocketAddr, allow_unencrypted: bool) -> Result<(), 
          whoever reaches it can read and change everything. Listen at a loopback address such as \
          127.0.0.1, or, in a network that you trust, add --allow-unencrypted-network"
     )))
+}
+
+/// The address that others are told to connect to.
+///
+/// # Errors
+/// Nobody could connect to it.
+pub(crate) fn advertised_ip(
+    listen: SocketAddr,
+    advertise: Option<IpAddr>,
+) -> Result<IpAddr, ServerError> {
+    let ip = advertise.unwrap_or(listen.ip());
+    if ip.is_unspecified() {
+        return Err(ServerError::Options(format!(
+            "nobody can connect to {ip}: say which address others are to use, with --advertise"
+        )));
+    }
+    Ok(ip)
 }
 
 /// The addresses that names stand for, in order.

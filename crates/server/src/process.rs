@@ -27,7 +27,7 @@ use crate::journal::{self, Level};
 use crate::limits;
 use crate::membership::{self, PULSE_PAUSE, Pulse};
 use crate::metrics::Metrics;
-use crate::options::{ServerOptions, StorageOptions, check_listen, resolve};
+use crate::options::{ServerOptions, StorageOptions, advertised_ip, check_listen, resolve};
 use crate::random;
 use crate::store::{MemoryStore, Store};
 
@@ -97,13 +97,7 @@ impl Server {
             ));
         }
         let coordinators = resolve(&options.coordinators)?;
-        let advertise = options.advertise.unwrap_or(options.listen.ip());
-        if advertise.is_unspecified() {
-            return Err(ServerError::Options(format!(
-                "nobody can connect to {advertise}: say which address others are to use, with \
-                 --advertise"
-            )));
-        }
+        let advertise = advertised_ip(options.listen, options.advertise)?;
         let folder = Folder::open(&options.folder)?;
         let identity = match ServerIdentity::read(&folder)? {
             Some(identity) => identity,

@@ -73,7 +73,7 @@ fn files_of_a_newer_format_are_left_alone() {
     let server = ServerOptions::new(folder.path().join("server"), vec!["127.0.0.1:1".into()]);
     drop(Server::bind(server.clone()).unwrap());
 
-    let state = coordinator.folder.join("coordinator");
+    let state = folder.path().join("coordinator/coordinator");
     let identity = server.folder.join("identity");
     for file in [&state, &identity] {
         let mut bytes = fs::read(file).unwrap();

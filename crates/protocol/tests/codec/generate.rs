@@ -206,6 +206,7 @@ generate_struct! {
     }
     Hello { cluster, core }
     Welcome { cluster, core, epoch }
+    Leadership { leads, leader, standbys, kept_in }
     Execute { request, acknowledged_below, epoch, table, partition, mutations }
     Read {
         epoch, partition, start, end, filter, projection, limit, descending, count_only,
@@ -252,7 +253,8 @@ generate_enum! {
     Decision { Commit, Abort(reason) }
     Message {
         Hello(hello), Welcome(welcome), Request(request), Reply(reply), Peer(header, message),
-        Ask(request), Answer(reply), Goodbye { reason }, Echo(bytes),
+        Ask(request), Answer(reply), Goodbye { reason }, Echo(bytes), WhoLeads,
+        Leadership(leadership),
     }
     Request { Execute(execute), Read(read), Checksum(read), Status }
     Consistency { Linearizable, Stale }

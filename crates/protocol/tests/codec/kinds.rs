@@ -95,4 +95,6 @@ kinds! {
     (Message::Answer(CoordinatorReply::Refused { .. }), _) => "answer-refused",
     (Message::Goodbye { .. }, _) => "goodbye",
     (Message::Echo(_), _) => "echo",
+    (Message::WhoLeads, _) => "who-leads",
+    (Message::Leadership(_), _) => "leadership",
 }

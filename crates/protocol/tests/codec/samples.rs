@@ -371,6 +371,16 @@ fn greetings() -> Vec<(&'static str, Message)> {
             },
         ),
         ("echo", Message::Echo(Bytes(vec![0, 1, 2, 255]))),
+        ("who-leads", Message::WhoLeads),
+        (
+            "leadership",
+            Message::Leadership(Leadership {
+                leads: false,
+                leader: Some("10.0.0.1:7400".into()),
+                standbys: vec!["10.0.0.2:7400".into(), "10.0.0.3:7400".into()],
+                kept_in: "etcd http://10.0.0.9:2379, prefix /replex".into(),
+            }),
+        ),
     ]
 }
 

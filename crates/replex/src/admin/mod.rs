@@ -1,6 +1,7 @@
-//! `replex admin`: looks into a cluster and checks it. It changes nothing.
+//! `replex admin`: looks into a cluster and checks it, and moves its coordinator's state.
 
 pub mod check;
+mod coordinator;
 mod source;
 mod status;
 pub mod tables;
@@ -8,7 +9,7 @@ pub mod tables;
 use replex::failure::Failure;
 use serde_json::Value;
 
-use crate::arguments::{Admin, AdminCommand, ServerCommand, TableCommand};
+use crate::arguments::{Admin, AdminCommand, CoordinatorCommand, ServerCommand, TableCommand};
 use crate::output::Screen;
 
 /// What a command found, in both its shapes.
@@ -36,6 +37,12 @@ pub async fn run(arguments: &Admin) -> Result<(), Failure> {
         AdminCommand::Table {
             command: TableCommand::Show { table },
         } => tables::show(cluster, screen, table).await?,
+        AdminCommand::Coordinator {
+            command: CoordinatorCommand::Show,
+        } => coordinator::show(cluster, screen).await?,
+        AdminCommand::Coordinator {
+            command: CoordinatorCommand::Migrate(migrate),
+        } => coordinator::migrate(migrate)?,
         AdminCommand::Check { table } => check::check(cluster, screen, table).await?,
     };
     if arguments.json {

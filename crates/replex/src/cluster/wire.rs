@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use protocol::frame::{self, Frame, HEADER_BYTES};
 use protocol::message::{
-    CoordinatorReply, CoordinatorRequest, Hello, Message, Reply, Request, Welcome,
+    CoordinatorReply, CoordinatorRequest, Hello, Leadership, Message, Reply, Request, Welcome,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -66,6 +66,17 @@ impl Connection {
         }
     }
 
+    /// Asks a coordinator who leads, itself or another one.
+    ///
+    /// # Errors
+    /// As [`Connection::ask`].
+    pub async fn who_leads(&mut self) -> io::Result<Leadership> {
+        match self.call(&Message::WhoLeads).await? {
+            Message::Leadership(leadership) => Ok(leadership),
+            other => Err(unexpected(&other)),
+        }
+    }
+
     /// Asks a core.
     ///
     /// # Errors
@@ -86,7 +97,10 @@ impl Connection {
         loop {
             let frame = self.receive().await?;
             let answers = frame.correlation == self.correlation
-                || matches!(frame.message, Message::Welcome(_) | Message::Goodbye { .. });
+                || matches!(
+                    frame.message,
+                    Message::Welcome(_) | Message::Leadership(_) | Message::Goodbye { .. }
+                );
             if answers {
                 return Ok(frame.message);
             }
@@ -131,6 +145,7 @@ async fn within<T>(work: impl Future<Output = io::Result<T>>) -> io::Result<T> {
 fn unexpected(message: &Message) -> io::Error {
     let text = match message {
         Message::Goodbye { reason } => reason.clone(),
+        Message::Leadership(leadership) => leadership.to_string(),
         other => format!("an answer that was not asked for: {other:?}"),
     };
     io::Error::new(io::ErrorKind::InvalidData, text)

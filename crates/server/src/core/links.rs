@@ -21,6 +21,12 @@ const PAUSE_US_MIN: u64 = 10_000;
 const PAUSE_US_MAX: u64 = 1_000_000;
 /// Bytes that may wait for one peer; messages beyond are dropped.
 const PEER_QUEUE_BYTES_MAX: usize = 64 << 20;
+/// The longest one before all coordinators are tried once more: one that begins to lead gives
+/// everybody a lease's time to be heard, and nobody is to miss that.
+const COORDINATOR_PAUSE_US_MAX: u64 = 100_000;
+/// A coordinator that has not answered for so long is left for the next one: it may stand still
+/// while another one leads.
+const COORDINATOR_PATIENCE_US: u64 = 500_000;
 /// Questions that wait for the coordinator.
 const EARLY_QUESTIONS_MAX: usize = 4;
 
@@ -181,13 +187,19 @@ impl Peers {
     }
 }
 
-/// The link to the coordinator: any one of several addresses.
+/// The link to the coordinator: whichever of several addresses leads. It is found by trying: one
+/// that does not lead says so, and who does.
 #[derive(Debug)]
 pub(super) struct CoordinatorLink {
     identity: Identity,
     link: Link,
     addresses: Vec<SocketAddr>,
+    /// Which of them is next.
     next_address: usize,
+    /// How many were tried since one has greeted.
+    tried: usize,
+    /// When the oldest question, or the greeting, was sent that has no answer yet.
+    asked_us: Option<u64>,
     /// Questions asked before the coordinator has said who it is.
     early: VecDeque<CoordinatorRequest>,
 }
@@ -199,6 +211,8 @@ impl CoordinatorLink {
             link: Link::new(addresses[0]),
             addresses,
             next_address: 1,
+            tried: 0,
+            asked_us: None,
             early: VecDeque::new(),
         }
     }
@@ -207,14 +221,23 @@ impl CoordinatorLink {
         self.link.connection
     }
 
+    /// Opens the link, or closes one on which nothing is answered if there is another to try.
     pub fn open_due(&mut self, io: &mut Io) {
-        self.link.open_if_due(io, self.identity);
+        if let Some(id) = self.link.connection {
+            if self.patience_ends_us().is_some_and(|at| at <= io.now_us()) {
+                self.asked_us = None;
+                io.close(id, "it does not answer");
+            }
+        } else if self.link.open_if_due(io, self.identity).is_some() {
+            self.asked_us = Some(io.now_us());
+        }
     }
 
     /// Asks as soon as there is a connection; old questions make way for new ones, for the
     /// machine asks again.
     pub fn ask(&mut self, io: &mut Io, request: CoordinatorRequest) {
         if let Some(id) = self.link.connection.filter(|_| self.link.welcomed) {
+            self.asked_us.get_or_insert(io.now_us());
             io.send(id, 0, &Message::Ask(request));
             return;
         }
@@ -224,24 +247,53 @@ impl CoordinatorLink {
         self.early.push_back(request);
     }
 
+    /// A question was answered, and with it, in order, those before.
+    pub fn answered(&mut self) {
+        self.asked_us = None;
+    }
+
     pub fn welcomed(&mut self, io: &mut Io, who: &Welcome) -> Result<(), String> {
         if who.cluster != self.identity.cluster || who.core.is_some() {
             return Err("the coordinator of this cluster was expected here".to_owned());
         }
         self.link.welcome();
+        self.tried = 0;
+        self.asked_us = None;
         for request in std::mem::take(&mut self.early) {
             self.ask(io, request);
         }
         Ok(())
     }
 
+    /// The coordinator does not lead; the one that does is next, if it is one of ours.
+    pub fn redirected(&mut self, leader: Option<&str>) {
+        let leader: Option<SocketAddr> = leader.and_then(|leader| leader.parse().ok());
+        let place = self
+            .addresses
+            .iter()
+            .position(|address| Some(*address) == leader);
+        self.next_address = place.unwrap_or(self.next_address);
+    }
+
+    /// The next address is tried at once, and after a round of all of them a pause is made.
     pub fn broke(&mut self, now_us: u64) {
         self.link.broke(now_us);
+        self.link.pause_us = self.link.pause_us.min(COORDINATOR_PAUSE_US_MAX);
+        self.tried += 1;
+        if !self.tried.is_multiple_of(self.addresses.len()) {
+            self.link.retry_us = now_us;
+        }
+        self.asked_us = None;
         self.link.address = self.addresses[self.next_address % self.addresses.len()];
         self.next_address += 1;
     }
 
+    fn patience_ends_us(&self) -> Option<u64> {
+        let asked_us = self.asked_us.filter(|_| self.addresses.len() > 1)?;
+        Some(asked_us + COORDINATOR_PATIENCE_US)
+    }
+
     pub fn deadline_us(&self) -> Option<u64> {
-        self.link.deadline_us()
+        self.link.deadline_us().or(self.patience_ends_us())
     }
 }

@@ -319,6 +319,7 @@ impl<S: Store> Core<S> {
     }
 
     fn on_answer(&mut self, io: &Io, reply: CoordinatorReply) -> Result<(), String> {
+        self.coordinator.answered();
         match reply {
             CoordinatorReply::Beat {
                 sent_us,
@@ -422,6 +423,12 @@ impl<S: Store> Handler for Core<S> {
                 self.on_welcome(io, (id, who), &welcome)
             }
             (Who::Coordinator, Message::Answer(reply)) => self.on_answer(io, reply),
+            (Who::Coordinator, Message::Leadership(leadership)) => {
+                let leader = leadership.leader.as_deref();
+                self.coordinator.redirected(leader);
+                io.close(id, "the coordinator that leads is looked for");
+                Ok(())
+            }
             (Who::Stranger | Who::Client, message @ Message::Echo(_)) => {
                 io.send(id, frame.correlation, &message);
                 Ok(())
@@ -541,5 +548,7 @@ fn kind(message: &Message) -> &'static str {
         Message::Answer(_) => "an answer of the coordinator",
         Message::Goodbye { .. } => "a Goodbye",
         Message::Echo(_) => "an Echo",
+        Message::WhoLeads => "a question who leads",
+        Message::Leadership(_) => "word of who leads",
     }
 }

@@ -1,0 +1,118 @@
+//! `replex admin coordinator`: who leads, who stands by, where the state is; and moving it.
+
+use protocol::message::Leadership;
+use replex::cluster::Connection;
+use replex::failure::Failure;
+use serde_json::{Value, json};
+use server::coordinator::migrate::{to_etcd, to_file};
+use server::options::EtcdOptions;
+
+use super::Report;
+use crate::arguments::{Cluster, Migrate, StatePlace};
+use crate::output::Screen;
+
+/// All coordinators: those that were named, and those that these know of.
+pub async fn show(cluster: &Cluster, screen: Screen) -> Result<Report, Failure> {
+    let mut told: Vec<(String, Result<Leadership, String>)> = Vec::new();
+    let mut to_ask = cluster.coordinator.clone();
+    while let Some(address) = to_ask.pop() {
+        if told.iter().any(|(known, _)| *known == address) {
+            continue;
+        }
+        let answer = ask(&address).await.map_err(|error| error.to_string());
+        if let Ok(leadership) = &answer {
+            to_ask.extend(leadership.standbys.iter().cloned());
+            to_ask.extend(leadership.leader.clone());
+        }
+        told.push((address, answer));
+    }
+    told.sort_by(|left, right| left.0.cmp(&right.0));
+    if told.iter().all(|(_, answer)| answer.is_err()) {
+        let failures = told.iter().filter_map(|(address, answer)| {
+            let error = answer.as_ref().err()?;
+            Some(format!("\n  {address}: {error}"))
+        });
+        let failures: String = failures.collect();
+        return Err(Failure::Unreachable(format!(
+            "no coordinator answers:{failures}"
+        )));
+    }
+    Ok(report(&told, screen))
+}
+
+async fn ask(address: &str) -> std::io::Result<Leadership> {
+    Connection::open(address).await?.who_leads().await
+}
+
+fn report(told: &[(String, Result<Leadership, String>)], screen: Screen) -> Report {
+    let answers = || told.iter().filter_map(|(_, answer)| answer.as_ref().ok());
+    let leader = told.iter().find_map(|(address, answer)| {
+        let leads = answer.as_ref().is_ok_and(|leadership| leadership.leads);
+        leads.then(|| address.clone())
+    });
+    let leading = answers().find(|leadership| leadership.leads);
+    let kept_in = leading.or(answers().next()).map(|it| it.kept_in.clone());
+    let kept_in = kept_in.expect("one has answered");
+    let states: Vec<(&String, String)> = told
+        .iter()
+        .map(|(address, answer)| {
+            let state = match answer {
+                Ok(leadership) if leadership.leads => "leads".to_owned(),
+                Ok(_) => "stands by".to_owned(),
+                Err(error) => format!("silent: {error}"),
+            };
+            (address, state)
+        })
+        .collect();
+    let rows: Vec<Vec<String>> = states
+        .iter()
+        .map(|(address, state)| vec![(*address).clone(), state.clone()])
+        .collect();
+    let mut text = format!("the state is in {kept_in}\n");
+    text += &screen.table(&["coordinator", "state"], &rows);
+    if leader.is_none() {
+        text += "Nobody leads: reads and writes go on, and nothing can be reconfigured. See the \
+                 logs of the coordinators, and whether the place of the state is there.\n";
+    }
+    let coordinators: Vec<Value> = states
+        .iter()
+        .map(|(address, state)| json!({ "address": address, "state": state }))
+        .collect();
+    Report {
+        text,
+        is_sound: leader.is_some(),
+        json: json!({
+            "leader": leader,
+            "kept_in": kept_in,
+            "coordinators": coordinators,
+        }),
+    }
+}
+
+/// Moves the state.
+pub fn migrate(arguments: &Migrate) -> Result<Report, Failure> {
+    let etcd = EtcdOptions {
+        urls: arguments.etcd.clone(),
+        prefix: arguments.etcd_prefix.clone(),
+    };
+    let moved = match arguments.to {
+        StatePlace::Etcd => to_etcd(&arguments.data, &etcd),
+        StatePlace::File => to_file(&etcd, &arguments.data),
+    };
+    let moved = moved.map_err(|error| Failure::Failed(error.to_string()))?;
+    let cluster = format!("{:016x}", moved.cluster);
+    Ok(Report {
+        text: format!(
+            "The state of cluster {cluster}, epoch {}, has moved from {} to {}: start the \
+             coordinators there.\n",
+            moved.epoch, moved.from, moved.to
+        ),
+        json: json!({
+            "cluster": cluster,
+            "epoch": moved.epoch,
+            "from": moved.from,
+            "to": moved.to,
+        }),
+        is_sound: true,
+    })
+}

@@ -1,0 +1,109 @@
+//! What the key of a coordinators' state holds in etcd: which state it is, and in how many parts.
+//!
+//! A value of etcd is to stay well below 1.5 MB, and a state may be larger than that: its bytes are
+//! in parts, under keys of their own. The manifest is the one key whose revision every change is
+//! guarded by. Its record (see `envelope`, "RPXETCDM") is its fields, in order.
+
+use protocol::codec::{DecodeError, Reader, Wire};
+
+use crate::envelope::{Envelope, Problem};
+
+const ENVELOPE: Envelope = Envelope {
+    magic: b"RPXETCDM",
+    format: 1,
+};
+
+/// Bytes of one part: in base64, and with all that is around it, half of what etcd takes at most.
+pub(super) const PART_BYTES: usize = 512 << 10;
+
+/// Names a state and its parts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Manifest {
+    /// The state's version; its parts are found by it.
+    pub version: u64,
+    /// Who wrote it: tells a coordinator's own work from another's where an answer was lost.
+    pub instance: u64,
+    /// Bytes of all parts together.
+    pub bytes: u64,
+    /// CRC-32C of all parts together.
+    pub checksum: u32,
+    /// Where the state has moved; none while this is it.
+    pub moved_to: Option<String>,
+}
+
+impl Manifest {
+    /// Of a state's bytes.
+    pub fn new(version: u64, instance: u64, bytes: &[u8]) -> Manifest {
+        Manifest {
+            version,
+            instance,
+            bytes: bytes.len() as u64,
+            checksum: crc32c::crc32c(bytes),
+            moved_to: None,
+        }
+    }
+
+    /// Whether these are the bytes that it names.
+    pub fn names(&self, bytes: &[u8]) -> bool {
+        self.bytes == bytes.len() as u64 && self.checksum == crc32c::crc32c(bytes)
+    }
+
+    /// How many parts there are.
+    pub fn parts(&self) -> u64 {
+        self.bytes.div_ceil(PART_BYTES as u64)
+    }
+
+    pub fn encode(&self) -> Vec<u8> {
+        ENVELOPE.encode(self)
+    }
+
+    /// The manifest of these bytes; says what is wrong with them.
+    pub fn decode(bytes: &[u8]) -> Result<Manifest, String> {
+        ENVELOPE.decode(bytes).map_err(|problem| match problem {
+            Problem::Damaged => "it is no coordinator's state, or damaged".to_owned(),
+            Problem::Format(found) => format!(
+                "it is of format {found}, this program knows {}: use the release that wrote it, or \
+                 a newer one",
+                ENVELOPE.format
+            ),
+        })
+    }
+}
+
+impl Wire for Manifest {
+    fn encode(&self, out: &mut Vec<u8>) {
+        self.version.encode(out);
+        self.instance.encode(out);
+        self.bytes.encode(out);
+        self.checksum.encode(out);
+        self.moved_to.encode(out);
+    }
+
+    fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        Ok(Manifest {
+            version: Wire::decode(reader)?,
+            instance: Wire::decode(reader)?,
+            bytes: Wire::decode(reader)?,
+            checksum: Wire::decode(reader)?,
+            moved_to: Wire::decode(reader)?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_its_bytes_and_counts_their_parts() {
+        let bytes = vec![7; PART_BYTES + 1];
+        let manifest = Manifest::new(3, 9, &bytes);
+        assert!(manifest.names(&bytes));
+        assert!(!manifest.names(&bytes[1..]));
+        assert!(!manifest.names(&vec![8; PART_BYTES + 1]));
+        assert_eq!(manifest.parts(), 2);
+        assert_eq!(Manifest::new(3, 9, &bytes[1..]).parts(), 1);
+        assert_eq!(Manifest::decode(&manifest.encode()), Ok(manifest));
+        assert!(Manifest::decode(b"hello").is_err());
+    }
+}

@@ -1,0 +1,183 @@
+//! A coordinator's state in etcd: leadership by a lease, and every state by compare-and-swap.
+//!
+//! A thread speaks to etcd, so that the event loop never waits for it: it renews the lease, stands
+//! by until nobody leads, and keeps states while it leads. Invariants: a state is kept only as
+//! `record` says, so that a coordinator that was deposed changes nothing; leadership that
+//! `leads_until_us` tells ends a margin before etcd would let another coordinator lead, and is
+//! counted from before the question that renewed it was sent.
+
+mod gateway;
+mod manifest;
+mod record;
+mod term;
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{self, Receiver, Sender, TryRecvError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+
+use protocol::coordinator::Persist;
+use protocol::message::Leadership;
+
+use super::keeper::{Keeper, Told};
+use crate::clock::Clock;
+use crate::error::ServerError;
+use crate::event_loop::Handle;
+use crate::options::EtcdOptions;
+use crate::random;
+use gateway::Gateway;
+pub(super) use record::{Campaign, Found, Keeping, LoadError, Record, Seat, Term};
+use term::Candidate;
+
+/// How long a coordinator leads, or is taken to be there, after it was heard in etcd.
+pub(super) const LEASE_S: u64 = 5;
+
+/// What the role asks of the thread.
+#[derive(Debug)]
+enum Command {
+    /// Keep a state of this leadership.
+    Keep(u64, Persist),
+    /// This leadership is over.
+    Resign(u64),
+}
+
+/// What the thread tells, of which leadership.
+#[derive(Debug)]
+struct Report {
+    leadership: u64,
+    told: Result<Told, ServerError>,
+}
+
+/// What both sides see at once.
+#[derive(Debug)]
+struct Shared {
+    leads_until_us: AtomicU64,
+    known: Mutex<Leadership>,
+}
+
+impl Shared {
+    fn known(&self) -> MutexGuard<'_, Leadership> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The role's end.
+pub(super) struct EtcdKeeper {
+    commands: Option<Sender<Command>>,
+    reports: Receiver<Report>,
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+    /// Rises with every `Told::Lead`: what is told of an earlier one is void.
+    leadership: u64,
+}
+
+impl EtcdKeeper {
+    /// Stands by, and leads as soon as nobody else does. `wake` is woken when there is something
+    /// to tell.
+    ///
+    /// # Errors
+    /// The options make no sense. Whether etcd is there shows later.
+    pub fn start(
+        options: &EtcdOptions,
+        address: String,
+        clock: Clock,
+        wake: Handle,
+    ) -> Result<EtcdKeeper, ServerError> {
+        let record = open(options, address)?;
+        let shared = Arc::new(Shared {
+            leads_until_us: AtomicU64::new(0),
+            known: Mutex::new(Leadership {
+                leads: false,
+                leader: None,
+                standbys: Vec::new(),
+                kept_in: record.place(),
+            }),
+        });
+        let (commands, to_do) = mpsc::channel();
+        let (tell, reports) = mpsc::channel();
+        let candidate = Candidate::new(record, clock, Arc::clone(&shared), (tell, wake));
+        let thread = std::thread::Builder::new()
+            .name("etcd".to_owned())
+            .spawn(move || candidate.run(&to_do))
+            .map_err(ServerError::io("start the thread that speaks to etcd"))?;
+        Ok(EtcdKeeper {
+            commands: Some(commands),
+            reports,
+            shared,
+            thread: Some(thread),
+            leadership: 0,
+        })
+    }
+
+    fn command(&self, command: Command) {
+        if let Some(commands) = &self.commands {
+            // A thread that has ended has told why.
+            let _ = commands.send(command);
+        }
+    }
+}
+
+/// The keys in etcd, for a coordinator that can be reached at `address`.
+///
+/// # Errors
+/// The options make no sense.
+pub(super) fn open(options: &EtcdOptions, address: String) -> Result<Record, ServerError> {
+    if !options.prefix.starts_with('/') || options.prefix.trim_end_matches('/').is_empty() {
+        return Err(ServerError::Options(format!(
+            "{:?} is no prefix of keys: begin it with / and a name, as /replex",
+            options.prefix
+        )));
+    }
+    let gateway = Gateway::new(&options.urls)?;
+    Ok(Record::new(
+        gateway,
+        &options.prefix,
+        random::number()?,
+        address,
+    ))
+}
+
+impl Keeper for EtcdKeeper {
+    fn told(&mut self) -> Result<Option<Told>, ServerError> {
+        loop {
+            let report = match self.reports.try_recv() {
+                Ok(report) => report,
+                Err(TryRecvError::Empty) => return Ok(None),
+                // It tells why it ends, unless it panicked.
+                Err(TryRecvError::Disconnected) => return Err(ServerError::Panicked),
+            };
+            let told = report.told?;
+            if matches!(told, Told::Lead { .. }) {
+                self.leadership = report.leadership;
+            }
+            if report.leadership == self.leadership {
+                return Ok(Some(told));
+            }
+        }
+    }
+
+    fn keep(&mut self, persist: Persist) -> Result<(), ServerError> {
+        self.command(Command::Keep(self.leadership, persist));
+        Ok(())
+    }
+
+    fn resign(&mut self) {
+        self.command(Command::Resign(self.leadership));
+    }
+
+    fn leads_until_us(&self) -> u64 {
+        self.shared.leads_until_us.load(Ordering::Acquire)
+    }
+
+    fn leadership(&self) -> Leadership {
+        self.shared.known().clone()
+    }
+
+    fn close(&mut self) {
+        self.commands = None;
+        if let Some(thread) = self.thread.take() {
+            // Its panic has been told; what it holds in etcd goes with its lease.
+            let _ = thread.join();
+        }
+    }
+}

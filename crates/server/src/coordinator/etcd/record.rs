@@ -1,0 +1,293 @@
+//! The coordinators' keys in etcd: who is there, who leads, and the state.
+//!
+//! ```text
+//! PREFIX/coordinators/INSTANCE   address; goes with the coordinator's lease
+//! PREFIX/leader                  address; goes with the leader's lease
+//! PREFIX/state                   the manifest
+//! PREFIX/state/VERSION/PART      bytes of the state, cut
+//! ```
+//! Invariants: every key that is not a coordinator's own name is written in a transaction that
+//! holds only while `leader` is the key that this coordinator made (its revision of creation is
+//! its term), so that a coordinator that was deposed writes nothing, whatever it believes; the
+//! manifest changes only from the revision that the writer knows, after all parts that it names
+//! are there.
+
+use protocol::coordinator::{Persist, State, decode_state};
+use serde_json::Value;
+
+use super::gateway::{Gateway, GatewayError, KeyValue, changed_at, delete, get, made_at, put};
+use super::manifest::{Manifest, PART_BYTES};
+use crate::error::ServerError;
+
+/// A coordinator's place in etcd, for as long as its lease is renewed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Seat {
+    pub lease: i64,
+    pub ttl_s: u64,
+}
+
+/// A leader's own view: what its transactions are guarded by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Term {
+    /// When its key was made.
+    pub made_at: i64,
+    /// When the manifest was changed last; 0 if there is none.
+    pub changed_at: i64,
+}
+
+/// What became of a campaign.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Campaign {
+    /// This coordinator leads, and its key was made at this revision.
+    Won(i64),
+    /// Another one leads, here.
+    Lost(String),
+}
+
+/// What became of a state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Keeping {
+    /// It is the state, since this revision.
+    Kept(i64),
+    /// Another coordinator leads, or nobody: nothing was written.
+    Deposed,
+    /// This one leads, and yet somebody has changed the state.
+    Overwritten,
+}
+
+/// Why the state cannot be read.
+#[derive(Debug)]
+pub(crate) enum LoadError {
+    /// May be tried again.
+    Gateway(GatewayError),
+    /// It is not to be used; says why and what to do.
+    Unusable(ServerError),
+}
+
+impl From<GatewayError> for LoadError {
+    fn from(error: GatewayError) -> Self {
+        LoadError::Gateway(error)
+    }
+}
+
+/// A state as it was found.
+#[derive(Clone, Debug)]
+pub(crate) struct Found {
+    pub manifest: Manifest,
+    pub changed_at: i64,
+    pub state: State,
+    pub bytes: Vec<u8>,
+}
+
+/// The keys below one prefix, for one coordinator.
+#[derive(Debug)]
+pub(crate) struct Record {
+    gateway: Gateway,
+    prefix: String,
+    /// Names this process among all coordinators.
+    instance: u64,
+    /// What others are told to connect to.
+    address: String,
+}
+
+impl Record {
+    /// For a coordinator that can be reached at `address`. Nothing is asked yet.
+    pub fn new(gateway: Gateway, prefix: &str, instance: u64, address: String) -> Record {
+        Record {
+            gateway,
+            prefix: prefix.trim_end_matches('/').to_owned(),
+            instance,
+            address,
+        }
+    }
+
+    /// What others are told to connect to.
+    pub fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// Where it is, for people.
+    pub fn place(&self) -> String {
+        let urls = self.gateway.urls().join(",");
+        format!("etcd {urls}, prefix {}", self.prefix)
+    }
+
+    /// Takes a lease and puts this coordinator's name down.
+    pub fn enter(&mut self, ttl_s: u64) -> Result<Seat, GatewayError> {
+        let (lease, ttl_s) = self.gateway.grant(ttl_s)?;
+        let name = format!("{}/coordinators/{:016x}", self.prefix, self.instance);
+        let entry = put(&name, self.address.as_bytes(), lease);
+        self.gateway.transact(&[], &[entry], &[])?;
+        Ok(Seat { lease, ttl_s })
+    }
+
+    /// Renews the lease; false if it is over.
+    pub fn renew(&mut self, seat: Seat) -> Result<bool, GatewayError> {
+        Ok(self.gateway.keep_alive(seat.lease)? > 0)
+    }
+
+    /// Gives the lease back, and with it this coordinator's names.
+    pub fn leave(&mut self, seat: Seat) -> Result<(), GatewayError> {
+        self.gateway.revoke(seat.lease)
+    }
+
+    /// Addresses of all coordinators that are there.
+    pub fn coordinators(&mut self) -> Result<Vec<String>, GatewayError> {
+        let (first, end) = children(&format!("{}/coordinators", self.prefix));
+        let found = self.gateway.range(&first, Some(&end))?;
+        Ok(found.iter().map(address).collect())
+    }
+
+    /// Who leads.
+    pub fn leader(&mut self) -> Result<Option<String>, GatewayError> {
+        let found = self.gateway.range(&self.leader_key(), None)?;
+        Ok(found.first().map(address))
+    }
+
+    /// Leads, if nobody does.
+    pub fn campaign(&mut self, seat: Seat) -> Result<Campaign, GatewayError> {
+        let key = self.leader_key();
+        let done = self.gateway.transact(
+            &[made_at(&key, 0)],
+            &[put(&key, self.address.as_bytes(), seat.lease)],
+            &[get(&key)],
+        )?;
+        if done.succeeded {
+            return Ok(Campaign::Won(done.revision));
+        }
+        match done.found.first().and_then(|found| found.first()) {
+            // Its own: the answer to an earlier attempt was lost.
+            Some(leader) if leader.lease == seat.lease => Ok(Campaign::Won(leader.create_revision)),
+            Some(leader) => Ok(Campaign::Lost(address(leader))),
+            None => Err(GatewayError::Refused(
+                "a key is there and is not".to_owned(),
+            )),
+        }
+    }
+
+    /// The state, whoever asks; none if there was never one.
+    pub fn load(&mut self) -> Result<Option<Found>, LoadError> {
+        let found = self.gateway.range(&self.state_key(), None)?;
+        let Some(found) = found.into_iter().next() else {
+            return Ok(None);
+        };
+        let manifest = Manifest::decode(&found.value).map_err(|what| self.unusable(&what))?;
+        let mut bytes = Vec::new();
+        for part in 0..manifest.parts() {
+            let key = self.part_key(manifest.version, part);
+            let found = self.gateway.range(&key, None)?;
+            bytes.extend(found.into_iter().flat_map(|part| part.value));
+        }
+        if !manifest.names(&bytes) {
+            let what = "its parts are not those that it names: restore etcd from a copy";
+            return Err(self.unusable(what));
+        }
+        let state = decode_state(&bytes).map_err(|error| self.unusable(&error.to_string()))?;
+        Ok(Some(Found {
+            manifest,
+            changed_at: found.mod_revision,
+            state,
+            bytes,
+        }))
+    }
+
+    /// Makes a state the state, in place of the one that `term` knows.
+    pub fn keep(&mut self, term: Term, persist: &Persist) -> Result<Keeping, GatewayError> {
+        let manifest = Manifest::new(persist.version, self.instance, &persist.bytes);
+        self.write(term, &manifest, &persist.bytes)
+    }
+
+    /// Says in the state that it has moved: no coordinator goes on from it here.
+    pub fn hand_over(
+        &mut self,
+        term: Term,
+        found: &Found,
+        to: &str,
+    ) -> Result<Keeping, GatewayError> {
+        let manifest = Manifest {
+            instance: self.instance,
+            moved_to: Some(to.to_owned()),
+            ..found.manifest.clone()
+        };
+        self.write(term, &manifest, &found.bytes)
+    }
+
+    /// All parts first, each as the leader, and with the last one the manifest.
+    fn write(
+        &mut self,
+        term: Term,
+        manifest: &Manifest,
+        bytes: &[u8],
+    ) -> Result<Keeping, GatewayError> {
+        let leads = made_at(&self.leader_key(), term.made_at);
+        let mut parts: Vec<Value> = (0..)
+            .zip(bytes.chunks(PART_BYTES))
+            .map(|(part, bytes)| put(&self.part_key(manifest.version, part), bytes, 0))
+            .collect();
+        let last = parts.pop().expect("a state has a header");
+        for part in parts {
+            let done = self.gateway.transact(&[leads.clone()], &[part], &[])?;
+            if !done.succeeded {
+                return Ok(Keeping::Deposed);
+            }
+        }
+        let (first, end) = children(&self.state_key());
+        let (own_first, own_end) = children(&self.version_key(manifest.version));
+        let done = self.gateway.transact(
+            &[leads, changed_at(&self.state_key(), term.changed_at)],
+            &[
+                last,
+                put(&self.state_key(), &manifest.encode(), 0),
+                // Parts of other states: the one before, and what a leader that died left behind.
+                delete(&first, &own_first),
+                delete(&own_end, &end),
+            ],
+            &[get(&self.leader_key()), get(&self.state_key())],
+        )?;
+        if done.succeeded {
+            return Ok(Keeping::Kept(done.revision));
+        }
+        let mut found = done.found.into_iter().map(|found| found.into_iter().next());
+        let leader = found.next().flatten();
+        if leader.is_none_or(|leader| leader.create_revision != term.made_at) {
+            return Ok(Keeping::Deposed);
+        }
+        let state = found.next().flatten();
+        let is_own = |state: &KeyValue| Manifest::decode(&state.value).as_ref() == Ok(manifest);
+        Ok(match state {
+            // Its own: the answer to an earlier attempt was lost.
+            Some(state) if is_own(&state) => Keeping::Kept(state.mod_revision),
+            _ => Keeping::Overwritten,
+        })
+    }
+
+    fn unusable(&self, what: &str) -> LoadError {
+        let text = format!("{} in {}: {what}", self.state_key(), self.place());
+        LoadError::Unusable(ServerError::Folder(text))
+    }
+
+    fn leader_key(&self) -> String {
+        format!("{}/leader", self.prefix)
+    }
+
+    fn state_key(&self) -> String {
+        format!("{}/state", self.prefix)
+    }
+
+    fn version_key(&self, version: u64) -> String {
+        format!("{}/{version:016x}", self.state_key())
+    }
+
+    fn part_key(&self, version: u64, part: u64) -> String {
+        format!("{}/{part:04x}", self.version_key(version))
+    }
+}
+
+fn address(value: &KeyValue) -> String {
+    String::from_utf8_lossy(&value.value).into_owned()
+}
+
+/// The first key below a key, and the first one after all of them: `0` follows `/`.
+fn children(key: &str) -> (String, String) {
+    (format!("{key}/"), format!("{key}0"))
+}

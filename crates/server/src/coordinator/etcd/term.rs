@@ -1,0 +1,380 @@
+//! The thread's side: a candidate that takes a seat, stands by, leads, and loses it all again.
+//!
+//! ```text
+//!            seat taken              campaign won, state read
+//!   away ───────────────▶ stands by ──────────────────────────▶ leads
+//!    ▲                        │                                   │
+//!    └──── the lease is over, or may be; the role resigns ────────┘
+//! ```
+//! Losing the seat ends everything that hangs on it, here first and then in etcd. Nothing here
+//! waits for longer than a few calls to etcd take.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
+use std::time::Duration;
+
+use protocol::coordinator::{Persist, State};
+
+use super::gateway::GatewayError;
+use super::{Campaign, Command, Keeping, LEASE_S, LoadError, Record, Report, Seat, Shared, Term};
+use crate::clock::Clock;
+use crate::coordinator::keeper::Told;
+use crate::error::ServerError;
+use crate::event_loop::Handle;
+use crate::journal::{self, Level};
+use crate::random;
+
+/// A standby looks whether somebody leads, and what failed is tried again, after this.
+const LOOK_PAUSE_US: u64 = 200_000;
+/// What a lease is renewed after: several attempts fit into it.
+const RENEW_PAUSE_US: u64 = 800_000;
+/// After etcd refused a state, the next one is not tried before this.
+const REFUSED_PAUSE_US: u64 = 1_000_000;
+/// Trouble that goes on is noted once in this time.
+const NOTE_PAUSE_US: u64 = 5_000_000;
+
+/// A seat and how long it lasts.
+#[derive(Clone, Copy, Debug)]
+struct Seated {
+    seat: Seat,
+    renew_us: u64,
+    /// Until when the lease holds for certain.
+    until_us: u64,
+}
+
+/// What a leader knows.
+#[derive(Debug)]
+struct Leading {
+    term: Term,
+    /// The state was read, and the role leads from it.
+    is_told: bool,
+    /// Why the role is told once more.
+    reason: String,
+    /// The newest state that the role wants to be kept.
+    pending: Option<Persist>,
+    /// Before this, etcd is not asked to keep one.
+    keep_from_us: u64,
+}
+
+/// A coordinator in etcd.
+pub(super) struct Candidate {
+    record: Record,
+    clock: Clock,
+    shared: Arc<Shared>,
+    tell: (Sender<Report>, Handle),
+    seated: Option<Seated>,
+    leading: Option<Leading>,
+    leadership: u64,
+    noted_us: Option<u64>,
+}
+
+/// What ends a turn early.
+enum Trouble {
+    /// etcd does not do what it is asked.
+    Etcd(GatewayError),
+    /// The process must end.
+    Fatal(ServerError),
+}
+
+impl From<GatewayError> for Trouble {
+    fn from(error: GatewayError) -> Self {
+        Trouble::Etcd(error)
+    }
+}
+
+impl From<LoadError> for Trouble {
+    fn from(error: LoadError) -> Self {
+        match error {
+            LoadError::Gateway(error) => Trouble::Etcd(error),
+            LoadError::Unusable(error) => Trouble::Fatal(error),
+        }
+    }
+}
+
+impl Candidate {
+    pub fn new(
+        record: Record,
+        clock: Clock,
+        shared: Arc<Shared>,
+        tell: (Sender<Report>, Handle),
+    ) -> Candidate {
+        Candidate {
+            record,
+            clock,
+            shared,
+            tell,
+            seated: None,
+            leading: None,
+            leadership: 0,
+            noted_us: None,
+        }
+    }
+
+    /// Until the role's end is gone, or the process must end.
+    pub fn run(mut self, commands: &Receiver<Command>) {
+        loop {
+            match self.turn() {
+                Ok(()) => {}
+                Err(Trouble::Etcd(error)) => self.note(&error),
+                Err(Trouble::Fatal(error)) => {
+                    self.vacate();
+                    self.report(Err(error));
+                    return;
+                }
+            }
+            match commands.recv_timeout(self.pause()) {
+                Ok(command) => {
+                    self.take(command);
+                    for command in commands.try_iter() {
+                        self.take(command);
+                    }
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => {
+                    self.vacate();
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Does what is due.
+    fn turn(&mut self) -> Result<(), Trouble> {
+        self.keep_seat()?;
+        let Some(seated) = self.seated else {
+            return Ok(());
+        };
+        if self.leading.is_none() {
+            self.stand_by(seated)?;
+        }
+        if self
+            .leading
+            .as_ref()
+            .is_some_and(|leading| !leading.is_told)
+        {
+            self.lead()?;
+        }
+        self.keep_state()
+    }
+
+    /// Takes a seat, or renews the one it has.
+    fn keep_seat(&mut self) -> Result<(), Trouble> {
+        let asked_us = self.clock.monotonic_us();
+        let Some(seated) = self.seated else {
+            let seat = self.record.enter(LEASE_S)?;
+            self.seated = Some(Seated::new(seat, asked_us));
+            return Ok(());
+        };
+        if asked_us >= seated.until_us {
+            self.vacate();
+            return Ok(());
+        }
+        if asked_us < seated.renew_us {
+            return Ok(());
+        }
+        if !self.record.renew(seated.seat)? {
+            self.vacate();
+            return Ok(());
+        }
+        let renewed = Seated::new(seated.seat, asked_us);
+        self.seated = Some(renewed);
+        if self.leading.is_some() {
+            self.set_leads_until(renewed.until_us);
+        }
+        let all = self.record.coordinators()?;
+        let mut known = self.shared.known();
+        let leader = known.leader.clone();
+        known.standbys = all
+            .into_iter()
+            .filter(|it| Some(it) != leader.as_ref())
+            .collect();
+        Ok(())
+    }
+
+    /// Looks who leads, and leads if nobody does.
+    fn stand_by(&mut self, seated: Seated) -> Result<(), Trouble> {
+        let leader = match self.record.leader()? {
+            Some(leader) => leader,
+            None => match self.record.campaign(seated.seat)? {
+                Campaign::Lost(leader) => leader,
+                Campaign::Won(made_at) => {
+                    self.leading = Some(Leading {
+                        term: Term {
+                            made_at,
+                            changed_at: 0,
+                        },
+                        is_told: false,
+                        reason: String::new(),
+                        pending: None,
+                        keep_from_us: 0,
+                    });
+                    return Ok(());
+                }
+            },
+        };
+        let mut known = self.shared.known();
+        if known.leader.as_ref() != Some(&leader) {
+            journal::line(
+                Level::Info,
+                "coordinator_stands_by",
+                &[("leader", &leader), ("kept_in", &known.kept_in)],
+            );
+        }
+        known.standbys.retain(|standby| *standby != leader);
+        known.leader = Some(leader);
+        Ok(())
+    }
+
+    /// Reads the state as the leader that nobody else is, and lets the role lead from it.
+    fn lead(&mut self) -> Result<(), Trouble> {
+        let (Some(seated), Some(leading)) = (self.seated, &mut self.leading) else {
+            return Ok(());
+        };
+        let found = self.record.load()?;
+        let state = match found {
+            None => State::new(random::number().map_err(Trouble::Fatal)?),
+            Some(found) => {
+                if let Some(place) = found.manifest.moved_to {
+                    return Err(Trouble::Fatal(ServerError::Folder(format!(
+                        "the coordinators' state in {} has moved to {place}: start the \
+                         coordinator there, or bring it back with `replex admin coordinator \
+                         migrate --to etcd`",
+                        self.record.place()
+                    ))));
+                }
+                leading.term.changed_at = found.changed_at;
+                found.state
+            }
+        };
+        leading.is_told = true;
+        let reason = std::mem::take(&mut leading.reason);
+        self.leadership += 1;
+        self.shared.known().leader = Some(self.record.address().to_owned());
+        self.set_leads_until(seated.until_us);
+        let state = Box::new(state);
+        self.report(Ok(Told::Lead { state, reason }));
+        Ok(())
+    }
+
+    /// Keeps the newest state that is to be kept.
+    fn keep_state(&mut self) -> Result<(), Trouble> {
+        let now_us = self.clock.monotonic_us();
+        let Some(leading) = &mut self.leading else {
+            return Ok(());
+        };
+        let Some(persist) = leading.pending.take_if(|_| leading.keep_from_us <= now_us) else {
+            return Ok(());
+        };
+        match self.record.keep(leading.term, &persist) {
+            Ok(Keeping::Kept(changed_at)) => {
+                leading.term.changed_at = changed_at;
+                self.report(Ok(Told::Kept(persist.version)));
+            }
+            Ok(Keeping::Deposed) | Err(GatewayError::NoLease) => self.vacate(),
+            Ok(Keeping::Overwritten) => {
+                return Err(Trouble::Fatal(ServerError::Folder(format!(
+                    "the coordinators' state in {} was changed by somebody who does not lead: \
+                     nothing else may write below this prefix",
+                    self.record.place()
+                ))));
+            }
+            // Whether it was kept is unknown: the same one is tried again.
+            Err(error @ GatewayError::Away(_)) => {
+                leading.pending = Some(persist);
+                return Err(error.into());
+            }
+            // It was not kept, and the role is ahead of what is: it begins again from there.
+            Err(error) => {
+                leading.reason = format!("the coordinator's state cannot be kept: {error}");
+                leading.keep_from_us = now_us + REFUSED_PAUSE_US;
+                leading.is_told = false;
+                self.note(&error);
+                self.lead()?;
+            }
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, command: Command) {
+        match command {
+            Command::Keep(leadership, persist) if leadership == self.leadership => {
+                if let Some(leading) = self.leading.as_mut().filter(|leading| leading.is_told) {
+                    leading.pending = Some(persist);
+                }
+            }
+            Command::Resign(leadership) if leadership == self.leadership => self.vacate(),
+            Command::Keep(..) | Command::Resign(_) => {}
+        }
+    }
+
+    /// Leaves the seat: here at once, and in etcd if it hears of it.
+    fn vacate(&mut self) {
+        self.set_leads_until(0);
+        let mut known = self.shared.known();
+        known.leader = None;
+        drop(known);
+        if self.leading.take().is_some() {
+            self.report(Ok(Told::Follow));
+        }
+        if let Some(seated) = self.seated.take() {
+            // A lease that it does not give back runs out.
+            let _ = self.record.leave(seated.seat);
+        }
+    }
+
+    fn set_leads_until(&self, until_us: u64) {
+        self.shared
+            .leads_until_us
+            .store(until_us, Ordering::Release);
+    }
+
+    fn report(&self, told: Result<Told, ServerError>) {
+        let (tell, wake) = &self.tell;
+        // Nobody listens only when the process is ending anyway.
+        let _ = tell.send(Report {
+            leadership: self.leadership,
+            told,
+        });
+        wake.wake();
+    }
+
+    fn note(&mut self, error: &GatewayError) {
+        let now_us = self.clock.monotonic_us();
+        if self.noted_us.is_none_or(|at| at + NOTE_PAUSE_US <= now_us) {
+            self.noted_us = Some(now_us);
+            let place = self.record.place();
+            journal::line(
+                Level::Warn,
+                "etcd_trouble",
+                &[("kept_in", &place), ("reason", error)],
+            );
+        }
+    }
+
+    /// How long nothing is due, unless the role asks for something.
+    fn pause(&self) -> Duration {
+        let now_us = self.clock.monotonic_us();
+        let renew_us = self.seated.map_or(0, |seated| seated.renew_us);
+        let due_us = match &self.leading {
+            Some(leading) if leading.is_told && leading.pending.is_none() => renew_us,
+            _ => now_us + LOOK_PAUSE_US,
+        };
+        // What failed is due at once, and yet not tried at once.
+        let due_us = due_us.clamp(now_us + LOOK_PAUSE_US / 10, now_us + RENEW_PAUSE_US);
+        Duration::from_micros(due_us - now_us)
+    }
+}
+
+impl Seated {
+    /// After a question that was asked then and whose answer says that the lease holds.
+    fn new(seat: Seat, asked_us: u64) -> Seated {
+        let ttl_us = seat.ttl_s * 1_000_000;
+        Seated {
+            seat,
+            renew_us: asked_us + RENEW_PAUSE_US,
+            // The margin is for clocks that run at different rates.
+            until_us: asked_us + ttl_us - ttl_us / 10,
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! A coordinator's state in a file of its folder: one process leads, always.
+
+use std::collections::VecDeque;
+use std::path::Path;
+
+use protocol::coordinator::{Persist, State, decode_state};
+use protocol::message::Leadership;
+
+use super::keeper::{Keeper, Told};
+use crate::error::ServerError;
+use crate::folder::Folder;
+use crate::random;
+
+const STATE_FILE: &str = "coordinator";
+/// Says where the state has moved, in words: it is not to be used here any more.
+const MOVED_FILE: &str = "moved";
+
+/// A folder with a coordinator's state in it, for one process.
+pub(super) struct StateFolder {
+    folder: Folder,
+}
+
+impl StateFolder {
+    /// Opens and locks it.
+    ///
+    /// # Errors
+    /// Another process has it open, or the system refuses.
+    pub fn open(path: &Path) -> Result<StateFolder, ServerError> {
+        let folder = Folder::open(path)?;
+        Ok(StateFolder { folder })
+    }
+
+    /// Where it is, for people.
+    pub fn place(&self) -> String {
+        format!("folder {}", self.folder.path().display())
+    }
+
+    /// The state and its bytes; none if there is none.
+    ///
+    /// # Errors
+    /// It is damaged, or of another format. Nothing was changed.
+    pub fn load(&self) -> Result<Option<(State, Vec<u8>)>, ServerError> {
+        let Some(bytes) = self.folder.read(STATE_FILE)? else {
+            return Ok(None);
+        };
+        let state = decode_state(&bytes).map_err(|error| {
+            let path = self.folder.path().join(STATE_FILE);
+            ServerError::Folder(format!("{}: {error}", path.display()))
+        })?;
+        Ok(Some((state, bytes)))
+    }
+
+    /// Makes it the state; it is durable when this returns.
+    ///
+    /// # Errors
+    /// The system refuses: which state is there is then unknown (SAFETY R23).
+    pub fn replace(&self, bytes: &[u8]) -> Result<(), ServerError> {
+        self.folder.replace(STATE_FILE, bytes)
+    }
+
+    /// Where the state has moved, if it has.
+    ///
+    /// # Errors
+    /// The system refuses.
+    pub fn moved_to(&self) -> Result<Option<String>, ServerError> {
+        let text = self.folder.read(MOVED_FILE)?;
+        Ok(text.map(|text| String::from_utf8_lossy(&text).trim().to_owned()))
+    }
+
+    /// Says that the state has moved, or that it is here.
+    ///
+    /// # Errors
+    /// The system refuses.
+    pub fn set_moved(&self, to: Option<&str>) -> Result<(), ServerError> {
+        match to {
+            Some(to) => self.folder.replace(MOVED_FILE, to.as_bytes()),
+            None => self.folder.remove(MOVED_FILE),
+        }
+    }
+}
+
+/// Keeps in a file at once.
+pub(super) struct FileKeeper {
+    folder: StateFolder,
+    told: VecDeque<Told>,
+    address: String,
+}
+
+impl FileKeeper {
+    /// Leads from the state in the folder, or from a new one.
+    ///
+    /// # Errors
+    /// The folder is in use, its state has moved or cannot be used, or the system refuses.
+    pub fn open(path: &Path, address: String) -> Result<FileKeeper, ServerError> {
+        let folder = StateFolder::open(path)?;
+        if let Some(place) = folder.moved_to()? {
+            return Err(ServerError::Folder(format!(
+                "the state of {} has moved to {place}: start the coordinator there, or bring it \
+                 back with `replex admin coordinator migrate --to file`",
+                folder.place()
+            )));
+        }
+        let state = match folder.load()? {
+            Some((state, _)) => state,
+            None => State::new(random::number()?),
+        };
+        let lead = Told::Lead {
+            state: Box::new(state),
+            reason: String::new(),
+        };
+        Ok(FileKeeper {
+            folder,
+            told: VecDeque::from([lead]),
+            address,
+        })
+    }
+}
+
+impl Keeper for FileKeeper {
+    fn told(&mut self) -> Result<Option<Told>, ServerError> {
+        Ok(self.told.pop_front())
+    }
+
+    fn keep(&mut self, persist: Persist) -> Result<(), ServerError> {
+        self.folder.replace(&persist.bytes)?;
+        self.told.push_back(Told::Kept(persist.version));
+        Ok(())
+    }
+
+    fn resign(&mut self) {
+        unreachable!("it leads for ever")
+    }
+
+    fn leads_until_us(&self) -> u64 {
+        u64::MAX
+    }
+
+    fn leadership(&self) -> Leadership {
+        Leadership {
+            leads: true,
+            leader: Some(self.address.clone()),
+            standbys: Vec::new(),
+            kept_in: self.folder.place(),
+        }
+    }
+
+    fn close(&mut self) {}
+}

@@ -1,0 +1,51 @@
+//! Where a coordinator's state is kept, and who may write it: what the role asks of such a place.
+//!
+//! Invariants: between two `Told::Lead` at most one state is led from; `Told::Kept` comes only for
+//! what the present leadership asked to keep, and means that any coordinator that leads from then
+//! on begins with that state or a later one; before another coordinator begins to lead,
+//! `leads_until_us` has passed here.
+
+use protocol::coordinator::{Persist, State};
+use protocol::message::Leadership;
+
+use crate::error::ServerError;
+
+/// What a keeper tells the role.
+#[derive(Debug)]
+pub(super) enum Told {
+    /// This coordinator leads from this state. What it did since the last state that was kept is
+    /// void; `reason` says why, where it led before.
+    Lead { state: Box<State>, reason: String },
+    /// The state of this version is kept.
+    Kept(u64),
+    /// This coordinator does not lead any more.
+    Follow,
+}
+
+/// A place where the state is kept.
+pub(super) trait Keeper: Send {
+    /// What has happened; none if nothing has since.
+    ///
+    /// # Errors
+    /// What a coordinator may not survive: the state cannot be used, or who is to keep it failed.
+    fn told(&mut self) -> Result<Option<Told>, ServerError>;
+
+    /// Keeps a state in place of the one before; [`Told::Kept`] comes when it is. A later one may
+    /// be asked for before that, and counts for both.
+    ///
+    /// # Errors
+    /// As for [`Keeper::told`].
+    fn keep(&mut self, persist: Persist) -> Result<(), ServerError>;
+
+    /// The role has stopped leading by itself.
+    fn resign(&mut self);
+
+    /// Until when this coordinator leads for certain, on the process's clock in microseconds.
+    fn leads_until_us(&self) -> u64;
+
+    /// Who leads and who stands by, as far as it is known; `leads` is the role's to say.
+    fn leadership(&self) -> Leadership;
+
+    /// Lets others lead as soon as possible: this process ends.
+    fn close(&mut self);
+}

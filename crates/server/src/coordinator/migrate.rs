@@ -1,0 +1,238 @@
+//! Moving a coordinator's state from a folder to etcd and back, while no coordinator runs on it.
+//!
+//! In each direction the place that is left says so before the state is put down at the new one:
+//! at no moment would two coordinators lead from two copies. Whoever was interrupted runs the same
+//! move again. Servers and clients need nothing but the addresses of the coordinators that are
+//! started afterwards.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use protocol::coordinator::{Persist, State};
+
+use super::etcd::{Campaign, Found, Keeping, LEASE_S, LoadError, Record, Seat, Term, open};
+use super::file::StateFolder;
+use crate::error::ServerError;
+use crate::options::EtcdOptions;
+
+/// How long a coordinator that was killed a moment ago is waited for, to have lost its lease.
+const LEADER_GONE_WITHIN: Duration = Duration::from_secs(3 * LEASE_S);
+const ASK_PAUSE: Duration = Duration::from_millis(100);
+
+/// What was moved.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Moved {
+    /// Which cluster's state.
+    pub cluster: u64,
+    /// Its epoch.
+    pub epoch: u64,
+    /// Where it was.
+    pub from: String,
+    /// Where it is.
+    pub to: String,
+}
+
+/// Moves the state from a folder to etcd.
+///
+/// # Errors
+/// A coordinator runs on either; there is nothing to move; another cluster's state is there, or a
+/// later one of this cluster that has not moved; etcd does not answer or has no space.
+pub fn to_etcd(folder: &Path, options: &EtcdOptions) -> Result<Moved, ServerError> {
+    let folder = StateFolder::open(folder)?;
+    let (state, bytes) = folder.load()?.ok_or_else(|| {
+        refuse(format!(
+            "there is no coordinator's state in {}",
+            folder.place()
+        ))
+    })?;
+    let mut office = Office::take(options)?;
+    let found = office.found.take();
+    let same_bytes = found.as_ref().is_some_and(|found| found.bytes == bytes);
+    let is_done = |found: &Found| found.manifest.moved_to.is_none() && same_bytes;
+    if !found.as_ref().is_some_and(is_done) {
+        if let Some(moved) = folder.moved_to()?.filter(|moved| *moved != office.place()) {
+            return Err(refuse(format!(
+                "the state of {} has moved to {moved} already",
+                folder.place()
+            )));
+        }
+        if let Some(found) = &found {
+            let has_moved = found.manifest.moved_to.is_some();
+            may_replace(&found.state, has_moved, &state, &office.place())?;
+        }
+    }
+    folder.set_moved(Some(&office.place()))?;
+    if !found.as_ref().is_some_and(is_done) {
+        let persist = Persist {
+            version: state.version,
+            bytes,
+        };
+        let term = office.term;
+        office.write("keep the state", |record| record.keep(term, &persist))?;
+    }
+    Ok(moved(&state, folder.place(), office.leave()))
+}
+
+/// Moves the state from etcd to a folder.
+///
+/// # Errors
+/// As for [`to_etcd`].
+pub fn to_file(options: &EtcdOptions, folder: &Path) -> Result<Moved, ServerError> {
+    let folder = StateFolder::open(folder)?;
+    let mut office = Office::take(options)?;
+    let nothing = || {
+        refuse(format!(
+            "there is no coordinator's state in {}",
+            office.place()
+        ))
+    };
+    let found = office.found.clone().ok_or_else(nothing)?;
+    if let Some((there, bytes)) = folder.load()?
+        && bytes != found.bytes
+    {
+        let has_moved = folder.moved_to()?.is_some();
+        may_replace(&there, has_moved, &found.state, &folder.place())?;
+    }
+    match &found.manifest.moved_to {
+        None => {
+            let (term, place) = (office.term, folder.place());
+            let what = "say in etcd that the state moves";
+            office.write(what, |record| record.hand_over(term, &found, &place))?;
+        }
+        Some(place) if *place == folder.place() => {}
+        Some(place) => {
+            return Err(refuse(format!(
+                "the state in {} has moved to {place} already",
+                office.place()
+            )));
+        }
+    }
+    folder.replace(&found.bytes)?;
+    folder.set_moved(None)?;
+    Ok(moved(&found.state, office.leave(), folder.place()))
+}
+
+/// Whether a state may take the place of another one: one that is left, of the same cluster, and
+/// not later.
+fn may_replace(
+    there: &State,
+    has_moved: bool,
+    state: &State,
+    place: &str,
+) -> Result<(), ServerError> {
+    let (old, new) = (there.configuration.cluster, state.configuration.cluster);
+    if old != new {
+        return Err(refuse(format!(
+            "{place} holds the state of cluster {old:016x}, and this is cluster {new:016x}: name \
+             another place"
+        )));
+    }
+    if !has_moved || there.version > state.version {
+        return Err(refuse(format!(
+            "{place} holds a state of this cluster, version {}, that is in use; what would be put \
+             there is version {}",
+            there.version, state.version
+        )));
+    }
+    Ok(())
+}
+
+fn moved(state: &State, from: String, to: String) -> Moved {
+    Moved {
+        cluster: state.configuration.cluster,
+        epoch: state.configuration.epoch.0,
+        from,
+        to,
+    }
+}
+
+fn refuse(message: String) -> ServerError {
+    ServerError::Folder(message)
+}
+
+/// The leader's place in etcd, for as long as a move takes.
+struct Office {
+    record: Record,
+    seat: Seat,
+    term: Term,
+    found: Option<Found>,
+}
+
+impl Office {
+    /// Takes it, once no coordinator leads.
+    fn take(options: &EtcdOptions) -> Result<Office, ServerError> {
+        let mut record = open(options, "a migration".to_owned())?;
+        let seat = record
+            .enter(LEASE_S)
+            .map_err(|error| refuse(error.to_string()))?;
+        let begin = Instant::now();
+        loop {
+            match record.campaign(seat) {
+                Ok(Campaign::Won(made_at)) => {
+                    return Office::enter(record, seat, made_at);
+                }
+                Ok(Campaign::Lost(leader)) if begin.elapsed() > LEADER_GONE_WITHIN => {
+                    let _ = record.leave(seat);
+                    return Err(refuse(format!(
+                        "the coordinator at {leader} leads: stop all coordinators first; reads \
+                         and writes go on meanwhile"
+                    )));
+                }
+                Ok(Campaign::Lost(_)) => {
+                    std::thread::sleep(ASK_PAUSE);
+                    // Its own lease is shorter than the wait.
+                    record
+                        .renew(seat)
+                        .map_err(|error| refuse(error.to_string()))?;
+                }
+                Err(error) => return Err(refuse(error.to_string())),
+            }
+        }
+    }
+
+    fn enter(mut record: Record, seat: Seat, made_at: i64) -> Result<Office, ServerError> {
+        let found = record.load().map_err(|error| match error {
+            LoadError::Gateway(error) => refuse(error.to_string()),
+            LoadError::Unusable(error) => error,
+        })?;
+        let changed_at = found.as_ref().map_or(0, |found| found.changed_at);
+        let term = Term {
+            made_at,
+            changed_at,
+        };
+        Ok(Office {
+            record,
+            seat,
+            term,
+            found,
+        })
+    }
+
+    fn place(&self) -> String {
+        self.record.place()
+    }
+
+    fn write<E: std::fmt::Display>(
+        &mut self,
+        what: &str,
+        write: impl FnOnce(&mut Record) -> Result<Keeping, E>,
+    ) -> Result<(), ServerError> {
+        match write(&mut self.record) {
+            Ok(Keeping::Kept(_)) => Ok(()),
+            Ok(Keeping::Deposed | Keeping::Overwritten) => Err(refuse(format!(
+                "cannot {what}: somebody else leads in {} by now; run the same command again",
+                self.place()
+            ))),
+            Err(error) => Err(refuse(format!(
+                "cannot {what}: {error}; run the same command again"
+            ))),
+        }
+    }
+
+    /// Lets others lead; where it was.
+    fn leave(mut self) -> String {
+        // A lease that is not given back runs out.
+        let _ = self.record.leave(self.seat);
+        self.place()
+    }
+}

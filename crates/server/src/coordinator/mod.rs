@@ -1,0 +1,388 @@
+//! The coordinator's role: its machine on an event loop, its state with a keeper.
+//!
+//! In a turn all questions that arrived are stepped, then the state is handed to the keeper, then
+//! those answers go out whose state is kept: nobody hears of a configuration that a coordinator
+//! after this one would not know. Questions are taken only while this coordinator leads for
+//! certain; one that does not lead says who does, and closes the connection. What is decided is
+//! the machine's alone; where the state is kept, and who leads, is the keeper's.
+
+mod etcd;
+mod file;
+mod keeper;
+pub mod migrate;
+
+use std::collections::{BTreeSet, VecDeque};
+use std::net::SocketAddr;
+
+use protocol::coordinator::{Answer, AskerId, Coordinator, Input, Output, Settings, State};
+use protocol::frame::Frame;
+use protocol::identity::Epoch;
+use protocol::message::{Hello, Leadership, Message, Reply, Request, Welcome};
+
+use crate::clock::Clock;
+use crate::error::ServerError;
+use crate::event_loop::{ConnectionId, EventLoop, Handle, Handler, Io, Options, Side};
+use crate::journal::{self, Level};
+use crate::limits;
+use crate::options::{CoordinatorOptions, StateOptions, advertised_ip, check_listen};
+use etcd::EtcdKeeper;
+use file::FileKeeper;
+use keeper::{Keeper, Told};
+
+/// A coordinator that listens and does not run yet.
+pub struct CoordinatorProcess {
+    event_loop: EventLoop,
+    role: Role,
+}
+
+impl CoordinatorProcess {
+    /// Opens the folder, or asks for etcd, and listens.
+    ///
+    /// # Errors
+    /// The address is refused or in use; the folder is in use by another process, of a newer
+    /// format, or damaged. Nothing is changed then. Whether etcd is there is seen later.
+    pub fn bind(options: &CoordinatorOptions) -> Result<Self, ServerError> {
+        check_listen(options.listen, options.allow_unencrypted_network)?;
+        let ip = advertised_ip(options.listen, options.advertise)?;
+        limits::raise_descriptors();
+        let clock = Clock::start();
+        let loop_options = Options {
+            limits: options.loop_limits,
+            ..Options::new(clock)
+        };
+        let event_loop = EventLoop::bind(options.listen, loop_options)?;
+        let address = SocketAddr::new(ip, event_loop.address().port()).to_string();
+        let keeper: Box<dyn Keeper> = match &options.state {
+            StateOptions::Folder(folder) => Box::new(FileKeeper::open(folder, address.clone())?),
+            StateOptions::Etcd(etcd) => {
+                let wake = event_loop.handle();
+                Box::new(EtcdKeeper::start(etcd, address.clone(), clock, wake)?)
+            }
+        };
+        let mut role = Role {
+            keeper,
+            leading: None,
+            settings: options.settings,
+            clock,
+            greeted: BTreeSet::new(),
+            dismissed: Vec::new(),
+        };
+        role.hear()?;
+        role.keep()?;
+        journal::line(
+            Level::Info,
+            "coordinator_listening",
+            &[
+                ("address", &address),
+                ("kept_in", &role.keeper.leadership().kept_in),
+            ],
+        );
+        Ok(CoordinatorProcess { event_loop, role })
+    }
+
+    /// Where it listens, with the real port.
+    pub fn address(&self) -> SocketAddr {
+        self.event_loop.address()
+    }
+
+    /// To stop it.
+    pub fn handle(&self) -> Handle {
+        self.event_loop.handle()
+    }
+
+    /// Serves until it is stopped.
+    ///
+    /// # Errors
+    /// The state cannot be kept.
+    pub fn run(mut self) -> Result<(), ServerError> {
+        let result = self.event_loop.run(&mut self.role);
+        self.role.keeper.close();
+        if result.is_ok() {
+            journal::line(Level::Info, "coordinator_stopped", &[]);
+        }
+        result
+    }
+}
+
+struct Role {
+    keeper: Box<dyn Keeper>,
+    leading: Option<Leading>,
+    settings: Settings,
+    clock: Clock,
+    /// Connections that have said Hello to the leader that this is.
+    greeted: BTreeSet<ConnectionId>,
+    /// Connections to be told, in this turn, that what they were told last is over, and why.
+    dismissed: Vec<(ConnectionId, String)>,
+}
+
+/// What there is while this coordinator leads.
+struct Leading {
+    machine: Coordinator,
+    output: Output,
+    deadline_us: Option<u64>,
+    /// The newest state that is kept, and its epoch; version 0 is none.
+    kept: (u64, Epoch),
+    /// States that the keeper was asked to keep since.
+    under_way: VecDeque<(u64, Epoch)>,
+    /// Answers that wait for them, in order.
+    held: VecDeque<Answer>,
+}
+
+impl Leading {
+    fn new(state: State, settings: Settings, clock: Clock) -> Leading {
+        let mut leading = Leading {
+            kept: (state.version, state.configuration.epoch),
+            machine: Coordinator::new(state, settings),
+            output: Output::default(),
+            deadline_us: None,
+            under_way: VecDeque::new(),
+            held: VecDeque::new(),
+        };
+        leading.machine.start(clock.now(), &mut leading.output);
+        leading
+    }
+
+    /// Takes in that the state of this version is kept.
+    fn kept(&mut self, version: u64) {
+        while let Some(state) = self.under_way.pop_front_if(|(it, _)| *it <= version) {
+            assert!(state.0 > self.kept.0, "versions rise");
+            self.kept = state;
+        }
+        assert_eq!(self.kept.0, version, "only what is under way is kept");
+    }
+}
+
+impl Role {
+    /// Takes in what the keeper tells.
+    fn hear(&mut self) -> Result<(), ServerError> {
+        while let Some(told) = self.keeper.told()? {
+            match told {
+                Told::Lead { state, reason } => {
+                    self.stop_leading(&reason);
+                    let cluster = format!("{:016x}", state.configuration.cluster);
+                    journal::line(
+                        Level::Info,
+                        "coordinator_leads",
+                        &[
+                            ("cluster", &cluster),
+                            ("epoch", &state.configuration.epoch.0),
+                            ("reason", &reason),
+                        ],
+                    );
+                    self.leading = Some(Leading::new(*state, self.settings, self.clock));
+                }
+                Told::Kept(version) => {
+                    if let Some(leading) = &mut self.leading {
+                        leading.kept(version);
+                    }
+                }
+                Told::Follow => self.stop_leading("another coordinator may lead"),
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether this coordinator leads for certain at this moment.
+    fn leads(&self) -> bool {
+        self.leading.is_some() && self.clock.monotonic_us() < self.keeper.leads_until_us()
+    }
+
+    /// What the machine did and nobody has kept is void, and so is what anybody waits for.
+    fn stop_leading(&mut self, reason: &str) {
+        if self.leading.take().is_none() {
+            return;
+        }
+        journal::line(
+            Level::Warn,
+            "coordinator_leads_no_more",
+            &[("reason", &reason)],
+        );
+        let greeted = std::mem::take(&mut self.greeted).into_iter();
+        self.dismissed
+            .extend(greeted.map(|id| (id, reason.to_owned())));
+    }
+
+    /// Steps the machine, unless this coordinator may not lead any more.
+    fn step(&mut self, input: Input) {
+        let now = self.clock.now();
+        let leads = now.monotonic_us < self.keeper.leads_until_us();
+        if let Some(leading) = self.leading.as_mut().filter(|_| leads) {
+            leading.machine.step(now, input, &mut leading.output);
+        }
+    }
+
+    /// Hands the newest state to the keeper, and takes in what else the machine says.
+    fn keep(&mut self) -> Result<(), ServerError> {
+        let Some(leading) = &mut self.leading else {
+            return Ok(());
+        };
+        for note in leading.output.notes.drain(..) {
+            journal::line(Level::Info, "coordinator", &[("note", &note)]);
+        }
+        let deadline_us = leading.output.deadline_us.take();
+        leading.deadline_us = deadline_us.or(leading.deadline_us);
+        leading.held.extend(leading.output.replies.drain(..));
+        if let Some(persist) = leading.output.persist.take() {
+            let epoch = leading.machine.configuration().epoch;
+            leading.under_way.push_back((persist.version, epoch));
+            self.keeper.keep(persist)?;
+        }
+        self.hear()
+    }
+
+    /// Sends the answers whose state is kept.
+    fn answer(&mut self, io: &mut Io) {
+        let Some(leading) = &mut self.leading else {
+            return;
+        };
+        let kept = leading.kept.0;
+        // Answers wait for ever later states, in order.
+        while let Some(answer) = leading.held.pop_front_if(|answer| answer.after <= kept) {
+            let id = ConnectionId(answer.to.0);
+            io.settle(id);
+            io.send(id, answer.correlation, &Message::Answer(answer.reply));
+        }
+    }
+
+    /// Tells those who were greeted that this is over: whoever asks again asks the one who leads.
+    fn dismiss(&mut self, io: &mut Io) {
+        let leadership = Message::Leadership(self.leadership());
+        for (id, reason) in std::mem::take(&mut self.dismissed) {
+            io.send(id, 0, &leadership);
+            io.close(id, &reason);
+        }
+    }
+
+    fn leadership(&self) -> Leadership {
+        Leadership {
+            leads: self.leads(),
+            ..self.keeper.leadership()
+        }
+    }
+
+    fn on_hello(&mut self, io: &mut Io, id: ConnectionId, hello: &Hello) -> Result<(), String> {
+        // A new cluster is one only when it is kept.
+        let leading = self.leading.as_ref().filter(|leading| leading.kept.0 > 0);
+        let Some(leading) = leading else {
+            self.dismissed
+                .push((id, "this coordinator does not lead".to_owned()));
+            return Ok(());
+        };
+        let own = leading.machine.configuration().cluster;
+        if let Some(cluster) = hello.cluster
+            && cluster != own
+        {
+            return Err(format!(
+                "this is the coordinator of cluster {own:016x}, not of {cluster:016x}: a server \
+                 stays with the cluster that its folder belongs to"
+            ));
+        }
+        let welcome = Message::Welcome(Welcome {
+            cluster: own,
+            core: None,
+            epoch: leading.kept.1,
+        });
+        self.greeted.insert(id);
+        io.send(id, 0, &welcome);
+        Ok(())
+    }
+
+    fn counters(&self, io: &Io, leading: &Leading) -> Vec<(String, u64)> {
+        let configuration = leading.machine.configuration();
+        let own = [
+            ("epoch", leading.kept.1.0),
+            ("servers", configuration.servers.len() as u64),
+            ("tables", configuration.tables.len() as u64),
+            ("state_version", leading.kept.0),
+            ("connections", io.connections() as u64),
+        ];
+        let named = own.into_iter().chain(io.counters().named());
+        named
+            .map(|(name, value)| (name.to_owned(), value))
+            .collect()
+    }
+}
+
+impl Handler for Role {
+    fn opened(&mut self, _: &mut Io, _: ConnectionId, _: Side) {}
+
+    fn frame(&mut self, io: &mut Io, id: ConnectionId, frame: Frame) -> Result<(), String> {
+        match frame.message {
+            Message::Goodbye { .. } => {
+                io.close(id, "as you said");
+                Ok(())
+            }
+            Message::WhoLeads => {
+                let leadership = Message::Leadership(self.leadership());
+                io.send(id, frame.correlation, &leadership);
+                Ok(())
+            }
+            _ if !self.leads() => {
+                self.dismissed
+                    .push((id, "this coordinator does not lead".to_owned()));
+                Ok(())
+            }
+            Message::Hello(hello) => self.on_hello(io, id, &hello),
+            _ if !self.greeted.contains(&id) => Err("the first frame must be a Hello".to_owned()),
+            Message::Ask(request) => {
+                io.owe(id);
+                self.step(Input::Request {
+                    from: AskerId(id.0),
+                    correlation: frame.correlation,
+                    request,
+                });
+                Ok(())
+            }
+            Message::Request(Request::Status) => {
+                let counters = self.leading.as_ref().map(|it| self.counters(io, it));
+                let status = Message::Reply(Reply::Status(counters.unwrap_or_default()));
+                io.send(id, frame.correlation, &status);
+                Ok(())
+            }
+            _ => Err(
+                "this is a coordinator: it answers questions about the cluster, and the \
+                      servers that it names hold the rows"
+                    .to_owned(),
+            ),
+        }
+    }
+
+    fn closed(&mut self, _: &mut Io, id: ConnectionId, _: &str) {
+        if self.greeted.remove(&id) {
+            self.step(Input::Gone {
+                from: AskerId(id.0),
+            });
+        }
+    }
+
+    fn turn(&mut self, io: &mut Io) -> Result<(), ServerError> {
+        self.hear()?;
+        if self.leading.is_some() && !self.leads() {
+            // Before anything else is done: who leads now may have begun already.
+            self.stop_leading("it could not renew its leadership in time");
+            self.keeper.resign();
+        }
+        let due = self.leading.as_mut().is_some_and(|leading| {
+            let due = leading.deadline_us.take_if(|at| *at <= io.now_us());
+            due.is_some()
+        });
+        if due {
+            self.step(Input::Tick);
+        }
+        self.keep()?;
+        self.answer(io);
+        self.dismiss(io);
+        Ok(())
+    }
+
+    fn deadline_us(&self) -> Option<u64> {
+        let leading = self.leading.as_ref()?;
+        let leads_until_us = self.keeper.leads_until_us();
+        let due_us = leading
+            .deadline_us
+            .into_iter()
+            .chain([leads_until_us])
+            .min();
+        due_us.filter(|at| *at < u64::MAX)
+    }
+}

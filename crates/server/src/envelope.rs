@@ -1,0 +1,87 @@
+//! What stands around the bytes of small records that are kept: what they are, in which format,
+//! and a checksum.
+//!
+//! ```text
+//! offset  bytes
+//!      0      8  what it is
+//!      8      2  format version
+//!     10      4  CRC-32C of all that follows
+//!     14      …  the record
+//! ```
+//! Integers are little-endian. What is inside is its owner's.
+
+use protocol::codec::Wire;
+
+const HEADER_BYTES: usize = 14;
+
+/// What a record is, in this program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Envelope {
+    /// The first bytes.
+    pub magic: &'static [u8; 8],
+    /// The only format that this program reads and writes.
+    pub format: u16,
+}
+
+/// Why bytes are no record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Problem {
+    /// They are not what was written.
+    Damaged,
+    /// They are of this format, which this program does not know.
+    Format(u16),
+}
+
+impl Envelope {
+    /// The record's bytes with what stands around them.
+    pub fn encode(self, record: &impl Wire) -> Vec<u8> {
+        let mut out = self.magic.to_vec();
+        self.format.encode(&mut out);
+        out.extend_from_slice(&[0; 4]);
+        record.encode(&mut out);
+        let checksum = crc32c::crc32c(&out[HEADER_BYTES..]);
+        out[HEADER_BYTES - 4..HEADER_BYTES].copy_from_slice(&checksum.to_le_bytes());
+        out
+    }
+
+    /// The record of these bytes.
+    pub fn decode<T: Wire>(self, bytes: &[u8]) -> Result<T, Problem> {
+        let rest = bytes.strip_prefix(self.magic).ok_or(Problem::Damaged)?;
+        let (format, rest) = rest.split_first_chunk().ok_or(Problem::Damaged)?;
+        let format = u16::from_le_bytes(*format);
+        if format != self.format {
+            return Err(Problem::Format(format));
+        }
+        let (checksum, body) = rest.split_first_chunk().ok_or(Problem::Damaged)?;
+        if crc32c::crc32c(body) != u32::from_le_bytes(*checksum) {
+            return Err(Problem::Damaged);
+        }
+        T::decode_all(body).map_err(|_| Problem::Damaged)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_what_it_wrote_and_refuses_the_rest() {
+        let envelope = Envelope {
+            magic: b"RPXTESTS",
+            format: 3,
+        };
+        let record = (7_u64, "seven".to_owned());
+        let bytes = envelope.encode(&record);
+        assert_eq!(envelope.decode(&bytes), Ok(record));
+        for at in 0..bytes.len() {
+            let mut changed = bytes.clone();
+            changed[at] ^= 1;
+            let read = envelope.decode::<(u64, String)>(&changed);
+            let is_format = matches!(read, Err(Problem::Format(_)));
+            assert!(read.is_err(), "byte {at} was changed and nobody noticed");
+            assert_eq!(is_format, (8..10).contains(&at));
+            let short = envelope.decode::<(u64, String)>(&bytes[..at]);
+            assert!(short.is_err());
+        }
+    }
+}
