@@ -244,17 +244,10 @@ impl Inspector {
     }
 
     async fn fetch(&mut self) -> Result<(), InspectError> {
-        let mut failures = String::new();
-        for address in &self.coordinators {
-            match fetch(address).await {
-                Ok(configuration) => {
-                    self.configuration = configuration;
-                    return Ok(());
-                }
-                Err(error) => failures += &format!("\n  {address}: {error}"),
-            }
-        }
-        Err(InspectError::NoCoordinator(failures))
+        let fetched = fetch_any(&self.coordinators).await;
+        let failed = |error: io::Error| InspectError::NoCoordinator(error.to_string());
+        (_, self.configuration) = fetched.map_err(failed)?;
+        Ok(())
     }
 
     /// Names of a table's replexes.
@@ -303,6 +296,21 @@ pub async fn fetch(address: &str) -> io::Result<Configuration> {
         }
         other => Err(io::Error::other(format!("not a configuration: {other:?}"))),
     }
+}
+
+/// The configuration of the first of these coordinators that leads, and its address.
+///
+/// # Errors
+/// None of them answers as a leader; a line for each says why.
+pub async fn fetch_any(addresses: &[String]) -> io::Result<(String, Configuration)> {
+    let mut failures = String::new();
+    for address in addresses {
+        match fetch(address).await {
+            Ok(configuration) => return Ok((address.clone(), configuration)),
+            Err(error) => failures += &format!("\n  {address}: {error}"),
+        }
+    }
+    Err(io::Error::other(failures))
 }
 
 /// A core's counters by name.

@@ -67,7 +67,7 @@ async fn two_processes_on_one_folder_are_told_apart_by_its_lock() {
         ],
         1,
     );
-    let process = cluster.coordinator().id().to_string();
+    let process = cluster.coordinator(0).id().to_string();
     assert!(stderr.contains(&coordinator), "{stderr}");
     assert!(stderr.contains(&process), "{stderr}");
 
@@ -83,7 +83,7 @@ async fn two_processes_on_one_folder_are_told_apart_by_its_lock() {
 async fn folder_of_a_newer_format_is_left_alone() {
     let mut cluster = support::cluster(1).await;
     cluster.stop(0).await.unwrap();
-    cluster.kill_coordinator().await.unwrap();
+    cluster.kill_coordinator(0).await.unwrap();
     // The format's number follows the eight bytes that name the file's kind.
     for (folder, file, command) in [
         (cluster.server_folder(0), "identity", "server"),

@@ -140,7 +140,7 @@ async fn frame_that_claims_four_gigabytes_is_refused_before_memory_is_taken() {
     let core = first_core(&cluster).await;
     for (address, process) in [
         (core.as_str(), cluster.server(0)),
-        (cluster.coordinator_address(), cluster.coordinator()),
+        (cluster.coordinator_address(), cluster.coordinator(0)),
     ] {
         let before = process.resident_bytes().unwrap();
         let mut bytes = hello();

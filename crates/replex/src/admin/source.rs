@@ -9,17 +9,13 @@ use crate::arguments::Cluster;
 
 /// The newest configuration, of the first coordinator that answers.
 pub async fn configuration(cluster: &Cluster) -> Result<(String, Configuration), Failure> {
-    let mut failures = String::new();
-    for address in &cluster.coordinator {
-        match inspect::fetch(address).await {
-            Ok(configuration) => return Ok((address.clone(), configuration)),
-            Err(error) => failures += &format!("\n  {address}: {error}"),
-        }
-    }
-    Err(Failure::Unreachable(format!(
-        "no coordinator answers:{failures}\nStart one with `replex coordinator --data FOLDER`, or \
-         say where it listens with --coordinator HOST:PORT or REPLEX_COORDINATOR."
-    )))
+    let fetched = inspect::fetch_any(&cluster.coordinator).await;
+    fetched.map_err(|failures| {
+        Failure::Unreachable(format!(
+            "no coordinator answers:{failures}\nStart one with `replex coordinator --data \
+             FOLDER`, or say where it listens with --coordinator HOST:PORT or REPLEX_COORDINATOR."
+        ))
+    })
 }
 
 /// A table by its name.

@@ -22,6 +22,8 @@ pub use wire::{ANSWER_WITHIN, Connection};
 
 /// The longest wait for a cluster to become what it should be.
 const SETTLED_WITHIN: Duration = Duration::from_secs(120);
+/// A coordinator says at once whether it leads, if it runs.
+const LEADER_ANSWERS_WITHIN: Duration = Duration::from_millis(500);
 /// Between two questions whether something has come about.
 const ASK_AGAIN_AFTER: Duration = Duration::from_millis(20);
 
@@ -34,6 +36,10 @@ pub struct Options {
     pub parent: Option<PathBuf>,
     /// How many servers.
     pub servers: usize,
+    /// How many coordinators; more than one only with `etcd`.
+    pub coordinators: usize,
+    /// The members of the etcd that keeps the coordinators' state; none is a folder.
+    pub etcd: Vec<String>,
     /// Further arguments of each server.
     pub server_arguments: Vec<String>,
     /// Whether the processes end with this one.
@@ -47,18 +53,20 @@ impl Options {
             program: program.into(),
             parent: None,
             servers: 3,
+            coordinators: 1,
+            etcd: Vec::new(),
             server_arguments: Vec::new(),
             life: Life::WithParent,
         }
     }
 }
 
-/// A coordinator and servers. Dropped, it kills the processes and removes the folder.
+/// Coordinators and servers. Dropped, it kills the processes and removes the folder.
 pub struct Cluster {
     options: Options,
     // Fields are dropped in this order: the folder goes last.
-    coordinator: Option<Process>,
-    coordinator_address: String,
+    coordinators: Vec<Option<Process>>,
+    coordinator_addresses: Vec<String>,
     servers: Vec<Option<Process>>,
     folder: Option<TempDir>,
     path: PathBuf,
@@ -76,50 +84,68 @@ impl Cluster {
             Some(parent) => builder.tempdir_in(parent),
             None => builder.tempdir(),
         }?;
-        let servers = options.servers;
+        let (coordinators, servers) = (options.coordinators, options.servers);
         let mut cluster = Cluster {
             options,
-            coordinator: None,
-            coordinator_address: "127.0.0.1:0".to_owned(),
+            coordinators: Vec::new(),
+            coordinator_addresses: Vec::new(),
             servers: Vec::new(),
             path: folder.path().to_owned(),
             folder: Some(folder),
         };
-        cluster.start_coordinator().await?;
+        for position in 0..coordinators {
+            cluster.coordinators.push(None);
+            cluster.coordinator_addresses.push("127.0.0.1:0".to_owned());
+            cluster.start_coordinator(position).await?;
+        }
         for _ in 0..servers {
             cluster.add_server().await?;
         }
-        cluster.wait_until_serving().await?;
+        if servers > 0 {
+            cluster.wait_until_serving().await?;
+        }
         Ok(cluster)
     }
 
-    /// Starts the coordinator, at the address that it had before if it had one.
+    /// Starts a coordinator, at the address that it had before if it had one.
     ///
     /// # Errors
     /// It did not start.
-    pub async fn start_coordinator(&mut self) -> io::Result<()> {
-        assert!(self.coordinator.is_none(), "the coordinator runs already");
-        let arguments = [
-            "coordinator",
-            "--data",
-            &self.path.join("coordinator").display().to_string(),
-            "--listen",
-            &self.coordinator_address,
-        ]
-        .map(str::to_owned);
+    pub async fn start_coordinator(&mut self, position: usize) -> io::Result<()> {
+        let place = &mut self.coordinators[position];
+        assert!(place.is_none(), "this coordinator runs already");
+        let name = match self.options.coordinators {
+            1 => "coordinator".to_owned(),
+            _ => format!("coordinator {}", position + 1),
+        };
+        let mut arguments = vec!["coordinator".to_owned()];
+        if self.options.etcd.is_empty() {
+            let folder = self.path.join("coordinator").display().to_string();
+            arguments.extend(["--data".to_owned(), folder]);
+        } else {
+            arguments.extend(["--etcd".to_owned(), self.options.etcd.join(",")]);
+        }
+        let address = &mut self.coordinator_addresses[position];
+        arguments.extend(["--listen".to_owned(), address.clone()]);
         let process = Process::start(
-            "coordinator",
+            &name,
             &self.options.program,
             &arguments,
-            &self.path.join("coordinator.log"),
+            &self.path.join(format!("{}.log", name.replace(' ', "-"))),
             self.options.life,
         )
         .await?;
-        let address = process.said("coordinator");
-        let address = address.ok_or_else(|| io::Error::other("the coordinator has no address"))?;
-        self.coordinator_address = address.to_owned();
-        self.coordinator = Some(process);
+        let said = process.said("coordinator");
+        let said = said.ok_or_else(|| io::Error::other("the coordinator has no address"))?;
+        said.clone_into(address);
+        *place = Some(process);
         Ok(())
+    }
+
+    /// Has coordinators that are started from now on keep their state in this etcd, or in the
+    /// folder if it is none.
+    pub fn set_etcd(&mut self, urls: Vec<String>) {
+        self.options.etcd = urls;
     }
 
     /// Adds a server with a folder of its own; gives its position, from 0.
@@ -140,7 +166,7 @@ impl Cluster {
             "--data",
             &self.server_folder(position).display().to_string(),
             "--coordinator",
-            &self.coordinator_address,
+            &self.coordinator_addresses.join(","),
         ]
         .map(str::to_owned)
         .to_vec();
@@ -155,9 +181,14 @@ impl Cluster {
         .await
     }
 
-    /// `host:port` of the coordinator.
+    /// `host:port` of the first coordinator.
     pub fn coordinator_address(&self) -> &str {
-        &self.coordinator_address
+        &self.coordinator_addresses[0]
+    }
+
+    /// `host:port` of every coordinator.
+    pub fn coordinator_addresses(&self) -> &[String] {
+        &self.coordinator_addresses
     }
 
     /// The folder of all processes.
@@ -184,18 +215,43 @@ impl Cluster {
         process.expect("the caller knows that this server runs")
     }
 
-    /// The coordinator's process.
+    /// A coordinator's process.
     ///
     /// # Panics
     /// If it was ended.
-    pub fn coordinator(&self) -> &Process {
-        let process = self.coordinator.as_ref();
-        process.expect("the caller knows that the coordinator runs")
+    pub fn coordinator(&self, position: usize) -> &Process {
+        let process = self.coordinators[position].as_ref();
+        process.expect("the caller knows that this coordinator runs")
+    }
+
+    /// Which coordinator leads, once one does.
+    ///
+    /// # Errors
+    /// None does in time, or a process has ended by itself.
+    pub async fn leader(&mut self) -> io::Result<usize> {
+        let started = Instant::now();
+        loop {
+            self.check_processes()?;
+            for (position, address) in self.coordinator_addresses.iter().enumerate() {
+                let told = async { Connection::open(address).await?.who_leads().await };
+                // One that stands still is asked for no longer than this.
+                let told = tokio::time::timeout(LEADER_ANSWERS_WITHIN, told).await;
+                if matches!(told, Ok(Ok(leadership)) if leadership.leads) {
+                    return Ok(position);
+                }
+            }
+            if started.elapsed() > SETTLED_WITHIN {
+                let text = "no coordinator leads".to_owned();
+                return Err(io::Error::new(io::ErrorKind::TimedOut, text));
+            }
+            tokio::time::sleep(ASK_AGAIN_AFTER).await;
+        }
     }
 
     /// Every process that runs.
     pub fn processes(&self) -> impl Iterator<Item = &Process> {
-        self.coordinator.iter().chain(self.servers.iter().flatten())
+        let coordinators = self.coordinators.iter().flatten();
+        coordinators.chain(self.servers.iter().flatten())
     }
 
     /// Ends a server at once, as a crash would (SIGKILL).
@@ -221,13 +277,13 @@ impl Cluster {
         Ok(())
     }
 
-    /// Ends the coordinator at once (SIGKILL).
+    /// Ends a coordinator at once (SIGKILL).
     ///
     /// # Errors
     /// It had ended by itself.
-    pub async fn kill_coordinator(&mut self) -> io::Result<()> {
-        let mut process = self.coordinator.take().ok_or_else(not_running)?;
-        process.kill().await
+    pub async fn kill_coordinator(&mut self, position: usize) -> io::Result<()> {
+        let process = self.coordinators[position].take();
+        process.ok_or_else(not_running)?.kill().await
     }
 
     /// Starts a server that was ended, on its old folder.
@@ -262,22 +318,21 @@ impl Cluster {
     /// # Errors
     /// As said.
     pub fn check_processes(&mut self) -> io::Result<()> {
-        let all = self
-            .coordinator
-            .iter_mut()
-            .chain(self.servers.iter_mut().flatten());
-        for process in all {
+        let coordinators = self.coordinators.iter_mut().flatten();
+        for process in coordinators.chain(self.servers.iter_mut().flatten()) {
             process.check()?;
         }
         Ok(())
     }
 
-    /// The configuration as the coordinator holds it.
+    /// The configuration as the coordinator that leads holds it.
     ///
     /// # Errors
-    /// The coordinator does not answer.
+    /// No coordinator answers.
     pub async fn configuration(&self) -> io::Result<Configuration> {
-        inspect::fetch(&self.coordinator_address).await
+        inspect::fetch_any(&self.coordinator_addresses)
+            .await
+            .map(|(_, configuration)| configuration)
     }
 
     /// A core's counters by name.
@@ -357,11 +412,8 @@ impl Cluster {
     /// coordinator's first. Only processes that were started detached outlive this process too.
     pub fn keep(mut self) -> (PathBuf, Vec<u32>) {
         let ids = self.processes().map(Process::id).collect();
-        for process in self
-            .coordinator
-            .iter_mut()
-            .chain(self.servers.iter_mut().flatten())
-        {
+        let coordinators = self.coordinators.iter_mut().flatten();
+        for process in coordinators.chain(self.servers.iter_mut().flatten()) {
             process.release();
         }
         if let Some(folder) = self.folder.take() {

@@ -26,7 +26,7 @@ pub async fn cluster(story: &mut Story, cluster: &Cluster) -> Result<(), Failure
     story.chapter("A cluster of real processes on this machine");
     let configuration = cluster.configuration().await;
     let configuration = configuration.map_err(Failure::at("ask the coordinator"))?;
-    let coordinator = cluster.coordinator();
+    let coordinator = cluster.coordinator(0);
     let mut rows = vec![vec![
         coordinator.name().to_owned(),
         coordinator.id().to_string(),

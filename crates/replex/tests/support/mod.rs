@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "each test file uses a part of it")]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+pub mod etcd;
 pub mod noise;
 pub mod people;
 
@@ -88,16 +89,20 @@ pub fn people(failures_tolerated: u8, durability: Durability) -> Schema {
     }
 }
 
+/// The question that creates a table.
+pub fn create_request(schema: Schema) -> CoordinatorRequest {
+    CoordinatorRequest::CreateTable {
+        schema,
+        if_not_exists: false,
+    }
+}
+
 /// Creates a table by asking the coordinator.
 pub async fn create(cluster: &Cluster, schema: Schema) {
     let (mut connection, _) = Connection::greet(cluster.coordinator_address())
         .await
         .unwrap();
-    let request = CoordinatorRequest::CreateTable {
-        schema,
-        if_not_exists: false,
-    };
-    let reply = connection.ask(request).await.unwrap();
+    let reply = connection.ask(create_request(schema)).await.unwrap();
     assert!(
         matches!(reply, CoordinatorReply::Done { .. }),
         "not created: {reply:?}"

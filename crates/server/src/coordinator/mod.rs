@@ -246,22 +246,25 @@ impl Role {
 
     /// Tells those who were greeted that this is over: whoever asks again asks the one who leads.
     fn dismiss(&mut self, io: &mut Io) {
-        let leadership = Message::Leadership(self.leadership());
+        let leadership = self.leadership();
         for (id, reason) in std::mem::take(&mut self.dismissed) {
-            io.send(id, 0, &leadership);
+            if !leadership.leads {
+                io.send(id, 0, &Message::Leadership(leadership.clone()));
+            }
             io.close(id, &reason);
         }
     }
 
     fn leadership(&self) -> Leadership {
+        // A new cluster is one only when it is kept.
+        let is_kept = self.leading.as_ref().is_some_and(|it| it.kept.0 > 0);
         Leadership {
-            leads: self.leads(),
+            leads: is_kept && self.leads(),
             ..self.keeper.leadership()
         }
     }
 
     fn on_hello(&mut self, io: &mut Io, id: ConnectionId, hello: &Hello) -> Result<(), String> {
-        // A new cluster is one only when it is kept.
         let leading = self.leading.as_ref().filter(|leading| leading.kept.0 > 0);
         let Some(leading) = leading else {
             self.dismissed
