@@ -6,6 +6,7 @@
 mod support;
 
 use std::collections::BTreeSet;
+use std::process::Output;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::{Duration, Instant};
@@ -14,8 +15,10 @@ use client::placement::{ColumnType, Value};
 use client::protocol::operation::RequestResult;
 use client::{Client, ConnectOptions, Error, IfExists, Retry, SchemaBuilder, Table};
 use placement::Schema;
-use protocol::configuration::{Configuration, ServerState};
+use protocol::configuration::{Configuration, Server, ServerState};
+use protocol::coordinator::{Member, State, encode_state};
 use protocol::frame;
+use protocol::identity::{Incarnation, ServerId};
 use protocol::message::{Leadership, Message};
 use replex::cluster::{Cluster, Connection, Options};
 use replex::inspect::{Inspector, are_equal};
@@ -364,25 +367,7 @@ async fn state_moves_to_etcd_and_back_while_reads_and_writes_go_on() {
     let urls = etcd.urls().join(",");
     let folder = cluster.folder().join("coordinator");
     let data = folder.display().to_string();
-    let migrate = |to: &'static str| {
-        [
-            "admin",
-            "coordinator",
-            "migrate",
-            "--data",
-            &data,
-            "--etcd",
-            &urls,
-            "--to",
-            to,
-        ]
-        .map(str::to_owned)
-    };
-    let run = |to| {
-        let arguments = migrate(to);
-        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-        support::run(&arguments)
-    };
+    let run = |to| migrate(&data, &urls, to);
     // A coordinator runs on it.
     let text = String::from_utf8(run("etcd").stderr).unwrap();
     assert!(text.contains("in use"), "{text}");
@@ -423,6 +408,91 @@ async fn state_moves_to_etcd_and_back_while_reads_and_writes_go_on() {
         "{text}"
     );
     load.check(&cluster).await;
+}
+
+/// Moves the state one way or the other.
+fn migrate(data: &str, urls: &str, to: &str) -> Output {
+    let words = [
+        "admin",
+        "coordinator",
+        "migrate",
+        "--data",
+        data,
+        "--etcd",
+        urls,
+        "--to",
+        to,
+    ];
+    support::run(&words)
+}
+
+#[tokio::test]
+async fn state_beyond_what_one_value_of_etcd_holds_is_kept_in_parts() {
+    if !etcd::is_there() {
+        return;
+    }
+    let etcd = Etcd::start(1, None).await;
+    let folder = tempfile::tempdir().unwrap();
+    let state = large_state();
+    let bytes = encode_state(&state);
+    // etcd takes no request beyond 1.5 MB.
+    assert!(bytes.len() > 3 << 19, "{} bytes", bytes.len());
+    std::fs::write(folder.path().join("coordinator"), &bytes).unwrap();
+    let output = migrate(
+        folder.path().to_str().unwrap(),
+        &etcd.urls().join(","),
+        "etcd",
+    );
+    assert!(output.status.success(), "{output:?}");
+    let parts_before = state_in(&etcd).as_array().unwrap().len();
+
+    let mut cluster = cluster(&etcd, 2, 0).await;
+    assert_eq!(configuration(&mut cluster).await, state.configuration);
+    // A new state takes the place of the old one, and no part of that is left.
+    let client = connect(&cluster).await;
+    drop(client);
+    let leader = cluster.leader().await.unwrap();
+    cluster.kill_coordinator(leader).await.unwrap();
+    assert_eq!(configuration(&mut cluster).await, state.configuration);
+    let kept = state_in(&etcd);
+    let parts = kept.as_array().unwrap();
+    assert_eq!(parts.len(), parts_before);
+    for part in parts {
+        let value = part["value"].as_str().unwrap();
+        assert!(value.len() < 1 << 20, "{} bytes in base64", value.len());
+        let version = part["version"].as_str().unwrap();
+        let is_manifest = part["key"] == "L3JlcGxleC9zdGF0ZQ==";
+        assert!(
+            is_manifest || version == "1",
+            "{version} writes of one part"
+        );
+    }
+}
+
+/// A state that etcd does not take at once: servers, all of them down, with very long addresses.
+fn large_state() -> State {
+    let mut state = State::new(0x5eed);
+    state.version = 1;
+    for number in 1..=64 {
+        let id = ServerId(number);
+        state.configuration.servers.push(Server {
+            id,
+            incarnation: Incarnation(1),
+            domain: format!("server-{number}"),
+            cores: (0..128)
+                .map(|core| format!("{number:0>200}.{core}:1"))
+                .collect(),
+            state: ServerState::Down,
+        });
+        let disk = u64::from(number);
+        state.members.push(Member {
+            server: id,
+            disk,
+            instance: disk,
+        });
+    }
+    state.next_server = 65;
+    state
 }
 
 #[tokio::test]

@@ -28,12 +28,16 @@ pub enum Fault {
     Coordinator,
     /// The coordinator ends the epochs before.
     Seal,
+    /// The coordinator stands still, and another one takes its place.
+    Deposition,
     /// A client dies.
     Client,
     /// A disk is full.
     Full,
     /// The coordinator starts after it died.
     CoordinatorStarts,
+    /// Another coordinator takes the place of one that stands still.
+    Succession,
 }
 
 impl Fault {
@@ -49,6 +53,7 @@ impl Fault {
         Fault::Seal,
         Fault::Client,
         Fault::Full,
+        Fault::Deposition,
     ];
 
     fn every_us(self, faults: &Faults) -> u64 {
@@ -63,7 +68,8 @@ impl Fault {
             Fault::Seal => faults.seal_every_us,
             Fault::Client => faults.client_every_us,
             Fault::Full => faults.full_every_us,
-            Fault::CoordinatorStarts => 0,
+            Fault::Deposition => faults.deposition_every_us,
+            Fault::CoordinatorStarts | Fault::Succession => 0,
         }
     }
 }
@@ -80,9 +86,10 @@ impl World {
 
     /// A fault happens, unless faults have stopped.
     pub fn fault(&mut self, fault: Fault) {
-        if fault == Fault::CoordinatorStarts {
-            self.start_coordinator();
-            return;
+        match fault {
+            Fault::CoordinatorStarts => return self.start_coordinator(),
+            Fault::Succession => return self.succeed_coordinator(),
+            _ => {}
         }
         if fault.every_us(&self.faults) == 0 {
             return;
@@ -115,6 +122,11 @@ impl World {
                 self.after(down_us, Event::Fault(Fault::CoordinatorStarts));
             }
             Fault::Seal => self.seal_epoch(),
+            Fault::Deposition => {
+                self.hold_coordinator();
+                let held_us = self.random.between(MILLISECOND, 2 * self.plan.lease_us);
+                self.after(held_us, Event::Fault(Fault::Succession));
+            }
             Fault::Client => self.replace_client(),
             Fault::Full => {
                 if let Some(life) = self.any_core() {
@@ -123,7 +135,7 @@ impl World {
                     self.after(full_us, Event::Space(life));
                 }
             }
-            Fault::PowerCut | Fault::CoordinatorStarts => {}
+            Fault::PowerCut | Fault::CoordinatorStarts | Fault::Succession => {}
         }
         self.plan_fault(fault);
     }

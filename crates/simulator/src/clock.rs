@@ -2,6 +2,8 @@
 
 use protocol::identity::Now;
 
+use crate::random::Random;
+
 /// Wall time at the start of the simulation, in microseconds since 1970.
 const WALL_START_US: u64 = 1_700_000_000_000_000;
 
@@ -17,6 +19,15 @@ pub struct Clock {
 }
 
 impl Clock {
+    /// Some machine's clocks, which run fast or slow by up to so many parts per million.
+    pub fn draw(random: &mut Random, drift_ppm: u64) -> Clock {
+        Clock {
+            base_us: random.below(1_000_000_000),
+            drift_ppm: random.below(2 * drift_ppm + 1) as i64 - drift_ppm as i64,
+            step_us: random.below(10_000) as i64 - 5_000,
+        }
+    }
+
     /// What the clocks show at a simulated time.
     pub fn now(&self, at_us: u64) -> Now {
         let drift = at_us as i64 * self.drift_ppm / 1_000_000;

@@ -1,4 +1,8 @@
 //! The coordinator's driver: keeps its state before it answers, and starts again from it.
+//!
+//! It restarts as one process on one disk does, and it is deposed as one of several is whose state
+//! is kept elsewhere: another one with other clocks goes on from what was kept, and what the old one
+//! had answered while it still led arrives late. The old one keeps and answers nothing any more.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -32,6 +36,8 @@ pub struct CoordinatorProcess {
     names: BTreeMap<(Node, u64), AskerId>,
     /// When the next tick comes.
     tick_at_us: Option<u64>,
+    /// What it answers while it stands still in sending: none while it does not.
+    unsent: Option<Vec<Answer>>,
 }
 
 impl CoordinatorProcess {
@@ -54,6 +60,7 @@ impl CoordinatorProcess {
             askers: Vec::new(),
             names: BTreeMap::new(),
             tick_at_us: None,
+            unsent: None,
         }
     }
 
@@ -94,6 +101,38 @@ impl World {
 
     /// The coordinator dies: what it has not kept may be lost. It starts again at once or later.
     pub fn crash_coordinator(&mut self) {
+        self.end_coordinator();
+        self.coordinator.unsent = None;
+        self.trace
+            .note(self.now_us, || "the coordinator restarts".into());
+    }
+
+    /// The coordinator goes on, and what it answers stays with it for now.
+    pub fn hold_coordinator(&mut self) {
+        let process = &mut self.coordinator;
+        if process.machine.is_some() {
+            process.unsent.get_or_insert_default();
+        }
+    }
+
+    /// Another coordinator takes the place of one that stands still: from what was kept, with
+    /// clocks of its own. What the old one had answered arrives in the time after.
+    pub fn succeed_coordinator(&mut self) {
+        let Some(unsent) = self.coordinator.unsent.take() else {
+            return;
+        };
+        self.end_coordinator();
+        self.coordinator.clock = Clock::draw(&mut self.random, self.plan.faults.drift_ppm);
+        self.trace
+            .note(self.now_us, || "another coordinator leads".into());
+        self.start_coordinator();
+        for answer in unsent {
+            let delay_us = self.random.exponential(self.plan.lease_us / 2);
+            self.after(delay_us, Event::LateAnswer(answer));
+        }
+    }
+
+    fn end_coordinator(&mut self) {
         let process = &mut self.coordinator;
         process.machine = None;
         process.waiting.clear();
@@ -105,8 +144,6 @@ impl World {
             process.kept = bytes;
             process.kept_version = version;
         }
-        self.trace
-            .note(self.now_us, || "the coordinator restarts".into());
     }
 
     /// The coordinator ends the epochs before, though nobody is to be replaced.
@@ -209,6 +246,14 @@ impl World {
     }
 
     fn answer_asker(&mut self, answer: Answer) {
+        match &mut self.coordinator.unsent {
+            Some(unsent) => unsent.push(answer),
+            None => self.send_answer(answer),
+        }
+    }
+
+    /// An answer goes out, from whichever coordinator gave it.
+    pub fn send_answer(&mut self, answer: Answer) {
         let Answer {
             to,
             correlation,

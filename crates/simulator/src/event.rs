@@ -3,6 +3,7 @@
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
+use protocol::coordinator::Answer;
 use protocol::identity::{CoreId, Position};
 use protocol::machine::ClientReply;
 use protocol::message::{
@@ -38,6 +39,8 @@ pub enum Event {
     CoordinatorTick(u64),
     /// The coordinator's state is kept, in this life of it, up to this version.
     CoordinatorKept(u64, u64),
+    /// What a coordinator had answered while it led goes out.
+    LateAnswer(Answer),
     /// A server's process starts.
     Start(usize),
     /// A server's process is killed, unless faults have stopped.

@@ -95,6 +95,8 @@ pub struct Faults {
     pub coordinator_every_us: u64,
     /// The coordinator ends the epochs before.
     pub seal_every_us: u64,
+    /// The coordinator stands still, and another one takes its place.
+    pub deposition_every_us: u64,
     /// A client dies and another one takes its place.
     pub client_every_us: u64,
     /// A disk has no space for a while.
@@ -319,6 +321,9 @@ fn draw_faults(random: &mut Random) -> Faults {
     faults.drift_ppm = *random.pick(&[0, 50, 200]);
     if random.chance(0.3) {
         faults.seal_every_us = *random.pick(&[60, 400]) * MILLISECOND;
+    }
+    if random.chance(0.3) {
+        faults.deposition_every_us = *random.pick(&[200, 2_000]) * MILLISECOND;
     }
     faults
 }

@@ -115,11 +115,7 @@ impl World {
         let plan = Plan::draw(&mut random);
         let network = Network::new(random.fork());
         let drift = plan.faults.drift_ppm;
-        let mut clock = || Clock {
-            base_us: random.below(1_000_000_000),
-            drift_ppm: random.below(2 * drift + 1) as i64 - drift as i64,
-            step_us: random.below(10_000) as i64 - 5_000,
-        };
+        let mut clock = || Clock::draw(&mut random, drift);
         let coordinator = CoordinatorProcess::new(clock(), plan.lease_us);
         let clocks: Vec<Clock> = (0..plan.servers).map(|_| clock()).collect();
         let servers = clocks
@@ -253,6 +249,7 @@ impl World {
             Event::Checkpoint(life) => self.checkpoint(life),
             Event::CoordinatorTick(life) => self.coordinator_tick(life),
             Event::CoordinatorKept(life, version) => self.coordinator_kept(life, version),
+            Event::LateAnswer(answer) => self.send_answer(answer),
             Event::Start(place) => self.start_server(place),
             Event::Die(place) => self.die(place),
             Event::JoinAgain(place, life) => self.join(place, life),

@@ -64,6 +64,7 @@ const STEPS: &[Step] = &[
     },
     Step {
         name: "tests",
+        // Tests of what is not there (a right to mount, Debian's etcd-server) say so and pass.
         remedy: "`cargo test -p CRATE NAME` runs one test alone, with CRATE and NAME from above.",
         // Libraries, binaries, integration tests and examples, but not documentation: that is
         // the next step, and nothing runs twice.

@@ -144,7 +144,8 @@ impl Leading {
 
     /// Takes in that the state of this version is kept.
     fn kept(&mut self, version: u64) {
-        while let Some(state) = self.under_way.pop_front_if(|(it, _)| *it <= version) {
+        while self.under_way.front().is_some_and(|it| it.0 <= version) {
+            let state = self.under_way.pop_front().expect("it was there above");
             assert!(state.0 > self.kept.0, "versions rise");
             self.kept = state;
         }
@@ -237,7 +238,8 @@ impl Role {
         };
         let kept = leading.kept.0;
         // Answers wait for ever later states, in order.
-        while let Some(answer) = leading.held.pop_front_if(|answer| answer.after <= kept) {
+        let ready = leading.held.partition_point(|answer| answer.after <= kept);
+        for answer in leading.held.drain(..ready) {
             let id = ConnectionId(answer.to.0);
             io.settle(id);
             io.send(id, answer.correlation, &Message::Answer(answer.reply));

@@ -12,6 +12,8 @@
 //! manifest changes only from the revision that the writer knows, after all parts that it names
 //! are there.
 
+use std::slice;
+
 use protocol::coordinator::{Persist, State, decode_state};
 use serde_json::Value;
 
@@ -226,7 +228,9 @@ impl Record {
             .collect();
         let last = parts.pop().expect("a state has a header");
         for part in parts {
-            let done = self.gateway.transact(&[leads.clone()], &[part], &[])?;
+            let done = self
+                .gateway
+                .transact(slice::from_ref(&leads), &[part], &[])?;
             if !done.succeeded {
                 return Ok(Keeping::Deposed);
             }
