@@ -323,7 +323,7 @@ fn draw_faults(random: &mut Random) -> Faults {
         faults.seal_every_us = *random.pick(&[60, 400]) * MILLISECOND;
     }
     if random.chance(0.3) {
-        faults.deposition_every_us = *random.pick(&[200, 2_000]) * MILLISECOND;
+        faults.deposition_every_us = *random.pick(&[50, 500]) * MILLISECOND;
     }
     faults
 }
