@@ -34,6 +34,12 @@ pub enum Error {
     },
     /// Too many requests wait in this client. Try again after some have ended.
     Full,
+    /// What was to be read is on servers that are down, in every copy. Try again once one of them
+    /// is back.
+    Lost {
+        /// What is missing, and what to do.
+        message: String,
+    },
     /// A server on the way of a write has no space. Try again once somebody has made space.
     DiskFull {
         /// The server.
@@ -111,6 +117,7 @@ impl Error {
             Error::NoCoordinator { .. }
             | Error::Deadline { .. }
             | Error::Full
+            | Error::Lost { .. }
             | Error::DiskFull { .. }
             | Error::Refused { retry: true, .. } => Retry::Later,
             Error::Refused { retry: false, .. }
@@ -138,6 +145,7 @@ impl Error {
                 }
             }
             Failure::Full => Error::Full,
+            Failure::Lost { message, .. } => Error::Lost { message },
             Failure::TableGone { table } => Error::TableGone {
                 table: format!("number {}", table.0),
             },
@@ -176,7 +184,9 @@ impl fmt::Display for Error {
                 "server {} has no space for writes: make space on its disk, then try again",
                 server.0
             ),
-            Error::Refused { message, .. } | Error::Invalid { message } => f.write_str(message),
+            Error::Refused { message, .. }
+            | Error::Invalid { message }
+            | Error::Lost { message } => f.write_str(message),
             Error::NoTable { name, tables } if tables.is_empty() => {
                 write!(
                     f,

@@ -271,6 +271,7 @@ impl<'a> Lookup<'a> {
             descending,
             count_only: false,
             consistency: plan.consistency,
+            redirect: None,
         };
         while left > 0 {
             read.limit = u32::try_from(left).unwrap_or(u32::MAX).min(PAGE_ROWS_MAX);

@@ -309,6 +309,7 @@ impl Table {
             descending: false,
             count_only: false,
             consistency: Consistency::Linearizable,
+            redirect: None,
         };
         self.read_page(read, None).await
     }

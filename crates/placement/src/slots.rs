@@ -20,6 +20,11 @@ pub struct Residue {
 }
 
 impl Residue {
+    /// Whether its numbers are what they must be.
+    pub fn is_possible(self) -> bool {
+        self.stride > 0 && self.coordinate < self.divisions
+    }
+
     /// Whether a slot satisfies it.
     pub fn admits(self, slot: u32) -> bool {
         slot / self.stride % self.divisions == self.coordinate

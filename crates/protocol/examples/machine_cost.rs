@@ -271,6 +271,7 @@ fn lookup(node: &mut Node, table: &Table, id: i64) {
         descending: false,
         count_only: false,
         consistency: Consistency::Linearizable,
+        redirect: None,
     };
     request(node, Request::Read(read));
     let reply = node

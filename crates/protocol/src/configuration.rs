@@ -6,7 +6,7 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use placement::{Axis, KeySpace, Layout, Replex, ReplexKind};
+use placement::{Axis, KeySpace, Layout, Replex, ReplexKind, Residue, SlotConstraints};
 use placement::{Column, Constraint, Durability, Index, Schema};
 use placement::{ColumnType, Placement, Proof, TableReport, prove};
 use placement::{Cut, Dimension, FurtherCopy, Share};
@@ -305,6 +305,12 @@ wire_struct!(Axis {
     key_space,
     stride,
     divisions
+});
+wire_struct!(SlotConstraints { residues });
+wire_struct!(Residue {
+    stride,
+    divisions,
+    coordinate
 });
 wire_enum!(ReplexKind {
     0 => Primary, 1 => Index { index }, 2 => Hybrid, 3 => Exact { of }, 4 => Hyperspace,

@@ -9,7 +9,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 
-use placement::Schema;
+use placement::{Schema, SlotConstraints};
 
 use crate::codec::{Bytes, Wire, wire_enum, wire_struct};
 use crate::configuration::Configuration;
@@ -149,6 +149,29 @@ pub struct Read {
     pub count_only: bool,
     /// Linearisable, or stale by request (SAFETY R10).
     pub consistency: Consistency,
+    /// Set if it is for rows of a partition that is lost, at a member of its cover.
+    pub redirect: Option<Redirect>,
+}
+
+impl Read {
+    /// Whether it begins or ends with the partition itself: a page of a scan, not a lookup.
+    pub fn is_scan(&self) -> bool {
+        self.start.is_empty() || self.end.is_none()
+    }
+}
+
+/// What a member of a cover is asked for besides (Replex sections 3.1 and 4): the rows of a lost
+/// partition, or of a part of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Redirect {
+    /// The replex of the lost partition: `start`, `end` and the order of the rows are those of its
+    /// sort order.
+    pub replex: u8,
+    /// Only rows whose slots satisfy this: other members give the others.
+    pub constraints: SlotConstraints,
+    /// Go through all rows in the member's own order, from this key of it on, and say in it where
+    /// the page ends. None is for a member that can give rows in the lost partition's order.
+    pub scan_from: Option<Bytes>,
 }
 
 /// How fresh a read must be.
@@ -197,6 +220,10 @@ pub struct RowPage {
     pub rows: Bytes,
     /// Where to go on, if the page is not the last: `start` (or, descending, `end`) of the next.
     pub next: Option<Bytes>,
+    /// Of a redirected read: for how many microseconds, up to when the rows were taken, nothing
+    /// had changed in what was asked for; of a page of a scan, no row had left for another
+    /// partition.
+    pub quiet_us: Option<u64>,
 }
 
 /// A part's order-independent sum.
@@ -648,6 +675,12 @@ wire_struct!(Read {
     descending,
     count_only,
     consistency,
+    redirect,
+});
+wire_struct!(Redirect {
+    replex,
+    constraints,
+    scan_from
 });
 wire_enum!(Consistency { 0 => Linearizable, 1 => Stale });
 wire_struct!(ChecksumRead {
@@ -660,7 +693,12 @@ wire_enum!(Reply {
     0 => Executed(result), 1 => Rows(page), 2 => Checksum(part), 3 => Status(counters),
     4 => Refused(refusal),
 });
-wire_struct!(RowPage { count, rows, next });
+wire_struct!(RowPage {
+    count,
+    rows,
+    next,
+    quiet_us
+});
 wire_struct!(ChecksumPart { count, sum, next });
 wire_enum!(Refusal {
     0 => StaleEpoch { epoch }, 1 => WrongPartition, 2 => NotServing, 3 => Overloaded,

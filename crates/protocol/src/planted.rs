@@ -74,8 +74,12 @@ bugs! {
     ReadBeforeRecovery = "read-before-recovery", "R9";
     /// A linearisable read of a key that an operation holds tells the old row at once.
     ReadDoesNotWait = "read-does-not-wait", "R10";
+    /// A read at a member of a cover tells the old row at once, whatever is under way.
+    RedirectDoesNotWait = "redirect-does-not-wait", "R10";
     /// A row is seen as soon as it is prepared.
     PreparedIsVisible = "prepared-is-visible", "R10";
+    /// A client puts pages of a cover together although a member changed while they were read.
+    MomentUnchecked = "moment-unchecked", "R12";
     /// A retry of a completed request runs again.
     RetryRunsAgain = "retry-runs-again", "R13";
     /// Completion records are not restored by a restart.

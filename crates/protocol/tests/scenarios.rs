@@ -12,14 +12,14 @@ use std::error::Error;
 use cluster::Cluster;
 use goldenscript::{ArgumentConsumer, Command, Context, Runner};
 use placement::{
-    Column, ColumnType, Constraint, Cut, Durability, FurtherCopy, Index, Schema, Share, Value,
-    encode_key, encode_row, prefix_end,
+    Column, ColumnType, Constraint, Cut, Durability, FurtherCopy, Index, Schema, Share,
+    SlotConstraints, Value, encode_key, encode_row, prefix_end,
 };
 use protocol::codec::Bytes;
 use protocol::expression::{Assignment, BinaryOperator, Expression};
 use protocol::identity::{Epoch, PartitionId, RequestId, SessionId, TableId};
 use protocol::machine::Limits;
-use protocol::message::{Consistency, Execute, Read, Request};
+use protocol::message::{Consistency, Execute, Read, Redirect, Request};
 use protocol::operation::{Action, Mutation};
 
 const COLUMNS: [&str; 3] = ["id", "tail", "number"];
@@ -180,7 +180,8 @@ impl Scenario {
         Ok(cluster.ask(head, session, number, request)?)
     }
 
-    /// `find id=1`, `find tail=A stale`, `find by_tail` (all of it, if it has one partition)
+    /// `find id=1`, `find tail=A stale`, `find by_tail` (all of it, if it has one partition);
+    /// `find tail=A through=t`: as at a member of a cover, partition 0 of that replex.
     fn find(&mut self, command: &Command) -> Result<(), Box<dyn Error>> {
         let cluster = self.cluster.as_mut().ok_or("start with `cluster`")?;
         let mut arguments = command.consume_args();
@@ -207,6 +208,7 @@ impl Scenario {
             start = encode_key([value.as_ref()]);
             replex = Some(found);
         }
+        let through = arguments.take_key("through");
         while let Some(word) = arguments.next_pos() {
             if word == "stale" {
                 consistency = Consistency::Stale;
@@ -216,10 +218,18 @@ impl Scenario {
             }
         }
         let replex = replex.ok_or("by which index?")?;
-        let end = if start.is_empty() {
-            None
-        } else {
-            prefix_end(&start).map(Bytes)
+        let end = prefix_end(&start).map(Bytes);
+        let lost = replex;
+        let layout = cluster.layout();
+        let member = through.map(|name| layout.replexes.iter().position(|one| one.name == name));
+        let redirect = member.is_some().then(|| Redirect {
+            replex: lost as u8,
+            constraints: SlotConstraints::any(layout.key_spaces.len()),
+            scan_from: Some(Bytes::default()),
+        });
+        let (replex, number) = match member {
+            None => (lost, number),
+            Some(member) => (member.ok_or("through which copy?")?, 0),
         };
         let table = TableId(1);
         let request = Request::Read(Read {
@@ -237,6 +247,7 @@ impl Scenario {
             descending: false,
             count_only: false,
             consistency,
+            redirect,
         });
         let place = cluster.configuration.tables[0].placement[replex][number as usize];
         Ok(cluster.ask(place.core.server.0, client, 0, request)?)

@@ -181,6 +181,7 @@ impl Inspector {
                         descending: false,
                         count_only: false,
                         consistency: Consistency::Linearizable,
+                        redirect: None,
                     })
                 };
                 let Reply::Rows(page) = self.ask(partition, request).await? else {

@@ -184,6 +184,7 @@ fn read(epoch: Epoch, partition: PartitionId) -> Request {
         descending: false,
         count_only: false,
         consistency: Consistency::Linearizable,
+        redirect: None,
     })
 }
 

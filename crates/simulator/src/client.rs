@@ -208,6 +208,7 @@ impl World {
                 } else {
                     Consistency::Stale
                 },
+                redirect: None,
             })
         } else {
             Wanted::Execute {
@@ -469,6 +470,7 @@ fn could_be(failure: &Failure) -> Result<(), String> {
             last: None | Some(_),
         }
         | Failure::Full
+        | Failure::Lost { .. }
         | Failure::DiskFull { .. } => Ok(()),
         other => Err(format!("a good operation ended with: {other}")),
     }

@@ -126,7 +126,7 @@ impl CoreMachine {
             && partition
                 .reads
                 .iter()
-                .any(|read| member.held.iter().any(|held| read.covers(held)));
+                .any(|read| read.covers_operation(member));
         if behind {
             if !partition.behind_reads.contains(&key.0) {
                 partition.behind_reads.push_back(key.0);

@@ -25,6 +25,7 @@ mod locks;
 mod members;
 mod read;
 mod recovery;
+mod redirect;
 mod resolution;
 mod seal;
 mod sessions;
@@ -60,6 +61,7 @@ use locks::Locks;
 use members::Members;
 use read::WaitingRead;
 use recovery::Recovering;
+use redirect::Recent;
 use seal::{Seal, SealedOnDisk};
 use sessions::Sessions;
 use table::{Effect, TableInfo};
@@ -119,6 +121,8 @@ pub struct CoreMachine {
     tenures: BTreeMap<PartitionId, Epoch>,
     /// When this core last vouched for a server.
     vouched_us: BTreeMap<ServerId, u64>,
+    /// When it started, or its configuration changed: of changes before that it says nothing.
+    quiet_from_us: u64,
     admits: bool,
     /// Servers that said they have no space for new operations.
     full_servers: BTreeSet<ServerId>,
@@ -135,6 +139,8 @@ struct Partition {
     locks: Locks,
     /// Lookups that wait for decisions (SAFETY R10).
     reads: Vec<WaitingRead>,
+    /// What changed lately, for reads instead of a lost partition.
+    recent: Recent,
     /// Operations that came after a waiting lookup of what they touch.
     behind_reads: VecDeque<OperationId>,
     /// Of a primary partition: requests by pk, in order of arrival (SAFETY R6).
@@ -202,6 +208,7 @@ struct Counters {
     aborts: u64,
     reads: u64,
     reads_waited: u64,
+    reads_redirected: u64,
     conflicts: u64,
     resent: u64,
     stale_epochs: u64,
@@ -327,6 +334,7 @@ impl CoreMachine {
             sealed_on_disk: None,
             tenures: BTreeMap::new(),
             vouched_us: BTreeMap::new(),
+            quiet_from_us: 0,
             admits: true,
             full_servers: BTreeSet::new(),
             counters: Counters::default(),
@@ -462,6 +470,7 @@ impl CoreMachine {
             ("aborts", counters.aborts),
             ("reads", counters.reads),
             ("reads_waited", counters.reads_waited),
+            ("reads_redirected", counters.reads_redirected),
             ("conflicts", counters.conflicts),
             ("resent", counters.resent),
             ("stale_epochs", counters.stale_epochs),

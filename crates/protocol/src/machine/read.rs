@@ -13,14 +13,15 @@ use core::ops::{Bound, ControlFlow, RangeBounds};
 use placement::tables::{Tables, TablesError};
 use placement::{Column, RowView, ValueRef, encode_row_refs};
 
+use super::redirect::{self, Wanted};
 use super::settle::stored_row;
 use super::table::TableInfo;
-use super::{Asked, ClientId, CoreMachine, Output};
+use super::{Asked, ClientId, CoreMachine, Member, Output};
 use crate::codec::Bytes;
 use crate::expression::holds;
 use crate::identity::{Now, OperationId, PartitionId, Position};
 use crate::message::{
-    ChecksumPart, ChecksumRead, Consistency, Read, Refusal, Reply, Request, RowPage,
+    ChecksumPart, ChecksumRead, Consistency, Read, Redirect, Refusal, Reply, Request, RowPage,
 };
 use crate::planted::{self, Bug};
 
@@ -35,8 +36,21 @@ pub(super) struct WaitingRead {
 }
 
 impl WaitingRead {
+    /// Whether it reads a key of its partition's order. One that is redirected looks at rows.
     pub fn covers(&self, key: &[u8]) -> bool {
-        self.range().contains(key)
+        self.read.redirect.is_none() && self.range().contains(key)
+    }
+
+    /// Whether it reads what the operation changes, and holds it back until it is answered. In the
+    /// primary replex a redirected read holds back nothing: the order of operations per pk is made
+    /// there from held keys alone (SAFETY R6).
+    pub fn covers_operation(&self, member: &Member) -> bool {
+        match Wanted::of(&member.table, &self.read) {
+            Some(wanted) => {
+                self.read.partition.replex != 0 && wanted.is_touched_by(&member.prepare)
+            }
+            None => member.held.iter().any(|held| self.covers(held)),
+        }
     }
 
     fn range(&self) -> (Bound<&[u8]>, Bound<&[u8]>) {
@@ -83,35 +97,52 @@ impl CoreMachine {
             self.refuse(asked, refusal, output);
             return Ok(());
         }
-        let waits = !planted::is(Bug::ReadDoesNotWait);
-        if read.consistency == Consistency::Linearizable && waits {
-            let partition = self
-                .partitions
-                .get_mut(&read.partition)
-                .expect("it is readable");
-            let mut end = read.end.as_deref();
-            if planted::is(Bug::RangeNotWatched) {
-                end = Some(&read.start);
-            }
-            let holders = partition.locks.holders_in(&read.start, end);
-            if !holders.is_empty() {
-                if partition.reads.len() >= self.limits.waiting_reads_max {
-                    self.refuse(asked, Refusal::Overloaded, output);
-                    return Ok(());
-                }
-                self.counters.reads_waited += 1;
-                let waits_for = holders.into_iter().collect();
-                let since_us = now.monotonic_us;
-                partition.reads.push(WaitingRead {
-                    asked,
-                    read,
-                    waits_for,
-                    since_us,
-                });
-                return Ok(());
-            }
+        if let Err(message) = redirect::check(&self.partitions[&read.partition].table, &read) {
+            self.refuse(asked, Refusal::Invalid { message }, output);
+            return Ok(());
         }
-        self.answer_read(asked, &read, tables, output)
+        if read.redirect.is_some() {
+            self.watch_changes(now, read.partition);
+        }
+        let waits_for = self.waits_of(&read);
+        if waits_for.is_empty() {
+            return self.answer_read(now, asked, &read, tables, output);
+        }
+        let reads = &mut self
+            .partitions
+            .get_mut(&read.partition)
+            .expect("it is readable")
+            .reads;
+        if reads.len() >= self.limits.waiting_reads_max {
+            self.refuse(asked, Refusal::Overloaded, output);
+            return Ok(());
+        }
+        self.counters.reads_waited += 1;
+        let since_us = now.monotonic_us;
+        reads.push(WaitingRead {
+            asked,
+            read,
+            waits_for,
+            since_us,
+        });
+        Ok(())
+    }
+
+    /// Operations under way on what is read, unless it may be stale.
+    fn waits_of(&self, read: &Read) -> BTreeSet<OperationId> {
+        if read.consistency == Consistency::Stale || planted::is(Bug::ReadDoesNotWait) {
+            return BTreeSet::new();
+        }
+        let partition = &self.partitions[&read.partition];
+        if let Some(wanted) = Wanted::of(&partition.table, read) {
+            return self.pending_on(partition, &wanted);
+        }
+        let mut end = read.end.as_deref();
+        if planted::is(Bug::RangeNotWatched) {
+            end = Some(&read.start);
+        }
+        let holders = partition.locks.holders_in(&read.start, end);
+        holders.into_iter().collect()
     }
 
     /// As [`CoreMachine::check_serving`]. A core that may have forgotten operations whose outcome
@@ -132,13 +163,14 @@ impl CoreMachine {
 
     fn answer_read<T: Tables>(
         &self,
+        now: Now,
         asked: Asked,
         read: &Read,
         tables: &T,
         output: &mut Output,
     ) -> Result<(), TablesError> {
-        let table = &self.partitions[&read.partition].table;
-        let mut page = match PageBuilder::new(table, read) {
+        let partition = &self.partitions[&read.partition];
+        let mut page = match PageBuilder::new(&partition.table, read) {
             Ok(page) => page,
             Err(message) => {
                 self.refuse(asked, Refusal::Invalid { message }, output);
@@ -147,10 +179,19 @@ impl CoreMachine {
         };
         page.keys_left = self.limits.page_keys_max;
         page.bytes_max = self.limits.page_bytes_max;
+        if let Some(wanted) = &page.wanted {
+            page.page.quiet_us = Some(self.quiet_us(now, partition, wanted));
+        }
         let rows_table = read.partition.rows_table();
         let end = read.end.as_deref();
         let mut visit = |key: &[u8], value: &[u8]| page.visit(key, value);
-        if read.descending {
+        if let Some(Redirect {
+            scan_from: Some(from),
+            ..
+        }) = &read.redirect
+        {
+            tables.scan(rows_table, from, None, &mut visit)?;
+        } else if read.descending {
             tables.scan_reverse(rows_table, &read.start, end, &mut visit)?;
         } else {
             tables.scan(rows_table, &read.start, end, &mut visit)?;
@@ -196,7 +237,7 @@ impl CoreMachine {
             .collect();
         for WaitingRead { asked, read, .. } in &ready {
             match self.check_readable(now, read.epoch, read.partition) {
-                Ok(()) => self.answer_read(*asked, read, tables, output)?,
+                Ok(()) => self.answer_read(now, *asked, read, tables, output)?,
                 Err(refusal) => self.refuse(*asked, refusal, output),
             }
         }
@@ -318,6 +359,8 @@ impl CoreMachine {
 struct PageBuilder<'a> {
     columns: &'a [Column],
     read: &'a Read,
+    /// Set if the read is redirected.
+    wanted: Option<Wanted<'a>>,
     /// The columns of a projected row.
     projected: Option<Vec<Column>>,
     page: RowPage,
@@ -347,6 +390,7 @@ impl<'a> PageBuilder<'a> {
         Ok(PageBuilder {
             columns,
             read,
+            wanted: Wanted::of(table, read),
             projected,
             page: RowPage::default(),
             keys_left: 0,
@@ -361,7 +405,7 @@ impl<'a> PageBuilder<'a> {
             || self.keys_left == 0
             || self.page.rows.len() >= self.bytes_max;
         if full {
-            let next = if self.read.descending {
+            let next = if self.descends() {
                 &self.last_key[..]
             } else {
                 key
@@ -370,7 +414,7 @@ impl<'a> PageBuilder<'a> {
             return ControlFlow::Break(());
         }
         self.keys_left -= 1;
-        if self.read.descending {
+        if self.descends() {
             self.last_key.clear();
             self.last_key.extend_from_slice(key);
         }
@@ -383,10 +427,16 @@ impl<'a> PageBuilder<'a> {
         }
     }
 
-    /// Adds a row to the page if it passes the filter.
+    /// Whether rows come from the last one on: a member's own order is gone through forwards.
+    fn descends(&self) -> bool {
+        let redirect = self.read.redirect.as_ref();
+        self.read.descending && redirect.is_none_or(|redirect| redirect.scan_from.is_none())
+    }
+
+    /// Adds a row to the page if it is asked for and passes the filter.
     fn take(&mut self, value: &[u8]) -> Result<(), String> {
         let (version, row) = stored_row(value);
-        if self.read.filter.is_none() && self.projected.is_none() {
+        if self.read.filter.is_none() && self.projected.is_none() && self.wanted.is_none() {
             match self.read.count_only {
                 true => self.page.count += 1,
                 false => self.page.push(version, row),
@@ -394,6 +444,9 @@ impl<'a> PageBuilder<'a> {
             return Ok(());
         }
         let view = RowView::parse(self.columns, row).map_err(|error| error.to_string())?;
+        if self.wanted.as_ref().is_some_and(|it| !it.gives(&view)) {
+            return Ok(());
+        }
         if let Some(filter) = &self.read.filter
             && !holds(filter, &view, None).map_err(|error| error.to_string())?
         {

@@ -353,6 +353,7 @@ impl CoreMachine {
         self.drop_left_behind(tables, output)?;
         self.next_position = next;
         self.rows_from = Position(0);
+        self.quiet_from_us = now.monotonic_us;
         self.durable = Position(next.0 - 1);
         self.confirmations.clear();
         self.undurable.clear();

@@ -34,6 +34,7 @@ impl CoreMachine {
         let member = &self.members[&key];
         let logged = !member.settles_at_decision();
         self.apply(key, tables)?;
+        self.note_change(now, key);
         if logged {
             let record = Record::Settled {
                 partition: key.1,

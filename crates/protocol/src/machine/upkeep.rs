@@ -14,6 +14,7 @@ use placement::Durability;
 use placement::tables::{Tables, TablesError};
 
 use super::locks::Locks;
+use super::redirect::Recent;
 use super::table::TableInfo;
 use super::{CoreMachine, Output, Partition, Send, Told};
 use crate::configuration::Configuration;
@@ -97,6 +98,7 @@ impl CoreMachine {
                 table: Arc::clone(&table),
                 locks: Locks::default(),
                 reads: Vec::new(),
+                recent: Recent::default(),
                 behind_reads: Default::default(),
                 queues: BTreeMap::new(),
             });
@@ -126,6 +128,7 @@ impl CoreMachine {
         if configuration.epoch <= self.configuration.epoch {
             return Ok(());
         }
+        self.quiet_from_us = now.monotonic_us;
         let before: Vec<PartitionId> = self.partitions.keys().copied().collect();
         // A vouching for the epoch before says nothing of this one.
         self.leases.vouched_until_us.clear();

@@ -28,6 +28,7 @@ impl SessionMachine {
             return;
         }
         self.configuration = Some(configuration);
+        self.redirect_all_again(now_us, output);
         self.place_again(now_us, output, |place| {
             matches!(place, Place::Waiting | Place::Queued(_))
         });

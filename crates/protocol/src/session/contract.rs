@@ -167,6 +167,14 @@ pub enum Failure {
         /// The partition, if it was one.
         partition: Option<PartitionId>,
     },
+    /// Its server is down, and so are those that hold the partition's rows in other copies. May be
+    /// submitted again once one is back.
+    Lost {
+        /// What was to be read.
+        partition: PartitionId,
+        /// What is missing and what to do, for people.
+        message: String,
+    },
     /// A server has no space for writes.
     DiskFull {
         /// The server.
@@ -219,7 +227,7 @@ impl fmt::Display for Failure {
                 f,
                 "the server knows another request under this session and number: open a new client"
             ),
-            Failure::Invalid { message } => f.write_str(message),
+            Failure::Invalid { message } | Failure::Lost { message, .. } => f.write_str(message),
         }
     }
 }
@@ -255,6 +263,15 @@ pub struct Limits {
     pub attempts_max: usize,
     /// An attempt without an answer is repeated after this, doubling up to eight times it.
     pub attempt_us: u64,
+    /// A read that has had no answer for so long makes its core suspected, if nothing else was
+    /// heard of the core since either.
+    pub silent_us: u64,
+    /// So many connections that broke or did not open, with no answer between, make it suspected too.
+    pub failures_suspected: u32,
+    /// For so long reads go around a core that is suspected, where other copies have their rows.
+    pub suspect_us: u64,
+    /// A read of what is down and nowhere else to be read waits for so long.
+    pub lost_us: u64,
     /// The first pause after a refusal or a broken connection, doubling up to `pause_us_max`.
     pub pause_us: u64,
     /// The longest pause.
@@ -271,6 +288,10 @@ impl Default for Limits {
             span_max: 65_536,
             attempts_max: 4,
             attempt_us: 1_000_000,
+            silent_us: 200_000,
+            failures_suspected: 2,
+            suspect_us: 1_000_000,
+            lost_us: 2_000_000,
             pause_us: 2_000,
             pause_us_max: 250_000,
             ask_us: 100_000,

@@ -26,6 +26,8 @@ impl SessionMachine {
         }
         let link = self.links.get_mut(&core).expect("it was sent there");
         link.failures = 0;
+        link.heard_us = now_us;
+        link.suspected_until_us = 0;
         let pending = &self.requests[&flight.ticket];
         let outcome = match (&pending.operation, reply) {
             (_, Reply::Refused(refusal)) => {
@@ -33,6 +35,11 @@ impl SessionMachine {
                 return;
             }
             (Operation::Execute { .. }, Reply::Executed(result)) => Outcome::Executed(result),
+            (Operation::Read(_), Reply::Rows(page)) if pending.member_of.is_some() => {
+                self.forget_attempt(correlation);
+                self.on_member_page(now_us, flight.ticket, &page, output);
+                return;
+            }
             (Operation::Read(_), Reply::Rows(page)) => Outcome::Rows(page),
             (Operation::Checksum(_), Reply::Checksum(part)) => Outcome::Checksum(part),
             (Operation::Status(_), Reply::Status(counters)) => Outcome::Status(counters),
@@ -61,6 +68,7 @@ impl SessionMachine {
         let refusals = pending.refusals;
         let uncertain = pending.uncertain();
         let flying = !pending.flying.is_empty();
+        let redirected = pending.place == Place::Redirected;
         pending.last = Some(refusal.clone());
         match refusal {
             Refusal::RequestMismatch => self.fail(ticket, Failure::RequestMismatch, output),
@@ -84,8 +92,8 @@ impl SessionMachine {
                     self.pause(now_us, ticket, refusals - 1);
                 }
             }
-            // Another attempt is under way, on its timer.
-            _ if flying => {}
+            // Another attempt is under way, on its timer, or others are asked instead.
+            _ if flying || redirected => {}
             Refusal::StaleEpoch { .. } if epoch < known => self.place(now_us, ticket, output),
             Refusal::StaleEpoch { epoch } if epoch > known => {
                 self.move_to(ticket, Place::Waiting, None);
@@ -109,7 +117,10 @@ impl SessionMachine {
         epoch: Epoch,
         output: &mut Output,
     ) {
-        self.links.entry(core).or_default().state = LinkState::Up;
+        let link = self.links.entry(core).or_default();
+        link.state = LinkState::Up;
+        link.heard_us = now_us;
+        link.suspected_until_us = 0;
         self.timers.clear(Timer::Connect(core));
         self.ready.insert(core);
         let known = self.configuration.as_ref().map_or(Epoch(0), |it| it.epoch);
@@ -133,12 +144,20 @@ impl SessionMachine {
             .map(|(correlation, flight)| (*correlation, flight.ticket))
             .collect();
         for (correlation, ticket) in attempts {
+            // A read of a cover takes all its attempts with it.
+            if !self.attempts.contains_key(&correlation) {
+                continue;
+            }
             self.forget_attempt(correlation);
             let pending = self.requests.get_mut(&ticket).expect("it was flying");
             pending.lost = true;
             if pending.place == Place::Flying && pending.flying.is_empty() {
                 self.place(now_us, ticket, output);
             }
+        }
+        if failures >= self.limits.failures_suspected {
+            self.suspect(now_us, core);
+            self.place_again(now_us, output, |place| place == Place::Queued(core));
         }
         // The server may be elsewhere by now.
         let known = self.configuration.as_ref().map_or(Epoch(0), |it| it.epoch);
@@ -169,6 +188,12 @@ impl SessionMachine {
                         self.expire(ticket, output);
                     } else {
                         // An attempt is silent, or a pause is over.
+                        let silent = self.suspect_silent(now_us, ticket);
+                        let redirected = silent && self.redirect(now_us, ticket, output);
+                        if redirected || self.waits_on(now_us, ticket) {
+                            continue;
+                        }
+                        let pending = &self.requests[&ticket];
                         if let Some(silent) = pending.flying.last().copied() {
                             self.uncount(silent);
                         }

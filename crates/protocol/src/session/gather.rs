@@ -253,6 +253,7 @@ impl Gather {
             descending: self.plan.order == Order::Descending,
             count_only: self.plan.count_only,
             consistency: self.plan.consistency,
+            redirect: None,
         };
         Some((index, read))
     }

@@ -12,13 +12,16 @@
 //! Only an attempt that was refused is known to have done nothing. One whose connection broke
 //! may have happened, so from then on the request ends with its result or as `Unknown`.
 //!
+//! A read whose partition is lost goes to a cover instead (`redirect`).
 //! Reads of many pages and partitions are in `gather`, which hands single pages to this machine.
 
 mod asks;
 mod contract;
 mod events;
 pub mod gather;
+mod merge;
 mod numbering;
+mod redirect;
 pub mod route;
 #[cfg(test)]
 mod tests;
@@ -32,6 +35,7 @@ use crate::configuration::Configuration;
 use crate::identity::{CoreId, Epoch, Now, RequestId};
 use crate::message::{Execute, Refusal, Request};
 use numbering::Numbering;
+use redirect::Redirects;
 use timers::{Timer, Timers};
 
 pub use contract::{
@@ -50,6 +54,8 @@ pub struct SessionMachine {
     attempts: BTreeMap<u64, Flight>,
     last_correlation: u64,
     last_order: u64,
+    last_member: u64,
+    redirects: Redirects,
     timers: Timers,
     links: BTreeMap<CoreId, Link>,
     /// Links to look at before the step ends.
@@ -84,6 +90,12 @@ struct Pending {
     /// Attempts made, and refusals among them.
     tries: u32,
     refusals: u32,
+    /// The read whose lost partition it helps to cover.
+    member_of: Option<Ticket>,
+    /// Covers that were walked in vain.
+    rounds: u32,
+    /// Since when its partition is lost without a cover.
+    lost_us: Option<u64>,
     last: Option<Refusal>,
 }
 
@@ -93,6 +105,8 @@ enum Place {
     Queued(CoreId),
     Flying,
     Pausing,
+    /// Members of a cover are asked instead.
+    Redirected,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -101,6 +115,7 @@ struct Flight {
     core: CoreId,
     /// The epoch that it was sent with.
     epoch: Epoch,
+    sent_us: u64,
     /// It takes a place in its core's window: not any more once it has been silent for long,
     /// else a few lost answers would close the window.
     counted: bool,
@@ -114,6 +129,10 @@ struct Link {
     failures: u32,
     /// Not to be opened before.
     retry_us: u64,
+    /// When it last opened, or an answer came.
+    heard_us: u64,
+    /// Until then reads go around the core.
+    suspected_until_us: u64,
     /// By order of submission.
     queue: BTreeSet<(u64, Ticket)>,
     /// Counted attempts.
@@ -137,6 +156,29 @@ struct Fetch {
 }
 
 impl Pending {
+    fn new(operation: Operation, order: u64, deadline_us: u64) -> Pending {
+        Pending {
+            operation,
+            order,
+            deadline_us,
+            wake_us: None,
+            place: Place::Waiting,
+            name: None,
+            flying: Vec::new(),
+            lost: false,
+            tries: 0,
+            refusals: 0,
+            member_of: None,
+            rounds: 0,
+            lost_us: None,
+            last: None,
+        }
+    }
+
+    fn is_read(&self) -> bool {
+        matches!(self.operation, Operation::Read(_))
+    }
+
     fn lacks_name(&self) -> bool {
         self.name.is_none() && matches!(self.operation, Operation::Execute { .. })
     }
@@ -162,6 +204,8 @@ impl SessionMachine {
             attempts: BTreeMap::new(),
             last_correlation: 0,
             last_order: 0,
+            last_member: 0,
+            redirects: Redirects::new(),
             timers: Timers::default(),
             links: BTreeMap::new(),
             ready: BTreeSet::new(),
@@ -236,20 +280,9 @@ impl SessionMachine {
             output.completions.push(Completion { ticket, outcome });
             return;
         }
+        assert!(Self::is_drivers(ticket), "large tickets are the machine's");
         self.last_order += 1;
-        let pending = Pending {
-            operation,
-            order: self.last_order,
-            deadline_us,
-            wake_us: None,
-            place: Place::Waiting,
-            name: None,
-            flying: Vec::new(),
-            lost: false,
-            tries: 0,
-            refusals: 0,
-            last: None,
-        };
+        let pending = Pending::new(operation, self.last_order, deadline_us);
         let before = self.requests.insert(ticket, pending);
         assert!(before.is_none(), "a ticket is used once");
         if deadline_us <= now_us {
@@ -273,7 +306,7 @@ impl SessionMachine {
                 return;
             }
         };
-        if self.waits_for_session(now_us, ticket, output) {
+        if self.waits_for_session(now_us, ticket, output) || self.redirect(now_us, ticket, output) {
             return;
         }
         let link = self.links.entry(core).or_default();
@@ -283,8 +316,10 @@ impl SessionMachine {
         if open && self.send(now_us, ticket, core, output) {
             return;
         }
-        let order = self.requests[&ticket].order;
-        self.move_to(ticket, Place::Queued(core), None);
+        let pending = &self.requests[&ticket];
+        let order = pending.order;
+        let look_us = pending.is_read().then(|| now_us + self.limits.silent_us);
+        self.move_to(ticket, Place::Queued(core), look_us);
         let link = self.links.get_mut(&core).expect("made above");
         link.queue.insert((order, ticket));
         self.ready.insert(core);
@@ -349,12 +384,16 @@ impl SessionMachine {
         self.last_correlation += 1;
         let correlation = self.last_correlation;
         pending.flying.push(correlation);
-        let wait_us = self.limits.attempt_us << pending.tries.min(3);
+        let mut wait_us = self.limits.attempt_us << pending.tries.min(3);
+        if pending.is_read() {
+            wait_us = wait_us.min(self.limits.silent_us);
+        }
         pending.tries += 1;
         let flight = Flight {
             ticket,
             core,
             epoch,
+            sent_us: now_us,
             counted: true,
         };
         self.attempts.insert(correlation, flight);
@@ -416,7 +455,10 @@ impl SessionMachine {
             self.leave_queue(*ticket);
         }
         for (_, ticket) in waiting {
-            self.place(now_us, ticket, output);
+            // What a member of a cover meets can end others.
+            if self.requests.contains_key(&ticket) {
+                self.place(now_us, ticket, output);
+            }
         }
     }
 
@@ -454,7 +496,9 @@ impl SessionMachine {
         self.finish(ticket, outcome, output);
     }
 
+    /// Tells how a request has ended. A read that a member of its cover fails ends as the member.
     fn finish(&mut self, ticket: Ticket, outcome: Outcome, output: &mut Output) {
+        let ticket = self.requests[&ticket].member_of.unwrap_or(ticket);
         let existed = self.remove(ticket);
         assert!(existed, "a request ends once");
         output.completions.push(Completion { ticket, outcome });
@@ -463,6 +507,7 @@ impl SessionMachine {
     /// Forgets a request: its timer, attempts, place in a queue and number.
     fn remove(&mut self, ticket: Ticket) -> bool {
         self.leave_queue(ticket);
+        self.drop_members(ticket);
         let Some(pending) = self.requests.remove(&ticket) else {
             return false;
         };

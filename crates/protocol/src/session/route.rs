@@ -2,10 +2,10 @@
 
 use alloc::vec::Vec;
 
-use placement::{ReplexKind, ValueRef, decode_key};
+use placement::{Cover, CoverCosts, ReplexKind, ValueRef, cover, decode_key};
 
-use crate::configuration::Table;
-use crate::identity::PartitionId;
+use crate::configuration::{Configuration, PartitionState, Place, ServerState, Table};
+use crate::identity::{CoreId, PartitionId};
 
 /// The partition of the primary replex that owns this pk; none if the bytes are no key of the
 /// table. Allocates nothing as long as the primary replex is cut by its pk.
@@ -57,6 +57,29 @@ pub fn partitions<'a>(
 ) -> Vec<u32> {
     let constraints = table.layout.constraints_of_predicate(equated);
     table.layout.partitions(&constraints, usize::from(replex))
+}
+
+/// Whether the configuration says that a partition cannot be read where it is.
+pub fn is_down(configuration: &Configuration, place: Place) -> bool {
+    let server = configuration.server(place.core.server);
+    place.state != PartitionState::Serving
+        || server.is_none_or(|server| server.state == ServerState::Down)
+}
+
+/// What a lost partition's rows are read from: the cheapest cover of partitions that are not down
+/// and whose cores can be reached, if there is one (Replex section 3.1).
+pub fn cover_of_lost(
+    configuration: &Configuration,
+    lost: PartitionId,
+    is_reachable: &dyn Fn(CoreId) -> bool,
+) -> Option<Cover> {
+    let table = configuration.table(lost.table)?;
+    let available = |replex: usize, number: u32| {
+        let place = table.placement[replex][number as usize];
+        !is_down(configuration, place) && is_reachable(place.core)
+    };
+    let lost = (usize::from(lost.replex), lost.number);
+    cover(&table.layout, lost, &available, &CoverCosts::LOOKUP)
 }
 
 /// The columns by which the entries of a replex are ordered: its sorting key, then the pk, unless

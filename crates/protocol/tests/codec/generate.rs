@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use placement::{
     Axis, Column, ColumnType, Constraint, Cut, Dimension, Durability, FurtherCopy, Index, KeySpace,
-    Layout, Replex, ReplexKind, Schema, Share, Value,
+    Layout, Replex, ReplexKind, Residue, Schema, Share, SlotConstraints, Value,
 };
 use protocol::codec::Bytes;
 use protocol::configuration::{
@@ -210,10 +210,13 @@ generate_struct! {
     Execute { request, acknowledged_below, epoch, table, partition, mutations }
     Read {
         epoch, partition, start, end, filter, projection, limit, descending, count_only,
-        consistency,
+        consistency, redirect,
     }
+    Redirect { replex, constraints, scan_from }
+    SlotConstraints { residues }
+    Residue { stride, divisions, coordinate }
     ChecksumRead { epoch, partition, start, limit }
-    RowPage { count, rows, next }
+    RowPage { count, rows, next, quiet_us }
     ChecksumPart { count, sum, next }
     PeerHeader { from, incarnation, epoch }
     SavedCompletion { head, request }

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use super::replacing::{fills, seals};
 use placement::{
-    Column, ColumnType, Constraint, Cut, Dimension, Durability, FurtherCopy, Index, Layout, Schema,
-    Share, Value, encode_key, encode_row,
+    Column, ColumnType, Constraint, Cut, Dimension, Durability, FurtherCopy, Index, Layout,
+    Residue, Schema, Share, SlotConstraints, Value, encode_key, encode_row,
 };
 use protocol::codec::Bytes;
 use protocol::configuration::{
@@ -314,6 +314,7 @@ pub fn samples() -> BTreeMap<&'static str, Message> {
     let lists = [
         greetings(),
         requests(),
+        reads(),
         replies(),
         refusals(),
         peers(),
@@ -385,19 +386,6 @@ fn greetings() -> Vec<(&'static str, Message)> {
 }
 
 fn requests() -> Vec<(&'static str, Message)> {
-    let read = |read| Message::Request(Request::Read(read));
-    let all = Read {
-        epoch: Epoch(6),
-        partition: partition(1, 0),
-        start: Bytes::default(),
-        end: None,
-        filter: None,
-        projection: None,
-        limit: 100,
-        descending: false,
-        count_only: false,
-        consistency: Consistency::Linearizable,
-    };
     vec![
         ("request-insert", execute(Action::Insert { row: row() })),
         ("request-keep", execute(Action::InsertOrKeep { row: row() })),
@@ -422,6 +410,35 @@ fn requests() -> Vec<(&'static str, Message)> {
                 condition: Some(condition()),
             }),
         ),
+        (
+            "request-checksum",
+            Message::Request(Request::Checksum(ChecksumRead {
+                epoch: Epoch(6),
+                partition: partition(2, 1),
+                start: pk(),
+                limit: 4096,
+            })),
+        ),
+        ("request-status", Message::Request(Request::Status)),
+    ]
+}
+
+fn reads() -> Vec<(&'static str, Message)> {
+    let read = |read| Message::Request(Request::Read(read));
+    let all = Read {
+        epoch: Epoch(6),
+        partition: partition(1, 0),
+        start: Bytes::default(),
+        end: None,
+        filter: None,
+        projection: None,
+        limit: 100,
+        descending: false,
+        count_only: false,
+        consistency: Consistency::Linearizable,
+        redirect: None,
+    };
+    vec![
         ("request-read-partition", read(all.clone())),
         (
             "request-read-filtered",
@@ -434,19 +451,29 @@ fn requests() -> Vec<(&'static str, Message)> {
                 descending: true,
                 count_only: true,
                 consistency: Consistency::Stale,
-                ..all
+                ..all.clone()
             }),
         ),
         (
-            "request-checksum",
-            Message::Request(Request::Checksum(ChecksumRead {
-                epoch: Epoch(6),
-                partition: partition(2, 1),
-                start: pk(),
-                limit: 4096,
-            })),
+            "request-read-redirected",
+            read(Read {
+                redirect: Some(Redirect {
+                    replex: 1,
+                    constraints: SlotConstraints {
+                        residues: vec![
+                            vec![Residue {
+                                stride: 1,
+                                divisions: 12,
+                                coordinate: 7,
+                            }],
+                            vec![],
+                        ],
+                    },
+                    scan_from: Some(pk()),
+                }),
+                ..all
+            }),
         ),
-        ("request-status", Message::Request(Request::Status)),
     ]
 }
 

@@ -279,6 +279,7 @@ impl History {
             descending: false,
             count_only: false,
             consistency: Consistency::Linearizable,
+            redirect: None,
         });
         if places[replex][number].state == PartitionState::Rebuilding {
             self.cluster.ask(server, READER, 0, request)?;

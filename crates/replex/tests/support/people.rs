@@ -199,6 +199,7 @@ impl People {
                 descending: false,
                 count_only: false,
                 consistency: Consistency::Linearizable,
+                redirect: None,
             };
             match state.ask(partition, Request::Read(read)).await {
                 Ok(Reply::Rows(page)) => return unpack(state.table(), &page.rows.0),

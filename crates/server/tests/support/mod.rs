@@ -407,6 +407,7 @@ impl Teller {
                 descending: false,
                 count_only: false,
                 consistency: Consistency::Linearizable,
+                redirect: None,
             })
         };
         match self.ask(partition, &make) {

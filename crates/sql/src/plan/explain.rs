@@ -6,6 +6,7 @@ use client::protocol::configuration::{Configuration, Table};
 use client::protocol::expression::Assignment;
 use client::protocol::identity::{CoreId, PartitionId};
 use client::protocol::operation::Action;
+use client::protocol::session::route;
 use placement::{
     ColumnType, ReplexKind, RowView, Value, amplification_of, decision_position, decode_key,
 };
@@ -251,6 +252,8 @@ fn read(read: &ReadPlan, context: &Context<'_>) -> Vec<String> {
     let partitions: BTreeSet<u32> = segments.iter().map(|it| it.partition).collect();
     let places = places(configuration, table, *replex, &partitions);
     lines.extend(places.iter().map(|it| format!("  {it}")));
+    let instead = |it: &u32| instead(configuration, table, *replex, *it);
+    lines.extend(partitions.iter().flat_map(instead));
     if *kind != AccessKind::Scan {
         let predicted = amplification_of(&table.layout, *replex);
         lines.push(format!(
@@ -266,6 +269,51 @@ fn read(read: &ReadPlan, context: &Context<'_>) -> Vec<String> {
     }
     if context.settings.stale_reads {
         lines.push("  stale: does not wait for operations under way".to_string());
+    }
+    lines
+}
+
+/// Where a partition's rows are read instead, if its server is down.
+fn instead(
+    configuration: &Configuration,
+    table: &Table,
+    replex: usize,
+    number: u32,
+) -> Vec<String> {
+    let place = table.placement[replex][number as usize];
+    if !route::is_down(configuration, place) {
+        return Vec::new();
+    }
+    let name = &table.layout.replexes[replex].name;
+    let server = place.core.server.0;
+    let lost = PartitionId {
+        table: table.id,
+        replex: replex as u8,
+        number,
+    };
+    let Some(cover) = route::cover_of_lost(configuration, lost, &|_| true) else {
+        return vec![format!(
+            "  partition {number} of {name} is lost with server {server}, and its rows with other \
+             servers: start one of them again"
+        )];
+    };
+    let mut lines = vec![format!(
+        "  partition {number} of {name} is lost with server {server}; read instead, {}:",
+        match cover.amplification() {
+            1 => "1 partition".to_string(),
+            count => format!("{count} partitions"),
+        }
+    )];
+    let mut members: BTreeMap<usize, BTreeSet<u32>> = BTreeMap::new();
+    for member in &cover.members {
+        members
+            .entry(member.replex)
+            .or_default()
+            .insert(member.partition);
+    }
+    for (replex, numbers) in members {
+        let places = places(configuration, table, replex, &numbers);
+        lines.extend(places.iter().map(|it| format!("    {it}")));
     }
     lines
 }

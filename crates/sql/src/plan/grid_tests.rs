@@ -1,9 +1,10 @@
 //! Which statements hyperspaces serve, what they say of further copies, and that hybrids and
 //! replicas are left alone.
 
+use client::protocol::configuration::ServerState;
 use placement::ReplexKind;
 
-use super::tests::{error, explained, read};
+use super::tests::{error, explained, explained_over, read};
 use crate::fixture::configuration;
 
 /// Replex numbers of the fixture: the table, by_email, h, k_1, k_2, r, s, wide.
@@ -74,6 +75,28 @@ fn hybrids_and_replicas_answer_no_statement() {
         let kind = table.layout.replexes[read.access.replex].kind;
         let own = matches!(kind, ReplexKind::Primary | ReplexKind::Index { .. });
         assert!(own, "{condition}: {kind:?}");
+    }
+}
+
+#[test]
+fn explain_tells_where_the_rows_of_a_lost_partition_are_read() {
+    let lookup = "SELECT * FROM grids WHERE email = 'a'";
+    let mut configuration = configuration();
+    for (down, part) in [
+        (
+            1,
+            " of by_email is lost with server 2; read instead, 1 partition:\n    replex 5 (r), \
+             partition ",
+        ),
+        (2, "    replex 3 (k_1), partition"),
+        (
+            0,
+            "and its rows with other servers: start one of them again",
+        ),
+    ] {
+        configuration.servers[down].state = ServerState::Down;
+        let text = explained_over(&configuration, lookup);
+        assert!(text.contains(part), "{part} is not in\n{text}");
     }
 }
 

@@ -8,9 +8,16 @@ use crate::fixture::configuration;
 use crate::parse::parse;
 
 fn planned_with(text: &str, settings: Settings) -> Result<Plan, Error> {
-    let configuration = configuration();
+    planned_over(&configuration(), text, settings)
+}
+
+fn planned_over(
+    configuration: &Configuration,
+    text: &str,
+    settings: Settings,
+) -> Result<Plan, Error> {
     let context = Context {
-        configuration: &configuration,
+        configuration,
         settings,
         parameters: &[],
         now_us: 0,
@@ -41,8 +48,13 @@ pub(super) fn read(text: &str) -> (SelectPlan, ReadPlan) {
 }
 
 pub(super) fn explained(text: &str) -> String {
-    match planned(&format!("EXPLAIN {text}")) {
-        Plan::Explain(lines) => lines.join("\n"),
+    explained_over(&configuration(), text)
+}
+
+pub(super) fn explained_over(configuration: &Configuration, text: &str) -> String {
+    let text = format!("EXPLAIN {text}");
+    match planned_over(configuration, &text, Settings::default()) {
+        Ok(Plan::Explain(lines)) => lines.join("\n"),
         other => panic!("{other:?}"),
     }
 }

@@ -1,6 +1,7 @@
 //! The session machine alone: one behaviour per test, and random worlds in `world`.
 
 mod gather;
+mod redirect;
 mod single;
 mod world;
 
@@ -123,5 +124,6 @@ pub fn read(number: u32) -> Operation {
         descending: false,
         count_only: false,
         consistency: Consistency::Linearizable,
+        redirect: None,
     })
 }

@@ -1,0 +1,362 @@
+//! Reads of a lost partition: the client walks its cover (Replex sections 3.1 and 4, Fig. 6).
+//!
+//! A partition is lost for a client if the configuration says that its server is down, or if the
+//! client cannot reach it. Its rows are then read from the cheapest cover that is wholly
+//! available, one request per member, and put together to the page that was asked for. If no
+//! cover is left, the read waits a little for a server to come back, then says what is missing.
+//!
+//! Pages of several members make one answer only if all members were, at one moment, as they were
+//! read: the moment when they were asked. Each says for how long nothing had changed there
+//! ([`RowPage::quiet_us`]); if that is less than the time since they were asked, all are asked
+//! again. That a row moved between two members meanwhile is such a change too (SAFETY R12).
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+use placement::{Cover, SlotConstraints};
+
+use super::merge::Merge;
+use super::route::{cover_of_lost, is_down, order_columns};
+use super::{
+    Failure, LinkState, Operation, Outcome, Output, Pending, Place, SessionMachine, Ticket,
+};
+use crate::codec::Bytes;
+use crate::configuration::{Configuration, Table};
+use crate::identity::{CoreId, Epoch, PartitionId};
+use crate::message::{Consistency, Read, Redirect, RowPage};
+use crate::planted::{self, Bug};
+
+/// Tickets from here on are for reads of covers' members, and not the driver's.
+const MEMBER_TICKETS: u64 = 1 << 63;
+/// Rounds that follow one another at once.
+const ROUNDS_AT_ONCE: u32 = 3;
+
+/// A read that goes to a cover's members.
+#[derive(Debug)]
+pub(super) struct Redirected {
+    /// When the members were asked.
+    asked_us: u64,
+    /// More than one member: they must agree on a moment.
+    several: bool,
+    /// Members that have not given all.
+    open: BTreeSet<Ticket>,
+    merge: Merge,
+}
+
+impl SessionMachine {
+    /// Sends a read to the members of a cover if its partition is lost and there is one; true if
+    /// the read is taken care of.
+    pub(super) fn redirect(&mut self, now_us: u64, ticket: Ticket, output: &mut Output) -> bool {
+        let pending = &self.requests[&ticket];
+        let Operation::Read(read) = &pending.operation else {
+            return false;
+        };
+        let configuration = self.configuration.as_ref().expect("it was routed");
+        let place = configuration.place(read.partition).expect("it was routed");
+        let down = is_down(configuration, place);
+        if !down && self.is_reachable(place.core, now_us) {
+            return false;
+        }
+        if let Some(parent) = pending.member_of {
+            // Not this cover, then.
+            self.redirect_again(now_us, parent, output);
+            return true;
+        }
+        let is_reachable = |core| self.is_reachable(core, now_us);
+        if let Some(cover) = cover_of_lost(configuration, read.partition, &is_reachable) {
+            self.ask_members(now_us, ticket, &cover, output);
+            return true;
+        }
+        if !down {
+            // It may answer still.
+            return false;
+        }
+        self.wait_for_cover(now_us, ticket, output);
+        true
+    }
+
+    /// Whether a core is not suspected.
+    fn is_reachable(&self, core: CoreId, now_us: u64) -> bool {
+        let link = self.links.get(&core);
+        link.is_none_or(|link| link.suspected_until_us <= now_us)
+    }
+
+    /// Asks every member of a cover.
+    fn ask_members(&mut self, now_us: u64, ticket: Ticket, cover: &Cover, output: &mut Output) {
+        let configuration = self.configuration.clone().expect("it was routed");
+        let pending = self.requests.get_mut(&ticket).expect("callers hold it");
+        pending.lost_us = None;
+        let deadline_us = pending.deadline_us;
+        let Operation::Read(read) = &pending.operation else {
+            panic!("only reads are redirected");
+        };
+        let table = configuration
+            .table(read.partition.table)
+            .expect("it was routed");
+        let merge = Merge::new(table, read);
+        let reads = members(table, read, &merge, cover);
+        for correlation in pending.flying.clone() {
+            self.uncount(correlation);
+        }
+        self.move_to(ticket, Place::Redirected, None);
+        let mut open = BTreeSet::new();
+        for read in reads {
+            let member = self.member(ticket, deadline_us, read);
+            open.insert(member);
+        }
+        let redirected = Redirected {
+            asked_us: now_us,
+            several: open.len() > 1,
+            open: open.clone(),
+            merge,
+        };
+        let before = self.redirects.insert(ticket, redirected);
+        assert!(before.is_none(), "a round ends before the next one");
+        for member in open {
+            // Another member can have found that the cover is none.
+            if self.requests.contains_key(&member) {
+                self.place(now_us, member, output);
+            }
+        }
+    }
+
+    /// Makes a request of its own for a member of a cover.
+    fn member(&mut self, parent: Ticket, deadline_us: u64, read: Read) -> Ticket {
+        self.last_member += 1;
+        self.last_order += 1;
+        let ticket = Ticket(MEMBER_TICKETS | self.last_member);
+        let mut pending = Pending::new(Operation::Read(read), self.last_order, deadline_us);
+        pending.member_of = Some(parent);
+        self.requests.insert(ticket, pending);
+        ticket
+    }
+
+    /// Whether a ticket may be a driver's.
+    pub(super) fn is_drivers(ticket: Ticket) -> bool {
+        ticket.0 < MEMBER_TICKETS
+    }
+
+    /// A member of a cover has given a page.
+    pub(super) fn on_member_page(
+        &mut self,
+        now_us: u64,
+        member: Ticket,
+        page: &RowPage,
+        output: &mut Output,
+    ) {
+        let pending = self.requests.get_mut(&member).expect("it was flying");
+        let parent = pending.member_of.expect("callers have looked");
+        let Operation::Read(read) = &mut pending.operation else {
+            panic!("members are read");
+        };
+        let stale = read.consistency == Consistency::Stale;
+        // Elsewhere what it waits for can be followed by more before it is answered.
+        let holds_back = read.partition.replex != 0;
+        let asked = read.redirect.as_mut().expect("members are asked so");
+        let from = asked.scan_from.as_mut();
+        let in_order = from.is_none();
+        let goes_on = !in_order && page.next.is_some();
+        let begins = from.as_ref().is_none_or(|from| from.is_empty());
+        if let (Some(from), Some(next)) = (from, &page.next) {
+            *from = next.clone();
+        }
+        let redirected = self.redirects.get_mut(&parent).expect("it has members");
+        let alone = !redirected.several && holds_back && begins && !goes_on;
+        let elapsed_us = now_us - redirected.asked_us;
+        // Clocks differ by less than a sixteenth.
+        let quiet = page.quiet_us.unwrap_or(0) > elapsed_us + elapsed_us / 16;
+        if !alone && !stale && !quiet && !planted::is(Bug::MomentUnchecked) {
+            self.redirect_again(now_us, parent, output);
+            return;
+        }
+        if let Err(error) = redirected.merge.take(page, in_order) {
+            let message = format!("a row of a page is malformed: {error}");
+            self.fail(parent, Failure::Invalid { message }, output);
+            return;
+        }
+        if goes_on {
+            self.place(now_us, member, output);
+            return;
+        }
+        redirected.open.remove(&member);
+        let ended = redirected.open.is_empty();
+        self.remove(member);
+        if ended {
+            self.end_redirected(parent, output);
+        }
+    }
+
+    fn end_redirected(&mut self, ticket: Ticket, output: &mut Output) {
+        let redirected = self.redirects.remove(&ticket).expect("callers hold it");
+        match redirected.merge.page() {
+            Ok(page) => self.finish(ticket, Outcome::Rows(page), output),
+            Err(error) => {
+                let message = format!("a row cannot be projected: {error}");
+                self.fail(ticket, Failure::Invalid { message }, output);
+            }
+        }
+    }
+
+    /// Begins a redirected read anew, with whatever cover there is then.
+    fn redirect_again(&mut self, now_us: u64, ticket: Ticket, output: &mut Output) {
+        self.drop_members(ticket);
+        let pending = self.requests.get_mut(&ticket).expect("members go with it");
+        pending.rounds += 1;
+        match pending.rounds.checked_sub(ROUNDS_AT_ONCE) {
+            None => self.place(now_us, ticket, output),
+            Some(rounds) => self.pause(now_us, ticket, rounds + 1),
+        }
+    }
+
+    /// Begins all redirected reads anew: what covered a partition may be elsewhere now.
+    pub(super) fn redirect_all_again(&mut self, now_us: u64, output: &mut Output) {
+        let tickets: Vec<Ticket> = self.redirects.keys().copied().collect();
+        for ticket in tickets {
+            self.drop_members(ticket);
+            self.place(now_us, ticket, output);
+        }
+    }
+
+    /// Forgets what a redirected read has asked.
+    pub(super) fn drop_members(&mut self, ticket: Ticket) {
+        if let Some(redirected) = self.redirects.remove(&ticket) {
+            for member in redirected.open {
+                self.remove(member);
+            }
+        }
+    }
+
+    /// No cover is left. Waits for a server to come back, but not for long.
+    fn wait_for_cover(&mut self, now_us: u64, ticket: Ticket, output: &mut Output) {
+        let pending = self.requests.get_mut(&ticket).expect("callers hold it");
+        let lost_us = *pending.lost_us.get_or_insert(now_us);
+        let until_us = lost_us.saturating_add(self.limits.lost_us);
+        if now_us < until_us {
+            let wake_us = until_us.min(now_us + self.limits.pause_us_max);
+            self.move_to(ticket, Place::Waiting, Some(wake_us));
+            // Nobody else would tell that a server is back.
+            let known = self.configuration.as_ref().map_or(Epoch(0), |it| it.epoch);
+            self.fetch(now_us, known, output);
+            return;
+        }
+        let Operation::Read(read) = &pending.operation else {
+            panic!("only reads are redirected");
+        };
+        let configuration = self.configuration.as_ref().expect("it was routed");
+        let message = missing(configuration, read.partition);
+        let partition = read.partition;
+        self.fail(ticket, Failure::Lost { partition, message }, output);
+    }
+
+    /// A request has not been answered for a while. A core that was not heard of since is suspected:
+    /// reads go around it for a time, or until it is heard of again. True if it is a read's core.
+    pub(super) fn suspect_silent(&mut self, now_us: u64, ticket: Ticket) -> bool {
+        let pending = &self.requests[&ticket];
+        if !pending.is_read() {
+            return false;
+        }
+        let silent = match pending.place {
+            Place::Queued(core) => {
+                let up = |link: &super::Link| link.state == LinkState::Up;
+                self.links.get(&core).filter(|link| !up(link)).map(|_| core)
+            }
+            Place::Flying => {
+                let sent = pending.flying.last().and_then(|it| self.attempts.get(it));
+                let silent =
+                    |flight: &&super::Flight| self.links[&flight.core].heard_us <= flight.sent_us;
+                sent.filter(silent).map(|flight| flight.core)
+            }
+            _ => None,
+        };
+        if let Some(core) = silent {
+            self.suspect(now_us, core);
+        }
+        silent.is_some()
+    }
+
+    /// Whether an attempt at a read has more time to be answered before it is repeated.
+    pub(super) fn waits_on(&mut self, now_us: u64, ticket: Ticket) -> bool {
+        let pending = &self.requests[&ticket];
+        let last = pending.flying.last().and_then(|it| self.attempts.get(it));
+        let Some(flight) = last.filter(|_| pending.is_read() && pending.place == Place::Flying)
+        else {
+            return false;
+        };
+        let silence_us = self.limits.attempt_us << (pending.tries - 1).min(3);
+        let until_us = flight.sent_us.saturating_add(silence_us);
+        if until_us <= now_us {
+            return false;
+        }
+        self.move_to(ticket, Place::Flying, Some(until_us));
+        true
+    }
+
+    /// Lets reads go around a core for a while.
+    pub(super) fn suspect(&mut self, now_us: u64, core: CoreId) {
+        let link = self.links.entry(core).or_default();
+        link.suspected_until_us = now_us.saturating_add(self.limits.suspect_us);
+    }
+}
+
+/// What each member of a cover is asked. A partition that is a member twice is asked once, for all
+/// that is wanted: what others give too is left out when pages are put together.
+fn members(table: &Table, read: &Read, merge: &Merge, cover: &Cover) -> Vec<Read> {
+    let lookup = order_columns(table, read.partition.replex);
+    let lost = usize::from(read.partition.replex);
+    let all = table
+        .layout
+        .constraints_of_partition(lost, read.partition.number);
+    let mut wanted = BTreeMap::new();
+    for member in &cover.members {
+        let constraints = wanted.entry((member.replex, member.partition));
+        constraints
+            .and_modify(|constraints: &mut SlotConstraints| constraints.clone_from(&all))
+            .or_insert_with(|| member.constraints.clone());
+    }
+    let members = wanted.into_iter().map(|((replex, number), constraints)| {
+        let replex = u8::try_from(replex).expect("a table has at most 63 replexes");
+        let in_order = order_columns(table, replex).starts_with(&lookup);
+        Read {
+            partition: PartitionId {
+                replex,
+                number,
+                ..read.partition
+            },
+            projection: merge.projection.clone(),
+            count_only: false,
+            redirect: Some(Redirect {
+                replex: read.partition.replex,
+                constraints,
+                scan_from: (!in_order).then(Bytes::default),
+            }),
+            ..read.clone()
+        }
+    });
+    members.collect()
+}
+
+/// What is missing to read a partition, and what to do, for people.
+fn missing(configuration: &Configuration, partition: PartitionId) -> String {
+    let table = configuration.table(partition.table).expect("it was routed");
+    let replex = &table.layout.replexes[usize::from(partition.replex)].name;
+    let place = configuration.place(partition).expect("it was routed");
+    let places = table.placement.iter().flatten();
+    let down = places.filter(|place| is_down(configuration, **place));
+    let servers: BTreeSet<u32> = down.map(|place| place.core.server.0).collect();
+    let servers: Vec<String> = servers.iter().map(u32::to_string).collect();
+    format!(
+        "partition {} of {replex} (replex {} of table {}) is on server {}, which is down, and what \
+         other copies have of its rows is on servers that are down too ({}): start one of them \
+         again",
+        partition.number,
+        partition.replex,
+        table.schema.name,
+        place.core.server.0,
+        servers.join(", ")
+    )
+}
+
+/// Redirected reads by the read that was asked for.
+pub(super) type Redirects = BTreeMap<Ticket, Redirected>;
