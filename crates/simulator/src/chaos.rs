@@ -26,6 +26,8 @@ pub enum Fault {
     ClockStep,
     /// The coordinator restarts.
     Coordinator,
+    /// A process dies and stays down for long.
+    Loss,
     /// The coordinator ends the epochs before.
     Seal,
     /// The coordinator stands still, and another one takes its place.
@@ -50,6 +52,7 @@ impl Fault {
         Fault::Pause,
         Fault::ClockStep,
         Fault::Coordinator,
+        Fault::Loss,
         Fault::Seal,
         Fault::Client,
         Fault::Full,
@@ -65,6 +68,7 @@ impl Fault {
             Fault::Pause => faults.pause_every_us,
             Fault::ClockStep => faults.clock_step_every_us,
             Fault::Coordinator => faults.coordinator_every_us,
+            Fault::Loss => faults.loss_every_us,
             Fault::Seal => faults.seal_every_us,
             Fault::Client => faults.client_every_us,
             Fault::Full => faults.full_every_us,
@@ -120,6 +124,10 @@ impl World {
                 self.crash_coordinator();
                 let down_us = self.random.exponential(300 * MILLISECOND);
                 self.after(down_us, Event::Fault(Fault::CoordinatorStarts));
+            }
+            Fault::Loss => {
+                let place = self.any_place();
+                self.crash_one(place, 3 * self.plan.lease_us + 500 * MILLISECOND);
             }
             Fault::Seal => self.seal_epoch(),
             Fault::Deposition => {
@@ -190,7 +198,9 @@ impl World {
         for (other, server) in self.servers.iter_mut().enumerate() {
             forgetful += usize::from(!server.is_whole() && other != place);
         }
-        let survives = forgetful < usize::from(self.plan.schema.failures_tolerated);
+        // Once members were replaced, copies may be together on one server.
+        let tolerated = usize::from(self.plan.schema.failures_tolerated);
+        let survives = forgetful < tolerated.min(self.coordinator.tolerates());
         if (self.is_sync() || survives) && self.random.chance(0.7) {
             Tail::Torn
         } else {

@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use protocol::configuration::Configuration;
+use protocol::configuration::{Configuration, PartitionState};
 use protocol::coordinator::{
     Answer, AskerId, Coordinator, Input, Output, Settings, State, decode_state, encode_state,
 };
@@ -42,13 +42,14 @@ pub struct CoordinatorProcess {
 
 impl CoordinatorProcess {
     /// A coordinator that has not started, of a new cluster.
-    pub fn new(clock: Clock, lease_us: u64) -> Self {
+    pub fn new(clock: Clock, lease_us: u64, replace_after_us: u64) -> Self {
         let drift_us = lease_us / 20;
         CoordinatorProcess {
             machine: None,
             settings: Settings {
                 lease_us,
                 drift_us,
+                replace_after_us,
                 ..Settings::default()
             },
             clock,
@@ -72,6 +73,27 @@ impl CoordinatorProcess {
     /// The configuration, if it runs.
     pub fn configuration(&self) -> Option<&Configuration> {
         self.machine.as_ref().map(Coordinator::configuration)
+    }
+
+    /// Whether no member is being replaced, as far as it is known to have been said.
+    pub fn is_whole(&self) -> bool {
+        self.configuration().is_some_and(|configuration| {
+            let tables = configuration.tables.iter();
+            let mut places = tables.flat_map(|table| table.placement.iter().flatten());
+            configuration.sealing.is_none()
+                && places.all(|place| place.state == PartitionState::Serving)
+        })
+    }
+
+    /// How many failures every table survives now; 0 while a member is being replaced.
+    pub fn tolerates(&self) -> usize {
+        let configuration = self.configuration().filter(|_| self.is_whole());
+        let proven = configuration.and_then(|configuration| {
+            let tables = configuration.tables.iter();
+            let proven = tables.map(|table| configuration.proof(table).failures_tolerated());
+            proven.min()
+        });
+        proven.unwrap_or(0) as usize
     }
 
     fn name(&mut self, node: Node, life: u64) -> AskerId {

@@ -20,10 +20,12 @@ pub struct Ledger {
     /// The replex, from 0, that knows a decision before anybody may see it (x of SAFETY R3), where
     /// that is not the first to log it and a crash takes memory back (`replicated`).
     seen_at: Option<u8>,
+    /// The same, whatever a crash takes back: an epoch's end may decide otherwise before.
+    visible_at: Option<u8>,
     /// Results that ended at a head alone.
     pub completed: BTreeMap<RequestId, Vec<(CoreId, Position, RequestResult)>>,
     logs: BTreeMap<CoreId, Log>,
-    /// Cores that are ending the epochs before.
+    /// Cores that are ending the epochs before: nobody sees what they decide before an epoch serves.
     sealing: BTreeSet<CoreId>,
 }
 
@@ -39,8 +41,12 @@ pub struct Entry {
     pub decision: Option<Decision>,
     /// Somebody may have seen the decision.
     pub seen: bool,
+    /// It was where it must be before anybody may see it.
+    pub visible: bool,
     /// Some member has voted no, at some time.
     pub refused: bool,
+    /// An epoch's end has decided it: members that were removed need not have it.
+    pub resolved: bool,
 }
 
 impl Entry {
@@ -78,9 +84,11 @@ impl Ledger {
         let replexes = layout.replexes.len();
         let failures = usize::from(schema.failures_tolerated).min(replexes - 1);
         let position = decision_position(replexes, failures, layout.voters(schema));
-        let later = schema.durability == Durability::Replicated && position < replexes;
+        let visible_at = (position < replexes).then(|| position as u8 - 1);
+        let later = schema.durability == Durability::Replicated;
         Ledger {
-            seen_at: later.then(|| position as u8 - 1),
+            seen_at: visible_at.filter(|_| later),
+            visible_at,
             ..Ledger::default()
         }
     }
@@ -102,7 +110,9 @@ impl Ledger {
                         members: vec![Member::default(); prepare.chain.len()],
                         decision: None,
                         seen: false,
+                        visible: false,
                         refused: false,
+                        resolved: false,
                     }
                 });
                 if let Some(place) = place(entry, *partition) {
@@ -122,14 +132,21 @@ impl Ledger {
                         entry.members[place].decided = Some((core, position));
                     }
                     // An epoch's end may decide otherwise what nobody has seen.
-                    if self.sealing.contains(&core) {
+                    let sealing = self.sealing.contains(&core);
+                    if sealing {
+                        entry.resolved = true;
                         entry.decision = Some(decision.clone());
                     }
                     entry.decision.get_or_insert_with(|| decision.clone());
-                    entry.seen |= self.seen_at.is_none_or(|replex| {
-                        let mut chain = entry.prepare.chain.iter();
-                        chain.find(|id| id.replex == replex) == Some(partition)
-                    });
+                    let is_at = |position: Option<u8>| {
+                        position.is_none_or(|replex| {
+                            let mut chain = entry.prepare.chain.iter();
+                            chain.find(|id| id.replex == replex) == Some(partition)
+                        })
+                    };
+                    let (seen, visible) = (is_at(self.seen_at), is_at(self.visible_at));
+                    entry.seen |= !sealing && seen;
+                    entry.visible |= !sealing && visible;
                 }
                 self.note(core, position, *operation, *partition);
             }
@@ -145,6 +162,24 @@ impl Ledger {
                     let results = self.completed.entry(request.request).or_default();
                     results.push((core, position, request.result.clone()));
                 }
+            }
+        }
+    }
+
+    /// An epoch serves at a core after others have ended: what was decided for the partitions that it
+    /// still holds may be seen, and all who remain have it, so that what removed ones lack proves
+    /// nothing any more.
+    pub fn served(&mut self, core: CoreId, holds: impl Fn(PartitionId) -> bool) {
+        for entry in self.operations.values_mut() {
+            let mut members = entry.members.iter().zip(&entry.prepare.chain);
+            let takes_part = members.any(|(member, partition)| {
+                let here = member.prepared.is_some_and(|(at, _)| at == core);
+                here && holds(*partition)
+            });
+            if takes_part && entry.decision.is_some() {
+                entry.resolved = true;
+                entry.seen = true;
+                entry.visible = true;
             }
         }
     }
@@ -209,7 +244,7 @@ impl Ledger {
     pub fn committed(&self) -> impl Iterator<Item = (&OperationId, &Entry)> {
         self.operations
             .iter()
-            .filter(|(_, entry)| entry.decision == Some(Decision::Commit))
+            .filter(|(_, entry)| entry.visible && entry.decision == Some(Decision::Commit))
     }
 
     fn note(&mut self, core: CoreId, at: Position, operation: OperationId, member: PartitionId) {

@@ -27,6 +27,8 @@ pub struct Plan {
     pub limits: Limits,
     /// How long a lease holds.
     pub lease_us: u64,
+    /// When a server that is down is replaced; `u64::MAX` is never.
+    pub replace_after_us: u64,
     /// What clients do.
     pub workload: Workload,
     /// What goes wrong.
@@ -93,6 +95,8 @@ pub struct Faults {
     pub drift_ppm: u64,
     /// The coordinator restarts.
     pub coordinator_every_us: u64,
+    /// A process is killed and stays down for long.
+    pub loss_every_us: u64,
     /// The coordinator ends the epochs before.
     pub seal_every_us: u64,
     /// The coordinator stands still, and another one takes its place.
@@ -131,14 +135,20 @@ impl Plan {
             operations_max: *random.pick(&[16, 256, 65_536]),
             ..Limits::default()
         };
+        let faults = draw_faults(random);
+        let replace_after_us = match random.chance(0.4) {
+            true => *random.pick(&[0, lease_us / 2, 3 * lease_us]),
+            false => u64::MAX,
+        };
         Plan {
             servers,
             cores: 1 + u16::from(random.chance(0.3)),
             schema,
             limits,
             lease_us,
+            replace_after_us,
             workload,
-            faults: draw_faults(random),
+            faults,
         }
     }
 }
@@ -324,6 +334,9 @@ fn draw_faults(random: &mut Random) -> Faults {
     }
     if random.chance(0.3) {
         faults.deposition_every_us = *random.pick(&[50, 500]) * MILLISECOND;
+    }
+    if random.chance(0.3) {
+        faults.loss_every_us = *random.pick(&[300, 1_500]) * MILLISECOND;
     }
     faults
 }

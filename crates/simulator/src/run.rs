@@ -178,15 +178,16 @@ fn what_is_left(world: &World) -> String {
 }
 
 fn is_at_rest(world: &World) -> bool {
-    world.servers.iter().all(|server| {
-        let cores = server.cores();
-        !cores.is_empty()
-            && cores.iter().zip(&server.disks).all(|(core, disk)| {
-                !core.machine.is_recovering()
-                    && disk.durable() == disk.appended()
-                    && budget::empty(&core.machine.backlog()).is_ok()
-            })
-    })
+    world.coordinator.is_whole()
+        && world.servers.iter().all(|server| {
+            let cores = server.cores();
+            !cores.is_empty()
+                && cores.iter().zip(&server.disks).all(|(core, disk)| {
+                    !core.machine.is_recovering()
+                        && disk.durable() == disk.appended()
+                        && budget::empty(&core.machine.backlog()).is_ok()
+                })
+        })
 }
 
 /// The checks at rest, before and after a power cut, and those of the whole history.

@@ -116,7 +116,7 @@ impl World {
         let network = Network::new(random.fork());
         let drift = plan.faults.drift_ppm;
         let mut clock = || Clock::draw(&mut random, drift);
-        let coordinator = CoordinatorProcess::new(clock(), plan.lease_us);
+        let coordinator = CoordinatorProcess::new(clock(), plan.lease_us, plan.replace_after_us);
         let clocks: Vec<Clock> = (0..plan.servers).map(|_| clock()).collect();
         let servers = clocks
             .into_iter()

@@ -211,7 +211,8 @@ impl CoreMachine {
                 self.on_finished(now, below, tables, &mut unheard)?;
                 self.forget_own(below);
                 let place = prepare.votes.len().saturating_sub(1);
-                if prepare.chain.get(place) == Some(&partition) {
+                let is_own = prepare.chain.get(place) == Some(&partition);
+                if is_own && self.is_of_tenure(partition) {
                     self.take_back(now, prepare, place, position);
                 }
             }
@@ -243,7 +244,10 @@ impl CoreMachine {
                     self.sessions.complete(partition, request, &request.result);
                 }
             }
-            Record::Copied { partition, rows } => self.replay_copied(partition, rows, tables)?,
+            Record::Copied { partition, rows } if self.is_of_tenure(partition) => {
+                self.replay_copied(partition, rows, tables)?;
+            }
+            Record::Copied { .. } => {}
             Record::Sealed {
                 epoch,
                 forgot_nothing,
@@ -261,6 +265,14 @@ impl CoreMachine {
             }
         }
         Ok(())
+    }
+
+    /// Whether what the log has of a partition at this point is of the tenure in which this core
+    /// holds it now: it may have been with others meanwhile.
+    fn is_of_tenure(&self, partition: PartitionId) -> bool {
+        let place = self.configuration.place(partition);
+        let since = self.tenures.get(&partition).copied().unwrap_or_default();
+        place.is_some_and(|place| place.since == since)
     }
 
     /// Takes up a decision; true if it is to be settled with that.

@@ -411,8 +411,10 @@ impl CoreMachine {
                 continue;
             }
             if !self.members.contains_key(&key) {
-                // What is finished was settled here before it was forgotten.
-                if key.0.order() < self.finished_below(key.0.head) {
+                // What is finished was settled here before it was forgotten, and of an abort nothing
+                // is missing where it is not known.
+                let finished = key.0.order() < self.finished_below(key.0.head);
+                if finished || matches!(decision, Decision::Abort(_)) {
                     continue;
                 }
                 self.adopt(now, key, &known, place, output);
@@ -492,7 +494,7 @@ impl CoreMachine {
             let member = &self.members[&key];
             assert!(
                 member.decision.is_some(),
-                "an epoch serves once everything before is decided durably"
+                "an epoch serves once everything before is decided durably: {key:?}"
             );
             if !member.settled {
                 self.settle(now, key, tables, output)?;

@@ -91,7 +91,8 @@ impl Sessions {
         }
     }
 
-    /// Notes a request's result; a second time it must be the same.
+    /// Notes a request's result. What took effect stands, and does so once. A result without effect
+    /// can be lost with the head that told it, and the request be evaluated anew by the next one.
     pub fn complete(&mut self, head: PartitionId, record: &RequestRecord, result: &RequestResult) {
         self.acknowledge(record.request.session, record.acknowledged_below);
         if record.request.session < self.floor {
@@ -101,15 +102,24 @@ impl Sessions {
         if record.request.number < session.acknowledged_below {
             return;
         }
+        if let Some(before) = session.completed.get(&record.request.number) {
+            assert_eq!(before.digest, record.digest, "one body per request");
+            let both = took_effect(&before.result) && took_effect(result);
+            assert!(
+                !both || before.result == *result,
+                "one effect per request: {:?}, then {result:?}",
+                before.result
+            );
+            if took_effect(&before.result) {
+                return;
+            }
+        }
         let completed = Completed {
             head,
             digest: record.digest,
             result: result.clone(),
         };
-        if let Some(before) = session.completed.insert(record.request.number, completed) {
-            assert_eq!(before.digest, record.digest, "one body per request");
-            assert_eq!(before.result, *result, "one result per request");
-        }
+        session.completed.insert(record.request.number, completed);
     }
 
     /// Ends all sessions below `floor`.
@@ -174,6 +184,10 @@ impl Sessions {
                     })
             })
     }
+}
+
+fn took_effect(result: &RequestResult) -> bool {
+    matches!(result, RequestResult::Applied { .. })
 }
 
 #[cfg(test)]

@@ -119,9 +119,13 @@ impl CoreMachine {
         let head = member.prepare.chain[0];
         let requests = &member.prepare.requests;
         match &member.decision {
-            // Folded requests that abort are evaluated again, one by one: no result yet.
+            // Folded requests that abort are evaluated again, one by one: no result yet. Nor is the
+            // end of an epoch one, where nobody tells it: a next head may know nothing of it.
             Some(Decision::Abort(reason)) => {
-                if let [request] = &requests[..] {
+                let told = !member.resolved || member.place == 0;
+                if let [request] = &requests[..]
+                    && told
+                {
                     self.sessions.complete(head, request, reason);
                 }
             }

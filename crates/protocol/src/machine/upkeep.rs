@@ -194,6 +194,8 @@ impl CoreMachine {
         if !rows_are_newer {
             self.drop_rows(partition, tables);
         }
+        // What an earlier tenure had filled says nothing of this one.
+        self.fills.partitions.remove(&partition);
         self.tenures.insert(partition, since);
     }
 

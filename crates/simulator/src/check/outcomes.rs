@@ -31,7 +31,7 @@ pub fn decided(entry: &Entry, decision: &Decision) -> Result<(), String> {
 /// vote is against it.
 pub fn resolved(entry: &Entry, decision: &Decision) -> Result<(), String> {
     let operation = entry.prepare.operation;
-    if let Some(before) = entry.decision.as_ref().filter(|_| entry.seen)
+    if let Some(before) = entry.decision.as_ref().filter(|_| entry.visible)
         && before != decision
     {
         return Err(format!(

@@ -23,6 +23,9 @@ pub fn told(ledger: &Ledger, entry: &Entry) -> Result<(), String> {
 }
 
 fn all_prepared(ledger: &Ledger, entry: &Entry, from: usize) -> Result<(), String> {
+    if entry.resolved {
+        return Ok(());
+    }
     let operation = entry.prepare.operation;
     for (place, member) in entry.members.iter().enumerate().skip(from) {
         let partition = entry.prepare.chain[place];

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use protocol::identity::RequestId;
+use protocol::identity::{CoreId, RequestId};
 use protocol::operation::{Decision, RequestResult};
 
 use crate::ledger::Ledger;
@@ -10,39 +10,67 @@ use crate::ledger::Ledger;
 /// What clients were told.
 #[derive(Debug, Default)]
 pub struct Results {
-    told: BTreeMap<RequestId, RequestResult>,
+    told: BTreeMap<RequestId, (CoreId, RequestResult)>,
 }
 
 impl Results {
-    /// A core answers a request: with what was told before, if something was.
-    pub fn told(&mut self, request: RequestId, result: &RequestResult) -> Result<(), String> {
-        let first = self.told.entry(request).or_insert_with(|| result.clone());
+    /// A core answers a request: with what was told before, if something was. A result without
+    /// effect is lost with the head that told it; whoever asks again, because it has not heard it,
+    /// may be told another one by the next head.
+    pub fn told(
+        &mut self,
+        core: CoreId,
+        request: RequestId,
+        result: &RequestResult,
+    ) -> Result<(), String> {
+        let first = self.told.entry(request);
+        let (by, first) = first.or_insert_with(|| (core, result.clone()));
         if first == result {
-            Ok(())
-        } else {
-            Err(format!(
-                "{request:?} was answered {first:?}, now {result:?}"
-            ))
+            return Ok(());
         }
+        if *by != core && !took_effect(first) {
+            (*by, *first) = (core, result.clone());
+            return Ok(());
+        }
+        Err(format!(
+            "{request:?} was answered {first:?} by {by}, now {result:?} by {core}"
+        ))
     }
 }
 
 /// At most one committed operation carries a request, and no other result of it is recorded.
 pub fn one_effect(ledger: &Ledger) -> Result<(), String> {
     for (request, operations) in &ledger.of_request {
-        let commits = |id: &&_| ledger.operations[*id].decision == Some(Decision::Commit);
+        let commits = |id: &&_| {
+            let entry = &ledger.operations[*id];
+            entry.decision == Some(Decision::Commit) && entry.visible
+        };
         let committed: Vec<_> = operations.iter().filter(commits).collect();
         if committed.len() > 1 {
             return Err(format!("{request:?} took effect in {committed:?}"));
         }
-        if let (Some(operation), Some(results)) = (committed.first(), ledger.completed.get(request))
-        {
+        let Some(operation) = committed.first() else {
+            continue;
+        };
+        let mut records = ledger.operations[*operation].prepare.requests.iter();
+        let own = records.find(|record| record.request == *request);
+        let results = ledger.completed.get(request).into_iter().flatten();
+        // Whoever takes a partition over notes the results that concern it.
+        let mut others = results.filter(|(core, _, result)| {
+            let differs = own.is_none_or(|own| own.result != *result);
+            differs && (took_effect(result) || *core == operation.head)
+        });
+        if let Some(other) = others.next() {
             return Err(format!(
-                "{request:?} took effect in {operation:?} and ended {results:?}"
+                "{request:?} took effect in {operation:?} and ended {other:?}"
             ));
         }
     }
     Ok(())
+}
+
+fn took_effect(result: &RequestResult) -> bool {
+    matches!(result, RequestResult::Applied { .. })
 }
 
 #[cfg(test)]
@@ -58,12 +86,18 @@ mod tests {
         let applied = RequestResult::Applied {
             version: Version(4),
         };
-        assert_eq!(results.told(RequestId::default(), &applied), Ok(()));
-        assert_eq!(results.told(RequestId::default(), &applied), Ok(()));
+        assert_eq!(
+            results.told(core(0), RequestId::default(), &applied),
+            Ok(())
+        );
+        assert_eq!(
+            results.told(core(0), RequestId::default(), &applied),
+            Ok(())
+        );
         let again = RequestResult::Applied {
             version: Version(5),
         };
-        assert!(results.told(RequestId::default(), &again).is_err());
+        assert!(results.told(core(0), RequestId::default(), &again).is_err());
     }
 
     #[test]

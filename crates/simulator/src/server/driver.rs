@@ -126,6 +126,13 @@ impl World {
             | Record::Given { .. } => {}
         }
         self.ledger.append(core, position, record);
+        if let (Record::Resolved { .. }, Some(configuration)) =
+            (record, self.coordinator.configuration())
+        {
+            let place = |partition| configuration.place(partition);
+            let holds = |partition| place(partition).is_some_and(|place| place.core == core);
+            self.ledger.served(core, holds);
+        }
         if let Record::Prepared { .. } | Record::Decided { .. } = record {
             self.tempt_record(self.places[&core.server]);
         }

@@ -1,5 +1,6 @@
 //! What clients ask of cores, and what they are told: checked against everything that was recorded.
 
+use protocol::identity::CoreId;
 use protocol::machine::{ClientId, ClientReply, Input};
 use protocol::message::{Refusal, Reply, Request};
 use protocol::operation::{Decision, RequestResult};
@@ -80,7 +81,7 @@ impl World {
             }
         }
         if let Reply::Executed(result) = &reply {
-            self.check_told(client, correlation, result);
+            self.check_told(life.core, client, correlation, result);
         }
         let (receiver, life, breaks) = self.connections.ends(client);
         let (from, to) = (Node::Core(life.core), Node::Client(receiver));
@@ -89,13 +90,19 @@ impl World {
         }
     }
 
-    fn check_told(&mut self, client: ClientId, correlation: u64, result: &RequestResult) {
+    fn check_told(
+        &mut self,
+        core: CoreId,
+        client: ClientId,
+        correlation: u64,
+        result: &RequestResult,
+    ) {
         let request = self.connections.writes[&(client, correlation)];
         // With `replicated`, a result without effect is in the head's memory alone: when that is
         // lost before the client has heard, there may be another one. The client's session makes
         // sure that it hears only one.
         if self.is_sync() {
-            let told = self.results.told(request, result);
+            let told = self.results.told(core, request, result);
             self.check("I7 one result per request", told);
         }
         let operations = self.ledger.of_request.get(&request);
