@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use placement::Schema;
 use protocol::configuration::Configuration;
-use protocol::identity::{CoreId, Epoch};
+use protocol::identity::{CoreId, Epoch, ServerId};
 use protocol::message::{CoordinatorReply, CoordinatorRequest};
 use protocol::session::gather::Plan;
 use protocol::session::{Input, Operation, Outcome, SessionMachine};
@@ -175,6 +175,20 @@ impl Client {
             if_exists: missing == IfMissing::Accept,
         };
         let what = format!("the drop of table {name}");
+        match self.ask(request, &what).await? {
+            CoordinatorReply::Done { epoch, .. } => self.catch_up(epoch).await,
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Takes its partitions from a server that is down and will not come back: others rebuild them.
+    /// Answered when that has begun.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] in the coordinator's words, as for a server that is up.
+    pub async fn remove_server(&self, server: ServerId) -> Result<(), Error> {
+        let request = CoordinatorRequest::Remove { server };
+        let what = format!("the removal of server {}", server.0);
         match self.ask(request, &what).await? {
             CoordinatorReply::Done { epoch, .. } => self.catch_up(epoch).await,
             other => Err(unexpected(&other)),

@@ -5,6 +5,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
@@ -190,9 +191,24 @@ pub struct Coordinator {
     /// The address that others are told to connect to, if not the one listened at.
     #[arg(long, value_name = "ADDRESS")]
     pub advertise: Option<IpAddr>,
+    /// Give the partitions of a server that fell silent to others, after so many seconds (`never`,
+    /// or 0 for at once).
+    #[arg(long, value_name = "SECONDS", default_value = "never", value_parser = replace_after)]
+    pub replace_after: Duration,
     /// What it shares with `server`.
     #[command(flatten)]
     pub process: Process,
+}
+
+/// Seconds, or `never`.
+fn replace_after(text: &str) -> Result<Duration, String> {
+    if text == "never" {
+        return Ok(Duration::MAX);
+    }
+    let seconds: f64 = text
+        .parse()
+        .map_err(|_| format!("{text:?} is no number of seconds, nor `never`"))?;
+    Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())
 }
 
 /// What `server` and `coordinator` share.
@@ -364,6 +380,11 @@ pub enum TableCommand {
 pub enum ServerCommand {
     /// All servers.
     List,
+    /// Takes its partitions from a server that is down and will not come back; others rebuild them.
+    Remove {
+        /// Its number, as `admin server list` has it.
+        server: u32,
+    },
 }
 
 /// What `admin coordinator` can do.

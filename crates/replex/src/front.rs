@@ -26,7 +26,7 @@ const HISTORY_FILE: &str = ".replex_history";
 const STDIN: &str = "-";
 
 /// Connects, or says where nobody was found.
-async fn connect(cluster: &Cluster) -> Result<Client, Failure> {
+pub async fn connect(cluster: &Cluster) -> Result<Client, Failure> {
     let options = ConnectOptions::new(cluster.coordinator.iter().cloned())
         .deadline(Duration::from_secs(cluster.deadline));
     Client::connect(options).await.map_err(|error| match error {

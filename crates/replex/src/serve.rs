@@ -69,6 +69,8 @@ pub fn coordinator(arguments: &arguments::Coordinator) -> Result<(), Failure> {
     options.listen = arguments.listen;
     options.advertise = arguments.advertise;
     options.allow_unencrypted_network = arguments.process.allow_unencrypted_network;
+    let after_us = arguments.replace_after.as_micros();
+    options.settings.replace_after_us = u64::try_from(after_us).unwrap_or(u64::MAX);
     let process = CoordinatorProcess::bind(&options).map_err(failure)?;
     let handle = process.handle();
     stop_on_signals(move || handle.stop()).map_err(failure)?;

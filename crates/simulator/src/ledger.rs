@@ -93,6 +93,7 @@ impl Ledger {
         }
     }
 
+    // tidy: long — a dispatching match over the kinds of records.
     /// A core has appended a record.
     pub fn append(&mut self, core: CoreId, position: Position, record: &Record) {
         match record {

@@ -187,6 +187,7 @@ impl CoreMachine {
         Ok(())
     }
 
+    // tidy: long — a dispatching match over the kinds of records.
     /// Takes up one record of the log. Records come in order, from [`CoreMachine::retain_from`]
     /// of the checkpoint on.
     ///

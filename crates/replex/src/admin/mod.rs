@@ -31,6 +31,9 @@ pub async fn run(arguments: &Admin) -> Result<(), Failure> {
         AdminCommand::Server {
             command: ServerCommand::List,
         } => status::servers(cluster, screen).await?,
+        AdminCommand::Server {
+            command: ServerCommand::Remove { server },
+        } => status::remove(cluster, *server).await?,
         AdminCommand::Table {
             command: TableCommand::List,
         } => tables::list(cluster, screen).await?,

@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 use super::Report;
 use super::source;
 use crate::arguments::Cluster;
+use crate::front::connect;
 use crate::output::{Screen, count};
 
 /// Counters that people see, with the column's name; programs see all.
@@ -99,6 +100,21 @@ fn state(server: &Server, counters: &std::io::Result<Vec<(String, u64)>>) -> Str
             if recovering { "recovering" } else { "serving" }.to_owned()
         }
     }
+}
+
+/// Takes a server's partitions from it.
+pub async fn remove(cluster: &Cluster, server: u32) -> Result<Report, Failure> {
+    let client = connect(cluster).await?;
+    let removed = client.remove_server(ServerId(server)).await;
+    removed.map_err(|error| Failure::Failed(error.to_string()))?;
+    Ok(Report {
+        text: format!(
+            "Others rebuild what server {server} held: `replex admin table show` tells when a \
+             table survives again what it states.\n"
+        ),
+        json: json!({ "removed": server }),
+        is_sound: true,
+    })
 }
 
 /// All servers, as the coordinator knows them.
