@@ -445,8 +445,9 @@ pub enum PeerMessage {
         attempt: u64,
         /// The operation with all votes that the sender knows; its own is the last.
         prepare: Arc<Prepare>,
-        /// Its decision, if the sender knows it, and whether that comes from a resolution.
-        decision: Option<(Decision, bool)>,
+        /// Its decision, if the sender knows it, and the epoch of the resolution it comes from, if
+        /// from one.
+        decision: Option<(Decision, Option<Epoch>)>,
     },
     /// That was everything.
     WitnessEnd {

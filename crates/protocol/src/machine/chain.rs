@@ -98,7 +98,7 @@ impl CoreMachine {
             settle_waits: false,
             next_durable: false,
             confirmed: false,
-            resolved: false,
+            resolved_in: None,
         })
     }
 

@@ -183,8 +183,8 @@ struct Member {
     next_durable: bool,
     /// So is this one, and it has said so.
     confirmed: bool,
-    /// Its decision comes from the resolution of an epoch's end.
-    resolved: bool,
+    /// Its decision comes from the resolution of an epoch's end: the epoch in which that was made.
+    resolved_in: Option<Epoch>,
 }
 
 /// A decision, as a member hears of it.

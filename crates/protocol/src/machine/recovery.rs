@@ -279,17 +279,17 @@ impl CoreMachine {
     /// Takes up a decision; true if it is to be settled with that.
     fn replay_decision(&mut self, key: MemberKey, decision: Decision, position: Position) -> bool {
         // What an epoch's end decides is settled when the next one serves.
-        let resolved = self.sealed_on_disk.is_some();
+        let resolved_in = self.sealed_on_disk.map(|sealed| sealed.epoch);
         let Some(member) = self.members.get_mut(&key) else {
             return false;
         };
-        if member.settled || member.decision.is_some() && !resolved {
+        if member.settled || member.decision.is_some() && resolved_in.is_none() {
             return false;
         }
         member.decision = Some(decision);
         member.decided_at = position;
-        member.resolved = resolved;
-        member.settles_at_decision() && !resolved
+        member.resolved_in = resolved_in;
+        member.settles_at_decision() && resolved_in.is_none()
     }
 
     /// Drops own operations that an own, later record calls finished.

@@ -4,7 +4,7 @@
 //! A pure function, so that every member comes to the same outcome on its own.
 
 use super::table::TableInfo;
-use crate::identity::PartitionId;
+use crate::identity::{Epoch, PartitionId};
 use crate::operation::{Decision, RequestResult, Vote};
 use crate::planted::{self, Bug};
 
@@ -19,8 +19,8 @@ pub(super) enum Part<'a> {
         certain: bool,
         /// All votes that its log has, if it has the operation prepared; its own is the last.
         votes: Option<&'a [Vote]>,
-        /// The decision, and whether it comes from an earlier resolution.
-        decision: Option<(Decision, bool)>,
+        /// The decision, and the epoch of the resolution that it comes from, if from one.
+        decision: Option<(Decision, Option<Epoch>)>,
     },
 }
 
@@ -65,13 +65,14 @@ pub(super) fn outcome(table: &TableInfo, chain: &[PartitionId], parts: &[Part<'_
 }
 
 /// A decision that somebody has. What was resolved before stands, whatever a member says that was
-/// not there: nobody can have seen the contrary.
+/// not there: nobody can have seen the contrary. Of two resolutions by different members, neither of
+/// which an epoch has served, the later one counts.
 fn known(parts: &[Part<'_>]) -> Option<Decision> {
     let decisions = parts.iter().filter_map(|part| match part {
         Part::Present { decision, .. } => decision.as_ref(),
         Part::Gone => None,
     });
-    let best = decisions.max_by_key(|(_, resolved)| *resolved)?;
+    let best = decisions.max_by_key(|(_, resolved_in)| *resolved_in)?;
     Some(best.0.clone())
 }
 

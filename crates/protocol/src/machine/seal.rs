@@ -47,7 +47,7 @@ pub(super) struct Seal {
 #[derive(Debug)]
 struct Witness {
     prepare: Arc<Prepare>,
-    decision: Option<(Decision, bool)>,
+    decision: Option<(Decision, Option<Epoch>)>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -217,14 +217,14 @@ impl CoreMachine {
         });
     }
 
-    /// A decision that this core has or was told, and whether it comes from a resolution.
-    fn known_decision(&self, key: &MemberKey) -> Option<(Decision, bool)> {
+    /// A decision that this core has or was told, and the epoch of the resolution it comes from.
+    fn known_decision(&self, key: &MemberKey) -> Option<(Decision, Option<Epoch>)> {
         let member = self.members.get(key)?;
         if let Some(decision) = &member.decision {
-            return Some((decision.clone(), member.resolved));
+            return Some((decision.clone(), member.resolved_in));
         }
         let told = self.recovering.as_ref()?.remembered(key)?;
-        Some((told.decision.clone(), false))
+        Some((told.decision.clone(), None))
     }
 
     pub(super) fn on_witness(
@@ -232,7 +232,7 @@ impl CoreMachine {
         now: Now,
         (from, attempt): (CoreId, u64),
         prepare: Arc<Prepare>,
-        decision: Option<(Decision, bool)>,
+        decision: Option<(Decision, Option<Epoch>)>,
         output: &mut Output,
     ) {
         let Some(seal) = &mut self.seal else {
@@ -402,6 +402,7 @@ impl CoreMachine {
         decision: &Decision,
         output: &mut Output,
     ) -> Option<Position> {
+        let resolved_in = Some(self.epoch());
         let table = self.tables.get(&prepare.table).map(Arc::clone);
         let known = with_known_votes(Arc::clone(prepare), Some(decision), table.as_deref());
         let mut last = None;
@@ -420,7 +421,7 @@ impl CoreMachine {
                 self.adopt(now, key, &known, place, output);
             }
             let member = &self.members[&key];
-            if member.settled || member.resolved || member.decision.as_ref() == Some(decision) {
+            if member.settled || member.decision.as_ref() == Some(decision) {
                 continue;
             }
             let record = Record::Decided {
@@ -432,7 +433,7 @@ impl CoreMachine {
             let member = self.members.get_mut(&key).expect("it was there");
             member.decision = Some(decision.clone());
             member.decided_at = position;
-            member.resolved = true;
+            member.resolved_in = resolved_in;
             last = Some(position);
         }
         last

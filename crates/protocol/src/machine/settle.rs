@@ -122,7 +122,7 @@ impl CoreMachine {
             // Folded requests that abort are evaluated again, one by one: no result yet. Nor is the
             // end of an epoch one, where nobody tells it: a next head may know nothing of it.
             Some(Decision::Abort(reason)) => {
-                let told = !member.resolved || member.place == 0;
+                let told = member.resolved_in.is_none() || member.place == 0;
                 if let [request] = &requests[..]
                     && told
                 {

@@ -546,7 +546,7 @@ pub fn tell(message: &PeerMessage) -> String {
             let decision = decision
                 .as_ref()
                 .map_or(String::new(), |(decision, resolved)| {
-                    let resolved = if *resolved { ", resolved" } else { "" };
+                    let resolved = if resolved.is_some() { ", resolved" } else { "" };
                     format!(", {}{resolved}", outcome(decision))
                 });
             format!(

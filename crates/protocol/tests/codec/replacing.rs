@@ -17,7 +17,7 @@ pub fn seals() -> Vec<(&'static str, Message)> {
             PeerMessage::Witness {
                 attempt: 3,
                 prepare: prepare(),
-                decision: Some((Decision::Commit, true)),
+                decision: Some((Decision::Commit, Some(Epoch(5)))),
             },
         ),
         (
