@@ -139,13 +139,8 @@ impl Ledger {
                         entry.decision = Some(decision.clone());
                     }
                     entry.decision.get_or_insert_with(|| decision.clone());
-                    let is_at = |position: Option<u8>| {
-                        position.is_none_or(|replex| {
-                            let mut chain = entry.prepare.chain.iter();
-                            chain.find(|id| id.replex == replex) == Some(partition)
-                        })
-                    };
-                    let (seen, visible) = (is_at(self.seen_at), is_at(self.visible_at));
+                    let seen = is_at(entry, *partition, self.seen_at);
+                    let visible = is_at(entry, *partition, self.visible_at);
                     entry.seen |= !sealing && seen;
                     entry.visible |= !sealing && visible;
                 }
@@ -157,7 +152,20 @@ impl Ledger {
             Record::Resolved { .. } => {
                 self.sealing.remove(&core);
             }
-            Record::Settled { .. } | Record::Copied { .. } | Record::Given { .. } => {}
+            // What the core had of it in an earlier tenure is void.
+            Record::Given { partition, .. } => {
+                for entry in self.operations.values_mut().filter(|entry| !entry.visible) {
+                    let mut members = entry.members.iter_mut().zip(&entry.prepare.chain);
+                    let own = members.find(|(_, id)| *id == partition);
+                    let own = own.map(|(member, _)| member);
+                    if let Some(member) =
+                        own.filter(|it| it.prepared.is_some_and(|it| it.0 == core))
+                    {
+                        *member = Member::default();
+                    }
+                }
+            }
+            Record::Settled { .. } | Record::Copied { .. } => {}
             Record::Completed { requests, .. } => {
                 for request in requests {
                     let results = self.completed.entry(request.request).or_default();
@@ -183,6 +191,11 @@ impl Ledger {
                 entry.visible = true;
             }
         }
+    }
+
+    /// Whether a decision that is logged at this partition may be seen with that.
+    pub fn shows(&self, entry: &Entry, partition: PartitionId) -> bool {
+        is_at(entry, partition, self.visible_at)
     }
 
     /// Whether what a core decides comes from an epoch's end.
@@ -264,6 +277,14 @@ pub fn place(entry: &Entry, partition: PartitionId) -> Option<usize> {
         .chain
         .iter()
         .position(|other| *other == partition)
+}
+
+/// Whether the partition is the first of the chain in this replex; all are, if none is named.
+fn is_at(entry: &Entry, partition: PartitionId, replex: Option<u8>) -> bool {
+    replex.is_none_or(|replex| {
+        let mut chain = entry.prepare.chain.iter();
+        chain.find(|id| id.replex == replex) == Some(&partition)
+    })
 }
 
 #[cfg(test)]

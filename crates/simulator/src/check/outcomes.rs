@@ -4,9 +4,14 @@ use protocol::operation::{Decision, RequestResult, Vote};
 
 use crate::ledger::Entry;
 
-/// A decision is about to be logged: it is the one that was, and the votes give it (R2).
-pub fn decided(entry: &Entry, decision: &Decision) -> Result<(), String> {
+/// A decision is about to be logged: it is the one that was, and the votes give it (R2). A member
+/// that was removed, and goes on, may decide otherwise than the end of its epoch, as long as nobody
+/// can see it: what it has is overwritten (R16).
+pub fn decided(entry: &Entry, decision: &Decision, shows: bool) -> Result<(), String> {
     let operation = entry.prepare.operation;
+    if entry.resolved && !shows {
+        return Ok(());
+    }
     if let Some(before) = &entry.decision
         && before != decision
     {
@@ -85,11 +90,11 @@ mod tests {
         let abort = Decision::Abort(RequestResult::Conflict);
         let no = Vote::No(RequestResult::Conflict);
         let yes = ledger(&[Vote::Yes]);
-        assert!(decided(entry(&yes), &abort).is_err());
-        assert_eq!(decided(entry(&yes), &Decision::Commit), Ok(()));
+        assert!(decided(entry(&yes), &abort, true).is_err());
+        assert_eq!(decided(entry(&yes), &Decision::Commit, true), Ok(()));
         let refused = ledger(&[no]);
-        assert_eq!(decided(entry(&refused), &abort), Ok(()));
-        assert!(decided(entry(&refused), &Decision::Commit).is_err());
+        assert_eq!(decided(entry(&refused), &abort, true), Ok(()));
+        assert!(decided(entry(&refused), &Decision::Commit, true).is_err());
     }
 
     #[test]
@@ -99,7 +104,7 @@ mod tests {
         ledger.append(core(0), Position(2), &record);
         ledger.crash(core(0), Position(0));
         let abort = Decision::Abort(RequestResult::Conflict);
-        assert!(decided(entry(&ledger), &abort).is_err());
+        assert!(decided(entry(&ledger), &abort, true).is_err());
         let applied = RequestResult::Applied {
             version: Version(10),
         };

@@ -107,7 +107,10 @@ impl World {
                 let sealing = self.ledger.is_sealing(core);
                 let outcome = match sealing {
                     true => outcomes::resolved(entry, decision),
-                    false => outcomes::decided(entry, decision),
+                    false => {
+                        let shows = self.ledger.shows(entry, *partition);
+                        outcomes::decided(entry, decision, shows)
+                    }
                 };
                 let complete = match decision {
                     Decision::Commit if self.is_sync() && !sealing => {
