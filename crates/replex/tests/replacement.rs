@@ -1,0 +1,78 @@
+//! A server that is killed for good is replaced: what was undecided is resolved, others rebuild its
+//! partitions, and writes go on meanwhile (SAFETY R4, R17 to R20).
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod support;
+
+use client::{Client, ConnectOptions, IfExists, Table};
+use placement::{Durability, Value};
+use protocol::configuration::{Configuration, PartitionState, ServerState};
+use protocol::identity::ServerId;
+
+const ROWS: i64 = 400;
+
+#[tokio::test]
+async fn others_rebuild_what_a_lost_server_held_while_writes_go_on() {
+    let mut cluster = support::cluster(4).await;
+    let address = cluster.coordinator_address().to_owned();
+    let client = Client::connect(ConnectOptions::new([address.clone()]));
+    let client = client.await.unwrap();
+    let schema = support::people(1, Durability::Sync);
+    let table = client.create_table(schema, IfExists::Fail).await.unwrap();
+    insert(&table, 0..ROWS).await;
+    let lost = table.definition().placement[0][0].core.server;
+    let number = lost.0.to_string();
+    let admin = |command: &[&str]| {
+        let arguments = [&["admin"], command, &["-C", &address]].concat();
+        support::run_well(&arguments)
+    };
+    let refused = ["admin", "server", "remove", &number, "-C", &address];
+    let refused = support::run_badly(&refused, 1);
+    assert!(refused.contains("is up: stop it first"), "{refused}");
+
+    cluster.kill(lost.0 as usize - 1).await.unwrap();
+    let is_down = |configuration: &Configuration| {
+        let server = configuration.server(lost);
+        server.is_some_and(|server| server.state == ServerState::Down)
+    };
+    cluster.wait_until("it is down", is_down).await.unwrap();
+    admin(&["server", "remove", &number]);
+    // Rows of the partitions that are being rebuilt are among them.
+    insert(&table, ROWS..2 * ROWS).await;
+    let whole = |configuration: &Configuration| !holds(configuration, lost);
+    cluster.wait_until("it is replaced", whole).await.unwrap();
+    for id in 0..2 * ROWS {
+        let row = table.get(&[Value::Int64(id)]).await.unwrap();
+        assert_eq!(row.map(|row| row.values), Some(person(id)), "{id}");
+    }
+    let check = admin(&["check", "people"]);
+    assert!(check.contains("All copies hold the same rows"), "{check}");
+
+    // It comes back with its old disk, to hold nothing of that.
+    cluster.restart(lost.0 as usize - 1).await.unwrap();
+    cluster.wait_until_serving().await.unwrap();
+    insert(&table, 2 * ROWS..2 * ROWS + 20).await;
+    let check = admin(&["check", "people"]);
+    assert!(check.contains("All copies hold the same rows"), "{check}");
+}
+
+/// Whether a server holds partitions, or some partition is not filled yet.
+fn holds(configuration: &Configuration, server: ServerId) -> bool {
+    let tables = configuration.tables.iter();
+    let mut places = tables.flat_map(|table| table.placement.iter().flatten());
+    configuration.sealing.is_some()
+        || places
+            .any(|place| place.core.server == server || place.state == PartitionState::Rebuilding)
+}
+
+fn person(id: i64) -> Vec<Value> {
+    let city = Value::Text(format!("city {}", id % 17));
+    vec![Value::Int64(id), city, Value::Int64(id % 5), Value::Null]
+}
+
+async fn insert(table: &Table, ids: std::ops::Range<i64>) {
+    for id in ids {
+        table.insert(&person(id)).await.unwrap();
+    }
+}
