@@ -200,7 +200,7 @@ impl World {
         }
         // Once members were replaced, copies may be together on one server.
         let tolerated = usize::from(self.plan.schema.failures_tolerated);
-        let survives = forgetful < tolerated.min(self.coordinator.tolerates());
+        let survives = forgetful < tolerated && self.coordinator.is_apart();
         if (self.is_sync() || survives) && self.random.chance(0.7) {
             Tail::Torn
         } else {

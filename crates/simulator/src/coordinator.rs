@@ -85,15 +85,19 @@ impl CoordinatorProcess {
         })
     }
 
-    /// How many failures every table survives now; 0 while a member is being replaced.
-    pub fn tolerates(&self) -> usize {
+    /// Whether as many servers may lose their memory as tables tolerate: no member is being replaced,
+    /// and no server holds more than one member of a chain.
+    pub fn is_apart(&self) -> bool {
         let configuration = self.configuration().filter(|_| self.is_whole());
-        let proven = configuration.and_then(|configuration| {
-            let tables = configuration.tables.iter();
-            let proven = tables.map(|table| configuration.proof(table).failures_tolerated());
-            proven.min()
-        });
-        proven.unwrap_or(0) as usize
+        let tables = configuration.map_or(&[][..], |configuration| &configuration.tables);
+        tables.iter().all(|table| {
+            let mut replexes = BTreeMap::new();
+            let places = table.placement.iter().enumerate();
+            let mut places = places.flat_map(|(replex, places)| {
+                places.iter().map(move |place| (place.core.server, replex))
+            });
+            places.all(|(server, replex)| *replexes.entry(server).or_insert(replex) == replex)
+        }) && configuration.is_some()
     }
 
     fn name(&mut self, node: Node, life: u64) -> AskerId {

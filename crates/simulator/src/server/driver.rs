@@ -129,9 +129,9 @@ impl World {
             | Record::Given { .. } => {}
         }
         self.ledger.append(core, position, record);
-        if let (Record::Resolved { .. }, Some(configuration)) =
-            (record, self.coordinator.configuration())
-        {
+        if let Record::Resolved { .. } = record {
+            let cores = self.servers[self.places[&core.server]].cores();
+            let configuration = cores[usize::from(core.core)].machine.configuration();
             let place = |partition| configuration.place(partition);
             let holds = |partition| place(partition).is_some_and(|place| place.core == core);
             self.ledger.served(core, holds);
