@@ -26,7 +26,7 @@ use placement::{CoverCosts, Durability, RowView, cover};
 
 use super::fill_completions::Completions;
 use super::fill_fetch::Fetches;
-use super::settle::stored_version;
+use super::settle::{stored_value, stored_version};
 use super::table::TableInfo;
 use super::{CoreMachine, Output};
 use crate::codec::Bytes;
@@ -543,14 +543,6 @@ fn put_copied<T: Tables>(
     }
     tables.put(of.rows_table(), key, &stored_value(version, row));
     Ok(true)
-}
-
-/// A row as a sorted table holds it.
-fn stored_value(version: Version, row: &[u8]) -> Vec<u8> {
-    let mut value = Vec::with_capacity(8 + row.len());
-    value.extend_from_slice(&version.0.to_le_bytes());
-    value.extend_from_slice(row);
-    value
 }
 
 /// A hash of a page's rows and versions.

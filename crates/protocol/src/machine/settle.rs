@@ -236,6 +236,14 @@ pub(super) fn newest_version(member: &Member) -> Version {
     versions.max().unwrap_or_default()
 }
 
+/// A row as a sorted table holds it.
+pub(super) fn stored_value(version: Version, row: &[u8]) -> Vec<u8> {
+    let mut value = Vec::with_capacity(8 + row.len());
+    value.extend_from_slice(&version.0.to_le_bytes());
+    value.extend_from_slice(row);
+    value
+}
+
 /// A stored value's version and row.
 pub(super) fn stored_row(value: &[u8]) -> (Version, &[u8]) {
     let (version, row) = value
@@ -281,10 +289,7 @@ fn put<T: Tables>(
         return Ok(());
     }
     let row = change.new.as_ref().expect("an entry comes with its row");
-    let mut value = Vec::with_capacity(8 + row.len());
-    value.extend_from_slice(&change.version.0.to_le_bytes());
-    value.extend_from_slice(row);
-    tables.put(table, entry, &value);
+    tables.put(table, entry, &stored_value(change.version, row));
     Ok(())
 }
 

@@ -189,13 +189,12 @@ impl CoreMachine {
             held.behind_reads.clear();
             held.queues.clear();
         }
+        // What an earlier tenure had filled says nothing of this one.
         self.fills.partitions.remove(&partition);
         self.drop_members(partition, output);
         if !rows_are_newer {
             self.drop_rows(partition, tables);
         }
-        // What an earlier tenure had filled says nothing of this one.
-        self.fills.partitions.remove(&partition);
         self.tenures.insert(partition, since);
     }
 
