@@ -75,15 +75,17 @@ impl Table {
         }
     }
 
-    /// [`Table::checksum`] of every replex, with its name, in chain order.
+    /// [`Table::checksum`] of every replex that can be read, with its name, by number.
     ///
     /// # Errors
     /// As there.
     pub async fn checksums(&self) -> Result<Vec<(String, Sum)>, Error> {
         let mut sums = Vec::new();
-        for (position, replex) in self.definition().layout.replexes.iter().enumerate() {
-            let position = u8::try_from(position).expect("a table has at most 63 replexes");
-            sums.push((replex.name.clone(), self.checksum(position).await?));
+        let definition = self.definition();
+        for number in definition.readable() {
+            let name = definition.layout.replexes[number].name.clone();
+            let number = u8::try_from(number).expect("a table has at most 63 replexes");
+            sums.push((name, self.checksum(number).await?));
         }
         Ok(sums)
     }

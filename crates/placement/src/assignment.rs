@@ -125,10 +125,11 @@ impl Placement {
 
 impl Layout {
     /// Replexes that are cut alike, by rising index: copies of one partition, whose rows are the
-    /// same. Every replex is in one family.
+    /// same. Every copy is in one family.
     pub fn families(&self) -> Vec<Vec<usize>> {
         let mut families: Vec<Vec<usize>> = Vec::new();
-        for (index, replex) in self.replexes.iter().enumerate() {
+        for index in self.numbers() {
+            let replex = &self.replexes[index];
             let alike = families
                 .iter_mut()
                 .find(|it| self.replexes[it[0]].axes == replex.axes);
@@ -180,10 +181,10 @@ pub fn assign(
             found,
         });
     }
-    if layout.replexes.len() < needed {
+    if layout.copies() < needed {
         return Err(AssignmentError::TooFewCopies {
             needed,
-            found: layout.replexes.len(),
+            found: layout.copies(),
         });
     }
 

@@ -10,7 +10,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use crate::grid::{Layout, Replex, ReplexKind};
-use crate::hybrid::GridError;
+use crate::hybrid::{GridError, numbered};
 use crate::schema::{REPLEXES_MAX, Schema, SchemaError, check_name, ensure};
 
 /// A copy, or a row of hybrids, that is asked for by name.
@@ -80,7 +80,17 @@ impl FurtherCopy {
         }
     }
 
-    fn indexes(&self) -> Vec<Option<usize>> {
+    /// The names of the replexes that it stands for.
+    pub(crate) fn replex_names(&self) -> Vec<String> {
+        let count = self.replex_count();
+        let numbers = 1..=count;
+        numbers
+            .map(|number| numbered(&self.name, number, count))
+            .collect()
+    }
+
+    /// The indexes that it refers to; none is the primary key.
+    pub(crate) fn indexes(&self) -> Vec<Option<usize>> {
         match &self.cut {
             Cut::Hybrid { shares } => shares.iter().map(|share| share.index).collect(),
             Cut::HybridsBetween { first, last, .. } => [*first, *last].into(),
@@ -138,11 +148,15 @@ impl Layout {
     /// Adds the further copies of a schema, in its order.
     pub(crate) fn add_further(&mut self, schema: &Schema) -> Result<(), GridError> {
         for copy in &schema.further {
-            for replex in self.grids(copy)? {
-                self.add(replex)?;
-            }
+            self.add_copy(copy)?;
         }
         Ok(())
+    }
+
+    /// Adds one further copy, and returns the numbers of its replexes.
+    pub(crate) fn add_copy(&mut self, copy: &FurtherCopy) -> Result<Vec<usize>, GridError> {
+        let grids = self.grids(copy)?;
+        grids.into_iter().map(|replex| self.add(replex)).collect()
     }
 
     fn grids(&mut self, copy: &FurtherCopy) -> Result<Vec<Replex>, GridError> {

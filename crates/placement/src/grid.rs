@@ -55,6 +55,9 @@ pub enum ReplexKind {
     },
     /// One axis per column, for search by any of them (HyperDex).
     Hyperspace,
+    /// The number of a copy that was dropped: no copy, without partitions, until another one takes
+    /// the number.
+    Vacant,
 }
 
 /// A full copy of a table, cut into partitions.
@@ -71,13 +74,13 @@ pub struct Replex {
     pub sort_columns: Vec<usize>,
 }
 
-/// All copies of a table, in chain order: the primary replex is number 0, then those that can
-/// vote no (unique, dense), then the rest (R3).
+/// All copies of a table. A copy keeps its number, its place in the list, for life, because what
+/// disks hold of it is named by that; the primary replex is number 0.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Layout {
     /// What the axes refer to.
     pub key_spaces: Vec<KeySpace>,
-    /// In chain order.
+    /// By number.
     pub replexes: Vec<Replex>,
 }
 
@@ -92,14 +95,12 @@ impl Layout {
         let added = layout.add_further(schema);
         added.expect("a valid schema has copies that can be");
         let mut number = 0;
-        while layout.replexes.len() <= usize::from(schema.failures_tolerated) {
+        while layout.copies() <= usize::from(schema.failures_tolerated) {
             number += 1;
             let name = format!("{}_copy_{number}", schema.name);
             if layout.replexes.iter().all(|replex| replex.name != name) {
-                let replica = layout.exact(&name, 0);
-                layout
-                    .replexes
-                    .push(replica.expect("the primary replex is number 0"));
+                let replica = layout.exact(&name, 0).expect("number 0 is a copy");
+                layout.add(replica).expect("a valid schema has few copies");
             }
         }
         layout
@@ -111,24 +112,49 @@ impl Layout {
             key_spaces: Vec::new(),
             replexes: Vec::new(),
         };
-        layout.push_index_replex(schema, &schema.primary_key, None);
+        let add = |layout: &mut Layout, columns: &[usize], index| {
+            let replex = layout.index_replex(schema, columns, index);
+            layout.replexes.push(replex);
+        };
+        add(&mut layout, &schema.primary_key, None);
         let voters_first = |voter: bool| {
             let indexes = schema.indexes.iter().enumerate();
             indexes.filter(move |(_, index)| index.constraint.is_some() == voter)
         };
         for (index, _) in voters_first(true).chain(voters_first(false)) {
-            layout.push_index_replex(schema, &schema.indexes[index].columns, Some(index));
+            add(&mut layout, &schema.indexes[index].columns, Some(index));
         }
         layout
     }
 
+    /// The numbers of all copies, rising.
+    pub fn numbers(&self) -> impl Iterator<Item = usize> {
+        let replexes = self.replexes.iter().enumerate();
+        let copies = replexes.filter(|(_, replex)| replex.kind != ReplexKind::Vacant);
+        copies.map(|(number, _)| number)
+    }
+
+    /// n: how many copies there are.
+    pub fn copies(&self) -> usize {
+        self.numbers().count()
+    }
+
+    /// The numbers of all copies in the order in which an operation visits them: the primary
+    /// replex, then those that can vote no (unique, dense), then the rest (R3). It is the same for
+    /// all operations (R7).
+    pub fn chain(&self, schema: &Schema) -> Vec<usize> {
+        let mut chain: Vec<usize> = self.numbers().collect();
+        chain.sort_by_key(|number| !self.votes(schema, *number));
+        chain
+    }
+
     /// How many partitions a replex has.
     pub fn partition_count(&self, replex: usize) -> u32 {
-        self.replexes[replex]
-            .axes
-            .iter()
-            .map(|axis| axis.divisions)
-            .product()
+        let replex = &self.replexes[replex];
+        if replex.kind == ReplexKind::Vacant {
+            return 0;
+        }
+        replex.axes.iter().map(|axis| axis.divisions).product()
     }
 
     /// The index of the key space with these columns and slots, added if there is none.
@@ -147,15 +173,19 @@ impl Layout {
     /// How many replexes, from the head of the chain, hold a constraint that can vote no: k of
     /// R3. The primary always can, against a duplicate key.
     pub fn voters(&self, schema: &Schema) -> usize {
-        let votes = |replex: &Replex| match replex.kind {
+        let numbers = self.numbers();
+        numbers.filter(|number| self.votes(schema, *number)).count()
+    }
+
+    fn votes(&self, schema: &Schema, number: usize) -> bool {
+        match self.replexes[number].kind {
             ReplexKind::Primary => true,
             ReplexKind::Index { index } => schema.indexes[index].constraint.is_some(),
-            ReplexKind::Hybrid | ReplexKind::Exact { .. } | ReplexKind::Hyperspace => false,
-        };
-        self.replexes
-            .iter()
-            .rposition(votes)
-            .map_or(0, |last| last + 1)
+            ReplexKind::Hybrid
+            | ReplexKind::Exact { .. }
+            | ReplexKind::Hyperspace
+            | ReplexKind::Vacant => false,
+        }
     }
 
     /// The slot of a row in each key space. `values` gives a column's value by its index.
@@ -337,7 +367,13 @@ impl Layout {
         })
     }
 
-    fn push_index_replex(&mut self, schema: &Schema, columns: &[usize], index: Option<usize>) {
+    /// The replex of the primary key or of an index. Adds the key space that it needs.
+    pub(crate) fn index_replex(
+        &mut self,
+        schema: &Schema,
+        columns: &[usize],
+        index: Option<usize>,
+    ) -> Replex {
         let definition = index.map(|index| &schema.indexes[index]);
         let dense = definition.is_some_and(|it| it.constraint == Some(Constraint::Dense));
         // One partition sees the whole sequence of a group, so that it can vote alone.
@@ -353,7 +389,7 @@ impl Layout {
             schema.partitions
         };
         let key_space = self.key_space(group, divisions);
-        self.replexes.push(Replex {
+        Replex {
             name: definition.map_or(&schema.name, |it| &it.name).clone(),
             kind: index.map_or(ReplexKind::Primary, |index| ReplexKind::Index { index }),
             axes: vec![Axis {
@@ -362,7 +398,7 @@ impl Layout {
                 divisions,
             }],
             sort_columns: columns.to_vec(),
-        });
+        }
     }
 }
 

@@ -1,8 +1,7 @@
 //! Further copies of a table beside the base ones: hybrids, exact replicas, hyperspaces; and the
 //! check that a whole layout must pass before it is used.
 //!
-//! The constructors return a replex; `add` puts it at the end of the chain, where those belong
-//! that never vote no (R3). Which hybrid is worth having is for `advisor` to say.
+//! The constructors return a replex; `add` gives it its number. Which hybrid is worth having is for `advisor` to say.
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -34,6 +33,14 @@ macro_rules! ensure {
             return Err(GridError { message: format!($($message)+) });
         }
     };
+}
+
+/// The name of one of several copies that were asked for by one name.
+pub(crate) fn numbered(name: &str, number: usize, count: usize) -> String {
+    match count {
+        1 => name.into(),
+        _ => format!("{name}_{number}"),
+    }
 }
 
 impl Layout {
@@ -113,12 +120,7 @@ impl Layout {
                     divisions: low,
                 },
             ];
-            let name = if factors.len() == 2 {
-                name.into()
-            } else {
-                format!("{name}_{number}")
-            };
-            self.hybrid_of(name, axes.into())
+            self.hybrid_of(numbered(name, number, factors.len() - 1), axes.into())
         });
         Ok(hybrids.collect())
     }
@@ -182,7 +184,7 @@ impl Layout {
         })
     }
 
-    /// Puts a replex at the end of the chain and returns its index.
+    /// Gives a replex a number, the lowest that is vacant, and returns that.
     pub fn add(&mut self, replex: Replex) -> Result<usize, GridError> {
         let name = &replex.name;
         ensure!(
@@ -190,11 +192,17 @@ impl Layout {
             "the table has a replex named {name} already: choose another name"
         );
         ensure!(
-            self.replexes.len() < REPLEXES_MAX,
+            self.copies() < REPLEXES_MAX,
             "{name} would be one copy more than the limit of {REPLEXES_MAX}: drop another first"
         );
-        self.replexes.push(replex);
-        Ok(self.replexes.len() - 1)
+        let mut replexes = self.replexes.iter();
+        let vacant = replexes.position(|it| it.kind == ReplexKind::Vacant);
+        let number = vacant.unwrap_or(self.replexes.len());
+        match vacant {
+            Some(number) => self.replexes[number] = replex,
+            None => self.replexes.push(replex),
+        }
+        Ok(number)
     }
 
     /// Checks a layout that came from outside: after this no function of the crate panics on it.
@@ -232,7 +240,8 @@ impl Layout {
                 .try_fold(1, |cells: u32, axis| cells.checked_mul(axis.divisions));
             let kind_fits = match kind {
                 ReplexKind::Index { index } => *index < schema.indexes.len(),
-                ReplexKind::Exact { of } => *of < self.replexes.len(),
+                ReplexKind::Exact { of } => self.is_copy(*of),
+                ReplexKind::Vacant => axes.is_empty() && sort_columns.is_empty(),
                 ReplexKind::Primary | ReplexKind::Hybrid | ReplexKind::Hyperspace => true,
             };
             let cells_fit = cells.is_some_and(|cells| cells <= PARTITIONS_MAX);
@@ -268,11 +277,16 @@ impl Layout {
 
     fn check_replex(&self, name: &str, replex: usize) -> Result<(), GridError> {
         ensure!(
-            replex < self.replexes.len(),
+            self.is_copy(replex),
             "{name} refers to replex number {replex}, the table has {}: name one of them",
-            self.replexes.len()
+            self.copies()
         );
         Ok(())
+    }
+
+    fn is_copy(&self, number: usize) -> bool {
+        let replex = self.replexes.get(number);
+        replex.is_some_and(|replex| replex.kind != ReplexKind::Vacant)
     }
 
     /// The key space of a replex that a hybrid can share: one that has a single whole axis.

@@ -12,6 +12,7 @@
 extern crate alloc;
 
 mod advisor;
+mod alter;
 mod assignment;
 mod cover;
 mod further;

@@ -71,7 +71,8 @@ pub fn prove(layout: &Layout, placement: &Placement, servers: &[Server]) -> Proo
         copies: vec![0; domains.count],
         distinct: 0,
     };
-    for replex in (0..layout.replexes.len()).filter(|it| layout.replexes[*it].axes.is_empty()) {
+    let whole = |replex: &usize| layout.replexes[*replex].axes.is_empty();
+    for replex in layout.numbers().filter(whole) {
         row.add(domains.of[replex][0]);
     }
     search.descend(&mut row);

@@ -30,7 +30,7 @@ pub struct TableReport {
     pub decision_position: usize,
     /// When a write is acknowledged.
     pub durability: Durability,
-    /// In chain order.
+    /// By number.
     pub replexes: Vec<ReplexReport>,
 }
 
@@ -66,12 +66,13 @@ impl TableReport {
         layout: &Layout,
         placed: Option<(&Placement, &[Server])>,
     ) -> TableReport {
-        let copies = layout.replexes.len();
+        let copies = layout.copies();
         let last_voter = layout.voters(schema);
         let proof = placed.map(|(placement, servers)| prove(layout, placement, servers));
         let amplification = amplification(layout);
-        let replexes = layout.replexes.iter().zip(amplification).enumerate();
-        let replexes = replexes.map(|(index, (replex, amplification))| {
+        let replexes = amplification.into_iter().map(|amplification| {
+            let index = amplification.replex;
+            let replex = &layout.replexes[index];
             let places = placed.map(|(placement, _)| placement.replexes[index].iter());
             let servers: BTreeSet<u32> = places
                 .into_iter()
@@ -121,6 +122,7 @@ fn kind(schema: &Schema, layout: &Layout, replex: &Replex) -> String {
         ReplexKind::Hybrid => "hybrid".to_string(),
         ReplexKind::Exact { of } => format!("exact replica of {}", layout.replexes[of].name),
         ReplexKind::Hyperspace => "hyperspace".to_string(),
+        ReplexKind::Vacant => unreachable!("only copies are reported"),
     }
 }
 

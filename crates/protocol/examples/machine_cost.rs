@@ -57,6 +57,7 @@ fn main() {
             schema,
             layout,
             placement,
+            building: Vec::new(),
         }],
     });
     let mut nodes: Vec<Node> = (1..=3).map(|id| node(id, &configuration)).collect();

@@ -71,10 +71,13 @@ pub struct Table {
     pub id: TableId,
     /// Its columns and indexes.
     pub schema: Schema,
-    /// Its key spaces and replexes, in chain order.
+    /// Its key spaces and replexes.
     pub layout: Layout,
     /// For each replex, for each partition, its place.
     pub placement: Vec<Vec<Place>>,
+    /// Replexes that are made while the table is in use and have not served yet, by number,
+    /// rising. Chains go through them; nobody reads by them.
+    pub building: Vec<u8>,
 }
 
 /// Where one partition is.
@@ -176,6 +179,10 @@ impl Configuration {
             if !counts.eq(placement.iter().map(|places| places.len() as u32)) {
                 return fault("a table has places for other partitions than it has");
             }
+            let is_copy = |number: &u8| layout.numbers().any(|it| it == usize::from(*number));
+            if !table.building.is_sorted_by(|a, b| a < b) || !table.building.iter().all(is_copy) {
+                return fault("a copy is being made that the table does not have");
+            }
             let exists = |place: &Place| self.address(place.core).is_some();
             if !placement.iter().flatten().all(exists) {
                 return fault("a partition is on a core that does not exist");
@@ -217,6 +224,18 @@ impl Server {
 }
 
 impl Table {
+    /// Whether a replex is being made, so that nobody reads by it.
+    pub fn is_building(&self, replex: usize) -> bool {
+        let mut building = self.building.iter();
+        building.any(|number| usize::from(*number) == replex)
+    }
+
+    /// The numbers of the copies that may be read by, rising.
+    pub fn readable(&self) -> impl Iterator<Item = usize> {
+        let numbers = self.layout.numbers();
+        numbers.filter(|number| !self.is_building(*number))
+    }
+
     /// The placement as `placement` knows it.
     pub(crate) fn bare_placement(&self) -> Placement {
         let bare = |place: &Place| placement::Place {
@@ -252,7 +271,8 @@ wire_struct!(Table {
     id,
     schema,
     layout,
-    placement
+    placement,
+    building
 });
 wire_struct!(Place { core, state, since });
 wire_enum!(PartitionState { 0 => Serving, 1 => Rebuilding });
@@ -313,7 +333,7 @@ wire_struct!(Residue {
     coordinate
 });
 wire_enum!(ReplexKind {
-    0 => Primary, 1 => Index { index }, 2 => Hybrid, 3 => Exact { of }, 4 => Hyperspace,
+    0 => Primary, 1 => Index { index }, 2 => Hybrid, 3 => Exact { of }, 4 => Hyperspace, 5 => Vacant,
 });
 
 /// Positions of columns, key spaces and replexes; all are small.

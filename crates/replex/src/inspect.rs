@@ -111,13 +111,18 @@ impl Inspector {
     /// There is no such table, or a core does not answer in time.
     pub async fn sums(&mut self, table: &str) -> Result<Vec<CopySum>, InspectError> {
         let mut copies = Vec::new();
-        for replex in 0..self.replexes(table)?.len() {
-            copies.push(self.sum(table, replex).await?);
+        for (replex, name) in self.replexes(table)? {
+            copies.push(self.sum(table, replex, name).await?);
         }
         Ok(copies)
     }
 
-    async fn sum(&mut self, table: &str, replex: usize) -> Result<CopySum, InspectError> {
+    async fn sum(
+        &mut self,
+        table: &str,
+        replex: usize,
+        name: String,
+    ) -> Result<CopySum, InspectError> {
         let partitions = self.partitions(table, replex)?;
         let (mut rows, mut sum) = (0, 0_u64);
         for partition in &partitions {
@@ -152,7 +157,7 @@ impl Inspector {
         servers.sort_unstable();
         servers.dedup();
         Ok(CopySum {
-            name: self.replexes(table)?[replex].clone(),
+            name,
             partitions: u32::try_from(partitions.len()).expect("a layout bounds its partitions"),
             servers,
             rows,
@@ -251,15 +256,15 @@ impl Inspector {
         Ok(())
     }
 
-    /// Names of a table's replexes.
-    fn replexes(&self, table: &str) -> Result<Vec<String>, InspectError> {
+    /// Numbers and names of a table's replexes, but for those that are being made.
+    fn replexes(&self, table: &str) -> Result<Vec<(usize, String)>, InspectError> {
         let tables = &self.configuration.tables;
         let Some(table) = self.configuration.table_named(table) else {
             let names = tables.iter().map(|table| table.schema.name.clone());
             return Err(InspectError::NoTable(names.collect()));
         };
-        let replexes = table.layout.replexes.iter();
-        Ok(replexes.map(|replex| replex.name.clone()).collect())
+        let name = |number: usize| (number, table.layout.replexes[number].name.clone());
+        Ok(table.readable().map(name).collect())
     }
 
     fn partitions(&self, table: &str, replex: usize) -> Result<Vec<PartitionId>, InspectError> {

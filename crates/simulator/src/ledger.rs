@@ -81,7 +81,7 @@ impl Ledger {
     /// An empty one for a table with this schema.
     pub fn new(schema: &Schema) -> Ledger {
         let layout = Layout::base(schema);
-        let replexes = layout.replexes.len();
+        let replexes = layout.copies();
         let failures = usize::from(schema.failures_tolerated).min(replexes - 1);
         let position = decision_position(replexes, failures, layout.voters(schema));
         let visible_at = (position < replexes).then(|| position as u8 - 1);

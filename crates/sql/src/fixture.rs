@@ -72,6 +72,7 @@ pub(crate) fn add_table(configuration: &mut Configuration, schema: Schema) -> Ta
         placement: placement.collect(),
         layout,
         schema,
+        building: Vec::new(),
     });
     id
 }

@@ -132,6 +132,7 @@ fn configuration(address: String) -> Configuration {
             placement: vec![vec![place; 2]; layout.replexes.len()],
             schema,
             layout,
+            building: Vec::new(),
         }],
     }
 }

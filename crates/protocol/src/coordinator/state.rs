@@ -19,7 +19,7 @@ use crate::configuration::Configuration;
 use crate::identity::{Epoch, ServerId, SessionId};
 
 /// The version of the state's bytes that this program writes; it reads no other.
-pub const STATE_FORMAT: u16 = 3;
+pub const STATE_FORMAT: u16 = 4;
 const MAGIC: &[u8; 8] = b"RPXCOORD";
 const HEADER_BYTES: usize = 14;
 

@@ -102,7 +102,7 @@ impl Coordinator {
             proof.failures_tolerated() as usize >= failures,
             "a placement is proven before it is used"
         );
-        let (replexes, voters) = (layout.replexes.len(), layout.voters(&schema));
+        let (replexes, voters) = (layout.copies(), layout.voters(&schema));
         let seen_at = decision_position(replexes, failures, voters);
         assert!(
             voters.min(seen_at) + failures <= replexes,
@@ -124,6 +124,7 @@ impl Coordinator {
             placement: replexes
                 .map(|places| places.iter().map(serve).collect())
                 .collect(),
+            building: Vec::new(),
         };
         let bytes = configuration.to_bytes().len() + table.to_bytes().len();
         if bytes > CONFIGURATION_BYTES_MAX {

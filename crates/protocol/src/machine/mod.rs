@@ -225,7 +225,7 @@ impl Member {
 
     /// Position of the partition's replex, from 1: what k and x count (SAFETY R3).
     fn replex_position(&self) -> usize {
-        usize::from(self.partition().replex) + 1
+        self.table.position(self.partition())
     }
 
     /// Whether it may vote no: those further down only say that they have the operation, so that
@@ -248,7 +248,7 @@ impl Member {
 
     /// Whether a decision needs no durable record of its own before it may be seen.
     fn settles_at_decision(&self) -> bool {
-        self.table.settle_position == self.table.replexes.len()
+        self.table.settles_at_decision()
     }
 
     /// What must be durable here before the decision may pass (SAFETY R1), or, on the way to
@@ -279,7 +279,7 @@ impl Member {
         let x = self.table.settle_position;
         let before = self
             .previous()
-            .map_or(0, |partition| usize::from(partition.replex) + 1);
+            .map_or(0, |partition| self.table.position(partition));
         self.replex_position() == x && before < x
     }
 

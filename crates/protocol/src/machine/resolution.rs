@@ -104,9 +104,8 @@ fn refusal(parts: &[Part<'_>]) -> Option<RequestResult> {
 /// member that made it visible, and was heard by all at position x and beyond.
 fn somebody_would_know(table: &TableInfo, chain: &[PartitionId], parts: &[Part<'_>]) -> bool {
     let x = table.settle_position;
-    let position = |place: usize| usize::from(chain[place].replex) + 1;
-    let settles_at_decision = x == table.replexes.len();
-    let first_at_x = if settles_at_decision {
+    let position = |place: usize| table.position(chain[place]);
+    let first_at_x = if table.settles_at_decision() {
         chain.len() - 1
     } else {
         let mut places = 0..chain.len();

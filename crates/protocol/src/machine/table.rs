@@ -32,6 +32,10 @@ pub(super) struct TableInfo {
     pub constrained_columns: Vec<bool>,
     /// A row of no more bytes has no key that is too long.
     pub row_bytes_short: usize,
+    /// The numbers of all copies in the order of chains.
+    chain: Vec<usize>,
+    /// By replex, its position in chains, from 1: what k and x count (SAFETY R3); 0 if vacant.
+    positions: Vec<usize>,
     /// k of SAFETY R3: the last replex position, from 1, that can vote no.
     pub last_voter: usize,
     /// x of SAFETY R3: the replex position, from 1, at which a decision must be durable before
@@ -110,7 +114,12 @@ impl TableInfo {
             .iter_mut()
             .for_each(|column| column.nullable = true);
         let sync = schema.durability == Durability::Sync;
-        let n = replexes.len();
+        let chain = layout.chain(&schema);
+        let mut positions = alloc::vec![0; replexes.len()];
+        for (position, number) in (1..).zip(&chain) {
+            positions[*number] = position;
+        }
+        let n = chain.len();
         let f = usize::from(schema.failures_tolerated).min(n - 1);
         let k = layout.voters(&schema);
         // SAFETY R3. With `replicated`, durable means in memory, and a crash is a loss of it.
@@ -125,6 +134,8 @@ impl TableInfo {
             constrained_columns,
             row_bytes_short: row_bytes_short(&replexes),
             replexes,
+            chain,
+            positions,
             last_voter: k,
             settle_position,
             sync,
@@ -141,7 +152,18 @@ impl TableInfo {
     pub fn covers_voters(&self, chain: &[PartitionId], votes: &[Vote]) -> bool {
         let mut open = chain[votes.len()..].iter();
         votes.iter().all(|vote| *vote == Vote::Yes)
-            && open.all(|id| usize::from(id.replex) >= self.last_voter)
+            && open.all(|id| self.position(*id) > self.last_voter)
+    }
+
+    /// The position of a partition's replex in chains, from 1; 0 if there is no such copy any more.
+    pub fn position(&self, partition: PartitionId) -> usize {
+        let position = self.positions.get(usize::from(partition.replex));
+        position.copied().unwrap_or(0)
+    }
+
+    /// Whether a decision needs no durable record of its own before it may be seen.
+    pub fn settles_at_decision(&self) -> bool {
+        self.settle_position == self.chain.len()
     }
 
     pub fn durability(&self) -> Durability {
@@ -179,8 +201,8 @@ impl TableInfo {
     /// it enters, in chain order (DESIGN section 3, HyperDex's value-dependent chaining).
     pub fn chain(&self, change: &RowChange) -> Vec<PartitionId> {
         let rows = [self.old_row(change), self.new_row(change)];
-        let mut chain = Vec::with_capacity(self.replexes.len() + 1);
-        for replex in 0..self.replexes.len() {
+        let mut chain = Vec::with_capacity(self.chain.len() + 1);
+        for &replex in &self.chain {
             let mut numbers = rows
                 .iter()
                 .flatten()

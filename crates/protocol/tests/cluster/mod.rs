@@ -87,6 +87,7 @@ impl Cluster {
             schema,
             layout,
             placement,
+            building: Vec::new(),
         };
         let configuration = Configuration {
             cluster: 1,

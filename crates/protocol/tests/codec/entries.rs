@@ -73,7 +73,8 @@ pub fn configuration(bytes: &[u8]) {
         let layout = &table.layout;
         let slots = layout.slots(&|_| ValueRef::Null);
         let any = SlotConstraints::any(layout.key_spaces.len());
-        for (replex, places) in table.placement.iter().enumerate() {
+        for replex in layout.numbers() {
+            let places = &table.placement[replex];
             let partition = layout.partition_of_slots(replex, &slots);
             assert!((partition as usize) < places.len());
             assert_eq!(layout.partitions(&any, replex).len(), places.len());

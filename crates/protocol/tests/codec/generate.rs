@@ -183,7 +183,7 @@ generate_struct! {
     Sealing { since, removed }
     SealReport { stage, vouched_ago_us }
     Server { id, incarnation, domain, cores, state }
-    Table { id, schema, layout, placement }
+    Table { id, schema, layout, placement, building }
     Place { core, state, since }
     Schema {
         name, columns, primary_key, indexes, further, partitions, failures_tolerated, durability,
@@ -237,7 +237,7 @@ generate_enum! {
     }
     Durability { Sync, Replicated }
     ColumnType { Bool, Int64, Float64, Text, Bytes, Timestamp, Uuid }
-    ReplexKind { Primary, Index { index }, Hybrid, Exact { of }, Hyperspace }
+    ReplexKind { Primary, Index { index }, Hybrid, Exact { of }, Hyperspace, Vacant }
     UnaryOperator { Not, Negate, IsNull, IsNotNull }
     BinaryOperator {
         And, Or, Equal, NotEqual, Less, LessEqual, Greater, GreaterEqual, Add, Subtract, Multiply,

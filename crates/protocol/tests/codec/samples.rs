@@ -241,6 +241,7 @@ pub fn configuration() -> Configuration {
             schema: schema(),
             placement: placement.collect(),
             layout,
+            building: vec![1],
         }],
     }
 }

@@ -58,6 +58,7 @@ pub fn configuration() -> Configuration {
             layout: Layout::base(&schema),
             schema,
             placement: vec![place(1), place(2)],
+            building: Vec::new(),
         }],
     }
 }

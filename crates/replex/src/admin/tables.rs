@@ -25,7 +25,7 @@ pub async fn list(cluster: &Cluster, screen: Screen) -> Result<Report, Failure> 
     let mut tables = Vec::new();
     for table in &configuration.tables {
         let schema = &table.schema;
-        let copies = table.layout.replexes.len();
+        let copies = table.layout.copies();
         rows.push(vec![
             schema.name.clone(),
             count(schema.columns.len() as u64),

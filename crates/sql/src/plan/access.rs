@@ -111,12 +111,13 @@ pub(super) fn by_index(
             descending: Some(false),
         });
     }
-    let candidates = (0..table.layout.replexes.len()).filter_map(|replex| {
-        match table.layout.replexes[replex].kind {
-            ReplexKind::Hyperspace => hyperspace::candidate(table, replex, &facts, request),
-            _ => candidate(table, replex, &facts, request),
-        }
-    });
+    let candidates =
+        table
+            .readable()
+            .filter_map(|replex| match table.layout.replexes[replex].kind {
+                ReplexKind::Hyperspace => hyperspace::candidate(table, replex, &facts, request),
+                _ => candidate(table, replex, &facts, request),
+            });
     candidates
         .min_by_key(|(rank, _)| *rank)
         .map(|(_, choice)| choice)
@@ -124,8 +125,7 @@ pub(super) fn by_index(
 
 /// A scan of the replex that comes in the order asked for, or else of the primary one.
 pub(super) fn by_scan(table: &Table, request: Request<'_>) -> Choice {
-    let replexes = 0..table.layout.replexes.len();
-    let ordered = replexes.into_iter().find_map(|replex| {
+    let ordered = table.readable().find_map(|replex| {
         let descending = serves(table, &order_columns(table, replex), 0, request)?;
         Some((replex, descending))
     });
@@ -157,21 +157,24 @@ pub(super) fn by_scan(table: &Table, request: Request<'_>) -> Choice {
 /// The indexes that a `WHERE` may fix, as `by_tail (tailnum)`, for people.
 pub(super) fn describe_indexes(table: &Table) -> Vec<String> {
     let names = |columns| column_names(&table.schema, columns);
-    let replexes = table.layout.replexes.iter();
+    let replexes = table.readable().map(|it| &table.layout.replexes[it]);
     let shown = replexes.filter_map(|replex| match replex.kind {
         ReplexKind::Primary => Some(format!("the primary key ({})", names(&replex.sort_columns))),
         ReplexKind::Index { index } => {
             let columns = key_columns(&table.schema, index);
             Some(format!("{} ({})", replex.name, names(columns)))
         }
-        ReplexKind::Hybrid | ReplexKind::Exact { .. } | ReplexKind::Hyperspace => None,
+        ReplexKind::Hybrid
+        | ReplexKind::Exact { .. }
+        | ReplexKind::Hyperspace
+        | ReplexKind::Vacant => None,
     });
     shown.collect()
 }
 
 /// The hyperspaces of which a `WHERE` may fix any column, as `s (origin, dest)`, for people.
 pub(super) fn describe_hyperspaces(table: &Table) -> Vec<String> {
-    let replexes = table.layout.replexes.iter();
+    let replexes = table.readable().map(|it| &table.layout.replexes[it]);
     let shown = replexes
         .filter(|replex| replex.kind == ReplexKind::Hyperspace)
         .map(|it| {
@@ -213,7 +216,10 @@ fn candidate(
     let constraint = match table.layout.replexes[replex].kind {
         ReplexKind::Primary => None,
         ReplexKind::Index { index } => table.schema.indexes[index].constraint,
-        ReplexKind::Hybrid | ReplexKind::Exact { .. } | ReplexKind::Hyperspace => return None,
+        ReplexKind::Hybrid
+        | ReplexKind::Exact { .. }
+        | ReplexKind::Hyperspace
+        | ReplexKind::Vacant => return None,
     };
     let order_columns = order_columns(table, replex);
     let fixed = fixed_columns(table, replex, &order_columns, facts)?;

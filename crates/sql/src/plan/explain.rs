@@ -87,7 +87,7 @@ fn insert(insert: &InsertPlan, configuration: &Configuration) -> Vec<String> {
         let view = RowView::parse(&schema.columns, row).expect("the planner encoded it");
         let which = if count == 1 { "" } else { " of the first row" };
         lines.push(format!("  chain{which}, from head to decider:"));
-        for replex in 0..table.layout.replexes.len() {
+        for replex in table.layout.chain(schema) {
             let partition = table.layout.partition_of_row(replex, &view);
             let places = places(configuration, table, replex, &BTreeSet::from([partition]));
             lines.extend(places.iter().map(|it| format!("    {it}")));
@@ -373,7 +373,7 @@ fn survived(configuration: &Configuration, table: &Table) -> String {
 }
 
 fn decided(table: &Table) -> String {
-    let copies = table.layout.replexes.len();
+    let copies = table.layout.copies();
     let failures_tolerated = table.schema.failures_tolerated.into();
     let position = decision_position(
         copies,

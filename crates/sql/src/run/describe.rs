@@ -58,7 +58,7 @@ fn tables(configuration: &Configuration) -> Rows {
         vec![
             schema.name.clone(),
             schema.columns.len().to_string(),
-            table.layout.replexes.len().to_string(),
+            table.layout.copies().to_string(),
             schema.partitions.to_string(),
             schema.failures_tolerated.to_string(),
             durability(schema.durability).to_string(),

@@ -72,6 +72,7 @@ pub fn configuration(epoch: u64) -> Arc<Configuration> {
             placement: vec![(0..PARTITIONS).map(place).collect(); layout.replexes.len()],
             schema,
             layout,
+            building: Vec::new(),
         }],
     })
 }

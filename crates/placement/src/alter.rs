@@ -1,0 +1,160 @@
+//! Copies that come to a table which exists, and copies that go from it.
+//!
+//! Other copies keep their numbers, cuts and places: what is stored of them stays as it is. Where
+//! rows come from, and whether the failures tolerated stay proven, is for the coordinator.
+
+use alloc::collections::BTreeMap;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use crate::further::{Cut, FurtherCopy};
+use crate::grid::{Layout, Replex, ReplexKind};
+use crate::hybrid::GridError;
+use crate::schema::Schema;
+
+impl Schema {
+    /// Whether `wanted` is this schema with one index or one further copy more, its last.
+    pub fn is_extended_by(&self, wanted: &Schema) -> bool {
+        let mut shorter = wanted.clone();
+        if shorter.indexes.len() > self.indexes.len() {
+            shorter.indexes.pop();
+        } else {
+            shorter.further.pop();
+        }
+        *self == shorter && *self != *wanted
+    }
+
+    /// Takes an index or a further copy away. Nothing refers to it any more.
+    fn remove(&mut self, name: &str) {
+        self.further.retain(|copy| copy.name != name);
+        let Some(removed) = self.indexes.iter().position(|index| index.name == name) else {
+            return;
+        };
+        self.indexes.remove(removed);
+        for copy in &mut self.further {
+            for index in copy.indexes_mut() {
+                *index -= usize::from(*index > removed);
+            }
+        }
+    }
+}
+
+impl FurtherCopy {
+    /// The indexes that it refers to, without the primary key.
+    fn indexes_mut(&mut self) -> Vec<&mut usize> {
+        match &mut self.cut {
+            Cut::Hybrid { shares } => {
+                let indexes = shares.iter_mut().map(|share| &mut share.index);
+                indexes.flatten().collect()
+            }
+            Cut::HybridsBetween { first, last, .. } => {
+                first.iter_mut().chain(last.iter_mut()).collect()
+            }
+            Cut::Replica { of } => of.iter_mut().collect(),
+            Cut::Hyperspace { .. } => Vec::new(),
+        }
+    }
+}
+
+impl Layout {
+    /// Adds what a valid schema has more than the one that the layout is of: its last index or
+    /// further copy. Returns the numbers of the new copies.
+    ///
+    /// # Errors
+    /// There are too many copies, or another one has the name.
+    pub fn extend(&mut self, known: &Schema, wanted: &Schema) -> Result<Vec<usize>, GridError> {
+        assert!(known.is_extended_by(wanted), "callers have checked it");
+        if let Some(copy) = wanted.further.get(known.further.len()) {
+            return self.add_copy(copy);
+        }
+        let index = known.indexes.len();
+        let replex = self.index_replex(wanted, &wanted.indexes[index].columns, Some(index));
+        Ok([self.add(replex)?].into())
+    }
+
+    /// Takes an index, a further copy or an exact replica out of a table, by its name. Its numbers
+    /// become vacant.
+    ///
+    /// # Errors
+    /// It is the primary replex, there is no such copy, or others refer to it.
+    pub fn remove(&mut self, schema: &mut Schema, name: &str) -> Result<(), GridError> {
+        let gone = self.removable(schema, name)?;
+        let index = schema.indexes.iter().position(|index| index.name == name);
+        for number in gone {
+            self.replexes[number] = Replex {
+                name: String::new(),
+                kind: ReplexKind::Vacant,
+                axes: Vec::new(),
+                sort_columns: Vec::new(),
+            };
+        }
+        while let Some(last) = self.replexes.last()
+            && last.kind == ReplexKind::Vacant
+        {
+            self.replexes.pop();
+        }
+        if let Some(removed) = index {
+            for replex in &mut self.replexes {
+                if let ReplexKind::Index { index } = &mut replex.kind {
+                    *index -= usize::from(*index > removed);
+                }
+            }
+        }
+        self.drop_unused_key_spaces();
+        schema.remove(name);
+        Ok(())
+    }
+
+    /// The numbers of the copies that go by this name.
+    fn removable(&self, schema: &Schema, name: &str) -> Result<Vec<usize>, GridError> {
+        let table = &schema.name;
+        let refuse = |message| Err(GridError { message });
+        if name == table {
+            return refuse(format!(
+                "{name} is the primary key of its table: drop the table instead"
+            ));
+        }
+        let index = schema.indexes.iter().position(|index| index.name == name);
+        let users = schema.further.iter();
+        let mut users = users.filter(|it| index.is_some() && it.indexes().contains(&index));
+        if let Some(user) = users.next() {
+            return refuse(format!(
+                "copy {} of table {table} is made of index {name}: drop {} first",
+                user.name, user.name
+            ));
+        }
+        let copy = schema.further.iter().find(|copy| copy.name == name);
+        let names = copy.map_or_else(|| [name.into()].into(), FurtherCopy::replex_names);
+        let named: Vec<usize> = self
+            .numbers()
+            .filter(|number| names.contains(&self.replexes[*number].name))
+            .collect();
+        let is_part = |copy: &FurtherCopy| {
+            let mut names = copy.replex_names().into_iter();
+            copy.name != name && names.any(|it| it == name)
+        };
+        if let Some(whole) = schema.further.iter().find(|copy| is_part(copy)) {
+            return refuse(format!(
+                "{name} is one of the hybrids {} of table {table}: drop {} as a whole",
+                whole.name, whole.name
+            ));
+        }
+        match named.is_empty() {
+            true => refuse(format!("table {table} has no index {name}")),
+            false => Ok(named),
+        }
+    }
+
+    fn drop_unused_key_spaces(&mut self) {
+        let axes = self.replexes.iter().flat_map(|replex| &replex.axes);
+        let used: BTreeMap<usize, usize> = axes.map(|axis| (axis.key_space, 0)).collect();
+        let numbered = used.into_keys().enumerate();
+        let renumbered: BTreeMap<usize, usize> = numbered.map(|(new, old)| (old, new)).collect();
+        for axis in self.replexes.iter_mut().flat_map(|it| &mut it.axes) {
+            axis.key_space = renumbered[&axis.key_space];
+        }
+        let kept = renumbered.keys();
+        self.key_spaces = kept.map(|old| self.key_spaces[*old].clone()).collect();
+    }
+}
