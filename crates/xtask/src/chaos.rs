@@ -1,4 +1,4 @@
-//! `cargo xtask chaos`: the process test that kills servers, for longer than a commit waits.
+//! `cargo xtask chaos`: the process test of all failures, for longer than a commit waits.
 
 use std::path::Path;
 
@@ -9,24 +9,26 @@ const MINUTES_DEFAULT: u64 = 2;
 /// A week: more is a slip of the hand.
 const MINUTES_MAX: u64 = 7 * 24 * 60;
 
-/// Runs the test for as long as `arguments` say. Its two settings are named in
-/// `crates/replex/tests/kill.rs`.
+/// Runs the test for as long as `arguments` say. Its settings are named in
+/// `crates/replex/tests/chaos.rs`.
 pub fn run(root: &Path, arguments: &[String]) -> Result<(), String> {
     let environment = environment(arguments)?;
     let environment: Vec<(&str, &str)> = environment
         .iter()
         .map(|(name, value)| (*name, value.as_str()))
         .collect();
-    let line = "test --package replex --test kill --locked -- --nocapture";
+    let line = "test --package replex --test chaos --locked -- --nocapture";
     cargo::run_with(root, line.split(' '), &environment)
 }
 
 fn environment(arguments: &[String]) -> Result<Vec<(&'static str, String)>, String> {
     let mut minutes = MINUTES_DEFAULT;
     let mut seed = None;
+    let mut only = None;
     let mut arguments = arguments.iter();
     while let Some(option) = arguments.next() {
-        let value = arguments.next().and_then(|value| value.parse::<u64>().ok());
+        let text = arguments.next();
+        let value = text.and_then(|value| value.parse::<u64>().ok());
         let wrong = format!("`{option}` needs a whole number, for instance `{option} 10`.");
         match option.as_str() {
             "--minutes" => {
@@ -35,15 +37,21 @@ fn environment(arguments: &[String]) -> Result<Vec<(&'static str, String)>, Stri
                     .ok_or(wrong)?;
             }
             "--seed" => seed = Some(value.ok_or(wrong)?),
+            "--only" => {
+                let missing = "`--only` needs failures, for instance `--only Kill,PowerAll`.";
+                only = Some(text.ok_or(missing)?.clone());
+            }
             _ => {
                 return Err(format!(
-                    "There is no option `{option}`; there are `--minutes N` and `--seed S`."
+                    "There is no option `{option}`; there are `--minutes N`, `--seed S` and \
+                     `--only KIND,KIND`."
                 ));
             }
         }
     }
-    let mut environment = vec![("REPLEX_KILL_SECONDS", (minutes * 60).to_string())];
-    environment.extend(seed.map(|seed| ("REPLEX_KILL_SEED", seed.to_string())));
+    let mut environment = vec![("REPLEX_CHAOS_SECONDS", (minutes * 60).to_string())];
+    environment.extend(seed.map(|seed| ("REPLEX_CHAOS_SEED", seed.to_string())));
+    environment.extend(only.map(|kinds| ("REPLEX_CHAOS_ONLY", kinds)));
     Ok(environment)
 }
 
@@ -61,13 +69,15 @@ mod tests {
     }
 
     #[test]
-    fn minutes_and_seed_become_settings() {
-        assert_eq!(parsed(""), Ok(vec![("REPLEX_KILL_SECONDS", "120".into())]));
+    fn options_become_settings() {
+        assert_eq!(parsed(""), Ok(vec![("REPLEX_CHAOS_SECONDS", "120".into())]));
         let expected = vec![
-            ("REPLEX_KILL_SECONDS", "600".into()),
-            ("REPLEX_KILL_SEED", "7".into()),
+            ("REPLEX_CHAOS_SECONDS", "600".into()),
+            ("REPLEX_CHAOS_SEED", "7".into()),
+            ("REPLEX_CHAOS_ONLY", "Kill,Lose".into()),
         ];
-        assert_eq!(parsed("--seed 7 --minutes 10"), Ok(expected));
+        let line = "--only Kill,Lose --seed 7 --minutes 10";
+        assert_eq!(parsed(line), Ok(expected));
     }
 
     #[test]
@@ -80,13 +90,14 @@ mod tests {
                 .unwrap_err()
                 .contains("no option `--hours`")
         );
+        assert!(parsed("--only").unwrap_err().contains("`--only`"));
     }
 
     #[test]
     fn settings_are_those_of_the_test() {
-        let test = Path::new(env!("CARGO_MANIFEST_DIR")).join("../replex/tests/kill.rs");
+        let test = Path::new(env!("CARGO_MANIFEST_DIR")).join("../replex/tests/chaos.rs");
         let text = std::fs::read_to_string(test).unwrap();
-        for (name, _) in parsed("--seed 1").unwrap() {
+        for (name, _) in parsed("--seed 1 --only Kill").unwrap() {
             assert!(text.contains(&format!("\"{name}\"")), "{name}");
         }
     }

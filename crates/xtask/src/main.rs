@@ -81,11 +81,16 @@ pub const COMMANDS: &[Command] = &[
     },
     Command {
         name: "chaos",
-        summary: "Kill real servers at random moments under load, then compare every copy",
-        help: "Usage: cargo xtask chaos [--minutes N] [--seed S]\n\n\
+        summary: "Real servers under load and every failure: kills, cuts, lost power, bad disks",
+        help: "Usage: cargo xtask chaos [--minutes N] [--seed S] [--only KIND,KIND…]\n\n\
                --minutes N   go on for N minutes (default 2)\n\
-               --seed S      repeat the moments of another run as far as processes can\n\n\
-               The same test runs for some seconds in every `cargo xtask ci`.",
+               --seed S      repeat the order and the moments of another run as far as processes\n              \
+               can\n\
+               --only KINDS  of Kill, KillAll, Pause, Rolling, Lose, CutOneWay, CutSome, CutOff,\n              \
+               PowerOne, PowerAll and Sync only these\n\n\
+               Cuts and lost power need root, `ip`, `nft` and `mkfs.ext4`, failing syncs `strace`;\n\
+               what cannot be had is told and left out. The same test makes each failure once in\n\
+               every `cargo xtask ci`.",
         run: chaos::run,
     },
     Command {

@@ -7,7 +7,9 @@ mod process;
 mod wire;
 
 use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
+use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
 use protocol::configuration::{Configuration, ServerState};
@@ -27,6 +29,45 @@ const LEADER_ANSWERS_WITHIN: Duration = Duration::from_millis(500);
 /// Between two questions whether something has come about.
 const ASK_AGAIN_AFTER: Duration = Duration::from_millis(20);
 
+/// Where a process runs.
+#[derive(Clone, Debug)]
+pub struct Host {
+    /// A command that goes on as the command in its further arguments, in the same process, as
+    /// `nsenter` does; empty is none.
+    pub launcher: Vec<String>,
+    /// The address to listen at.
+    pub address: IpAddr,
+    /// The folder for data; none is one in the cluster's folder.
+    pub folder: Option<PathBuf>,
+}
+
+impl Default for Host {
+    /// As this process does, on loopback.
+    fn default() -> Self {
+        Host {
+            launcher: Vec::new(),
+            address: IpAddr::V4(Ipv4Addr::LOCALHOST),
+            folder: None,
+        }
+    }
+}
+
+impl Host {
+    /// The program to start there, and all its arguments.
+    fn command(&self, program: &Path, arguments: &[String]) -> (PathBuf, Vec<String>) {
+        let mut words = arguments.to_vec();
+        if !self.address.is_loopback() {
+            words.push("--allow-unencrypted-network".to_owned());
+        }
+        let Some((first, launcher)) = self.launcher.split_first() else {
+            return (program.to_owned(), words);
+        };
+        let program = program.display().to_string();
+        let launched = launcher.iter().cloned().chain([program]).chain(words);
+        (PathBuf::from(first), launched.collect())
+    }
+}
+
 /// How a cluster is started.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -40,8 +81,14 @@ pub struct Options {
     pub coordinators: usize,
     /// The members of the etcd that keeps the coordinators' state; none is a folder.
     pub etcd: Vec<String>,
+    /// Further arguments of each coordinator.
+    pub coordinator_arguments: Vec<String>,
     /// Further arguments of each server.
     pub server_arguments: Vec<String>,
+    /// Where the coordinators run.
+    pub coordinator_host: Host,
+    /// Where the servers run, by position; those beyond run as this process does.
+    pub server_hosts: Vec<Host>,
     /// Whether the processes end with this one.
     pub life: Life,
 }
@@ -55,7 +102,10 @@ impl Options {
             servers: 3,
             coordinators: 1,
             etcd: Vec::new(),
+            coordinator_arguments: Vec::new(),
             server_arguments: Vec::new(),
+            coordinator_host: Host::default(),
+            server_hosts: Vec::new(),
             life: Life::WithParent,
         }
     }
@@ -95,7 +145,8 @@ impl Cluster {
         };
         for position in 0..coordinators {
             cluster.coordinators.push(None);
-            cluster.coordinator_addresses.push("127.0.0.1:0".to_owned());
+            let anywhere = SocketAddr::new(cluster.options.coordinator_host.address, 0);
+            cluster.coordinator_addresses.push(anywhere.to_string());
             cluster.start_coordinator(position).await?;
         }
         for _ in 0..servers {
@@ -127,9 +178,12 @@ impl Cluster {
         }
         let address = &mut self.coordinator_addresses[position];
         arguments.extend(["--listen".to_owned(), address.clone()]);
+        arguments.extend(self.options.coordinator_arguments.iter().cloned());
+        let host = &self.options.coordinator_host;
+        let (program, arguments) = host.command(&self.options.program, &arguments);
         let process = Process::start(
             &name,
-            &self.options.program,
+            &program,
             &arguments,
             &self.path.join(format!("{}.log", name.replace(' ', "-"))),
             self.options.life,
@@ -161,19 +215,24 @@ impl Cluster {
 
     async fn start_server(&self, position: usize) -> io::Result<Process> {
         let number = position + 1;
+        let host = self.options.server_hosts.get(position).cloned();
+        let host = host.unwrap_or_default();
         let mut arguments = [
             "server",
             "--data",
             &self.server_folder(position).display().to_string(),
             "--coordinator",
             &self.coordinator_addresses.join(","),
+            "--listen",
+            &SocketAddr::new(host.address, 0).to_string(),
         ]
         .map(str::to_owned)
         .to_vec();
         arguments.extend(self.options.server_arguments.iter().cloned());
+        let (program, arguments) = host.command(&self.options.program, &arguments);
         Process::start(
             &format!("server {number}"),
-            &self.options.program,
+            &program,
             &arguments,
             &self.path.join(format!("server-{number}.log")),
             self.options.life,
@@ -198,7 +257,9 @@ impl Cluster {
 
     /// The data folder of a server.
     pub fn server_folder(&self, position: usize) -> PathBuf {
-        self.path.join(format!("server-{}", position + 1))
+        let host = self.options.server_hosts.get(position);
+        let folder = host.and_then(|host| host.folder.clone());
+        folder.unwrap_or_else(|| self.path.join(format!("server-{}", position + 1)))
     }
 
     /// How many servers were started, those that were ended included.
@@ -275,6 +336,21 @@ impl Cluster {
             return Err(io::Error::other(text));
         }
         Ok(())
+    }
+
+    /// Waits until a server has ended by itself, as one must whose disk fails; gives how.
+    ///
+    /// # Errors
+    /// It has not in time, and is left as it is; or it was ended before.
+    pub async fn wait_ended(
+        &mut self,
+        position: usize,
+        within: Duration,
+    ) -> io::Result<ExitStatus> {
+        let process = self.servers[position].as_mut().ok_or_else(not_running)?;
+        let status = process.wait(within).await?;
+        self.servers[position] = None;
+        Ok(status)
     }
 
     /// Ends a coordinator at once (SIGKILL).

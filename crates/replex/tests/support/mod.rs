@@ -4,6 +4,8 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 pub mod etcd;
+pub mod history;
+pub mod hosts;
 pub mod noise;
 pub mod people;
 
