@@ -157,6 +157,35 @@ impl Layout {
         replex.axes.iter().map(|axis| axis.divisions).product()
     }
 
+    /// The columns by which the entries of a replex are ordered: its sorting key, then the primary
+    /// key, unless the sorting key is the primary key.
+    pub fn order_columns(&self, replex: usize) -> Vec<usize> {
+        let primary_key = &self.replexes[0].sort_columns;
+        let mut columns = self.replexes[replex].sort_columns.clone();
+        if columns != *primary_key {
+            columns.extend_from_slice(primary_key);
+        }
+        columns
+    }
+
+    /// The first replex whose entries are ordered as those of this one: it names the order.
+    pub fn order_of(&self, replex: usize) -> usize {
+        let same = |other: &usize| {
+            self.replexes[*other].sort_columns == self.replexes[replex].sort_columns
+        };
+        self.numbers().find(same).unwrap_or(replex)
+    }
+
+    /// The orders, by [`Layout::order_of`], in which partitions of a replex keep thin local entries
+    /// (DESIGN section 4): all that their own order does not serve.
+    pub fn entry_orders(&self, member: usize) -> Vec<usize> {
+        let own = self.order_columns(member);
+        let orders = self.numbers().filter(|it| self.order_of(*it) == *it);
+        orders
+            .filter(|order| !own.starts_with(&self.order_columns(*order)))
+            .collect()
+    }
+
     /// The index of the key space with these columns and slots, added if there is none.
     pub fn key_space(&mut self, columns: &[usize], slots: u32) -> usize {
         let key_space = KeySpace {

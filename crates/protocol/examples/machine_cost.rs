@@ -139,6 +139,9 @@ fn node(id: u32, configuration: &Arc<Configuration>) -> Node {
         output,
     } = &mut node;
     machine
+        .restore(tables)
+        .expect("there is nothing to be restored");
+    machine
         .start(Now::default(), Position(1), tables, output)
         .expect("memory does not fail");
     let beat = Input::Beat {

@@ -47,7 +47,7 @@ impl PartitionId {
     /// The sorted table of `placement::tables` that holds this partition's rows.
     pub fn rows_table(self) -> u64 {
         assert!(
-            self.number < 1 << 24,
+            self.number < 1 << 16,
             "a replex has at most 4096 partitions"
         );
         u64::from(self.table.0) << 32 | u64::from(self.replex) << 24 | u64::from(self.number)
@@ -58,7 +58,22 @@ impl PartitionId {
     pub fn departures_table(self) -> u64 {
         self.rows_table() | 1 << 31
     }
+
+    /// The sorted table that holds this partition's local entries in the order that a replex of
+    /// the table names (`placement::Layout::order_of`).
+    pub fn entries_table(self, order: u8) -> u64 {
+        assert!(order < ENTRIES_MARKED, "a table has at most 63 replexes");
+        self.rows_table() | u64::from(order + 1) << 16
+    }
+
+    /// The sorted table that says in which orders this partition's local entries are complete.
+    pub fn marks_table(self) -> u64 {
+        self.rows_table() | u64::from(ENTRIES_MARKED + 1) << 16
+    }
 }
+
+/// A table has at most 63 replexes: no order has this number.
+const ENTRIES_MARKED: u8 = 63;
 
 /// A client's session as the coordinator numbered it; rises with time (SAFETY R13, R14).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]

@@ -169,8 +169,8 @@ pub struct Redirect {
     pub replex: u8,
     /// Only rows whose slots satisfy this: other members give the others.
     pub constraints: SlotConstraints,
-    /// Go through all rows in the member's own order, from this key of it on, and say in it where
-    /// the page ends. None is for a member that can give rows in the lost partition's order.
+    /// Where to go on, if the page before was in the member's own order ([`RowPage::own_order`]):
+    /// all of its rows from this key on are gone through.
     pub scan_from: Option<Bytes>,
 }
 
@@ -224,6 +224,9 @@ pub struct RowPage {
     /// had changed in what was asked for; of a page of a scan, no row had left for another
     /// partition.
     pub quiet_us: Option<u64>,
+    /// Of a redirected read: the member can give rows and `next` in its own order only, not in
+    /// the one that is asked for.
+    pub own_order: bool,
 }
 
 /// A part's order-independent sum.
@@ -698,7 +701,8 @@ wire_struct!(RowPage {
     count,
     rows,
     next,
-    quiet_us
+    quiet_us,
+    own_order
 });
 wire_struct!(ChecksumPart { count, sum, next });
 wire_enum!(Refusal {

@@ -112,6 +112,10 @@ bugs! {
     ServesBeforeFilled = "serves-before-filled", "R20";
     /// A row that leaves a place which is rebuilding leaves nothing behind.
     DepartureForgotten = "departure-forgotten", "R22";
+    /// A row that changes its key in an order keeps the entry that it had there.
+    OldEntryKept = "old-entry-kept", "R19";
+    /// A row of the cover is put without its entries.
+    CopiedWithoutEntries = "copied-without-entries", "R20";
     /// A flush that failed is tried again and then trusted.
     FailedFlushTrusted = "failed-flush-trusted", "R23";
     /// Records that are not flushed yet are reported durable.
@@ -140,6 +144,7 @@ impl Bug {
         Bug::LowerVersionWins,
         Bug::ServesBeforeFilled,
         Bug::DepartureForgotten,
+        Bug::CopiedWithoutEntries,
     ];
 
     /// The bug that the command line calls so.

@@ -46,7 +46,9 @@ fn started(epoch: u64) -> (Vec<u64>, Vec<String>) {
     configuration.epoch = Epoch(epoch);
     let (mut tables, mut output) = (disk(), Output::default());
     let mut machine = machine(configuration);
-    machine.restore(&tables).expect("what was saved decodes");
+    machine
+        .restore(&mut tables)
+        .expect("what was saved decodes");
     machine
         .start(Now::default(), Position(1), &mut tables, &mut output)
         .expect("tables in memory do not fail");

@@ -225,7 +225,7 @@ impl Scenario {
         let redirect = member.is_some().then(|| Redirect {
             replex: lost as u8,
             constraints: SlotConstraints::any(layout.key_spaces.len()),
-            scan_from: Some(Bytes::default()),
+            scan_from: None,
         });
         let (replex, number) = match member {
             None => (lost, number),
@@ -253,6 +253,7 @@ impl Scenario {
         Ok(cluster.ask(place.core.server.0, client, 0, request)?)
     }
 
+    // tidy: long — a dispatching match over the commands.
     /// What happens around the servers.
     fn world(&mut self, command: &Command) -> Result<(), Box<dyn Error>> {
         let cluster = self.cluster.as_mut().ok_or("start with `cluster`")?;
@@ -271,6 +272,10 @@ impl Scenario {
             "rows" => {
                 let rows = cluster.rows();
                 cluster.events.push_str(&rows);
+            }
+            "looked-at" => {
+                let id = server(arguments.next_pos())?;
+                cluster.ask(id, 9, 0, Request::Status)?;
             }
             "seal" => {
                 let mut removed = Vec::new();

@@ -78,7 +78,9 @@ impl Store for DiskStore {
             return Ok(());
         };
         let unreadable = |error| ServerError::Folder(format!("{error}"));
-        machine.restore(&self.store.tables).map_err(unreadable)?;
+        machine
+            .restore(&mut self.store.tables)
+            .map_err(unreadable)?;
         let mut failure = Ok(());
         recovery.log.replay(&mut |item| {
             // There is no gap where there is no damage, and damage was refused above.

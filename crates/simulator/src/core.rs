@@ -98,7 +98,7 @@ impl Core {
         let mut machine = CoreMachine::new(identity, limits, configuration);
         let mut tables = recovered.tables;
         machine
-            .restore(&tables)
+            .restore(&mut tables)
             .map_err(|error| error.to_string())?;
         for (position, record) in &recovered.records {
             let replayed = machine.replay(*position, record, &mut tables);

@@ -13,7 +13,9 @@ use protocol::message::{CoordinatorReply, CoordinatorRequest};
 
 use crate::check::linearizable::{self, Call, Verdict};
 use crate::check::rest::{PartitionRows, Rest, of_replex};
-use crate::check::{Violation, budget, constraints, copies, durable, places, results, versions};
+use crate::check::{
+    Violation, budget, constraints, copies, durable, entries, places, results, versions,
+};
 use crate::event::{Content, Event};
 use crate::model::{GROUP, Operation, Row, Seen};
 use crate::network::Node;
@@ -235,6 +237,10 @@ fn check_rest(world: &mut World) -> Rest {
     );
     world.check("I6 every row is where h says", places::right(&rest, &table));
     world.check(
+        "local entries are what the rows imply",
+        entries::implied(&rest, &table),
+    );
+    world.check(
         "I5 all replexes are equal",
         copies::equal(&rest, table.model.copies.len()),
     );
@@ -286,6 +292,16 @@ fn read_all(world: &World) -> Result<Rest, String> {
             scanned.expect("memory can be read");
             if let Some(bad) = bad {
                 return Err(bad);
+            }
+            for order in table.layout.entry_orders(replex) {
+                let kept = found.entries.entry(order).or_default();
+                let visit = &mut |entry: &[u8], _: &[u8]| {
+                    kept.push(entry.to_vec());
+                    ControlFlow::Continue(())
+                };
+                let number = partition.entries_table(order as u8);
+                let scanned = core.tables.scan(number, b"", None, visit);
+                scanned.expect("memory can be read");
             }
             rest.insert(partition, found);
         }

@@ -192,8 +192,9 @@ impl CoreMachine {
         let newest = prepare.changes.iter().map(|change| change.version).max();
         self.last_version = self.last_version.max(newest.unwrap_or_default());
         if planted::is(Bug::PreparedIsVisible) {
-            super::settle::write(member, false, tables)?;
+            self.write(key, tables)?;
         }
+        let member = &self.members[&key];
         let prepare = Arc::clone(&member.prepare);
         let durability = member.table.durability();
         let record = Record::Prepared {

@@ -26,7 +26,7 @@ use placement::{CoverCosts, Durability, RowView, cover};
 
 use super::fill_completions::Completions;
 use super::fill_fetch::Fetches;
-use super::settle::{stored_value, stored_version};
+use super::rows::{Rows, departed};
 use super::table::TableInfo;
 use super::{CoreMachine, Output};
 use crate::codec::Bytes;
@@ -419,14 +419,14 @@ impl CoreMachine {
         tables: &mut T,
         output: &mut Output,
     ) -> Result<Vec<Vec<u8>>, TablesError> {
-        let table = Arc::clone(&self.partitions[&of].table);
+        let rows = Rows::of(&self.partitions[&of]);
         let mut keys = Vec::with_capacity(page.count as usize);
         let mut newer = RowPage::default();
         for (version, row) in page.rows() {
-            let Some(key) = entry_of(&table, of, row) else {
+            let Some(key) = entry_of(rows.table, of, row) else {
                 continue;
             };
-            if put_copied(of, &key, (version, row), tables)? {
+            if put_copied(rows, &key, (version, row), tables)? {
                 newer.push(version, row);
             }
             keys.push(key);
@@ -464,9 +464,10 @@ impl CoreMachine {
             rows,
             ..RowPage::default()
         };
+        let rows = Rows::of(partition);
         for (version, row) in page.rows() {
             if let Some(key) = entry_of(&partition.table, of, row) {
-                put_copied(of, &key, (version, row), tables)?;
+                put_copied(rows, &key, (version, row), tables)?;
             }
         }
         Ok(())
@@ -529,19 +530,28 @@ fn entry_of(table: &TableInfo, of: PartitionId, row: &[u8]) -> Option<Vec<u8>> {
 
 /// Puts a row of the cover unless a version as high is here, or has left from here (SAFETY R19).
 fn put_copied<T: Tables>(
-    of: PartitionId,
+    rows: Rows<'_>,
     key: &[u8],
     (version, row): (Version, &[u8]),
     tables: &mut T,
 ) -> Result<bool, TablesError> {
-    let stored = stored_version(tables, of.rows_table(), key)?;
-    let departed = stored_version(tables, of.departures_table(), key)?;
-    let is_newer = stored.is_none_or(|stored| stored < version)
+    let stored = rows.stored(key, tables)?;
+    let departed = departed(rows.id, key, tables)?;
+    let is_newer = stored
+        .as_ref()
+        .is_none_or(|stored| stored.version < version)
         && departed.is_none_or(|departed| departed < version);
     if !is_newer && !planted::is(Bug::LowerVersionWins) {
         return Ok(false);
     }
-    tables.put(of.rows_table(), key, &stored_value(version, row));
+    let rows = match planted::is(Bug::CopiedWithoutEntries) {
+        true => Rows {
+            orders: &[],
+            ..rows
+        },
+        false => rows,
+    };
+    rows.put(key, (version, row), stored.as_ref(), tables);
     Ok(true)
 }
 

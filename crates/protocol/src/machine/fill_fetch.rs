@@ -323,7 +323,7 @@ impl CoreMachine {
         for (prefix, fetch) in ended {
             let Some(operation) = fetch.waiter else {
                 if self.is_rebuilding(of) && !tables.read(of.rows_table(), &prefix, &mut |_| {})? {
-                    super::settle::depart(of, &prefix, Default::default(), tables)?;
+                    super::rows::depart(of, &prefix, Default::default(), tables)?;
                 }
                 self.start_queue(now, of, &prefix, tables, output)?;
                 continue;

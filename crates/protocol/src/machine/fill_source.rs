@@ -13,7 +13,8 @@ use core::ops::ControlFlow;
 use placement::tables::{Tables, TablesError};
 use placement::{RowView, prefix_end};
 
-use super::settle::stored_row;
+use super::redirect::Way;
+use super::rows::{KeyRange, Rows, stored_row};
 use super::table::TableInfo;
 use super::{CoreMachine, Output, Send, fill};
 use crate::codec::Bytes;
@@ -88,35 +89,41 @@ impl CoreMachine {
         let Some(table) = self.gives_rows(of, from) else {
             return Ok(());
         };
-        let replexes = [of, from].map(|id| &table.replexes[usize::from(id.replex)]);
+        let rows = Rows::of(&self.partitions[&from]);
         let mut search = Search::new(wanted, self.limits.fetched_rows_max);
-        // A member in the same order has each range in one place.
-        let places = match replexes[0].entry_columns == replexes[1].entry_columns {
-            true => search.ranges_from(&start),
-            false => alloc::vec![(start.clone(), None)],
+        let (way, first) = way_on(rows, of, &start);
+        // Where rows are in order, each range is in one place.
+        let places = match way {
+            Way::Scan(_) => alloc::vec![(first, None)],
+            Way::Rows | Way::Entries(_) => search.ranges_from(&first),
         };
         let mut next = None;
         let mut keys_left = self.limits.page_keys_max;
         let bytes_max = self.limits.fill_page_bytes_max;
         for (first, beyond) in places {
-            tables.scan(
-                from.rows_table(),
-                &first,
-                beyond.as_deref(),
-                &mut |key, value| {
-                    if keys_left == 0 || search.bytes >= bytes_max {
-                        next = Some(Bytes::from(key));
-                        return ControlFlow::Break(());
-                    }
-                    keys_left -= 1;
-                    search.look_at((&table, of), value);
-                    ControlFlow::Continue(())
-                },
-            )?;
+            let visit = &mut |key: &[u8], value: &[u8]| {
+                if keys_left == 0 || search.bytes >= bytes_max {
+                    next = Some(going_on(way, key));
+                    return ControlFlow::Break(());
+                }
+                keys_left -= 1;
+                search.look_at((&table, of), value);
+                ControlFlow::Continue(())
+            };
+            let range = KeyRange {
+                start: &first,
+                end: beyond.as_deref(),
+                descending: false,
+            };
+            match way {
+                Way::Entries(order) => rows.look_up(order, range, tables, visit)?,
+                Way::Rows | Way::Scan(_) => range.visit(from.rows_table(), tables, visit)?,
+            }
             if next.is_some() {
                 break;
             }
         }
+        self.counters.fetch_rows_looked_at += (self.limits.page_keys_max - keys_left) as u64;
         let (page, told_from) = search.page(next);
         output.sends.push(Send {
             to: asker,
@@ -132,6 +139,30 @@ impl CoreMachine {
         });
         Ok(())
     }
+}
+
+/// Where pages of a fetch begin that a member gives in its own order, for want of entries in the one
+/// that is asked for. Others begin with 0, so that a member that has lost its entries can go over
+/// to this, and nobody can mistake a key of one order for one of the other.
+const IN_OWN_ORDER: u8 = 1;
+
+/// How a member finds rows of a fetch, and from which key on.
+fn way_on(rows: Rows<'_>, of: PartitionId, start: &Bytes) -> (Way<'static>, Bytes) {
+    let way = rows.way(of.replex);
+    match (start.split_first(), way) {
+        (Some((&IN_OWN_ORDER, key)), _) => (Way::Scan(b""), key.into()),
+        (Some((_, key)), Way::Rows | Way::Entries(_)) => (way, key.into()),
+        _ => (way, Bytes::default()),
+    }
+}
+
+/// What is told to go on at a key.
+fn going_on(way: Way<'_>, key: &[u8]) -> Bytes {
+    let kind = match way {
+        Way::Scan(_) => IN_OWN_ORDER,
+        Way::Rows | Way::Entries(_) => 0,
+    };
+    Bytes([&[kind], key].concat())
 }
 
 /// What keys begin with, and the first key beyond, if that is not the prefix's end.

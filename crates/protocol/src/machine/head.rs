@@ -13,8 +13,8 @@ use placement::tables::{Tables, TablesError};
 use placement::{ColumnType, ValueRef, decode_key};
 
 use super::evaluate::{self, Outcome};
+use super::rows::stored_row;
 use super::sessions::Known;
-use super::settle::stored_row;
 use super::table::TableInfo;
 use super::{Asked, ClientId, CoreMachine, MemberKey, Output};
 use crate::codec::Wire;

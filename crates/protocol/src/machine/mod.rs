@@ -27,6 +27,7 @@ mod read;
 mod recovery;
 mod redirect;
 mod resolution;
+mod rows;
 mod seal;
 mod sessions;
 mod settle;
@@ -137,6 +138,8 @@ struct Partition {
     id: PartitionId,
     table: Arc<TableInfo>,
     locks: Locks,
+    /// The orders of other replexes in which its rows have local entries.
+    orders: Vec<u8>,
     /// Lookups that wait for decisions (SAFETY R10).
     reads: Vec<WaitingRead>,
     /// What changed lately, for reads instead of a lost partition.
@@ -209,6 +212,7 @@ struct Counters {
     reads: u64,
     reads_waited: u64,
     reads_redirected: u64,
+    redirected_rows_looked_at: u64,
     conflicts: u64,
     resent: u64,
     stale_epochs: u64,
@@ -216,6 +220,7 @@ struct Counters {
     fill_rows: u64,
     fill_bytes: u64,
     fetches: u64,
+    fetch_rows_looked_at: u64,
 }
 
 impl Member {
@@ -471,6 +476,10 @@ impl CoreMachine {
             ("reads", counters.reads),
             ("reads_waited", counters.reads_waited),
             ("reads_redirected", counters.reads_redirected),
+            (
+                "redirected_rows_looked_at",
+                counters.redirected_rows_looked_at,
+            ),
             ("conflicts", counters.conflicts),
             ("resent", counters.resent),
             ("stale_epochs", counters.stale_epochs),
@@ -478,6 +487,7 @@ impl CoreMachine {
             ("fill_rows", counters.fill_rows),
             ("fill_bytes_looked_at", counters.fill_bytes),
             ("fill_fetches", counters.fetches),
+            ("fill_fetch_rows_looked_at", counters.fetch_rows_looked_at),
             ("fill_sources", fill_sources),
             ("fill_sources_done", fill_sources_done),
             ("members", backlog.operations as u64),

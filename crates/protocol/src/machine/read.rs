@@ -13,15 +13,15 @@ use core::ops::{Bound, ControlFlow, RangeBounds};
 use placement::tables::{Tables, TablesError};
 use placement::{Column, RowView, ValueRef, encode_row_refs};
 
-use super::redirect::{self, Wanted};
-use super::settle::stored_row;
+use super::redirect::{self, Wanted, Way};
+use super::rows::{KeyRange, Rows, stored_row};
 use super::table::TableInfo;
 use super::{Asked, ClientId, CoreMachine, Member, Output};
 use crate::codec::Bytes;
 use crate::expression::holds;
 use crate::identity::{Now, OperationId, PartitionId, Position};
 use crate::message::{
-    ChecksumPart, ChecksumRead, Consistency, Read, Redirect, Refusal, Reply, Request, RowPage,
+    ChecksumPart, ChecksumRead, Consistency, Read, Refusal, Reply, Request, RowPage,
 };
 use crate::planted::{self, Bug};
 
@@ -162,7 +162,7 @@ impl CoreMachine {
     }
 
     fn answer_read<T: Tables>(
-        &self,
+        &mut self,
         now: Now,
         asked: Asked,
         read: &Read,
@@ -170,7 +170,9 @@ impl CoreMachine {
         output: &mut Output,
     ) -> Result<(), TablesError> {
         let partition = &self.partitions[&read.partition];
-        let mut page = match PageBuilder::new(&partition.table, read) {
+        let rows = Rows::of(partition);
+        let way = Way::of(rows, read);
+        let mut page = match PageBuilder::new(&partition.table, read, way) {
             Ok(page) => page,
             Err(message) => {
                 self.refuse(asked, Refusal::Invalid { message }, output);
@@ -182,24 +184,26 @@ impl CoreMachine {
         if let Some(wanted) = &page.wanted {
             page.page.quiet_us = Some(self.quiet_us(now, partition, wanted));
         }
-        let rows_table = read.partition.rows_table();
-        let end = read.end.as_deref();
-        let mut visit = |key: &[u8], value: &[u8]| page.visit(key, value);
-        if let Some(Redirect {
-            scan_from: Some(from),
-            ..
-        }) = &read.redirect
-        {
-            tables.scan(rows_table, from, None, &mut visit)?;
-        } else if read.descending {
-            tables.scan_reverse(rows_table, &read.start, end, &mut visit)?;
-        } else {
-            tables.scan(rows_table, &read.start, end, &mut visit)?;
+        let range = KeyRange {
+            start: &read.start,
+            end: read.end.as_deref(),
+            descending: read.descending,
+        };
+        let visit = &mut |key: &[u8], value: &[u8]| page.visit(key, value);
+        match way {
+            Way::Rows => range.visit(read.partition.rows_table(), tables, visit)?,
+            Way::Entries(order) => rows.look_up(order, range, tables, visit)?,
+            Way::Scan(from) => tables.scan(read.partition.rows_table(), from, None, visit)?,
         }
+        let looked_at = (self.limits.page_keys_max - page.keys_left) as u64;
+        let is_redirected = page.wanted.is_some();
         let reply = match page.error {
             Some(message) => Reply::Refused(Refusal::Invalid { message }),
             None => Reply::Rows(page.page),
         };
+        if is_redirected {
+            self.counters.redirected_rows_looked_at += looked_at;
+        }
         // The lease is checked once more when the reply goes out, after the value was taken
         // (SAFETY R15).
         self.answer(
@@ -361,6 +365,9 @@ struct PageBuilder<'a> {
     read: &'a Read,
     /// Set if the read is redirected.
     wanted: Option<Wanted<'a>>,
+    /// Rows come in the partition's own order, forwards, and are looked through for those of the
+    /// range.
+    scans: bool,
     /// The columns of a projected row.
     projected: Option<Vec<Column>>,
     page: RowPage,
@@ -372,7 +379,7 @@ struct PageBuilder<'a> {
 }
 
 impl<'a> PageBuilder<'a> {
-    fn new(table: &'a TableInfo, read: &'a Read) -> Result<Self, String> {
+    fn new(table: &'a TableInfo, read: &'a Read, way: Way<'_>) -> Result<Self, String> {
         let columns = &table.schema.columns[..];
         if let Some(filter) = &read.filter {
             let scope = crate::expression::Scope::Row;
@@ -391,8 +398,12 @@ impl<'a> PageBuilder<'a> {
             columns,
             read,
             wanted: Wanted::of(table, read),
+            scans: matches!(way, Way::Scan(_)),
             projected,
-            page: RowPage::default(),
+            page: RowPage {
+                own_order: matches!(way, Way::Scan(_)),
+                ..RowPage::default()
+            },
             keys_left: 0,
             bytes_max: 0,
             last_key: Vec::new(),
@@ -427,10 +438,8 @@ impl<'a> PageBuilder<'a> {
         }
     }
 
-    /// Whether rows come from the last one on: a member's own order is gone through forwards.
     fn descends(&self) -> bool {
-        let redirect = self.read.redirect.as_ref();
-        self.read.descending && redirect.is_none_or(|redirect| redirect.scan_from.is_none())
+        self.read.descending && !self.scans
     }
 
     /// Adds a row to the page if it is asked for and passes the filter.
@@ -444,7 +453,9 @@ impl<'a> PageBuilder<'a> {
             return Ok(());
         }
         let view = RowView::parse(self.columns, row).map_err(|error| error.to_string())?;
-        if self.wanted.as_ref().is_some_and(|it| !it.gives(&view)) {
+        if let Some(wanted) = &self.wanted
+            && (!wanted.admits(&view) || self.scans && !wanted.ranges_over(&view))
+        {
             return Ok(());
         }
         if let Some(filter) = &self.read.filter

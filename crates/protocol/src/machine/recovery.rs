@@ -151,7 +151,7 @@ impl CoreMachine {
     ///
     /// # Errors
     /// See [`RecoveryError`]; nobody may retry.
-    pub fn restore<T: Tables>(&mut self, tables: &T) -> Result<(), RecoveryError> {
+    pub fn restore<T: Tables>(&mut self, tables: &mut T) -> Result<(), RecoveryError> {
         let mut result = Ok(());
         tables.scan(SAVED_TABLE, b"", None, &mut |key, value| {
             result = self.restore_entry(key, value);
@@ -161,7 +161,8 @@ impl CoreMachine {
                 ControlFlow::Break(())
             }
         })?;
-        result.map_err(RecoveryError::Checkpoint)
+        result.map_err(RecoveryError::Checkpoint)?;
+        Ok(self.review_entries(tables)?)
     }
 
     fn restore_entry(&mut self, key: &[u8], value: &[u8]) -> Result<(), DecodeError> {
@@ -262,7 +263,7 @@ impl CoreMachine {
             }
             Record::Given { partition, since } => {
                 self.epoch_on_disk = self.epoch_on_disk.max(since);
-                self.give(partition, since, tables, &mut unheard);
+                self.give(partition, since, tables, &mut unheard)?;
             }
         }
         Ok(())
@@ -371,7 +372,7 @@ impl CoreMachine {
         self.confirmations.clear();
         self.undurable.clear();
         self.counters = Default::default();
-        self.take_given(tables, output);
+        self.take_given(tables, output)?;
         self.end_old_seal(now, tables, output)?;
         let keys: Vec<MemberKey> = self.members.keys().copied().collect();
         for key in keys {
@@ -418,11 +419,13 @@ impl CoreMachine {
         tables: &mut T,
         output: &mut Output,
     ) -> Result<(), TablesError> {
-        let held = self.partitions.keys();
-        let rebuilding = held.clone().filter(|id| self.is_rebuilding(**id));
-        let departures = rebuilding.map(|id| id.departures_table());
-        let rows = held.map(|id| id.rows_table());
-        let known: BTreeSet<u64> = rows.chain(departures).chain([SAVED_TABLE]).collect();
+        let mut known = BTreeSet::from([SAVED_TABLE]);
+        for (id, partition) in &self.partitions {
+            let orders = partition.orders.iter();
+            known.extend(orders.map(|order| id.entries_table(*order)));
+            known.extend([id.rows_table(), id.marks_table()]);
+            known.extend(self.is_rebuilding(*id).then(|| id.departures_table()));
+        }
         let mut next = Some(0);
         while let Some(first) = next {
             let table = tables.table_from(first)?;

@@ -12,6 +12,7 @@ use alloc::sync::Arc;
 
 use placement::RowView;
 
+use super::rows::Rows;
 use super::table::TableInfo;
 use super::{CoreMachine, MemberKey, Partition};
 use crate::identity::{Now, OperationId, PartitionId};
@@ -74,13 +75,10 @@ impl<'a> Wanted<'a> {
         })
     }
 
-    /// Whether the row is to be given.
-    pub fn gives(&self, row: &RowView<'_>) -> bool {
-        let Wanted {
-            table, redirect, ..
-        } = self;
-        table.layout.admits_row(&redirect.constraints, row)
-            && (redirect.scan_from.is_none() || self.ranges_over(row))
+    /// Whether the row is to be given by this member of the cover.
+    pub fn admits(&self, row: &RowView<'_>) -> bool {
+        let constraints = &self.redirect.constraints;
+        self.table.layout.admits_row(constraints, row)
     }
 
     /// Whether the operation changes a row of the range, before or after it.
@@ -109,9 +107,49 @@ impl<'a> Wanted<'a> {
         })
     }
 
-    fn ranges_over(&self, row: &RowView<'_>) -> bool {
+    /// Whether the row is in the range.
+    pub fn ranges_over(&self, row: &RowView<'_>) -> bool {
         let key = self.table.entry_key(usize::from(self.redirect.replex), row);
         key[..] >= *self.read.start && self.read.end.as_ref().is_none_or(|end| key[..] < **end)
+    }
+}
+
+/// How a partition finds what it is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way<'a> {
+    /// In its own order, which serves.
+    Rows,
+    /// By its local entries in this order.
+    Entries(u8),
+    /// Going through all of its rows in its own order, from this key on.
+    Scan(&'a [u8]),
+}
+
+impl<'a> Way<'a> {
+    /// Of a read that was checked. A member of a cover scans if it has begun so, or if it has no
+    /// entries in the lost partition's order.
+    pub fn of(rows: Rows<'_>, read: &'a Read) -> Way<'a> {
+        let Some(redirect) = &read.redirect else {
+            return Way::Rows;
+        };
+        match &redirect.scan_from {
+            Some(from) => Way::Scan(from),
+            None => rows.way(redirect.replex),
+        }
+    }
+}
+
+impl Rows<'_> {
+    /// How the partition finds rows by their order in another replex.
+    pub fn way(&self, replex: u8) -> Way<'static> {
+        let [own, other] = [self.id.replex, replex].map(|it| &self.table.replexes[usize::from(it)]);
+        if own.entry_columns.starts_with(&other.entry_columns) {
+            return Way::Rows;
+        }
+        match self.orders.contains(&other.order) {
+            true => Way::Entries(other.order),
+            false => Way::Scan(b""),
+        }
     }
 }
 
@@ -120,9 +158,9 @@ pub(super) fn check(table: &TableInfo, read: &Read) -> Result<(), String> {
     let Some(redirect) = &read.redirect else {
         return Ok(());
     };
-    let Some(lookup) = table.replexes.get(usize::from(redirect.replex)) else {
+    if usize::from(redirect.replex) >= table.replexes.len() {
         return Err("there is no replex with the order that is asked for".into());
-    };
+    }
     let residues = &redirect.constraints.residues;
     let possible = residues
         .iter()
@@ -130,10 +168,6 @@ pub(super) fn check(table: &TableInfo, read: &Read) -> Result<(), String> {
         .all(|residue| residue.is_possible());
     if residues.len() != table.layout.key_spaces.len() || !possible {
         return Err("the constraints are not of this table".into());
-    }
-    let member = &table.replexes[usize::from(read.partition.replex)];
-    if redirect.scan_from.is_none() && !member.entry_columns.starts_with(&lookup.entry_columns) {
-        return Err("the partition cannot give rows in the order that is asked for".into());
     }
     Ok(())
 }

@@ -10,10 +10,11 @@ use alloc::vec::Vec;
 use placement::Durability;
 use placement::tables::{Tables, TablesError};
 
+use super::rows::{Rows, depart};
 use super::{CoreMachine, Member, MemberKey, Output};
-use crate::identity::{Now, OperationId, PartitionId, Position, Version};
+use crate::identity::{Now, OperationId, Position, Version};
 use crate::message::PeerMessage;
-use crate::operation::{Decision, RowChange};
+use crate::operation::Decision;
 use crate::planted::{self, Bug};
 use crate::record::Record;
 
@@ -99,7 +100,6 @@ impl CoreMachine {
         tables: &mut T,
     ) -> Result<(), TablesError> {
         let rows_are_newer = self.next_position < self.rows_from;
-        let is_rebuilding = self.is_rebuilding(key.1);
         let member = self.members.get_mut(&key).expect("callers have the member");
         assert!(!member.settled, "an outcome is settled once");
         assert!(
@@ -114,8 +114,9 @@ impl CoreMachine {
             None => panic!("only a decided operation is settled"),
         };
         if commit && !rows_are_newer {
-            write(member, is_rebuilding, tables)?;
+            self.write(key, tables)?;
         }
+        let member = &self.members[&key];
         let head = member.prepare.chain[0];
         let requests = &member.prepare.requests;
         match &member.decision {
@@ -200,107 +201,47 @@ impl CoreMachine {
         }
     }
 
-    /// Drops a partition's rows.
-    pub(super) fn drop_rows<T: Tables>(&mut self, partition: PartitionId, tables: &mut T) {
-        tables.drop_table(partition.rows_table());
-        tables.drop_table(partition.departures_table());
-    }
-}
-
-/// Changes the rows of the member's partition. While it is being filled, entries that go leave
-/// their version behind, so that a late page does not bring them back (SAFETY R19, R22).
-pub(super) fn write<T: Tables>(
-    member: &Member,
-    is_rebuilding: bool,
-    tables: &mut T,
-) -> Result<(), TablesError> {
-    let table = member.partition().rows_table();
-    for (change, effect) in member.prepare.changes.iter().zip(&member.effects) {
-        if let Some(entry) = &effect.remove
-            && !planted::is(Bug::DepartureKept)
-        {
-            remove(tables, table, entry, change.version)?;
-            if is_rebuilding && !planted::is(Bug::DepartureForgotten) {
-                depart(member.partition(), entry, change.version, tables)?;
+    /// Changes the rows of the member's partition. While it is being filled, entries that go leave
+    /// their version behind, so that a late page does not bring them back (SAFETY R19, R22). Higher
+    /// version wins, so that replaying an old record over newer rows changes nothing.
+    pub(super) fn write<T: Tables>(
+        &self,
+        key: MemberKey,
+        tables: &mut T,
+    ) -> Result<(), TablesError> {
+        let Some(partition) = self.partitions.get(&key.1) else {
+            return Ok(());
+        };
+        let rows = Rows::of(partition);
+        let is_rebuilding = self.is_rebuilding(key.1);
+        let member = &self.members[&key];
+        for (change, effect) in member.prepare.changes.iter().zip(&member.effects) {
+            if let Some(key) = &effect.remove
+                && !planted::is(Bug::DepartureKept)
+            {
+                if let Some(stored) = rows.stored(key, tables)?
+                    && stored.version <= change.version
+                {
+                    rows.remove(key, &stored, tables);
+                }
+                if is_rebuilding && !planted::is(Bug::DepartureForgotten) {
+                    depart(rows.id, key, change.version, tables)?;
+                }
+            }
+            if let Some(key) = &effect.put {
+                let stored = rows.stored(key, tables)?;
+                let known = stored.as_ref().map(|stored| stored.version);
+                if known.is_none_or(|known| known < change.version) {
+                    let row = change.new.as_ref().expect("an entry comes with its row");
+                    rows.put(key, (change.version, row), stored.as_ref(), tables);
+                }
             }
         }
-        if let Some(entry) = &effect.put {
-            put(tables, table, entry, change)?;
-        }
+        Ok(())
     }
-    Ok(())
 }
 
 pub(super) fn newest_version(member: &Member) -> Version {
     let versions = member.prepare.changes.iter().map(|change| change.version);
     versions.max().unwrap_or_default()
-}
-
-/// A row as a sorted table holds it.
-pub(super) fn stored_value(version: Version, row: &[u8]) -> Vec<u8> {
-    let mut value = Vec::with_capacity(8 + row.len());
-    value.extend_from_slice(&version.0.to_le_bytes());
-    value.extend_from_slice(row);
-    value
-}
-
-/// A stored value's version and row.
-pub(super) fn stored_row(value: &[u8]) -> (Version, &[u8]) {
-    let (version, row) = value
-        .split_first_chunk::<8>()
-        .expect("a stored row has a version");
-    (Version(u64::from_le_bytes(*version)), row)
-}
-
-/// Notes that an entry left a partition that is being filled, or is known not to be there.
-pub(super) fn depart<T: Tables>(
-    partition: PartitionId,
-    entry: &[u8],
-    version: Version,
-    tables: &mut T,
-) -> Result<(), TablesError> {
-    let table = partition.departures_table();
-    if stored_version(tables, table, entry)?.is_none_or(|known| known < version) {
-        tables.put(table, entry, &version.0.to_le_bytes());
-    }
-    Ok(())
-}
-
-pub(super) fn stored_version<T: Tables>(
-    tables: &T,
-    table: u64,
-    entry: &[u8],
-) -> Result<Option<Version>, TablesError> {
-    let mut version = None;
-    tables.read(table, entry, &mut |value| {
-        version = Some(stored_row(value).0)
-    })?;
-    Ok(version)
-}
-
-/// Higher version wins, so that replaying an old record over newer rows changes nothing.
-fn put<T: Tables>(
-    tables: &mut T,
-    table: u64,
-    entry: &[u8],
-    change: &RowChange,
-) -> Result<(), TablesError> {
-    if stored_version(tables, table, entry)?.is_some_and(|stored| stored >= change.version) {
-        return Ok(());
-    }
-    let row = change.new.as_ref().expect("an entry comes with its row");
-    tables.put(table, entry, &stored_value(change.version, row));
-    Ok(())
-}
-
-fn remove<T: Tables>(
-    tables: &mut T,
-    table: u64,
-    entry: &[u8],
-    version: Version,
-) -> Result<(), TablesError> {
-    if stored_version(tables, table, entry)?.is_some_and(|stored| stored <= version) {
-        tables.delete(table, entry);
-    }
-    Ok(())
 }

@@ -52,6 +52,10 @@ pub(super) struct ReplexInfo {
     /// How many of them are the sorting key.
     pub sort_count: usize,
     pub constraint: Option<Constraint>,
+    /// Names the order of its entries (`Layout::order_of`).
+    pub order: u8,
+    /// The orders in which its partitions keep local entries.
+    pub entry_orders: Vec<u8>,
 }
 
 /// What a change does to one partition.
@@ -89,24 +93,26 @@ impl TableInfo {
             key_columns[*column] = true;
         }
         let mut replexes = Vec::new();
-        for replex in &layout.replexes {
+        let number = |replex: usize| u8::try_from(replex).expect("a table has at most 63 replexes");
+        for (position, replex) in layout.replexes.iter().enumerate() {
             let constraint = match replex.kind {
                 ReplexKind::Index { index } => schema.indexes[index].constraint,
                 _ => None,
             };
-            let mut entry_columns = replex.sort_columns.clone();
-            let sort_count = entry_columns.len();
-            if entry_columns != schema.primary_key {
-                entry_columns.extend_from_slice(&schema.primary_key);
-            }
             for column in &replex.sort_columns {
                 key_columns[*column] = true;
                 constrained_columns[*column] |= constraint.is_some();
             }
             replexes.push(ReplexInfo {
-                entry_columns,
-                sort_count,
+                entry_columns: layout.order_columns(position),
+                sort_count: replex.sort_columns.len(),
                 constraint,
+                order: number(layout.order_of(position)),
+                entry_orders: layout
+                    .entry_orders(position)
+                    .into_iter()
+                    .map(number)
+                    .collect(),
             });
         }
         let mut coordinate_columns = schema.columns.clone();

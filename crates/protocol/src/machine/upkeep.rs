@@ -96,6 +96,7 @@ impl CoreMachine {
             let partition = self.partitions.entry(id).or_insert_with(|| Partition {
                 id,
                 table: Arc::clone(&table),
+                orders: Vec::new(),
                 locks: Locks::default(),
                 reads: Vec::new(),
                 recent: Recent::default(),
@@ -137,10 +138,11 @@ impl CoreMachine {
         self.leases.hurry(now);
         for id in before {
             if !self.partitions.contains_key(&id) {
-                self.drop_partition(id, tables, output);
+                self.drop_partition(id, tables, output)?;
             }
         }
-        self.take_given(tables, output);
+        self.review_entries(tables)?;
+        self.take_given(tables, output)?;
         let stood_still = self.stands_still();
         self.end_old_seal(now, tables, output)?;
         if self.configuration.sealing.is_some() {
@@ -156,7 +158,11 @@ impl CoreMachine {
     }
 
     /// Partitions that the configuration gives to this core anew: what it had of them is void.
-    pub(super) fn take_given<T: Tables>(&mut self, tables: &mut T, output: &mut Output) {
+    pub(super) fn take_given<T: Tables>(
+        &mut self,
+        tables: &mut T,
+        output: &mut Output,
+    ) -> Result<(), TablesError> {
         let partitions = self.partitions.iter();
         let since = partitions.filter_map(|(id, partition)| {
             let place = partition.table.place(*id)?;
@@ -165,12 +171,13 @@ impl CoreMachine {
         });
         let given: Vec<_> = since.collect();
         for (partition, since) in given {
-            self.give(partition, since, tables, output);
+            self.give(partition, since, tables, output)?;
             let record = Record::Given { partition, since };
             self.log(&record, Durability::Replicated, output);
         }
         let held = &self.partitions;
         self.tenures.retain(|id, _| held.contains_key(id));
+        Ok(())
     }
 
     /// Begins a partition from nothing.
@@ -180,7 +187,7 @@ impl CoreMachine {
         since: Epoch,
         tables: &mut T,
         output: &mut Output,
-    ) {
+    ) -> Result<(), TablesError> {
         let rows_are_newer = self.next_position < self.rows_from;
         // Keys of operations that are gone are free, and requests that came before are asked again:
         // they may have ended elsewhere meanwhile.
@@ -193,15 +200,22 @@ impl CoreMachine {
         self.fills.partitions.remove(&partition);
         self.drop_members(partition, output);
         if !rows_are_newer {
-            self.drop_rows(partition, tables);
+            self.drop_rows(partition, tables)?;
         }
         self.tenures.insert(partition, since);
+        Ok(())
     }
 
     /// A partition is not this core's any more: nothing of it is kept.
-    fn drop_partition<T: Tables>(&mut self, id: PartitionId, tables: &mut T, output: &mut Output) {
-        self.drop_rows(id, tables);
+    fn drop_partition<T: Tables>(
+        &mut self,
+        id: PartitionId,
+        tables: &mut T,
+        output: &mut Output,
+    ) -> Result<(), TablesError> {
+        self.drop_rows(id, tables)?;
         self.drop_members(id, output);
+        Ok(())
     }
 
     /// Forgets a partition's operations and requests.

@@ -10,7 +10,7 @@ use placement::tables::{Tables, TablesError};
 use placement::{Constraint, RowView, prefix_end};
 
 use super::Member;
-use super::settle::stored_row;
+use super::rows::stored_row;
 use crate::operation::{RequestResult, RowChange, Vote};
 use crate::planted::{self, Bug};
 

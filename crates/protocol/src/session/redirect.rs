@@ -18,11 +18,10 @@ use alloc::vec::Vec;
 use placement::{Cover, SlotConstraints};
 
 use super::merge::Merge;
-use super::route::{cover_of_lost, is_down, order_columns};
+use super::route::{cover_of_lost, is_down};
 use super::{
     Failure, LinkState, Operation, Outcome, Output, Pending, Place, SessionMachine, Ticket,
 };
-use crate::codec::Bytes;
 use crate::configuration::{Configuration, Table};
 use crate::identity::{CoreId, Epoch, PartitionId};
 use crate::message::{Consistency, Read, Redirect, RowPage};
@@ -155,12 +154,11 @@ impl SessionMachine {
         // Elsewhere what it waits for can be followed by more before it is answered.
         let holds_back = read.partition.replex != 0;
         let asked = read.redirect.as_mut().expect("members are asked so");
-        let from = asked.scan_from.as_mut();
-        let in_order = from.is_none();
+        let begins = asked.scan_from.is_none();
+        let in_order = !page.own_order;
         let goes_on = !in_order && page.next.is_some();
-        let begins = from.as_ref().is_none_or(|from| from.is_empty());
-        if let (Some(from), Some(next)) = (from, &page.next) {
-            *from = next.clone();
+        if goes_on {
+            asked.scan_from.clone_from(&page.next);
         }
         let redirected = self.redirects.get_mut(&parent).expect("it has members");
         let alone = !redirected.several && holds_back && begins && !goes_on;
@@ -303,7 +301,6 @@ impl SessionMachine {
 /// What each member of a cover is asked. A partition that is a member twice is asked once, for all
 /// that is wanted: what others give too is left out when pages are put together.
 fn members(table: &Table, read: &Read, merge: &Merge, cover: &Cover) -> Vec<Read> {
-    let lookup = order_columns(table, read.partition.replex);
     let lost = usize::from(read.partition.replex);
     let all = table
         .layout
@@ -317,7 +314,6 @@ fn members(table: &Table, read: &Read, merge: &Merge, cover: &Cover) -> Vec<Read
     }
     let members = wanted.into_iter().map(|((replex, number), constraints)| {
         let replex = u8::try_from(replex).expect("a table has at most 63 replexes");
-        let in_order = order_columns(table, replex).starts_with(&lookup);
         Read {
             partition: PartitionId {
                 replex,
@@ -329,7 +325,7 @@ fn members(table: &Table, read: &Read, merge: &Merge, cover: &Cover) -> Vec<Read
             redirect: Some(Redirect {
                 replex: read.partition.replex,
                 constraints,
-                scan_from: (!in_order).then(Bytes::default),
+                scan_from: None,
             }),
             ..read.clone()
         }

@@ -82,14 +82,7 @@ pub fn cover_of_lost(
     cover(&table.layout, lost, &available, &CoverCosts::LOOKUP)
 }
 
-/// The columns by which the entries of a replex are ordered: its sorting key, then the pk, unless
-/// the sorting key is the pk.
+/// As [`placement::Layout::order_columns`].
 pub fn order_columns(table: &Table, replex: u8) -> Vec<usize> {
-    let mut columns = table.layout.replexes[usize::from(replex)]
-        .sort_columns
-        .clone();
-    if columns != table.schema.primary_key {
-        columns.extend_from_slice(&table.schema.primary_key);
-    }
-    columns
+    table.layout.order_columns(usize::from(replex))
 }

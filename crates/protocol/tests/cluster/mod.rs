@@ -3,6 +3,7 @@
 //! What it leaves out on purpose: a coordinator (configurations are made here) and chance (that is
 //! the simulator's).
 
+mod entries;
 mod replace;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -166,7 +167,7 @@ impl Cluster {
         };
         let mut machine = CoreMachine::new(identity, self.limits, configuration);
         machine
-            .restore(&node.tables)
+            .restore(&mut node.tables)
             .map_err(|error| error.to_string())?;
         for (index, record) in node.log.iter().enumerate() {
             let position = Position(index as u64 + 1);
@@ -635,7 +636,13 @@ fn tell_reply(reply: &Reply, schema: &Schema) -> String {
             format!("{} rows [{}]{more}", page.count, rows.join("; "))
         }
         Reply::Checksum(part) => format!("{} rows summed", part.count),
-        Reply::Status(_) => "status".into(),
+        Reply::Status(counters) => {
+            let looked_at = counters
+                .iter()
+                .filter(|(name, _)| name.ends_with("rows_looked_at"));
+            let told = looked_at.map(|(name, count)| format!("{name} {count}"));
+            told.collect::<Vec<String>>().join(", ")
+        }
         Reply::Refused(refusal) => format!("refused: {refusal:?}"),
     }
 }

@@ -216,7 +216,7 @@ generate_struct! {
     SlotConstraints { residues }
     Residue { stride, divisions, coordinate }
     ChecksumRead { epoch, partition, start, limit }
-    RowPage { count, rows, next, quiet_us }
+    RowPage { count, rows, next, quiet_us, own_order }
     ChecksumPart { count, sum, next }
     PeerHeader { from, incarnation, epoch }
     SavedCompletion { head, request }

@@ -533,7 +533,7 @@ impl History {
                 ));
             }
         }
-        Ok(())
+        self.cluster.check_entries()
     }
 }
 

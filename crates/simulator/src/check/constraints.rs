@@ -57,7 +57,13 @@ mod tests {
 
     fn check(rows: &[Row], columns: &[usize], demand: Demand) -> Result<(), String> {
         let rows = rows.iter().map(|row| (vec![], 1, *row)).collect();
-        let rest = Rest::from([(Default::default(), PartitionRows { rows })]);
+        let rest = Rest::from([(
+            Default::default(),
+            PartitionRows {
+                rows,
+                ..PartitionRows::default()
+            },
+        )]);
         let copy = Copy {
             columns: columns.to_vec(),
             demand,

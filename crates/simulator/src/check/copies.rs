@@ -29,6 +29,7 @@ mod tests {
         let row = [0, 1, 2, 3, 4, 5, 6];
         let rows = |version| PartitionRows {
             rows: vec![(vec![1], version, row)],
+            ..PartitionRows::default()
         };
         let id = |replex| PartitionId {
             replex,

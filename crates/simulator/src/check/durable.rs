@@ -26,7 +26,15 @@ mod tests {
 
     #[test]
     fn what_is_lost_or_risen_is_named() {
-        let rows = |rows: Vec<_>| Rest::from([(Default::default(), PartitionRows { rows })]);
+        let rows = |rows: Vec<_>| {
+            Rest::from([(
+                Default::default(),
+                PartitionRows {
+                    rows,
+                    ..PartitionRows::default()
+                },
+            )])
+        };
         let row = [0, 1, 2, 3, 4, 5, 6];
         let (with, without) = (rows(vec![(vec![1], 9, row)]), rows(vec![]));
         assert_eq!(survived(&with, &with), Ok(()));

@@ -5,6 +5,7 @@ pub mod constraints;
 pub mod copies;
 pub mod durable;
 pub mod earlier_life;
+pub mod entries;
 pub mod lease;
 pub mod linearizable;
 pub mod outcomes;

@@ -31,8 +31,9 @@ pub fn right(rest: &Rest, table: &Translation) -> Result<(), String> {
     Ok(())
 }
 
-/// The sorting key, then the pk, without the pk where the sorting key is the pk.
-fn entry_key(table: &Translation, replex: usize, row: &crate::model::Row) -> Vec<u8> {
+/// A row's key in the order of a replex: the sorting key, then the pk, without the pk where the
+/// sorting key is the pk.
+pub fn entry_key(table: &Translation, replex: usize, row: &crate::model::Row) -> Vec<u8> {
     let mut columns = table.layout.replexes[replex].sort_columns.clone();
     if columns != table.schema.primary_key {
         columns.extend(&table.schema.primary_key);
@@ -67,6 +68,7 @@ mod tests {
                 id,
                 PartitionRows {
                     rows: vec![(key, 1, row)],
+                    ..PartitionRows::default()
                 },
             )])
         };

@@ -179,6 +179,7 @@ fn a_member_that_goes_through_its_rows_is_asked_for_all_of_them() {
     let first = client.sent.remove(0);
     let mut cut = page(QUIET, &[(2, 20)]);
     cut.next = Some(key(77).into());
+    cut.own_order = true;
     client.answer(&first, cut);
     let next = client.sent.pop().expect("there is more");
     assert_eq!(number(&next), 0);
@@ -187,7 +188,11 @@ fn a_member_that_goes_through_its_rows_is_asked_for_all_of_them() {
     };
     let redirect = read.redirect.as_ref().expect("as it was asked before");
     assert_eq!(redirect.scan_from.as_deref(), Some(&key(77)[..]));
-    client.answer(&next, page(QUIET, &[(1, 10)]));
+    let last = RowPage {
+        own_order: true,
+        ..page(QUIET, &[(1, 10)])
+    };
+    client.answer(&next, last);
     client.answer_all(QUIET, &[]);
     assert_eq!(client.versions(), [10, 20]);
 }

@@ -1,0 +1,317 @@
+//! A partition's rows in sorted tables, and beside them its thin local entries (DESIGN section 4).
+//!
+//! An entry is for a row and for an order that the partition's own does not serve. Its key is the
+//! one that the row has in that order, then the one that it has here; its value is the length of
+//! the first (`u16`, little-endian). So what is asked for in the order of a lost partition's replex
+//! is looked up, not searched for. Invariants:
+//!
+//! - Each row has entries of its own. For a moment a pk can have two rows, if it is inserted again
+//!   and the removal of the row before is told later.
+//! - Rows change here and nowhere else, each together with its entries, so that the entries are
+//!   what the rows imply, after any history, and whatever checkpoint the log is read over.
+//! - A partition has entries in the orders of [`Partition::orders`], and these are marked in a
+//!   sorted table: from a moment on at which it had no rows, and until the table's layout no longer
+//!   has the order. In one that is newer than the rows it has none.
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+use core::ops::ControlFlow;
+
+use placement::RowView;
+use placement::tables::{EntryVisitor, Tables, TablesError};
+
+use super::table::TableInfo;
+use super::{CoreMachine, Partition};
+use crate::identity::{PartitionId, Version};
+use crate::planted::{self, Bug};
+
+/// Entries that are read at once; their rows are looked up after that.
+const ENTRIES_AT_ONCE: usize = 64;
+
+/// The rows of one partition.
+#[derive(Clone, Copy)]
+pub(super) struct Rows<'a> {
+    pub table: &'a TableInfo,
+    pub id: PartitionId,
+    /// In which they have entries.
+    pub orders: &'a [u8],
+}
+
+/// What is known of a row that is there.
+pub(super) struct Stored {
+    pub version: Version,
+    /// By order.
+    entries: Vec<Entry>,
+}
+
+/// An entry's key, and how many bytes of it are the row's key in the order.
+type Entry = (Vec<u8>, u16);
+
+/// Keys of one order.
+#[derive(Clone, Copy)]
+pub(super) struct KeyRange<'a> {
+    pub start: &'a [u8],
+    /// The first key beyond; none is to the end.
+    pub end: Option<&'a [u8]>,
+    /// From the last key to the first.
+    pub descending: bool,
+}
+
+impl KeyRange<'_> {
+    /// Visits what a sorted table has of it, in its direction.
+    pub fn visit<T: Tables>(
+        &self,
+        table: u64,
+        tables: &T,
+        visit: &mut EntryVisitor,
+    ) -> Result<(), TablesError> {
+        match self.descending {
+            false => tables.scan(table, self.start, self.end, visit),
+            true => tables.scan_reverse(table, self.start, self.end, visit),
+        }
+    }
+}
+
+impl<'a> Rows<'a> {
+    pub fn of(partition: &'a Partition) -> Rows<'a> {
+        Rows {
+            table: &partition.table,
+            id: partition.id,
+            orders: &partition.orders,
+        }
+    }
+
+    /// The row that is there under a key.
+    pub fn stored<T: Tables>(&self, key: &[u8], tables: &T) -> Result<Option<Stored>, TablesError> {
+        let mut stored = None;
+        tables.read(self.id.rows_table(), key, &mut |value| {
+            let (version, row) = stored_row(value);
+            let entries = self.entries_of(key, row);
+            stored = Some(Stored { version, entries });
+        })?;
+        Ok(stored)
+    }
+
+    /// Puts a row under its key, where `stored` is.
+    pub fn put<T: Tables>(
+        &self,
+        key: &[u8],
+        (version, row): (Version, &[u8]),
+        stored: Option<&Stored>,
+        tables: &mut T,
+    ) {
+        tables.put(self.id.rows_table(), key, &stored_value(version, row));
+        let entries = self.entries_of(key, row);
+        for (place, (entry, length)) in entries.iter().enumerate() {
+            let old = stored.map(|stored| &stored.entries[place].0);
+            if old == Some(entry) {
+                continue;
+            }
+            let table = self.id.entries_table(self.orders[place]);
+            if let Some(old) = old.filter(|_| !planted::is(Bug::OldEntryKept)) {
+                tables.delete(table, old);
+            }
+            tables.put(table, entry, &length.to_le_bytes());
+        }
+    }
+
+    /// Removes the row that is there under a key.
+    pub fn remove<T: Tables>(&self, key: &[u8], stored: &Stored, tables: &mut T) {
+        tables.delete(self.id.rows_table(), key);
+        for (order, (entry, _)) in self.orders.iter().zip(&stored.entries) {
+            tables.delete(self.id.entries_table(*order), entry);
+        }
+    }
+
+    /// Visits rows in an order in which all have entries, each with its key in that order, until
+    /// the visitor breaks.
+    pub fn look_up<T: Tables>(
+        &self,
+        order: u8,
+        range: KeyRange<'_>,
+        tables: &T,
+        visit: &mut EntryVisitor,
+    ) -> Result<(), TablesError> {
+        let (mut start, mut end) = (range.start.to_vec(), range.end.map(<[u8]>::to_vec));
+        loop {
+            let table = self.id.entries_table(order);
+            let mut entries: Vec<(Vec<u8>, usize)> = Vec::new();
+            let take = &mut |entry: &[u8], length: &[u8]| {
+                let length = length.try_into().expect("an entry's value is a length");
+                entries.push((entry.to_vec(), u16::from_le_bytes(length).into()));
+                match entries.len() < ENTRIES_AT_ONCE {
+                    true => ControlFlow::Continue(()),
+                    false => ControlFlow::Break(()),
+                }
+            };
+            let rest = KeyRange {
+                start: &start,
+                end: end.as_deref(),
+                descending: range.descending,
+            };
+            rest.visit(table, tables, take)?;
+            for (entry, length) in &entries {
+                let (other, key) = entry.split_at(*length);
+                let mut flow = ControlFlow::Continue(());
+                let rows = self.id.rows_table();
+                let found = tables.read(rows, key, &mut |row| flow = visit(other, row))?;
+                assert!(found, "an entry goes together with its row");
+                if flow.is_break() {
+                    return Ok(());
+                }
+            }
+            let is_last = entries.len() < ENTRIES_AT_ONCE;
+            let Some((last, _)) = entries.pop().filter(|_| !is_last) else {
+                return Ok(());
+            };
+            match range.descending {
+                // The first key after the last one.
+                false => start = [&last[..], &[0]].concat(),
+                true => end = Some(last),
+            }
+        }
+    }
+
+    /// A row's entries, by order.
+    fn entries_of(&self, key: &[u8], row: &[u8]) -> Vec<Entry> {
+        if self.orders.is_empty() {
+            return Vec::new();
+        }
+        let row = RowView::parse(&self.table.schema.columns, row);
+        let row = row.expect("a committed row decodes");
+        let entry = |order: &u8| {
+            let mut entry = self.table.entry_key(usize::from(*order), &row);
+            let length = u16::try_from(entry.len()).expect("keys have at most 1024 bytes");
+            entry.extend_from_slice(key);
+            (entry, length)
+        };
+        self.orders.iter().map(entry).collect()
+    }
+}
+
+impl CoreMachine {
+    /// Drops a partition's rows. It has none from now on, so that those that come have entries.
+    pub(super) fn drop_rows<T: Tables>(
+        &mut self,
+        id: PartitionId,
+        tables: &mut T,
+    ) -> Result<(), TablesError> {
+        tables.drop_table(id.rows_table());
+        tables.drop_table(id.departures_table());
+        for order in marked(id, tables)?.into_keys() {
+            drop_entries(id, order, tables);
+        }
+        if let Some(partition) = self.partitions.get_mut(&id) {
+            partition.orders.clone_from(&wanted_orders(partition));
+            for order in &partition.orders {
+                tables.put(id.marks_table(), &[*order], &mark(&partition.table, *order));
+            }
+        }
+        Ok(())
+    }
+
+    /// The configuration is new, or the core has started: finds out in which orders partitions have
+    /// entries. Those in orders that are gone go, because rows change without them from now on.
+    pub(super) fn review_entries<T: Tables>(&mut self, tables: &mut T) -> Result<(), TablesError> {
+        for partition in self.partitions.values_mut() {
+            let (id, wanted) = (partition.id, wanted_orders(partition));
+            let mut has_rows = false;
+            tables.scan(id.rows_table(), b"", None, &mut |_, _| {
+                has_rows = true;
+                ControlFlow::Break(())
+            })?;
+            partition.orders.clear();
+            let mut marks = marked(id, tables)?;
+            for order in wanted {
+                let mark = mark(&partition.table, order);
+                let is_marked = marks.get(&order) == Some(&mark);
+                if !is_marked && has_rows {
+                    continue;
+                }
+                if !is_marked {
+                    drop_entries(id, order, tables);
+                    tables.put(id.marks_table(), &[order], &mark);
+                }
+                marks.remove(&order);
+                partition.orders.push(order);
+            }
+            for order in marks.into_keys() {
+                drop_entries(id, order, tables);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The orders in which a partition ought to have entries.
+fn wanted_orders(partition: &Partition) -> Vec<u8> {
+    let replex = usize::from(partition.id.replex);
+    partition.table.replexes[replex].entry_orders.clone()
+}
+
+/// The orders in which a partition has entries, and what says so.
+fn marked<T: Tables>(id: PartitionId, tables: &T) -> Result<BTreeMap<u8, Vec<u8>>, TablesError> {
+    let mut marks = BTreeMap::new();
+    tables.scan(id.marks_table(), b"", None, &mut |key, mark| {
+        let [order] = key else {
+            panic!("an order has a number of one byte");
+        };
+        marks.insert(*order, mark.to_vec());
+        ControlFlow::Continue(())
+    })?;
+    Ok(marks)
+}
+
+/// What an order's mark says: the columns of the order, so that it is no other one's.
+fn mark(table: &TableInfo, order: u8) -> Vec<u8> {
+    let columns = &table.replexes[usize::from(order)].entry_columns;
+    let numbers = columns.iter().map(|column| *column as u32);
+    numbers.flat_map(u32::to_le_bytes).collect()
+}
+
+fn drop_entries<T: Tables>(id: PartitionId, order: u8, tables: &mut T) {
+    tables.drop_table(id.entries_table(order));
+    tables.delete(id.marks_table(), &[order]);
+}
+
+/// A row as a sorted table holds it.
+fn stored_value(version: Version, row: &[u8]) -> Vec<u8> {
+    let mut value = Vec::with_capacity(8 + row.len());
+    value.extend_from_slice(&version.0.to_le_bytes());
+    value.extend_from_slice(row);
+    value
+}
+
+/// A stored value's version and row.
+pub(super) fn stored_row(value: &[u8]) -> (Version, &[u8]) {
+    let (version, row) = value
+        .split_first_chunk::<8>()
+        .expect("a stored row has a version");
+    (Version(u64::from_le_bytes(*version)), row)
+}
+
+/// Notes that an entry left a partition that is being filled, or is known not to be there.
+pub(super) fn depart<T: Tables>(
+    partition: PartitionId,
+    key: &[u8],
+    version: Version,
+    tables: &mut T,
+) -> Result<(), TablesError> {
+    if departed(partition, key, tables)?.is_none_or(|known| known < version) {
+        tables.put(partition.departures_table(), key, &version.0.to_le_bytes());
+    }
+    Ok(())
+}
+
+/// The version at which an entry left a partition that is being filled.
+pub(super) fn departed<T: Tables>(
+    partition: PartitionId,
+    key: &[u8],
+    tables: &T,
+) -> Result<Option<Version>, TablesError> {
+    let mut version = None;
+    tables.read(partition.departures_table(), key, &mut |value| {
+        version = Some(stored_row(value).0);
+    })?;
+    Ok(version)
+}
