@@ -25,6 +25,14 @@ impl Schema {
         *self == shorter && *self != *wanted
     }
 
+    /// The name of the index or further copy that a replex of this name belongs to: several hybrids
+    /// go by one name.
+    pub fn copy_of<'a>(&'a self, replex: &'a str) -> &'a str {
+        let mut copies = self.further.iter();
+        let whole = copies.find(|copy| copy.replex_names().iter().any(|name| name == replex));
+        whole.map_or(replex, |copy| &copy.name)
+    }
+
     /// Takes an index or a further copy away. Nothing refers to it any more.
     fn remove(&mut self, name: &str) {
         self.further.retain(|copy| copy.name != name);
@@ -130,14 +138,10 @@ impl Layout {
             .numbers()
             .filter(|number| names.contains(&self.replexes[*number].name))
             .collect();
-        let is_part = |copy: &FurtherCopy| {
-            let mut names = copy.replex_names().into_iter();
-            copy.name != name && names.any(|it| it == name)
-        };
-        if let Some(whole) = schema.further.iter().find(|copy| is_part(copy)) {
+        let whole = schema.copy_of(name);
+        if copy.is_none() && whole != name {
             return refuse(format!(
-                "{name} is one of the hybrids {} of table {table}: drop {} as a whole",
-                whole.name, whole.name
+                "{name} is one of the hybrids {whole} of table {table}: drop {whole} as a whole"
             ));
         }
         match named.is_empty() {

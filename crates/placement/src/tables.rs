@@ -69,6 +69,9 @@ pub trait Tables {
     /// As [`Tables::read`].
     fn table_from(&self, first: u64) -> Result<Option<u64>, TablesError>;
 
+    /// About how many entries a table has, for people; 0 if that is not known.
+    fn entries_about(&self, table: u64) -> u64;
+
     /// Sets `key` to `value`, replacing what was there.
     fn put(&mut self, table: u64, key: &[u8], value: &[u8]);
 
@@ -195,6 +198,10 @@ impl Tables for MemoryTables {
 
     fn table_from(&self, first: u64) -> Result<Option<u64>, TablesError> {
         Ok(self.tables.range(first..).next().map(|(table, _)| *table))
+    }
+
+    fn entries_about(&self, table: u64) -> u64 {
+        self.tables.get(&table).map_or(0, |it| it.len() as u64)
     }
 
     fn put(&mut self, table: u64, key: &[u8], value: &[u8]) {

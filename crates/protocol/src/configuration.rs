@@ -3,6 +3,8 @@
 //! Servers and clients hold a copy and route by it; a change is a new epoch (SAFETY R15). How it
 //! is decided is in `coordinator`; where rows belong is `placement`'s.
 
+mod copies;
+
 use alloc::string::String;
 use alloc::vec::Vec;
 

@@ -4,22 +4,28 @@
 //! carries the sender's epoch; a mismatch is answered with the newer one (SAFETY R15). How
 //! messages become bytes is in `codec`, how bytes become frames is in `frame`.
 
+mod coordinator;
+
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 
-use placement::{Schema, SlotConstraints};
+use placement::SlotConstraints;
 
 use crate::codec::{Bytes, Wire, wire_enum, wire_struct};
-use crate::configuration::Configuration;
 use crate::expression::Expression;
 use crate::identity::{
-    CoreId, Epoch, Finished, Incarnation, OperationId, PartitionId, RequestId, ServerId, SessionId,
-    TableId, Version,
+    CoreId, Epoch, Finished, Incarnation, OperationId, PartitionId, RequestId, ServerId, TableId,
+    Version,
 };
 use crate::operation::{Decision, Mutation, Prepare, RequestResult};
 use crate::record::SavedCompletion;
+
+pub use coordinator::{
+    CoordinatorReply, CoordinatorRequest, CopyFailure, FillReport, OBSTACLES_MAX, SealReport,
+    SealStage,
+};
 
 /// Whatever a frame can hold.
 #[derive(Clone, Debug, PartialEq)]
@@ -382,8 +388,8 @@ pub enum PeerMessage {
         page: RowPage,
         /// A hash of them.
         sum: u64,
-        /// Bytes of the rows that were looked at for it.
-        looked_at_bytes: u64,
+        /// What was looked at for it.
+        looked: Looked,
     },
     /// Asks a member of a cover for rows that are needed at once (SAFETY R18): the last ones of
     /// each of some ranges, in the order of the partition that is filled.
@@ -493,153 +499,15 @@ impl PeerMessage {
     }
 }
 
-/// What servers, clients and operators ask of the coordinator.
-#[derive(Clone, Debug, PartialEq)]
-pub enum CoordinatorRequest {
-    /// A server's start. It is answered once the join is in a durable configuration.
-    Join {
-        /// Its number; none asks for a new one.
-        server: Option<ServerId>,
-        /// Names the process that uses the number: a second one is refused while the first
-        /// one's lease runs.
-        instance: u64,
-        /// Names its data folder, made with it; a wiped disk has another one (SAFETY R16).
-        disk: u64,
-        /// What fails together with it.
-        domain: String,
-        /// `address:port` of each core.
-        cores: Vec<String>,
-    },
-    /// Renews a core's lease.
-    Heartbeat {
-        /// The core.
-        core: CoreId,
-        /// Its incarnation.
-        incarnation: Incarnation,
-        /// Its epoch.
-        epoch: Epoch,
-        /// Its monotonic clock, returned as it is.
-        sent_us: u64,
-        /// Partitions of it that are rebuilding and hold, durably, all that their covers had: they
-        /// can serve in a next epoch (SAFETY R20).
-        filled: Vec<PartitionId>,
-        /// How far it is, while members are replaced.
-        seal: Option<SealReport>,
-    },
-    /// The newest configuration, if newer than `known`.
-    Fetch {
-        /// The asker's epoch.
-        known: Epoch,
-    },
-    /// A new client session.
-    OpenSession,
-    /// A new table; answered once every server that holds part of it has the configuration.
-    CreateTable {
-        /// Columns, indexes and settings.
-        schema: Schema,
-        /// Without an error if there is one of that name.
-        if_not_exists: bool,
-    },
-    /// Removes a table and its rows.
-    DropTable {
-        /// Its name.
-        name: String,
-        /// Without an error if there is none.
-        if_exists: bool,
-    },
-    /// A server stops for good; refused while it holds partitions.
-    Leave {
-        /// The server.
-        server: ServerId,
-    },
-    /// A server's last word: its log is durable, and no core of this process serves anything any
-    /// more or ever will again. So its leases are over at once, and the next process may join.
-    Stopped {
-        /// The server.
-        server: ServerId,
-        /// The incarnation that has stopped.
-        incarnation: Incarnation,
-    },
-    /// Takes its partitions from a server that is down, without waiting any longer. It must never
-    /// serve them again: its process is known to be gone.
-    Remove {
-        /// The server.
-        server: ServerId,
-    },
-}
-
-/// How far a core is with the end of the epochs before.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SealReport {
-    /// What it has done.
-    pub stage: SealStage,
-    /// How long ago, in microseconds, it last vouched for a server that is being removed; none if
-    /// it has not since its start.
-    pub vouched_ago_us: Option<u64>,
-}
-
-/// Stages of the end of an epoch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SealStage {
-    /// It has not heard all others yet, or its disk is not done.
-    Sealing,
-    /// It has resolved everything, durably.
-    Resolved,
-    /// More is lost than is tolerated: it guesses nothing and waits for somebody to come back.
-    Stuck,
-}
-
-/// What the coordinator answers.
-#[derive(Clone, Debug, PartialEq)]
-pub enum CoordinatorReply {
-    /// The server is part of the cluster.
-    Joined {
-        /// Its number.
-        server: ServerId,
-        /// Its incarnation.
-        incarnation: Incarnation,
-        /// The configuration with it.
-        configuration: Configuration,
-    },
-    /// The lease is renewed, counted from `sent_us`.
-    Beat {
-        /// From the request.
-        sent_us: u64,
-        /// The newest epoch.
-        epoch: Epoch,
-        /// The lease's length in microseconds.
-        lease_us: u64,
-        /// Sessions below this one have ended (SAFETY R14).
-        session_floor: SessionId,
-    },
-    /// The newest configuration.
-    Configuration(Configuration),
-    /// What was asked for is known already.
-    Unchanged {
-        /// The newest epoch.
-        epoch: Epoch,
-    },
-    /// A session is open.
-    Session {
-        /// Its number.
-        session: SessionId,
-        /// After this many microseconds the client opens a new one.
-        life_us: u64,
-    },
-    /// Done in this epoch.
-    Done {
-        /// The epoch.
-        epoch: Epoch,
-        /// The table, where one was created.
-        table: Option<TableId>,
-    },
-    /// Not done, and nothing was changed.
-    Refused {
-        /// For people: what, why and what to do.
-        message: String,
-        /// Whether the same request may succeed later without anybody doing something.
-        retry: bool,
-    },
+/// What a member of a cover looked at for one page.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Looked {
+    /// Rows.
+    pub rows: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// With the first page, about how many rows the member has; otherwise 0.
+    pub of_rows: u64,
 }
 
 wire_enum!(Message {
@@ -704,6 +572,11 @@ wire_struct!(RowPage {
     quiet_us,
     own_order
 });
+wire_struct!(Looked {
+    rows,
+    bytes,
+    of_rows
+});
 wire_struct!(ChecksumPart { count, sum, next });
 wire_enum!(Refusal {
     0 => StaleEpoch { epoch }, 1 => WrongPartition, 2 => NotServing, 3 => Overloaded,
@@ -723,30 +596,11 @@ wire_enum!(PeerMessage {
     11 => NewerEpoch { epoch }, 12 => AskSealed { attempt },
     13 => Witness { attempt, prepare, decision },
     14 => WitnessEnd { attempt, count, forgot_nothing },
-    16 => Copy { of, from, start }, 17 => Copied { of, from, start, page, sum, looked_at_bytes },
+    16 => Copy { of, from, start }, 17 => Copied { of, from, start, page, sum, looked },
     18 => Fetch { of, from, pass, wanted, start },
     19 => Fetched { of, from, pass, start, page, told_from },
     20 => CopyCompletions { of, start },
     21 => CopiedCompletions { of, start, completions, next, last_version },
-});
-wire_enum!(CoordinatorRequest {
-    0 => Join { server, instance, disk, domain, cores },
-    1 => Heartbeat { core, incarnation, epoch, sent_us, filled, seal },
-    2 => Fetch { known }, 3 => OpenSession, 4 => CreateTable { schema, if_not_exists },
-    5 => DropTable { name, if_exists }, 6 => Leave { server },
-    7 => Stopped { server, incarnation }, 8 => Remove { server },
-});
-wire_struct!(SealReport {
-    stage,
-    vouched_ago_us
-});
-wire_enum!(SealStage { 0 => Sealing, 1 => Resolved, 2 => Stuck });
-wire_enum!(CoordinatorReply {
-    0 => Joined { server, incarnation, configuration },
-    1 => Beat { sent_us, epoch, lease_us, session_floor },
-    2 => Configuration(configuration), 3 => Unchanged { epoch },
-    4 => Session { session, life_us }, 5 => Done { epoch, table },
-    6 => Refused { message, retry },
 });
 
 impl<A: Wire, B: Wire> Wire for (A, B) {

@@ -29,6 +29,8 @@ pub enum Record {
         operation: OperationId,
         /// The outcome.
         decision: Decision,
+        /// Whether it is settled with this: position x is the chain's end, as chains were then.
+        settles: bool,
     },
     /// The outcome is durable at position x; written only where x is not the chain's end.
     Settled {
@@ -83,7 +85,7 @@ pub struct SavedCompletion {
 }
 
 wire_enum!(Record {
-    0 => Prepared { partition, prepare }, 1 => Decided { partition, operation, decision },
+    0 => Prepared { partition, prepare }, 1 => Decided { partition, operation, decision, settles },
     2 => Settled { partition, operation }, 3 => Completed { partition, requests },
     4 => Sealed { epoch, forgot_nothing }, 5 => Resolved { epoch },
     6 => Given { partition, since }, 7 => Copied { partition, rows },

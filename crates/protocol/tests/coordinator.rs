@@ -410,6 +410,7 @@ impl World {
                         },
                         sent_us: 0,
                         filled: Vec::new(),
+                        fills: Vec::new(),
                         seal: None,
                     });
                 }
@@ -544,6 +545,7 @@ impl Told {
                     assert_eq!(u64::from(name), hidden, "a number stays with its table");
                 }
             }
+            CoordinatorReply::Progress { .. } => {}
             CoordinatorReply::Refused { message, .. } => assert!(!message.is_empty()),
         }
     }

@@ -91,21 +91,8 @@ impl Scenario {
                 cut: Cut::Hybrid { shares },
             });
         }
-        while let Some((name, index)) = arguments.next_key() {
-            let (columns, constraint) = match index.split_once('/') {
-                None => (index, None),
-                Some((columns, "unique")) => (columns, Some(Constraint::Unique)),
-                Some((columns, _)) => (columns, Some(Constraint::Dense)),
-            };
-            let columns = columns
-                .split('.')
-                .map(column_index)
-                .collect::<Result<_, _>>()?;
-            schema.indexes.push(Index {
-                name: name.into(),
-                columns,
-                constraint,
-            });
+        while let Some((name, columns)) = arguments.next_key() {
+            schema.indexes.push(index(name, columns)?);
         }
         arguments.reject_next()?;
         self.cluster = Some(Cluster::new(schema, servers, limits)?);
@@ -255,6 +242,7 @@ impl Scenario {
 
     // tidy: long — a dispatching match over the commands.
     /// What happens around the servers.
+    // tidy: long — a dispatching match, one arm per command.
     fn world(&mut self, command: &Command) -> Result<(), Box<dyn Error>> {
         let cluster = self.cluster.as_mut().ok_or("start with `cluster`")?;
         let mut arguments = command.consume_args();
@@ -269,6 +257,8 @@ impl Scenario {
                 cluster.serve()?;
             }
             "replace" => replace(cluster, &mut arguments)?,
+            "add" => add(cluster, &mut arguments)?,
+            "remove" => cluster.remove_copy(arguments.next_pos().ok_or("which copy?")?)?,
             "rows" => {
                 let rows = cluster.rows();
                 cluster.events.push_str(&rows);
@@ -331,6 +321,21 @@ impl Scenario {
     }
 }
 
+/// `tail`, `tail.number/dense`, `tail/unique`
+fn index(name: &str, text: &str) -> Result<Index, Box<dyn Error>> {
+    let (columns, constraint) = match text.split_once('/') {
+        None => (text, None),
+        Some((columns, "unique")) => (columns, Some(Constraint::Unique)),
+        Some((columns, _)) => (columns, Some(Constraint::Dense)),
+    };
+    let columns = columns.split('.').map(column_index);
+    Ok(Index {
+        name: name.into(),
+        columns: columns.collect::<Result<_, _>>()?,
+        constraint,
+    })
+}
+
 /// `replace by_tail/0 s4`, several with commas between them.
 fn replace(
     cluster: &mut Cluster,
@@ -346,6 +351,14 @@ fn replace(
     };
     let places: Vec<_> = places.split(',').map(place).collect::<Result<_, _>>()?;
     Ok(cluster.replace(&places, by)?)
+}
+
+/// `add by_tail=tail/unique s4`
+fn add(cluster: &mut Cluster, arguments: &mut ArgumentConsumer<'_>) -> Result<(), Box<dyn Error>> {
+    let (name, columns) = arguments.next_key().ok_or("as in by_tail=tail")?;
+    let mut wanted = cluster.schema().clone();
+    wanted.indexes.push(index(name, columns)?);
+    Ok(cluster.add_copy(&wanted, server(arguments.next_pos())?)?)
 }
 
 fn server(name: Option<&str>) -> Result<u32, Box<dyn Error>> {

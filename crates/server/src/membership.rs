@@ -147,6 +147,7 @@ impl Pulse {
                 epoch,
                 sent_us: 0,
                 filled: Vec::new(),
+                fills: Vec::new(),
                 seal: None,
             },
             connection: None,
@@ -316,6 +317,7 @@ mod tests {
             epoch: Epoch(5),
             sent_us: 0,
             filled: Vec::new(),
+            fills: Vec::new(),
             seal: None,
         };
         assert_eq!(beat, Message::Ask(expected));

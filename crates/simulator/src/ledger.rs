@@ -127,6 +127,7 @@ impl Ledger {
                 partition,
                 operation,
                 decision,
+                ..
             } => {
                 if let Some(entry) = self.operations.get_mut(operation) {
                     if let Some(place) = place(entry, *partition) {
@@ -363,6 +364,7 @@ pub mod testing {
             partition: partition(place),
             operation,
             decision,
+            settles: true,
         }
     }
 

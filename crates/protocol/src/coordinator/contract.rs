@@ -116,5 +116,7 @@ pub const TEXT_BYTES_MAX: usize = 255;
 pub const CONFIGURATION_BYTES_MAX: usize = 4 << 20;
 /// Requests that wait for servers to hear of a change.
 pub const WAITING_MAX: usize = 4096;
+/// Copies that could not be made of which the state says why.
+pub const FAILURES_MAX: usize = 64;
 /// Session numbers that are taken from the state at once, so that opening one writes nothing.
 pub const SESSION_BLOCK: u64 = 4096;

@@ -21,7 +21,7 @@ use super::{
 };
 use crate::configuration::{PartitionState, Server, ServerState};
 use crate::identity::{CoreId, Epoch, Incarnation, Now, PartitionId, ServerId};
-use crate::message::{CoordinatorReply, SealReport};
+use crate::message::{CoordinatorReply, FillReport, SealReport};
 
 /// A server's start; see [`crate::message::CoordinatorRequest::Join`].
 pub(super) struct Join {
@@ -39,6 +39,7 @@ pub(super) struct Beat {
     pub epoch: Epoch,
     pub sent_us: u64,
     pub filled: Vec<PartitionId>,
+    pub fills: Vec<FillReport>,
     pub seal: Option<SealReport>,
 }
 
@@ -99,6 +100,7 @@ impl Coordinator {
             epoch,
             sent_us,
             filled,
+            fills,
             seal,
         } = beat;
         let has_stopped = self.stopped.get(&core.server) == Some(&incarnation);
@@ -139,6 +141,7 @@ impl Coordinator {
         let configuration = &self.state.configuration;
         if epoch == configuration.epoch && configuration.sealing.is_none() {
             self.serve_filled(core, &filled, output);
+            self.hear_of_fills(core, fills, output);
         }
         Ok(Outcome::Now(CoordinatorReply::Beat {
             sent_us,
@@ -167,6 +170,12 @@ impl Coordinator {
         if count > 0 {
             let note = format!("{core} has filled {count} partitions: they serve");
             output.notes.push(note);
+            for table in &mut self.state.configuration.tables {
+                for name in table.finish_building() {
+                    let note = format!("{name} of table {} serves", table.schema.name);
+                    output.notes.push(note);
+                }
+            }
             self.reconfigure(output);
         }
     }

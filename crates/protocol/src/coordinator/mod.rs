@@ -11,6 +11,7 @@
 //! Not here: where the state is kept, and who leads among several coordinators.
 
 mod contract;
+mod copies;
 mod members;
 mod replacement;
 mod sealing;
@@ -30,7 +31,9 @@ use crate::identity::{CoreId, Epoch, Incarnation, Now, ServerId};
 use crate::message::{CoordinatorReply, CoordinatorRequest};
 
 pub use contract::*;
-pub use state::{Member, STATE_FORMAT, State, StateError, decode_state, encode_state};
+pub use state::{
+    CopyChange, Member, STATE_FORMAT, State, StateError, Wanted, decode_state, encode_state,
+};
 
 use members::{Beat, Join};
 use sealing::Seals;
@@ -48,6 +51,7 @@ pub struct Coordinator {
     stopped: BTreeMap<ServerId, Incarnation>,
     sessions: Sessions,
     seals: Seals,
+    fills: copies::Fills,
     waiting: Vec<Waiting>,
     /// What the last output said.
     deadline_us: Option<u64>,
@@ -116,6 +120,7 @@ impl Coordinator {
             heard: BTreeMap::new(),
             stopped: BTreeMap::new(),
             seals: Seals::default(),
+            fills: copies::Fills::default(),
             waiting: Vec::new(),
             deadline_us: None,
         }
@@ -240,6 +245,7 @@ impl Coordinator {
                 epoch,
                 sent_us,
                 filled,
+                fills,
                 seal,
             } => {
                 let beat = Beat {
@@ -248,6 +254,7 @@ impl Coordinator {
                     epoch,
                     sent_us,
                     filled,
+                    fills,
                     seal,
                 };
                 self.heartbeat(now, beat, output)
@@ -261,6 +268,13 @@ impl Coordinator {
             CoordinatorRequest::DropTable { name, if_exists } => {
                 self.drop_table(&name, if_exists, output)
             }
+            CoordinatorRequest::AddCopy { schema } => self.add_copy(schema, output),
+            CoordinatorRequest::DropCopy {
+                table,
+                name,
+                if_exists,
+            } => self.drop_copy((&table, name), if_exists, output),
+            CoordinatorRequest::Progress => Ok(self.progress()),
             CoordinatorRequest::Leave { server } => self.leave(server, output),
             CoordinatorRequest::Stopped {
                 server,

@@ -191,6 +191,7 @@ impl Coordinator {
         self.state.configuration.sealing = None;
         let epoch = crate::identity::Epoch(self.state.configuration.epoch.0 + 1);
         self.replace(&removed, epoch, output);
+        self.change_copies(epoch, output);
         for id in &removed {
             self.seals.unwatch(*id);
         }
@@ -233,7 +234,7 @@ impl Coordinator {
     }
 
     /// Cores with partitions, but for those of removed servers.
-    fn remaining_cores(&self) -> BTreeSet<CoreId> {
+    pub(super) fn remaining_cores(&self) -> BTreeSet<CoreId> {
         let configuration = &self.state.configuration;
         let tables = configuration.tables.iter();
         let places = tables.flat_map(|table| table.placement.iter().flatten());

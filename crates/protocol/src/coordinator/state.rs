@@ -14,9 +14,12 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 
-use crate::codec::{DecodeError, Wire, wire_struct};
+use placement::Schema;
+
+use crate::codec::{DecodeError, Wire, wire_enum, wire_struct};
 use crate::configuration::Configuration;
-use crate::identity::{Epoch, ServerId, SessionId};
+use crate::identity::{Epoch, ServerId, SessionId, TableId};
+use crate::message::CopyFailure;
 
 /// The version of the state's bytes that this program writes; it reads no other.
 pub const STATE_FORMAT: u16 = 4;
@@ -32,6 +35,10 @@ pub struct State {
     pub configuration: Configuration,
     /// One for each server of the configuration, by id, rising.
     pub members: Vec<Member>,
+    /// Copies that come and go once the epochs before have ended, at most one for each table.
+    pub changes: Vec<CopyChange>,
+    /// The last copies that could not be made, the newest last.
+    pub failures: Vec<CopyFailure>,
     /// The number of the next new server; never goes back.
     pub next_server: u32,
     /// The number of the next new table; never goes back.
@@ -53,6 +60,30 @@ pub struct Member {
     pub instance: u64,
 }
 
+/// A change of a table's copies.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CopyChange {
+    /// The table.
+    pub table: TableId,
+    /// What is asked for.
+    pub wanted: Wanted,
+}
+
+/// What a change of copies asks for.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Wanted {
+    /// The copy that this schema has one more than the table, its last.
+    Add {
+        /// The table as it shall be.
+        schema: Schema,
+    },
+    /// No copy of this name.
+    Drop {
+        /// The name.
+        name: String,
+    },
+}
+
 impl State {
     /// A cluster without servers or tables. `cluster` is drawn at random by the driver.
     pub fn new(cluster: u64) -> State {
@@ -64,6 +95,8 @@ impl State {
                 ..Configuration::default()
             },
             members: Vec::new(),
+            changes: Vec::new(),
+            failures: Vec::new(),
             next_server: 1,
             next_table: 1,
             sessions_reserved: 1,
@@ -87,6 +120,19 @@ impl State {
         {
             return fault("a number would be given twice");
         }
+        let schemas = self
+            .changes
+            .iter()
+            .filter_map(|change| match &change.wanted {
+                Wanted::Add { schema } => Some(schema),
+                Wanted::Drop { .. } => None,
+            });
+        for schema in schemas {
+            schema.validate().map_err(|error| error.message)?;
+        }
+        if !self.changes.is_empty() && self.configuration.sealing.is_none() {
+            return fault("changes wait, and no epoch is being ended");
+        }
         let (epoch, sessions) = (self.configuration.epoch.0, self.sessions_reserved);
         if self.version.max(epoch).max(sessions) >> 62 != 0
             || self.next_server.max(self.next_table) >> 31 != 0
@@ -101,11 +147,15 @@ wire_struct!(State {
     version,
     configuration,
     members,
+    changes,
+    failures,
     next_server,
     next_table,
     sessions_reserved,
     session_floor,
 });
+wire_struct!(CopyChange { table, wanted });
+wire_enum!(Wanted { 0 => Add { schema }, 1 => Drop { name } });
 wire_struct!(Member {
     server,
     disk,

@@ -280,6 +280,7 @@ impl CoreMachine {
                 partition: key.1,
                 operation: key.0,
                 decision: decision.clone(),
+                settles: member.settles_at_decision(),
             };
             let position = self.log(&record, durability, output);
             self.undurable.push_back((position, key));

@@ -16,13 +16,14 @@
 //! `fill_fetch`, completion records in `fill_completions`. Who decides that a place is rebuilding,
 //! and that it serves again, is the coordinator.
 
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
+use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use placement::tables::{Tables, TablesError};
-use placement::{CoverCosts, Durability, RowView, cover};
+use placement::{CoverCosts, Durability, KEY_BYTES_MAX, RowView, cover};
 
 use super::fill_completions::Completions;
 use super::fill_fetch::Fetches;
@@ -32,7 +33,7 @@ use super::{CoreMachine, Output};
 use crate::codec::Bytes;
 use crate::configuration::{PartitionState, ServerState};
 use crate::identity::{CoreId, Now, PartitionId, Position, Version};
-use crate::message::{PeerMessage, RowPage};
+use crate::message::{FillReport, Looked, OBSTACLES_MAX, PeerMessage, RowPage};
 use crate::planted::{self, Bug};
 use crate::record::Record;
 
@@ -67,6 +68,8 @@ pub(super) struct Fill {
     last_record: Position,
     since_us: u64,
     rows: u64,
+    /// Why the copy that is being made cannot be: for people.
+    obstacles: BTreeSet<String>,
     /// Everything is here.
     is_complete: bool,
 }
@@ -78,6 +81,9 @@ pub(super) struct Source {
     pub next: Option<Bytes>,
     /// When it was last asked for that; none if it is to be asked.
     pub asked_us: Option<u64>,
+    /// Rows that it has looked at, and about how many it has.
+    rows: u64,
+    of_rows: u64,
 }
 
 impl Source {
@@ -86,6 +92,8 @@ impl Source {
         Source {
             next: Some(Bytes::default()),
             asked_us: None,
+            rows: 0,
+            of_rows: 0,
         }
     }
 
@@ -182,6 +190,7 @@ impl CoreMachine {
             last_record: Position(0),
             since_us: now.monotonic_us,
             rows: 0,
+            obstacles: BTreeSet::new(),
             is_complete: false,
         });
         if fill.is_complete {
@@ -328,10 +337,10 @@ impl CoreMachine {
                 start,
                 page,
                 sum,
-                looked_at_bytes,
+                looked,
             } => {
                 let page = (start, page, sum);
-                self.on_copied(now, (of, from), page, looked_at_bytes, (tables, output))
+                self.on_copied(now, (of, from), page, looked, (tables, output))
             }
             PeerMessage::Fetch {
                 of,
@@ -378,7 +387,7 @@ impl CoreMachine {
         now: Now,
         (of, from): (PartitionId, PartitionId),
         (start, page, sum): (Bytes, RowPage, u64),
-        looked_at_bytes: u64,
+        looked: Looked,
         (tables, output): (&mut T, &mut Output),
     ) -> Result<(), TablesError> {
         let awaits = |source: &Source| source.awaits(&start);
@@ -393,11 +402,13 @@ impl CoreMachine {
         }
         self.take_rows(of, &page, tables, output)?;
         let per_second = self.limits.fill_bytes_per_second.max(1);
-        let bytes = looked_at_bytes + TAKEN_TIMES * page.rows.len() as u64;
+        let bytes = looked.bytes + TAKEN_TIMES * page.rows.len() as u64;
         let pause_us = bytes.saturating_mul(1_000_000) / per_second;
         self.fills.next_page_us = self.fills.next_page_us.max(now.monotonic_us) + pause_us;
-        self.counters.fill_bytes += looked_at_bytes;
+        self.counters.fill_bytes += looked.bytes;
         let source = self.source(of, from).expect("it was just there");
+        source.rows += looked.rows;
+        source.of_rows = source.of_rows.max(looked.of_rows);
         if source.go_on(page.next) && planted::is(Bug::ServesBeforeFilled) {
             source.next = None;
         }
@@ -422,15 +433,22 @@ impl CoreMachine {
         let rows = Rows::of(&self.partitions[&of]);
         let mut keys = Vec::with_capacity(page.count as usize);
         let mut newer = RowPage::default();
+        let mut obstacles = Vec::new();
         for (version, row) in page.rows() {
             let Some(key) = entry_of(rows.table, of, row) else {
                 continue;
             };
+            if key.len() > KEY_BYTES_MAX {
+                obstacles.push(rows.table.long_key(of, row, key.len()));
+                continue;
+            }
             if put_copied(rows, &key, (version, row), tables)? {
                 newer.push(version, row);
             }
+            obstacles.extend(rows.table.collision(of, row, tables)?);
             keys.push(key);
         }
+        self.note_obstacles(of, obstacles);
         if newer.count == 0 {
             return Ok(keys);
         }
@@ -445,6 +463,14 @@ impl CoreMachine {
         fill.rows += newer.count;
         fill.has_logged(position);
         Ok(keys)
+    }
+
+    /// A copy that is being made cannot be.
+    pub(super) fn note_obstacles(&mut self, of: PartitionId, obstacles: Vec<String>) {
+        if let Some(fill) = self.fills.partitions.get_mut(&of) {
+            let room = OBSTACLES_MAX.saturating_sub(fill.obstacles.len());
+            fill.obstacles.extend(obstacles.into_iter().take(room));
+        }
     }
 
     /// The log's record of such rows is read again.
@@ -490,6 +516,7 @@ impl CoreMachine {
         let fetches = core::mem::take(&mut fill.fetches);
         if fill.completions.are_complete() {
             fill.is_complete = true;
+            let can_serve = fill.obstacles.is_empty();
             let ms = (now.monotonic_us.saturating_sub(fill.since_us) / 1000).max(1);
             let rows = fill.rows;
             let text = format!(
@@ -497,7 +524,9 @@ impl CoreMachine {
                  to serve",
                 rows * 1000 / ms
             );
-            self.note(&text, output);
+            if can_serve {
+                self.note(&text, output);
+            }
         }
         self.end_fetches(now, id, fetches, tables, output)
     }
@@ -505,8 +534,30 @@ impl CoreMachine {
     /// The partitions that can serve: for the coordinator.
     pub(super) fn filled(&self) -> Vec<PartitionId> {
         let fills = self.fills.partitions.iter();
-        let filled = fills.filter(|(_, fill)| fill.is_complete && fill.last_record <= self.durable);
+        let filled = fills.filter(|(_, fill)| {
+            fill.is_complete && fill.obstacles.is_empty() && fill.last_record <= self.durable
+        });
         filled.map(|(id, _)| *id).collect()
+    }
+
+    /// How far the fills are, by replex: for the coordinator.
+    pub(super) fn fill_reports(&self) -> Vec<FillReport> {
+        let mut reports: BTreeMap<_, FillReport> = BTreeMap::new();
+        for (id, fill) in &self.fills.partitions {
+            let mut report = FillReport::new(id.table, id.replex);
+            report.partitions = 1;
+            for source in fill.sources.iter().flat_map(BTreeMap::values) {
+                report.sources += 1;
+                report.sources_done += u64::from(source.next.is_none());
+                report.rows += source.rows;
+                report.of_rows += source.of_rows.max(source.rows);
+            }
+            report.obstacles = fill.obstacles.iter().cloned().collect();
+            let sum = reports.entry((id.table, id.replex));
+            sum.or_insert_with(|| FillReport::new(id.table, id.replex))
+                .add(&report);
+        }
+        reports.into_values().collect()
     }
 
     /// How many sources there are, and how many have given everything: the share of the covers that

@@ -20,7 +20,7 @@ use super::{CoreMachine, Output, Send, fill};
 use crate::codec::Bytes;
 use crate::configuration::PartitionState;
 use crate::identity::{CoreId, PartitionId, Position};
-use crate::message::{PeerMessage, RowPage};
+use crate::message::{Looked, PeerMessage, RowPage};
 
 impl CoreMachine {
     /// The table of a cover's member on this core, if it can give rows for `of`: not before it
@@ -45,7 +45,10 @@ impl CoreMachine {
             return Ok(());
         };
         let mut page = RowPage::default();
-        let mut looked_at_bytes = 0;
+        let mut looked = Looked::default();
+        if start.is_empty() {
+            looked.of_rows = tables.entries_about(from.rows_table());
+        }
         let mut keys_left = self.limits.fill_page_keys_max;
         let bytes_max = self.limits.fill_page_bytes_max;
         tables.scan(from.rows_table(), &start, None, &mut |key, value| {
@@ -54,7 +57,8 @@ impl CoreMachine {
                 return ControlFlow::Break(());
             }
             keys_left -= 1;
-            looked_at_bytes += value.len() as u64;
+            looked.rows += 1;
+            looked.bytes += value.len() as u64;
             let (version, row) = stored_row(value);
             let view = RowView::parse(&table.schema.columns, row);
             let view = view.expect("a committed row decodes");
@@ -72,7 +76,7 @@ impl CoreMachine {
                 start,
                 sum: fill::sum_of(&page),
                 page,
-                looked_at_bytes,
+                looked,
             },
         });
         Ok(())

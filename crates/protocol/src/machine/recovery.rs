@@ -222,9 +222,10 @@ impl CoreMachine {
                 partition,
                 operation,
                 decision,
+                settles,
             } => {
                 let key = (operation, partition);
-                if self.replay_decision(key, decision, position) {
+                if self.replay_decision(key, decision, position) && settles {
                     self.settle(now, key, tables, &mut unheard)?;
                 }
             }
@@ -277,7 +278,7 @@ impl CoreMachine {
         place.is_some_and(|place| place.since == since)
     }
 
-    /// Takes up a decision; true if it is to be settled with that.
+    /// Takes up a decision; true if it may be settled with that.
     fn replay_decision(&mut self, key: MemberKey, decision: Decision, position: Position) -> bool {
         // What an epoch's end decides is settled when the next one serves.
         let resolved_in = self.sealed_on_disk.map(|sealed| sealed.epoch);
@@ -290,7 +291,7 @@ impl CoreMachine {
         member.decision = Some(decision);
         member.decided_at = position;
         member.resolved_in = resolved_in;
-        member.settles_at_decision() && resolved_in.is_none()
+        resolved_in.is_none()
     }
 
     /// Drops own operations that an own, later record calls finished.

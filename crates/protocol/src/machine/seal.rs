@@ -428,6 +428,7 @@ impl CoreMachine {
                 partition: *partition,
                 operation: key.0,
                 decision: decision.clone(),
+                settles: false,
             };
             let position = self.log(&record, Durability::Sync, output);
             let member = self.members.get_mut(&key).expect("it was there");

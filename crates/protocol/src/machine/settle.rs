@@ -116,7 +116,12 @@ impl CoreMachine {
         if commit && !rows_are_newer {
             self.write(key, tables)?;
         }
+        let is_rebuilding = self.is_rebuilding(key.1);
         let member = &self.members[&key];
+        let collisions = match is_rebuilding && commit {
+            true => member.collisions(tables)?,
+            false => Vec::new(),
+        };
         let head = member.prepare.chain[0];
         let requests = &member.prepare.requests;
         match &member.decision {
@@ -136,6 +141,7 @@ impl CoreMachine {
                 }
             }
         }
+        self.note_obstacles(key.1, collisions);
         Ok(())
     }
 

@@ -56,6 +56,8 @@ pub(super) struct ReplexInfo {
     pub order: u8,
     /// The orders in which its partitions keep local entries.
     pub entry_orders: Vec<u8>,
+    /// It is being made and has never served.
+    pub is_building: bool,
 }
 
 /// What a change does to one partition.
@@ -113,6 +115,7 @@ impl TableInfo {
                     .into_iter()
                     .map(number)
                     .collect(),
+                is_building: table.is_building(position),
             });
         }
         let mut coordinate_columns = schema.columns.clone();

@@ -6,7 +6,7 @@
 mod entries;
 mod replace;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt::Write as _;
 use std::sync::Arc;
 
@@ -37,6 +37,8 @@ pub struct Node {
     pub asleep: bool,
     /// What its last heartbeat said to be filled.
     filled: Vec<PartitionId>,
+    /// What it has said to stand in the way of a copy.
+    obstacles: BTreeSet<String>,
     /// How far its last heartbeat said it was with the end of an epoch.
     stage: Option<SealStage>,
 }
@@ -119,6 +121,7 @@ impl Cluster {
                 held_replies: Vec::new(),
                 asleep: false,
                 filled: Vec::new(),
+                obstacles: BTreeSet::new(),
                 stage: None,
             };
             cluster.nodes.insert(id, node);
@@ -157,6 +160,7 @@ impl Cluster {
         let configuration = Arc::new(self.configuration.clone());
         let node = self.nodes.get_mut(&id).ok_or("there is no such server")?;
         node.incarnation += 1;
+        node.obstacles.clear();
         let identity = Identity {
             cluster: 1,
             core: CoreId {
@@ -291,9 +295,20 @@ impl Cluster {
             );
         }
         for ask in output.asks {
-            let CoordinatorRequest::Heartbeat { filled, seal, .. } = ask else {
+            let CoordinatorRequest::Heartbeat {
+                filled,
+                fills,
+                seal,
+                ..
+            } = ask
+            else {
                 continue;
             };
+            for obstacle in fills.into_iter().flat_map(|fill| fill.obstacles) {
+                if node.obstacles.insert(obstacle.clone()) {
+                    let _ = writeln!(self.events, "s{id} reports: {obstacle}");
+                }
+            }
             node.stage = seal.map(|report| report.stage);
             if filled != node.filled {
                 let cells: Vec<String> = filled.iter().map(cell).collect();
@@ -434,7 +449,8 @@ impl Cluster {
     pub fn rows(&self) -> String {
         let mut out = String::new();
         let table = &self.configuration.tables[0];
-        for (replex, places) in table.placement.iter().enumerate() {
+        for replex in table.layout.numbers() {
+            let places = &table.placement[replex];
             let _ = writeln!(out, "{}:", table.layout.replexes[replex].name);
             for (number, place) in places.iter().enumerate() {
                 let id = PartitionId {

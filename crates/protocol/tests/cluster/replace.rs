@@ -1,8 +1,9 @@
 //! Servers that are lost, and others that hold their partitions instead: what a coordinator would
 //! decide.
 
+use placement::Schema;
 use placement::tables::MemoryTables;
-use protocol::configuration::{PartitionState, Place, ServerState};
+use protocol::configuration::{PartitionState, Place, ServerState, Table};
 use protocol::identity::{CoreId, Epoch, Position, ServerId};
 use protocol::machine::CoreMachine;
 use protocol::message::SealStage;
@@ -39,6 +40,40 @@ impl Cluster {
     /// An epoch in which another server holds partitions, with nothing in them, and servers that
     /// do not run are down. The epochs before have been ended, or nothing of them is under way.
     pub fn replace(&mut self, partitions: &[(usize, usize)], by: u32) -> Result<(), String> {
+        self.end_epochs()?;
+        for (replex, number) in partitions {
+            self.configuration.tables[0].placement[*replex][*number] = Place {
+                core: core(by),
+                state: PartitionState::Rebuilding,
+                since: self.configuration.epoch,
+            };
+        }
+        self.spread()
+    }
+
+    /// An epoch in which a server has another copy of the table, with nothing in it. As above.
+    pub fn add_copy(&mut self, wanted: &Schema, by: u32) -> Result<(), String> {
+        self.end_epochs()?;
+        let table = &mut self.configuration.tables[0];
+        let place = |_: &Table, _, _| Some(core(by));
+        *table = table.with_copy(wanted, self.configuration.epoch, &place)?;
+        self.spread()
+    }
+
+    /// An epoch in which the table lacks a copy that it had. As above.
+    pub fn remove_copy(&mut self, name: &str) -> Result<(), String> {
+        self.end_epochs()?;
+        let table = &mut self.configuration.tables[0];
+        *table = table.without_copy(name)?;
+        self.spread()
+    }
+
+    /// Whether somebody says that a copy cannot be made.
+    pub fn has_obstacles(&self) -> bool {
+        self.nodes.values().any(|node| !node.obstacles.is_empty())
+    }
+
+    fn end_epochs(&mut self) -> Result<(), String> {
         if self.configuration.sealing.take().is_some() {
             if !self.is_resolved() {
                 return Err("the epochs before have not ended".into());
@@ -55,22 +90,16 @@ impl Cluster {
             }
         }
         self.configuration.epoch = Epoch(self.configuration.epoch.0 + 1);
+        for node in self.nodes.values_mut() {
+            node.filled.clear();
+            node.obstacles.clear();
+        }
         for server in &mut self.configuration.servers {
             if self.nodes[&server.id.0].machine.is_none() {
                 server.state = ServerState::Down;
             }
         }
-        for (replex, number) in partitions {
-            self.configuration.tables[0].placement[*replex][*number] = Place {
-                core: CoreId {
-                    server: ServerId(by),
-                    core: 0,
-                },
-                state: PartitionState::Rebuilding,
-                since: self.configuration.epoch,
-            };
-        }
-        self.spread()
+        Ok(())
     }
 
     /// An epoch in which what servers have said to be filled serves. False if that is nothing.
@@ -87,6 +116,7 @@ impl Cluster {
             }
         }
         if is_new {
+            self.configuration.tables[0].finish_building();
             self.configuration.epoch = Epoch(self.configuration.epoch.0 + 1);
             self.spread()?;
         }
@@ -101,5 +131,12 @@ impl Cluster {
         node.checkpoint = (MemoryTables::new(), Position(1));
         node.log.clear();
         node.durable = 0;
+    }
+}
+
+fn core(server: u32) -> CoreId {
+    CoreId {
+        server: ServerId(server),
+        core: 0,
     }
 }

@@ -14,7 +14,7 @@ use protocol::codec::Bytes;
 use protocol::configuration::{
     Configuration, PartitionState, Place, Sealing, Server, ServerState, Table,
 };
-use protocol::coordinator::{Member, State};
+use protocol::coordinator::{CopyChange, Member, State, Wanted};
 use protocol::expression::{Assignment, BinaryOperator, Expression, UnaryOperator};
 use protocol::identity::*;
 use protocol::message::*;
@@ -182,6 +182,10 @@ generate_struct! {
     Configuration { cluster, epoch, sealing, servers, tables }
     Sealing { since, removed }
     SealReport { stage, vouched_ago_us }
+    FillReport { table, replex, partitions, sources, sources_done, rows, of_rows, obstacles }
+    CopyFailure { table, name, why }
+    CopyChange { table, wanted }
+    Looked { rows, bytes, of_rows }
     Server { id, incarnation, domain, cores, state }
     Table { id, schema, layout, placement, building }
     Place { core, state, since }
@@ -221,13 +225,14 @@ generate_struct! {
     PeerHeader { from, incarnation, epoch }
     SavedCompletion { head, request }
     State {
-        version, configuration, members, next_server, next_table, sessions_reserved,
+        version, configuration, members, changes, failures, next_server, next_table, sessions_reserved,
         session_floor,
     }
     Member { server, disk, instance }
 }
 
 generate_enum! {
+    Wanted { Add { schema }, Drop { name } }
     ServerState { Up, Down }
     PartitionState { Serving, Rebuilding }
     Constraint { Unique, Dense }
@@ -271,7 +276,7 @@ generate_enum! {
         Durable { operations }, Confirm { operations }, Finished(below), Recover { attempt },
         Adopt { attempt, prepare, decision }, RecoverEnd { attempt, count, finished_below },
         LeaseRequest { sent_us }, LeaseGrant { sent_us, admits }, NewerEpoch { epoch },
-        Copy { of, from, start }, Copied { of, from, start, page, sum, looked_at_bytes },
+        Copy { of, from, start }, Copied { of, from, start, page, sum, looked },
         Fetch { of, from, pass, wanted, start },
         Fetched { of, from, pass, start, page, told_from },
         CopyCompletions { of, start },
@@ -282,19 +287,20 @@ generate_enum! {
     SealStage { Sealing, Resolved, Stuck }
     CoordinatorRequest {
         Join { server, instance, disk, domain, cores },
-        Heartbeat { core, incarnation, epoch, sent_us, filled, seal }, Fetch { known },
+        Heartbeat { core, incarnation, epoch, sent_us, filled, fills, seal }, Fetch { known },
         OpenSession,
         CreateTable { schema, if_not_exists }, DropTable { name, if_exists }, Leave { server },
+        AddCopy { schema }, DropCopy { table, name, if_exists }, Progress,
         Stopped { server, incarnation }, Remove { server },
     }
     CoordinatorReply {
         Joined { server, incarnation, configuration },
         Beat { sent_us, epoch, lease_us, session_floor }, Configuration(configuration),
         Unchanged { epoch }, Session { session, life_us }, Done { epoch, table },
-        Refused { message, retry },
+        Refused { message, retry }, Progress { fills, waiting, failures },
     }
     Record {
-        Prepared { partition, prepare }, Decided { partition, operation, decision },
+        Prepared { partition, prepare }, Decided { partition, operation, decision, settles },
         Settled { partition, operation }, Completed { partition, requests },
         Copied { partition, rows },
         Sealed { epoch, forgot_nothing }, Resolved { epoch }, Given { partition, since },

@@ -1,6 +1,7 @@
 //! The codec's proof: every message survives the way there and back, no bytes make a decoder panic
 //! or take more memory than is stated, and the bytes themselves are nailed down as golden frames.
 
+mod copies;
 mod decoders;
 mod entries;
 mod generate;

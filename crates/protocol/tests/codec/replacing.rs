@@ -33,8 +33,14 @@ pub fn seals() -> Vec<(&'static str, Message)> {
 }
 
 /// What cores say while a partition is being filled.
+// tidy: long — a list of messages, one of each kind.
 pub fn fills() -> Vec<(&'static str, Message)> {
     let (of, from) = (partition(1, 2), partition(0, 3));
+    let looked = Looked {
+        rows: 7,
+        bytes: 4_096,
+        of_rows: 100,
+    };
     let mut page = RowPage::default();
     page.push(Version(1 << 40), &row());
     let messages = [
@@ -54,7 +60,7 @@ pub fn fills() -> Vec<(&'static str, Message)> {
                 start: pk(),
                 page: page.clone(),
                 sum: 7,
-                looked_at_bytes: 4_096,
+                looked,
             },
         ),
         (

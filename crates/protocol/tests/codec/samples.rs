@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::copies::{copies, fill_report};
 use super::replacing::{fills, seals};
 use placement::{
     Column, ColumnType, Constraint, Cut, Dimension, Durability, FurtherCopy, Index, Layout,
@@ -13,13 +14,14 @@ use protocol::codec::Bytes;
 use protocol::configuration::{
     Configuration, PartitionState, Place, Sealing, Server, ServerState, Table,
 };
-use protocol::coordinator::{Member, State};
+use protocol::coordinator::{CopyChange, Member, State, Wanted};
 use protocol::expression::{Assignment, BinaryOperator, Expression, UnaryOperator};
 use protocol::identity::*;
 use protocol::message::*;
 use protocol::operation::*;
 
-fn schema() -> Schema {
+/// A table with copies of every kind.
+pub fn schema() -> Schema {
     let column = |name: &str, column_type, nullable, default| Column {
         name: name.into(),
         column_type,
@@ -257,6 +259,13 @@ pub fn state() -> State {
         version: 9,
         configuration: configuration(),
         members: vec![member(1), member(2)],
+        changes: vec![CopyChange {
+            table: TableId(3),
+            wanted: Wanted::Drop {
+                name: "by_tail".into(),
+            },
+        }],
+        failures: Vec::new(),
         next_server: 3,
         next_table: 4,
         sessions_reserved: 4097,
@@ -319,6 +328,7 @@ pub fn samples() -> BTreeMap<&'static str, Message> {
         replies(),
         refusals(),
         peers(),
+        copies(),
         fills(),
         seals(),
         asks(),
@@ -657,6 +667,7 @@ fn asks() -> Vec<(&'static str, Message)> {
                 epoch: Epoch(6),
                 sent_us: 123_456,
                 filled: vec![partition(1, 2)],
+                fills: vec![fill_report()],
                 seal: Some(SealReport {
                     stage: SealStage::Resolved,
                     vouched_ago_us: Some(50_000),

@@ -341,7 +341,8 @@ impl<S: Store> Core<S> {
             }
             CoordinatorReply::Joined { .. }
             | CoordinatorReply::Session { .. }
-            | CoordinatorReply::Done { .. } => {
+            | CoordinatorReply::Done { .. }
+            | CoordinatorReply::Progress { .. } => {
                 return Err("it answered what was not asked".to_owned());
             }
         }

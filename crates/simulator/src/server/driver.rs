@@ -98,6 +98,7 @@ impl World {
                 partition,
                 operation,
                 decision,
+                ..
             } => {
                 let Some(entry) = self.ledger.operations.get(operation) else {
                     let text = format!("{operation:?} is decided, but prepared nowhere");

@@ -393,6 +393,24 @@ impl Tables for DurableTables {
         Ok(hot.into_iter().chain(cold).min())
     }
 
+    /// Leaves of which memory has not all are taken to be like the others.
+    fn entries_about(&self, table: u64) -> u64 {
+        let inner = self.inner.borrow();
+        let Some(known) = inner.tables.get(&table) else {
+            return 0;
+        };
+        let (mut leaves, mut loaded, mut entries) = (0, 0, 0);
+        for leaf in known.directory.leaves() {
+            let range = &inner.ranges[leaf as usize];
+            leaves += 1;
+            if range.loaded {
+                loaded += 1;
+                entries += range.leaf.len() as u64;
+            }
+        }
+        (entries * leaves).checked_div(loaded).unwrap_or(0)
+    }
+
     fn put(&mut self, table: u64, key: &[u8], value: &[u8]) {
         assert!(key.len() <= KEY_BYTES_MAX, "key of {} bytes", key.len());
         assert!(

@@ -33,6 +33,7 @@ fn serves(scene: &mut Scene, core: CoreId, epochs_ago: u64) -> bool {
         epoch,
         sent_us: 17,
         filled: vec![PLACE],
+        fills: Vec::new(),
         seal: None,
     });
     let place = scene.coordinator.configuration().place(PLACE);

@@ -1,6 +1,7 @@
 //! Each transition and each refusal of the coordinator; random histories are in
 //! `tests/coordinator.rs`.
 
+mod copies;
 mod fills;
 mod servers;
 mod tables;
@@ -189,6 +190,7 @@ fn heartbeat(id: u32, core: u16, incarnation: u32, epoch: u64) -> Request {
         epoch: Epoch(epoch),
         sent_us: 17,
         filled: Vec::new(),
+        fills: Vec::new(),
         seal: None,
     }
 }

@@ -1,0 +1,79 @@
+//! Tables with one copy more or less: what an epoch that follows a sealed one may change.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use placement::Schema;
+
+use super::{PartitionState, Place, Table};
+use crate::identity::{CoreId, Epoch};
+
+impl Table {
+    /// The table with the copy that a valid schema has one more, to be filled from epoch `since` on.
+    /// `place` chooses cores, by replex and partition, for a table that has those before.
+    ///
+    /// # Errors
+    /// For people: the schema is not the table's with one copy more, or there is no place.
+    pub fn with_copy(
+        &self,
+        wanted: &Schema,
+        since: Epoch,
+        place: &dyn Fn(&Table, usize, u32) -> Option<CoreId>,
+    ) -> Result<Table, String> {
+        if !self.schema.is_extended_by(wanted) {
+            return Err("the table has changed meanwhile: try again".into());
+        }
+        let mut table = self.clone();
+        let extended = table.layout.extend(&self.schema, wanted);
+        let numbers = extended.map_err(|error| error.message)?;
+        table.schema = wanted.clone();
+        let replexes = table.layout.replexes.len();
+        table.placement.resize(replexes, Vec::new());
+        for number in numbers {
+            for partition in 0..table.layout.partition_count(number) {
+                let core = place(&table, number, partition);
+                table.placement[number].push(Place {
+                    core: core.ok_or("no server is up that could take it")?,
+                    state: PartitionState::Rebuilding,
+                    since,
+                });
+            }
+            let number = u8::try_from(number).expect("a table has at most 63 replexes");
+            table.building.push(number);
+        }
+        table.building.sort_unstable();
+        Ok(table)
+    }
+
+    /// The table without the copy of this name.
+    ///
+    /// # Errors
+    /// For people: there is none that can go.
+    pub fn without_copy(&self, name: &str) -> Result<Table, String> {
+        let mut table = self.clone();
+        let removed = table.layout.remove(&mut table.schema, name);
+        removed.map_err(|error| error.message)?;
+        let layout = &table.layout;
+        table.placement.truncate(layout.replexes.len());
+        for (replex, places) in table.placement.iter_mut().enumerate() {
+            places.truncate(layout.partition_count(replex) as usize);
+        }
+        let copies: Vec<usize> = layout.numbers().collect();
+        let building = &mut table.building;
+        building.retain(|number| copies.contains(&usize::from(*number)));
+        Ok(table)
+    }
+
+    /// Copies whose last partition serves by now can be read. Returns their names.
+    pub fn finish_building(&mut self) -> Vec<String> {
+        let placement = &self.placement;
+        let serves = |number: &u8| {
+            let mut places = placement[usize::from(*number)].iter();
+            places.all(|place| place.state == PartitionState::Serving)
+        };
+        let (done, building): (Vec<u8>, Vec<u8>) = self.building.iter().partition(|it| serves(it));
+        self.building = building;
+        let name = |number: u8| self.layout.replexes[usize::from(number)].name.clone();
+        done.into_iter().map(name).collect()
+    }
+}

@@ -1,0 +1,291 @@
+//! What servers, clients and operators ask of the coordinator, and what it answers.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use placement::Schema;
+
+use crate::codec::{wire_enum, wire_struct};
+use crate::configuration::Configuration;
+use crate::identity::{CoreId, Epoch, Incarnation, PartitionId, ServerId, SessionId, TableId};
+
+/// What servers, clients and operators ask of the coordinator.
+#[derive(Clone, Debug, PartialEq)]
+pub enum CoordinatorRequest {
+    /// A server's start. It is answered once the join is in a durable configuration.
+    Join {
+        /// Its number; none asks for a new one.
+        server: Option<ServerId>,
+        /// Names the process that uses the number: a second one is refused while the first
+        /// one's lease runs.
+        instance: u64,
+        /// Names its data folder, made with it; a wiped disk has another one (SAFETY R16).
+        disk: u64,
+        /// What fails together with it.
+        domain: String,
+        /// `address:port` of each core.
+        cores: Vec<String>,
+    },
+    /// Renews a core's lease.
+    Heartbeat {
+        /// The core.
+        core: CoreId,
+        /// Its incarnation.
+        incarnation: Incarnation,
+        /// Its epoch.
+        epoch: Epoch,
+        /// Its monotonic clock, returned as it is.
+        sent_us: u64,
+        /// Partitions of it that are rebuilding and hold, durably, all that their covers had: they
+        /// can serve in a next epoch (SAFETY R20).
+        filled: Vec<PartitionId>,
+        /// How far its fills are, one report for each replex.
+        fills: Vec<FillReport>,
+        /// How far it is, while members are replaced.
+        seal: Option<SealReport>,
+    },
+    /// The newest configuration, if newer than `known`.
+    Fetch {
+        /// The asker's epoch.
+        known: Epoch,
+    },
+    /// A new client session.
+    OpenSession,
+    /// A new table; answered once every server that holds part of it has the configuration.
+    CreateTable {
+        /// Columns, indexes and settings.
+        schema: Schema,
+        /// Without an error if there is one of that name.
+        if_not_exists: bool,
+    },
+    /// Removes a table and its rows.
+    DropTable {
+        /// Its name.
+        name: String,
+        /// Without an error if there is none.
+        if_exists: bool,
+    },
+    /// A server stops for good; refused while it holds partitions.
+    Leave {
+        /// The server.
+        server: ServerId,
+    },
+    /// A server's last word: its log is durable, and no core of this process serves anything any
+    /// more or ever will again. So its leases are over at once, and the next process may join.
+    Stopped {
+        /// The server.
+        server: ServerId,
+        /// The incarnation that has stopped.
+        incarnation: Incarnation,
+    },
+    /// Adds a copy to a table: what the schema has one more, an index or a further copy, its last.
+    /// Answered at once; [`CoordinatorRequest::Progress`] says how it goes on.
+    AddCopy {
+        /// The table as it shall be.
+        schema: Schema,
+    },
+    /// Drops an index or a further copy, or gives up one that is being made. Answered at once.
+    DropCopy {
+        /// The table's name.
+        table: String,
+        /// The copy's name.
+        name: String,
+        /// Without an error if there is none.
+        if_exists: bool,
+    },
+    /// How far fills and changes of copies are.
+    Progress,
+    /// Takes its partitions from a server that is down, without waiting any longer. It must never
+    /// serve them again: its process is known to be gone.
+    Remove {
+        /// The server.
+        server: ServerId,
+    },
+}
+
+/// How far the partitions of a replex are that are being filled. Rows are those of the covers, of
+/// which each partition takes its own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FillReport {
+    /// The table.
+    pub table: TableId,
+    /// The replex.
+    pub replex: u8,
+    /// How many partitions.
+    pub partitions: u32,
+    /// How many members of their covers there are.
+    pub sources: u64,
+    /// How many of these have given everything.
+    pub sources_done: u64,
+    /// Rows that were looked at.
+    pub rows: u64,
+    /// About how many there are to look at; 0 if that is not known.
+    pub of_rows: u64,
+    /// Why a new copy cannot be made, for people: no more than [`OBSTACLES_MAX`].
+    pub obstacles: Vec<String>,
+}
+
+/// Reasons in one [`FillReport`].
+pub const OBSTACLES_MAX: usize = 5;
+
+impl FillReport {
+    /// Nothing of this replex.
+    pub fn new(table: TableId, replex: u8) -> FillReport {
+        FillReport {
+            table,
+            replex,
+            partitions: 0,
+            sources: 0,
+            sources_done: 0,
+            rows: 0,
+            of_rows: 0,
+            obstacles: Vec::new(),
+        }
+    }
+
+    /// Adds what was said of other partitions of the replex.
+    pub fn add(&mut self, other: &FillReport) {
+        self.partitions += other.partitions;
+        self.sources += other.sources;
+        self.sources_done += other.sources_done;
+        self.rows += other.rows;
+        self.of_rows += other.of_rows;
+        self.obstacles.extend(other.obstacles.iter().cloned());
+        self.obstacles.truncate(OBSTACLES_MAX);
+    }
+
+    /// The share that is done, in percent, below 100.
+    pub fn percent(&self) -> u64 {
+        let (done, all) = match self.of_rows {
+            0 => (self.sources_done, self.sources),
+            all => (self.rows, all),
+        };
+        (done * 100).checked_div(all).unwrap_or(0).min(99)
+    }
+}
+
+/// A copy that could not be made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CopyFailure {
+    /// The table.
+    pub table: TableId,
+    /// The copy's name.
+    pub name: String,
+    /// For people: what stood in the way.
+    pub why: String,
+}
+
+/// How far a core is with the end of the epochs before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SealReport {
+    /// What it has done.
+    pub stage: SealStage,
+    /// How long ago, in microseconds, it last vouched for a server that is being removed; none if
+    /// it has not since its start.
+    pub vouched_ago_us: Option<u64>,
+}
+
+/// Stages of the end of an epoch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SealStage {
+    /// It has not heard all others yet, or its disk is not done.
+    Sealing,
+    /// It has resolved everything, durably.
+    Resolved,
+    /// More is lost than is tolerated: it guesses nothing and waits for somebody to come back.
+    Stuck,
+}
+
+/// What the coordinator answers.
+#[derive(Clone, Debug, PartialEq)]
+pub enum CoordinatorReply {
+    /// The server is part of the cluster.
+    Joined {
+        /// Its number.
+        server: ServerId,
+        /// Its incarnation.
+        incarnation: Incarnation,
+        /// The configuration with it.
+        configuration: Configuration,
+    },
+    /// The lease is renewed, counted from `sent_us`.
+    Beat {
+        /// From the request.
+        sent_us: u64,
+        /// The newest epoch.
+        epoch: Epoch,
+        /// The lease's length in microseconds.
+        lease_us: u64,
+        /// Sessions below this one have ended (SAFETY R14).
+        session_floor: SessionId,
+    },
+    /// The newest configuration.
+    Configuration(Configuration),
+    /// What was asked for is known already.
+    Unchanged {
+        /// The newest epoch.
+        epoch: Epoch,
+    },
+    /// A session is open.
+    Session {
+        /// Its number.
+        session: SessionId,
+        /// After this many microseconds the client opens a new one.
+        life_us: u64,
+    },
+    /// Done in this epoch.
+    Done {
+        /// The epoch.
+        epoch: Epoch,
+        /// The table, where one was created.
+        table: Option<TableId>,
+    },
+    /// What is being filled, and what became of copies.
+    Progress {
+        /// One for each replex with partitions that are being filled, by table and number.
+        fills: Vec<FillReport>,
+        /// Copies that come or go once the epochs before have ended.
+        waiting: Vec<(TableId, String)>,
+        /// The last copies that could not be made, the newest last.
+        failures: Vec<CopyFailure>,
+    },
+    /// Not done, and nothing was changed.
+    Refused {
+        /// For people: what, why and what to do.
+        message: String,
+        /// Whether the same request may succeed later without anybody doing something.
+        retry: bool,
+    },
+}
+
+wire_enum!(CoordinatorRequest {
+    0 => Join { server, instance, disk, domain, cores },
+    1 => Heartbeat { core, incarnation, epoch, sent_us, filled, fills, seal },
+    2 => Fetch { known }, 3 => OpenSession, 4 => CreateTable { schema, if_not_exists },
+    5 => DropTable { name, if_exists }, 6 => Leave { server },
+    7 => Stopped { server, incarnation }, 8 => Remove { server },
+    9 => AddCopy { schema }, 10 => DropCopy { table, name, if_exists }, 11 => Progress,
+});
+wire_struct!(SealReport {
+    stage,
+    vouched_ago_us
+});
+wire_enum!(SealStage { 0 => Sealing, 1 => Resolved, 2 => Stuck });
+wire_enum!(CoordinatorReply {
+    0 => Joined { server, incarnation, configuration },
+    1 => Beat { sent_us, epoch, lease_us, session_floor },
+    2 => Configuration(configuration), 3 => Unchanged { epoch },
+    4 => Session { session, life_us }, 5 => Done { epoch, table },
+    6 => Refused { message, retry }, 7 => Progress { fills, waiting, failures },
+});
+wire_struct!(FillReport {
+    table,
+    replex,
+    partitions,
+    sources,
+    sources_done,
+    rows,
+    of_rows,
+    obstacles,
+});
+wire_struct!(CopyFailure { table, name, why });

@@ -1,0 +1,84 @@
+//! Indexes that come to the table of a history and go from it, while it is written to.
+
+use placement::{Constraint, Index};
+
+use super::{Finding, History};
+
+const NAME: &str = "late";
+
+/// The index that comes and goes.
+#[derive(Debug, Default)]
+pub(super) struct Late {
+    /// Its number, since it came for the first time.
+    pub number: Option<u8>,
+    /// The table has it.
+    is_there: bool,
+}
+
+impl History {
+    /// An index by number comes, unique or not, or goes, with requests under way.
+    pub(super) fn change_copies(&mut self) -> Finding {
+        if self.random.one_in(2) {
+            self.settle_down()?;
+        } else {
+            self.come_back()?;
+        }
+        if self.late.is_there {
+            return self.remove_late();
+        }
+        if self.spare.len() < 2 {
+            return Ok(());
+        }
+        self.end_epoch(Vec::new())?;
+        let mut wanted = self.cluster.schema().clone();
+        wanted.indexes.push(Index {
+            name: NAME.into(),
+            columns: vec![2],
+            constraint: [None, Some(Constraint::Unique)][self.random.below(2) as usize],
+        });
+        let by = self.spare.remove(0);
+        self.cluster.add_copy(&wanted, by)?;
+        let added = self.cluster.configuration.tables[0].building[0];
+        self.late = Late {
+            number: Some(added),
+            is_there: true,
+        };
+        Ok(())
+    }
+
+    fn remove_late(&mut self) -> Finding {
+        self.end_epoch(Vec::new())?;
+        let number = self.late.number.expect("it is there");
+        let place = self.cluster.configuration.tables[0].placement[usize::from(number)][0];
+        self.spare.push(place.core.server.0);
+        self.late.is_there = false;
+        self.cluster.remove_copy(NAME)
+    }
+
+    /// An index that cannot be is given up.
+    pub(super) fn give_up(&mut self) -> Finding {
+        if self.cluster.has_obstacles() {
+            self.settle_down()?;
+            self.remove_late()?;
+        }
+        Ok(())
+    }
+
+    /// What a unique index demands holds once it serves.
+    pub(super) fn check_late(&self) -> Finding {
+        let indexes = &self.cluster.schema().indexes;
+        let late = indexes.iter().find(|index| index.name == NAME);
+        if late.is_none_or(|late| late.constraint.is_none()) {
+            return Ok(());
+        }
+        let mut numbers: Vec<i64> = self.model.values().map(|(_, number)| *number).collect();
+        numbers.sort_unstable();
+        match numbers.windows(2).find(|pair| pair[0] == pair[1]) {
+            Some(pair) => Err(format!(
+                "two rows have number {} in a unique index",
+                pair[0]
+            )),
+            None => Ok(()),
+        }
+    }
+}
