@@ -127,7 +127,7 @@ impl World {
             }
             Fault::Loss => {
                 let place = self.any_place();
-                self.crash_one(place, 3 * self.plan.lease_us + 500 * MILLISECOND);
+                self.lose(place);
             }
             Fault::Seal => self.seal_epoch(),
             Fault::Deposition => {
@@ -158,6 +158,13 @@ impl World {
         self.crash(place, tail, down_us);
     }
 
+    /// A process dies, and stays down long enough to be replaced.
+    pub fn lose(&mut self, place: usize) {
+        if self.faults.loss_every_us > 0 {
+            self.crash_one(place, 3 * self.plan.lease_us + 500 * MILLISECOND);
+        }
+    }
+
     /// A process dies at a moment that somebody chose.
     pub fn die(&mut self, place: usize) {
         if self.faults.crash_every_us > 0 {
@@ -179,6 +186,15 @@ impl World {
         if self.random.chance(self.faults.crash_at_record) {
             let delay_us = self.random.exponential(2 * self.faults.latency_us);
             self.after(delay_us, Event::Die(place));
+        }
+        if self.random.chance(self.faults.loss_at_record) {
+            let delay_us = self.random.exponential(2 * self.faults.latency_us);
+            self.after(delay_us, Event::Lose(place));
+            let other = self.any_place();
+            if other != place {
+                let delay_us = self.random.exponential(4 * self.faults.latency_us);
+                self.after(delay_us, Event::Die(other));
+            }
         }
     }
 

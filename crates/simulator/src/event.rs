@@ -45,6 +45,8 @@ pub enum Event {
     Start(usize),
     /// A server's process is killed, unless faults have stopped.
     Die(usize),
+    /// A server's process is killed, and stays down for long.
+    Lose(usize),
     /// A starting server asks again, in this life of it.
     JoinAgain(usize, u64),
     /// A core's connection to another one is made anew.

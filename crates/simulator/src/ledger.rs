@@ -2,7 +2,7 @@
 //!
 //! The machines know nothing of it. A crash takes back what the disk has lost.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use placement::{Durability, Layout, Schema, decision_position};
@@ -25,8 +25,9 @@ pub struct Ledger {
     /// Results that ended at a head alone.
     pub completed: BTreeMap<RequestId, Vec<(CoreId, Position, RequestResult)>>,
     logs: BTreeMap<CoreId, Log>,
-    /// Cores that are ending the epochs before: nobody sees what they decide before an epoch serves.
-    sealing: BTreeSet<CoreId>,
+    /// Cores that are ending the epochs before, and the record that says so: nobody sees what they
+    /// decide before an epoch serves.
+    sealing: BTreeMap<CoreId, Position>,
 }
 
 /// An operation.
@@ -134,7 +135,7 @@ impl Ledger {
                         entry.members[place].decided = Some((core, position));
                     }
                     // An epoch's end may decide otherwise what nobody has seen.
-                    let sealing = self.sealing.contains(&core);
+                    let sealing = self.sealing.contains_key(&core);
                     if sealing {
                         entry.resolved = true;
                         entry.decision = Some(decision.clone());
@@ -148,7 +149,7 @@ impl Ledger {
                 self.note(core, position, *operation, *partition);
             }
             Record::Sealed { .. } => {
-                self.sealing.insert(core);
+                self.sealing.insert(core, position);
             }
             Record::Resolved { .. } => {
                 self.sealing.remove(&core);
@@ -201,7 +202,13 @@ impl Ledger {
 
     /// Whether what a core decides comes from an epoch's end.
     pub fn is_sealing(&self, core: CoreId) -> bool {
-        self.sealing.contains(&core)
+        self.sealing.contains_key(&core)
+    }
+
+    /// Whether a core has sealed, durably.
+    pub fn has_sealed(&self, core: CoreId) -> bool {
+        let sealed = self.sealing.get(&core);
+        sealed.is_some_and(|position| self.is_durable((core, *position)))
     }
 
     /// A core's disk has made everything up to here durable.

@@ -85,6 +85,9 @@ pub struct Faults {
     pub crash_at_start: f64,
     /// Votes and decisions soon after which their process is killed.
     pub crash_at_record: f64,
+    /// Votes and decisions after which two are lost at once: their process for long, and what
+    /// another one had not flushed.
+    pub loss_at_record: f64,
     /// All are killed at once, as by a power cut.
     pub power_cut_every_us: u64,
     /// A process stands still, maybe for longer than a lease.
@@ -337,6 +340,7 @@ fn draw_faults(random: &mut Random) -> Faults {
     }
     if random.chance(0.3) {
         faults.loss_every_us = *random.pick(&[300, 1_500]) * MILLISECOND;
+        faults.loss_at_record = *random.pick(&[0.0, 0.003, 0.02]);
     }
     faults
 }

@@ -252,6 +252,7 @@ impl World {
             Event::LateAnswer(answer) => self.send_answer(answer),
             Event::Start(place) => self.start_server(place),
             Event::Die(place) => self.die(place),
+            Event::Lose(place) => self.lose(place),
             Event::JoinAgain(place, life) => self.join(place, life),
             Event::Connect { from, to } => self.connected(from, to),
             Event::ClientWakes(client) => self.client_wakes(client),

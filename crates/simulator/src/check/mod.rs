@@ -13,6 +13,7 @@ pub mod places;
 pub mod prepared;
 pub mod rest;
 pub mod results;
+pub mod sealed;
 pub mod versions;
 pub mod waits;
 

@@ -11,7 +11,7 @@ use protocol::planted::{self, Bug};
 use protocol::record::Record;
 
 use super::{Server, State};
-use crate::check::{budget, earlier_life, outcomes, prepared, waits};
+use crate::check::{budget, earlier_life, outcomes, prepared, sealed, waits};
 use crate::core::{Core, Effects};
 use crate::disk::{Disk, Tail};
 use crate::event::{Content, Event, Life};
@@ -70,6 +70,10 @@ impl World {
             self.recorded(core, position, &record);
         }
         for (to, header, message) in effects.sends {
+            if let PeerMessage::Witness { .. } | PeerMessage::WitnessEnd { .. } = message {
+                let sealed = sealed::told(core, self.ledger.has_sealed(core));
+                self.check("R16 a seal is durable before it is reported", sealed);
+            }
             // A peer that is down has no connection; the driver tells the machine when it has.
             if let Some(receiver) = self.life(to).filter(|life| self.alive(*life).is_some()) {
                 let content = Content::Peer(header, message, receiver.life);
