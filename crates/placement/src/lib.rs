@@ -43,7 +43,7 @@ pub use key::{
     KEY_BYTES_MAX, KeyError, check_key_bytes, decode_key, encode_key, encode_value, key_has_null,
     prefix_end,
 };
-pub use proof::{PROOF_STEPS_MAX, Proof, decision_position, prove};
+pub use proof::{PROOF_STEPS_MAX, Proof, copies_at_risk, decision_position, prove};
 pub use report::{ReplexReport, TableReport};
 pub use row::{ROW_BYTES_MAX, RowError, RowView, encode_row, encode_row_refs};
 pub use schema::{

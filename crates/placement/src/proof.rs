@@ -35,9 +35,35 @@ impl Proof {
     }
 }
 
+/// The most copies of a row that `failures` lost failure domains can take, at least as many and
+/// fewer than all: more than one each where a domain holds several replexes. R3 means members of a
+/// chain when it says f, and it is they who are missing at a resolution. A server that the list does
+/// not name fails alone.
+pub fn copies_at_risk(placement: &Placement, servers: &[Server], failures: usize) -> usize {
+    let domains: BTreeMap<u32, &str> = servers
+        .iter()
+        .map(|server| (server.id, server.domain.as_str()))
+        .collect();
+    let mut replexes: BTreeMap<Result<&str, u32>, BTreeSet<usize>> = BTreeMap::new();
+    for (replex, places) in placement.replexes.iter().enumerate() {
+        for place in places {
+            let domain = domains.get(&place.server).copied().ok_or(place.server);
+            replexes.entry(domain).or_default().insert(replex);
+        }
+    }
+    let mut counts: Vec<usize> = replexes.values().map(BTreeSet::len).collect();
+    counts.sort_unstable_by(|a, b| b.cmp(a));
+    let taken: usize = counts.iter().take(failures).sum();
+    let copies = placement
+        .replexes
+        .iter()
+        .filter(|places| !places.is_empty());
+    taken.max(failures).min(copies.count() - 1)
+}
+
 /// x of R3: the position in the chain (1 is the head, n the decider) where a decision must be
-/// durable before anybody may see it, for n replexes, f failures tolerated, and k the last
-/// position that can vote no. min(k, x) ≤ n − f holds.
+/// durable before anybody may see it, for n replexes, f of their members that can be missing
+/// ([`copies_at_risk`]), and k the last position that can vote no. min(k, x) ≤ n − f holds.
 ///
 /// # Panics
 /// Unless f < n and 1 ≤ k ≤ n.

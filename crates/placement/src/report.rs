@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 use crate::advisor::{Spread, amplification};
 use crate::assignment::{Placement, Server};
 use crate::grid::{Axis, Layout, Replex, ReplexKind};
-use crate::proof::{decision_position, prove};
+use crate::proof::{copies_at_risk, decision_position, prove};
 use crate::schema::{Constraint, Durability, Schema};
 
 /// A table's copies, their safety and the price of their failures.
@@ -69,6 +69,10 @@ impl TableReport {
         let copies = layout.copies();
         let last_voter = layout.voters(schema);
         let proof = placed.map(|(placement, servers)| prove(layout, placement, servers));
+        let failures = usize::from(schema.failures_tolerated);
+        let at_risk = placed.map_or(failures, |(placement, servers)| {
+            copies_at_risk(placement, servers, failures)
+        });
         let amplification = amplification(layout);
         let replexes = amplification.into_iter().map(|amplification| {
             let index = amplification.replex;
@@ -100,11 +104,7 @@ impl TableReport {
             failures_tolerated: schema.failures_tolerated.into(),
             failures_proven: proof.map(|proof| proof.failures_tolerated()),
             last_voter,
-            decision_position: decision_position(
-                copies,
-                schema.failures_tolerated.into(),
-                last_voter,
-            ),
+            decision_position: decision_position(copies, at_risk, last_voter),
             durability: schema.durability,
             replexes: replexes.collect(),
         }

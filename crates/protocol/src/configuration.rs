@@ -10,7 +10,9 @@ use alloc::vec::Vec;
 
 use placement::{Axis, KeySpace, Layout, Replex, ReplexKind, Residue, SlotConstraints};
 use placement::{Column, Constraint, Durability, Index, Schema};
-use placement::{ColumnType, Placement, Proof, TableReport, prove};
+use placement::{
+    ColumnType, Placement, Proof, TableReport, copies_at_risk, decision_position, prove,
+};
 use placement::{Cut, Dimension, FurtherCopy, Share};
 
 use crate::codec::{DecodeError, Reader, Wire, wire_enum, wire_struct};
@@ -205,6 +207,17 @@ impl Configuration {
     pub fn proof(&self, table: &Table) -> Proof {
         let servers: Vec<placement::Server> = self.servers.iter().map(Server::bare).collect();
         prove(&table.layout, &table.bare_placement(), &servers)
+    }
+
+    /// x of SAFETY R3 for a table of a configuration that was checked, where it is placed: from 1.
+    /// The number of replexes means that prepares suffice. It changes only where members change, in
+    /// an epoch before which all chains have ended.
+    pub fn decision_position(&self, table: &Table) -> usize {
+        let servers: Vec<placement::Server> = self.servers.iter().map(Server::bare).collect();
+        let failures = usize::from(table.schema.failures_tolerated);
+        let at_risk = copies_at_risk(&table.bare_placement(), &servers, failures);
+        let voters = table.layout.voters(&table.schema);
+        decision_position(table.layout.copies(), at_risk, voters)
     }
 
     /// The address of a core.

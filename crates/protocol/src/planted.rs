@@ -139,20 +139,6 @@ bugs! {
 }
 
 impl Bug {
-    /// Those that need a place that is rebuilding. `protocol/tests/histories` finds them: the
-    /// simulator's coordinator gives no such places yet.
-    pub const OF_FILLS: &[Bug] = &[
-        Bug::CompletionsNotCopied,
-        Bug::ReadWhileRebuilding,
-        Bug::VoteWithoutFetch,
-        Bug::LowerVersionWins,
-        Bug::ServesBeforeFilled,
-        Bug::DepartureForgotten,
-        Bug::CopiedWithoutEntries,
-        Bug::CollisionIgnored,
-        Bug::GivenKeepsRows,
-    ];
-
     /// The bug that the command line calls so.
     pub fn named(name: &str) -> Option<Bug> {
         Bug::ALL.iter().copied().find(|bug| bug.name() == name)

@@ -214,9 +214,7 @@ impl World {
         for (other, server) in self.servers.iter_mut().enumerate() {
             forgetful += usize::from(!server.is_whole() && other != place);
         }
-        // Once members were replaced, copies may be together on one server.
-        let tolerated = usize::from(self.plan.schema.failures_tolerated);
-        let survives = forgetful < tolerated && self.coordinator.is_apart();
+        let survives = forgetful < self.coordinator.memories_tolerated();
         if (self.is_sync() || survives) && self.random.chance(0.7) {
             Tail::Torn
         } else {

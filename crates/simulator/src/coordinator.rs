@@ -85,19 +85,19 @@ impl CoordinatorProcess {
         })
     }
 
-    /// Whether as many servers may lose their memory as tables tolerate: no member is being replaced,
-    /// and no server holds more than one member of a chain.
-    pub fn is_apart(&self) -> bool {
+    /// How many servers may lose their memory at a time: none while a member is being replaced, and
+    /// no more than every row survives where its copies are now.
+    pub fn memories_tolerated(&self) -> usize {
         let configuration = self.configuration().filter(|_| self.is_whole());
-        let tables = configuration.map_or(&[][..], |configuration| &configuration.tables);
-        tables.iter().all(|table| {
-            let mut replexes = BTreeMap::new();
-            let places = table.placement.iter().enumerate();
-            let mut places = places.flat_map(|(replex, places)| {
-                places.iter().map(move |place| (place.core.server, replex))
+        let proven = configuration.and_then(|configuration| {
+            let tables = configuration.tables.iter();
+            let proven = tables.map(|table| {
+                let stated = u32::from(table.schema.failures_tolerated);
+                configuration.proof(table).failures_tolerated().min(stated)
             });
-            places.all(|(server, replex)| *replexes.entry(server).or_insert(replex) == replex)
-        }) && configuration.is_some()
+            proven.min()
+        });
+        proven.unwrap_or(0) as usize
     }
 
     fn name(&mut self, node: Node, life: u64) -> AskerId {

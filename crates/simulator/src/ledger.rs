@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use placement::{Durability, Layout, Schema, decision_position};
+use placement::Durability;
 use protocol::identity::{CoreId, OperationId, PartitionId, Position, RequestId};
 use protocol::operation::{Decision, Prepare, RequestResult, Vote};
 use protocol::record::Record;
@@ -17,11 +17,8 @@ pub struct Ledger {
     pub operations: BTreeMap<OperationId, Entry>,
     /// The operations that carried a request.
     pub of_request: BTreeMap<RequestId, Vec<OperationId>>,
-    /// The replex, from 0, that knows a decision before anybody may see it (x of SAFETY R3), where
-    /// that is not the first to log it and a crash takes memory back (`replicated`).
-    seen_at: Option<u8>,
-    /// The same, whatever a crash takes back: an epoch's end may decide otherwise before.
-    visible_at: Option<u8>,
+    /// Whether a crash takes memory back that decisions were seen in (`replicated`).
+    forgets: bool,
     /// Results that ended at a head alone.
     pub completed: BTreeMap<RequestId, Vec<(CoreId, Position, RequestResult)>>,
     logs: BTreeMap<CoreId, Log>,
@@ -37,6 +34,9 @@ pub struct Entry {
     pub prepare: Arc<Prepare>,
     /// By place in the chain.
     pub members: Vec<Member>,
+    /// The replex, from 0, that knows a decision before anybody may see it (x of SAFETY R3), where
+    /// that is not the first to log it.
+    visible_at: Option<u8>,
     /// The first decision that was logged anywhere. It stays known after a crash, unless nobody
     /// can have seen it and nobody has it any more.
     pub decision: Option<Decision>,
@@ -51,6 +51,14 @@ pub struct Entry {
 }
 
 impl Entry {
+    /// Whether a decision that is logged at this partition may be seen with that.
+    pub fn shows(&self, partition: PartitionId) -> bool {
+        self.visible_at.is_none_or(|replex| {
+            let mut chain = self.prepare.chain.iter();
+            chain.find(|id| id.replex == replex) == Some(&partition)
+        })
+    }
+
     /// A decision that nobody can have seen may be taken otherwise once nobody has it any more
     /// (SAFETY R3, R4).
     fn forget_unseen(&mut self) {
@@ -79,24 +87,22 @@ struct Log {
 }
 
 impl Ledger {
-    /// An empty one for a table with this schema.
-    pub fn new(schema: &Schema) -> Ledger {
-        let layout = Layout::base(schema);
-        let replexes = layout.copies();
-        let failures = usize::from(schema.failures_tolerated).min(replexes - 1);
-        let position = decision_position(replexes, failures, layout.voters(schema));
-        let visible_at = (position < replexes).then(|| position as u8 - 1);
-        let later = schema.durability == Durability::Replicated;
+    /// An empty one for a table.
+    pub fn new(durability: Durability) -> Ledger {
         Ledger {
-            seen_at: visible_at.filter(|_| later),
-            visible_at,
+            forgets: durability == Durability::Replicated,
             ..Ledger::default()
         }
     }
 
     // tidy: long — a dispatching match over the kinds of records.
-    /// A core has appended a record.
-    pub fn append(&mut self, core: CoreId, position: Position, record: &Record) {
+    /// A core has appended a record, in whose configuration decisions are seen at `visible_at`.
+    pub fn append(
+        &mut self,
+        (core, position): (CoreId, Position),
+        record: &Record,
+        visible_at: Option<u8>,
+    ) {
         match record {
             Record::Prepared { partition, prepare } => {
                 let operation = prepare.operation;
@@ -110,6 +116,7 @@ impl Ledger {
                     Entry {
                         prepare: Arc::clone(prepare),
                         members: vec![Member::default(); prepare.chain.len()],
+                        visible_at,
                         decision: None,
                         seen: false,
                         visible: false,
@@ -141,9 +148,9 @@ impl Ledger {
                         entry.decision = Some(decision.clone());
                     }
                     entry.decision.get_or_insert_with(|| decision.clone());
-                    let seen = is_at(entry, *partition, self.seen_at);
-                    let visible = is_at(entry, *partition, self.visible_at);
-                    entry.seen |= !sealing && seen;
+                    // An epoch's end may decide otherwise before, whatever a crash takes back.
+                    let visible = entry.shows(*partition);
+                    entry.seen |= !sealing && (visible || !self.forgets);
                     entry.visible |= !sealing && visible;
                 }
                 self.note(core, position, *operation, *partition);
@@ -193,11 +200,6 @@ impl Ledger {
                 entry.visible = true;
             }
         }
-    }
-
-    /// Whether a decision that is logged at this partition may be seen with that.
-    pub fn shows(&self, entry: &Entry, partition: PartitionId) -> bool {
-        is_at(entry, partition, self.visible_at)
     }
 
     /// Whether what a core decides comes from an epoch's end.
@@ -288,13 +290,6 @@ pub fn place(entry: &Entry, partition: PartitionId) -> Option<usize> {
 }
 
 /// Whether the partition is the first of the chain in this replex; all are, if none is named.
-fn is_at(entry: &Entry, partition: PartitionId, replex: Option<u8>) -> bool {
-    replex.is_none_or(|replex| {
-        let mut chain = entry.prepare.chain.iter();
-        chain.find(|id| id.replex == replex) == Some(&partition)
-    })
-}
-
 #[cfg(test)]
 pub mod testing {
     //! A ledger by hand, for the tests of checkers.
@@ -358,7 +353,7 @@ pub mod testing {
             partition: partition(place),
             prepare: prepare.clone(),
         };
-        ledger.append(core(u16::from(place)), Position(at), &record);
+        ledger.append((core(u16::from(place)), Position(at)), &record, None);
     }
 
     /// A decision's record.
@@ -380,7 +375,11 @@ pub mod testing {
         let mut ledger = Ledger::default();
         let prepare = prepare(1, &[Vote::Yes]);
         prepared(&mut ledger, 1, 0, &prepare);
-        ledger.append(core(0), Position(2), &decided(1, 0, Decision::Commit));
+        ledger.append(
+            (core(0), Position(2)),
+            &decided(1, 0, Decision::Commit),
+            None,
+        );
         ledger.durable(core(0), Position(1));
         ledger.crash(core(0), Position(1));
         let entry = &ledger.operations[&prepare.operation];

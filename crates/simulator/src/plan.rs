@@ -136,6 +136,7 @@ impl Plan {
             folded_requests_max: *random.pick(&[1, 4, 256]),
             requests_per_key_max: *random.pick(&[8, 64, 1_024]),
             operations_max: *random.pick(&[16, 256, 65_536]),
+            fill_page_keys_max: *random.pick(&[1, 3, 4_096]),
             ..Limits::default()
         };
         let faults = draw_faults(random);

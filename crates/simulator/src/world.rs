@@ -137,7 +137,7 @@ impl World {
             operations_left: plan.workload.operations,
             table: None,
             created: None,
-            ledger: Ledger::new(&plan.schema),
+            ledger: Ledger::new(plan.schema.durability),
             results: Results::default(),
             leases: Leases::default(),
             contents: BTreeMap::new(),

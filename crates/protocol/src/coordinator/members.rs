@@ -13,7 +13,7 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use placement::prove;
+use placement::{copies_at_risk, prove};
 
 use super::{
     CORES_MAX, Coordinator, Heard, Member, Outcome, Output, Refused, SERVERS_MAX, TEXT_BYTES_MAX,
@@ -361,8 +361,21 @@ impl Coordinator {
         for server in servers.iter_mut().filter(|server| server.id == id.0) {
             server.domain = domain.into();
         }
+        let before: Vec<_> = configuration.servers.iter().map(Server::bare).collect();
         for table in &configuration.tables {
-            let proof = prove(&table.layout, &table.bare_placement(), &servers);
+            let placement = table.bare_placement();
+            let failures = usize::from(table.schema.failures_tolerated);
+            let at_risk = |servers| copies_at_risk(&placement, servers, failures);
+            if at_risk(&servers) != at_risk(&before) {
+                return Err(Refused::new(format!(
+                    "with server {} in failure domain {domain}, other copies of table {} would fail \
+                     together: keep domain {}, or remove the server first",
+                    id.0,
+                    table.schema.name,
+                    self.server(id).domain
+                )));
+            }
+            let proof = prove(&table.layout, &placement, &servers);
             if proof.failures_tolerated() < u32::from(table.schema.failures_tolerated) {
                 return Err(Refused::new(format!(
                     "with server {} in failure domain {domain}, table {} would survive {} \

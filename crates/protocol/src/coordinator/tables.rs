@@ -7,7 +7,7 @@ use alloc::collections::BTreeSet;
 use alloc::format;
 use alloc::vec::Vec;
 
-use placement::{Layout, Loads, Schema, assign, decision_position};
+use placement::{Layout, Loads, Schema, assign};
 
 use super::{
     CONFIGURATION_BYTES_MAX, Coordinator, Outcome, Output, Refused, TABLES_MAX, WAITING_MAX,
@@ -101,12 +101,6 @@ impl Coordinator {
         assert!(
             proof.failures_tolerated() as usize >= failures,
             "a placement is proven before it is used"
-        );
-        let (replexes, voters) = (layout.copies(), layout.voters(&schema));
-        let seen_at = decision_position(replexes, failures, voters);
-        assert!(
-            voters.min(seen_at) + failures <= replexes,
-            "an outcome that was seen outlives the failures tolerated (SAFETY R3)"
         );
         let serve = |place: &placement::Place| Place {
             core: CoreId {

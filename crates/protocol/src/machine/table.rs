@@ -8,10 +8,10 @@ use alloc::vec::Vec;
 
 use placement::{
     Column, Constraint, Durability, KEY_BYTES_MAX, Layout, ReplexKind, RowView, Schema, ValueRef,
-    decision_position, encode_value,
+    encode_value,
 };
 
-use crate::configuration::{Place, Table};
+use crate::configuration::{Configuration, Place, Table};
 use crate::identity::{PartitionId, TableId};
 use crate::operation::{OldRow, Prepare, RowChange, Vote};
 
@@ -85,7 +85,7 @@ fn row_bytes_short(replexes: &[ReplexInfo]) -> usize {
 }
 
 impl TableInfo {
-    pub fn new(table: &Table) -> TableInfo {
+    pub fn new(table: &Table, configuration: &Configuration) -> TableInfo {
         let schema = table.schema.clone();
         let layout = table.layout.clone();
         let mut key_columns = alloc::vec![false; schema.columns.len()];
@@ -128,11 +128,7 @@ impl TableInfo {
         for (position, number) in (1..).zip(&chain) {
             positions[*number] = position;
         }
-        let n = chain.len();
-        let f = usize::from(schema.failures_tolerated).min(n - 1);
         let k = layout.voters(&schema);
-        // SAFETY R3. With `replicated`, durable means in memory, and a crash is a loss of it.
-        let settle_position = decision_position(n, f, k);
         TableInfo {
             id: table.id,
             schema,
@@ -146,7 +142,8 @@ impl TableInfo {
             chain,
             positions,
             last_voter: k,
-            settle_position,
+            // With `replicated`, durable means in memory, and a crash is a loss of it.
+            settle_position: configuration.decision_position(table),
             sync,
         }
     }

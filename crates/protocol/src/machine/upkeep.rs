@@ -78,7 +78,7 @@ impl CoreMachine {
         self.tables = configuration
             .tables
             .iter()
-            .map(|table| (table.id, Arc::new(TableInfo::new(table))))
+            .map(|table| (table.id, Arc::new(TableInfo::new(table, &configuration))))
             .collect();
         let mut held = BTreeMap::new();
         for table in self.tables.values() {

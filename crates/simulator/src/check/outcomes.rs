@@ -101,7 +101,7 @@ mod tests {
     fn a_decision_is_not_reversed_even_by_a_crash() {
         let mut ledger = ledger(&[Vote::Yes]);
         let record = crate::ledger::testing::decided(1, 0, Decision::Commit);
-        ledger.append(core(0), Position(2), &record);
+        ledger.append((core(0), Position(2)), &record, None);
         ledger.crash(core(0), Position(0));
         let abort = Decision::Abort(RequestResult::Conflict);
         assert!(decided(entry(&ledger), &abort, true).is_err());

@@ -109,7 +109,7 @@ mod tests {
             prepared(&mut ledger, sequence * 2, 0, &prepare.into());
             assert_eq!(one_effect(&ledger), Ok(()));
             let record = decided(sequence, 0, Decision::Commit);
-            ledger.append(core(0), Position(sequence * 2 + 1), &record);
+            ledger.append((core(0), Position(sequence * 2 + 1)), &record, None);
         }
         assert!(one_effect(&ledger).is_err());
     }

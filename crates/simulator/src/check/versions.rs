@@ -57,7 +57,7 @@ mod tests {
         prepare.changes[0].old = old;
         prepared(ledger, sequence * 2, 0, &prepare.into());
         let record = decided(sequence, 0, Decision::Commit);
-        ledger.append(core(0), Position(sequence * 2 + 1), &record);
+        ledger.append((core(0), Position(sequence * 2 + 1)), &record, None);
     }
 
     #[test]

@@ -113,7 +113,7 @@ impl World {
                 let outcome = match sealing {
                     true => outcomes::resolved(entry, decision),
                     false => {
-                        let shows = self.ledger.shows(entry, *partition);
+                        let shows = entry.shows(*partition);
                         outcomes::decided(entry, decision, shows)
                     }
                 };
@@ -133,7 +133,8 @@ impl World {
             | Record::Resolved { .. }
             | Record::Given { .. } => {}
         }
-        self.ledger.append(core, position, record);
+        let visible_at = self.visible_at(core, record);
+        self.ledger.append((core, position), record, visible_at);
         if let Record::Resolved { .. } = record {
             let cores = self.servers[self.places[&core.server]].cores();
             let configuration = cores[usize::from(core.core)].machine.configuration();
@@ -144,6 +145,20 @@ impl World {
         if let Record::Prepared { .. } | Record::Decided { .. } = record {
             self.tempt_record(self.places[&core.server]);
         }
+    }
+
+    /// The replex, from 0, at which a decision on what is prepared becomes visible, where that is not
+    /// the first to log it.
+    fn visible_at(&self, core: CoreId, record: &Record) -> Option<u8> {
+        let Record::Prepared { prepare, .. } = record else {
+            return None;
+        };
+        let cores = self.servers[self.places[&core.server]].cores();
+        let configuration = cores[usize::from(core.core)].machine.configuration();
+        let table = configuration.table(prepare.table)?;
+        let position = configuration.decision_position(table);
+        let chain = table.layout.chain(&table.schema);
+        (position < chain.len()).then(|| chain[position - 1] as u8)
     }
 
     fn schedule_tick(&mut self, life: Life) {

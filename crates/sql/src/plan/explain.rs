@@ -7,9 +7,7 @@ use client::protocol::expression::Assignment;
 use client::protocol::identity::{CoreId, PartitionId};
 use client::protocol::operation::Action;
 use client::protocol::session::route;
-use placement::{
-    ColumnType, ReplexKind, RowView, Value, amplification_of, decision_position, decode_key,
-};
+use placement::{ColumnType, ReplexKind, RowView, Value, amplification_of, decode_key};
 
 use super::access::{Access, AccessKind};
 use super::{Change, ChangePlan, Context, InsertPlan, Plan, ReadPlan, SelectPlan, Target, text};
@@ -100,7 +98,7 @@ fn insert(insert: &InsertPlan, configuration: &Configuration) -> Vec<String> {
             );
         }
     }
-    lines.push(decided(table));
+    lines.push(decided(configuration, table));
     lines.push(survived(configuration, table));
     lines
 }
@@ -152,7 +150,7 @@ fn change(change: &ChangePlan, context: &Context<'_>) -> Vec<String> {
         "  chain of each row: its partition in {}",
         replexes.join(", then in ")
     ));
-    lines.push(decided(table));
+    lines.push(decided(configuration, table));
     lines.push(survived(configuration, table));
     lines
 }
@@ -372,14 +370,9 @@ fn survived(configuration: &Configuration, table: &Table) -> String {
     )
 }
 
-fn decided(table: &Table) -> String {
+fn decided(configuration: &Configuration, table: &Table) -> String {
     let copies = table.layout.copies();
-    let failures_tolerated = table.schema.failures_tolerated.into();
-    let position = decision_position(
-        copies,
-        failures_tolerated,
-        table.layout.voters(&table.schema),
-    );
+    let position = configuration.decision_position(table);
     format!("  told to the client once the decision is durable at position {position} of {copies}")
 }
 

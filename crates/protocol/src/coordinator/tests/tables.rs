@@ -342,3 +342,33 @@ fn server_must_not_come_back_where_it_breaks_a_promise() {
     ));
     assert_eq!(scene.server(1).domain, "rack-1");
 }
+
+#[test]
+fn server_must_not_come_back_where_more_copies_fail_together() {
+    let mut scene = Scene::new();
+    for server in 1..=3 {
+        scene.join(server);
+    }
+    let mut schema = table("flights", 1);
+    schema.further.push(FurtherCopy {
+        name: "again".into(),
+        cut: Cut::Replica { of: None },
+    });
+    scene.ask_from(
+        9,
+        Request::CreateTable {
+            schema,
+            if_not_exists: false,
+        },
+    );
+    scene.wait_ms(2000);
+    let mut request = joining(Some(1), 100, 1);
+    if let Request::Join { domain, .. } = &mut request {
+        *domain = "server-2".into();
+    }
+    assert_eq!(
+        scene.refused(request).0,
+        "with server 1 in failure domain server-2, other copies of table flights would fail \
+         together: keep domain server-1, or remove the server first"
+    );
+}
