@@ -75,8 +75,10 @@ pub struct Member {
     pub prepared: Option<(CoreId, Position)>,
     /// The votes in it.
     pub votes: Vec<Vote>,
-    /// Its decision.
+    /// Its decision's record.
     pub decided: Option<(CoreId, Position)>,
+    /// Its decision.
+    decision: Option<Decision>,
 }
 
 #[derive(Debug, Default)]
@@ -140,6 +142,7 @@ impl Ledger {
                 if let Some(entry) = self.operations.get_mut(operation) {
                     if let Some(place) = place(entry, *partition) {
                         entry.members[place].decided = Some((core, position));
+                        entry.members[place].decision = Some(decision.clone());
                     }
                     // An epoch's end may decide otherwise what nobody has seen.
                     let sealing = self.sealing.contains_key(&core);
@@ -163,14 +166,17 @@ impl Ledger {
             }
             // What the core had of it in an earlier tenure is void.
             Record::Given { partition, .. } => {
-                for entry in self.operations.values_mut().filter(|entry| !entry.visible) {
+                for entry in self.operations.values_mut() {
                     let mut members = entry.members.iter_mut().zip(&entry.prepare.chain);
                     let own = members.find(|(_, id)| *id == partition);
                     let own = own.map(|(member, _)| member);
                     if let Some(member) =
                         own.filter(|it| it.prepared.is_some_and(|it| it.0 == core))
                     {
-                        *member = Member::default();
+                        match entry.visible {
+                            true => member.decision = None,
+                            false => *member = Member::default(),
+                        }
                     }
                 }
             }
@@ -184,22 +190,41 @@ impl Ledger {
         }
     }
 
-    /// An epoch serves at a core after others have ended: what was decided for the partitions that it
-    /// still holds may be seen, and all who remain have it, so that what removed ones lack proves
-    /// nothing any more.
-    pub fn served(&mut self, core: CoreId, holds: impl Fn(PartitionId) -> bool) {
-        for entry in self.operations.values_mut() {
-            let mut members = entry.members.iter().zip(&entry.prepare.chain);
-            let takes_part = members.any(|(member, partition)| {
+    /// An epoch serves at a core after others have ended: what it has decided for the partitions that
+    /// it still holds may be seen, and all who remain have it, so that what removed ones lack proves
+    /// nothing any more. What was decided at the end of an epoch after which none served, by members
+    /// that are gone, never counted.
+    ///
+    /// # Errors
+    /// Something else was seen before.
+    pub fn served(
+        &mut self,
+        core: CoreId,
+        holds: impl Fn(PartitionId) -> bool,
+    ) -> Result<(), String> {
+        for (operation, entry) in &mut self.operations {
+            let members = entry.members.iter().zip(&entry.prepare.chain);
+            let own = members.filter(|(member, partition)| {
                 let here = member.prepared.is_some_and(|(at, _)| at == core);
-                here && holds(*partition)
+                here && holds(**partition)
             });
-            if takes_part && entry.decision.is_some() {
+            let decisions: Vec<Decision> = own
+                .filter_map(|(member, _)| member.decision.clone())
+                .collect();
+            for decision in decisions {
+                let before = entry.decision.replace(decision.clone());
+                if entry.visible && before.as_ref() != Some(&decision) {
+                    return Err(format!(
+                        "{operation:?} was seen as {before:?}, now an epoch serves in which it is \
+                         {decision:?}"
+                    ));
+                }
                 entry.resolved = true;
                 entry.seen = true;
                 entry.visible = true;
             }
         }
+        Ok(())
     }
 
     /// Whether what a core decides comes from an epoch's end.
@@ -246,6 +271,7 @@ impl Ledger {
             }
             if lost(&member.decided) {
                 member.decided = None;
+                member.decision = None;
             }
             entry.forget_unseen();
         }

@@ -140,7 +140,8 @@ impl World {
             let configuration = cores[usize::from(core.core)].machine.configuration();
             let place = |partition| configuration.place(partition);
             let holds = |partition| place(partition).is_some_and(|place| place.core == core);
-            self.ledger.served(core, holds);
+            let served = self.ledger.served(core, holds);
+            self.check("I2 a seen outcome is never reversed", served);
         }
         if let Record::Prepared { .. } | Record::Decided { .. } = record {
             self.tempt_record(self.places[&core.server]);
