@@ -15,9 +15,6 @@ use sql::statement::Statement;
 /// January 2013: 27,004 flights.
 const JANUARY: &[u8] = include_bytes!("../../../data/flights-2013-01.csv.gz");
 
-/// The name of their table.
-pub const TABLE: &str = "flights";
-
 /// What creates their table. Three copies, so any two servers may be lost.
 pub const CREATE_TABLE: &str = "\
 CREATE TABLE flights (
@@ -33,9 +30,9 @@ CREATE TABLE flights (
   INDEX by_route (origin, dest)
 ) WITH (partitions = 12, failures_tolerated = 2, durability = 'sync');";
 
-/// What [`CREATE_TABLE`] says.
-pub fn schema() -> Result<Schema, Failure> {
-    let parsed = sql::parse(CREATE_TABLE);
+/// What a statement that creates a table says.
+pub fn schema(create_table: &str) -> Result<Schema, Failure> {
+    let parsed = sql::parse(create_table);
     let parsed = parsed.map_err(|error| Failure::Failed(error.error.to_string()))?;
     match parsed.into_iter().map(|it| it.statement).next() {
         Some(Statement::CreateTable { schema, .. }) => Ok(*schema),

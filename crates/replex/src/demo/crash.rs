@@ -43,7 +43,7 @@ pub async fn crash(
         bar.clone(),
         progress.clone(),
     );
-    let mut load = Loading(tokio::spawn(work));
+    let mut load = load::Loading(tokio::spawn(work));
     let until = rows.len() as u64 * KILL_AT / 100;
     while progress.acknowledged() < until && !load.0.is_finished() {
         tokio::time::sleep(LOOK_AGAIN_AFTER).await;
@@ -93,15 +93,6 @@ pub async fn crash(
     Ok(loaded.rows)
 }
 
-/// A load that ends with whoever waits for it.
-struct Loading(tokio::task::JoinHandle<Result<load::Loaded, Failure>>);
-
-impl Drop for Loading {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
-}
-
 /// A flight whose route is not among those being loaded: a lookup of a key with an insert under
 /// way waits for its outcome, as it must to be linearisable.
 fn quiet_row<'a>(
@@ -147,13 +138,12 @@ async fn lookups_without(
 }
 
 /// Reads every copy from the servers that hold it, and compares.
-pub async fn proof(
+pub async fn compare(
     story: &mut Story,
     cluster: &Cluster,
     flights: &Flights,
     expected: &[Vec<Value>],
 ) -> Result<(), Failure> {
-    story.chapter("Nothing is lost: every copy is read from the server that holds it");
     let failed = |error| Failure::Failed(format!("cannot read the copies: {error}"));
     let coordinators = [cluster.coordinator_address().to_owned()];
     let mut inspector = Inspector::new(&coordinators, INSPECT_WITHIN)

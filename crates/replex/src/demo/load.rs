@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use indicatif::{ProgressBar, ProgressState, ProgressStyle};
 use placement::Value;
 use replex::failure::Failure;
-use tokio::task::JoinSet;
+use tokio::task::{JoinHandle, JoinSet};
 
 use super::store::Flights;
 use crate::output::count;
@@ -26,6 +26,15 @@ pub struct Loaded {
     pub longest_gap: Duration,
 }
 
+/// A load that ends with whoever waits for it.
+pub struct Loading(pub JoinHandle<Result<Loaded, Failure>>);
+
+impl Drop for Loading {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
 /// How far a load is, for whoever watches.
 #[derive(Clone, Default)]
 pub struct Progress(Arc<AtomicU64>);
@@ -37,16 +46,19 @@ impl Progress {
     }
 }
 
-/// A bar that is drawn on a terminal and nowhere else.
+/// A bar for rows, that is drawn on a terminal and nowhere else.
 pub fn bar(rows: usize) -> ProgressBar {
-    let bar = ProgressBar::new(rows as u64);
-    let style = ProgressStyle::with_template(
-        "   {bar:40.cyan/dim} {human_pos}/{human_len} rows, {rate} a second",
-    )
-    .expect("the template is well formed")
-    .with_key("rate", |state: &ProgressState, out: &mut dyn Write| {
-        let _ = write!(out, "{}", count(state.per_sec() as u64));
-    });
+    bar_of(rows as u64, "{human_pos}/{human_len} rows, {rate} a second")
+}
+
+/// The same for something else, with what stands behind it.
+pub fn bar_of(length: u64, text: &str) -> ProgressBar {
+    let bar = ProgressBar::new(length);
+    let style = ProgressStyle::with_template(&format!("   {{bar:40.cyan/dim}} {text}"))
+        .expect("the template is well formed")
+        .with_key("rate", |state: &ProgressState, out: &mut dyn Write| {
+            let _ = write!(out, "{}", count(state.per_sec() as u64));
+        });
     bar.set_style(style.progress_chars("━━─"));
     bar
 }

@@ -7,6 +7,7 @@
 mod chapters;
 mod crash;
 mod load;
+mod loss;
 mod store;
 
 use std::fmt::Display;
@@ -18,7 +19,7 @@ use replex::cluster::{Cluster, Life, Options};
 use replex::failure::Failure;
 
 use crate::arguments::Demo;
-use crate::flights;
+use crate::flights::{self, CREATE_TABLE};
 use crate::output::{Screen, Short, count};
 use store::Flights;
 
@@ -92,7 +93,7 @@ pub async fn run(arguments: &Demo) -> Result<(), Failure> {
         .await
         .map_err(Failure::at("start a cluster"))?;
     chapters::cluster(&mut story, &cluster).await?;
-    let mut flights = Flights::create(cluster.coordinator_address()).await?;
+    let mut flights = Flights::create(cluster.coordinator_address(), CREATE_TABLE).await?;
     chapters::table(&mut story, &flights);
 
     let rows = rows(arguments, &flights)?;
@@ -106,7 +107,9 @@ pub async fn run(arguments: &Demo) -> Result<(), Failure> {
     let mut expected: Vec<Vec<Value>> = rows[..early].to_vec();
     expected.extend(acknowledged);
     moved.apply(&mut expected);
-    crash::proof(&mut story, &cluster, &flights, &expected).await?;
+    story.chapter("Nothing is lost: every copy is read from the server that holds it");
+    crash::compare(&mut story, &cluster, &flights, &expected).await?;
+    loss::loss(&mut story, &mut cluster, flights.schema(), &rows).await?;
     close(&story, cluster, arguments.keep, started)
 }
 

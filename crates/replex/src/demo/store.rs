@@ -1,11 +1,13 @@
-//! The demo's table through the client, as any program would use it.
+//! The demo's tables through the client, as any program would use them.
 
 use std::time::Duration;
 
 use client::protocol::expression::{Assignment, Expression};
 use client::protocol::operation::RequestResult;
 use client::{Client, ConnectOptions, IfExists, Table};
-use placement::{Layout, Schema, TableReport, Value};
+use placement::{CoverCosts, Layout, Schema, TableReport, Value, cover};
+use protocol::configuration::ServerState;
+use protocol::identity::{CoreId, ServerId};
 use replex::failure::Failure;
 
 use crate::flights;
@@ -17,23 +19,21 @@ const DEADLINE: Duration = Duration::from_secs(60);
 /// Tail numbers that no plane has, to find one that belongs to another partition.
 const TAILS_TRIED: usize = 1_000;
 
-/// The table of flights.
+/// A table of flights.
 #[derive(Clone)]
 pub struct Flights {
     table: Table,
 }
 
 impl Flights {
-    /// Connects and creates the table.
-    pub async fn create(coordinator: &str) -> Result<Flights, Failure> {
+    /// Connects and creates the table that the statement says.
+    pub async fn create(coordinator: &str, create_table: &str) -> Result<Flights, Failure> {
         let options = ConnectOptions::new([coordinator]).deadline(DEADLINE);
         let client = Client::connect(options).await;
         let client = client.map_err(Failure::at("connect to the cluster"))?;
-        let schema = flights::schema()?;
+        let schema = flights::schema(create_table)?;
         let created = client.create_table(schema, IfExists::Fail).await;
-        created.map_err(Failure::at("create the table of flights"))?;
-        let table = client.table(flights::TABLE).await;
-        let table = table.map_err(Failure::at("find the table of flights"))?;
+        let table = created.map_err(Failure::at("create the table of flights"))?;
         Ok(Flights { table })
     }
 
@@ -45,7 +45,8 @@ impl Flights {
     /// Copies, and the failures that they survive.
     pub fn report(&self) -> TableReport {
         let configuration = self.table.client().configuration();
-        configuration.report(self.table.definition())
+        let newest = configuration.table_named(&self.schema().name);
+        configuration.report(newest.unwrap_or(self.table.definition()))
     }
 
     /// Inserts a row; gives it back once it is acknowledged.
@@ -84,11 +85,64 @@ impl Flights {
 
     /// The partition of the copy by tail number that holds a tail number.
     pub fn tail_partition(&self, tail: &Value) -> u32 {
-        let layout: &Layout = &self.table.definition().layout;
-        let replexes = &layout.replexes;
-        let by_tail = replexes.iter().position(|replex| replex.name == "by_tail");
-        let by_tail = by_tail.expect("the demo's own table has its own indexes");
-        layout.partition_of_values(by_tail, |_| tail.as_ref())
+        self.layout()
+            .partition_of_values(self.by_tail(), |_| tail.as_ref())
+    }
+
+    /// The server that holds it, as it was when the table was created.
+    pub fn tail_server(&self, tail: &Value) -> ServerId {
+        let placement = &self.table.definition().placement[self.by_tail()];
+        placement[self.tail_partition(tail) as usize].core.server
+    }
+
+    /// How many partitions a lookup by this tail number visits without that server, by the grid.
+    pub fn predicted(&self, tail: &Value, lost: ServerId) -> Option<u32> {
+        let placement = &self.table.definition().placement;
+        let lives = |replex: usize, partition: u32| {
+            placement[replex][partition as usize].core.server != lost
+        };
+        let partition = (self.by_tail(), self.tail_partition(tail));
+        let found = cover(self.layout(), partition, &lives, &CoverCosts::LOOKUP);
+        found.map(|cover| cover.amplification())
+    }
+
+    /// Asks for the newest configuration.
+    pub async fn refresh(&self) -> Result<(), Failure> {
+        let what = "ask the coordinator for the configuration";
+        let answer = self.table.client().refresh().await;
+        answer.map(drop).map_err(Failure::at(what))
+    }
+
+    /// Gives what a server held to others, as `replex admin server remove` does.
+    pub async fn remove_server(&self, server: ServerId) -> Result<(), Failure> {
+        let done = self.table.client().remove_server(server).await;
+        done.map_err(Failure::at("remove a server"))
+    }
+
+    /// The sum of a counter over all servers that are up.
+    pub async fn counter(&self, name: &str) -> Result<u64, Failure> {
+        let client = self.table.client();
+        let configuration = client.configuration();
+        let servers = configuration.servers.iter();
+        let mut sum = 0;
+        for server in servers.filter(|server| server.state == ServerState::Up) {
+            let (server, core) = (server.id, 0);
+            let counters = client.status(CoreId { server, core }).await;
+            let counters = counters.map_err(Failure::at("ask a server for its counters"))?;
+            let found = counters.iter().find(|(known, _)| known == name);
+            sum += found.map_or(0, |(_, value)| *value);
+        }
+        Ok(sum)
+    }
+
+    fn layout(&self) -> &Layout {
+        &self.table.definition().layout
+    }
+
+    fn by_tail(&self) -> usize {
+        let mut replexes = self.layout().replexes.iter();
+        let by_tail = replexes.position(|replex| replex.name == "by_tail");
+        by_tail.expect("the demo's own tables have its own indexes")
     }
 
     /// A tail number that no plane has and that belongs to another partition than this one.
