@@ -67,10 +67,18 @@ impl Report {
         (baseline_name, baseline): (&str, &Figures),
     ) {
         self.plain(id, what, figures, unit);
-        let line = self.lines.last_mut().expect("one was added");
+        let line = self.last();
         line.baseline = format!("{baseline_name} {}", shown(baseline.median()));
         line.ratio = figures.ratio(baseline);
         line.target = target.to_owned();
+    }
+
+    /// The figure that was added last.
+    ///
+    /// # Panics
+    /// If there is none.
+    pub fn last(&mut self) -> &mut Line {
+        self.lines.last_mut().expect("one was added")
     }
 
     /// Adds what a series says besides its latency: rate and CPU time.

@@ -33,3 +33,28 @@ fn a_short_measurement_writes_its_figures_and_its_plot() {
     let left = std::fs::read_dir(folder.path().join("data")).unwrap();
     assert_eq!(left.count(), 0);
 }
+
+#[test]
+fn lost_servers_are_measured_until_all_is_filled_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("out");
+    let output = Command::new(env!("CARGO_BIN_EXE_replex"))
+        .args(["bench", "sharing", "--seconds", "0.5", "--pairs", "1"])
+        .args(["--failure-rows", "2000", "--out"])
+        .arg(&out)
+        .arg("--folder")
+        .arg(folder.path().join("data"))
+        .output()
+        .unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{errors}");
+
+    let figures = std::fs::read_to_string(out.join("sharing.csv")).unwrap();
+    let shares = figures.lines().filter(|line| line.starts_with("F2"));
+    assert_eq!(shares.count(), 2, "{figures}");
+    assert!(figures.contains("paper: 13.0 ± 0"), "{figures}");
+    let plot = std::fs::read_to_string(out.join("sharing.svg")).unwrap();
+    assert_eq!(plot.matches("<polyline").count(), 2, "{plot}");
+    let left = std::fs::read_dir(folder.path().join("data")).unwrap();
+    assert_eq!(left.count(), 0);
+}

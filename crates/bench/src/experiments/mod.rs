@@ -1,11 +1,15 @@
 //! The measurements, one file each: what is run in turn with what, and what that says.
 
 pub mod baselines;
+mod failures;
 pub mod hot_key;
 pub mod insert;
 pub mod lookup;
 pub mod memory;
+pub mod parametrization;
+pub mod recovery;
 pub mod scale;
+pub mod sharing;
 pub mod ycsb;
 
 use crate::measure::Series;

@@ -1,0 +1,85 @@
+//! What the measurements of lost servers share: several runs told beside the paper's figures.
+
+use crate::command::Options;
+use crate::outage::Outcome;
+use crate::pairs::Figures;
+use crate::plot::{Lines, Scale};
+use crate::report::Report;
+
+/// The paper has ten times as many rows of 100 B as of 1 kB.
+const KILOBYTE_SHARE: u64 = 10;
+
+/// Rows of 1 kB.
+pub fn kilobyte_rows(options: &Options) -> u64 {
+    (options.failure_rows / KILOBYTE_SHARE).max(2)
+}
+
+/// What stands beside the figures of some runs.
+pub struct Told<'a> {
+    pub what: &'a str,
+    /// The paper's recovery time in seconds, and its lookups per second until then; empty if it
+    /// gives none.
+    pub paper_seconds: &'a str,
+    pub paper_rate: &'a str,
+}
+
+/// Runs of the same thing.
+#[derive(Default)]
+pub struct Runs {
+    outcomes: Vec<Outcome>,
+}
+
+impl Runs {
+    /// Notes a run.
+    pub fn push(&mut self, outcome: Outcome) {
+        eprintln!(
+            "  {:.0} lookups/s before, {:.0} during {:.1} s of recovery",
+            outcome.before, outcome.during, outcome.recovery_seconds
+        );
+        self.outcomes.push(outcome);
+    }
+
+    /// Recovery time, and throughput until then beside that before (F2).
+    pub fn tell(&self, report: &mut Report, told: &Told<'_>) {
+        let figures = |figure: fn(&Outcome) -> f64| {
+            let mut figures = Figures::default();
+            self.outcomes.iter().for_each(|it| figures.push(figure(it)));
+            figures
+        };
+        let paper = |figure: &str| match figure {
+            "" => String::new(),
+            figure => format!("paper: {figure}"),
+        };
+        let what = told.what;
+        let seconds = figures(|outcome| outcome.recovery_seconds);
+        report.plain("", &format!("{what}: recovery time"), &seconds, "s");
+        report.last().baseline = paper(told.paper_seconds);
+        report.pair(
+            ("F2", "≥ 0.7 ×"),
+            &format!("{what}: lookups until then"),
+            (&figures(|outcome| outcome.during), "1/s"),
+            ("before", &figures(|outcome| outcome.before)),
+        );
+        if !told.paper_rate.is_empty() {
+            let line = report.last();
+            line.baseline = format!("{}; {}", line.baseline, paper(told.paper_rate));
+        }
+    }
+
+    /// Of the first run.
+    pub fn timeline(&self) -> Vec<(f64, f64)> {
+        let first = self.outcomes.first();
+        first.map(|it| it.timeline.clone()).unwrap_or_default()
+    }
+}
+
+/// Throughput over time.
+pub fn lines(title: &str, series: Vec<(String, Vec<(f64, f64)>)>) -> Lines {
+    Lines {
+        title: title.to_owned(),
+        x: "seconds".to_owned(),
+        y: "lookups per second".to_owned(),
+        x_scale: Scale::Linear,
+        series,
+    }
+}

@@ -1,0 +1,178 @@
+//! One and two servers lost for good under reads, with and without a hybrid (Replex section 5.2,
+//! Figures 11 and 12, Tables 3 to 5; targets F1 to F4).
+
+use std::io;
+use std::time::Duration;
+
+use super::failures::{Runs, Told, kilobyte_rows, lines};
+use crate::command::Options;
+use crate::outage::{Grid, Loss, Quiet, Site};
+use crate::pairs::Figures;
+use crate::report::Report;
+use crate::store::Shape;
+
+/// The copies of the primary key, of the index and of the hybrid, as they are numbered.
+const INDEX: usize = 1;
+const HYBRID: usize = 2;
+/// Reads of both keys alike.
+const HALVES: [u32; 2] = [50, 50];
+
+/// `replex bench recovery`
+pub async fn run(options: &Options) -> io::Result<Report> {
+    let mut report = Report::default();
+    let systems = [
+        (
+            Grid {
+                name: "Replex-2".to_owned(),
+                keys: 2,
+                hybrid: None,
+            },
+            [("50 ± 1", "18,989"), ("6.7 ± 0.6", "70,084")],
+        ),
+        (
+            Grid {
+                name: "Replex-3 (3,4)".to_owned(),
+                keys: 2,
+                hybrid: Some(vec![3, 4]),
+            },
+            [("60 ± 1", "65,780"), ("8.7 ± 0.6", "110,280")],
+        ),
+    ];
+    let shapes = [
+        ("table 3, 100 B", options.failure_rows, 10),
+        ("table 4, 1 kB", kilobyte_rows(options), 100),
+    ];
+    for (position, (table, rows, field_bytes)) in shapes.into_iter().enumerate() {
+        let shape = Shape { rows, field_bytes };
+        let mut plotted = Vec::new();
+        for (grid, paper) in &systems {
+            let mut site = Site::new(options, grid, shape, 1).await?;
+            let what = format!("{table}, {}", grid.name);
+            memory(&mut report, &what, &site)?;
+            // Without quotas and load: what one machine can do.
+            let quiet = site.quiet_loss(&[(INDEX, 0)]).await?;
+            tell_quiet(&mut report, &what, quiet);
+            site.hold_back();
+            let (seconds, rate) = paper[position];
+            let told = Told {
+                what: &what,
+                paper_seconds: seconds,
+                paper_rate: rate,
+            };
+            let losses = [Loss {
+                at: options.span(),
+                holder_of: (INDEX, 0),
+            }];
+            let mut runs = Runs::default();
+            for _ in 0..options.pairs {
+                runs.push(site.outage(&HALVES, &losses, options.span()).await?);
+            }
+            runs.tell(&mut report, &told);
+            plotted.push((grid.name.clone(), runs.timeline()));
+            if grid.hybrid.is_some() {
+                write_gaps(&mut report, options, &mut site, &what).await?;
+            }
+        }
+        let title = format!("Reads while a server is lost, {rows} rows ({table})");
+        let name = ["recovery-100B", "recovery-1kB"][position];
+        options.draw_lines(name, &lines(&title, plotted))?;
+    }
+    two(options, &mut report, &systems[1].0).await?;
+    Ok(report)
+}
+
+/// Two servers, one after the other, with two spares.
+async fn two(options: &Options, report: &mut Report, grid: &Grid) -> io::Result<()> {
+    let shape = Shape {
+        rows: kilobyte_rows(options),
+        field_bytes: 100,
+    };
+    let mut site = Site::new(options, grid, shape, 2).await?;
+    let what = format!("table 5, 1 kB, two lost, {}", grid.name);
+    let quiet = site.quiet_loss(&[(INDEX, 0), (HYBRID, 0)]).await?;
+    tell_quiet(report, &what, quiet);
+    site.hold_back();
+    // The second one a fifth of the paper's 25 seconds later, as there.
+    let second = options.span() + options.span() / 5;
+    let losses = [
+        Loss {
+            at: options.span(),
+            holder_of: (INDEX, 0),
+        },
+        Loss {
+            at: second,
+            holder_of: (HYBRID, 0),
+        },
+    ];
+    let mut runs = Runs::default();
+    for _ in 0..options.pairs {
+        runs.push(site.outage(&HALVES, &losses, options.span()).await?);
+    }
+    let told = Told {
+        what: &what,
+        paper_seconds: "37.6 ± 1.2",
+        paper_rate: "60,844",
+    };
+    runs.tell(report, &told);
+    let title = format!(
+        "Reads while two servers are lost, {} rows of 1 kB",
+        shape.rows
+    );
+    let timeline = vec![(grid.name.clone(), runs.timeline())];
+    options.draw_lines("recovery-two", &lines(&title, timeline))
+}
+
+fn memory(report: &mut Report, what: &str, site: &Site) -> io::Result<()> {
+    let mut figures = Figures::default();
+    figures.push(site.resident_bytes()? as f64 / f64::from(1 << 20));
+    report.plain(
+        "",
+        &format!("{what}: memory of all servers"),
+        &figures,
+        "MiB",
+    );
+    Ok(())
+}
+
+/// F3 and F4.
+fn tell_quiet(report: &mut Report, what: &str, quiet: Quiet) {
+    let single = |value: f64| {
+        let mut figures = Figures::default();
+        figures.push(value);
+        figures
+    };
+    report.pair(
+        ("F4", "1 ×"),
+        &format!("{what}: partitions per lookup of what is lost"),
+        (&single(quiet.measured), ""),
+        ("the grid says", &single(quiet.predicted)),
+    );
+    let rate = quiet.rows as f64 / quiet.seconds;
+    report.plain(
+        "F3",
+        &format!("{what}: {} rows rebuilt, no quotas, no load", quiet.rows),
+        &single(rate),
+        "1/s",
+    );
+}
+
+/// F1.
+async fn write_gaps(
+    report: &mut Report,
+    options: &Options,
+    site: &mut Site,
+    what: &str,
+) -> io::Result<()> {
+    let mut gaps = Figures::default();
+    for _ in 0..options.pairs {
+        let loss = Loss {
+            at: options.span(),
+            holder_of: (INDEX, 0),
+        };
+        let gap: Duration = site.write_gap(loss, options.span()).await?;
+        gaps.push(gap.as_secs_f64());
+    }
+    let text = format!("{what}: longest gap in writes to its rows");
+    report.plain("F1", &text, &gaps, "s");
+    Ok(())
+}

@@ -1,0 +1,63 @@
+//! Three keys without a hybrid and with one that all three share (Replex section 5.4, Figure 15,
+//! Table 6).
+
+use std::io;
+
+use super::failures::{Runs, Told, kilobyte_rows, lines};
+use crate::command::Options;
+use crate::outage::{Grid, Loss, Site};
+use crate::report::Report;
+use crate::store::Shape;
+
+/// Reads of all keys alike.
+const THIRDS: [u32; 3] = [1, 1, 1];
+
+/// `replex bench sharing`
+pub async fn run(options: &Options) -> io::Result<Report> {
+    let shape = Shape {
+        rows: kilobyte_rows(options),
+        field_bytes: 100,
+    };
+    let systems = [
+        ("no hybrid", None, "14.7 ± 0.6", "5,831"),
+        (
+            "one hybrid (3,2,2)",
+            Some(vec![3, 2, 2]),
+            "13.0 ± 0",
+            "14,569",
+        ),
+    ];
+    let mut report = Report::default();
+    let mut plotted = Vec::new();
+    for (name, hybrid, paper_seconds, paper_rate) in systems {
+        let grid = Grid {
+            name: name.to_owned(),
+            keys: 3,
+            hybrid,
+        };
+        let mut site = Site::new(options, &grid, shape, 1).await?;
+        site.hold_back();
+        let losses = [Loss {
+            at: options.span(),
+            holder_of: (0, 0),
+        }];
+        let mut runs = Runs::default();
+        for _ in 0..options.pairs {
+            runs.push(site.outage(&THIRDS, &losses, options.span()).await?);
+        }
+        let what = format!("table 6, 1 kB, {name}");
+        let told = Told {
+            what: &what,
+            paper_seconds,
+            paper_rate,
+        };
+        runs.tell(&mut report, &told);
+        plotted.push((grid.name, runs.timeline()));
+    }
+    let title = format!(
+        "Reads by three keys while a server is lost, {} rows",
+        shape.rows
+    );
+    options.draw_lines("sharing", &lines(&title, plotted))?;
+    Ok(report)
+}

@@ -1,0 +1,585 @@
+//! A cluster that loses servers for good while it is read and written: how much is read meanwhile,
+//! how long writes wait, at how many partitions a lookup is answered, and when all is filled again
+//! (Replex sections 5.2 to 5.4).
+//!
+//! A lost server is given up as soon as its lease is over, and comes back after each run as a
+//! spare, with nothing to hold. So one cluster, once loaded, serves for many runs.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
+use std::io;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use client::placement::{
+    ColumnType, CoverCosts, Cut, Durability, FurtherCopy, Layout, Share, Value, cover, encode_key,
+};
+use client::protocol::configuration::{Configuration, PartitionState, ServerState};
+use client::protocol::identity::{CoreId, ServerId};
+use client::{Client, IfExists, Retry, SchemaBuilder, Table};
+use tokio::task::LocalSet;
+
+use crate::command::Options;
+use crate::cpu;
+use crate::distribution::Random;
+use crate::processes::{Cluster, Process, ServerKind};
+use crate::quota::{self, Quota};
+use crate::store::{self, FIELDS, Shape};
+
+/// Servers of the paper's experiments, and partitions of each copy.
+const SERVERS: usize = 12;
+const PARTITIONS: u32 = 12;
+/// Clients, and lookups under way at a time, of all together: so many that a lookup that waits for a
+/// slow server does not keep the others idle, as the CPU is to be the bottleneck.
+const CLIENTS: usize = 4;
+const READERS: usize = 128;
+/// Writers of rows that the lost server holds.
+const WRITERS: u64 = 8;
+/// Lookups whose partitions are counted.
+const COUNTED: usize = 200;
+/// Throughput is counted in steps of this.
+const STEP: Duration = Duration::from_millis(250);
+/// Between two looks at what the coordinator knows.
+const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(10);
+/// A cluster that is not whole again after this is not going to be.
+const WHOLE_WITHIN: Duration = Duration::from_secs(600);
+
+/// A table of the paper: how many keys it has, and its hybrid if it has one.
+#[derive(Clone, Debug)]
+pub struct Grid {
+    pub name: String,
+    /// The primary key counts.
+    pub keys: usize,
+    /// The hybrid's divisions, by key; none is no hybrid.
+    pub hybrid: Option<Vec<u32>>,
+}
+
+impl Grid {
+    /// Copies of each row.
+    pub fn copies(&self) -> usize {
+        self.keys + usize::from(self.hybrid.is_some())
+    }
+}
+
+/// What is lost, and when, seen from the beginning of a run.
+#[derive(Clone, Copy, Debug)]
+pub struct Loss {
+    pub at: Duration,
+    /// The server that holds this partition (replex, number) then.
+    pub holder_of: (usize, usize),
+}
+
+/// What a run gave.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// Seconds, and lookups per second around then.
+    pub timeline: Vec<(f64, f64)>,
+    /// Lookups per second before the first loss, and from it until all was filled again.
+    pub before: f64,
+    pub during: f64,
+    /// From the first loss until all was filled again.
+    pub recovery_seconds: f64,
+}
+
+/// What the loss of servers did to a cluster that nobody else used.
+#[derive(Clone, Copy, Debug)]
+pub struct Quiet {
+    /// Partitions that a lookup of what is lost visits: by the grid, and in fact.
+    pub predicted: f64,
+    pub measured: f64,
+    /// Rows that were filled, and how long that took from the new epoch on.
+    pub rows: u64,
+    pub seconds: f64,
+}
+
+/// A loaded cluster. Processes go before their quotas.
+pub struct Site {
+    cluster: Cluster,
+    servers: Vec<(ServerId, usize, Process)>,
+    /// Numbers of folders whose servers were lost.
+    lost: Vec<usize>,
+    clients: Vec<Client>,
+    shape: Shape,
+    grid: Grid,
+    quotas: Option<Vec<Quota>>,
+}
+
+impl Site {
+    /// Starts twelve servers, loads the table, and adds spares.
+    ///
+    /// # Errors
+    /// A process does not start, a row cannot be written.
+    pub async fn new(
+        options: &Options,
+        grid: &Grid,
+        shape: Shape,
+        spares: usize,
+    ) -> io::Result<Site> {
+        eprintln!("{}: {} rows are loaded", grid.name, shape.rows);
+        let mut cluster = Cluster::start(&options.base(), SERVERS, ServerKind::default())?;
+        let clients = store::clients(&cluster, CLIENTS).await?;
+        let table = create(&clients[0], grid).await?;
+        store::load(&table, shape).await?;
+        for number in SERVERS..SERVERS + spares {
+            let process = cluster.server(number)?;
+            cluster.servers.push(process);
+        }
+        let started = std::mem::take(&mut cluster.servers).into_iter().enumerate();
+        let servers = started.map(|(number, process)| Ok((id(&process)?, number, process)));
+        let site = Site {
+            servers: servers.collect::<io::Result<_>>()?,
+            cluster,
+            lost: Vec::new(),
+            clients,
+            shape,
+            grid: grid.clone(),
+            quotas: None,
+        };
+        site.wait(all_up).await?;
+        Ok(site)
+    }
+
+    /// Holds each server to its share of a core from now on; says so if that cannot be.
+    pub fn hold_back(&mut self) {
+        let ids = self.servers.iter().map(|(_, _, process)| process.id());
+        let quotas: io::Result<_> =
+            quota::remove_leftovers().and_then(|()| ids.map(Quota::of).collect());
+        match quotas {
+            Ok(quotas) => {
+                eprintln!("each server is held to {} from here on", quota::SHARE);
+                self.quotas = Some(quotas);
+            }
+            Err(error) => eprintln!(
+                "NO QUOTAS: servers take what they get of this machine, and the figures are not \
+                 those of a cluster ({error})"
+            ),
+        }
+    }
+
+    /// Memory of all servers, in bytes.
+    pub fn resident_bytes(&self) -> io::Result<u64> {
+        let servers = self.servers.iter();
+        servers
+            .map(|(_, _, process)| cpu::resident_bytes(process.id()))
+            .sum()
+    }
+
+    /// Reads for some while, loses servers, and goes on until `after` all is whole again. `shares`
+    /// says how lookups are split over the keys.
+    ///
+    /// # Errors
+    /// A lookup fails, or does not find its row; the cluster does not become whole.
+    pub async fn outage(
+        &mut self,
+        shares: &[u32],
+        losses: &[Loss],
+        after: Duration,
+    ) -> io::Result<Outcome> {
+        let counts = Rc::new(RefCell::new(Vec::new()));
+        let stop = Rc::new(Cell::new(false));
+        let keys: Vec<Rc<Vec<Vec<u8>>>> = (0..self.grid.keys)
+            .map(|column| Rc::new(store::encoded_keys(self.shape, column)))
+            .collect();
+        let set = LocalSet::new();
+        let tables = store::tables(&self.clients, TABLE).await?;
+        let started = Instant::now();
+        let mut readers = Vec::new();
+        for (table, seed) in tables.iter().cycle().take(READERS).zip(1..) {
+            let reader = Reader {
+                table: table.clone(),
+                keys: keys.clone(),
+                shares: shares.to_vec(),
+                random: Random::new(seed),
+                counts: counts.clone(),
+                stop: stop.clone(),
+                started,
+            };
+            readers.push(set.spawn_local(reader.run()));
+        }
+        let first = losses[0].at;
+        let whole = set
+            .run_until(async {
+                let whole = self.lose(losses, started).await?;
+                tokio::time::sleep(after).await;
+                stop.set(true);
+                for reader in readers {
+                    reader.await.map_err(io::Error::other)??;
+                }
+                io::Result::Ok(whole)
+            })
+            .await?;
+        self.bring_back().await?;
+        Ok(outcome(&counts.borrow(), first, whole))
+    }
+
+    /// Loses servers when their time has come, gives them up, and tells when all was whole again,
+    /// seen from `started`.
+    async fn lose(&mut self, losses: &[Loss], started: Instant) -> io::Result<Duration> {
+        let mut waiting = losses.iter();
+        let mut next = waiting.next();
+        let mut gone = BTreeSet::new();
+        let mut given_up = BTreeSet::new();
+        loop {
+            let configuration = self.clients[0].refresh().await.map_err(store::failed)?;
+            if let Some(loss) = next
+                && started.elapsed() >= loss.at
+            {
+                gone.insert(self.kill(&configuration, loss.holder_of)?);
+                next = waiting.next();
+            }
+            for server in configuration
+                .servers
+                .iter()
+                .filter(|it| gone.contains(&it.id))
+            {
+                if server.state == ServerState::Down && !given_up.contains(&server.id) {
+                    match self.clients[0].remove_server(server.id).await {
+                        Ok(()) => drop(given_up.insert(server.id)),
+                        Err(error) if error.retry() == Retry::Later => {}
+                        Err(error) => return Err(store::failed(error)),
+                    }
+                }
+            }
+            if next.is_none() && given_up.len() == gone.len() && is_whole(&configuration, &gone) {
+                return Ok(started.elapsed());
+            }
+            if started.elapsed() > WHOLE_WITHIN {
+                return Err(io::Error::other("the cluster does not become whole again"));
+            }
+            tokio::time::sleep(LOOK_AGAIN_AFTER).await;
+        }
+    }
+
+    fn kill(
+        &mut self,
+        configuration: &Configuration,
+        (replex, number): (usize, usize),
+    ) -> io::Result<ServerId> {
+        let table = configuration.table_named(TABLE);
+        let table = table.ok_or_else(|| io::Error::other("the table is gone"))?;
+        let server = table.placement[replex][number].core.server;
+        let found = self.servers.iter().position(|(id, _, _)| *id == server);
+        let found = found.ok_or_else(|| io::Error::other("this server was lost before"))?;
+        let (_, number, process) = self.servers.remove(found);
+        drop(process);
+        self.lost.push(number);
+        Ok(server)
+    }
+
+    /// Starts lost servers again, as spares.
+    async fn bring_back(&mut self) -> io::Result<()> {
+        for number in std::mem::take(&mut self.lost) {
+            let process = self.cluster.server(number)?;
+            if let Some(quotas) = &mut self.quotas {
+                quotas.push(Quota::of(process.id())?);
+            }
+            self.servers.push((id(&process)?, number, process));
+        }
+        self.wait(all_up).await
+    }
+
+    /// Loses the holders of partitions without any load, counts what lookups visit, and has the
+    /// rest filled.
+    ///
+    /// # Errors
+    /// As [`Site::outage`].
+    pub async fn quiet_loss(&mut self, holders_of: &[(usize, usize)]) -> io::Result<Quiet> {
+        let mut gone = BTreeSet::new();
+        for place in holders_of {
+            let configuration = self.clients[0].refresh().await.map_err(store::failed)?;
+            gone.insert(self.kill(&configuration, *place)?);
+        }
+        let known = |configuration: &Configuration| {
+            let servers = configuration.servers.iter();
+            let mut lost = servers.filter(|server| gone.contains(&server.id));
+            lost.all(|server| server.state == ServerState::Down)
+        };
+        self.wait(known).await?;
+        let (predicted, measured) = self.amplification(holders_of[0].0, &gone).await?;
+        let before = self.counter("fill_rows").await?;
+        for server in &gone {
+            let removed = self.clients[0].remove_server(*server).await;
+            removed.map_err(store::failed)?;
+        }
+        let serving = Instant::now();
+        self.wait(|configuration| is_whole(configuration, &gone))
+            .await?;
+        let seconds = serving.elapsed().as_secs_f64();
+        let rows = self.counter("fill_rows").await? - before;
+        self.bring_back().await?;
+        Ok(Quiet {
+            predicted,
+            measured,
+            rows,
+            seconds,
+        })
+    }
+
+    /// Partitions that lookups by a key visit whose partition is lost: predicted, measured.
+    async fn amplification(
+        &self,
+        replex: usize,
+        gone: &BTreeSet<ServerId>,
+    ) -> io::Result<(f64, f64)> {
+        let table = self.clients[0].table(TABLE).await.map_err(store::failed)?;
+        let definition = table.definition();
+        let lives = |replex: usize, number: u32| {
+            let place = definition.placement[replex][number as usize];
+            !gone.contains(&place.core.server)
+        };
+        let (mut predicted, mut keys) = (0, Vec::new());
+        for key in store::encoded_keys(self.shape, replex) {
+            let lost = (replex, partition(&definition.layout, replex, &key));
+            if lives(lost.0, lost.1) {
+                continue;
+            }
+            let found = cover(&definition.layout, lost, &lives, &CoverCosts::LOOKUP);
+            let found = found.ok_or_else(|| io::Error::other("rows are lost in every copy"))?;
+            predicted += found.amplification();
+            keys.push(key);
+            if keys.len() == COUNTED {
+                break;
+            }
+        }
+        let number = u8::try_from(replex).expect("replexes are few");
+        let mut measured = 0;
+        // The first lookup that a server is asked on behalf of another may be asked twice: only
+        // from then on does it remember what changed when. So the second round counts.
+        for _ in 0..2 {
+            let before = self.counter("reads_redirected").await?;
+            for key in &keys {
+                let page = table.get_raw(number, key, 2).await;
+                if page.map_err(store::failed)?.count != 1 {
+                    let what = "a lookup of what is lost does not find its row";
+                    return Err(io::Error::other(what));
+                }
+            }
+            measured = self.counter("reads_redirected").await? - before;
+        }
+        let each = |sum: f64| sum / keys.len() as f64;
+        Ok((each(f64::from(predicted)), each(measured as f64)))
+    }
+
+    /// Writes rows that a server holds while it is lost; the longest time in which none of them
+    /// was acknowledged.
+    ///
+    /// # Errors
+    /// As [`Site::outage`].
+    pub async fn write_gap(&mut self, loss: Loss, after: Duration) -> io::Result<Duration> {
+        let table = self.clients[0].table(TABLE).await.map_err(store::failed)?;
+        let definition = table.definition();
+        let (replex, number) = loss.holder_of;
+        let server = definition.placement[replex][number].core.server;
+        let held = |row: &u64| {
+            let values = store::row(*row, self.shape.field_bytes);
+            let key = encode_key([values[replex].as_ref()]);
+            let place = partition(&definition.layout, replex, &key);
+            definition.placement[replex][place as usize].core.server == server
+        };
+        let rows: Rc<Vec<u64>> = Rc::new((0..self.shape.rows).filter(held).take(1_000).collect());
+        let (stop, started) = (Rc::new(Cell::new(false)), Instant::now());
+        let (last, gap) = (
+            Rc::new(Cell::new(started)),
+            Rc::new(Cell::new(Duration::ZERO)),
+        );
+        let set = LocalSet::new();
+        let writers: Vec<_> = (0..WRITERS)
+            .map(|writer| {
+                let (table, rows, mut random) = (table.clone(), rows.clone(), Random::new(writer));
+                let (stop, last, gap) = (stop.clone(), last.clone(), gap.clone());
+                set.spawn_local(async move {
+                    while !stop.get() {
+                        let row = rows[random.below(rows.len() as u64) as usize];
+                        let text = store::set(FIELDS - 1, random.text(10));
+                        let pk = [Value::Text(store::key(row))];
+                        store::applied(table.update(&pk, vec![text], None).await)?;
+                        let now = Instant::now();
+                        gap.set(gap.get().max(now - last.replace(now)));
+                    }
+                    io::Result::Ok(())
+                })
+            })
+            .collect();
+        set.run_until(async {
+            self.lose(&[loss], started).await?;
+            tokio::time::sleep(after).await;
+            stop.set(true);
+            for writer in writers {
+                writer.await.map_err(io::Error::other)??;
+            }
+            io::Result::Ok(())
+        })
+        .await?;
+        self.bring_back().await?;
+        Ok(gap.get())
+    }
+
+    /// The sum of a counter over all servers that are up.
+    async fn counter(&self, name: &str) -> io::Result<u64> {
+        let mut sum = 0;
+        for (server, _, _) in &self.servers {
+            let core = CoreId {
+                server: *server,
+                core: 0,
+            };
+            let counters = self.clients[0].status(core).await.map_err(store::failed)?;
+            let found = counters.iter().find(|(known, _)| known == name);
+            sum += found.map_or(0, |(_, value)| *value);
+        }
+        Ok(sum)
+    }
+
+    async fn wait(&self, holds: impl Fn(&Configuration) -> bool) -> io::Result<()> {
+        let started = Instant::now();
+        while started.elapsed() < WHOLE_WITHIN {
+            let configuration = self.clients[0].refresh().await.map_err(store::failed)?;
+            if holds(&configuration) {
+                return Ok(());
+            }
+            tokio::time::sleep(LOOK_AGAIN_AFTER).await;
+        }
+        Err(io::Error::other(
+            "the cluster does not become as it should be",
+        ))
+    }
+}
+
+const TABLE: &str = "outage";
+
+async fn create(client: &Client, grid: &Grid) -> io::Result<Table> {
+    let mut builder = SchemaBuilder::new(TABLE).column("key", ColumnType::Text);
+    for field in 0..FIELDS {
+        builder = builder.column(format!("field{field}"), ColumnType::Text);
+    }
+    builder = builder.primary_key(&["key"]);
+    for field in 0..grid.keys - 1 {
+        let column = format!("field{field}");
+        builder = builder.index(format!("by_{column}"), &[&column]);
+    }
+    let failures = u8::try_from(grid.copies() - 1).expect("copies are few");
+    let schema = builder
+        .partitions(PARTITIONS)
+        .failures_tolerated(failures)
+        .durability(Durability::Replicated)
+        .build();
+    let mut schema = schema.map_err(store::failed)?;
+    if let Some(divisions) = &grid.hybrid {
+        let indexes = std::iter::once(None).chain((0..).map(Some));
+        let shares = indexes.zip(divisions);
+        let shares = shares.map(|(index, &divisions)| Share { index, divisions });
+        schema.further.push(FurtherCopy {
+            name: "hybrid".to_owned(),
+            cut: Cut::Hybrid {
+                shares: shares.collect(),
+            },
+        });
+    }
+    let created = client.create_table(schema, IfExists::Fail).await;
+    created.map_err(store::failed)
+}
+
+fn id(process: &Process) -> io::Result<ServerId> {
+    let number = process.said("server")?.parse();
+    number.map(ServerId).map_err(io::Error::other)
+}
+
+fn all_up(configuration: &Configuration) -> bool {
+    let mut servers = configuration.servers.iter();
+    servers.all(|server| server.state == ServerState::Up)
+}
+
+/// Whether nothing is held by these servers, being filled, or about to be.
+fn is_whole(configuration: &Configuration, gone: &BTreeSet<ServerId>) -> bool {
+    let tables = configuration.tables.iter();
+    let mut places = tables.flat_map(|table| table.placement.iter().flatten());
+    configuration.sealing.is_none()
+        && places.all(|place| {
+            place.state != PartitionState::Rebuilding && !gone.contains(&place.core.server)
+        })
+}
+
+fn partition(layout: &Layout, replex: usize, key: &[u8]) -> u32 {
+    let axes = &layout.replexes[replex].axes;
+    axes.iter().fold(0, |number, axis| {
+        let slot = layout.slot_of_key(axis.key_space, key);
+        number * axis.divisions + axis.coordinate(slot)
+    })
+}
+
+/// Looks up one row after the other, by each key as often as its share says.
+struct Reader {
+    table: Table,
+    keys: Vec<Rc<Vec<Vec<u8>>>>,
+    shares: Vec<u32>,
+    random: Random,
+    /// Lookups that ended in each step.
+    counts: Rc<RefCell<Vec<u64>>>,
+    stop: Rc<Cell<bool>>,
+    started: Instant,
+}
+
+impl Reader {
+    async fn run(mut self) -> io::Result<()> {
+        let sum: u32 = self.shares.iter().sum();
+        while !self.stop.get() {
+            let mut drawn = self.random.below(u64::from(sum)) as u32;
+            let mut column = 0;
+            while drawn >= self.shares[column] {
+                drawn -= self.shares[column];
+                column += 1;
+            }
+            let keys = &self.keys[column];
+            let key = &keys[self.random.below(keys.len() as u64) as usize];
+            // The primary key and the indexes come first, in this order.
+            let replex = u8::try_from(column).expect("keys are few");
+            let page = self.table.get_raw(replex, key, 2).await;
+            let count = page.map_err(store::failed)?.count;
+            if count != 1 {
+                let what = format!("{count} rows were found where there is one");
+                return Err(io::Error::other(what));
+            }
+            let step = (self.started.elapsed().as_secs_f64() / STEP.as_secs_f64()) as usize;
+            let mut counts = self.counts.borrow_mut();
+            if counts.len() <= step {
+                counts.resize(step + 1, 0);
+            }
+            counts[step] += 1;
+        }
+        Ok(())
+    }
+}
+
+fn outcome(counts: &[u64], first: Duration, whole: Duration) -> Outcome {
+    let step = STEP.as_secs_f64();
+    let place = |time: Duration| (time.as_secs_f64() / step) as usize;
+    let rate = |counts: &[u64]| counts.iter().sum::<u64>() as f64 / (counts.len() as f64 * step);
+    // The last step is not a whole one.
+    let timeline = counts[..counts.len() - 1].iter().enumerate();
+    let timeline =
+        timeline.map(|(number, count)| ((number as f64 + 0.5) * step, *count as f64 / step));
+    Outcome {
+        timeline: timeline.collect(),
+        before: rate(&counts[..place(first).max(1)]),
+        during: rate(&counts[place(first)..=place(whole).min(counts.len() - 1)]),
+        recovery_seconds: (whole - first).as_secs_f64(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_are_taken_before_the_loss_and_until_all_is_whole() {
+        let counts = [50, 50, 10, 10, 10, 10, 50, 50, 1];
+        let outcome = outcome(
+            &counts,
+            Duration::from_millis(500),
+            Duration::from_millis(1_400),
+        );
+        assert_eq!((outcome.before, outcome.during), (200.0, 40.0));
+        assert!((outcome.recovery_seconds - 0.9).abs() < 1e-9);
+        assert_eq!(outcome.timeline.len(), 8);
+        assert_eq!(outcome.timeline[0], (0.125, 200.0));
+    }
+}
