@@ -272,12 +272,15 @@ impl Client {
     }
 
     /// Asks the coordinator, again while it says that it may succeed later.
-    async fn ask(
+    pub(crate) async fn ask(
         &self,
         request: CoordinatorRequest,
         what: &str,
     ) -> Result<CoordinatorReply, Error> {
-        let changes = !matches!(request, CoordinatorRequest::Fetch { .. });
+        let changes = !matches!(
+            request,
+            CoordinatorRequest::Fetch { .. } | CoordinatorRequest::Progress
+        );
         let deadline = Instant::now() + self.hub().options().deadline;
         loop {
             let (ask, answer) = Ask::of_caller(request.clone(), deadline);
@@ -327,7 +330,7 @@ impl Drop for AbortOnDrop {
     }
 }
 
-fn unexpected(reply: &CoordinatorReply) -> Error {
+pub(crate) fn unexpected(reply: &CoordinatorReply) -> Error {
     let kind = match reply {
         CoordinatorReply::Refused { message, .. } => message.clone(),
         other => format!("{other:?}"),

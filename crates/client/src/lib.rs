@@ -38,6 +38,7 @@
 mod checksum;
 mod client;
 mod coordinator;
+mod copies;
 mod error;
 mod framing;
 mod hub;
@@ -53,6 +54,7 @@ pub use protocol;
 
 pub use checksum::Sum;
 pub use client::{Client, IfExists, IfMissing};
+pub use copies::Fills;
 pub use error::{Error, Retry};
 pub use lookup::{By, Lookup, Scan};
 pub use options::ConnectOptions;

@@ -118,8 +118,6 @@ bugs! {
     CopiedWithoutEntries = "copied-without-entries", "R20";
     /// Rows that collide in a unique index which is being made are overlooked.
     CollisionIgnored = "collision-ignored", "R20";
-    /// A partition that is given anew keeps the rows of an earlier tenure.
-    GivenKeepsRows = "given-keeps-rows", "R16";
     /// A flush that failed is tried again and then trusted.
     FailedFlushTrusted = "failed-flush-trusted", "R23";
     /// Records that are not flushed yet are reported durable.

@@ -76,7 +76,7 @@ fn check(cluster: &Cluster, name: &str) {
 #[tokio::test]
 async fn scripts_print_what_they_should() {
     let cluster = support::cluster(3).await;
-    for name in ["tour", "constraints", "mistakes"] {
+    for name in ["tour", "constraints", "mistakes", "indexes"] {
         check(&cluster, name);
     }
 }

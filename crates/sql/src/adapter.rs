@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use client::protocol::configuration::Configuration;
 use client::protocol::identity::TableId;
-use client::protocol::message::{Read, RowPage};
+use client::protocol::message::{FillReport, Read, RowPage};
 use client::protocol::operation::{Mutation, RequestResult};
 use client::{Client, IfExists, IfMissing, Table};
 use placement::Schema;
@@ -42,6 +42,23 @@ impl Store for Client {
         };
         Client::create_table(self, schema, exists).await?;
         Ok(())
+    }
+
+    async fn add_copy(
+        &self,
+        wanted: Schema,
+        progress: &(dyn Fn(&FillReport) + Send + Sync),
+    ) -> Result<(), StoreError> {
+        Ok(Client::add_copy(self, wanted, progress).await?)
+    }
+
+    async fn drop_copy(&self, table: &str, name: &str, if_exists: bool) -> Result<(), StoreError> {
+        let missing = if if_exists {
+            IfMissing::Accept
+        } else {
+            IfMissing::Fail
+        };
+        Ok(Client::drop_copy(self, table, name, missing).await?)
     }
 
     async fn drop_table(&self, name: &str, if_exists: bool) -> Result<(), StoreError> {

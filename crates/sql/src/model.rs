@@ -7,10 +7,10 @@ use std::pin::pin;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 
-use client::protocol::configuration::{Configuration, Table};
+use client::protocol::configuration::{Configuration, PartitionState, Table};
 use client::protocol::expression::{Assignment, Expression, evaluate_for, holds};
-use client::protocol::identity::{TableId, Version};
-use client::protocol::message::{Read, RowPage};
+use client::protocol::identity::{Epoch, TableId, Version};
+use client::protocol::message::{FillReport, Read, RowPage};
 use client::protocol::operation::{Action, Mutation, RequestResult};
 use client::protocol::session::route::order_columns;
 use placement::{Constraint, ReplexKind, RowView, Schema, Value, encode_key, encode_row};
@@ -183,6 +183,26 @@ impl Store for Model {
         Ok(())
     }
 
+    async fn add_copy(
+        &self,
+        wanted: Schema,
+        progress: &(dyn Fn(&FillReport) + Send + Sync),
+    ) -> Result<(), StoreError> {
+        self.change_table(&wanted.name, |table| {
+            let core = table.placement[0][0].core;
+            let mut table = table.with_copy(&wanted, Epoch(1), &|_, _, _| Some(core))?;
+            let places = table.placement.iter_mut().flatten();
+            places.for_each(|place| place.state = PartitionState::Serving);
+            table.finish_building();
+            progress(&FillReport::new(table.id, 0));
+            Ok(table)
+        })
+    }
+
+    async fn drop_copy(&self, table: &str, name: &str, _: bool) -> Result<(), StoreError> {
+        self.change_table(table, |table| table.without_copy(name))
+    }
+
     async fn drop_table(&self, name: &str, if_exists: bool) -> Result<(), StoreError> {
         let mut state = self.state.lock().unwrap();
         let mut configuration = (*state.configuration).clone();
@@ -191,6 +211,25 @@ impl Store for Model {
         if configuration.tables.len() == before && !if_exists {
             return Err(refused(&format!("there is no table {name}")));
         }
+        state.configuration = Arc::new(configuration);
+        state.known = state.configuration.clone();
+        Ok(())
+    }
+}
+
+impl Model {
+    fn change_table(
+        &self,
+        name: &str,
+        change: impl FnOnce(&Table) -> Result<Table, String>,
+    ) -> Result<(), StoreError> {
+        let mut state = self.state.lock().unwrap();
+        let mut configuration = (*state.configuration).clone();
+        let mut tables = configuration.tables.iter_mut();
+        let table = tables.find(|it| it.schema.name == name);
+        let table = table.ok_or_else(|| refused(&format!("there is no table {name}")))?;
+        *table = change(table).map_err(|message| refused(&message))?;
+        configuration.epoch = Epoch(configuration.epoch.0 + 1);
         state.configuration = Arc::new(configuration);
         state.known = state.configuration.clone();
         Ok(())

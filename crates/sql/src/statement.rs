@@ -22,6 +22,15 @@ pub enum Statement {
     },
     /// `CREATE INDEX` that stands alone.
     CreateIndex(CreateIndex),
+    /// `DROP INDEX`.
+    DropIndex {
+        /// The table, if the statement names it.
+        table: Option<String>,
+        /// The name of the index or further copy.
+        name: String,
+        /// Whether it need not exist.
+        if_exists: bool,
+    },
     /// `DROP TABLE`.
     DropTable {
         /// Its name.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use client::protocol::configuration::Configuration;
 use client::protocol::identity::TableId;
-use client::protocol::message::{Read, RowPage};
+use client::protocol::message::{FillReport, Read, RowPage};
 use client::protocol::operation::{Mutation, RequestResult};
 use placement::Schema;
 
@@ -36,6 +36,24 @@ pub trait Store: Sync {
         &self,
         schema: Schema,
         if_not_exists: bool,
+    ) -> impl Future<Output = Result<(), StoreError>> + Send;
+
+    /// Adds an index or a further copy to a table: `wanted` is its schema with one more, its last.
+    /// Told once it can be read by; `progress` hears how far it is. The configuration known
+    /// afterwards has it.
+    fn add_copy(
+        &self,
+        wanted: Schema,
+        progress: &(dyn Fn(&FillReport) + Send + Sync),
+    ) -> impl Future<Output = Result<(), StoreError>> + Send;
+
+    /// Drops an index or a further copy of a table. The configuration known afterwards has it no
+    /// more.
+    fn drop_copy(
+        &self,
+        table: &str,
+        name: &str,
+        if_exists: bool,
     ) -> impl Future<Output = Result<(), StoreError>> + Send;
 
     /// Drops a table. The configuration known afterwards has it no more.

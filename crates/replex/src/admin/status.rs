@@ -71,6 +71,8 @@ pub async fn status(cluster: &Cluster, screen: Screen) -> Result<Report, Failure
         _ => format!("tables: {}\n", tables.join(", ")),
     };
     text += &screen.table(&header, &rows);
+    let (filling, fills) = fills(cluster, &configuration, screen).await?;
+    text += &filling;
     if !is_sound {
         text += "A core that does not serve is waited for by writes to the rows that it holds, \
                  and by reads of its copy: start its server again.\n";
@@ -81,12 +83,68 @@ pub async fn status(cluster: &Cluster, screen: Screen) -> Result<Report, Failure
         "coordinator": address,
         "tables": tables,
         "cores": cores,
+        "fills": fills,
     });
     Ok(Report {
         text,
         json,
         is_sound,
     })
+}
+
+/// How far partitions are that are being filled, and copies that could not be made.
+async fn fills(
+    cluster: &Cluster,
+    configuration: &Configuration,
+    screen: Screen,
+) -> Result<(String, Vec<Value>), Failure> {
+    let client = connect(cluster).await?;
+    let told = client.fills().await;
+    let told = told.map_err(|error| Failure::Failed(error.to_string()))?;
+    let mut rows = Vec::new();
+    let mut fills = Vec::new();
+    for fill in &told.fills {
+        let Some(table) = configuration.table(fill.table) else {
+            continue;
+        };
+        let replex = table.layout.replexes.get(usize::from(fill.replex));
+        let copy = replex.map_or("", |replex| &replex.name);
+        let name = &table.schema.name;
+        rows.push(vec![
+            name.clone(),
+            copy.to_owned(),
+            count(fill.partitions),
+            format!("{}%", fill.percent()),
+            count(fill.rows),
+            count(fill.of_rows),
+        ]);
+        fills.push(json!({
+            "table": name, "copy": copy, "partitions": fill.partitions,
+            "percent": fill.percent(), "rows": fill.rows, "of_rows": fill.of_rows,
+        }));
+    }
+    let header = [
+        "filling",
+        "copy",
+        "#partitions",
+        "#done",
+        "#rows",
+        "#of about",
+    ];
+    let mut text = match rows.is_empty() {
+        true => String::new(),
+        false => screen.table(&header, &rows),
+    };
+    for failure in &told.failures {
+        if let Some(table) = configuration.table(failure.table) {
+            let name = &table.schema.name;
+            text += &format!(
+                "{} of {name} could not be made: {}\n",
+                failure.name, failure.why
+            );
+        }
+    }
+    Ok((text, fills))
 }
 
 /// What a core does, from what the coordinator holds of its server and what it says itself.

@@ -23,7 +23,7 @@ SELECT id FROM planes WHERE tail = 'N9';
 DELETE FROM planes WHERE origin = 'LGA';
 SELECT /*+ scan */ id, tail FROM planes ORDER BY id;
 SELECT id FROM planes WHERE seats > 5;
-CREATE INDEX late ON planes USING hybrid (planes, by_tail) WITH (divisions = '3,4');
+DROP INDEX by_tail;
 CREATE TABLE t (id bigint PRIMARY KEY, a text, INDEX by_a (a), INDEX h USING hybrid (t, by_a) WITH (divisions = '5,4'));
 CREATE TABLE t (id bigint PRIMARY KEY, a text, INDEX by_a (a), INDEX h USING hybrid (t, by_a) WITH (divisions = '3,3'));
 CREATE TABLE t (id bigint PRIMARY KEY, a text, INDEX by_a (a), INDEX h USING hybrid (t, by_b) WITH (divisions = '3,4'));

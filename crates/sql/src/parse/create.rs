@@ -1,4 +1,4 @@
-//! `CREATE TABLE` and `DROP TABLE`: from trees to schemas. Indexes are in `create_index`.
+//! `CREATE TABLE`, `DROP TABLE` and `DROP INDEX`: from trees to schemas. Indexes are in `create_index`.
 //!
 //! Only shape and spelling are checked here; what a schema may be is `Schema::validate`'s, and
 //! what the servers at hand can carry is the coordinator's.
@@ -61,7 +61,7 @@ pub(super) fn table(mut create: ast::CreateTable) -> Result<Statement, Error> {
     })
 }
 
-/// `DROP TABLE`.
+/// `DROP TABLE` and `DROP INDEX`.
 pub(super) fn drop(statement: ast::Statement) -> Result<Statement, Error> {
     let ast::Statement::Drop {
         object_type,
@@ -71,15 +71,20 @@ pub(super) fn drop(statement: ast::Statement) -> Result<Statement, Error> {
         restrict: _,
         purge: false,
         temporary: false,
-        table: None,
+        table,
     } = statement
     else {
         return Err(Error::unsupported(
             "this form of DROP",
-            "write DROP TABLE [IF EXISTS] name",
+            "write DROP TABLE [IF EXISTS] name, or DROP INDEX [IF EXISTS] name [ON table]",
         ));
     };
     match (object_type, &names[..]) {
+        (ast::ObjectType::Index, [index]) => Ok(Statement::DropIndex {
+            table: table.as_ref().map(object_name).transpose()?,
+            name: object_name(index)?,
+            if_exists,
+        }),
         (ast::ObjectType::Table, [table]) => Ok(Statement::DropTable {
             name: object_name(table)?,
             if_exists,
@@ -89,13 +94,12 @@ pub(super) fn drop(statement: ast::Statement) -> Result<Statement, Error> {
             "drop them one by one",
         )),
         (ast::ObjectType::Index, _) => Err(Error::unsupported(
-            "DROP INDEX",
-            "indexes live as long as their table for now: create another table without it, then \
-             export and import the rows",
+            "DROP INDEX of several indexes at once",
+            "drop them one by one",
         )),
         (other, _) => Err(Error::unsupported(
             format!("DROP {other}"),
-            "only tables can be dropped",
+            "only tables and indexes can be dropped",
         )),
     }
 }

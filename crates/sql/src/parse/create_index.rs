@@ -142,7 +142,15 @@ fn numbers(option: &str, value: &str) -> Result<Vec<u32>, Error> {
     })
 }
 
-/// Adds an index to the table that is being created.
+/// The schema of a table that exists with an index more.
+pub(crate) fn with_index(schema: &Schema, create: &CreateIndex) -> Result<Schema, Error> {
+    let mut wanted = schema.clone();
+    push_index(&mut wanted, create.clone())?;
+    wanted.validate()?;
+    Ok(wanted)
+}
+
+/// Adds an index to a table.
 pub(super) fn push_index(schema: &mut Schema, create: CreateIndex) -> Result<(), Error> {
     let indexes = schema.indexes.iter().map(|it| &it.name);
     let mut names = indexes.chain(schema.further.iter().map(|it| &it.name));

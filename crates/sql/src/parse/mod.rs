@@ -14,6 +14,7 @@ mod session;
 
 pub use create::FAILURES_TOLERATED_DEFAULT;
 pub(crate) use create::column_type;
+pub(crate) use create_index::with_index;
 
 use client::protocol::expression::NODES_MAX;
 use sqlparser::ast;

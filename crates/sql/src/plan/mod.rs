@@ -26,6 +26,7 @@ pub(crate) use select::whole_table;
 
 use crate::bind::Scope;
 use crate::error::Error;
+use crate::parse::with_index;
 use crate::statement::{Set, Show, Statement, TableName};
 
 /// Settings of a session.
@@ -59,6 +60,22 @@ pub enum Plan {
         schema: Box<Schema>,
         /// Whether one of the same name is left as it is.
         if_not_exists: bool,
+    },
+    /// Asks the coordinator for another copy of a table.
+    AddIndex {
+        /// The table with it; valid by itself.
+        wanted: Box<Schema>,
+        /// Its name.
+        name: String,
+    },
+    /// Asks the coordinator to drop a copy of a table.
+    DropIndex {
+        /// The table.
+        table: String,
+        /// The copy.
+        name: String,
+        /// Whether it need not exist.
+        if_exists: bool,
     },
     /// Asks the coordinator to drop a table.
     DropTable {
@@ -215,14 +232,16 @@ pub fn plan(statement: &Statement, context: &Context<'_>) -> Result<Plan, Error>
                     index.table, index.name
                 )));
             }
-            Err(Error::unsupported(
-                format!("CREATE INDEX on table {}, which exists", index.table),
-                format!(
-                    "an index is made together with its table for now: send CREATE TABLE …; CREATE \
-                     INDEX …; in one batch, or write INDEX {index} inside CREATE TABLE"
-                ),
-            ))
+            Ok(Plan::AddIndex {
+                wanted: Box::new(with_index(&table.schema, index)?),
+                name: index.name.clone(),
+            })
         }
+        Statement::DropIndex {
+            table,
+            name,
+            if_exists,
+        } => drop_index(table.as_deref(), name, *if_exists, context),
         Statement::DropTable { name, if_exists } => Ok(Plan::DropTable {
             name: name.clone(),
             if_exists: *if_exists,
@@ -241,6 +260,43 @@ pub fn plan(statement: &Statement, context: &Context<'_>) -> Result<Plan, Error>
         }
         Statement::Show(show) => Ok(Plan::Show(show.clone())),
         Statement::Set(set) => Ok(Plan::Set(*set)),
+    }
+}
+
+/// Finds the table whose index is to be dropped, where the statement does not name it.
+fn drop_index(
+    table: Option<&str>,
+    name: &str,
+    if_exists: bool,
+    context: &Context<'_>,
+) -> Result<Plan, Error> {
+    let tables = context.configuration.tables.iter();
+    let holds = |it: &&Table| {
+        let mut replexes = it
+            .layout
+            .numbers()
+            .map(|number| &it.layout.replexes[number]);
+        replexes.any(|replex| replex.name == name || it.schema.copy_of(&replex.name) == name)
+    };
+    let holders: Vec<&str> = match table {
+        Some(table) => vec![context.table(table)?.schema.name.as_str()],
+        None => tables
+            .filter(holds)
+            .map(|it| it.schema.name.as_str())
+            .collect(),
+    };
+    match holders[..] {
+        [table] => Ok(Plan::DropIndex {
+            table: table.to_string(),
+            name: name.to_string(),
+            if_exists,
+        }),
+        [] if if_exists => Ok(Plan::Already(format!("there is no index {name}"))),
+        [] => Err(Error::statement(format!("there is no index {name}"))),
+        _ => Err(Error::statement(format!(
+            "tables {} have an index {name}: write DROP INDEX {name} ON table",
+            holders.join(", ")
+        ))),
     }
 }
 

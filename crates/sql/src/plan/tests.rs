@@ -495,10 +495,6 @@ fn bad_changes_are_refused() {
             "is not of type bigint",
         ),
         (
-            "CREATE INDEX x ON flights (note)",
-            "send CREATE TABLE …; CREATE INDEX …; in one batch, or write INDEX x (note) inside CREATE TABLE",
-        ),
-        (
             "CREATE INDEX by_tail ON flights (tailnum)",
             "has an index by_tail already",
         ),
@@ -509,6 +505,22 @@ fn bad_changes_are_refused() {
         let message = error(text);
         assert!(message.contains(part), "{text}: {message}");
     }
+    let added = planned("CREATE UNIQUE INDEX x ON flights (note)");
+    let Plan::AddIndex { wanted, name } = added else {
+        panic!("{added:?}");
+    };
+    assert_eq!((name.as_str(), wanted.indexes.len()), ("x", 3));
+    for (text, table) in [
+        ("DROP INDEX by_tail", "flights"),
+        ("DROP INDEX IF EXISTS h", "grids"),
+    ] {
+        assert!(matches!(planned(text), Plan::DropIndex { table: found, .. } if found == table));
+    }
+    assert!(matches!(
+        planned("DROP INDEX IF EXISTS nothing"),
+        Plan::Already(_)
+    ));
+    assert!(error("DROP INDEX nothing").contains("there is no index nothing"));
     assert!(matches!(
         planned("CREATE INDEX IF NOT EXISTS by_tail ON flights (tailnum)"),
         Plan::Already(_)

@@ -109,7 +109,7 @@ fn description(configuration: &Configuration, table: &Table) -> Outcome {
                 report.failures_proven.unwrap_or(0),
                 durability(schema.durability)
             ),
-            copies(&report),
+            copies(table, &report),
         ),
     ])
 }
@@ -130,12 +130,17 @@ fn columns(table: &Table) -> Rows {
     rows(&names, columns.collect())
 }
 
-fn copies(report: &TableReport) -> Rows {
-    let replexes = report.replexes.iter().map(|replex| {
+fn copies(table: &Table, report: &TableReport) -> Rows {
+    let numbered = table.layout.numbers().zip(&report.replexes);
+    let replexes = numbered.map(|(number, replex)| {
+        let state = match table.is_building(number) {
+            true => ", being made",
+            false => "",
+        };
         let servers: Vec<String> = replex.servers.iter().map(u32::to_string).collect();
         vec![
             replex.name.clone(),
-            replex.kind.clone(),
+            format!("{}{state}", replex.kind),
             replex.sorted_by.join(", "),
             replex.partitions.to_string(),
             servers.join(", "),

@@ -1,6 +1,7 @@
 //! Runs statements over a store, one after the other, with the settings of a session.
 
 mod change;
+mod copies;
 mod describe;
 mod read;
 
@@ -159,6 +160,21 @@ impl<S: Store> Session<S> {
                 let created = self.store.create_table(*schema, if_not_exists).await;
                 created.map_err(Attempt::of_definition)?;
                 Outcome::Done("CREATE TABLE".to_string())
+            }
+            Plan::AddIndex { wanted, name } => {
+                let bar = copies::Bar::new(&name);
+                let made = self.store.add_copy(*wanted, &|fill| bar.show(fill)).await;
+                made.map_err(Attempt::of_definition)?;
+                Outcome::Done("CREATE INDEX".to_string())
+            }
+            Plan::DropIndex {
+                table,
+                name,
+                if_exists,
+            } => {
+                let dropped = self.store.drop_copy(&table, &name, if_exists).await;
+                dropped.map_err(Attempt::of_definition)?;
+                Outcome::Done("DROP INDEX".to_string())
             }
             Plan::DropTable { name, if_exists } => {
                 let dropped = self.store.drop_table(&name, if_exists).await;

@@ -93,7 +93,7 @@ async fn converse<S: Store>(shell: &mut Shell<S>, text: &str) -> io::Result<()> 
         _ = tokio::signal::ctrl_c() => {
             eprintln!(
                 "Cancelled. Changes that were on their way may still be made: read before repeating \
-                 them."
+                 them. An index goes on being made; DROP INDEX gives it up."
             );
             return Ok(());
         }

@@ -1,0 +1,180 @@
+//! Copies that are added to tables and dropped from them while these are in use.
+//!
+//! The coordinator is asked once, and then how it goes: the work is the servers', and goes on
+//! whoever asks.
+
+use std::time::Duration;
+
+use placement::Schema;
+use protocol::identity::TableId;
+use protocol::message::{CoordinatorReply, CoordinatorRequest, CopyFailure, FillReport};
+use tokio::time::{Instant, sleep};
+
+use crate::client::{Client, IfMissing, unexpected};
+use crate::error::Error;
+
+/// Between two questions of how it goes.
+const PAUSE: Duration = Duration::from_millis(50);
+/// So long a coordinator may be away meanwhile.
+const AWAY_MAX: Duration = Duration::from_secs(60);
+
+/// What a cluster is filling, and what became of copies.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fills {
+    /// Replexes with partitions that are being filled, by table and number.
+    pub fills: Vec<FillReport>,
+    /// Copies that come or go in a moment, by table and name.
+    pub waiting: Vec<(TableId, String)>,
+    /// The last copies that could not be made, the newest last.
+    pub failures: Vec<CopyFailure>,
+}
+
+impl Client {
+    /// Adds an index or a further copy to a table that exists, and tells once it can be read by.
+    /// `wanted` is the table's schema with one of them more, its last. `progress` hears from time to
+    /// time how far its partitions are. The copy is made also if nobody waits for this;
+    /// [`Client::drop_copy`] gives it up.
+    ///
+    /// # Errors
+    /// [`Error::Schema`] for one that cannot be; [`Error::Refused`] in the coordinator's words, also
+    /// where rows stand in the way of a unique index: then nothing of it is left;
+    /// [`Error::Unknown`] if the connection broke meanwhile.
+    pub async fn add_copy(
+        &self,
+        wanted: Schema,
+        progress: &(dyn Fn(&FillReport) + Send + Sync),
+    ) -> Result<(), Error> {
+        wanted.validate()?;
+        let table = self.table(&wanted.name).await?;
+        let known = &table.definition().schema;
+        let copy = wanted.further.get(known.further.len());
+        let index = wanted.indexes.get(known.indexes.len());
+        let name = copy.map(|copy| &copy.name).or(index.map(|it| &it.name));
+        let name = name.cloned().unwrap_or_default();
+        let request = CoordinatorRequest::AddCopy { schema: wanted };
+        let what = format!("the making of {name}");
+        match self.ask(request, &what).await? {
+            CoordinatorReply::Done { .. } => {}
+            other => return Err(unexpected(&other)),
+        }
+        self.follow(table.id(), &name, progress).await?;
+        let configuration = self.configuration();
+        let table = configuration.table(table.id());
+        let exists = table.is_some_and(|table| {
+            let mut names = table.layout.replexes.iter().map(|it| &it.name);
+            names.any(|replex| table.schema.copy_of(replex) == name)
+        });
+        match exists {
+            true => Ok(()),
+            false => Err(Error::Refused {
+                message: format!("{name} was dropped while it was being made"),
+                retry: false,
+            }),
+        }
+    }
+
+    /// Drops an index or a further copy of a table, or gives up one that is being made.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] in the coordinator's words, [`Error::Unknown`] if the connection broke
+    /// meanwhile.
+    pub async fn drop_copy(
+        &self,
+        table: &str,
+        name: &str,
+        missing: IfMissing,
+    ) -> Result<(), Error> {
+        let id = self.table(table).await?.id();
+        let request = CoordinatorRequest::DropCopy {
+            table: table.to_owned(),
+            name: name.to_owned(),
+            if_exists: missing == IfMissing::Accept,
+        };
+        let what = format!("the drop of {name}");
+        match self.ask(request, &what).await? {
+            CoordinatorReply::Done { .. } => {}
+            other => return Err(unexpected(&other)),
+        }
+        while self
+            .fills()
+            .await?
+            .waiting
+            .iter()
+            .any(|it| it.0 == id && it.1 == name)
+        {
+            sleep(PAUSE).await;
+        }
+        self.refresh().await?;
+        Ok(())
+    }
+
+    /// What the cluster is filling, and what became of copies that were asked for.
+    ///
+    /// # Errors
+    /// [`Error::NoCoordinator`] and [`Error::Deadline`].
+    pub async fn fills(&self) -> Result<Fills, Error> {
+        let what = "the progress of fills";
+        match self.ask(CoordinatorRequest::Progress, what).await? {
+            CoordinatorReply::Progress {
+                fills,
+                waiting,
+                failures,
+            } => Ok(Fills {
+                fills,
+                waiting,
+                failures,
+            }),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Waits until a copy is neither waited for nor being made.
+    async fn follow(
+        &self,
+        id: TableId,
+        name: &str,
+        progress: &(dyn Fn(&FillReport) + Send + Sync),
+    ) -> Result<(), Error> {
+        let mut heard = Instant::now();
+        loop {
+            let fills = match self.fills().await {
+                Ok(fills) => fills,
+                Err(error) if heard.elapsed() > AWAY_MAX => return Err(error),
+                Err(_) => {
+                    sleep(PAUSE).await;
+                    continue;
+                }
+            };
+            heard = Instant::now();
+            let is_waiting = fills.waiting.iter().any(|it| it.0 == id && it.1 == name);
+            let mut failures = fills.failures.into_iter();
+            let failure = failures.find(|it| it.table == id && it.name == name);
+            // Told once nothing of it is left.
+            if let Some(failure) = failure.filter(|_| !is_waiting) {
+                self.refresh().await?;
+                return Err(Error::Refused {
+                    message: format!("{name} cannot be made: {}", failure.why),
+                    retry: false,
+                });
+            }
+            let configuration = self.refresh().await?;
+            let table = configuration.table(id);
+            let building = table.map_or(Vec::new(), |table| {
+                let of_copy = |number: &&u8| {
+                    let replex = &table.layout.replexes[usize::from(**number)].name;
+                    table.schema.copy_of(replex) == name
+                };
+                table.building.iter().filter(of_copy).copied().collect()
+            });
+            if building.is_empty() && !is_waiting {
+                return Ok(());
+            }
+            let own = fills.fills.iter();
+            let own = own.filter(|fill| fill.table == id && building.contains(&fill.replex));
+            let mut sum = FillReport::new(id, 0);
+            own.for_each(|fill| sum.add(fill));
+            progress(&sum);
+            sleep(PAUSE).await;
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! Indexes that come to a full table and go from it while it is written to, with processes that are
+//! killed meanwhile (DESIGN section 5).
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod support;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use client::{Client, ConnectOptions, Error, IfExists, IfMissing, Table};
+use placement::{Durability, Index, Schema, Value};
+use protocol::configuration::Configuration;
+use tokio::task::JoinSet;
+
+const ROWS: i64 = 20_000;
+const WRITERS: i64 = 64;
+/// Different notes; each is long, so that filling takes its time.
+const NOTES: i64 = 100;
+const NOTE_BYTES: usize = 1000;
+
+#[tokio::test]
+async fn an_index_is_made_under_load_though_processes_are_killed() {
+    let mut cluster = support::cluster(4).await;
+    let address = cluster.coordinator_address().to_owned();
+    let client = Client::connect(ConnectOptions::new([address.clone()]));
+    let client = client.await.unwrap();
+    let schema = support::people(1, Durability::Replicated);
+    let table = client.create_table(schema, IfExists::Fail).await.unwrap();
+    fill(&table).await;
+
+    let over = Arc::new(AtomicBool::new(false));
+    let writer = tokio::spawn(write(table.clone(), Arc::clone(&over)));
+    let maker = client.clone();
+    let wanted = with_index(&table, "by_note");
+    let made = tokio::spawn(async move { maker.add_copy(wanted, &|_| {}).await });
+    let building = |configuration: &Configuration| !configuration.tables[0].building.is_empty();
+    cluster.wait_until("it is made", building).await.unwrap();
+    let places = cluster.configuration().await.unwrap().tables[0].placement[3].clone();
+    let killed = places[0].core.server.0 as usize - 1;
+    cluster.kill(killed).await.unwrap();
+    cluster.kill_coordinator(0).await.unwrap();
+    let unfinished = !made.is_finished();
+    cluster.start_coordinator(0).await.unwrap();
+    cluster.restart(killed).await.unwrap();
+    made.await.unwrap().unwrap();
+    over.store(true, Ordering::Relaxed);
+    let written = writer.await.unwrap();
+    assert!(
+        unfinished && written > 0,
+        "the kills came late, or writes stood still"
+    );
+
+    let check = support::run_well(&["admin", "check", "people", "-C", &address]);
+    assert!(check.contains("All copies hold the same rows"), "{check}");
+    assert!(check.contains("by_note"), "{check}");
+    let found = client.table("people").await.unwrap();
+    let found = found.lookup("by_note", &[note(7)]).unwrap().await.unwrap();
+    assert_eq!(found.len() as i64, (ROWS + written - 7 + NOTES - 1) / NOTES);
+
+    // Another one is given up while it is made.
+    let table = client.table("people").await.unwrap();
+    let wanted = with_index(&table, "late");
+    let maker = client.clone();
+    let made = tokio::spawn(async move { maker.add_copy(wanted, &|_| {}).await });
+    cluster.wait_until("it is made", building).await.unwrap();
+    let dropped = client.drop_copy("people", "late", IfMissing::Fail).await;
+    dropped.unwrap();
+    let error = made.await.unwrap().unwrap_err();
+    assert!(matches!(&error, Error::Refused { message, .. } if message.contains("was dropped")));
+    let gone = |configuration: &Configuration| configuration.tables[0].schema.indexes.len() == 3;
+    cluster.wait_until("it is gone", gone).await.unwrap();
+}
+
+/// The table with an index by its last column.
+fn with_index(table: &Table, name: &str) -> Schema {
+    let mut wanted = table.definition().schema.clone();
+    wanted.indexes.push(Index {
+        name: name.to_owned(),
+        columns: vec![3],
+        constraint: None,
+    });
+    wanted
+}
+
+fn note(id: i64) -> Value {
+    Value::Text(format!("{:0width$}", id % NOTES, width = NOTE_BYTES))
+}
+
+fn person(id: i64) -> Vec<Value> {
+    let city = Value::Text(format!("city {}", id % 17));
+    vec![Value::Int64(id), city, Value::Int64(id % 5), note(id)]
+}
+
+async fn fill(table: &Table) {
+    let mut writers = JoinSet::new();
+    for writer in 0..WRITERS {
+        let table = table.clone();
+        writers.spawn(async move {
+            for id in (writer..ROWS).step_by(WRITERS as usize) {
+                table.insert(&person(id)).await.unwrap();
+            }
+        });
+    }
+    while let Some(ended) = writers.join_next().await {
+        ended.unwrap();
+    }
+}
+
+/// Inserts until it is over; how many rows.
+async fn write(table: Table, over: Arc<AtomicBool>) -> i64 {
+    let mut written = 0;
+    while !over.load(Ordering::Relaxed) {
+        table.insert(&person(ROWS + written)).await.unwrap();
+        written += 1;
+    }
+    written
+}

@@ -1,0 +1,27 @@
+-- Copies come to a table that has rows, and go from it.
+CREATE TABLE visits (id bigint PRIMARY KEY, who text, place text) WITH (partitions = 4, failures_tolerated = 1);
+INSERT INTO visits VALUES (1, 'ann', 'x'), (2, 'bob', 'x'), (3, 'ann', 'y');
+SELECT id FROM visits WHERE who = 'ann';
+CREATE INDEX by_who ON visits (who);
+SELECT id FROM visits WHERE who = 'ann' ORDER BY id;
+CREATE INDEX IF NOT EXISTS by_who ON visits (who);
+CREATE UNIQUE INDEX by_place ON visits (place);
+SHOW TABLE visits;
+UPDATE visits SET place = 'z' WHERE id = 2;
+CREATE UNIQUE INDEX by_place ON visits (place);
+INSERT INTO visits VALUES (4, 'cat', 'x');
+SELECT id FROM visits WHERE place = 'z';
+CREATE INDEX h ON visits USING hybrid (visits, by_who) WITH (divisions = '2,2');
+CREATE INDEX odd ON visits USING hybrid (visits, by_who) WITH (divisions = '3,2');
+CREATE INDEX other ON visits USING hybrid (visits, by_when) WITH (divisions = '2,2');
+CREATE INDEX counted ON visits (id) WITH (constraint = 'dense');
+DROP INDEX by_who;
+DROP INDEX h;
+DROP INDEX by_who;
+SELECT id FROM visits WHERE who = 'ann';
+DROP INDEX by_place;
+INSERT INTO visits VALUES (4, 'cat', 'x');
+DROP INDEX visits_copy_1;
+DROP INDEX nothing;
+DROP INDEX IF EXISTS nothing;
+SELECT /*+ scan */ id, who, place FROM visits ORDER BY id;

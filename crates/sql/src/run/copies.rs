@@ -1,0 +1,29 @@
+//! How far a new copy is, for a person who waits for it.
+
+use client::protocol::message::FillReport;
+use indicatif::{ProgressBar, ProgressStyle};
+
+/// A bar over the rows that are looked at; hidden where nobody looks.
+pub(super) struct Bar(ProgressBar);
+
+impl Bar {
+    pub fn new(name: &str) -> Bar {
+        let bar = ProgressBar::new(0);
+        let template = "{prefix} [{bar:32}] {percent:>3}% {pos}/{len} rows {eta}";
+        let style = ProgressStyle::with_template(template);
+        bar.set_style(style.expect("the template is fixed").progress_chars("=> "));
+        bar.set_prefix(name.to_string());
+        Bar(bar)
+    }
+
+    pub fn show(&self, fill: &FillReport) {
+        self.0.set_length(fill.of_rows);
+        self.0.set_position(fill.rows.min(fill.of_rows));
+    }
+}
+
+impl Drop for Bar {
+    fn drop(&mut self) {
+        self.0.finish_and_clear();
+    }
+}
