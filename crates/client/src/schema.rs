@@ -43,6 +43,7 @@ impl SchemaBuilder {
                 further: Vec::new(),
                 partitions: PARTITIONS_DEFAULT,
                 failures_tolerated: 0,
+                local_entries: true,
                 durability: Durability::Sync,
             },
             primary_key: Vec::new(),
@@ -108,6 +109,14 @@ impl SchemaBuilder {
     #[must_use]
     pub fn failures_tolerated(mut self, failures: u8) -> SchemaBuilder {
         self.schema.failures_tolerated = failures;
+        self
+    }
+
+    /// Whether copies keep thin entries in each other's order: it makes reads instead of a lost
+    /// partition lookups, and costs memory and some CPU time per write. The default is that they do.
+    #[must_use]
+    pub fn local_entries(mut self, local_entries: bool) -> SchemaBuilder {
+        self.schema.local_entries = local_entries;
         self
     }
 

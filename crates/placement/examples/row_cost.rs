@@ -29,6 +29,7 @@ fn main() {
         further: Vec::new(),
         partitions: 12,
         failures_tolerated: 0,
+        local_entries: true,
         durability: Durability::Sync,
     };
     let layout = Layout::base(&schema);

@@ -21,7 +21,7 @@ pub const COVER_STEPS_MAX: u32 = 1 << 20;
 pub enum Access {
     /// Its own sort order serves the lookup.
     Sorted,
-    /// It shares a key space with the lost replex, and keeps thin local entries for it.
+    /// It keeps thin local entries in the lookup's order.
     LocalIndex,
     /// It goes through all its rows.
     Scan,
@@ -137,19 +137,13 @@ pub fn cover_constraints(
     search.cheapest(constraints, 0, u64::MAX)
 }
 
-/// How a partition of replex `member` serves a lookup in the sort order of replex `lookup`.
+/// How a partition of replex `member` serves a lookup in the sort order of replex `lookup`. It may
+/// have to scan although it is to have local entries: those of a copy that came later.
 pub fn access(layout: &Layout, lookup: usize, member: usize) -> Access {
-    let (lookup, member) = (&layout.replexes[lookup], &layout.replexes[member]);
-    if member.sort_columns.starts_with(&lookup.sort_columns) {
-        return Access::Sorted;
-    }
-    let shared = member.axes.iter().any(|axis| {
-        lookup
-            .axes
-            .iter()
-            .any(|other| other.key_space == axis.key_space)
-    });
-    if shared {
+    let order = layout.order_columns(lookup);
+    if layout.order_columns(member).starts_with(&order) {
+        Access::Sorted
+    } else if layout.local_entries {
         Access::LocalIndex
     } else {
         Access::Scan

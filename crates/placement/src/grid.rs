@@ -82,6 +82,8 @@ pub struct Layout {
     pub key_spaces: Vec<KeySpace>,
     /// By number.
     pub replexes: Vec<Replex>,
+    /// As [`Schema::local_entries`].
+    pub local_entries: bool,
 }
 
 impl Layout {
@@ -111,6 +113,7 @@ impl Layout {
         let mut layout = Layout {
             key_spaces: Vec::new(),
             replexes: Vec::new(),
+            local_entries: schema.local_entries,
         };
         let add = |layout: &mut Layout, columns: &[usize], index| {
             let replex = layout.index_replex(schema, columns, index);
@@ -177,8 +180,11 @@ impl Layout {
     }
 
     /// The orders, by [`Layout::order_of`], in which partitions of a replex keep thin local entries
-    /// (DESIGN section 4): all that their own order does not serve.
+    /// (DESIGN section 4): all that their own order does not serve, if the table has them at all.
     pub fn entry_orders(&self, member: usize) -> Vec<usize> {
+        if !self.local_entries {
+            return Vec::new();
+        }
         let own = self.order_columns(member);
         let orders = self.numbers().filter(|it| self.order_of(*it) == *it);
         orders

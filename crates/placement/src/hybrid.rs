@@ -223,6 +223,11 @@ impl Layout {
             schema.name,
             self.replexes.len()
         );
+        ensure!(
+            self.local_entries == schema.local_entries,
+            "table {} says two things of local entries: refresh the configuration",
+            schema.name
+        );
         for Replex {
             name,
             kind,

@@ -28,6 +28,8 @@ pub struct TableReport {
     pub last_voter: usize,
     /// x of R3: where a decision is durable before anybody sees it, from 1.
     pub decision_position: usize,
+    /// As [`Schema::local_entries`].
+    pub local_entries: bool,
     /// When a write is acknowledged.
     pub durability: Durability,
     /// By number.
@@ -105,6 +107,7 @@ impl TableReport {
             failures_proven: proof.map(|proof| proof.failures_tolerated()),
             last_voter,
             decision_position: decision_position(copies, at_risk, last_voter),
+            local_entries: schema.local_entries,
             durability: schema.durability,
             replexes: replexes.collect(),
         }

@@ -80,6 +80,9 @@ pub struct Schema {
     pub partitions: u32,
     /// f: how many failure domains may be lost without losing a row.
     pub failures_tolerated: u8,
+    /// Whether partitions keep thin local entries in the orders of other replexes, so that reads
+    /// instead of a lost partition are lookups and not scans.
+    pub local_entries: bool,
     /// When a write is acknowledged.
     pub durability: Durability,
 }

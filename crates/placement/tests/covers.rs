@@ -184,14 +184,17 @@ fn each_step_of_the_row_costs_its_factor() {
 
 #[test]
 fn index_lookups_are_preferred_to_scans() {
-    let layout = hybrid(12, 1);
-    // A (12, 1) hybrid costs B twelve partitions, as A does; the hybrid keeps entries by B.
-    let cover = without(&layout, (B, 0), &[]).unwrap();
-    assert_eq!(cover.amplification(), 12);
-    assert!(cover.members.iter().all(|it| it.replex == HYBRID));
-    assert_eq!(access(&layout, B, A), Access::Scan);
-    assert_eq!(access(&layout, B, HYBRID), Access::LocalIndex);
-    assert_eq!(access(&layout, A, HYBRID), Access::Sorted);
+    // A (1, 12) hybrid costs A twelve partitions, as B does; the hybrid is in the order of A.
+    let mut layout = hybrid(1, 12);
+    for (local_entries, other) in [(true, Access::LocalIndex), (false, Access::Scan)] {
+        layout.local_entries = local_entries;
+        let cover = without(&layout, (A, 0), &[]).unwrap();
+        assert_eq!(cover.amplification(), 12);
+        assert!(cover.members.iter().all(|it| it.replex == HYBRID));
+        assert_eq!(access(&layout, A, B), other);
+        assert_eq!(access(&layout, B, HYBRID), other);
+        assert_eq!(access(&layout, A, HYBRID), Access::Sorted);
+    }
 }
 
 #[test]
@@ -245,6 +248,7 @@ fn lost_member_may_be_cheaper_to_replace_than_to_read() {
             replex(0, 1, 1, 4),
             replex(0, 2, 1, 8),
         ],
+        local_entries: false,
     };
     let lost = [(1, 1), (2, 0), (2, 1)];
     let available = |replex, partition| !lost.contains(&(replex, partition));

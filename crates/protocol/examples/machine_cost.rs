@@ -115,6 +115,7 @@ fn schema() -> Schema {
         further: Vec::new(),
         partitions: 12,
         failures_tolerated: 2,
+        local_entries: true,
         durability: Durability::Replicated,
     }
 }

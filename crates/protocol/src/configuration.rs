@@ -300,6 +300,7 @@ wire_struct!(Schema {
     further,
     partitions,
     failures_tolerated,
+    local_entries,
     durability,
 });
 wire_struct!(Column {
@@ -327,7 +328,8 @@ wire_enum!(ColumnType {
 });
 wire_struct!(Layout {
     key_spaces,
-    replexes
+    replexes,
+    local_entries
 });
 wire_struct!(KeySpace { columns, slots });
 wire_struct!(Replex {

@@ -154,6 +154,7 @@ fn table(name: u8, failures: u8) -> Schema {
         },
         partitions: 3,
         failures_tolerated: failures,
+        local_entries: true,
         durability: Durability::Sync,
     }
 }

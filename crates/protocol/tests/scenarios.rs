@@ -48,7 +48,7 @@ impl Runner for Scenario {
 impl Scenario {
     /// `cluster servers=3 f=2 partitions=1 durability=sync by_tail=tail log=tail.number/dense`, and
     /// `hybrid=2.2` for a hybrid of the primary key and the first index with these divisions;
-    /// `page=2` for so many keys in one page of a fill.
+    /// `page=2` for so many keys in one page of a fill; `entries=off` for no local entries.
     fn start(&mut self, command: &Command) -> Result<(), Box<dyn Error>> {
         let mut arguments = command.consume_args();
         let servers = arguments.take_key("servers").unwrap_or("3").parse()?;
@@ -74,6 +74,7 @@ impl Scenario {
             further: Vec::new(),
             partitions: arguments.take_key("partitions").unwrap_or("1").parse()?,
             failures_tolerated: arguments.take_key("f").unwrap_or("2").parse()?,
+            local_entries: arguments.take_key("entries") != Some("off"),
             durability: match arguments.take_key("durability") {
                 None | Some("sync") => Durability::Sync,
                 Some(_) => Durability::Replicated,

@@ -215,6 +215,7 @@ fn draw_schema(random: &mut Random) -> Schema {
         },
         further,
         failures_tolerated: failures,
+        local_entries: true,
         durability: if random.chance(0.5) {
             Durability::Sync
         } else {

@@ -91,6 +91,7 @@ pub fn layout() -> impl Strategy<Value = Layout> {
             Layout {
                 key_spaces: slots.iter().enumerate().map(key_space).collect(),
                 replexes: replexes.into_iter().enumerate().map(replex).collect(),
+                local_entries: true,
             }
         })
     })
@@ -150,6 +151,7 @@ pub fn table(partitions: u32, indexes: usize, failures_tolerated: u8) -> Schema 
         further: Vec::new(),
         partitions,
         failures_tolerated,
+        local_entries: true,
         durability: Durability::Sync,
     }
 }
@@ -173,6 +175,7 @@ pub fn flights(partitions: u32, failures_tolerated: u8) -> Schema {
         further: Vec::new(),
         partitions,
         failures_tolerated,
+        local_entries: true,
         durability: Durability::Sync,
     }
 }

@@ -1,9 +1,10 @@
 //! A partition's rows in sorted tables, and beside them its thin local entries (DESIGN section 4).
 //!
 //! An entry is for a row and for an order that the partition's own does not serve. Its key is the
-//! one that the row has in that order, then the one that it has here; its value is the length of
-//! the first (`u16`, little-endian). So what is asked for in the order of a lost partition's replex
-//! is looked up, not searched for. Invariants:
+//! one that the row has in that order, then what the one that it has here begins with, without the
+//! pk, which both end with. Its value says where in it the pk begins and where it ends (two `u16`,
+//! little-endian). So what is asked for in the order of a lost partition's replex is looked up, not
+//! searched for. Invariants:
 //!
 //! - Each row has entries of its own. For a moment a pk can have two rows, if it is inserted again
 //!   and the removal of the row before is told later.
@@ -44,8 +45,8 @@ pub(super) struct Stored {
     entries: Vec<Entry>,
 }
 
-/// An entry's key, and how many bytes of it are the row's key in the order.
-type Entry = (Vec<u8>, u16);
+/// An entry's key and value.
+type Entry = (Vec<u8>, [u8; 4]);
 
 /// Keys of one order.
 #[derive(Clone, Copy)]
@@ -102,7 +103,7 @@ impl<'a> Rows<'a> {
     ) {
         tables.put(self.id.rows_table(), key, &stored_value(version, row));
         let entries = self.entries_of(key, row);
-        for (place, (entry, length)) in entries.iter().enumerate() {
+        for (place, (entry, pk)) in entries.iter().enumerate() {
             let old = stored.map(|stored| &stored.entries[place].0);
             if old == Some(entry) {
                 continue;
@@ -111,7 +112,7 @@ impl<'a> Rows<'a> {
             if let Some(old) = old.filter(|_| !planted::is(Bug::OldEntryKept)) {
                 tables.delete(table, old);
             }
-            tables.put(table, entry, &length.to_le_bytes());
+            tables.put(table, entry, pk);
         }
     }
 
@@ -135,10 +136,10 @@ impl<'a> Rows<'a> {
         let (mut start, mut end) = (range.start.to_vec(), range.end.map(<[u8]>::to_vec));
         loop {
             let table = self.id.entries_table(order);
-            let mut entries: Vec<(Vec<u8>, usize)> = Vec::new();
-            let take = &mut |entry: &[u8], length: &[u8]| {
-                let length = length.try_into().expect("an entry's value is a length");
-                entries.push((entry.to_vec(), u16::from_le_bytes(length).into()));
+            let mut entries: Vec<Entry> = Vec::new();
+            let take = &mut |entry: &[u8], pk: &[u8]| {
+                let pk = pk.try_into().expect("an entry's value is two places");
+                entries.push((entry.to_vec(), pk));
                 match entries.len() < ENTRIES_AT_ONCE {
                     true => ControlFlow::Continue(()),
                     false => ControlFlow::Break(()),
@@ -150,11 +151,12 @@ impl<'a> Rows<'a> {
                 descending: range.descending,
             };
             rest.visit(table, tables, take)?;
-            for (entry, length) in &entries {
-                let (other, key) = entry.split_at(*length);
+            for (entry, [a, b, c, d]) in &entries {
+                let [pk, end] = [[*a, *b], [*c, *d]].map(|it| usize::from(u16::from_le_bytes(it)));
+                let key = [&entry[end..], &entry[pk..end]].concat();
                 let mut flow = ControlFlow::Continue(());
                 let rows = self.id.rows_table();
-                let found = tables.read(rows, key, &mut |row| flow = visit(other, row))?;
+                let found = tables.read(rows, &key, &mut |row| flow = visit(&entry[..end], row))?;
                 assert!(found, "an entry goes together with its row");
                 if flow.is_break() {
                     return Ok(());
@@ -179,11 +181,14 @@ impl<'a> Rows<'a> {
         }
         let row = RowView::parse(&self.table.schema.columns, row);
         let row = row.expect("a committed row decodes");
+        let pk_bytes = self.table.entry_key(0, &row).len();
         let entry = |order: &u8| {
             let mut entry = self.table.entry_key(usize::from(*order), &row);
-            let length = u16::try_from(entry.len()).expect("keys have at most 1024 bytes");
-            entry.extend_from_slice(key);
-            (entry, length)
+            let pk = [entry.len() - pk_bytes, entry.len()]
+                .map(|place| u16::try_from(place).expect("keys have at most 1024 bytes"));
+            entry.extend_from_slice(&key[..key.len() - pk_bytes]);
+            let [[a, b], [c, d]] = pk.map(u16::to_le_bytes);
+            (entry, [a, b, c, d])
         };
         self.orders.iter().map(entry).collect()
     }

@@ -38,17 +38,21 @@ fn check_order(
     tables: &impl Tables,
 ) -> Result<(), String> {
     let columns = table.layout.order_columns(order);
+    let primary_key = &table.schema.primary_key;
     let mut implied = BTreeMap::new();
     let rows = &mut |key: &[u8], value: &[u8]| {
         let row = RowView::parse(&table.schema.columns, &value[8..]).expect("rows decode");
         let entry = encode_key(columns.iter().map(|column| row.column(*column)));
-        let length = (entry.len() as u16).to_le_bytes();
-        implied.insert([&entry, key].concat(), length.to_vec());
+        let pk = encode_key(primary_key.iter().map(|column| row.column(*column)));
+        let places = [entry.len() - pk.len(), entry.len()];
+        let places = places.map(|place| (place as u16).to_le_bytes());
+        let sort_key = &key[..key.len() - pk.len()];
+        implied.insert([&entry, sort_key].concat(), places.concat());
         ControlFlow::Continue(())
     };
     let mut found = BTreeMap::new();
-    let entries = &mut |entry: &[u8], length: &[u8]| {
-        found.insert(entry.to_vec(), length.to_vec());
+    let entries = &mut |entry: &[u8], places: &[u8]| {
+        found.insert(entry.to_vec(), places.to_vec());
         ControlFlow::Continue(())
     };
     let order = order as u8;

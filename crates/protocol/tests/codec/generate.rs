@@ -190,14 +190,15 @@ generate_struct! {
     Table { id, schema, layout, placement, building }
     Place { core, state, since }
     Schema {
-        name, columns, primary_key, indexes, further, partitions, failures_tolerated, durability,
+        name, columns, primary_key, indexes, further, partitions, failures_tolerated, local_entries,
+        durability,
     }
     FurtherCopy { name, cut }
     Share { index, divisions }
     Dimension { column, divisions }
     Column { name, column_type, nullable, default }
     Index { name, columns, constraint }
-    Layout { key_spaces, replexes }
+    Layout { key_spaces, replexes, local_entries }
     KeySpace { columns, slots }
     Replex { name, kind, axes, sort_columns }
     Axis { key_space, stride, divisions }

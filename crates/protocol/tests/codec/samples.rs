@@ -74,6 +74,7 @@ pub fn schema() -> Schema {
         further: further(),
         partitions: 2,
         failures_tolerated: 1,
+        local_entries: true,
         durability: Durability::Sync,
     }
 }

@@ -112,6 +112,7 @@ fn schema(random: &mut Random) -> Schema {
         further: Vec::new(),
         partitions: [1, 2, 4][random.below(3) as usize],
         failures_tolerated: 2,
+        local_entries: !random.one_in(4),
         durability: [Durability::Sync, Durability::Replicated][random.below(2) as usize],
     };
     if random.one_in(3) {

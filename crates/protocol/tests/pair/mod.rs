@@ -32,6 +32,7 @@ pub fn configuration() -> Configuration {
         further: Vec::new(),
         partitions: 1,
         failures_tolerated: 1,
+        local_entries: true,
         durability: Durability::Sync,
     };
     let server = |id| Server {

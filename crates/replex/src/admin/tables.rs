@@ -114,6 +114,12 @@ fn summary(report: &TableReport, is_sound: bool) -> String {
          durable at copy {}\n",
         report.copies, report.last_voter, report.decision_position
     );
+    text += match report.local_entries {
+        true => "local entries: on; instead of a lost partition: index lookup at each member\n",
+        false => {
+            "local entries: off; instead of a lost partition: scan, where the order is another\n"
+        }
+    };
     text += match report.durability {
         Durability::Sync => "durability: sync, acknowledged when it is on every copy's disk\n",
         Durability::Replicated => {
@@ -156,6 +162,7 @@ fn json(report: &TableReport) -> Value {
         "copies": report.copies,
         "failures_tolerated": report.failures_tolerated,
         "failures_proven": report.failures_proven,
+        "local_entries": report.local_entries,
         "last_voter": report.last_voter,
         "decision_position": report.decision_position,
         "durability": durability(report.durability),

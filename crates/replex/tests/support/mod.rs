@@ -87,6 +87,7 @@ pub fn people(failures_tolerated: u8, durability: Durability) -> Schema {
         further: Vec::new(),
         partitions: 4,
         failures_tolerated,
+        local_entries: true,
         durability,
     }
 }

@@ -39,6 +39,7 @@ pub(super) fn table(mut create: ast::CreateTable) -> Result<Statement, Error> {
         further: Vec::new(),
         partitions: PARTITIONS_DEFAULT,
         failures_tolerated: FAILURES_TOLERATED_DEFAULT,
+        local_entries: true,
         durability: Durability::Sync,
     };
     let mut unique = Vec::new();
@@ -242,6 +243,17 @@ fn table_options(schema: &mut Schema, options: ast::CreateTableOptions) -> Resul
             "failures_tolerated" => {
                 schema.failures_tolerated = number((placement::REPLEXES_MAX - 1) as u64)? as u8;
             }
+            "local_entries" => {
+                schema.local_entries = match text.to_lowercase().as_str() {
+                    "on" | "true" => true,
+                    "off" | "false" => false,
+                    _ => {
+                        return Err(Error::statement(format!(
+                            "{text} is no value of option local_entries: write on or off"
+                        )));
+                    }
+                };
+            }
             "durability" => {
                 schema.durability = match text.to_lowercase().as_str() {
                     "sync" => Durability::Sync,
@@ -256,8 +268,8 @@ fn table_options(schema: &mut Schema, options: ast::CreateTableOptions) -> Resul
             }
             _ => {
                 return Err(Error::statement(format!(
-                    "a table has no option {key}: there are partitions, failures_tolerated and \
-                     durability"
+                    "a table has no option {key}: there are partitions, failures_tolerated, \
+                     local_entries and durability"
                 )));
             }
         }

@@ -295,11 +295,16 @@ fn instead(
              servers: start one of them again"
         )];
     };
+    let mut accesses = cover.members.iter().map(|member| member.access);
     let mut lines = vec![format!(
-        "  partition {number} of {name} is lost with server {server}; read instead, {}:",
+        "  partition {number} of {name} is lost with server {server}; read instead, {}, {}:",
         match cover.amplification() {
             1 => "1 partition".to_string(),
             count => format!("{count} partitions"),
+        },
+        match accesses.any(|access| access == placement::Access::Scan) {
+            true => "with scans",
+            false => "index lookup at each member",
         }
     )];
     let mut members: BTreeMap<usize, BTreeSet<u32>> = BTreeMap::new();

@@ -85,7 +85,8 @@ fn explain_tells_where_the_rows_of_a_lost_partition_are_read() {
     for (down, part) in [
         (
             1,
-            " of by_email is lost with server 2; read instead, 1 partition:\n    replex 5 (r), \
+            " of by_email is lost with server 2; read instead, 1 partition, \
+             index lookup at each member:\n    replex 5 (r), \
              partition ",
         ),
         (2, "    replex 3 (k_1), partition"),

@@ -222,6 +222,7 @@ fn table(name: &str, failures: u8) -> Schema {
         further: Vec::new(),
         partitions: 4,
         failures_tolerated: failures,
+        local_entries: true,
         durability: Durability::Sync,
     }
 }

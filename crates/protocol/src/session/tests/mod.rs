@@ -42,6 +42,7 @@ pub fn schema() -> Schema {
         further: Vec::new(),
         partitions: PARTITIONS,
         failures_tolerated: 0,
+        local_entries: true,
         durability: Durability::Sync,
     }
 }
