@@ -64,6 +64,20 @@ impl Table {
         Ok(table)
     }
 
+    /// The table with these partitions of serving copies void, to be filled anew from epoch `since`
+    /// on.
+    pub fn renewed(&self, cells: &[(u8, u32)], since: Epoch) -> Table {
+        let mut table = self.clone();
+        for (replex, number) in cells {
+            let places = table.placement.get_mut(usize::from(*replex));
+            if let Some(place) = places.and_then(|places| places.get_mut(*number as usize)) {
+                place.state = PartitionState::Rebuilding;
+                place.since = since;
+            }
+        }
+        table
+    }
+
     /// Copies whose last partition serves by now can be read. Returns their names.
     pub fn finish_building(&mut self) -> Vec<String> {
         let placement = &self.placement;

@@ -111,7 +111,7 @@ impl Coordinator {
 
     /// The table, if its copies may be changed now: epochs can be ended at once only with everybody
     /// who holds something.
-    fn table_to_change(&self, name: &str) -> Result<&Table, Refused> {
+    pub(super) fn table_to_change(&self, name: &str) -> Result<&Table, Refused> {
         let configuration = &self.state.configuration;
         let table = configuration.table_named(name);
         let table = table.ok_or_else(|| Refused::new(format!("there is no table {name:?}")))?;
@@ -172,7 +172,7 @@ impl Coordinator {
     }
 
     /// Remembers a change and ends the epochs before.
-    fn change(&mut self, table: TableId, wanted: Wanted, output: &mut Output) {
+    pub(super) fn change(&mut self, table: TableId, wanted: Wanted, output: &mut Output) {
         self.state.changes.push(CopyChange { table, wanted });
         match self.state.configuration.sealing {
             Some(_) => self.keep(output),
@@ -194,6 +194,7 @@ impl Coordinator {
                     tables[index].with_copy(schema, epoch, &place)
                 }
                 Wanted::Drop { name } => tables[index].without_copy(name),
+                Wanted::Renew { cells } => self.renewed(&tables[index], cells, epoch),
             };
             let table = &mut self.state.configuration.tables[index];
             match changed {
@@ -202,6 +203,7 @@ impl Coordinator {
                     let name = match change.wanted {
                         Wanted::Add { schema } => added_name(&table.schema, &schema),
                         Wanted::Drop { name } => name,
+                        Wanted::Renew { .. } => "what was to be filled anew".into(),
                     };
                     output
                         .notes
@@ -320,6 +322,7 @@ impl Coordinator {
         let waiting = changes.filter_map(|change| {
             let name = match &change.wanted {
                 Wanted::Drop { name } => name.clone(),
+                Wanted::Renew { .. } => return None,
                 Wanted::Add { schema } => {
                     let table = self.state.configuration.table(change.table)?;
                     added_name(&table.schema, schema)

@@ -13,6 +13,7 @@
 mod contract;
 mod copies;
 mod members;
+mod renewal;
 mod replacement;
 mod sealing;
 mod sessions;
@@ -274,6 +275,7 @@ impl Coordinator {
                 name,
                 if_exists,
             } => self.drop_copy((&table, name), if_exists, output),
+            CoordinatorRequest::Renew { table, cells } => self.renew(&table, cells, output),
             CoordinatorRequest::Progress => Ok(self.progress()),
             CoordinatorRequest::Leave { server } => self.leave(server, output),
             CoordinatorRequest::Stopped {

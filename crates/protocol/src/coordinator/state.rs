@@ -82,6 +82,11 @@ pub enum Wanted {
         /// The name.
         name: String,
     },
+    /// These partitions begin anew, where they are.
+    Renew {
+        /// Number of the replex, number of the partition.
+        cells: Vec<(u8, u32)>,
+    },
 }
 
 impl State {
@@ -125,7 +130,7 @@ impl State {
             .iter()
             .filter_map(|change| match &change.wanted {
                 Wanted::Add { schema } => Some(schema),
-                Wanted::Drop { .. } => None,
+                Wanted::Drop { .. } | Wanted::Renew { .. } => None,
             });
         for schema in schemas {
             schema.validate().map_err(|error| error.message)?;
@@ -155,7 +160,7 @@ wire_struct!(State {
     session_floor,
 });
 wire_struct!(CopyChange { table, wanted });
-wire_enum!(Wanted { 0 => Add { schema }, 1 => Drop { name } });
+wire_enum!(Wanted { 0 => Add { schema }, 1 => Drop { name }, 2 => Renew { cells } });
 wire_struct!(Member {
     server,
     disk,

@@ -93,6 +93,14 @@ pub enum CoordinatorRequest {
         /// Without an error if there is none.
         if_exists: bool,
     },
+    /// Voids partitions of a table and fills them anew from the other copies, because what they hold
+    /// is wrong. Answered at once.
+    Renew {
+        /// The table's name.
+        table: String,
+        /// Number of the replex, number of the partition.
+        cells: Vec<(u8, u32)>,
+    },
     /// How far fills and changes of copies are.
     Progress,
     /// Takes its partitions from a server that is down, without waiting any longer. It must never
@@ -265,6 +273,7 @@ wire_enum!(CoordinatorRequest {
     5 => DropTable { name, if_exists }, 6 => Leave { server },
     7 => Stopped { server, incarnation }, 8 => Remove { server },
     9 => AddCopy { schema }, 10 => DropCopy { table, name, if_exists }, 11 => Progress,
+    15 => Renew { table, cells },
 });
 wire_struct!(SealReport {
     stage,

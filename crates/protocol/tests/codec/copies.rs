@@ -20,6 +20,13 @@ pub fn copies() -> Vec<(&'static str, Message)> {
                 if_exists: true,
             }),
         ),
+        (
+            "ask-renew",
+            Message::Ask(CoordinatorRequest::Renew {
+                table: "flights".into(),
+                cells: vec![(1, 7)],
+            }),
+        ),
         ("ask-progress", Message::Ask(CoordinatorRequest::Progress)),
         (
             "answer-progress",

@@ -292,6 +292,7 @@ generate_enum! {
         OpenSession,
         CreateTable { schema, if_not_exists }, DropTable { name, if_exists }, Leave { server },
         AddCopy { schema }, DropCopy { table, name, if_exists }, Progress,
+        Renew { table, cells },
         Stopped { server, incarnation }, Remove { server },
     }
     CoordinatorReply {

@@ -8,7 +8,7 @@ use placement::Constraint;
 
 /// Two servers with a table, of its primary copy and one by its second column, and others that hold
 /// nothing: so many in all.
-fn scene(servers: u32) -> Scene {
+pub fn scene(servers: u32) -> Scene {
     let mut scene = Scene::new();
     scene.join(1);
     scene.join(2);
@@ -19,7 +19,7 @@ fn scene(servers: u32) -> Scene {
     scene
 }
 
-fn flights(scene: &Scene) -> Table {
+pub fn flights(scene: &Scene) -> Table {
     let configuration = scene.coordinator.configuration();
     let table = configuration.table_named("flights");
     table.expect("it was created").clone()
@@ -63,7 +63,7 @@ fn beats(scene: &mut Scene, say: impl Fn(CoreId, &Configuration, &mut Request)) 
 }
 
 /// Everybody says that the epochs before have ended.
-fn seal(scene: &mut Scene) {
+pub fn seal(scene: &mut Scene) {
     assert!(scene.coordinator.configuration().sealing.is_some());
     beats(scene, |_, configuration, beat| {
         let Request::Heartbeat { seal, .. } = beat else {

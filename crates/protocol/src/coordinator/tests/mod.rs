@@ -3,6 +3,7 @@
 
 mod copies;
 mod fills;
+mod renewal;
 mod servers;
 mod tables;
 
