@@ -356,10 +356,19 @@ pub enum AdminCommand {
         #[command(subcommand)]
         command: CoordinatorCommand,
     },
-    /// Count and checksum every copy of a table; exits with 1 if they differ.
+    /// Count and checksum every copy of a table, and name the rows that differ; exits with 1 if
+    /// any do.
     Check {
         /// The table.
         table: String,
+    },
+    /// Fill anew, from the other copies, what most copies of a table contradict.
+    Repair {
+        /// The table.
+        table: String,
+        /// Where there is no majority, this copy is right.
+        #[arg(long, value_name = "COPY")]
+        trust: Option<String>,
     },
 }
 

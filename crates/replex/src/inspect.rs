@@ -9,7 +9,7 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use protocol::codec::{Bytes, Reader};
-use protocol::configuration::Configuration;
+use protocol::configuration::{Configuration, Table};
 use protocol::identity::{Epoch, PartitionId, Version};
 use protocol::message::{
     ChecksumRead, Consistency, CoordinatorReply, CoordinatorRequest, Read, Refusal, Reply, Request,
@@ -206,7 +206,7 @@ impl Inspector {
     }
 
     /// Asks the core that holds a partition until it answers or time is up.
-    async fn ask(
+    pub(crate) async fn ask(
         &mut self,
         partition: PartitionId,
         request: impl Fn(Epoch) -> Request,
@@ -249,6 +249,36 @@ impl Inspector {
         Ok(reply)
     }
 
+    /// The table of this name, as it is now.
+    pub(crate) fn table(&self, name: &str) -> Result<Table, InspectError> {
+        let tables = &self.configuration.tables;
+        let table = self.configuration.table_named(name).cloned();
+        let names = tables.iter().map(|table| table.schema.name.clone());
+        table.ok_or_else(|| InspectError::NoTable(names.collect()))
+    }
+
+    /// Asks the coordinator that leads.
+    pub(crate) async fn coordinate(
+        &mut self,
+        request: CoordinatorRequest,
+    ) -> Result<CoordinatorReply, InspectError> {
+        let failed = |error: io::Error| InspectError::NoCoordinator(format!(" {error}"));
+        let (address, _) = fetch_any(&self.coordinators).await.map_err(failed)?;
+        let (mut connection, _) = Connection::greet(&address).await.map_err(failed)?;
+        connection.ask(request).await.map_err(failed)
+    }
+
+    /// Looks at the configuration again, after a pause.
+    pub(crate) async fn refresh(&mut self) -> Result<(), InspectError> {
+        tokio::time::sleep(ASK_AGAIN_AFTER).await;
+        self.fetch().await
+    }
+
+    /// Whether the time that everything has is over.
+    pub(crate) fn is_over(&self) -> bool {
+        Instant::now() > self.deadline
+    }
+
     async fn fetch(&mut self) -> Result<(), InspectError> {
         let fetched = fetch_any(&self.coordinators).await;
         let failed = |error: io::Error| InspectError::NoCoordinator(error.to_string());
@@ -258,11 +288,7 @@ impl Inspector {
 
     /// Numbers and names of a table's replexes, but for those that are being made.
     fn replexes(&self, table: &str) -> Result<Vec<(usize, String)>, InspectError> {
-        let tables = &self.configuration.tables;
-        let Some(table) = self.configuration.table_named(table) else {
-            let names = tables.iter().map(|table| table.schema.name.clone());
-            return Err(InspectError::NoTable(names.collect()));
-        };
+        let table = self.table(table)?;
         let name = |number: usize| (number, table.layout.replexes[number].name.clone());
         Ok(table.readable().map(name).collect())
     }

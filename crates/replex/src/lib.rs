@@ -5,5 +5,6 @@
 //! decides about data; that is `protocol`'s, and SQL is crate `sql`'s.
 
 pub mod cluster;
+pub mod compare;
 pub mod failure;
 pub mod inspect;

@@ -1,7 +1,11 @@
-//! `replex admin check`: every copy of a table, counted and summed by itself.
+//! `replex admin check` and `repair`: every copy of a table, counted and summed by itself; the rows
+//! that differ, and how they are mended.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
+use indicatif::ProgressBar;
+use replex::compare::Difference;
 use replex::failure::Failure;
 use replex::inspect::{CopySum, InspectError, Inspector, are_equal};
 use serde_json::json;
@@ -10,44 +14,148 @@ use super::Report;
 use crate::arguments::Cluster;
 use crate::output::{Screen, checksum, count};
 
+/// Rows that differ are named, so many at most.
+const NAMED_MAX: usize = 10;
+
 /// Compares all copies.
 pub async fn check(cluster: &Cluster, screen: Screen, table: &str) -> Result<Report, Failure> {
     let within = Duration::from_secs(cluster.deadline);
-    let copies = async {
+    let found = async {
         let mut inspector = Inspector::new(&cluster.coordinator, within).await?;
-        inspector.sums(table).await
+        let copies = inspector.sums(table).await?;
+        let differences = match are_equal(&copies) {
+            true => Vec::new(),
+            false => inspector.differences(table, None).await?,
+        };
+        Ok((copies, differences))
     };
-    let copies = copies.await.map_err(|error| match error {
-        InspectError::NoTable(_) => Failure::Failed(format!("table {table:?}: {error}")),
-        InspectError::NoCoordinator(_) => Failure::Unreachable(error.to_string()),
-        InspectError::Core(_) => Failure::Failed(error.to_string()),
-    })?;
-    let are_equal = are_equal(&copies);
+    let (copies, differences) = found.await.map_err(|error| failure(table, error))?;
+    let is_sound = differences.is_empty();
     let mut text = copies_table(screen, &copies);
-    text += &if are_equal {
-        screen.good("All copies hold the same rows.")
-    } else {
-        screen.bad("The copies differ.")
+    text += &match (is_sound, are_equal(&copies)) {
+        (true, true) => screen.good("All copies hold the same rows.") + "\n",
+        (true, false) => {
+            screen.good("All copies hold the same rows")
+                + ", looked at one by one; sums differ while somebody writes.\n"
+        }
+        (false, _) => {
+            screen.bad("The copies differ.") + "\n" + &named(&differences) + &advice(table)
+        }
     };
-    text += if are_equal {
-        "\n"
-    } else {
-        " If somebody is writing to the table just now, that is why; check again when nobody is. \
-         If not, keep the data folders of all servers and report this.\n"
+    Ok(Report {
+        text,
+        json: json!({
+            "table": table,
+            "equal": is_sound,
+            "copies": copies.iter().map(|copy| json!({
+                "copy": copy.name, "partitions": copy.partitions, "servers": copy.servers,
+                "rows": copy.rows, "checksum": checksum(copy.sum),
+            })).collect::<Vec<_>>(),
+            "differences": differences.iter().map(|it| json!({
+                "key": it.key, "wrong": wrong_copies(it),
+            })).collect::<Vec<_>>(),
+        }),
+        is_sound,
+    })
+}
+
+/// Has partitions filled anew whose rows most copies contradict, or the trusted one does.
+pub async fn repair(
+    cluster: &Cluster,
+    screen: Screen,
+    (table, trust): (&str, Option<&str>),
+) -> Result<Report, Failure> {
+    let within = Duration::from_secs(cluster.deadline);
+    let failed = |error| failure(table, error);
+    let mut inspector = Inspector::new(&cluster.coordinator, within).await;
+    let inspector = inspector.as_mut().map_err(|error| match error {
+        InspectError::NoCoordinator(text) => Failure::Unreachable(text.clone()),
+        other => Failure::Failed(other.to_string()),
+    })?;
+    if let Some(trust) = trust {
+        let copies = inspector.copies(table).map_err(failed)?;
+        if !copies.iter().any(|copy| copy == trust) {
+            return Err(Failure::Failed(format!(
+                "table {table:?} has no copy {trust:?}; it has: {}",
+                copies.join(", ")
+            )));
+        }
+    }
+    let differences = inspector.differences(table, trust).await.map_err(failed)?;
+    let tied: Vec<Difference> = differences
+        .iter()
+        .filter(|it| it.wrong.is_none())
+        .cloned()
+        .collect();
+    if !tied.is_empty() {
+        return Err(Failure::Failed(format!(
+            "no version of these rows has a majority:\n{}Say which copy is right with --trust COPY.",
+            named(&tied)
+        )));
+    }
+    let cells: BTreeSet<(u8, u32)> = differences
+        .iter()
+        .flat_map(|it| it.wrong.iter().flatten().copied())
+        .collect();
+    let mut text = format!("{} rows differ.\n", count(differences.len() as u64));
+    if !cells.is_empty() {
+        let progress = ProgressBar::new_spinner();
+        let told = |open| progress.set_message(format!("{open} partitions are being filled"));
+        let renewed = inspector.renew(table, &cells, told).await;
+        progress.finish_and_clear();
+        renewed.map_err(failed)?;
+        text += &format!("{} partitions are filled anew.\n", cells.len());
+    }
+    let left = inspector.differences(table, trust).await.map_err(failed)?;
+    let is_sound = left.is_empty();
+    text += &match is_sound {
+        true => screen.good("All copies hold the same rows.") + "\n",
+        false => screen.bad("The copies still differ.") + "\n" + &named(&left),
     };
     let json = json!({
-        "table": table,
-        "equal": are_equal,
-        "copies": copies.iter().map(|copy| json!({
-            "copy": copy.name, "partitions": copy.partitions, "servers": copy.servers,
-            "rows": copy.rows, "checksum": checksum(copy.sum),
-        })).collect::<Vec<_>>(),
+        "table": table, "differences": differences.len(), "partitions": cells.len(),
+        "equal": is_sound,
     });
     Ok(Report {
         text,
         json,
-        is_sound: are_equal,
+        is_sound,
     })
+}
+
+fn failure(table: &str, error: InspectError) -> Failure {
+    match error {
+        InspectError::NoTable(_) => Failure::Failed(format!("table {table:?}: {error}")),
+        InspectError::NoCoordinator(_) => Failure::Unreachable(error.to_string()),
+        InspectError::Core(_) => Failure::Failed(error.to_string()),
+    }
+}
+
+/// The first differences, a line each.
+fn named(differences: &[Difference]) -> String {
+    let mut text: String = differences
+        .iter()
+        .take(NAMED_MAX)
+        .map(|it| format!("  {it}\n"))
+        .collect();
+    if differences.len() > NAMED_MAX {
+        let more = differences.len() - NAMED_MAX;
+        text += &format!("  and {} more\n", count(more as u64));
+    }
+    text
+}
+
+fn advice(table: &str) -> String {
+    format!(
+        "`replex admin repair {table}` fills anew what most copies contradict. Before, keep the data \
+         folders of all servers and report this.\n"
+    )
+}
+
+fn wrong_copies(difference: &Difference) -> Option<Vec<[u32; 2]>> {
+    let wrong = difference.wrong.as_ref()?;
+    let cell = |(replex, number): &(u8, u32)| [u32::from(*replex), *number];
+    Some(wrong.iter().map(cell).collect())
 }
 
 /// The copies, for people.

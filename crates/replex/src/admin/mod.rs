@@ -47,6 +47,9 @@ pub async fn run(arguments: &Admin) -> Result<(), Failure> {
             command: CoordinatorCommand::Migrate(migrate),
         } => coordinator::migrate(migrate)?,
         AdminCommand::Check { table } => check::check(cluster, screen, table).await?,
+        AdminCommand::Repair { table, trust } => {
+            check::repair(cluster, screen, (table, trust.as_deref())).await?
+        }
     };
     if arguments.json {
         println!("{:#}", report.json);

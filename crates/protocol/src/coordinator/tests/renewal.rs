@@ -27,13 +27,25 @@ fn a_wrong_partition_begins_anew_where_it_is() {
     assert_eq!(place.state, PartitionState::Rebuilding);
     assert_eq!(place.since, scene.coordinator.configuration().epoch);
     assert!(was.since < place.since && was.since > Epoch(0));
-    let others = after.placement.iter().flatten().filter(|it| it.state == PartitionState::Serving);
+    let others = after
+        .placement
+        .iter()
+        .flatten()
+        .filter(|it| it.state == PartitionState::Serving);
     assert_eq!(others.count(), 7);
     // Until it is filled, it is nothing to fill others from.
     let (message, retry) = scene.refused(renewal(&[(1, 2)]));
-    assert!(message.ends_with("is being filled: try again when it serves"), "{message}");
+    assert!(
+        message.ends_with("is being filled: try again when it serves"),
+        "{message}"
+    );
     assert!(retry);
-    assert!(scene.refused(renewal(&[(0, 0)])).0.contains("only copies of some rows"));
+    assert!(
+        scene
+            .refused(renewal(&[(0, 0)]))
+            .0
+            .contains("only copies of some rows")
+    );
 }
 
 #[test]

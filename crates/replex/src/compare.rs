@@ -1,0 +1,414 @@
+//! Copies of a table, compared row by row: which rows differ, where, and what most copies say.
+//!
+//! Goes through the primary copy range by range and asks every other copy for the same rows, as
+//! redirected reads do (Replex section 4). Reads of several copies are of no single moment: a row
+//! counts as different only if it is found different twice, the same way, with a pause between.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::time::Duration;
+
+use placement::{RowView, SlotConstraints, encode_key};
+use protocol::codec::{Bytes, Reader, Wire};
+use protocol::configuration::{PartitionState, Table};
+use protocol::identity::{PartitionId, Version};
+use protocol::message::{
+    Consistency, CoordinatorReply, CoordinatorRequest, Read, Redirect, Reply, Request, RowPage,
+};
+
+use crate::inspect::{InspectError, Inspector};
+
+/// Rows of a range, about.
+const RANGE_ROWS: u32 = 1_000;
+/// What was different is looked at again after this.
+const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(200);
+/// Times that a range is looked at before what keeps changing is taken to be written.
+const LOOKS_MAX: u32 = 4;
+/// Differences that one comparison goes on to find.
+const DIFFERENCES_MAX: usize = 10_000;
+
+/// A row that the copies do not agree on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Difference {
+    /// The values of the primary key, as SQL writes them.
+    pub key: Vec<String>,
+    /// Of each copy, its name and the versions of the row that it holds: none, one, or wrongly more.
+    pub copies: Vec<(String, Vec<Version>)>,
+    /// What is wrong, by number of the replex and of the partition; none if no row has a majority.
+    pub wrong: Option<BTreeSet<(u8, u32)>>,
+}
+
+impl fmt::Display for Difference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "({}): ", self.key.join(", "))?;
+        for (index, (name, versions)) in self.copies.iter().enumerate() {
+            let separator = if index == 0 { "" } else { ", " };
+            let versions: Vec<String> = versions.iter().map(|it| it.0.to_string()).collect();
+            match versions.is_empty() {
+                true => write!(f, "{separator}{name} has none")?,
+                false => write!(
+                    f,
+                    "{separator}{name} has version {}",
+                    versions.join(" and ")
+                )?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A part of a table that is compared in one go.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Range {
+    /// The primary copy's partition.
+    pub number: u32,
+    /// First key.
+    pub start: Bytes,
+}
+
+/// What one range gave.
+#[derive(Clone, Debug)]
+pub struct Compared {
+    /// Rows of the primary copy.
+    pub rows: u64,
+    /// What differs.
+    pub differences: Vec<Difference>,
+    /// What comes next; none at the table's end.
+    pub next: Option<Range>,
+}
+
+/// A row as a partition holds it.
+type Held = (u32, Version, Vec<u8>);
+/// What a copy holds of each primary key of a range.
+type Copy = BTreeMap<Vec<u8>, Vec<Held>>;
+
+impl Inspector {
+    /// Compares all of a table. `trust` names the copy that is right, where there is no majority.
+    ///
+    /// # Errors
+    /// As [`Inspector::sums`].
+    pub async fn differences(
+        &mut self,
+        table: &str,
+        trust: Option<&str>,
+    ) -> Result<Vec<Difference>, InspectError> {
+        let mut differences = Vec::new();
+        let mut next = Some(Range::default());
+        while let Some(range) = next.filter(|_| differences.len() < DIFFERENCES_MAX) {
+            let compared = self.compare(table, &range, trust).await?;
+            differences.extend(compared.differences);
+            next = compared.next;
+        }
+        Ok(differences)
+    }
+
+    /// Compares a range of a table.
+    ///
+    /// # Errors
+    /// As [`Inspector::sums`].
+    pub async fn compare(
+        &mut self,
+        name: &str,
+        range: &Range,
+        trust: Option<&str>,
+    ) -> Result<Compared, InspectError> {
+        let table = self.table(name)?;
+        let (rows, end) = self.end_of(&table, range).await?;
+        let mut before = self.look(&table, range, &end).await?;
+        let mut open = different(&table, &before);
+        let mut found = BTreeSet::new();
+        for _ in 1..LOOKS_MAX {
+            if open.is_empty() {
+                break;
+            }
+            tokio::time::sleep(LOOK_AGAIN_AFTER).await;
+            let now = self.look(&table, range, &end).await?;
+            let still = different(&table, &now);
+            let stands = |key: &&Vec<u8>| {
+                let mut copies = before.iter().zip(&now);
+                copies.all(|(before, now)| before.get(*key) == now.get(*key))
+            };
+            found = open.intersection(&still).filter(stands).cloned().collect();
+            let is_settled = found.len() == still.len();
+            (before, open) = (now, still);
+            if is_settled {
+                break;
+            }
+        }
+        let differences = found
+            .iter()
+            .map(|key| difference(&table, key, &before, trust))
+            .collect();
+        let next = match end {
+            Some(start) => Some(Range {
+                number: range.number,
+                start,
+            }),
+            None => Some(Range {
+                number: range.number + 1,
+                start: Bytes::default(),
+            })
+            .filter(|next| next.number < table.layout.partition_count(0)),
+        };
+        Ok(Compared {
+            rows,
+            differences,
+            next,
+        })
+    }
+
+    /// Names of a table's copies.
+    ///
+    /// # Errors
+    /// There is no such table.
+    pub fn copies(&self, name: &str) -> Result<Vec<String>, InspectError> {
+        let table = self.table(name)?;
+        let name = |replex: usize| table.layout.replexes[replex].name.clone();
+        Ok(table.readable().map(name).collect())
+    }
+
+    /// Has partitions of a table filled anew, and waits until they serve. `told` hears how many do
+    /// not yet.
+    ///
+    /// # Errors
+    /// The coordinator refuses, or time is up.
+    pub async fn renew(
+        &mut self,
+        name: &str,
+        cells: &BTreeSet<(u8, u32)>,
+        mut told: impl FnMut(usize),
+    ) -> Result<(), InspectError> {
+        let since = self.configuration().epoch;
+        let request = CoordinatorRequest::Renew {
+            table: name.to_owned(),
+            cells: cells.iter().copied().collect(),
+        };
+        match self.coordinate(request).await? {
+            CoordinatorReply::Done { .. } => {}
+            CoordinatorReply::Refused { message, .. } => return Err(InspectError::Core(message)),
+            other => return Err(InspectError::Core(format!("not done: {other:?}"))),
+        }
+        loop {
+            self.refresh().await?;
+            let table = self.table(name)?;
+            let open = cells.iter().filter(|(replex, number)| {
+                let place = table.placement[usize::from(*replex)][*number as usize];
+                place.since <= since || place.state != PartitionState::Serving
+            });
+            let open = open.count();
+            if open == 0 {
+                return Ok(());
+            }
+            told(open);
+            if self.is_over() {
+                return Err(InspectError::Core(format!(
+                    "{open} partitions of table {name} are still being filled: see \
+                     `replex admin status`"
+                )));
+            }
+        }
+    }
+
+    /// How many rows a range has in the primary copy, and where it ends, if not with the partition.
+    async fn end_of(
+        &mut self,
+        table: &Table,
+        range: &Range,
+    ) -> Result<(u64, Option<Bytes>), InspectError> {
+        let partition = partition(table, 0, range.number);
+        let mut read = read(partition, &range.start);
+        read.limit = RANGE_ROWS;
+        read.count_only = true;
+        let page = self.page(&read).await?;
+        Ok((page.count, page.next))
+    }
+
+    /// What every copy has of a range, by copy.
+    async fn look(
+        &mut self,
+        table: &Table,
+        range: &Range,
+        end: &Option<Bytes>,
+    ) -> Result<Vec<Copy>, InspectError> {
+        let constraints = table.layout.constraints_of_partition(0, range.number);
+        let mut copies = Vec::new();
+        for replex in table.readable() {
+            let mut copy = Copy::new();
+            for number in table.layout.partitions(&constraints, replex) {
+                let mut read = read(partition(table, replex, number), &range.start);
+                read.end.clone_from(end);
+                if replex != 0 {
+                    read.redirect = Some(redirect(&constraints));
+                }
+                self.collect(table, read, &mut copy).await?;
+            }
+            copies.push(copy);
+        }
+        Ok(copies)
+    }
+
+    /// All rows of a read, page by page.
+    async fn collect(
+        &mut self,
+        table: &Table,
+        mut read: Read,
+        copy: &mut Copy,
+    ) -> Result<(), InspectError> {
+        loop {
+            let page = self.page(&read).await?;
+            let damaged =
+                |error: String| InspectError::Core(format!("a row of {}: {error}", read.partition));
+            let mut reader = Reader::new(&page.rows.0);
+            while reader.remaining() > 0 {
+                let version = Version::decode(&mut reader).map_err(|it| damaged(it.to_string()))?;
+                let row = reader.bytes().map_err(|it| damaged(it.to_string()))?;
+                let view = RowView::parse(&table.schema.columns, row);
+                let view = view.map_err(|it| damaged(it.to_string()))?;
+                let key = encode_key(table.schema.primary_key.iter().map(|it| view.column(*it)));
+                let held = (read.partition.number, version, row.to_vec());
+                copy.entry(key).or_default().push(held);
+            }
+            let Some(next) = page.next else {
+                return Ok(());
+            };
+            match &mut read.redirect {
+                Some(redirect) if page.own_order => redirect.scan_from = Some(next),
+                _ => read.start = next,
+            }
+        }
+    }
+
+    async fn page(&mut self, read: &Read) -> Result<RowPage, InspectError> {
+        let request = |epoch| {
+            let mut read = read.clone();
+            read.epoch = epoch;
+            Request::Read(read)
+        };
+        match self.ask(read.partition, request).await? {
+            Reply::Rows(page) => Ok(page),
+            _ => Err(InspectError::Core(format!(
+                "{} answered otherwise",
+                read.partition
+            ))),
+        }
+    }
+}
+
+fn partition(table: &Table, replex: usize, number: u32) -> PartitionId {
+    PartitionId {
+        table: table.id,
+        replex: u8::try_from(replex).expect("a schema bounds its replexes"),
+        number,
+    }
+}
+
+fn read(partition: PartitionId, start: &Bytes) -> Read {
+    Read {
+        epoch: Default::default(),
+        partition,
+        start: start.clone(),
+        end: None,
+        filter: None,
+        projection: None,
+        limit: u32::MAX,
+        descending: false,
+        count_only: false,
+        consistency: Consistency::Linearizable,
+        redirect: None,
+    }
+}
+
+fn redirect(constraints: &SlotConstraints) -> Redirect {
+    Redirect {
+        replex: 0,
+        constraints: constraints.clone(),
+        scan_from: None,
+    }
+}
+
+/// Keys that not all copies hold alike, or that one holds twice or where it should not.
+fn different(table: &Table, copies: &[Copy]) -> BTreeSet<Vec<u8>> {
+    let keys: BTreeSet<&Vec<u8>> = copies.iter().flat_map(BTreeMap::keys).collect();
+    let alike = |key: &Vec<u8>| {
+        let mut held = table.readable().zip(copies).map(|(replex, copy)| {
+            let [held] = copy.get(key)?.as_slice() else {
+                return None;
+            };
+            belongs(table, replex, held).then_some((held.1, &held.2))
+        });
+        let first = held.next().flatten();
+        first.is_some() && held.all(|other| other == first)
+    };
+    keys.into_iter()
+        .filter(|key| !alike(key))
+        .cloned()
+        .collect()
+}
+
+/// Whether a row is in the partition where a lookup would find it.
+fn belongs(table: &Table, replex: usize, (number, _, row): &Held) -> bool {
+    cell_of(table, replex, row) == Some(*number)
+}
+
+fn cell_of(table: &Table, replex: usize, row: &[u8]) -> Option<u32> {
+    let view = RowView::parse(&table.schema.columns, row).ok()?;
+    Some(table.layout.partition_of_row(replex, &view))
+}
+
+/// What a copy says of a key: the row where it belongs, or nothing; none if it contradicts itself.
+type Opinion<'a> = Option<Option<(Version, &'a Vec<u8>)>>;
+
+fn opinion<'a>(table: &Table, replex: usize, held: &'a [Held]) -> Opinion<'a> {
+    match held {
+        [] => Some(None),
+        [one] if belongs(table, replex, one) => Some(Some((one.1, &one.2))),
+        _ => None,
+    }
+}
+
+fn difference(table: &Table, key: &[u8], copies: &[Copy], trust: Option<&str>) -> Difference {
+    let held = |copy: &'_ Copy| copy.get(key).cloned().unwrap_or_default();
+    let held: Vec<(usize, Vec<Held>)> = table
+        .readable()
+        .zip(copies)
+        .map(|(replex, copy)| (replex, held(copy)))
+        .collect();
+    let name = |replex: usize| table.layout.replexes[replex].name.clone();
+    let opinions: Vec<(usize, Opinion<'_>)> = held
+        .iter()
+        .map(|(replex, held)| (*replex, opinion(table, *replex, held)))
+        .collect();
+    let right = match trust {
+        Some(trust) => opinions
+            .iter()
+            .find(|(replex, _)| name(*replex) == trust)
+            .and_then(|(_, opinion)| *opinion),
+        None => opinions.iter().find_map(|(_, opinion)| {
+            let same = opinions.iter().filter(|(_, other)| other == opinion);
+            opinion.filter(|_| 2 * same.count() > opinions.len())
+        }),
+    };
+    let wrong = right.map(|right| {
+        let wrong = held.iter().zip(&opinions);
+        let wrong = wrong.filter(|(_, (_, opinion))| *opinion != Some(right));
+        let cells = wrong.flat_map(|((replex, held), _)| {
+            let missing = right.and_then(|(_, row)| cell_of(table, *replex, row));
+            let found = held.iter().map(|(number, ..)| *number);
+            let number = *replex as u8;
+            found.chain(missing).map(move |cell| (number, cell))
+        });
+        cells.collect()
+    });
+    let row = held.iter().flat_map(|(_, held)| held).next();
+    let view = row.and_then(|(_, _, row)| RowView::parse(&table.schema.columns, row).ok());
+    let columns = table.schema.primary_key.iter();
+    let values = |view: RowView<'_>| columns.map(|it| view.column(*it).to_string()).collect();
+    Difference {
+        key: view.map(values).unwrap_or_default(),
+        copies: held
+            .iter()
+            .map(|(replex, held)| (name(*replex), held.iter().map(|it| it.1).collect()))
+            .collect(),
+        wrong,
+    }
+}

@@ -1,0 +1,139 @@
+//! Copies that differ, planted in the logs of servers that are stopped: `admin check` names the
+//! rows, `admin repair` fills the partitions anew that most copies contradict.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod support;
+
+use std::time::Duration;
+
+use placement::{Durability, RowView, Value, encode_row};
+use protocol::codec::{Bytes, Wire};
+use protocol::identity::{PartitionId, Version};
+use protocol::record::Record;
+use replex::cluster::Cluster;
+use replex::inspect::Inspector;
+use server::folder::Folder;
+use server::identity_file::ServerIdentity;
+use storage::log::Flush;
+use storage::{DurableStore, StoreOptions};
+
+const ROWS: i64 = 300;
+const NOTE: usize = 3;
+
+#[tokio::test]
+async fn what_most_copies_contradict_is_named_and_filled_anew() {
+    let mut cluster = support::cluster(3).await;
+    let coordinator = cluster.coordinator_address().to_owned();
+    support::create(&cluster, support::people(2, Durability::Sync)).await;
+    let values = |id: i64| format!("({id}, 'city {}', {}, 'note {id}')", id % 7, id % 11);
+    let rows: Vec<String> = (0..ROWS).map(values).collect();
+    let insert = format!("INSERT INTO people VALUES {}", rows.join(", "));
+    support::run_well(&["sql", "-C", &coordinator, "-c", &insert]);
+    let check = ["admin", "-C", &coordinator, "check", "people"];
+    assert!(support::run_well(&check).contains("All copies hold the same rows."));
+
+    // One row differs in the primary copy, another one in an index.
+    plant(&mut cluster, 0, 7).await;
+    plant(&mut cluster, 1, 8).await;
+    let output = support::run(&check);
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    assert!(text.contains("The copies differ."), "{text}");
+    assert!(text.contains("  (7): people has version "), "{text}");
+    assert!(text.contains("  (8): people has version "), "{text}");
+    assert!(!text.contains("  (9): "), "{text}");
+
+    let refused = support::run_badly(
+        &[
+            "admin",
+            "-C",
+            &coordinator,
+            "repair",
+            "people",
+            "--trust",
+            "nobody",
+        ],
+        1,
+    );
+    assert!(
+        refused.contains("it has: people, by_city, by_score"),
+        "{refused}"
+    );
+    let repaired = support::run_well(&["admin", "-C", &coordinator, "repair", "people"]);
+    assert!(repaired.contains("2 rows differ."), "{repaired}");
+    assert!(
+        repaired.contains("2 partitions are filled anew."),
+        "{repaired}"
+    );
+    assert!(support::run_well(&check).contains("All copies hold the same rows."));
+    let select = "SELECT note FROM people WHERE id = 7";
+    let note = support::run_well(&["sql", "-C", &coordinator, "-c", select]);
+    assert!(note.contains("note 7"), "{note}");
+    cluster.check_processes().unwrap();
+}
+
+/// Stops the server that holds a row in a replex, gives its log another row with this pk, and
+/// starts it again.
+async fn plant(cluster: &mut Cluster, replex: usize, id: i64) {
+    let configuration = cluster.configuration().await.unwrap();
+    let table = configuration.table_named("people").unwrap();
+    let coordinators = cluster.coordinator_addresses().to_vec();
+    let mut inspector = Inspector::new(&coordinators, Duration::from_secs(30))
+        .await
+        .unwrap();
+    let rows = inspector.rows("people", replex).await.unwrap();
+    let columns = &table.schema.columns;
+    let (row, version) = rows
+        .iter()
+        .find(|(row, _)| {
+            let view = RowView::parse(columns, row).unwrap();
+            view.column(0).to_owned() == Value::Int64(id)
+        })
+        .unwrap();
+    let view = RowView::parse(columns, row).unwrap();
+    let number = table.layout.partition_of_row(replex, &view);
+    let mut values = view.to_values();
+    values[NOTE] = Value::Text("planted".into());
+    let wrong = encode_row(columns, &values).unwrap();
+    let mut packed = Vec::new();
+    Version(version.0 + 1).encode(&mut packed);
+    Bytes(wrong).encode(&mut packed);
+    let record = Record::Copied {
+        partition: PartitionId {
+            table: table.id,
+            replex: replex as u8,
+            number,
+        },
+        rows: Bytes(packed),
+    };
+
+    let place = table.placement[replex][number as usize];
+    let position = place.core.server.0 as usize - 1;
+    cluster.stop(position).await.unwrap();
+    let folder = cluster.server_folder(position);
+    let disk = {
+        let folder = Folder::open(&folder).unwrap();
+        ServerIdentity::read(&folder).unwrap().unwrap().disk
+    };
+    let options = StoreOptions {
+        create: false,
+        ..StoreOptions::default()
+    };
+    let core = folder.join(format!("core-{}", place.core.core));
+    let (mut store, recovery) = DurableStore::open(&core, disk, options, || {}).unwrap();
+    recovery.log.replay(&mut |_| Ok(())).unwrap();
+    let epoch = configuration.epoch.0;
+    let at = store
+        .log
+        .append(epoch, &record.to_bytes(), Flush::Now)
+        .unwrap();
+    store.submit();
+    while store.log.durable() < at {
+        store.health().unwrap();
+        std::thread::yield_now();
+    }
+    drop(store);
+    cluster.restart(position).await.unwrap();
+    cluster.wait_until_serving().await.unwrap();
+}
