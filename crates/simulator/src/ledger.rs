@@ -315,7 +315,6 @@ pub fn place(entry: &Entry, partition: PartitionId) -> Option<usize> {
         .position(|other| *other == partition)
 }
 
-/// Whether the partition is the first of the chain in this replex; all are, if none is named.
 #[cfg(test)]
 pub mod testing {
     //! A ledger by hand, for the tests of checkers.
