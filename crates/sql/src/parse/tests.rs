@@ -312,7 +312,6 @@ fn what_the_store_has_not_is_refused_by_name() {
         ("COMMIT", "a transaction"),
         ("ALTER TABLE t ADD COLUMN a int", "ALTER TABLE"),
         ("TRUNCATE t", "TRUNCATE"),
-        ("DROP INDEX x", "DROP INDEX"),
         ("DROP TABLE a, b", "several tables"),
         ("CREATE TABLE t (a varchar(20))", "the type VARCHAR(20)"),
         ("CREATE TABLE t (a numeric)", "the type NUMERIC"),
