@@ -12,11 +12,9 @@ use placement::{RowView, SlotConstraints, encode_key};
 use protocol::codec::{Bytes, Reader, Wire};
 use protocol::configuration::{PartitionState, Table};
 use protocol::identity::{PartitionId, Version};
-use protocol::message::{
-    Consistency, CoordinatorReply, CoordinatorRequest, Read, Redirect, Reply, Request, RowPage,
-};
+use protocol::message::{CoordinatorReply, CoordinatorRequest, Read, Redirect};
 
-use crate::inspect::{InspectError, Inspector};
+use crate::inspect::{InspectError, Inspector, read};
 
 /// Rows of a range, about.
 const RANGE_ROWS: u32 = 1_000;
@@ -58,23 +56,12 @@ impl fmt::Display for Difference {
 }
 
 /// A part of a table that is compared in one go.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Range {
+#[derive(Default)]
+struct Range {
     /// The primary copy's partition.
-    pub number: u32,
+    number: u32,
     /// First key.
-    pub start: Bytes,
-}
-
-/// What one range gave.
-#[derive(Clone, Debug)]
-pub struct Compared {
-    /// Rows of the primary copy.
-    pub rows: u64,
-    /// What differs.
-    pub differences: Vec<Difference>,
-    /// What comes next; none at the table's end.
-    pub next: Option<Range>,
+    start: Bytes,
 }
 
 /// A row as a partition holds it.
@@ -95,25 +82,22 @@ impl Inspector {
         let mut differences = Vec::new();
         let mut next = Some(Range::default());
         while let Some(range) = next.filter(|_| differences.len() < DIFFERENCES_MAX) {
-            let compared = self.compare(table, &range, trust).await?;
-            differences.extend(compared.differences);
-            next = compared.next;
+            let found;
+            (found, next) = self.compare(table, &range, trust).await?;
+            differences.extend(found);
         }
         Ok(differences)
     }
 
-    /// Compares a range of a table.
-    ///
-    /// # Errors
-    /// As [`Inspector::sums`].
-    pub async fn compare(
+    /// Compares a range of a table: what differs, and the range after it, if any.
+    async fn compare(
         &mut self,
         name: &str,
         range: &Range,
         trust: Option<&str>,
-    ) -> Result<Compared, InspectError> {
+    ) -> Result<(Vec<Difference>, Option<Range>), InspectError> {
         let table = self.table(name)?;
-        let (rows, end) = self.end_of(&table, range).await?;
+        let end = self.end_of(&table, range).await?;
         let mut before = self.look(&table, range, &end).await?;
         let mut open = different(&table, &before);
         let mut found = BTreeSet::new();
@@ -150,11 +134,7 @@ impl Inspector {
             })
             .filter(|next| next.number < table.layout.partition_count(0)),
         };
-        Ok(Compared {
-            rows,
-            differences,
-            next,
-        })
+        Ok((differences, next))
     }
 
     /// Names of a table's copies.
@@ -209,18 +189,17 @@ impl Inspector {
         }
     }
 
-    /// How many rows a range has in the primary copy, and where it ends, if not with the partition.
+    /// Where a range ends, if not with the partition.
     async fn end_of(
         &mut self,
         table: &Table,
         range: &Range,
-    ) -> Result<(u64, Option<Bytes>), InspectError> {
+    ) -> Result<Option<Bytes>, InspectError> {
         let partition = partition(table, 0, range.number);
         let mut read = read(partition, &range.start);
         read.limit = RANGE_ROWS;
         read.count_only = true;
-        let page = self.page(&read).await?;
-        Ok((page.count, page.next))
+        Ok(self.page(&read).await?.next)
     }
 
     /// What every copy has of a range, by copy.
@@ -277,21 +256,6 @@ impl Inspector {
             }
         }
     }
-
-    async fn page(&mut self, read: &Read) -> Result<RowPage, InspectError> {
-        let request = |epoch| {
-            let mut read = read.clone();
-            read.epoch = epoch;
-            Request::Read(read)
-        };
-        match self.ask(read.partition, request).await? {
-            Reply::Rows(page) => Ok(page),
-            _ => Err(InspectError::Core(format!(
-                "{} answered otherwise",
-                read.partition
-            ))),
-        }
-    }
 }
 
 fn partition(table: &Table, replex: usize, number: u32) -> PartitionId {
@@ -299,22 +263,6 @@ fn partition(table: &Table, replex: usize, number: u32) -> PartitionId {
         table: table.id,
         replex: u8::try_from(replex).expect("a schema bounds its replexes"),
         number,
-    }
-}
-
-fn read(partition: PartitionId, start: &Bytes) -> Read {
-    Read {
-        epoch: Default::default(),
-        partition,
-        start: start.clone(),
-        end: None,
-        filter: None,
-        projection: None,
-        limit: u32::MAX,
-        descending: false,
-        count_only: false,
-        consistency: Consistency::Linearizable,
-        redirect: None,
     }
 }
 

@@ -13,6 +13,7 @@ use protocol::configuration::{Configuration, Table};
 use protocol::identity::{Epoch, PartitionId, Version};
 use protocol::message::{
     ChecksumRead, Consistency, CoordinatorReply, CoordinatorRequest, Read, Refusal, Reply, Request,
+    RowPage,
 };
 
 use crate::cluster::Connection;
@@ -172,32 +173,14 @@ impl Inspector {
     pub async fn rows(&mut self, table: &str, replex: usize) -> Result<Rows, InspectError> {
         let mut rows = Rows::new();
         for partition in self.partitions(table, replex)? {
-            let mut start = Bytes::default();
+            let mut read = read(partition, &Bytes::default());
+            read.limit = ROWS_PER_PART;
             loop {
-                let request = |epoch| {
-                    Request::Read(Read {
-                        epoch,
-                        partition,
-                        start: start.clone(),
-                        end: None,
-                        filter: None,
-                        projection: None,
-                        limit: ROWS_PER_PART,
-                        descending: false,
-                        count_only: false,
-                        consistency: Consistency::Linearizable,
-                        redirect: None,
-                    })
-                };
-                let Reply::Rows(page) = self.ask(partition, request).await? else {
-                    return Err(InspectError::Core(format!(
-                        "{partition} answered otherwise"
-                    )));
-                };
+                let page = self.page(&read).await?;
                 let damaged = |error| InspectError::Core(format!("{partition}: {error}"));
                 unpack(&page.rows.0, &mut rows).map_err(damaged)?;
                 match page.next {
-                    Some(next) => start = next,
+                    Some(next) => read.start = next,
                     None => break,
                 }
             }
@@ -205,8 +188,24 @@ impl Inspector {
         Ok(rows)
     }
 
+    /// A page of rows, in whatever epoch it is.
+    pub(crate) async fn page(&mut self, read: &Read) -> Result<RowPage, InspectError> {
+        let request = |epoch| {
+            let mut read = read.clone();
+            read.epoch = epoch;
+            Request::Read(read)
+        };
+        match self.ask(read.partition, request).await? {
+            Reply::Rows(page) => Ok(page),
+            _ => Err(InspectError::Core(format!(
+                "{} answered otherwise",
+                read.partition
+            ))),
+        }
+    }
+
     /// Asks the core that holds a partition until it answers or time is up.
-    pub(crate) async fn ask(
+    async fn ask(
         &mut self,
         partition: PartitionId,
         request: impl Fn(Epoch) -> Request,
@@ -306,6 +305,23 @@ impl Inspector {
                 number,
             })
             .collect())
+    }
+}
+
+/// All rows of a partition from a key on.
+pub(crate) fn read(partition: PartitionId, start: &Bytes) -> Read {
+    Read {
+        epoch: Default::default(),
+        partition,
+        start: start.clone(),
+        end: None,
+        filter: None,
+        projection: None,
+        limit: u32::MAX,
+        descending: false,
+        count_only: false,
+        consistency: Consistency::Linearizable,
+        redirect: None,
     }
 }
 

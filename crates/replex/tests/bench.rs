@@ -1,22 +1,26 @@
 //! `replex bench` from end to end, as short as can be: that it runs, counts and writes its files.
 //! What it measures is asserted nowhere.
 
+use std::path::PathBuf;
 use std::process::Command;
+
+use tempfile::TempDir;
 
 #[test]
 fn a_short_measurement_writes_its_figures_and_its_plot() {
     let folder = tempfile::tempdir().unwrap();
-    let out = folder.path().join("out");
-    let output = Command::new(env!("CARGO_BIN_EXE_replex"))
-        .args(["bench", "lookup", "--seconds", "0.1", "--pairs", "1"])
-        .args(["--rows", "300", "--out"])
-        .arg(&out)
-        .arg("--folder")
-        .arg(folder.path().join("data"))
-        .output()
-        .unwrap();
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{errors}");
+    let out = measure(
+        &folder,
+        &[
+            "lookup",
+            "--seconds",
+            "0.1",
+            "--pairs",
+            "1",
+            "--rows",
+            "300",
+        ],
+    );
 
     let figures = std::fs::read_to_string(out.join("lookup.csv")).unwrap();
     for id in ["S1", "S4", "S5"] {
@@ -29,25 +33,24 @@ fn a_short_measurement_writes_its_figures_and_its_plot() {
     assert_eq!(plot.matches("<polyline").count(), 4, "{plot}");
     assert!(plot.ends_with("</svg>\n"), "{plot}");
 
-    // Servers and data went with it.
-    let left = std::fs::read_dir(folder.path().join("data")).unwrap();
-    assert_eq!(left.count(), 0);
+    assert_nothing_is_left(&folder);
 }
 
 #[test]
 fn lost_servers_are_measured_until_all_is_filled_again() {
     let folder = tempfile::tempdir().unwrap();
-    let out = folder.path().join("out");
-    let output = Command::new(env!("CARGO_BIN_EXE_replex"))
-        .args(["bench", "sharing", "--seconds", "0.5", "--pairs", "1"])
-        .args(["--failure-rows", "2000", "--out"])
-        .arg(&out)
-        .arg("--folder")
-        .arg(folder.path().join("data"))
-        .output()
-        .unwrap();
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{errors}");
+    let out = measure(
+        &folder,
+        &[
+            "sharing",
+            "--seconds",
+            "0.5",
+            "--pairs",
+            "1",
+            "--failure-rows",
+            "2000",
+        ],
+    );
 
     let figures = std::fs::read_to_string(out.join("sharing.csv")).unwrap();
     let shares = figures.lines().filter(|line| line.starts_with("F2"));
@@ -55,6 +58,29 @@ fn lost_servers_are_measured_until_all_is_filled_again() {
     assert!(figures.contains("paper: 13.0 ± 0"), "{figures}");
     let plot = std::fs::read_to_string(out.join("sharing.svg")).unwrap();
     assert_eq!(plot.matches("<polyline").count(), 2, "{plot}");
-    let left = std::fs::read_dir(folder.path().join("data")).unwrap();
+    assert_nothing_is_left(&folder);
+}
+
+/// Runs a measurement that must succeed; where its figures are.
+fn measure(folder: &TempDir, arguments: &[&str]) -> PathBuf {
+    let out = folder.path().join("out");
+    let output = Command::new(env!("CARGO_BIN_EXE_replex"))
+        .arg("bench")
+        .args(arguments)
+        .arg("--out")
+        .arg(&out)
+        .arg("--folder")
+        .arg(folder.path().join("data"))
+        .output()
+        .expect("the program runs");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{errors}");
+    out
+}
+
+/// Servers and data went with it.
+fn assert_nothing_is_left(folder: &TempDir) {
+    let left = std::fs::read_dir(folder.path().join("data"));
+    let left = left.expect("the folder stays");
     assert_eq!(left.count(), 0);
 }

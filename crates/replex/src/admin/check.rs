@@ -67,11 +67,8 @@ pub async fn repair(
 ) -> Result<Report, Failure> {
     let within = Duration::from_secs(cluster.deadline);
     let failed = |error| failure(table, error);
-    let mut inspector = Inspector::new(&cluster.coordinator, within).await;
-    let inspector = inspector.as_mut().map_err(|error| match error {
-        InspectError::NoCoordinator(text) => Failure::Unreachable(text.clone()),
-        other => Failure::Failed(other.to_string()),
-    })?;
+    let inspector = Inspector::new(&cluster.coordinator, within).await;
+    let mut inspector = inspector.map_err(failed)?;
     if let Some(trust) = trust {
         let copies = inspector.copies(table).map_err(failed)?;
         if !copies.iter().any(|copy| copy == trust) {
