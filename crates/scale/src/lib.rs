@@ -1,0 +1,6 @@
+//! Hihooi: a PostgreSQL proxy whose replicas answer consistently.
+//!
+//! Clients speak the PostgreSQL protocol to it. Writes go to the Primary; each read goes to any
+//! Extension that is fresh for just what it reads. `wire`, `manager` and `analysis` do no I/O.
+//!
+//! It must not know the store's servers, partitions and messages.
