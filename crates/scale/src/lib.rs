@@ -4,3 +4,5 @@
 //! Extension that is fresh for just what it reads. `wire`, `manager` and `analysis` do no I/O.
 //!
 //! It must not know the store's servers, partitions and messages.
+
+pub mod manager;

@@ -1,0 +1,410 @@
+//! The Transaction Manager's pure heart: what is committing, what was committed, what each Extension
+//! has, and where a read may go.
+//!
+//! No I/O, no clock: the proxy tells it of commits before and after they happen, the slot's reader
+//! of their order, the Extractors of their progress. One lock around a [`Manager`] is enough, as no
+//! call waits.
+//!
+//! Invariants:
+//! - From before COMMIT is sent until the indexes know the commit, its write set is in Pending, and
+//!   a read that may touch it goes to the Primary (R32).
+//! - A read goes to an Extension only if that has applied every commit that the read must see, by
+//!   Algorithm 4; and what is not proven goes to the Primary (R33).
+//! - A commit is given to Extensions only after the Primary shows it.
+
+pub mod execution;
+pub mod independence;
+pub mod indexes;
+pub mod items;
+pub mod mark;
+pub mod sets;
+
+mod extensions;
+#[cfg(test)]
+mod fixture;
+mod pending;
+
+pub use extensions::{Extension, ExtensionId, State};
+pub use items::{Column, Items, Row, Table, Tsid};
+pub use mark::{Mark, TStateId};
+pub use pending::Outcome;
+pub use sets::{Class, Parts, Sets, Touch};
+
+use extensions::Extensions;
+use independence::independent;
+use indexes::Indexes;
+use pending::Pending;
+
+/// Commits between two prunings of RIndex.
+const PRUNE_INTERVAL: u64 = 1024;
+
+/// How consistent a session's reads are (the paper's section 5.3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Level {
+    /// Global Strong Snapshot Isolation: every read sees all that it must of what was committed.
+    #[default]
+    Gssi,
+    /// Weak: any Extension, however old.
+    Weak,
+    /// Only Extensions that have everything.
+    RsiPc,
+    /// Reads as [`Level::Gssi`]; the proxy answers a commit once all Extensions have it.
+    OneCopy,
+}
+
+/// Where a read goes, and why.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// The Primary.
+    Primary(Reason),
+    /// An Extension that has `applied`, at least the `need`.
+    Extension {
+        /// Which.
+        id: ExtensionId,
+        /// What the read must see.
+        need: Tsid,
+        /// What the Extension has.
+        applied: Tsid,
+    },
+}
+
+/// Why a read goes to the Primary.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// It writes, or it is not proven that it does not.
+    Writes,
+    /// It touches what is being committed.
+    Pending,
+    /// No Extension serves that has what it must see.
+    NoneFresh {
+        /// What it must see.
+        need: Tsid,
+    },
+}
+
+/// A commit as the slot's reader saw it.
+#[derive(Debug)]
+pub struct Committed<'a> {
+    /// Its place in the order.
+    pub tsid: Tsid,
+    /// Our own mark in it, unless somebody wrote without the proxy.
+    pub mark: Option<&'a Mark>,
+    /// What it wrote, by its row images.
+    pub writes: &'a Sets,
+}
+
+/// What is committing, what was committed, and what each Extension has.
+#[derive(Debug)]
+pub struct Manager {
+    epoch: u64,
+    next_id: u64,
+    pending: Pending,
+    indexes: Indexes,
+    extensions: Extensions,
+    commit_count: u64,
+}
+
+impl Manager {
+    /// A manager that begins when everything up to `floor` was committed. `epoch` is higher than
+    /// that of every manager before.
+    pub fn new(epoch: u64, floor: Tsid) -> Manager {
+        Manager {
+            epoch,
+            next_id: 1,
+            pending: Pending::default(),
+            indexes: Indexes::new(floor),
+            extensions: Extensions::default(),
+            commit_count: 0,
+        }
+    }
+
+    /// Notes that COMMIT is about to be sent for a transaction that writes `writes` (R32). The mark
+    /// must be written inside that transaction (R29).
+    pub fn begin_commit(&mut self, writes: Sets, statements: Vec<mark::Statement>) -> Mark {
+        let id = TStateId(self.next_id);
+        self.next_id += 1;
+        self.pending.insert(id, writes);
+        Mark {
+            epoch: self.epoch,
+            id,
+            statements,
+        }
+    }
+
+    /// The Primary said what became of a commit, or will never say.
+    ///
+    /// What was committed stays Pending until the slot's reader has seen it; so does what is in
+    /// doubt, at most until [`Manager::settle_doubts`].
+    pub fn finished(&mut self, id: TStateId, outcome: Outcome) {
+        self.pending.finished(id, outcome);
+    }
+
+    /// Commits that are in doubt, each with the process on the Primary that had it.
+    pub fn in_doubt(&self) -> Vec<(TStateId, i32)> {
+        self.pending.in_doubt()
+    }
+
+    /// These commits in doubt did not happen: their processes on the Primary have ended, and the
+    /// slot's reader has seen every commit from before that.
+    pub fn settle_doubts(&mut self, ids: &[TStateId]) {
+        for id in ids {
+            self.pending.finished(*id, Outcome::RolledBack);
+        }
+    }
+
+    /// The slot's reader saw a commit. Returns whether the Primary is known to show it already: if
+    /// not, the reader asks the Primary before it gives the commit to Extensions.
+    pub fn committed(&mut self, committed: &Committed<'_>) -> bool {
+        self.indexes.update(committed.writes, committed.tsid);
+        if committed
+            .mark
+            .is_some_and(|mark| !mark.statements.is_empty())
+        {
+            // What statements like DDL change is not among the row images.
+            self.indexes
+                .update(&Sets::writes_anything(), committed.tsid);
+        }
+        self.prune_now_and_then();
+        match committed.mark {
+            Some(mark) if mark.epoch == self.epoch => self.pending.committed(mark.id),
+            _ => false,
+        }
+    }
+
+    /// Where a read with these sets goes. The caller brackets its work there with
+    /// [`Manager::started`] and [`Manager::ended`].
+    pub fn route(&mut self, reads: &Sets, level: Level) -> Target {
+        if reads.is_written() {
+            return Target::Primary(Reason::Writes);
+        }
+        let need = match level {
+            Level::Weak => Tsid(0),
+            Level::RsiPc => self.indexes.latest(),
+            Level::Gssi | Level::OneCopy => self.indexes.need(reads),
+        };
+        let touches_pending = match level {
+            Level::Weak => false,
+            Level::RsiPc => !self.pending.is_empty(),
+            Level::Gssi | Level::OneCopy => !independent(self.pending.state(), reads),
+        };
+        if touches_pending {
+            return Target::Primary(Reason::Pending);
+        }
+        match self.extensions.least_loaded(need) {
+            Some((id, applied)) => Target::Extension { id, need, applied },
+            None => Target::Primary(Reason::NoneFresh { need }),
+        }
+    }
+
+    /// A read began at an Extension.
+    pub fn started(&mut self, id: ExtensionId) {
+        self.extensions.started(id);
+    }
+
+    /// A read ended at an Extension.
+    pub fn ended(&mut self, id: ExtensionId) {
+        self.extensions.ended(id);
+    }
+
+    /// Adds an Extension that has everything up to `applied`; it serves when [`State::Serving`].
+    pub fn add_extension(&mut self, id: ExtensionId, applied: Tsid) {
+        self.extensions.add(id, applied);
+    }
+
+    /// Takes an Extension out for good.
+    pub fn remove_extension(&mut self, id: ExtensionId) {
+        self.extensions.remove(id);
+    }
+
+    /// An Extension serves from now on, or no longer.
+    pub fn set_state(&mut self, id: ExtensionId, state: State) {
+        self.extensions.set_state(id, state);
+    }
+
+    /// An Extension has committed everything up to `tsid`.
+    pub fn applied(&mut self, id: ExtensionId, tsid: Tsid) {
+        self.extensions.applied(id, tsid);
+    }
+
+    /// What each Extension does, by its number.
+    pub fn extensions(&self) -> impl Iterator<Item = (ExtensionId, &Extension)> {
+        self.extensions.iter()
+    }
+
+    /// The newest commit that the slot's reader saw.
+    pub fn latest(&self) -> Tsid {
+        self.indexes.latest()
+    }
+
+    /// Number of commits that are Pending.
+    pub fn pending_count(&self) -> usize {
+        self.pending.count()
+    }
+
+    /// What every serving Extension has, if one serves.
+    pub fn applied_everywhere(&self) -> Option<Tsid> {
+        self.extensions.applied_everywhere()
+    }
+
+    fn prune_now_and_then(&mut self) {
+        self.commit_count += 1;
+        if self.commit_count.is_multiple_of(PRUNE_INTERVAL)
+            && let Some(applied) = self.applied_everywhere()
+        {
+            self.indexes.prune(applied);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FIRST: ExtensionId = ExtensionId(1);
+    const SECOND: ExtensionId = ExtensionId(2);
+
+    fn read(table: u32) -> Sets {
+        let mut sets = Sets::default();
+        sets.touch(Table(table), &Touch::read_table());
+        sets
+    }
+
+    fn write(table: u32, row: u64) -> Sets {
+        let mut sets = Sets::default();
+        sets.touch(Table(table), &Touch::write_rows([Row(row)]));
+        sets
+    }
+
+    fn two_extensions() -> Manager {
+        let mut manager = Manager::new(1, Tsid(10));
+        for id in [FIRST, SECOND] {
+            manager.add_extension(id, Tsid(10));
+            manager.set_state(id, State::Serving);
+        }
+        manager
+    }
+
+    fn see(manager: &mut Manager, tsid: u64, mark: Option<&Mark>, writes: &Sets) -> bool {
+        let tsid = Tsid(tsid);
+        manager.committed(&Committed { tsid, mark, writes })
+    }
+
+    fn goes_to_primary(manager: &mut Manager, reads: &Sets) -> Option<Reason> {
+        match manager.route(reads, Level::Gssi) {
+            Target::Primary(reason) => Some(reason),
+            Target::Extension { .. } => None,
+        }
+    }
+
+    /// R32: from before COMMIT until an Extension has it, a read that must see it never misses it.
+    #[test]
+    fn commit_is_never_missed() {
+        let mut manager = two_extensions();
+        let mark = manager.begin_commit(write(1, 7), Vec::new());
+        let pending = Some(Reason::Pending);
+        assert_eq!(goes_to_primary(&mut manager, &read(1)), pending);
+        assert_eq!(goes_to_primary(&mut manager, &read(2)), None);
+        manager.finished(mark.id, Outcome::Committed);
+        assert_eq!(goes_to_primary(&mut manager, &read(1)), pending);
+        assert!(see(&mut manager, 12, Some(&mark), &write(1, 7)));
+        let need = Tsid(12);
+        let stale = Some(Reason::NoneFresh { need });
+        assert_eq!(goes_to_primary(&mut manager, &read(1)), stale);
+        manager.applied(SECOND, need);
+        let target = manager.route(&read(1), Level::Gssi);
+        let (id, applied) = (SECOND, need);
+        assert_eq!(target, Target::Extension { id, need, applied });
+    }
+
+    #[test]
+    fn commit_seen_before_its_answer_is_not_known_to_be_shown() {
+        let mut manager = two_extensions();
+        let mark = manager.begin_commit(write(1, 7), Vec::new());
+        assert!(!see(&mut manager, 12, Some(&mark), &write(1, 7)));
+        manager.finished(mark.id, Outcome::Committed);
+        assert_eq!(manager.pending_count(), 0);
+    }
+
+    #[test]
+    fn doubt_keeps_reads_on_the_primary_until_it_is_settled() {
+        let mut manager = two_extensions();
+        let mark = manager.begin_commit(Sets::writes_anything(), Vec::new());
+        manager.finished(mark.id, Outcome::InDoubt { backend: 99 });
+        assert_eq!(manager.in_doubt(), [(mark.id, 99)]);
+        assert!(goes_to_primary(&mut manager, &read(5)).is_some());
+        manager.settle_doubts(&[mark.id]);
+        assert_eq!(goes_to_primary(&mut manager, &read(5)), None);
+    }
+
+    #[test]
+    fn writers_that_bypass_the_proxy_raise_needs() {
+        let mut manager = two_extensions();
+        assert!(!see(&mut manager, 20, None, &write(1, 1)));
+        assert!(goes_to_primary(&mut manager, &read(1)).is_some());
+        assert_eq!(goes_to_primary(&mut manager, &read(2)), None);
+    }
+
+    #[test]
+    fn mark_of_another_epoch_settles_nothing() {
+        let mut manager = two_extensions();
+        let ours = manager.begin_commit(write(1, 7), Vec::new());
+        let mut theirs = ours.clone();
+        theirs.epoch = 0;
+        assert!(!see(&mut manager, 12, Some(&theirs), &write(1, 7)));
+        assert_eq!(manager.pending_count(), 1);
+    }
+
+    #[test]
+    fn statement_in_a_mark_touches_everything() {
+        let mut manager = two_extensions();
+        let statement = mark::Statement {
+            search_path: "public".into(),
+            role: "ann".into(),
+            text: "ALTER TABLE t ADD c int".into(),
+        };
+        let mark = manager.begin_commit(Sets::writes_anything(), vec![statement]);
+        see(&mut manager, 12, Some(&mark), &Sets::default());
+        let need = Tsid(12);
+        let reason = goes_to_primary(&mut manager, &read(9));
+        assert_eq!(reason, Some(Reason::NoneFresh { need }));
+    }
+
+    #[test]
+    fn levels_differ() {
+        let mut manager = two_extensions();
+        let mark = manager.begin_commit(write(1, 7), Vec::new());
+        let on_primary = |manager: &mut Manager, table, level| {
+            matches!(manager.route(&read(table), level), Target::Primary(_))
+        };
+        assert!(!on_primary(&mut manager, 1, Level::Weak));
+        assert!(on_primary(&mut manager, 2, Level::RsiPc));
+        assert!(!on_primary(&mut manager, 2, Level::Gssi));
+        see(&mut manager, 12, Some(&mark), &write(1, 7));
+        assert!(on_primary(&mut manager, 2, Level::RsiPc));
+        assert!(!on_primary(&mut manager, 2, Level::OneCopy));
+    }
+
+    #[test]
+    fn reads_go_to_the_least_loaded_that_serves() {
+        let mut manager = two_extensions();
+        let target = |manager: &mut Manager| match manager.route(&read(1), Level::Gssi) {
+            Target::Extension { id, .. } => Some(id),
+            Target::Primary(_) => None,
+        };
+        assert_eq!(target(&mut manager), Some(FIRST));
+        manager.started(FIRST);
+        assert_eq!(target(&mut manager), Some(SECOND));
+        manager.set_state(SECOND, State::Quarantined);
+        assert_eq!(target(&mut manager), Some(FIRST));
+        manager.ended(FIRST);
+        manager.remove_extension(FIRST);
+        assert_eq!(target(&mut manager), None);
+    }
+
+    #[test]
+    fn what_writes_never_leaves_the_primary() {
+        let mut manager = two_extensions();
+        let target = manager.route(&write(1, 1), Level::Weak);
+        assert_eq!(target, Target::Primary(Reason::Writes));
+    }
+}

@@ -1,0 +1,94 @@
+//! Pending: transactions whose COMMIT may have happened and that the indexes do not know yet (R32).
+//!
+//! Their merged write sets are kept beside them, so that a read asks once, whatever their number.
+
+use std::collections::BTreeMap;
+
+use super::mark::TStateId;
+use super::sets::Sets;
+
+/// What became of a commit, as the Primary's connection told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It is committed, and the Primary shows it.
+    Committed,
+    /// It is rolled back.
+    RolledBack,
+    /// The connection broke after COMMIT was sent.
+    InDoubt {
+        /// The process on the Primary that had it.
+        backend: i32,
+    },
+}
+
+#[derive(Debug)]
+struct Item {
+    writes: Sets,
+    outcome: Option<Outcome>,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct Pending {
+    items: BTreeMap<TStateId, Item>,
+    state: Sets,
+}
+
+impl Pending {
+    /// Before COMMIT is sent.
+    pub fn insert(&mut self, id: TStateId, writes: Sets) {
+        self.state.merge(&writes);
+        let item = Item {
+            writes,
+            outcome: None,
+        };
+        let before = self.items.insert(id, item);
+        assert!(before.is_none(), "ids are given out once");
+    }
+
+    /// The outcome is known, or will never be known from that connection.
+    pub fn finished(&mut self, id: TStateId, outcome: Outcome) {
+        if outcome == Outcome::RolledBack {
+            self.remove(id);
+        } else if let Some(item) = self.items.get_mut(&id) {
+            item.outcome = Some(outcome);
+        }
+    }
+
+    /// The indexes know it now. Returns whether the Primary is known to show it.
+    pub fn committed(&mut self, id: TStateId) -> bool {
+        self.remove(id) == Some(Outcome::Committed)
+    }
+
+    /// Merged write sets of all.
+    pub fn state(&self) -> &Sets {
+        &self.state
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.items.is_empty()
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.items.len()
+    }
+
+    /// Those in doubt, each with its process on the Primary.
+    pub fn in_doubt(&self) -> Vec<(TStateId, i32)> {
+        let items = self.items.iter();
+        items
+            .filter_map(|(id, item)| match item.outcome {
+                Some(Outcome::InDoubt { backend }) => Some((*id, backend)),
+                _ => None,
+            })
+            .collect()
+    }
+
+    fn remove(&mut self, id: TStateId) -> Option<Outcome> {
+        let item = self.items.remove(&id)?;
+        self.state.remove(&item.writes);
+        item.outcome
+    }
+}
