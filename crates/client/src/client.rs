@@ -175,10 +175,7 @@ impl Client {
             if_exists: missing == IfMissing::Accept,
         };
         let what = format!("the drop of table {name}");
-        match self.ask(request, &what).await? {
-            CoordinatorReply::Done { epoch, .. } => self.catch_up(epoch).await,
-            other => Err(unexpected(&other)),
-        }
+        self.change(request, &what).await
     }
 
     /// Takes its partitions from a server that is down and will not come back: others rebuild them.
@@ -189,7 +186,34 @@ impl Client {
     pub async fn remove_server(&self, server: ServerId) -> Result<(), Error> {
         let request = CoordinatorRequest::Remove { server };
         let what = format!("the removal of server {}", server.0);
-        match self.ask(request, &what).await? {
+        self.change(request, &what).await
+    }
+
+    /// Moves the partitions of a server that is up to others, which goes on for a while; it takes
+    /// no new ones.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] in the coordinator's words, as where a table would tolerate less then
+    /// than it states.
+    pub async fn drain_server(&self, server: ServerId) -> Result<(), Error> {
+        let request = CoordinatorRequest::Drain { server };
+        let what = format!("the drain of server {}", server.0);
+        self.change(request, &what).await
+    }
+
+    /// Lets a server hold partitions again; what has not moved away stays.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] in the coordinator's words.
+    pub async fn end_drain(&self, server: ServerId) -> Result<(), Error> {
+        let request = CoordinatorRequest::EndDrain { server };
+        let what = format!("the end of the drain of server {}", server.0);
+        self.change(request, &what).await
+    }
+
+    /// Asks for a change of the cluster, and knows of it once it is made.
+    async fn change(&self, request: CoordinatorRequest, what: &str) -> Result<(), Error> {
+        match self.ask(request, what).await? {
             CoordinatorReply::Done { epoch, .. } => self.catch_up(epoch).await,
             other => Err(unexpected(&other)),
         }

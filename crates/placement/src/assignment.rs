@@ -207,7 +207,7 @@ pub fn assign(
     Ok((placement, proof))
 }
 
-fn partition_load(layout: &Layout, replex: usize) -> u64 {
+pub(crate) fn partition_load(layout: &Layout, replex: usize) -> u64 {
     LOAD_PER_COPY / u64::from(layout.partition_count(replex))
 }
 

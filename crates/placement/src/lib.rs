@@ -20,6 +20,7 @@ mod grid;
 mod hybrid;
 mod key;
 mod proof;
+mod relocation;
 mod report;
 mod row;
 mod schema;
@@ -44,6 +45,7 @@ pub use key::{
     prefix_end,
 };
 pub use proof::{PROOF_STEPS_MAX, Proof, copies_at_risk, decision_position, prove};
+pub use relocation::{Cell, Relocation};
 pub use report::{ReplexReport, TableReport};
 pub use row::{ROW_BYTES_MAX, RowError, RowView, encode_row, encode_row_refs};
 pub use schema::{

@@ -38,6 +38,7 @@ fn main() {
         },
         state: PartitionState::Serving,
         since: Epoch(0),
+        moving: None,
     };
     let placement = (0..3).map(|replex| vec![place(replex); 12]).collect();
     let server = |id| Server {
@@ -46,6 +47,7 @@ fn main() {
         domain: id.to_string(),
         cores: vec![String::new()],
         state: ServerState::Up,
+        is_draining: false,
     };
     let configuration = Arc::new(Configuration {
         cluster: 1,

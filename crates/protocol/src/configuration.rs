@@ -57,6 +57,8 @@ pub struct Server {
     pub cores: Vec<String>,
     /// What the coordinator holds of it.
     pub state: ServerState,
+    /// It is to hold nothing any more: its partitions move to others.
+    pub is_draining: bool,
 }
 
 /// Whether a server answers.
@@ -94,6 +96,112 @@ pub struct Place {
     /// The epoch that gave the core the partition. What its disk has of it from before an earlier
     /// one took it away is void.
     pub since: Epoch,
+    /// The other core that has to do with it, while the partition moves.
+    pub moving: Option<Moving>,
+}
+
+/// A core that holds a partition, or did, or is going to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tenure {
+    /// The core.
+    pub core: CoreId,
+    /// The epoch that gave it the partition, as in [`Place::since`].
+    pub since: Epoch,
+}
+
+/// How far a move of a partition is (`docs/protocol.md`, "Moving a partition").
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Moving {
+    /// The place serves; this core follows its changes, to hold the partition next.
+    To(Tenure),
+    /// The place is rebuilding; this core has all rows as they were when the place's epoch began.
+    From(Tenure),
+}
+
+impl Moving {
+    /// The other core.
+    pub fn tenure(self) -> Tenure {
+        match self {
+            Moving::To(tenure) | Moving::From(tenure) => tenure,
+        }
+    }
+}
+
+impl Place {
+    /// The cores that have to do with the partition.
+    pub fn tenures(self) -> impl Iterator<Item = Tenure> {
+        let holder = Tenure {
+            core: self.core,
+            since: self.since,
+        };
+        let other = self.moving.map(Moving::tenure);
+        core::iter::once(holder).chain(other)
+    }
+
+    /// As it is once the core that it moves to holds it.
+    pub fn handed_over(self) -> Place {
+        let Some(Moving::To(next)) = self.moving else {
+            return self;
+        };
+        Place {
+            core: next.core,
+            state: PartitionState::Rebuilding,
+            since: next.since,
+            moving: Some(Moving::From(Tenure {
+                core: self.core,
+                since: self.since,
+            })),
+        }
+    }
+
+    /// As it is from `epoch` on without some servers, of which it has had another one than its own:
+    /// what that would have given is void.
+    pub fn without(self, is_removed: impl Fn(ServerId) -> bool, epoch: Epoch) -> Place {
+        let lost = self.moving.filter(|it| is_removed(it.tenure().core.server));
+        let (since, moving) = match lost {
+            None => (self.since, self.moving),
+            Some(Moving::To(_)) => (self.since, None),
+            Some(Moving::From(_)) => (epoch, None),
+        };
+        Place {
+            since,
+            moving,
+            ..self
+        }
+    }
+
+    /// As it is once it has all of its rows.
+    pub fn filled(self) -> Place {
+        Place {
+            state: PartitionState::Serving,
+            moving: self.moving.filter(|it| matches!(it, Moving::To(_))),
+            ..self
+        }
+    }
+
+    /// Who gives its rows to the core that is to hold it, while the partition moves.
+    pub fn giver(&self) -> Option<CoreId> {
+        self.moving.map(|moving| match moving {
+            Moving::To(_) => self.core,
+            Moving::From(tenure) => tenure.core,
+        })
+    }
+
+    fn fits_its_state(&self) -> bool {
+        match self.moving {
+            None => true,
+            Some(Moving::To(_)) => self.state == PartitionState::Serving,
+            Some(Moving::From(_)) => self.state == PartitionState::Rebuilding,
+        }
+    }
+
+    /// Who takes the rows, while the partition moves.
+    pub fn taker(&self) -> Option<CoreId> {
+        self.moving.map(|moving| match moving {
+            Moving::To(tenure) => tenure.core,
+            Moving::From(_) => self.core,
+        })
+    }
 }
 
 /// What a partition may do.
@@ -134,6 +242,38 @@ impl Configuration {
         let table = self.table(partition.table)?;
         let replex = table.placement.get(usize::from(partition.replex))?;
         replex.get(partition.number as usize).copied()
+    }
+
+    /// Every place of every partition.
+    pub fn places(&self) -> impl Iterator<Item = (PartitionId, Place)> {
+        self.tables.iter().flat_map(|table| {
+            let replexes = (0..).zip(&table.placement);
+            replexes.flat_map(move |(replex, places)| {
+                let places = (0..).zip(places);
+                places.map(move |(number, place)| {
+                    let partition = PartitionId {
+                        table: table.id,
+                        replex,
+                        number,
+                    };
+                    (partition, *place)
+                })
+            })
+        })
+    }
+
+    /// Whether a server holds partitions, or has to do with moves of some.
+    pub fn holds(&self, server: ServerId) -> bool {
+        let mut tenures = self.places().flat_map(|(_, place)| place.tenures());
+        tenures.any(|tenure| tenure.core.server == server)
+    }
+
+    /// The epoch that gave a partition to a core, or is going to; none if they have nothing to do
+    /// with each other.
+    pub fn tenure(&self, partition: PartitionId, core: CoreId) -> Option<Epoch> {
+        let place = self.place(partition)?;
+        let own = place.tenures().find(|tenure| tenure.core == core);
+        own.map(|tenure| tenure.since)
     }
 
     /// Whether a server is being removed.
@@ -187,12 +327,21 @@ impl Configuration {
             if !table.building.is_sorted_by(|a, b| a < b) || !table.building.iter().all(is_copy) {
                 return fault("a copy is being made that the table does not have");
             }
-            let exists = |place: &Place| self.address(place.core).is_some();
-            if !placement.iter().flatten().all(exists) {
-                return fault("a partition is on a core that does not exist");
+            let places = placement.iter().flatten();
+            if places.clone().any(|place| !self.is_possible(place)) {
+                return fault("a partition is on a core that does not exist, or moves to its own");
+            }
+            if places.clone().any(|place| !place.fits_its_state()) {
+                return fault("a partition moves from where it serves, or to where it is rebuilt");
             }
         }
         Ok(())
+    }
+
+    /// Whether all cores of a place exist, each once.
+    fn is_possible(&self, place: &Place) -> bool {
+        let exists = |tenure: Tenure| self.address(tenure.core).is_some();
+        place.tenures().all(exists) && place.giver().is_none_or(|it| Some(it) != place.taker())
     }
 
     /// What there is to know about a table of a configuration that was checked, where it is
@@ -279,7 +428,8 @@ wire_struct!(Server {
     incarnation,
     domain,
     cores,
-    state
+    state,
+    is_draining
 });
 wire_enum!(ServerState { 0 => Up, 1 => Down });
 wire_struct!(Table {
@@ -289,7 +439,14 @@ wire_struct!(Table {
     placement,
     building
 });
-wire_struct!(Place { core, state, since });
+wire_struct!(Place {
+    core,
+    state,
+    since,
+    moving
+});
+wire_struct!(Tenure { core, since });
+wire_enum!(Moving { 0 => To(tenure), 1 => From(tenure) });
 wire_enum!(PartitionState { 0 => Serving, 1 => Rebuilding });
 
 wire_struct!(Schema {

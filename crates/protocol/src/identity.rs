@@ -20,6 +20,15 @@ pub struct CoreId {
     pub core: u16,
 }
 
+impl From<placement::Place> for CoreId {
+    fn from(place: placement::Place) -> CoreId {
+        CoreId {
+            server: ServerId(place.server),
+            core: place.core,
+        }
+    }
+}
+
 /// How often a server has joined; the coordinator raises it at each start (SAFETY R16).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Incarnation(pub u32);

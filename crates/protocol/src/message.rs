@@ -442,6 +442,64 @@ pub enum PeerMessage {
         /// The highest version that the core has seen (SAFETY R6).
         last_version: Version,
     },
+    /// The core to which a partition moves asks its giver what differs from what it has itself.
+    Compare {
+        /// The partition.
+        of: PartitionId,
+        /// Names the question.
+        question: u64,
+        /// Where to begin.
+        start: Bytes,
+        /// Ranges, one behind the other, by where they end (none is the end of all), and a hash
+        /// of what the asker has there.
+        ranges: Vec<(Option<Bytes>, u64)>,
+    },
+    /// What differs: as much as fits.
+    Compared {
+        /// From the question.
+        of: PartitionId,
+        /// From the question.
+        question: u64,
+        /// Names the list of keys that have changed since the giver began it.
+        list: u64,
+        /// How many changes it has.
+        changes: u64,
+        /// Parts of the ranges, whose rows all follow.
+        differing: Vec<(Bytes, Option<Bytes>)>,
+        /// The rows, and where to go on.
+        page: RowPage,
+        /// Bytes of the rows that were looked at for it.
+        looked_at_bytes: u64,
+    },
+    /// The core to which a partition moves asks its giver what has changed.
+    Changes {
+        /// The partition.
+        of: PartitionId,
+        /// Names the question.
+        question: u64,
+        /// From [`PeerMessage::Compared`].
+        list: u64,
+        /// How many changes of the list the asker has.
+        since: u64,
+    },
+    /// Rows that have changed, as they are.
+    Changed {
+        /// From the question.
+        of: PartitionId,
+        /// From the question.
+        question: u64,
+        /// The list that there is: if it is another one, its changes are unknown and everything is
+        /// to be compared again.
+        list: u64,
+        /// Changed rows that are there.
+        page: RowPage,
+        /// Keys of changed rows that are not.
+        gone: Vec<Bytes>,
+        /// How many changes of the list the asker has with these.
+        until: u64,
+        /// Whether these were all.
+        is_all: bool,
+    },
     /// A core that seals asks what the receiver's log holds of operations that both take part in;
     /// it is answered once the receiver's own seal is durable (SAFETY R4, R16).
     AskSealed {
@@ -488,7 +546,11 @@ impl PeerMessage {
             | PeerMessage::Fetch { .. }
             | PeerMessage::Fetched { .. }
             | PeerMessage::CopyCompletions { .. }
-            | PeerMessage::CopiedCompletions { .. } => true,
+            | PeerMessage::CopiedCompletions { .. }
+            | PeerMessage::Compare { .. }
+            | PeerMessage::Compared { .. }
+            | PeerMessage::Changes { .. }
+            | PeerMessage::Changed { .. } => true,
             PeerMessage::LeaseRequest { .. }
             | PeerMessage::LeaseGrant { .. }
             | PeerMessage::NewerEpoch { .. }
@@ -601,6 +663,10 @@ wire_enum!(PeerMessage {
     19 => Fetched { of, from, pass, start, page, told_from },
     20 => CopyCompletions { of, start },
     21 => CopiedCompletions { of, start, completions, next, last_version },
+    22 => Compare { of, question, start, ranges },
+    23 => Compared { of, question, list, changes, differing, page, looked_at_bytes },
+    24 => Changes { of, question, list, since },
+    25 => Changed { of, question, list, page, gone, until, is_all },
 });
 
 impl<A: Wire, B: Wire> Wire for (A, B) {

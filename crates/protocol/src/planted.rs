@@ -118,6 +118,16 @@ bugs! {
     CopiedWithoutEntries = "copied-without-entries", "R20";
     /// Rows that collide in a unique index which is being made are overlooked.
     CollisionIgnored = "collision-ignored", "R20";
+    /// Who takes a partition over keeps rows that its giver does not have.
+    StaleRowsKept = "stale-rows-kept", "R25";
+    /// A giver calls ranges the same without looking at the taker's hashes.
+    ComparisonSkipped = "comparison-skipped", "R25";
+    /// A giver does not list what changes while its partition moves.
+    ChangesNotListed = "changes-not-listed", "R19";
+    /// Who takes a partition over takes part in chains before it has the last changes.
+    PartialTaken = "partial-taken", "R20";
+    /// A giver drops its rows when it hands them over.
+    GiverForgets = "giver-forgets", "R17";
     /// A flush that failed is tried again and then trusted.
     FailedFlushTrusted = "failed-flush-trusted", "R23";
     /// Records that are not flushed yet are reported durable.

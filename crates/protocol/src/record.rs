@@ -54,6 +54,20 @@ pub enum Record {
         /// The rows, packed as in `message::RowPage`.
         rows: Bytes,
     },
+    /// A partition that moves to this core was made equal to its giver's, as far as this goes.
+    Matched {
+        /// The partition.
+        partition: PartitionId,
+        /// Rows, packed as in `message::RowPage`, that are there instead of what was.
+        rows: Bytes,
+        /// Keys of rows that are not there.
+        gone: Vec<Bytes>,
+    },
+    /// All rows that the partition's giver had when its place's epoch began are in the log before.
+    Whole {
+        /// The partition.
+        partition: PartitionId,
+    },
     /// Nothing of the epochs before this one is taken part in any more (SAFETY R16).
     Sealed {
         /// The epoch.
@@ -89,5 +103,6 @@ wire_enum!(Record {
     2 => Settled { partition, operation }, 3 => Completed { partition, requests },
     4 => Sealed { epoch, forgot_nothing }, 5 => Resolved { epoch },
     6 => Given { partition, since }, 7 => Copied { partition, rows },
+    8 => Matched { partition, rows, gone }, 9 => Whole { partition },
 });
 wire_struct!(SavedCompletion { head, request });

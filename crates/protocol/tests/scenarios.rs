@@ -241,9 +241,7 @@ impl Scenario {
         Ok(cluster.ask(place.core.server.0, client, 0, request)?)
     }
 
-    // tidy: long — a dispatching match over the commands.
     /// What happens around the servers.
-    // tidy: long — a dispatching match, one arm per command.
     fn world(&mut self, command: &Command) -> Result<(), Box<dyn Error>> {
         let cluster = self.cluster.as_mut().ok_or("start with `cluster`")?;
         let mut arguments = command.consume_args();
@@ -257,7 +255,14 @@ impl Scenario {
             "serve" => {
                 cluster.serve()?;
             }
-            "replace" => replace(cluster, &mut arguments)?,
+            "replace" | "move" => {
+                let (places, server) = places(cluster, &mut arguments)?;
+                match name {
+                    "replace" => cluster.replace(&places, server)?,
+                    _ => cluster.begin_move(&places, server)?,
+                }
+            }
+            "hand-over" => cluster.hand_over()?,
             "add" => add(cluster, &mut arguments)?,
             "remove" => cluster.remove_copy(arguments.next_pos().ok_or("which copy?")?)?,
             "rows" => {
@@ -293,30 +298,7 @@ impl Scenario {
                     _ => cluster.duplicate(index),
                 }
             }
-            "slow-disk" | "fast-disk" | "flush" | "checkpoint" | "crash" | "restart" | "rejoin"
-            | "wipe" | "sleep" | "wake" => {
-                let id = server(arguments.next_pos())?;
-                let keeps_all = arguments.next_pos() == Some("keeps-all");
-                match name {
-                    "flush" => cluster.flush(id)?,
-                    "checkpoint" => cluster.checkpoint(id)?,
-                    "crash" => cluster.crash(id, keeps_all)?,
-                    "restart" => cluster.start(id)?,
-                    "rejoin" => cluster.rejoin(id)?,
-                    "wipe" => cluster.wipe(id),
-                    "sleep" | "wake" => {
-                        let node = cluster.nodes.get_mut(&id).ok_or("no such server")?;
-                        node.asleep = name == "sleep";
-                        cluster.spread()?;
-                    }
-                    _ => {
-                        let node = cluster.nodes.get_mut(&id).ok_or("no such server")?;
-                        node.slow_disk = name == "slow-disk";
-                        cluster.flush(id)?;
-                    }
-                }
-            }
-            _ => return Err(format!("unknown command {name}").into()),
+            _ => happen_to(cluster, name, &mut arguments)?,
         }
         arguments.reject_next()
     }
@@ -337,11 +319,41 @@ fn index(name: &str, text: &str) -> Result<Index, Box<dyn Error>> {
     })
 }
 
-/// `replace by_tail/0 s4`, several with commas between them.
-fn replace(
+/// What happens to one server.
+fn happen_to(
     cluster: &mut Cluster,
+    what: &str,
     arguments: &mut ArgumentConsumer<'_>,
 ) -> Result<(), Box<dyn Error>> {
+    let id = server(arguments.next_pos())?;
+    let keeps_all = arguments.next_pos() == Some("keeps-all");
+    match what {
+        "flush" => cluster.flush(id)?,
+        "checkpoint" => cluster.checkpoint(id)?,
+        "crash" => cluster.crash(id, keeps_all)?,
+        "restart" => cluster.start(id)?,
+        "rejoin" => cluster.rejoin(id)?,
+        "wipe" => cluster.wipe(id),
+        "sleep" | "wake" => {
+            let node = cluster.nodes.get_mut(&id).ok_or("no such server")?;
+            node.asleep = what == "sleep";
+            cluster.spread()?;
+        }
+        "slow-disk" | "fast-disk" => {
+            let node = cluster.nodes.get_mut(&id).ok_or("no such server")?;
+            node.slow_disk = what == "slow-disk";
+            cluster.flush(id)?;
+        }
+        _ => return Err(format!("unknown command {what}").into()),
+    }
+    Ok(())
+}
+
+/// As in `replace by_tail/0 s4`, several with commas between them.
+fn places(
+    cluster: &Cluster,
+    arguments: &mut ArgumentConsumer<'_>,
+) -> Result<(Vec<(usize, usize)>, u32), Box<dyn Error>> {
     let places = arguments.next_pos().ok_or("which, as in by_tail/0?")?;
     let by = server(arguments.next_pos())?;
     let place = |place: &str| -> Result<_, Box<dyn Error>> {
@@ -351,7 +363,7 @@ fn replace(
         Ok((replex.ok_or("no such replex")?, number.parse()?))
     };
     let places: Vec<_> = places.split(',').map(place).collect::<Result<_, _>>()?;
-    Ok(cluster.replace(&places, by)?)
+    Ok((places, by))
 }
 
 /// `add by_tail=tail/unique s4`

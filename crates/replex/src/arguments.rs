@@ -394,6 +394,20 @@ pub enum ServerCommand {
         /// Its number, as `admin server list` has it.
         server: u32,
     },
+    /// Moves everything from a server that is up to others, while reads and writes go on; it may be
+    /// stopped for good after that. Waits until it holds nothing.
+    Drain {
+        /// Its number, as `admin server list` has it.
+        server: u32,
+        /// Do not wait.
+        #[arg(long)]
+        no_wait: bool,
+    },
+    /// Lets a server that was drained hold partitions again.
+    Undrain {
+        /// Its number, as `admin server list` has it.
+        server: u32,
+    },
 }
 
 /// What `admin coordinator` can do.

@@ -483,6 +483,7 @@ fn large_state() -> State {
                 .map(|core| format!("{number:0>200}.{core}:1"))
                 .collect(),
             state: ServerState::Down,
+            is_draining: false,
         });
         let disk = u64::from(number);
         state.members.push(Member {

@@ -75,13 +75,13 @@ impl CoordinatorProcess {
         self.machine.as_ref().map(Coordinator::configuration)
     }
 
-    /// Whether no member is being replaced, as far as it is known to have been said.
+    /// Whether no member is being replaced and none moves, as far as it is known to have been said.
     pub fn is_whole(&self) -> bool {
         self.configuration().is_some_and(|configuration| {
             let tables = configuration.tables.iter();
             let mut places = tables.flat_map(|table| table.placement.iter().flatten());
             configuration.sealing.is_none()
-                && places.all(|place| place.state == PartitionState::Serving)
+                && places.all(|it| it.state == PartitionState::Serving && it.moving.is_none())
         })
     }
 

@@ -180,7 +180,10 @@ impl Ledger {
                     }
                 }
             }
-            Record::Settled { .. } | Record::Copied { .. } => {}
+            Record::Settled { .. }
+            | Record::Copied { .. }
+            | Record::Matched { .. }
+            | Record::Whole { .. } => {}
             Record::Completed { requests, .. } => {
                 for request in requests {
                     let results = self.completed.entry(request.request).or_default();

@@ -62,6 +62,7 @@ pub(crate) fn add_table(configuration: &mut Configuration, schema: Schema) -> Ta
             },
             state: PartitionState::Serving,
             since: Epoch(1),
+            moving: None,
         });
         places.collect()
     });
@@ -85,6 +86,7 @@ pub(crate) fn servers() -> Configuration {
         domain: format!("rack{id}"),
         cores: vec![format!("127.0.0.1:470{id}")],
         state: ServerState::Up,
+        is_draining: false,
     };
     Configuration {
         cluster: 7,

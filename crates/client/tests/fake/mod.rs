@@ -115,6 +115,7 @@ fn configuration(address: String) -> Configuration {
         core: core(),
         state: PartitionState::Serving,
         since: Epoch(1),
+        moving: None,
     };
     Configuration {
         cluster: CLUSTER,
@@ -126,6 +127,7 @@ fn configuration(address: String) -> Configuration {
             domain: "one".into(),
             cores: vec![address],
             state: ServerState::Up,
+            is_draining: false,
         }],
         tables: vec![Table {
             id: TableId(1),

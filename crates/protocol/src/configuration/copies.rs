@@ -36,6 +36,7 @@ impl Table {
                     core: core.ok_or("no server is up that could take it")?,
                     state: PartitionState::Rebuilding,
                     since,
+                    moving: None,
                 });
             }
             let number = u8::try_from(number).expect("a table has at most 63 replexes");
@@ -73,6 +74,7 @@ impl Table {
             if let Some(place) = places.and_then(|places| places.get_mut(*number as usize)) {
                 place.state = PartitionState::Rebuilding;
                 place.since = since;
+                place.moving = None;
             }
         }
         table

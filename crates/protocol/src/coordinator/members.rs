@@ -9,6 +9,7 @@
 //! | a number | its disk, its lease running | a refusal, to be tried again |
 //! | a number | another disk | a refusal (SAFETY R16) |
 
+use alloc::collections::BTreeSet;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -77,6 +78,7 @@ impl Coordinator {
             server.cores.join(" ")
         ));
         self.seals.unwatch(id);
+        self.moves.note_back(id, now);
         self.take_part_again(id);
         self.reconfigure(output);
         self.forget(id);
@@ -131,6 +133,7 @@ impl Coordinator {
             let note = format!("server {} is back and renews its lease", core.server.0);
             output.notes.push(note);
             self.seals.unwatch(core.server);
+            self.moves.note_back(core.server, now);
             self.take_part_again(core.server);
             self.reconfigure(output);
         }
@@ -140,6 +143,7 @@ impl Coordinator {
         self.heard.insert(core, Heard::new(now, epoch));
         let configuration = &self.state.configuration;
         if epoch == configuration.epoch && configuration.sealing.is_none() {
+            self.note_level(core, &filled);
             self.serve_filled(core, &filled, output);
             self.hear_of_fills(core, fills, output);
         }
@@ -163,7 +167,7 @@ impl Coordinator {
             if let Some(place) = place.filter(|it| it.core == core)
                 && place.state == PartitionState::Rebuilding
             {
-                place.state = PartitionState::Serving;
+                *place = place.filled();
                 count += 1;
             }
         }
@@ -207,17 +211,17 @@ impl Coordinator {
             .servers
             .binary_search_by_key(&id, |server| server.id)
             .map_err(|_| unknown_server(id))?;
-        let holds = |places: &Vec<crate::configuration::Place>| {
-            places.iter().any(|place| place.core.server == id)
-        };
-        let tables = configuration.tables.iter();
-        let held: Vec<&str> = tables
-            .filter(|table| table.placement.iter().any(holds))
-            .map(|table| table.schema.name.as_str())
-            .collect();
+        let places = configuration.places();
+        let held = places.filter(|(_, place)| {
+            let mut tenures = place.tenures();
+            tenures.any(|tenure| tenure.core.server == id)
+        });
+        let held: BTreeSet<_> = held.map(|(partition, _)| partition.table).collect();
+        let held = held.iter().filter_map(|id| configuration.table(*id));
+        let held: Vec<&str> = held.map(|table| table.schema.name.as_str()).collect();
         if !held.is_empty() {
             return Err(Refused::new(format!(
-                "server {} holds partitions of {}: drop what is not needed, or keep the server",
+                "server {} holds partitions of {}: drain it first, or drop what is not needed",
                 id.0,
                 held.join(", ")
             )));
@@ -332,11 +336,11 @@ impl Coordinator {
                 retry: true,
             });
         }
-        let places = self.state.configuration.tables.iter();
-        let places = places.flat_map(|table| table.placement.iter().flatten());
-        let cores = places
-            .filter(|place| place.core.server == id)
-            .map(|place| usize::from(place.core.core) + 1)
+        let places = self.state.configuration.places();
+        let tenures = places.flat_map(|(_, place)| place.tenures());
+        let cores = tenures
+            .filter(|tenure| tenure.core.server == id)
+            .map(|tenure| usize::from(tenure.core.core) + 1)
             .max()
             .unwrap_or(0);
         if cores > join.cores.len() {
@@ -421,6 +425,7 @@ impl Coordinator {
             domain: domain_name(id, &join.domain),
             cores: join.cores,
             state: ServerState::Up,
+            is_draining: false,
         });
         self.state.members.push(Member {
             server: id,

@@ -13,6 +13,7 @@
 mod contract;
 mod copies;
 mod members;
+mod moves;
 mod renewal;
 mod replacement;
 mod sealing;
@@ -37,6 +38,7 @@ pub use state::{
 };
 
 use members::{Beat, Join};
+use moves::Moves;
 use sealing::Seals;
 use sessions::Sessions;
 
@@ -53,6 +55,7 @@ pub struct Coordinator {
     sessions: Sessions,
     seals: Seals,
     fills: copies::Fills,
+    moves: Moves,
     waiting: Vec<Waiting>,
     /// What the last output said.
     deadline_us: Option<u64>,
@@ -122,6 +125,7 @@ impl Coordinator {
             stopped: BTreeMap::new(),
             seals: Seals::default(),
             fills: copies::Fills::default(),
+            moves: Moves::default(),
             waiting: Vec::new(),
             deadline_us: None,
         }
@@ -164,6 +168,7 @@ impl Coordinator {
         }
         self.expire_leases(now, output);
         self.advance_seal(now, output);
+        self.advance_moves(now, output);
         if self.sessions.advance(now, &self.settings, &mut self.state) {
             self.keep(output);
         }
@@ -283,6 +288,8 @@ impl Coordinator {
                 incarnation,
             } => self.stopped(now, (server, incarnation), output),
             CoordinatorRequest::Remove { server } => self.remove(now, server, output),
+            CoordinatorRequest::Drain { server } => self.drain(server, true, output),
+            CoordinatorRequest::EndDrain { server } => self.drain(server, false, output),
         }
     }
 
@@ -370,7 +377,9 @@ impl Coordinator {
         let waits = self.waiting.iter().map(|waiting| waiting.until_us);
         let sessions = self.sessions.deadline_us(&self.settings);
         let seal = self.seal_deadline_us();
-        self.deadline_us = leases.chain(waits).chain(sessions).chain(seal).min();
+        let moves = self.moves_deadline_us();
+        let others = sessions.into_iter().chain(seal).chain(moves);
+        self.deadline_us = leases.chain(waits).chain(others).min();
         output.deadline_us = self.deadline_us;
     }
 }

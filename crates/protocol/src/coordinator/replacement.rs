@@ -2,18 +2,14 @@
 //! same replex, as long as what the table tolerates stays proven; else wherever there is a server,
 //! and everybody is told (DESIGN section 5).
 
-use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::collections::BTreeSet;
 use alloc::format;
-use alloc::vec::Vec;
 
-use placement::{Place as Bare, Placement, prove};
+use placement::{Cell, Loads, Relocation};
 
 use super::{Coordinator, Output};
-use crate::configuration::{PartitionState, Place, Server, ServerState, Table};
+use crate::configuration::{PartitionState, Place};
 use crate::identity::{CoreId, Epoch, ServerId};
-
-/// A partition of one table: replex and number.
-type Cell = (usize, usize);
 
 impl Coordinator {
     /// Gives what the removed servers held to others, from `epoch` on.
@@ -23,33 +19,40 @@ impl Coordinator {
         epoch: Epoch,
         output: &mut Output,
     ) {
-        let configuration = &self.state.configuration;
-        let up = configuration.servers.iter();
-        let up = up.filter(|it| it.state == ServerState::Up && !removed.contains(&it.id));
-        let servers: Vec<placement::Server> = up.map(Server::bare).collect();
-        let mut loads: BTreeMap<(u32, u16), usize> = BTreeMap::new();
-        for table in &configuration.tables {
-            for place in table.placement.iter().flatten() {
-                *loads
-                    .entry((place.core.server.0, place.core.core))
-                    .or_default() += 1;
-            }
+        let mut servers = self.takers(removed);
+        if servers.is_empty() {
+            servers = self.servers_up(removed);
         }
+        let mut loads = self.loads();
         for table in &mut self.state.configuration.tables {
-            let lost = lost_cells(table, removed);
+            for place in table.placement.iter_mut().flatten() {
+                *place = place.without(|server| removed.contains(&server), epoch);
+            }
+            let places = table.placement.iter().enumerate();
+            let cells = places.flat_map(|(replex, places)| {
+                let places = places.iter().enumerate();
+                places.map(move |(number, place)| ((replex, number), place.core.server))
+            });
+            let lost = cells.filter(|(_, server)| removed.contains(server));
+            let lost: alloc::vec::Vec<Cell> = lost.map(|(cell, _)| cell).collect();
             if lost.is_empty() {
                 continue;
             }
-            let (placement, tolerated) = choose(table, (&lost, removed), &servers, &mut loads);
+            let relocation = Relocation {
+                layout: &table.layout,
+                failures_tolerated: u32::from(table.schema.failures_tolerated),
+                placement: &table.bare_placement(),
+                servers: &servers,
+            };
+            let found = relocation.relocate(&lost, &mut loads);
+            let (placement, tolerated) = found.expect("some server is up");
             for (replex, number) in &lost {
-                let Bare { server, core } = placement.replexes[*replex][*number];
+                let bare = placement.replexes[*replex][*number];
                 table.placement[*replex][*number] = Place {
-                    core: CoreId {
-                        server: ServerId(server),
-                        core,
-                    },
+                    core: CoreId::from(bare),
                     state: PartitionState::Rebuilding,
                     since: epoch,
+                    moving: None,
                 };
             }
             output.notes.push(format!(
@@ -66,98 +69,15 @@ impl Coordinator {
             }
         }
     }
-}
 
-fn lost_cells(table: &Table, removed: &BTreeSet<ServerId>) -> Vec<Cell> {
-    let replexes = table.placement.iter().enumerate();
-    let cells = replexes.flat_map(|(replex, places)| {
-        let places = places.iter().enumerate();
-        places.map(move |(number, place)| (replex, number, place))
-    });
-    cells
-        .filter(|(_, _, place)| removed.contains(&place.core.server))
-        .map(|(replex, number, _)| (replex, number))
-        .collect()
-}
-
-/// Which servers may take a cell.
-type Candidates<'a> = &'a dyn Fn(Cell) -> Vec<&'a placement::Server>;
-
-/// A placement of the table with the lost cells elsewhere, and how many failures it survives.
-fn choose(
-    table: &Table,
-    (lost, removed): (&[Cell], &BTreeSet<ServerId>),
-    servers: &[placement::Server],
-    loads: &mut BTreeMap<(u32, u16), usize>,
-) -> (Placement, u32) {
-    let bare = table.bare_placement();
-    let places = bare.replexes.iter().flatten();
-    let holders: BTreeSet<u32> = places.map(|place| place.server).collect();
-    let spares: Vec<&placement::Server> = servers
-        .iter()
-        .filter(|it| !holders.contains(&it.id))
-        .collect();
-    let of_replex = |replex: usize| -> Vec<&placement::Server> {
-        let others = |server: u32| {
-            let replexes = bare.replexes.iter().enumerate();
-            let mut others = replexes.filter(|(other, _)| *other != replex);
-            others.any(|(_, places)| places.iter().any(|place| place.server == server))
-        };
-        let same = servers.iter().filter(|server| !others(server.id));
-        same.filter(|server| holders.contains(&server.id)).collect()
-    };
-    // Each lost server's partitions go to one spare, so that what was apart stays apart.
-    let replaced: Vec<u32> = removed.iter().map(|id| id.0).collect();
-    let spare_of = |(replex, number): Cell| -> Vec<&placement::Server> {
-        let was = bare.replexes[replex][number].server;
-        let index = replaced.iter().position(|id| *id == was).unwrap_or(0);
-        spares.get(index).copied().into_iter().collect()
-    };
-    let anywhere = |_: Cell| -> Vec<&placement::Server> { servers.iter().collect() };
-    let same_replex = |(replex, _): Cell| of_replex(replex);
-    let ways: [Candidates<'_>; 2] = [&spare_of, &same_replex];
-    let needed = u32::from(table.schema.failures_tolerated);
-    for way in ways {
-        let mut tried = loads.clone();
-        if let Some(placement) = place_all(&bare, lost, way, &mut tried) {
-            let tolerated = prove(&table.layout, &placement, servers).failures_tolerated();
-            if tolerated >= needed {
-                *loads = tried;
-                return (placement, tolerated);
+    /// What all cores hold.
+    pub(super) fn loads(&self) -> Loads {
+        let mut held = Loads::new();
+        for table in &self.state.configuration.tables {
+            for (place, load) in table.bare_placement().loads(&table.layout) {
+                *held.entry(place).or_default() += load;
             }
         }
+        held
     }
-    let placement = place_all(&bare, lost, &anywhere, loads).expect("some server is up");
-    let tolerated = prove(&table.layout, &placement, servers).failures_tolerated();
-    (placement, tolerated)
-}
-
-/// Each lost cell on the core that holds least, of the servers that may take it; none if there is
-/// none for some cell. Servers that hold other replexes of the table come last.
-fn place_all(
-    bare: &Placement,
-    lost: &[Cell],
-    candidates: Candidates<'_>,
-    loads: &mut BTreeMap<(u32, u16), usize>,
-) -> Option<Placement> {
-    let mut placement = bare.clone();
-    for (replex, number) in lost {
-        let shared = |server: u32| {
-            let replexes = placement.replexes.iter().enumerate();
-            let others = replexes.filter(|(other, _)| other != replex);
-            let places = others.flat_map(|(_, places)| places);
-            places.filter(|place| place.server == server).count()
-        };
-        let servers = candidates((*replex, *number));
-        let cores = servers.iter().flat_map(|server| {
-            let shared = shared(server.id);
-            (0..server.cores).map(move |core| (shared, server.id, core))
-        });
-        let load = |server, core| loads.get(&(server, core)).copied().unwrap_or(0);
-        let (_, server, core) = cores
-            .min_by_key(|(shared, server, core)| (*shared, load(*server, *core), *server, *core))?;
-        *loads.entry((server, core)).or_default() += 1;
-        placement.replexes[*replex][*number] = Bare { server, core };
-    }
-    Some(placement)
 }

@@ -13,7 +13,7 @@ use alloc::vec::Vec;
 use placement::prove;
 
 use super::{Coordinator, Outcome, Output, Refused};
-use crate::configuration::{Configuration, PartitionState, Sealing, Server, ServerState, Table};
+use crate::configuration::{PartitionState, Sealing, Server, ServerState, Table};
 use crate::identity::{CoreId, Now, ServerId};
 use crate::message::{SealReport, SealStage};
 
@@ -79,7 +79,7 @@ impl Coordinator {
                 id.0
             )));
         }
-        if !holds(&self.state.configuration, id) {
+        if !self.state.configuration.holds(id) {
             return self.leave(id, output);
         }
         self.seals.watch(id, now, 0);
@@ -101,7 +101,7 @@ impl Coordinator {
         let lost = servers.filter(|server| {
             server.state == ServerState::Down
                 && self.seals.is_due(server.id, now)
-                && holds(&self.state.configuration, server.id)
+                && self.state.configuration.holds(server.id)
         });
         removed.extend(lost.map(|server| server.id));
         if removed.len() > known {
@@ -191,9 +191,11 @@ impl Coordinator {
         self.state.configuration.sealing = None;
         let epoch = crate::identity::Epoch(self.state.configuration.epoch.0 + 1);
         self.replace(&removed, epoch, output);
+        self.hand_over(output);
         self.change_copies(epoch, output);
         for id in &removed {
             self.seals.unwatch(*id);
+            self.moves.note_lost(*id);
         }
         output
             .notes
@@ -249,7 +251,7 @@ impl Coordinator {
         let configuration = &self.state.configuration;
         let due = self.seals.due_us.iter();
         let due = due.filter(|(id, _)| !configuration.is_removed(**id));
-        let due = due.filter(|(id, _)| holds(configuration, **id));
+        let due = due.filter(|(id, _)| configuration.holds(**id));
         let due = due
             .map(|(_, due_us)| *due_us)
             .filter(|due_us| *due_us != u64::MAX);
@@ -267,13 +269,6 @@ fn without(removed: &BTreeSet<ServerId>) -> String {
         true => String::new(),
         false => format!(" without server {}", names(removed)),
     }
-}
-
-/// Whether a server has partitions.
-fn holds(configuration: &Configuration, id: ServerId) -> bool {
-    let tables = configuration.tables.iter();
-    let mut places = tables.flat_map(|table| table.placement.iter().flatten());
-    places.any(|place| place.core.server == id)
 }
 
 /// The placement, with partitions that are not filled yet nowhere.

@@ -22,7 +22,7 @@ use crate::identity::{Epoch, ServerId, SessionId, TableId};
 use crate::message::CopyFailure;
 
 /// The version of the state's bytes that this program writes; it reads no other.
-pub const STATE_FORMAT: u16 = 4;
+pub const STATE_FORMAT: u16 = 6;
 const MAGIC: &[u8; 8] = b"RPXCOORD";
 const HEADER_BYTES: usize = 14;
 

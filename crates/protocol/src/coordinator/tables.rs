@@ -7,13 +7,13 @@ use alloc::collections::BTreeSet;
 use alloc::format;
 use alloc::vec::Vec;
 
-use placement::{Layout, Loads, Schema, assign};
+use placement::{Layout, Schema, assign};
 
 use super::{
     CONFIGURATION_BYTES_MAX, Coordinator, Outcome, Output, Refused, TABLES_MAX, WAITING_MAX,
 };
 use crate::codec::Wire;
-use crate::configuration::{PartitionState, Place, Server, ServerState, Table};
+use crate::configuration::{PartitionState, Place, Table};
 use crate::identity::{CoreId, Epoch, ServerId, TableId};
 use crate::message::CoordinatorReply;
 
@@ -83,17 +83,7 @@ impl Coordinator {
                 "the cluster has {TABLES_MAX} tables, which is the limit: drop one first"
             )));
         }
-        let servers = configuration.servers.iter();
-        let up: Vec<_> = servers
-            .filter(|server| server.state == ServerState::Up)
-            .map(Server::bare)
-            .collect();
-        let mut held = Loads::new();
-        for table in &configuration.tables {
-            for (place, load) in table.bare_placement().loads(&table.layout) {
-                *held.entry(place).or_default() += load;
-            }
-        }
+        let (up, held) = (self.takers(&BTreeSet::new()), self.loads());
         let layout = Layout::base(&schema);
         let failures = usize::from(schema.failures_tolerated);
         let assigned = assign(&layout, failures, &up, &held);
@@ -103,12 +93,10 @@ impl Coordinator {
             "a placement is proven before it is used"
         );
         let serve = |place: &placement::Place| Place {
-            core: CoreId {
-                server: ServerId(place.server),
-                core: place.core,
-            },
+            core: CoreId::from(*place),
             state: PartitionState::Serving,
             since: Epoch(configuration.epoch.0 + 1),
+            moving: None,
         };
         let replexes = placement.replexes.iter();
         let table = Table {

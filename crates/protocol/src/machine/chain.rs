@@ -151,7 +151,7 @@ impl CoreMachine {
             }
             member.granted += 1;
         }
-        if self.fetches_for_vote(now, key, output) {
+        if self.is_not_whole(key.1) || self.fetches_for_vote(now, key, output) {
             return Ok(());
         }
         let vote = super::votes::judge(&self.members[&key], tables)?;

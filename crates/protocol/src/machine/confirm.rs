@@ -34,6 +34,7 @@ impl CoreMachine {
             self.seal_goes_on(now, output);
             return Ok(());
         }
+        self.take_whole(now, tables, output)?;
         while let Some(&(position, key)) = self.undurable.front() {
             if position > self.durable {
                 break;

@@ -32,7 +32,7 @@ use super::table::TableInfo;
 use super::{CoreMachine, Output};
 use crate::codec::Bytes;
 use crate::configuration::{PartitionState, ServerState};
-use crate::identity::{CoreId, Now, PartitionId, Position, Version};
+use crate::identity::{CoreId, Incarnation, Now, PartitionId, Position, Version};
 use crate::message::{FillReport, Looked, OBSTACLES_MAX, PeerMessage, RowPage};
 use crate::planted::{self, Bug};
 use crate::record::Record;
@@ -45,15 +45,27 @@ const TAKEN_TIMES: u64 = 5;
 const AHEAD_US: u64 = 1_000;
 
 /// The partitions of this core that are rebuilding.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Fills {
     pub partitions: BTreeMap<PartitionId, Fill>,
-    /// Names fetches and passes of this process.
+    /// Names what is asked and listed: no other process of this core uses the same numbers.
     pub next_number: u64,
     /// Pages are asked for no sooner (`Limits::fill_bytes_per_second`).
-    next_page_us: u64,
+    pub next_page_us: u64,
     /// When something is to be asked for, at the latest.
     pub due_us: Option<u64>,
+}
+
+impl Fills {
+    /// None yet.
+    pub fn of(incarnation: Incarnation) -> Fills {
+        Fills {
+            partitions: BTreeMap::new(),
+            next_number: u64::from(incarnation.0) << 32,
+            next_page_us: 0,
+            due_us: None,
+        }
+    }
 }
 
 /// One partition's fill.
@@ -156,6 +168,8 @@ impl CoreMachine {
         tables: &mut T,
         output: &mut Output,
     ) -> Result<(), TablesError> {
+        self.review_lists();
+        self.review_taking(tables, output)?;
         let known = core::mem::take(&mut self.fills.partitions);
         let mut ended = Vec::new();
         for (id, fill) in known {
@@ -179,10 +193,17 @@ impl CoreMachine {
         Ok(())
     }
 
-    /// Looks for the cover of one partition. Sources that stay go on where they are.
-    fn review_fill(&mut self, now: Now, id: PartitionId, output: &mut Output) {
-        let cover = self.cover_of(id);
-        let peers = self.table_peers(id);
+    /// Looks for the cover of one partition. Sources that stay go on where they are. What moves here
+    /// needs none: it is whole, or has to wait until it is.
+    pub(super) fn review_fill(&mut self, now: Now, id: PartitionId, output: &mut Output) {
+        let giver = self.configuration.place(id).and_then(|place| place.giver());
+        let (cover, peers) = match giver {
+            None => (self.cover_of(id), self.table_peers(id)),
+            Some(giver) => {
+                let is_whole = !self.is_not_whole(id);
+                (is_whole.then(Vec::new), Vec::from([giver]))
+            }
+        };
         let fill = self.fills.partitions.entry(id).or_insert_with(|| Fill {
             sources: None,
             completions: Completions::default(),
@@ -196,15 +217,18 @@ impl CoreMachine {
         if fill.is_complete {
             return;
         }
+        fill.completions.ask(peers);
         let Some(members) = cover else {
             fill.sources = None;
+            if giver.is_some() {
+                return;
+            }
             let text = format!(
                 "{id} cannot be filled: no partitions that serve hold all of its rows; it waits \
                  until servers with the others are back"
             );
             return self.note(&text, output);
         };
-        fill.completions.ask(peers);
         let mut before = fill.sources.take().unwrap_or_default();
         let is_new = !before.keys().eq(&members);
         let source = |member| {
@@ -216,7 +240,7 @@ impl CoreMachine {
         fill.fetches.begin_again(&sources);
         let text = format!("{id} is being filled from a cover of {}", sources.len());
         fill.sources = Some(sources);
-        if is_new {
+        if is_new && giver.is_none() {
             self.note(&text, output);
         }
     }
@@ -261,14 +285,15 @@ impl CoreMachine {
 
     /// Asks members of covers for what they have not answered for long, or were not asked for yet.
     pub(super) fn ask_covers(&mut self, now: Now, output: &mut Output) {
-        self.fills.due_us = None;
+        self.fills.due_us = self.ask_givers(now, output);
         if self.fills.partitions.is_empty() || self.recovering.is_some() {
             return;
         }
         let (now_us, retry_us) = (now.monotonic_us, self.limits.retry_us);
         let page_us = self.fills.next_page_us.saturating_sub(AHEAD_US);
         let has_room = self.admits;
-        let mut due_us = now_us + retry_us;
+        let due_us = now_us + retry_us;
+        let mut due_us = self.fills.due_us.map_or(due_us, |it| it.min(due_us));
         let mut asked = Vec::new();
         for (of, fill) in &mut self.fills.partitions {
             for (from, source) in fill.sources.iter_mut().flatten().filter(|_| has_room) {
@@ -299,9 +324,7 @@ impl CoreMachine {
 
     /// What was asked of a core may be lost: it is asked again.
     pub(super) fn ask_cover_again(&mut self, now: Now, core: CoreId, output: &mut Output) {
-        if self.fills.partitions.is_empty() {
-            return;
-        }
+        self.ask_giver_again(core);
         let configuration = Arc::clone(&self.configuration);
         let is_there = |id: &PartitionId| {
             let place = configuration.place(*id);
@@ -377,7 +400,7 @@ impl CoreMachine {
                 let told = (completions, last_version);
                 self.on_copied_completions(now, (peer, of), (start, next), told, (tables, output))
             }
-            _ => unreachable!("everything else is handled where it belongs"),
+            message => self.on_move_message(now, peer, message, (tables, output)),
         }
     }
 
@@ -401,11 +424,7 @@ impl CoreMachine {
             return Ok(());
         }
         self.take_rows(of, &page, tables, output)?;
-        let per_second = self.limits.fill_bytes_per_second.max(1);
-        let bytes = looked.bytes + TAKEN_TIMES * page.rows.len() as u64;
-        let pause_us = bytes.saturating_mul(1_000_000) / per_second;
-        self.fills.next_page_us = self.fills.next_page_us.max(now.monotonic_us) + pause_us;
-        self.counters.fill_bytes += looked.bytes;
+        self.throttle(now, looked.bytes, page.rows.len());
         let source = self.source(of, from).expect("it was just there");
         source.rows += looked.rows;
         source.of_rows = source.of_rows.max(looked.of_rows);
@@ -415,6 +434,15 @@ impl CoreMachine {
         self.try_end_fill(now, of, tables, output)?;
         self.ask_covers(now, output);
         Ok(())
+    }
+
+    /// Puts off the next page after one that has come.
+    pub(super) fn throttle(&mut self, now: Now, looked_at_bytes: u64, taken_bytes: usize) {
+        let per_second = self.limits.fill_bytes_per_second.max(1);
+        let bytes = looked_at_bytes + TAKEN_TIMES * taken_bytes as u64;
+        let pause_us = bytes.saturating_mul(1_000_000) / per_second;
+        self.fills.next_page_us = self.fills.next_page_us.max(now.monotonic_us) + pause_us;
+        self.counters.fill_bytes += looked_at_bytes;
     }
 
     fn source(&mut self, of: PartitionId, from: PartitionId) -> Option<&mut Source> {
@@ -519,11 +547,14 @@ impl CoreMachine {
             let can_serve = fill.obstacles.is_empty();
             let ms = (now.monotonic_us.saturating_sub(fill.since_us) / 1000).max(1);
             let rows = fill.rows;
-            let text = format!(
-                "{id} has all of its rows: {rows} were copied in {ms} ms, {} per second; it waits \
-                 to serve",
-                rows * 1000 / ms
-            );
+            let how = match self.configuration.place(id).and_then(|place| place.giver()) {
+                Some(_) => format!("the last of them {ms} ms after it was handed over"),
+                None => format!(
+                    "{rows} were copied in {ms} ms, {} per second",
+                    rows * 1000 / ms
+                ),
+            };
+            let text = format!("{id} has all of its rows: {how}; it waits to serve");
             if can_serve {
                 self.note(&text, output);
             }
@@ -531,13 +562,14 @@ impl CoreMachine {
         self.end_fetches(now, id, fetches, tables, output)
     }
 
-    /// The partitions that can serve: for the coordinator.
+    /// The partitions that can serve, or can be taken over: for the coordinator.
     pub(super) fn filled(&self) -> Vec<PartitionId> {
         let fills = self.fills.partitions.iter();
         let filled = fills.filter(|(_, fill)| {
             fill.is_complete && fill.obstacles.is_empty() && fill.last_record <= self.durable
         });
-        filled.map(|(id, _)| *id).collect()
+        let filled = filled.map(|(id, _)| *id);
+        filled.chain(self.level()).collect()
     }
 
     /// How far the fills are, by replex: for the coordinator.
@@ -572,7 +604,7 @@ impl CoreMachine {
 }
 
 /// The key of a row in a partition; none if it is none of its rows.
-fn entry_of(table: &TableInfo, of: PartitionId, row: &[u8]) -> Option<Vec<u8>> {
+pub(super) fn entry_of(table: &TableInfo, of: PartitionId, row: &[u8]) -> Option<Vec<u8>> {
     let replex = usize::from(of.replex);
     let row = RowView::parse(&table.schema.columns, row).ok()?;
     let is_here = table.layout.partition_of_row(replex, &row) == of.number;

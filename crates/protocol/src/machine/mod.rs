@@ -3,8 +3,8 @@
 //! Its way through an operation: `head` evaluates a request and begins an operation, `chain` takes
 //! it down the chain and its decision up again, `settle` makes the outcome visible, `confirm`
 //! forgets it once it is durable everywhere. `read` answers lookups beside that, `recovery`
-//! brings a restarted core back, `fill` brings a new place its rows, `upkeep` keeps leases and
-//! configuration; `seal` ends epochs whose members are replaced, by the rules of `resolution`.
+//! brings a restarted core back, `fill` brings a new place its rows, `moves` takes a partition over
+//! from another core, `upkeep` keeps leases and configuration; `seal` ends epochs whose members are replaced, by the rules of `resolution`.
 //!
 //! Invariants: a vote is logged before its operation counts as prepared and never changes (SAFETY
 //! R1); only the decider decides, once its own prepare is durable (R2); nothing unsettled is in
@@ -24,6 +24,8 @@ mod head;
 mod inquiry;
 mod locks;
 mod members;
+mod move_source;
+mod moves;
 mod read;
 mod recovery;
 mod redirect;
@@ -61,6 +63,8 @@ use fill::Fills;
 use head::{Queued, Running};
 use locks::Locks;
 use members::Members;
+use move_source::ChangeList;
+use moves::{Held, Taking};
 use read::WaitingRead;
 use recovery::Recovering;
 use redirect::Recent;
@@ -80,6 +84,8 @@ pub struct CoreMachine {
     configuration: Arc<Configuration>,
     tables: BTreeMap<TableId, Arc<TableInfo>>,
     partitions: BTreeMap<PartitionId, Partition>,
+    /// Partitions that it takes or has given away: they take part in no chain here.
+    others: BTreeMap<PartitionId, Partition>,
     /// Operations that a partition takes part in, from their arrival until they are finished at
     /// every member.
     members: Members,
@@ -119,8 +125,14 @@ pub struct CoreMachine {
     /// Set while the epochs before are being ended: chains stand still.
     seal: Option<Seal>,
     sealed_on_disk: Option<SealedOnDisk>,
-    /// Which epoch gave this core its partitions, as its log has it.
-    tenures: BTreeMap<PartitionId, Epoch>,
+    /// Partitions that move to this core.
+    taking: BTreeMap<PartitionId, Taking>,
+    /// What has changed of partitions that move away from it.
+    lists: BTreeMap<PartitionId, ChangeList>,
+    /// What this core has of partitions, as its log has it.
+    held: BTreeMap<PartitionId, Held>,
+    /// The log is being read: what it has of partitions that this core gave away is still needed.
+    is_replaying: bool,
     /// When this core last vouched for a server.
     vouched_us: BTreeMap<ServerId, u64>,
     /// When it started, or its configuration changed: of changes before that it says nothing.
@@ -149,6 +161,22 @@ struct Partition {
     behind_reads: VecDeque<OperationId>,
     /// Of a primary partition: requests by pk, in order of arrival (SAFETY R6).
     queues: BTreeMap<Vec<u8>, VecDeque<Queued>>,
+}
+
+impl Partition {
+    /// One that nothing has happened to yet.
+    fn new(id: PartitionId, table: &Arc<TableInfo>) -> Partition {
+        Partition {
+            id,
+            table: Arc::clone(table),
+            locks: Locks::default(),
+            orders: Vec::new(),
+            reads: Vec::new(),
+            recent: Recent::default(),
+            behind_reads: VecDeque::new(),
+            queues: BTreeMap::new(),
+        }
+    }
 }
 
 /// A member of an operation's chain: a core can hold several.
@@ -222,6 +250,7 @@ struct Counters {
     fill_bytes: u64,
     fetches: u64,
     fetch_rows_looked_at: u64,
+    matched_rows: u64,
 }
 
 impl Member {
@@ -315,6 +344,7 @@ impl CoreMachine {
             configuration: Arc::new(Configuration::default()),
             tables: BTreeMap::new(),
             partitions: BTreeMap::new(),
+            others: BTreeMap::new(),
             members: Members::default(),
             sessions: Sessions::default(),
             running: BTreeMap::new(),
@@ -335,10 +365,13 @@ impl CoreMachine {
             incarnations: BTreeMap::new(),
             leases: Leases::default(),
             recovering: None,
-            fills: Fills::default(),
+            fills: Fills::of(identity.incarnation),
+            taking: BTreeMap::new(),
+            lists: BTreeMap::new(),
             seal: None,
             sealed_on_disk: None,
-            tenures: BTreeMap::new(),
+            held: BTreeMap::new(),
+            is_replaying: true,
             vouched_us: BTreeMap::new(),
             quiet_from_us: 0,
             admits: true,
@@ -489,6 +522,7 @@ impl CoreMachine {
             ("fill_bytes_looked_at", counters.fill_bytes),
             ("fill_fetches", counters.fetches),
             ("fill_fetch_rows_looked_at", counters.fetch_rows_looked_at),
+            ("moved_rows", counters.matched_rows),
             ("fill_sources", fill_sources),
             ("fill_sources_done", fill_sources_done),
             ("members", backlog.operations as u64),

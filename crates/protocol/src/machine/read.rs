@@ -29,7 +29,7 @@ use crate::planted::{self, Bug};
 /// wait for.
 #[derive(Debug)]
 pub(super) struct WaitingRead {
-    asked: Asked,
+    pub asked: Asked,
     read: Read,
     waits_for: BTreeSet<OperationId>,
     since_us: u64,

@@ -19,12 +19,13 @@ use core::ops::ControlFlow;
 use placement::tables::{Tables, TablesError};
 
 use super::inquiry::Inquiry;
+use super::moves::Held;
 use super::settle::newest_version;
 use super::table::TableInfo;
 use super::{CoreMachine, Member, MemberKey, Output, Send, Told};
 use crate::codec::{DecodeError, Wire};
-use crate::identity::{CoreId, Epoch, Finished, Now, OperationId, PartitionId, Position, Version};
-use crate::message::PeerMessage;
+use crate::identity::{CoreId, Finished, Now, OperationId, PartitionId, Position, Version};
+use crate::message::{PeerMessage, RowPage};
 use crate::operation::{Decision, Prepare, Vote};
 use crate::planted::{self, Bug};
 use crate::record::{Record, SavedCompletion};
@@ -36,7 +37,7 @@ const VERSION_KEY: &[u8] = b"version";
 const EPOCH_KEY: &[u8] = b"epoch";
 const SESSION_FLOOR_KEY: &[u8] = b"sessions";
 const COMPLETION_PREFIX: &[u8] = b"completion/";
-const TENURE_PREFIX: &[u8] = b"tenure/";
+const HELD_PREFIX: &[u8] = b"held/";
 const FINISHED_PREFIX: &[u8] = b"finished/";
 
 /// A log or a checkpoint that this program cannot take up.
@@ -122,9 +123,10 @@ impl CoreMachine {
             let key = [COMPLETION_PREFIX, &(number as u64).to_be_bytes()].concat();
             tables.put(SAVED_TABLE, &key, &completion.to_bytes());
         }
-        for (partition, since) in &self.tenures {
-            let key = [TENURE_PREFIX, &partition.to_bytes()].concat();
-            tables.put(SAVED_TABLE, &key, &(*partition, *since).to_bytes());
+        for (partition, held) in &self.held {
+            let key = [HELD_PREFIX, &partition.to_bytes()].concat();
+            let saved = (*partition, held.since, held.is_whole);
+            tables.put(SAVED_TABLE, &key, &saved.to_bytes());
         }
         let own = (self.identity.core, self.own_finished());
         let others = self
@@ -178,9 +180,9 @@ impl CoreMachine {
             let saved = SavedCompletion::decode_all(value)?;
             self.sessions
                 .complete(saved.head, &saved.request, &saved.request.result);
-        } else if key.starts_with(TENURE_PREFIX) {
-            let (partition, since) = <(PartitionId, Epoch)>::decode_all(value)?;
-            self.tenures.insert(partition, since);
+        } else if key.starts_with(HELD_PREFIX) {
+            let (partition, since, is_whole) = Wire::decode_all(value)?;
+            self.held.insert(partition, Held { since, is_whole });
         } else if key.starts_with(FINISHED_PREFIX) {
             let (core, finished) = <(CoreId, Finished)>::decode_all(value)?;
             self.finished.insert(core, finished);
@@ -250,7 +252,25 @@ impl CoreMachine {
             Record::Copied { partition, rows } if self.is_of_tenure(partition) => {
                 self.replay_copied(partition, rows, tables)?;
             }
-            Record::Copied { .. } => {}
+            Record::Matched {
+                partition,
+                rows,
+                gone,
+            } if self.is_of_tenure(partition) => {
+                if self.next_position >= self.rows_from {
+                    let page = RowPage {
+                        rows,
+                        ..RowPage::default()
+                    };
+                    self.put_matched(partition, &page, &gone, tables)?;
+                }
+            }
+            Record::Copied { .. } | Record::Matched { .. } => {}
+            Record::Whole { partition } => {
+                if self.is_of_tenure(partition) {
+                    self.note_whole(partition);
+                }
+            }
             Record::Sealed {
                 epoch,
                 forgot_nothing,
@@ -273,9 +293,9 @@ impl CoreMachine {
     /// Whether what the log has of a partition at this point is of the tenure in which this core
     /// holds it now: it may have been with others meanwhile.
     fn is_of_tenure(&self, partition: PartitionId) -> bool {
-        let place = self.configuration.place(partition);
-        let since = self.tenures.get(&partition).copied().unwrap_or_default();
-        place.is_some_and(|place| place.since == since)
+        let since = self.configuration.tenure(partition, self.identity.core);
+        let held = self.held.get(&partition).copied().unwrap_or_default();
+        since == Some(held.since)
     }
 
     /// Takes up a decision; true if it may be settled with that.
@@ -375,6 +395,7 @@ impl CoreMachine {
         self.counters = Default::default();
         self.take_given(tables, output)?;
         self.end_old_seal(now, tables, output)?;
+        self.end_replay(output);
         let keys: Vec<MemberKey> = self.members.keys().copied().collect();
         for key in keys {
             let member = self.members.get_mut(&key).expect("it was just listed");
@@ -413,6 +434,23 @@ impl CoreMachine {
         Ok(())
     }
 
+    /// What the log had of partitions that this core gave away is settled by now.
+    fn end_replay(&mut self, output: &mut Output) {
+        self.is_replaying = false;
+        let (configuration, own) = (Arc::clone(&self.configuration), self.identity.core);
+        let is_own = |id| {
+            configuration
+                .place(id)
+                .is_some_and(|place| place.core == own)
+        };
+        let given = self.partitions.extract_if(.., |id, _| !is_own(*id));
+        let given: Vec<_> = given.collect();
+        for (id, partition) in given {
+            self.others.insert(id, partition);
+            self.drop_members(id, output);
+        }
+    }
+
     /// Rows of partitions that this core does not hold go: their tables were dropped while it was
     /// away. A configuration older than the disk knows nothing of newer tables: then all stay.
     fn drop_left_behind<T: Tables>(
@@ -421,7 +459,7 @@ impl CoreMachine {
         output: &mut Output,
     ) -> Result<(), TablesError> {
         let mut known = BTreeSet::from([SAVED_TABLE]);
-        for (id, partition) in &self.partitions {
+        for (id, partition) in self.partitions.iter().chain(&self.others) {
             let orders = partition.orders.iter();
             known.extend(orders.map(|order| id.entries_table(*order)));
             known.extend([id.rows_table(), id.marks_table()]);

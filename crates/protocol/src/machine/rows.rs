@@ -195,6 +195,12 @@ impl<'a> Rows<'a> {
 }
 
 impl CoreMachine {
+    /// A partition of which this core has rows, whether it holds it, takes it or has given it away.
+    pub(super) fn part(&self, id: PartitionId) -> Option<&Partition> {
+        let held = self.partitions.get(&id);
+        held.or_else(|| self.others.get(&id))
+    }
+
     /// Drops a partition's rows. It has none from now on, so that those that come have entries.
     pub(super) fn drop_rows<T: Tables>(
         &mut self,
@@ -206,7 +212,8 @@ impl CoreMachine {
         for order in marked(id, tables)?.into_keys() {
             drop_entries(id, order, tables);
         }
-        if let Some(partition) = self.partitions.get_mut(&id) {
+        let held = self.partitions.get_mut(&id);
+        if let Some(partition) = held.or_else(|| self.others.get_mut(&id)) {
             partition.orders.clone_from(&wanted_orders(partition));
             for order in &partition.orders {
                 tables.put(id.marks_table(), &[*order], &mark(&partition.table, *order));
@@ -218,7 +225,8 @@ impl CoreMachine {
     /// The configuration is new, or the core has started: finds out in which orders partitions have
     /// entries. Those in orders that are gone go, because rows change without them from now on.
     pub(super) fn review_entries<T: Tables>(&mut self, tables: &mut T) -> Result<(), TablesError> {
-        for partition in self.partitions.values_mut() {
+        let partitions = self.partitions.values_mut();
+        for partition in partitions.chain(self.others.values_mut()) {
             let (id, wanted) = (partition.id, wanted_orders(partition));
             let mut has_rows = false;
             tables.scan(id.rows_table(), b"", None, &mut |_, _| {
@@ -280,7 +288,7 @@ fn drop_entries<T: Tables>(id: PartitionId, order: u8, tables: &mut T) {
 }
 
 /// A row as a sorted table holds it.
-fn stored_value(version: Version, row: &[u8]) -> Vec<u8> {
+pub(super) fn stored_value(version: Version, row: &[u8]) -> Vec<u8> {
     let mut value = Vec::with_capacity(8 + row.len());
     value.extend_from_slice(&version.0.to_le_bytes());
     value.extend_from_slice(row);

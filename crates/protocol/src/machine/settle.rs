@@ -116,6 +116,9 @@ impl CoreMachine {
         if commit && !rows_are_newer {
             self.write(key, tables)?;
         }
+        if commit {
+            self.list_changes(key);
+        }
         let is_rebuilding = self.is_rebuilding(key.1);
         let member = &self.members[&key];
         let collisions = match is_rebuilding && commit {
@@ -215,7 +218,7 @@ impl CoreMachine {
         key: MemberKey,
         tables: &mut T,
     ) -> Result<(), TablesError> {
-        let Some(partition) = self.partitions.get(&key.1) else {
+        let Some(partition) = self.part(key.1) else {
             return Ok(());
         };
         let rows = Rows::of(partition);

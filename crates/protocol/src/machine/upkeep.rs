@@ -5,7 +5,7 @@
 //! a survivor of whatever epoch could exclude this core, and a survivor that has left the epoch
 //! does not vouch. So no coordinator failure stops reads or writes.
 
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::format;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -14,12 +14,12 @@ use placement::Durability;
 use placement::tables::{Tables, TablesError};
 
 use super::locks::Locks;
-use super::redirect::Recent;
+use super::moves::Held;
 use super::table::TableInfo;
 use super::{CoreMachine, Output, Partition, Send, Told};
 use crate::configuration::Configuration;
 use crate::identity::{CoreId, Epoch, Incarnation, Now, PartitionId, Position, ServerId};
-use crate::message::{CoordinatorRequest, PeerHeader, PeerMessage};
+use crate::message::{CoordinatorRequest, PeerHeader, PeerMessage, Refusal};
 use crate::planted::{self, Bug};
 use crate::record::Record;
 
@@ -80,30 +80,23 @@ impl CoreMachine {
             .iter()
             .map(|table| (table.id, Arc::new(TableInfo::new(table, &configuration))))
             .collect();
-        let mut held = BTreeMap::new();
-        for table in self.tables.values() {
-            for (replex, places) in table.placement.iter().enumerate() {
-                for (number, place) in places.iter().enumerate() {
-                    if place.core == self.identity.core {
-                        let id = table.partition(replex, number as u32);
-                        held.insert(id, Arc::clone(table));
-                    }
-                }
+        let own = self.identity.core;
+        let mut known = core::mem::take(&mut self.partitions);
+        self.others.clear();
+        for (id, place) in configuration.places() {
+            if place.tenures().all(|tenure| tenure.core != own) {
+                continue;
             }
-        }
-        self.partitions.retain(|id, _| held.contains_key(id));
-        for (id, table) in held {
-            let partition = self.partitions.entry(id).or_insert_with(|| Partition {
-                id,
-                table: Arc::clone(&table),
-                orders: Vec::new(),
-                locks: Locks::default(),
-                reads: Vec::new(),
-                recent: Recent::default(),
-                behind_reads: Default::default(),
-                queues: BTreeMap::new(),
-            });
-            partition.table = table;
+            let table = Arc::clone(&self.tables[&id.table]);
+            let gave = self.is_replaying && place.giver() == Some(own);
+            if place.core == own || gave {
+                let partition = known.remove(&id);
+                let mut partition = partition.unwrap_or_else(|| Partition::new(id, &table));
+                partition.table = table;
+                self.partitions.insert(id, partition);
+            } else {
+                self.others.insert(id, Partition::new(id, &table));
+            }
         }
         for server in &configuration.servers {
             for core in 0..server.cores.len() {
@@ -130,21 +123,27 @@ impl CoreMachine {
             return Ok(());
         }
         self.quiet_from_us = now.monotonic_us;
-        let before: Vec<PartitionId> = self.partitions.keys().copied().collect();
+        let concerned = self.concerned();
+        let held: Vec<PartitionId> = self.partitions.keys().copied().collect();
+        self.refuse_reads_of_others(&configuration, output);
         // A vouching for the epoch before says nothing of this one.
         self.leases.vouched_until_us.clear();
         self.hold(configuration);
         // The coordinator waits for this core to say that it has the epoch.
         self.leases.hurry(now);
-        for id in before {
-            if !self.partitions.contains_key(&id) {
-                self.drop_partition(id, tables, output)?;
-            }
+        for id in concerned.difference(&self.concerned()) {
+            self.drop_partition(*id, tables, output)?;
         }
         self.review_entries(tables)?;
         self.take_given(tables, output)?;
         let stood_still = self.stands_still();
         self.end_old_seal(now, tables, output)?;
+        for id in held {
+            // What was given away has settled all that it took part in.
+            if !self.partitions.contains_key(&id) {
+                self.drop_members(id, output);
+            }
+        }
         if self.configuration.sealing.is_some() {
             return self.seal(now, tables, output);
         }
@@ -157,26 +156,53 @@ impl CoreMachine {
         self.review_fills(now, tables, output)
     }
 
+    /// The partitions that this core holds, gives away or takes.
+    pub(super) fn concerned(&self) -> BTreeSet<PartitionId> {
+        let own = self.identity.core;
+        let places = self.configuration.places();
+        let concerned = places.filter(|(_, place)| {
+            let is_given = place.core != own && place.giver() == Some(own);
+            let is_forgotten = is_given && planted::is(Bug::GiverForgets);
+            place.tenures().any(|it| it.core == own) && !is_forgotten
+        });
+        concerned.map(|(id, _)| id).collect()
+    }
+
+    /// Lookups that wait in partitions that another core holds next go there.
+    fn refuse_reads_of_others(&mut self, next: &Configuration, output: &mut Output) {
+        let own = self.identity.core;
+        let is_own = |id| next.place(id).is_some_and(|place| place.core == own);
+        let partitions = self.partitions.values_mut();
+        let given = partitions.filter(|partition| !is_own(partition.id));
+        let reads: Vec<_> = given
+            .flat_map(|partition| partition.reads.drain(..))
+            .collect();
+        for read in reads {
+            self.refuse(read.asked, Refusal::WrongPartition, output);
+        }
+    }
+
     /// Partitions that the configuration gives to this core anew: what it had of them is void.
     pub(super) fn take_given<T: Tables>(
         &mut self,
         tables: &mut T,
         output: &mut Output,
     ) -> Result<(), TablesError> {
-        let partitions = self.partitions.iter();
-        let since = partitions.filter_map(|(id, partition)| {
-            let place = partition.table.place(*id)?;
-            (self.tenures.get(id).copied().unwrap_or_default() != place.since)
-                .then_some((*id, place.since))
-        });
-        let given: Vec<_> = since.collect();
-        for (partition, since) in given {
-            self.give(partition, since, tables, output)?;
-            let record = Record::Given { partition, since };
+        let concerned = self.concerned();
+        for partition in &concerned {
+            let since = self.configuration.tenure(*partition, self.identity.core);
+            let since = since.expect("it is concerned");
+            if self.held.get(partition).copied().unwrap_or_default().since == since {
+                continue;
+            }
+            self.give(*partition, since, tables, output)?;
+            let record = Record::Given {
+                partition: *partition,
+                since,
+            };
             self.log(&record, Durability::Replicated, output);
         }
-        let held = &self.partitions;
-        self.tenures.retain(|id, _| held.contains_key(id));
+        self.held.retain(|id, _| concerned.contains(id));
         Ok(())
     }
 
@@ -198,11 +224,13 @@ impl CoreMachine {
         }
         // What an earlier tenure had filled says nothing of this one.
         self.fills.partitions.remove(&partition);
+        self.taking.remove(&partition);
         self.drop_members(partition, output);
         if !rows_are_newer {
             self.drop_rows(partition, tables)?;
         }
-        self.tenures.insert(partition, since);
+        let is_whole = false;
+        self.held.insert(partition, Held { since, is_whole });
         Ok(())
     }
 
@@ -219,7 +247,7 @@ impl CoreMachine {
     }
 
     /// Forgets a partition's operations and requests.
-    fn drop_members(&mut self, id: PartitionId, output: &mut Output) {
+    pub(super) fn drop_members(&mut self, id: PartitionId, output: &mut Output) {
         let gone: Vec<_> = self
             .members
             .keys()
@@ -475,9 +503,8 @@ impl CoreMachine {
     }
 
     /// The other cores that hold partitions of this core's tables.
-    pub(super) fn peers(&self) -> alloc::collections::BTreeSet<CoreId> {
-        let mine: alloc::collections::BTreeSet<_> =
-            self.partitions.keys().map(|id| id.table).collect();
+    pub(super) fn peers(&self) -> BTreeSet<CoreId> {
+        let mine: BTreeSet<_> = self.partitions.keys().map(|id| id.table).collect();
         let tables = mine.iter().filter_map(|id| self.tables.get(id));
         let places = tables.flat_map(|table| table.placement.iter().flatten());
         let cores = places.map(|place| place.core);

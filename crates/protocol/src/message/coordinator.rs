@@ -37,7 +37,8 @@ pub enum CoordinatorRequest {
         /// Its monotonic clock, returned as it is.
         sent_us: u64,
         /// Partitions of it that are rebuilding and hold, durably, all that their covers had: they
-        /// can serve in a next epoch (SAFETY R20).
+        /// can serve in a next epoch (SAFETY R20). And partitions that move to it, of which it has
+        /// all that their holders have but for the last changes.
         filled: Vec<PartitionId>,
         /// How far its fills are, one report for each replex.
         fills: Vec<FillReport>,
@@ -103,6 +104,16 @@ pub enum CoordinatorRequest {
     },
     /// How far fills and changes of copies are.
     Progress,
+    /// Moves its partitions from a server that is up to others; it takes no new ones.
+    Drain {
+        /// The server.
+        server: ServerId,
+    },
+    /// It may hold partitions again.
+    EndDrain {
+        /// The server.
+        server: ServerId,
+    },
     /// Takes its partitions from a server that is down, without waiting any longer. It must never
     /// serve them again: its process is known to be gone.
     Remove {
@@ -273,6 +284,7 @@ wire_enum!(CoordinatorRequest {
     5 => DropTable { name, if_exists }, 6 => Leave { server },
     7 => Stopped { server, incarnation }, 8 => Remove { server },
     9 => AddCopy { schema }, 10 => DropCopy { table, name, if_exists }, 11 => Progress,
+    12 => Drain { server }, 13 => EndDrain { server },
     15 => Renew { table, cells },
 });
 wire_struct!(SealReport {

@@ -43,6 +43,27 @@ pub struct Node {
     stage: Option<SealStage>,
 }
 
+impl Default for Node {
+    /// A server that has never run.
+    fn default() -> Node {
+        Node {
+            machine: None,
+            tables: MemoryTables::new(),
+            checkpoint: (MemoryTables::new(), Position(1)),
+            log: Vec::new(),
+            durable: 0,
+            slow_disk: false,
+            incarnation: 0,
+            held_sends: Vec::new(),
+            held_replies: Vec::new(),
+            asleep: false,
+            filled: Vec::new(),
+            obstacles: BTreeSet::new(),
+            stage: None,
+        }
+    }
+}
+
 pub struct Flight {
     pub from: u32,
     pub to: u32,
@@ -73,6 +94,7 @@ impl Cluster {
             },
             state: PartitionState::Serving,
             since: Epoch(0),
+            moving: None,
         };
         let places = |replex| vec![place(replex); layout.partition_count(replex) as usize];
         let placement = (0..layout.replexes.len()).map(places).collect();
@@ -83,6 +105,7 @@ impl Cluster {
                 domain: format!("s{id}"),
                 cores: vec![String::new()],
                 state: ServerState::Up,
+                is_draining: false,
             })
             .collect();
         let table = Table {
@@ -109,22 +132,7 @@ impl Cluster {
             limits,
         };
         for id in 1..=cluster.configuration.servers.len() as u32 {
-            let node = Node {
-                machine: None,
-                tables: MemoryTables::new(),
-                checkpoint: (MemoryTables::new(), Position(1)),
-                log: Vec::new(),
-                durable: 0,
-                slow_disk: false,
-                incarnation: 0,
-                held_sends: Vec::new(),
-                held_replies: Vec::new(),
-                asleep: false,
-                filled: Vec::new(),
-                obstacles: BTreeSet::new(),
-                stage: None,
-            };
-            cluster.nodes.insert(id, node);
+            cluster.nodes.insert(id, Node::default());
         }
         for id in 1..=cluster.configuration.servers.len() as u32 {
             cluster.start(id)?;
@@ -416,7 +424,9 @@ impl Cluster {
             }
             self.deliver(0)?;
         }
-        Err("the network does not come to rest".into())
+        let lines: Vec<&str> = self.events.lines().collect();
+        let last = lines[lines.len().saturating_sub(8)..].join("\n");
+        Err(format!("the network does not come to rest:\n{last}"))
     }
 
     pub fn duplicate(&mut self, index: usize) {
@@ -614,6 +624,38 @@ fn tell_fill(message: &PeerMessage) -> String {
             };
             let (from, of) = (cell(from), cell(of));
             format!("fetched {from} to {of}, {} rows{more}", page.count)
+        }
+        PeerMessage::Compare { of, ranges, .. } => {
+            format!("compare {} in {} ranges", cell(of), ranges.len())
+        }
+        PeerMessage::Compared {
+            of,
+            differing,
+            page,
+            ..
+        } => {
+            let more = if page.next.is_some() {
+                ", and more"
+            } else {
+                ""
+            };
+            let (of, differ) = (cell(of), differing.len());
+            format!(
+                "compared {of}, {differ} ranges differ, {} rows{more}",
+                page.count
+            )
+        }
+        PeerMessage::Changes { of, since, .. } => format!("changes of {} since {since}", cell(of)),
+        PeerMessage::Changed {
+            of,
+            page,
+            gone,
+            is_all,
+            ..
+        } => {
+            let more = if *is_all { "" } else { ", and more" };
+            let (of, gone) = (cell(of), gone.len());
+            format!("changed {of}, {} rows, {gone} gone{more}", page.count)
         }
         PeerMessage::CopyCompletions { of, .. } => format!("completions for {}?", cell(of)),
         PeerMessage::CopiedCompletions {

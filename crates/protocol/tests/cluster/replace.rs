@@ -3,7 +3,7 @@
 
 use placement::Schema;
 use placement::tables::MemoryTables;
-use protocol::configuration::{PartitionState, Place, ServerState, Table};
+use protocol::configuration::{Moving, PartitionState, Place, ServerState, Table, Tenure};
 use protocol::identity::{CoreId, Epoch, Position, ServerId};
 use protocol::machine::CoreMachine;
 use protocol::message::SealStage;
@@ -46,6 +46,7 @@ impl Cluster {
                 core: core(by),
                 state: PartitionState::Rebuilding,
                 since: self.configuration.epoch,
+                moving: None,
             };
         }
         self.spread()
@@ -99,6 +100,12 @@ impl Cluster {
                 server.state = ServerState::Down;
             }
         }
+        let (epoch, nodes) = (self.configuration.epoch, &self.nodes);
+        let is_gone = |id: ServerId| nodes[&id.0].machine.is_none();
+        let places = self.configuration.tables[0].placement.iter_mut();
+        for place in places.flatten() {
+            *place = place.without(is_gone, epoch);
+        }
         Ok(())
     }
 
@@ -106,14 +113,17 @@ impl Cluster {
     pub fn serve(&mut self) -> Result<bool, String> {
         let mut is_new = false;
         for (id, node) in &mut self.nodes {
-            for filled in std::mem::take(&mut node.filled) {
-                let places = &mut self.configuration.tables[0].placement;
+            let places = &mut self.configuration.tables[0].placement;
+            node.filled.retain(|filled| {
                 let place = &mut places[usize::from(filled.replex)][filled.number as usize];
-                if place.core.server.0 == *id && place.state == PartitionState::Rebuilding {
-                    place.state = PartitionState::Serving;
+                let serves = place.core.server.0 == *id;
+                if serves && place.state == PartitionState::Rebuilding {
+                    *place = place.filled();
                     is_new = true;
                 }
-            }
+                // What moves there is said to be level.
+                !serves
+            });
         }
         if is_new {
             self.configuration.tables[0].finish_building();
@@ -121,6 +131,45 @@ impl Cluster {
             self.spread()?;
         }
         Ok(is_new)
+    }
+
+    /// An epoch in which partitions move to another server.
+    pub fn begin_move(&mut self, partitions: &[(usize, usize)], to: u32) -> Result<(), String> {
+        let since = Epoch(self.configuration.epoch.0 + 1);
+        let core = CoreId {
+            server: ServerId(to),
+            core: 0,
+        };
+        for (replex, number) in partitions {
+            let place = &mut self.configuration.tables[0].placement[*replex][*number];
+            place.moving = Some(Moving::To(Tenure { core, since }));
+        }
+        self.reconfigure()
+    }
+
+    /// Whether all that moves lacks no more than the last changes.
+    pub fn is_level(&self) -> bool {
+        let mut places = self.configuration.places();
+        places.all(|(id, place)| match place.moving {
+            Some(Moving::To(next)) => self.nodes[&next.core.server.0].filled.contains(&id),
+            _ => true,
+        })
+    }
+
+    /// Servers that have nothing to do with any partition.
+    pub fn spares(&self) -> Vec<u32> {
+        let ids = self.nodes.keys().copied();
+        ids.filter(|id| !self.configuration.holds(ServerId(*id)))
+            .collect()
+    }
+
+    /// An epoch serves after one in which chains stood still: what moves is held by the next.
+    pub fn hand_over(&mut self) -> Result<(), String> {
+        let places = self.configuration.tables[0].placement.iter_mut();
+        for place in places.flatten() {
+            *place = place.handed_over();
+        }
+        self.unseal()
     }
 
     /// A server that does not run has lost its disk.

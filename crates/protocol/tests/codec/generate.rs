@@ -12,7 +12,7 @@ use placement::{
 };
 use protocol::codec::Bytes;
 use protocol::configuration::{
-    Configuration, PartitionState, Place, Sealing, Server, ServerState, Table,
+    Configuration, Moving, PartitionState, Place, Sealing, Server, ServerState, Table, Tenure,
 };
 use protocol::coordinator::{CopyChange, Member, State, Wanted};
 use protocol::expression::{Assignment, BinaryOperator, Expression, UnaryOperator};
@@ -186,9 +186,10 @@ generate_struct! {
     CopyFailure { table, name, why }
     CopyChange { table, wanted }
     Looked { rows, bytes, of_rows }
-    Server { id, incarnation, domain, cores, state }
+    Server { id, incarnation, domain, cores, state, is_draining }
     Table { id, schema, layout, placement, building }
-    Place { core, state, since }
+    Place { core, state, since, moving }
+    Tenure { core, since }
     Schema {
         name, columns, primary_key, indexes, further, partitions, failures_tolerated, local_entries,
         durability,
@@ -236,6 +237,7 @@ generate_enum! {
     Wanted { Add { schema }, Drop { name } }
     ServerState { Up, Down }
     PartitionState { Serving, Rebuilding }
+    Moving { To(tenure), From(tenure) }
     Constraint { Unique, Dense }
     Cut {
         Hybrid { shares }, HybridsBetween { first, last, factors }, Replica { of },
@@ -282,6 +284,10 @@ generate_enum! {
         Fetched { of, from, pass, start, page, told_from },
         CopyCompletions { of, start },
         CopiedCompletions { of, start, completions, next, last_version },
+        Compare { of, question, start, ranges },
+        Compared { of, question, list, changes, differing, page, looked_at_bytes },
+        Changes { of, question, list, since },
+        Changed { of, question, list, page, gone, until, is_all },
         AskSealed { attempt }, Witness { attempt, prepare, decision },
         WitnessEnd { attempt, count, forgot_nothing },
     }
@@ -293,7 +299,7 @@ generate_enum! {
         CreateTable { schema, if_not_exists }, DropTable { name, if_exists }, Leave { server },
         AddCopy { schema }, DropCopy { table, name, if_exists }, Progress,
         Renew { table, cells },
-        Stopped { server, incarnation }, Remove { server },
+        Stopped { server, incarnation }, Remove { server }, Drain { server }, EndDrain { server },
     }
     CoordinatorReply {
         Joined { server, incarnation, configuration },
@@ -304,7 +310,8 @@ generate_enum! {
     Record {
         Prepared { partition, prepare }, Decided { partition, operation, decision, settles },
         Settled { partition, operation }, Completed { partition, requests },
-        Copied { partition, rows },
+        Copied { partition, rows }, Matched { partition, rows, gone },
+        Whole { partition },
         Sealed { epoch, forgot_nothing }, Resolved { epoch }, Given { partition, since },
     }
 }

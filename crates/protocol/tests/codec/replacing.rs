@@ -32,6 +32,58 @@ pub fn seals() -> Vec<(&'static str, Message)> {
     messages.map(|(name, message)| (name, peer(message))).into()
 }
 
+/// What cores say while a partition moves.
+pub fn moves() -> Vec<(&'static str, Message)> {
+    let (of, question) = (partition(1, 2), 4);
+    let mut page = RowPage::default();
+    page.push(Version(1 << 40), &row());
+    let messages = [
+        (
+            "peer-compare",
+            PeerMessage::Compare {
+                of,
+                question,
+                start: Bytes::default(),
+                ranges: vec![(Some(pk()), 7), (None, 8)],
+            },
+        ),
+        (
+            "peer-compared",
+            PeerMessage::Compared {
+                of,
+                question,
+                list: 3,
+                changes: 17,
+                differing: vec![(pk(), None)],
+                page: page.clone(),
+                looked_at_bytes: 4_096,
+            },
+        ),
+        (
+            "peer-changes",
+            PeerMessage::Changes {
+                of,
+                question,
+                list: 3,
+                since: 17,
+            },
+        ),
+        (
+            "peer-changed",
+            PeerMessage::Changed {
+                of,
+                question,
+                list: 3,
+                page,
+                gone: vec![pk()],
+                until: 19,
+                is_all: true,
+            },
+        ),
+    ];
+    messages.map(|(name, message)| (name, peer(message))).into()
+}
+
 /// What cores say while a partition is being filled.
 // tidy: long — a list of messages, one of each kind.
 pub fn fills() -> Vec<(&'static str, Message)> {

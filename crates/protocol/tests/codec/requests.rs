@@ -42,6 +42,7 @@ fn configuration() -> Configuration {
                 core: 0,
             };
             place.state = PartitionState::Serving;
+            place.moving = None;
         }
     }
     configuration.servers.truncate(1);

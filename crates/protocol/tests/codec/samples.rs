@@ -5,14 +5,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::copies::{copies, fill_report};
-use super::replacing::{fills, seals};
+use super::replacing::{fills, moves, seals};
 use placement::{
     Column, ColumnType, Constraint, Cut, Dimension, Durability, FurtherCopy, Index, Layout,
     Residue, Schema, Share, SlotConstraints, Value, encode_key, encode_row,
 };
 use protocol::codec::Bytes;
 use protocol::configuration::{
-    Configuration, PartitionState, Place, Sealing, Server, ServerState, Table,
+    Configuration, Moving, PartitionState, Place, Sealing, Server, ServerState, Table, Tenure,
 };
 use protocol::coordinator::{CopyChange, Member, State, Wanted};
 use protocol::expression::{Assignment, BinaryOperator, Expression, UnaryOperator};
@@ -218,11 +218,20 @@ pub fn configuration() -> Configuration {
             format!("[::1]:{}", 7001 + 2 * id),
         ],
         state,
+        is_draining: id == 1,
+    };
+    let tenure = |server| Tenure {
+        core: core(server, 0),
+        since: Epoch(3),
     };
     let place = |server, state| Place {
         core: core(server, 1),
         state,
         since: Epoch(2),
+        moving: Some(match state {
+            PartitionState::Serving => Moving::To(tenure(3 - server)),
+            PartitionState::Rebuilding => Moving::From(tenure(3 - server)),
+        }),
     };
     let layout = Layout::base(&schema());
     let placement = (0..layout.replexes.len()).map(|replex| {
@@ -331,6 +340,7 @@ pub fn samples() -> BTreeMap<&'static str, Message> {
         peers(),
         copies(),
         fills(),
+        moves(),
         seals(),
         asks(),
         answers(),
@@ -692,18 +702,6 @@ fn asks() -> Vec<(&'static str, Message)> {
             },
         ),
         (
-            "ask-leave",
-            CoordinatorRequest::Leave {
-                server: ServerId(2),
-            },
-        ),
-        (
-            "ask-remove",
-            CoordinatorRequest::Remove {
-                server: ServerId(2),
-            },
-        ),
-        (
             "ask-stopped",
             CoordinatorRequest::Stopped {
                 server: ServerId(2),
@@ -711,9 +709,16 @@ fn asks() -> Vec<(&'static str, Message)> {
             },
         ),
     ];
-    requests
-        .map(|(name, request)| (name, Message::Ask(request)))
-        .into()
+    let server = ServerId(2);
+    let about_servers = [
+        ("ask-leave", CoordinatorRequest::Leave { server }),
+        ("ask-remove", CoordinatorRequest::Remove { server }),
+        ("ask-drain", CoordinatorRequest::Drain { server }),
+        ("ask-end-drain", CoordinatorRequest::EndDrain { server }),
+    ];
+    let all = requests.into_iter().chain(about_servers);
+    all.map(|(name, request)| (name, Message::Ask(request)))
+        .collect()
 }
 
 fn answers() -> Vec<(&'static str, Message)> {

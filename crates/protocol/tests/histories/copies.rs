@@ -26,7 +26,8 @@ impl History {
         if self.late.is_there {
             return self.remove_late();
         }
-        if self.spare.len() < 2 {
+        let spares = self.cluster.spares();
+        if spares.len() < 2 {
             return Ok(());
         }
         self.end_epoch(Vec::new())?;
@@ -36,8 +37,7 @@ impl History {
             columns: vec![2],
             constraint: [None, Some(Constraint::Unique)][self.random.below(2) as usize],
         });
-        let by = self.spare.remove(0);
-        self.cluster.add_copy(&wanted, by)?;
+        self.cluster.add_copy(&wanted, spares[0])?;
         let added = self.cluster.configuration.tables[0].building[0];
         self.late = Late {
             number: Some(added),
@@ -48,9 +48,6 @@ impl History {
 
     fn remove_late(&mut self) -> Finding {
         self.end_epoch(Vec::new())?;
-        let number = self.late.number.expect("it is there");
-        let place = self.cluster.configuration.tables[0].placement[usize::from(number)][0];
-        self.spare.push(place.core.server.0);
         self.late.is_there = false;
         self.cluster.remove_copy(NAME)
     }

@@ -41,12 +41,14 @@ pub fn configuration() -> Configuration {
         domain: format!("server-{id}"),
         cores: vec![format!("127.0.0.1:{}", 7000 + id)],
         state: ServerState::Up,
+        is_draining: false,
     };
     let place = |server| {
         vec![Place {
             core: core(server),
             state: PartitionState::Serving,
             since: Epoch(0),
+            moving: None,
         }]
     };
     Configuration {

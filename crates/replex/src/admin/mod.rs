@@ -2,6 +2,7 @@
 
 pub mod check;
 mod coordinator;
+mod drain;
 mod source;
 mod status;
 pub mod tables;
@@ -34,6 +35,12 @@ pub async fn run(arguments: &Admin) -> Result<(), Failure> {
         AdminCommand::Server {
             command: ServerCommand::Remove { server },
         } => status::remove(cluster, *server).await?,
+        AdminCommand::Server {
+            command: ServerCommand::Drain { server, no_wait },
+        } => drain::drain(cluster, *server, *no_wait).await?,
+        AdminCommand::Server {
+            command: ServerCommand::Undrain { server },
+        } => drain::undrain(cluster, *server).await?,
         AdminCommand::Table {
             command: TableCommand::List,
         } => tables::list(cluster, screen).await?,

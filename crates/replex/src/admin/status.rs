@@ -1,6 +1,6 @@
 //! `replex admin status` and `replex admin server list`.
 
-use protocol::configuration::{Configuration, Server, ServerState};
+use protocol::configuration::{Configuration, Place, Server, ServerState};
 use protocol::identity::{CoreId, ServerId};
 use replex::failure::Failure;
 use replex::inspect;
@@ -184,15 +184,25 @@ pub async fn servers(cluster: &Cluster, screen: Screen) -> Result<Report, Failur
         "failure domain",
         "#started",
         "#partitions",
+        "#moving in",
+        "#moving out",
         "cores",
     ];
     let mut rows = Vec::new();
     let mut servers = Vec::new();
     for server in &configuration.servers {
-        let state = match server.state {
-            ServerState::Up => "up",
-            ServerState::Down => "down",
+        let state = match (server.state, server.is_draining) {
+            (ServerState::Up, false) => "up",
+            (ServerState::Up, true) => "draining",
+            (ServerState::Down, _) => "down",
         };
+        let is_here = |core: Option<CoreId>| core.is_some_and(|core| core.server == server.id);
+        let moving = |counts: &dyn Fn(&Place) -> bool| {
+            let places = configuration.places();
+            places.filter(|(_, place)| counts(place)).count() as u64
+        };
+        let moving_in = moving(&|place| is_here(place.taker()));
+        let moving_out = moving(&|place| is_here(place.giver()));
         let ServerId(id) = server.id;
         let held = partitions_of(&configuration, |core| core.server == server.id);
         rows.push(vec![
@@ -201,11 +211,14 @@ pub async fn servers(cluster: &Cluster, screen: Screen) -> Result<Report, Failur
             server.domain.clone(),
             count(server.incarnation.0),
             count(held),
+            count(moving_in),
+            count(moving_out),
             server.cores.join(", "),
         ]);
         servers.push(json!({
             "server": id, "state": state, "domain": server.domain,
-            "incarnation": server.incarnation.0, "partitions": held, "cores": server.cores,
+            "incarnation": server.incarnation.0, "partitions": held, "moving_in": moving_in,
+            "moving_out": moving_out, "cores": server.cores,
         }));
     }
     let text = if rows.is_empty() {

@@ -129,6 +129,8 @@ impl World {
             Record::Settled { .. }
             | Record::Completed { .. }
             | Record::Copied { .. }
+            | Record::Matched { .. }
+            | Record::Whole { .. }
             | Record::Sealed { .. }
             | Record::Resolved { .. }
             | Record::Given { .. } => {}

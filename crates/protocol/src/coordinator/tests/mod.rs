@@ -3,6 +3,7 @@
 
 mod copies;
 mod fills;
+mod moves;
 mod renewal;
 mod servers;
 mod tables;

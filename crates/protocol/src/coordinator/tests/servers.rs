@@ -405,11 +405,11 @@ fn states_that_are_not_usable_say_why() {
         "this is no coordinator's state: name another folder"
     );
     assert_eq!(
-        with(8, 5),
-        "the coordinator's state is of format 5, this program knows 4: use the release that \
+        with(8, 7),
+        "the coordinator's state is of format 7, this program knows 6: use the release that \
          wrote it, or a newer one"
     );
-    assert!(with(8, 1).contains("this program knows only 4"));
+    assert!(with(8, 1).contains("this program knows only 6"));
     assert!(with(20, 0xff).contains("damaged"));
     assert!(with(bytes.len() - 1, 0xff).contains("damaged"));
     assert_eq!(

@@ -270,7 +270,7 @@ fn server_that_holds_partitions_may_not_leave() {
     });
     assert_eq!(
         message,
-        "server 1 holds partitions of flights: drop what is not needed, or keep the server"
+        "server 1 holds partitions of flights: drain it first, or drop what is not needed"
     );
     scene.ask_from(9, drop_table("flights"));
     let reply = scene.ask(Request::Leave {

@@ -55,6 +55,7 @@ pub fn configuration(epoch: u64) -> Arc<Configuration> {
         core: core(number % 2 + 1),
         state: PartitionState::Serving,
         since: Epoch(0),
+        moving: None,
     };
     let server = |number: u32| Server {
         id: ServerId(number),
@@ -62,6 +63,7 @@ pub fn configuration(epoch: u64) -> Arc<Configuration> {
         domain: number.to_string(),
         cores: vec![number.to_string()],
         state: ServerState::Up,
+        is_draining: false,
     };
     Arc::new(Configuration {
         cluster: 1,

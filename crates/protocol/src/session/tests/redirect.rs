@@ -23,6 +23,7 @@ fn apart(epoch: u64, down: &[u32]) -> Arc<Configuration> {
             core: core(server),
             state: PartitionState::Serving,
             since: Epoch(0),
+            moving: None,
         });
     }
     for server in &mut apart.servers {

@@ -1,0 +1,248 @@
+//! Which partitions of a table go elsewhere, and where to: away from servers that are lost or to be
+//! emptied, apart again where copies had to be put together, and evenly onto servers that are new
+//! (DESIGN section 5).
+//!
+//! Invariant: where a table tolerates what it states, it does so after every batch of moves.
+
+use alloc::collections::BTreeSet;
+use alloc::vec::Vec;
+use core::cmp::Reverse;
+
+use crate::assignment::{Loads, Place, Placement, Server, assign, partition_load};
+use crate::grid::Layout;
+use crate::proof::prove;
+
+/// Placements that are proven to find one partition whose move evens out the load.
+const TRIES_MAX: usize = 64;
+
+/// A partition of one table: replex and number.
+pub type Cell = (usize, usize);
+
+/// A table to be placed anew in part.
+#[derive(Clone, Copy, Debug)]
+pub struct Relocation<'a> {
+    /// Its grids.
+    pub layout: &'a Layout,
+    /// What it is to survive.
+    pub failures_tolerated: u32,
+    /// Where it is.
+    pub placement: &'a Placement,
+    /// Servers that may hold partitions.
+    pub servers: &'a [Server],
+}
+
+impl Placement {
+    /// The cells whose places differ, with the places that `other` has.
+    pub fn moves_to(&self, other: &Placement) -> Vec<(Cell, Place)> {
+        let replexes = self.replexes.iter().zip(&other.replexes).enumerate();
+        let cells = replexes.flat_map(|(replex, (from, to))| {
+            let places = from.iter().zip(to).enumerate();
+            places.map(move |(number, (from, to))| ((replex, number), *from, *to))
+        });
+        let moves = cells.filter(|(_, from, to)| from != to);
+        moves.map(|(cell, _, to)| (cell, to)).collect()
+    }
+
+    /// With some cells elsewhere.
+    pub fn with(&self, moves: &[(Cell, Place)]) -> Placement {
+        let mut placement = self.clone();
+        for ((replex, number), place) in moves {
+            placement.replexes[*replex][*number] = *place;
+        }
+        placement
+    }
+
+    /// The cells on servers that are none of these.
+    pub fn cells_outside(&self, servers: &[Server]) -> Vec<Cell> {
+        self.cells(|place| servers.iter().all(|server| server.id != place.server))
+    }
+
+    fn cells(&self, counts: impl Fn(&Place) -> bool) -> Vec<Cell> {
+        let replexes = self.replexes.iter().enumerate();
+        let cells = replexes.flat_map(|(replex, places)| {
+            let places = places.iter().enumerate();
+            places.map(move |(number, place)| ((replex, number), place))
+        });
+        let counted = cells.filter(|(_, place)| counts(place));
+        counted.map(|(cell, _)| cell).collect()
+    }
+
+    /// Whether a server holds a cell of another replex than this.
+    fn holds_other(&self, server: u32, replex: usize) -> bool {
+        let replexes = self.replexes.iter().enumerate();
+        let mut others = replexes.filter(|(other, _)| *other != replex);
+        others.any(|(_, places)| places.iter().any(|place| place.server == server))
+    }
+}
+
+/// Which servers may take a cell.
+type Candidates<'a> = &'a dyn Fn(Cell) -> Vec<&'a Server>;
+
+impl Relocation<'_> {
+    /// The failures that a placement survives.
+    pub fn tolerated(&self, placement: &Placement) -> u32 {
+        prove(self.layout, placement, self.servers).failures_tolerated()
+    }
+
+    /// The table with these cells elsewhere, and how many failures it survives then: each server's
+    /// cells on one spare, else spread over servers that hold the same replex, else wherever there
+    /// is room. None without servers. `loads` are those of all tables, and are kept up.
+    pub fn relocate(&self, cells: &[Cell], loads: &mut Loads) -> Option<(Placement, u32)> {
+        let before = self.placement;
+        let places = before.replexes.iter().flatten();
+        let holders: BTreeSet<u32> = places.map(|place| place.server).collect();
+        let is_spare = |server: &&Server| !holders.contains(&server.id);
+        let spares: Vec<&Server> = self.servers.iter().filter(is_spare).collect();
+        let left = cells.iter();
+        let left = left.map(|(replex, number)| before.replexes[*replex][*number].server);
+        let left: BTreeSet<u32> = left.collect();
+        // Each server's partitions go to one spare, so that what was apart stays apart.
+        let spare_of = |(replex, number): Cell| -> Vec<&Server> {
+            let was = before.replexes[replex][number].server;
+            let index = left.iter().position(|id| *id == was).unwrap_or(0);
+            spares.get(index).copied().into_iter().collect()
+        };
+        let same_replex = |(replex, _): Cell| -> Vec<&Server> {
+            let holds = |server: &&Server| {
+                holders.contains(&server.id) && !before.holds_other(server.id, replex)
+            };
+            self.servers.iter().filter(holds).collect()
+        };
+        let anywhere = |_: Cell| -> Vec<&Server> { self.servers.iter().collect() };
+        let ways: [Candidates<'_>; 2] = [&spare_of, &same_replex];
+        for way in ways {
+            let mut tried = loads.clone();
+            if let Some(placement) = self.place_all(cells, way, &mut tried) {
+                let tolerated = self.tolerated(&placement);
+                if tolerated >= self.failures_tolerated {
+                    *loads = tried;
+                    return Some((placement, tolerated));
+                }
+            }
+        }
+        let placement = self.place_all(cells, &anywhere, loads)?;
+        let tolerated = self.tolerated(&placement);
+        Some((placement, tolerated))
+    }
+
+    /// Each cell on the core that holds least, of the servers that may take it; none if there is
+    /// none for some cell. Servers that hold other replexes of the table come last.
+    fn place_all(
+        &self,
+        cells: &[Cell],
+        candidates: Candidates<'_>,
+        loads: &mut Loads,
+    ) -> Option<Placement> {
+        let mut placement = self.placement.clone();
+        for (replex, number) in cells {
+            let shared = |server: u32| {
+                let replexes = placement.replexes.iter().enumerate();
+                let others = replexes.filter(|(other, _)| other != replex);
+                let places = others.flat_map(|(_, places)| places);
+                places.filter(|place| place.server == server).count()
+            };
+            let servers = candidates((*replex, *number));
+            let places = servers.iter().flat_map(|server| {
+                let shared = shared(server.id);
+                places_of(server).map(move |place| (shared, place))
+            });
+            let load = |place: &Place| loads.get(place).copied().unwrap_or(0);
+            let (_, place) = places.min_by_key(|(shared, place)| (*shared, load(place), *place))?;
+            let was = placement.replexes[*replex][*number];
+            self.shift(*replex, (was, place), loads);
+            placement.replexes[*replex][*number] = place;
+        }
+        Some(placement)
+    }
+
+    fn shift(&self, replex: usize, (from, to): (Place, Place), loads: &mut Loads) {
+        let load = partition_load(self.layout, replex);
+        let before = loads.entry(from).or_default();
+        *before = before.saturating_sub(load);
+        *loads.entry(to).or_default() += load;
+    }
+
+    /// A placement without these cells where they are that tolerates what the table states, if there
+    /// is one. Others move only where it takes that.
+    pub fn clear(&self, cells: &[Cell], loads: &mut Loads) -> Option<Placement> {
+        let mut tried = loads.clone();
+        let (placement, tolerated) = self.relocate(cells, &mut tried)?;
+        if tolerated < self.failures_tolerated {
+            return self.place_anew(loads);
+        }
+        *loads = tried;
+        Some(placement)
+    }
+
+    /// A placement that tolerates again what the table states, if there is one.
+    pub fn heal(&self, loads: &mut Loads) -> Option<Placement> {
+        for replex in 0..self.layout.replexes.len() {
+            let shares = |place: &Place| self.placement.holds_other(place.server, replex);
+            let cells = self.placement.cells(shares);
+            let cells: Vec<Cell> = cells.into_iter().filter(|cell| cell.0 == replex).collect();
+            let mut tried = loads.clone();
+            let found = self.relocate(&cells, &mut tried);
+            if let Some((placement, tolerated)) = found
+                && tolerated >= self.failures_tolerated
+            {
+                *loads = tried;
+                return Some(placement);
+            }
+        }
+        self.place_anew(loads)
+    }
+
+    fn place_anew(&self, loads: &mut Loads) -> Option<Placement> {
+        let mut others = loads.clone();
+        for (place, load) in self.placement.loads(self.layout) {
+            let all = others.entry(place).or_default();
+            *all = all.saturating_sub(load);
+        }
+        let failures = self.failures_tolerated as usize;
+        let (placement, _) = assign(self.layout, failures, self.servers, &others).ok()?;
+        for (place, load) in placement.loads(self.layout) {
+            *others.entry(place).or_default() += load;
+        }
+        *loads = others;
+        Some(placement)
+    }
+
+    /// The one move that evens out the load of cores the most, of those after which the table
+    /// tolerates what it states; none if no move takes a core's load nearer to another one's by the
+    /// partition's own at least.
+    pub fn even_out(&self, loads: &mut Loads) -> Option<(Cell, Place)> {
+        let load = |place: &Place| loads.get(place).copied().unwrap_or(0);
+        let mut tries: Vec<(u64, Cell, Place)> = Vec::new();
+        let mut seen = BTreeSet::new();
+        let replexes = self.placement.replexes.iter().enumerate();
+        for (replex, places) in replexes.filter(|(_, places)| !places.is_empty()) {
+            let part = partition_load(self.layout, replex);
+            // Cells of one replex on one core are as good as one another.
+            let firsts = places.iter().enumerate();
+            for (number, from) in firsts.filter(|(_, from)| seen.insert((replex, **from))) {
+                for to in self.servers.iter().flat_map(places_of) {
+                    let gain = load(from).saturating_sub(load(&to));
+                    if gain >= 2 * part {
+                        tries.push((gain, (replex, number), to));
+                    }
+                }
+            }
+        }
+        tries.sort_by_key(|(gain, cell, to)| (Reverse(*gain), *cell, *to));
+        let tried = tries.into_iter().take(TRIES_MAX);
+        let mut moves = tried.map(|(_, cell, to)| (cell, to));
+        let (cell, to) = moves.find(|(cell, to)| {
+            let placement = self.placement.with(&[(*cell, *to)]);
+            self.tolerated(&placement) >= self.failures_tolerated
+        })?;
+        let from = self.placement.replexes[cell.0][cell.1];
+        self.shift(cell.0, (from, to), loads);
+        Some((cell, to))
+    }
+}
+
+/// The cores of a server.
+fn places_of(server: &Server) -> impl Iterator<Item = Place> {
+    let id = server.id;
+    (0..server.cores).map(move |core| Place { server: id, core })
+}

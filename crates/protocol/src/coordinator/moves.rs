@@ -1,0 +1,319 @@
+//! Partitions move while all servers serve: away from servers that are drained, apart again where
+//! copies had to be put together, evenly onto servers that are new (DESIGN section 5).
+//!
+//! | step | epoch |
+//! |---|---|
+//! | a batch is chosen; each core that takes a partition follows its holder | an ordinary one |
+//! | all of them lack the last changes at most: the epochs before end | sealed |
+//! | the takers hold the places, and get the last changes | serves |
+//! | a place is whole: it serves, and who gave it forgets it | an ordinary one |
+//!
+//! Nothing moves while a server is down, a place is rebuilding or an epoch ends: first what is lost
+//! is replaced. Each batch is proven to leave the tables as tolerant as they were. A server that was
+//! lost of late takes nothing for a while, longer each time, so that one that comes and goes does not
+//! keep partitions moving.
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::format;
+use alloc::vec::Vec;
+
+use placement::{Cell, Loads, Place as Bare, Placement, Relocation, prove};
+
+use super::{Coordinator, Outcome, Output, Refused};
+use crate::configuration::{Moving, PartitionState, Server, ServerState, Tenure};
+use crate::identity::{CoreId, Epoch, Now, PartitionId, ServerId};
+
+/// Partitions of one table that move at a time.
+const BATCH_MAX: usize = 32;
+
+/// A server that was lost once takes no partitions for this long after it came back; twice as long
+/// after each further loss.
+const DISTRUST_US: u64 = 5_000_000;
+
+/// Losses beyond so many make it no longer.
+const LOSSES_MAX: u32 = 6;
+
+/// What the machine knows of moves. Begins anew with each process.
+#[derive(Debug, Default)]
+pub(super) struct Moves {
+    /// Partitions that lack no more than the last changes, as the cores that take them say.
+    level: BTreeSet<PartitionId>,
+    /// The epoch that was looked at last.
+    looked_at: Epoch,
+    /// How often servers were lost, and until when they take nothing after that.
+    lost: BTreeMap<ServerId, (u32, u64)>,
+}
+
+impl Moves {
+    /// A server was replaced.
+    pub fn note_lost(&mut self, server: ServerId) {
+        let (losses, _) = self.lost.entry(server).or_default();
+        *losses = (*losses + 1).min(LOSSES_MAX);
+    }
+
+    /// It has come back.
+    pub fn note_back(&mut self, server: ServerId, now: Now) {
+        if let Some((losses, until_us)) = self.lost.get_mut(&server) {
+            *until_us = now.monotonic_us + (DISTRUST_US << (*losses - 1));
+        }
+    }
+}
+
+impl Coordinator {
+    /// Servers that are up, without some.
+    pub(super) fn servers_up(&self, without: &BTreeSet<ServerId>) -> Vec<placement::Server> {
+        let servers = self.state.configuration.servers.iter();
+        let up = servers.filter(|it| it.state == ServerState::Up && !without.contains(&it.id));
+        up.map(Server::bare).collect()
+    }
+
+    /// Servers that may take partitions, without some.
+    pub(super) fn takers(&self, without: &BTreeSet<ServerId>) -> Vec<placement::Server> {
+        let configuration = &self.state.configuration;
+        let drains = |server: &placement::Server| {
+            let server = configuration.server(ServerId(server.id));
+            server.is_some_and(|server| server.is_draining)
+        };
+        let mut takers = self.servers_up(without);
+        takers.retain(|server| !drains(server));
+        takers
+    }
+
+    /// A server is to hold nothing any more, or may again.
+    pub(super) fn drain(
+        &mut self,
+        id: ServerId,
+        is_draining: bool,
+        output: &mut Output,
+    ) -> Result<Outcome, Refused> {
+        let servers = &mut self.state.configuration.servers;
+        let index = servers.binary_search_by_key(&id, |server| server.id);
+        let index = index.map_err(|_| super::members::unknown_server(id))?;
+        if servers[index].is_draining == is_draining {
+            return Ok(self.done_now());
+        }
+        if is_draining {
+            self.check_drain(id)?;
+        } else {
+            self.stop_moves();
+        }
+        self.state.configuration.servers[index].is_draining = is_draining;
+        let what = if is_draining {
+            "is drained"
+        } else {
+            "is drained no longer"
+        };
+        output.notes.push(format!("server {} {what}", id.0));
+        self.reconfigure(output);
+        Ok(self.done_now())
+    }
+
+    /// Whether the other servers can hold everything as tolerantly as is stated.
+    fn check_drain(&self, id: ServerId) -> Result<(), Refused> {
+        if self.state.configuration.server(id).map(|it| it.state) == Some(ServerState::Down) {
+            return Err(Refused::new(format!(
+                "server {} is down: start it, or remove it if it will not come back",
+                id.0
+            )));
+        }
+        let takers = self.takers(&BTreeSet::from([id]));
+        let mut loads = self.loads();
+        for table in &self.state.configuration.tables {
+            let relocation = Relocation {
+                layout: &table.layout,
+                failures_tolerated: u32::from(table.schema.failures_tolerated),
+                placement: &table.bare_placement(),
+                servers: &takers,
+            };
+            let cells = relocation.placement.cells_outside(&takers);
+            if !cells.is_empty() && relocation.clear(&cells, &mut loads).is_none() {
+                return Err(Refused::new(format!(
+                    "without server {}, table {} would not survive the {} failures that it \
+                     tolerates: start another server first",
+                    id.0, table.schema.name, table.schema.failures_tolerated
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    /// What has not been handed over stays where it is.
+    fn stop_moves(&mut self) {
+        for table in &mut self.state.configuration.tables {
+            for place in table.placement.iter_mut().flatten() {
+                place.moving = place.moving.filter(|it| matches!(it, Moving::From(_)));
+            }
+        }
+    }
+
+    /// A core says which of the partitions that it takes are level.
+    pub(super) fn note_level(&mut self, core: CoreId, filled: &[PartitionId]) {
+        let configuration = &self.state.configuration;
+        let taken = |id: &PartitionId| {
+            let place = configuration.place(*id);
+            let moving = place.and_then(|place| place.moving);
+            matches!(moving, Some(Moving::To(next)) if next.core == core)
+        };
+        self.moves.level.retain(|id| !taken(id));
+        self.moves
+            .level
+            .extend(filled.iter().filter(|id| taken(id)));
+    }
+
+    /// Begins moves that are due, and ends those that can be ended.
+    pub(super) fn advance_moves(&mut self, now: Now, output: &mut Output) {
+        self.trust_again(now);
+        let configuration = &self.state.configuration;
+        let all_up =
+            |server: &Server| server.state == ServerState::Up || !configuration.holds(server.id);
+        if configuration.sealing.is_some() || !configuration.servers.iter().all(all_up) {
+            return;
+        }
+        let moving = configuration
+            .places()
+            .filter(|(_, place)| place.moving.is_some());
+        let moving: Vec<PartitionId> = moving.map(|(id, _)| id).collect();
+        if !moving.is_empty() {
+            if moving.iter().all(|id| self.moves.level.contains(id)) {
+                self.begin_seal(&BTreeSet::new(), output);
+            }
+            return;
+        }
+        let is_rebuilt = configuration
+            .places()
+            .all(|(_, place)| place.state == PartitionState::Serving);
+        if is_rebuilt && self.moves.looked_at != configuration.epoch {
+            self.begin_moves(output);
+        }
+    }
+
+    /// Servers that have stayed long enough may take partitions again.
+    fn trust_again(&mut self, now: Now) {
+        for (_, until_us) in self.moves.lost.values_mut() {
+            if *until_us > 0 && *until_us <= now.monotonic_us {
+                *until_us = 0;
+                self.moves.looked_at = Epoch(0);
+            }
+        }
+    }
+
+    fn begin_moves(&mut self, output: &mut Output) {
+        let lost = self.moves.lost.iter();
+        let distrusted = lost.filter(|(_, (_, until_us))| *until_us > 0);
+        let distrusted: BTreeSet<ServerId> = distrusted.map(|(id, _)| *id).collect();
+        let takers = self.takers(&distrusted);
+        let mut loads = self.loads();
+        let epoch = Epoch(self.state.configuration.epoch.0 + 1);
+        let mut is_new = false;
+        for index in 0..self.state.configuration.tables.len() {
+            let batch = self.batch(index, &takers, &mut loads);
+            let table = &mut self.state.configuration.tables[index];
+            if !batch.is_empty() {
+                is_new = true;
+                let (name, count) = (&table.schema.name, batch.len());
+                output
+                    .notes
+                    .push(format!("table {name}: {count} partitions move"));
+            }
+            for ((replex, number), to) in batch {
+                let core = CoreId::from(to);
+                let moving = Moving::To(Tenure { core, since: epoch });
+                table.placement[replex][number].moving = Some(moving);
+            }
+        }
+        if is_new {
+            self.moves.level.clear();
+            self.reconfigure(output);
+        }
+        self.moves.looked_at = self.state.configuration.epoch;
+    }
+
+    /// What of a table moves next.
+    fn batch(
+        &self,
+        index: usize,
+        takers: &[placement::Server],
+        loads: &mut Loads,
+    ) -> Vec<(Cell, Bare)> {
+        let configuration = &self.state.configuration;
+        let table = &configuration.tables[index];
+        let before = table.bare_placement();
+        let all = self.servers_up(&BTreeSet::new());
+        let drained: Vec<placement::Server> = self.takers(&BTreeSet::new());
+        let relocation = Relocation {
+            layout: &table.layout,
+            failures_tolerated: u32::from(table.schema.failures_tolerated),
+            placement: &before,
+            servers: takers,
+        };
+        let cells = before.cells_outside(&drained);
+        let tolerated =
+            |placement: &Placement| prove(&table.layout, placement, &all).failures_tolerated();
+        let needed = relocation.failures_tolerated;
+        let now_tolerated = tolerated(&before);
+        let target = if !cells.is_empty() {
+            relocation.clear(&cells, loads)
+        } else if now_tolerated < needed {
+            relocation.heal(loads)
+        } else {
+            return even_out(relocation, loads, self.settings.evens_out);
+        };
+        let moves = target.map_or(Vec::new(), |target| before.moves_to(&target));
+        let first = &moves[..moves.len().min(BATCH_MAX)];
+        if tolerated(&before.with(first)) >= now_tolerated.min(needed) {
+            first.to_vec()
+        } else {
+            moves
+        }
+    }
+
+    /// What was level is handed over to those who take it, in the epoch that serves next.
+    pub(super) fn hand_over(&mut self, output: &mut Output) {
+        let mut count = 0;
+        let up = self.servers_up(&BTreeSet::new());
+        let is_up = |core: CoreId| up.iter().any(|server| server.id == core.server.0);
+        let level = core::mem::take(&mut self.moves.level);
+        for id in level {
+            let tables = &mut self.state.configuration.tables;
+            let table = tables.iter_mut().find(|table| table.id == id.table);
+            let places = table.and_then(|it| it.placement.get_mut(usize::from(id.replex)));
+            let place = places.and_then(|places| places.get_mut(id.number as usize));
+            if let Some(place) = place.filter(|it| it.tenures().all(|it| is_up(it.core)))
+                && matches!(place.moving, Some(Moving::To(_)))
+            {
+                count += 1;
+                *place = place.handed_over();
+            }
+        }
+        if count > 0 {
+            let note = format!("{count} partitions are handed over");
+            output.notes.push(note);
+        }
+    }
+
+    /// When a server that was lost of late is trusted again.
+    pub(super) fn moves_deadline_us(&self) -> Option<u64> {
+        let lost = self.moves.lost.values();
+        lost.map(|(_, until_us)| *until_us)
+            .filter(|it| *it > 0)
+            .min()
+    }
+}
+
+/// Single moves that even out the load, one after the other.
+fn even_out(relocation: Relocation<'_>, loads: &mut Loads, evens_out: bool) -> Vec<(Cell, Bare)> {
+    let mut placement = relocation.placement.clone();
+    let mut moves: Vec<(Cell, Bare)> = Vec::new();
+    for _ in 0..if evens_out { BATCH_MAX } else { 0 } {
+        let relocation = Relocation {
+            placement: &placement,
+            ..relocation
+        };
+        let Some((cell, to)) = relocation.even_out(loads) else {
+            break;
+        };
+        placement = placement.with(&[(cell, to)]);
+        moves.push((cell, to));
+    }
+    relocation.placement.moves_to(&placement)
+}

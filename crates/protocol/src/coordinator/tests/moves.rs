@@ -1,0 +1,243 @@
+//! Partitions move to servers that join, and away from those that are drained.
+
+use super::*;
+use crate::configuration::{Configuration, Moving, PartitionState, Place};
+use crate::identity::{CoreId, PartitionId};
+use crate::message::{SealReport, SealStage};
+
+/// So many servers of two cores, and a table that survives one failure.
+fn scene(servers: u32) -> Scene {
+    let mut scene = Scene::new();
+    (1..=servers).for_each(|id| scene.join(id));
+    scene.ask_from(9, create("flights", 1));
+    scene
+}
+
+fn configuration(scene: &Scene) -> &Configuration {
+    scene.coordinator.configuration()
+}
+
+fn moving(scene: &Scene) -> Vec<(PartitionId, Place)> {
+    let places = configuration(scene).places();
+    places.filter(|(_, place)| place.moving.is_some()).collect()
+}
+
+/// Partitions that a server has to do with.
+fn held(scene: &Scene, id: u32) -> usize {
+    let places = configuration(scene).places();
+    let held = places.filter(|(_, place)| {
+        let mut tenures = place.tenures();
+        tenures.any(|tenure| tenure.core.server == ServerId(id))
+    });
+    held.count()
+}
+
+/// Every core beats.
+fn all_beat(scene: &mut Scene) {
+    let servers: Vec<Server> = configuration(scene).servers.clone();
+    for server in servers.iter().filter(|it| it.state == ServerState::Up) {
+        beat(scene, server);
+    }
+}
+
+/// A server's cores beat: they have sealed what is to be sealed, and filled what they take.
+fn beat(scene: &mut Scene, server: &Server) {
+    for core in 0..2 {
+        let core = CoreId {
+            server: server.id,
+            core,
+        };
+        let configuration = configuration(scene);
+        let places = configuration.places();
+        let taken = places.filter(|(_, place)| {
+            let rebuilds = place.state == PartitionState::Rebuilding && place.core == core;
+            place.taker() == Some(core) || rebuilds
+        });
+        let report = SealReport {
+            stage: SealStage::Resolved,
+            vouched_ago_us: None,
+        };
+        let beat = Request::Heartbeat {
+            core,
+            incarnation: server.incarnation,
+            epoch: configuration.epoch,
+            sent_us: 17,
+            filled: taken.map(|(id, _)| id).collect(),
+            fills: Vec::new(),
+            seal: configuration.sealing.as_ref().map(|_| report),
+        };
+        scene.ask(beat);
+    }
+}
+
+/// Beats until nothing moves any more.
+fn finish(scene: &mut Scene) {
+    for _ in 0..100 {
+        all_beat(scene);
+        let quiet = configuration(scene).sealing.is_none() && moving(scene).is_empty();
+        let places: Vec<_> = configuration(scene).places().collect();
+        if quiet
+            && places
+                .iter()
+                .all(|(_, it)| it.state == PartitionState::Serving)
+        {
+            return;
+        }
+    }
+    panic!("moves do not end: {:?}", scene.notes);
+}
+
+fn tolerated(scene: &Scene) -> u32 {
+    let configuration = configuration(scene);
+    let proof = configuration.proof(&configuration.tables[0]);
+    proof.failures_tolerated()
+}
+
+#[test]
+fn a_new_server_takes_its_share_and_then_nothing_moves() {
+    let mut scene = scene(2);
+    let before = held(&scene, 1);
+    scene.join(3);
+    assert!(!moving(&scene).is_empty());
+    finish(&mut scene);
+    assert!(held(&scene, 3) > 0);
+    assert!(held(&scene, 1) + held(&scene, 2) < 2 * before);
+    assert_eq!(tolerated(&scene), 1);
+    let epoch = scene.epoch();
+    all_beat(&mut scene);
+    assert_eq!(scene.epoch(), epoch);
+}
+
+#[test]
+fn a_partition_is_handed_over_once_all_that_moves_is_level() {
+    let mut scene = scene(2);
+    scene.join(3);
+    let (id, place) = moving(&scene)[0];
+    let Some(Moving::To(next)) = place.moving else {
+        panic!("it was just begun: {place:?}");
+    };
+    assert_eq!(place.state, PartitionState::Serving);
+    assert!(configuration(&scene).sealing.is_none());
+    all_beat(&mut scene);
+    let sealing = configuration(&scene)
+        .sealing
+        .clone()
+        .expect("all are level");
+    assert!(sealing.removed.is_empty());
+    for id in 1..3 {
+        let server = scene.server(id);
+        beat(&mut scene, &server);
+    }
+    let given = configuration(&scene).place(id).expect("it is somewhere");
+    assert_eq!((given.core, given.since), (next.core, next.since));
+    assert_eq!(given.state, PartitionState::Rebuilding);
+    assert_eq!(given.giver(), Some(place.core));
+    all_beat(&mut scene);
+    let served = configuration(&scene).place(id).expect("it is somewhere");
+    assert_eq!(served, given.filled());
+    assert_eq!(
+        (served.state, served.moving),
+        (PartitionState::Serving, None)
+    );
+}
+
+#[test]
+fn nothing_moves_while_a_server_is_down() {
+    let mut scene = scene(3);
+    scene.ask(stopped(1, 1));
+    scene.join(4);
+    assert!(moving(&scene).is_empty());
+}
+
+#[test]
+fn a_server_that_is_drained_holds_nothing_in_the_end() {
+    let mut scene = scene(3);
+    finish(&mut scene);
+    let drain = Request::Drain {
+        server: ServerId(2),
+    };
+    let reply = scene.ask(drain.clone());
+    assert!(matches!(reply, Reply::Done { .. }), "{reply:?}");
+    finish(&mut scene);
+    assert_eq!(held(&scene, 2), 0);
+    assert_eq!(tolerated(&scene), 1);
+    // Asked again, it is so already; and new tables do without it.
+    let epoch = scene.epoch();
+    scene.ask(drain);
+    assert_eq!(scene.epoch(), epoch);
+    scene.ask_from(9, create("trips", 1));
+    assert_eq!(held(&scene, 2), 0);
+    scene.ask(Request::EndDrain {
+        server: ServerId(2),
+    });
+    finish(&mut scene);
+    assert!(held(&scene, 2) > 0);
+}
+
+#[test]
+fn a_drain_that_would_break_a_promise_is_refused() {
+    let mut scene = scene(2);
+    let drain = |id| Request::Drain {
+        server: ServerId(id),
+    };
+    let (message, retry) = scene.refused(drain(1));
+    assert!(!retry);
+    assert_eq!(
+        message,
+        "without server 1, table flights would not survive the 1 failures that it tolerates: \
+         start another server first"
+    );
+    let (message, _) = scene.refused(drain(7));
+    assert!(message.starts_with("server 7 is not of this cluster"));
+    scene.ask(stopped(1, 1));
+    let (message, _) = scene.refused(drain(1));
+    assert!(message.contains("is down: start it"), "{message}");
+}
+
+#[test]
+fn what_moved_to_a_server_that_is_removed_stays() {
+    let mut scene = scene(2);
+    scene.join(3);
+    let before = moving(&scene);
+    scene.ask(stopped(3, 1));
+    scene.ask(Request::Remove {
+        server: ServerId(3),
+    });
+    for _ in 0..3 {
+        all_beat(&mut scene);
+    }
+    assert!(moving(&scene).is_empty());
+    for (id, place) in before {
+        let after = configuration(&scene).place(id).expect("it is somewhere");
+        assert_eq!((after.core, after.since), (place.core, place.since));
+    }
+}
+
+#[test]
+fn a_server_that_comes_and_goes_waits_for_partitions_longer_each_time() {
+    let mut scene = scene(3);
+    finish(&mut scene);
+    let mut waits = Vec::new();
+    for incarnation in 1..4 {
+        scene.ask(stopped(3, incarnation));
+        scene.ask(Request::Remove {
+            server: ServerId(3),
+        });
+        for _ in 0..10 {
+            all_beat(&mut scene);
+        }
+        assert_eq!(held(&scene, 3), 0);
+        scene.ask(joining(Some(3), 100 + u64::from(incarnation), 3));
+        let mut waited_ms = 0;
+        while moving(&scene).is_empty() && held(&scene, 3) == 0 {
+            assert!(waited_ms < 60_000, "{:?}", scene.notes);
+            waited_ms += 500;
+            scene.wait_ms(500);
+            all_beat(&mut scene);
+        }
+        waits.push(waited_ms);
+        finish(&mut scene);
+    }
+    assert!(waits.is_sorted_by(|a, b| 2 * a <= b + 1000), "{waits:?}");
+    assert!(waits[0] >= 4_000, "{waits:?}");
+}
