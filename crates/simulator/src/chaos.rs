@@ -30,6 +30,8 @@ pub enum Fault {
     Loss,
     /// The coordinator ends the epochs before.
     Seal,
+    /// Somebody has a server drained, or no longer.
+    Drain,
     /// The coordinator stands still, and another one takes its place.
     Deposition,
     /// A client dies.
@@ -54,6 +56,7 @@ impl Fault {
         Fault::Coordinator,
         Fault::Loss,
         Fault::Seal,
+        Fault::Drain,
         Fault::Client,
         Fault::Full,
         Fault::Deposition,
@@ -70,6 +73,7 @@ impl Fault {
             Fault::Coordinator => faults.coordinator_every_us,
             Fault::Loss => faults.loss_every_us,
             Fault::Seal => faults.seal_every_us,
+            Fault::Drain => faults.drain_every_us,
             Fault::Client => faults.client_every_us,
             Fault::Full => faults.full_every_us,
             Fault::Deposition => faults.deposition_every_us,
@@ -130,6 +134,11 @@ impl World {
                 self.lose(place);
             }
             Fault::Seal => self.seal_epoch(),
+            Fault::Drain => {
+                let place = self.any_place();
+                let drains = self.random.chance(0.5);
+                self.drain(place, drains);
+            }
             Fault::Deposition => {
                 self.hold_coordinator();
                 let held_us = self.random.between(MILLISECOND, 2 * self.plan.lease_us);

@@ -181,6 +181,16 @@ impl World {
         }
     }
 
+    /// Somebody has a server drained, or has it hold partitions again.
+    pub fn drain(&mut self, place: usize, is_draining: bool) {
+        let server = self.servers[place].id;
+        if let (Some(machine), Some(server)) = (&mut self.coordinator.machine, server) {
+            let mut output = Output::default();
+            machine.set_draining(server, is_draining, &mut output);
+            self.carry_out_coordinator(output);
+        }
+    }
+
     /// Somebody asks the coordinator.
     pub fn coordinator_asked(
         &mut self,

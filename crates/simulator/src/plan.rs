@@ -102,6 +102,8 @@ pub struct Faults {
     pub loss_every_us: u64,
     /// The coordinator ends the epochs before.
     pub seal_every_us: u64,
+    /// A server is drained, or is no longer.
+    pub drain_every_us: u64,
     /// The coordinator stands still, and another one takes its place.
     pub deposition_every_us: u64,
     /// A client dies and another one takes its place.
@@ -124,7 +126,7 @@ impl Plan {
     /// The plan of a seed.
     pub fn draw(random: &mut Random) -> Plan {
         let schema = draw_schema(random);
-        let servers = schema.replex_count() as u32 + random.below(2) as u32;
+        let servers = schema.replex_count() as u32 + random.below(3) as u32;
         let workload = draw_workload(random);
         let lease_us = *random.pick(&[40, 300, 1_000]) * MILLISECOND;
         let retry_us = *random.pick(&[20, 60, 250]) * MILLISECOND;
@@ -336,6 +338,9 @@ fn draw_faults(random: &mut Random) -> Faults {
     faults.drift_ppm = *random.pick(&[0, 50, 200]);
     if random.chance(0.3) {
         faults.seal_every_us = *random.pick(&[60, 400]) * MILLISECOND;
+    }
+    if random.chance(0.3) {
+        faults.drain_every_us = *random.pick(&[100, 500]) * MILLISECOND;
     }
     if random.chance(0.3) {
         faults.deposition_every_us = *random.pick(&[50, 500]) * MILLISECOND;

@@ -79,6 +79,14 @@ impl Coordinator {
         takers
     }
 
+    /// A server is to hold nothing any more, or may again, if that can be: for drivers without
+    /// people who ask.
+    pub fn set_draining(&mut self, id: ServerId, is_draining: bool, output: &mut Output) {
+        if let Err(refused) = self.drain(id, is_draining, output) {
+            output.notes.push(refused.message);
+        }
+    }
+
     /// A server is to hold nothing any more, or may again.
     pub(super) fn drain(
         &mut self,

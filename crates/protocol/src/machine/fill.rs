@@ -217,7 +217,10 @@ impl CoreMachine {
         if fill.is_complete {
             return;
         }
-        fill.completions.ask(peers);
+        // Without a cover it is not known who has been in the chains of all rows.
+        if giver.is_some() || cover.is_some() {
+            fill.completions.ask(peers);
+        }
         let Some(members) = cover else {
             fill.sources = None;
             if giver.is_some() {

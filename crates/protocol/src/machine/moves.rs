@@ -234,7 +234,11 @@ impl CoreMachine {
     pub(super) fn ask_givers(&mut self, now: Now, output: &mut Output) -> Option<u64> {
         let (now_us, retry_us) = (now.monotonic_us, self.limits.retry_us);
         let mut due_us: Option<u64> = None;
-        for (of, taking) in self.taking.iter_mut().filter(|_| self.admits) {
+        if !self.admits && !self.taking.is_empty() {
+            // There will be space again.
+            return Some(now_us + retry_us);
+        }
+        for (of, taking) in &mut self.taking {
             if matches!(taking.stage, Stage::Ending(_)) {
                 continue;
             }

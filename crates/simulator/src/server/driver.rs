@@ -141,7 +141,11 @@ impl World {
             let cores = self.servers[self.places[&core.server]].cores();
             let configuration = cores[usize::from(core.core)].machine.configuration();
             let place = |partition| configuration.place(partition);
-            let holds = |partition| place(partition).is_some_and(|place| place.core == core);
+            // Who hands a partition over settles it, and gives what it has from there on.
+            let holds = |partition| {
+                let place = place(partition);
+                place.is_some_and(|place| place.core == core || place.giver() == Some(core))
+            };
             let served = self.ledger.served(core, holds);
             self.check("I2 a seen outcome is never reversed", served);
         }
