@@ -349,11 +349,14 @@ fn happen_to(
     Ok(())
 }
 
+/// Partitions by replex and number, and a server.
+type Places = (Vec<(usize, usize)>, u32);
+
 /// As in `replace by_tail/0 s4`, several with commas between them.
 fn places(
     cluster: &Cluster,
     arguments: &mut ArgumentConsumer<'_>,
-) -> Result<(Vec<(usize, usize)>, u32), Box<dyn Error>> {
+) -> Result<Places, Box<dyn Error>> {
     let places = arguments.next_pos().ok_or("which, as in by_tail/0?")?;
     let by = server(arguments.next_pos())?;
     let place = |place: &str| -> Result<_, Box<dyn Error>> {
