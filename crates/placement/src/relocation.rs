@@ -207,10 +207,10 @@ impl Relocation<'_> {
         Some(placement)
     }
 
-    /// The one move that evens out the load of cores the most, of those after which the table
+    /// The one move onto one of these servers that evens out the load of cores the most, of those after which the table
     /// tolerates what it states; none if no move takes a core's load nearer to another one's by the
     /// partition's own at least.
-    pub fn even_out(&self, loads: &mut Loads) -> Option<(Cell, Place)> {
+    pub fn even_out(&self, onto: &[Server], loads: &mut Loads) -> Option<(Cell, Place)> {
         let load = |place: &Place| loads.get(place).copied().unwrap_or(0);
         let mut tries: Vec<(u64, Cell, Place)> = Vec::new();
         let mut seen = BTreeSet::new();
@@ -220,7 +220,7 @@ impl Relocation<'_> {
             // Cells of one replex on one core are as good as one another.
             let firsts = places.iter().enumerate();
             for (number, from) in firsts.filter(|(_, from)| seen.insert((replex, **from))) {
-                for to in self.servers.iter().flat_map(places_of) {
+                for to in onto.iter().flat_map(places_of) {
                     let gain = load(from).saturating_sub(load(&to));
                     if gain >= 2 * part {
                         tries.push((gain, (replex, number), to));

@@ -27,7 +27,6 @@ const SETTINGS: Settings = Settings {
     wait_us_max: 3_000_000,
     replace_after_us: u64::MAX,
     replace_stopped_after_us: u64::MAX,
-    evens_out: true,
 };
 
 /// What happens next.

@@ -490,6 +490,7 @@ fn large_state() -> State {
             server: id,
             disk,
             instance: disk,
+            is_new: false,
         });
     }
     state.next_server = 65;

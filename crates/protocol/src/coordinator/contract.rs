@@ -89,8 +89,6 @@ pub struct Settings {
     pub replace_after_us: u64,
     /// The same after a server said that it stopped.
     pub replace_stopped_after_us: u64,
-    /// Whether partitions move to servers that hold less than others.
-    pub evens_out: bool,
 }
 
 impl Default for Settings {
@@ -102,7 +100,6 @@ impl Default for Settings {
             wait_us_max: 10_000_000,
             replace_after_us: u64::MAX,
             replace_stopped_after_us: u64::MAX,
-            evens_out: true,
         }
     }
 }

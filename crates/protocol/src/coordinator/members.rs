@@ -78,7 +78,7 @@ impl Coordinator {
             server.cores.join(" ")
         ));
         self.seals.unwatch(id);
-        self.moves.note_back(id, now);
+        self.note_back(id, now);
         self.take_part_again(id);
         self.reconfigure(output);
         self.forget(id);
@@ -133,7 +133,7 @@ impl Coordinator {
             let note = format!("server {} is back and renews its lease", core.server.0);
             output.notes.push(note);
             self.seals.unwatch(core.server);
-            self.moves.note_back(core.server, now);
+            self.note_back(core.server, now);
             self.take_part_again(core.server);
             self.reconfigure(output);
         }
@@ -431,6 +431,7 @@ impl Coordinator {
             server: id,
             disk: join.disk,
             instance: join.instance,
+            is_new: false,
         });
         Ok(id)
     }

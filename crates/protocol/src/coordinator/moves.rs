@@ -9,7 +9,8 @@
 //! | a place is whole: it serves, and who gave it forgets it | an ordinary one |
 //!
 //! Nothing moves while a server is down, a place is rebuilding or an epoch ends: first what is lost
-//! is replaced. Each batch is proven to leave the tables as tolerant as they were. A server that was
+//! is replaced. Loads are evened out only onto servers that came with nothing, and after that no more:
+//! what is created and dropped moves nobody's partitions. Each batch is proven to leave the tables as tolerant as they were. A server that was
 //! lost of late takes nothing for a while, longer each time, so that one that comes and goes does not
 //! keep partitions moving.
 
@@ -19,7 +20,7 @@ use alloc::vec::Vec;
 
 use placement::{Cell, Loads, Place as Bare, Placement, Relocation, prove};
 
-use super::{Coordinator, Outcome, Output, Refused};
+use super::{Coordinator, Member, Outcome, Output, Refused};
 use crate::configuration::{Moving, PartitionState, Server, ServerState, Tenure};
 use crate::identity::{CoreId, Epoch, Now, PartitionId, ServerId};
 
@@ -52,7 +53,7 @@ impl Moves {
     }
 
     /// It has come back.
-    pub fn note_back(&mut self, server: ServerId, now: Now) {
+    fn note_back(&mut self, server: ServerId, now: Now) {
         if let Some((losses, until_us)) = self.lost.get_mut(&server) {
             *until_us = now.monotonic_us + (DISTRUST_US << (*losses - 1));
         }
@@ -60,6 +61,22 @@ impl Moves {
 }
 
 impl Coordinator {
+    /// A server has joined, or is back.
+    pub(super) fn note_back(&mut self, id: ServerId, now: Now) {
+        self.moves.note_back(id, now);
+        self.note_new(id);
+    }
+
+    /// A server that holds nothing is to get its share, if there is anything to share.
+    fn note_new(&mut self, id: ServerId) {
+        let configuration = &self.state.configuration;
+        let is_new = !configuration.tables.is_empty() && !configuration.holds(id);
+        let mut members = self.state.members.iter_mut();
+        if let Some(member) = members.find(|member| member.server == id) {
+            member.is_new |= is_new;
+        }
+    }
+
     /// Servers that are up, without some.
     pub(super) fn servers_up(&self, without: &BTreeSet<ServerId>) -> Vec<placement::Server> {
         let servers = self.state.configuration.servers.iter();
@@ -104,6 +121,7 @@ impl Coordinator {
             self.check_drain(id)?;
         } else {
             self.stop_moves();
+            self.note_new(id);
         }
         self.state.configuration.servers[index].is_draining = is_draining;
         let what = if is_draining {
@@ -232,8 +250,23 @@ impl Coordinator {
         if is_new {
             self.moves.level.clear();
             self.reconfigure(output);
+        } else {
+            self.end_newness(&takers, output);
         }
         self.moves.looked_at = self.state.configuration.epoch;
+    }
+
+    /// These servers have got their share.
+    fn end_newness(&mut self, of: &[placement::Server], output: &mut Output) {
+        let have_share = |it: &Member| of.iter().any(|server| server.id == it.server.0);
+        let members = self.state.members.iter_mut();
+        let mut ended: Vec<&mut Member> = members
+            .filter(|member| member.is_new && have_share(member))
+            .collect();
+        if !ended.is_empty() {
+            ended.iter_mut().for_each(|member| member.is_new = false);
+            self.keep(output);
+        }
     }
 
     /// What of a table moves next.
@@ -264,7 +297,12 @@ impl Coordinator {
         } else if now_tolerated < needed {
             relocation.heal(loads)
         } else {
-            return even_out(relocation, loads, self.settings.evens_out);
+            let is_new = |server: &&placement::Server| {
+                let mut members = self.state.members.iter();
+                members.any(|member| member.is_new && member.server.0 == server.id)
+            };
+            let onto: Vec<placement::Server> = takers.iter().filter(is_new).cloned().collect();
+            return even_out(relocation, &onto, loads);
         };
         let moves = target.map_or(Vec::new(), |target| before.moves_to(&target));
         let first = &moves[..moves.len().min(BATCH_MAX)];
@@ -308,16 +346,20 @@ impl Coordinator {
     }
 }
 
-/// Single moves that even out the load, one after the other.
-fn even_out(relocation: Relocation<'_>, loads: &mut Loads, evens_out: bool) -> Vec<(Cell, Bare)> {
+/// Single moves onto these servers that even out the load, one after the other.
+fn even_out(
+    relocation: Relocation<'_>,
+    onto: &[placement::Server],
+    loads: &mut Loads,
+) -> Vec<(Cell, Bare)> {
     let mut placement = relocation.placement.clone();
     let mut moves: Vec<(Cell, Bare)> = Vec::new();
-    for _ in 0..if evens_out { BATCH_MAX } else { 0 } {
+    for _ in 0..BATCH_MAX {
         let relocation = Relocation {
             placement: &placement,
             ..relocation
         };
-        let Some((cell, to)) = relocation.even_out(loads) else {
+        let Some((cell, to)) = relocation.even_out(onto, loads) else {
             break;
         };
         placement = placement.with(&[(cell, to)]);

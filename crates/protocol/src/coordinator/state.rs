@@ -58,6 +58,8 @@ pub struct Member {
     pub disk: u64,
     /// Names the process that joined last.
     pub instance: u64,
+    /// It came with nothing to a cluster with tables, and has not got its share of them yet.
+    pub is_new: bool,
 }
 
 /// A change of a table's copies.
@@ -164,7 +166,8 @@ wire_enum!(Wanted { 0 => Add { schema }, 1 => Drop { name }, 2 => Renew { cells 
 wire_struct!(Member {
     server,
     disk,
-    instance
+    instance,
+    is_new,
 });
 
 /// Bytes that are no state this program can use. The bytes are left as they are.

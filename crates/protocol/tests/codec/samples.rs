@@ -264,6 +264,7 @@ pub fn state() -> State {
         server: ServerId(id),
         disk: 1000 + u64::from(id),
         instance: 2000 + u64::from(id),
+        is_new: id == 2,
     };
     State {
         version: 9,

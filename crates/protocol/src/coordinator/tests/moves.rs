@@ -142,6 +142,21 @@ fn a_partition_is_handed_over_once_all_that_moves_is_level() {
 }
 
 #[test]
+fn what_is_created_and_dropped_moves_nothing() {
+    let mut scene = scene(3);
+    scene.ask_from(9, create("trips", 1));
+    finish(&mut scene);
+    let dropped = Request::DropTable {
+        name: "flights".into(),
+        if_exists: false,
+    };
+    scene.ask_from(9, dropped);
+    all_beat(&mut scene);
+    assert!(moving(&scene).is_empty());
+    assert_eq!(configuration(&scene).tables.len(), 1);
+}
+
+#[test]
 fn nothing_moves_while_a_server_is_down() {
     let mut scene = scene(3);
     scene.ask(stopped(1, 1));
