@@ -5,4 +5,5 @@
 //!
 //! It must not know the store's servers, partitions and messages.
 
+pub mod analysis;
 pub mod manager;

@@ -1,24 +1,31 @@
-//! The mark: the message that the proxy writes into the log inside every write transaction, by
-//! `pg_logical_emit_message(true, 'hihooi', …)` (R29).
+//! The messages that the proxy writes into the log inside a write transaction, by
+//! `pg_logical_emit_message(true, …)` (R29): the mark at its end, and each statement that leaves no row
+//! images (DDL) right before it runs.
 //!
-//! Layout, all numbers big-endian: format 1 (1 byte), epoch (8), id (8), number of statements (4);
-//! then per statement its search path, its role and its text, each as length (4) and UTF-8.
+//! Layouts, all numbers big-endian. Mark: format 1 (1 byte), epoch (8), id (8). Statement: format 1
+//! (1), then search path, role and text, each as length (4) and UTF-8.
 
-/// What `pg_logical_emit_message` names our messages.
-pub const PREFIX: &str = "hihooi";
-
+const MARK_PREFIX: &str = "hihooi";
+const STATEMENT_PREFIX: &str = "hihooi.statement";
 const FORMAT: u8 = 1;
-/// Statements in one mark, at most.
-const STATEMENTS_MAX: u32 = 10_000;
 
 /// Names a transaction within one manager's epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TStateId(pub u64);
 
+/// What says in the log which transaction of ours this is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mark {
+    /// The manager's epoch.
+    pub epoch: u64,
+    /// The transaction.
+    pub id: TStateId,
+}
+
 /// A statement that leaves no row images, such as DDL: Extensions run it as it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Statement {
-    /// The `search_path` that it ran with.
+    /// The `search_path` that it ran with, as the setting's text.
     pub search_path: String,
     /// The role that ran it, and that owns what it makes.
     pub role: String,
@@ -26,15 +33,13 @@ pub struct Statement {
     pub text: String,
 }
 
-/// See the module.
+/// A message of ours.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Mark {
-    /// The manager's epoch.
-    pub epoch: u64,
-    /// The transaction.
-    pub id: TStateId,
-    /// Statements that Extensions run, in order, after the row images before the mark.
-    pub statements: Vec<Statement>,
+pub enum Message {
+    /// The mark.
+    Mark(Mark),
+    /// A statement.
+    Statement(Statement),
 }
 
 /// Why bytes are no mark.
@@ -50,58 +55,74 @@ impl std::fmt::Display for NotAMark {
 impl std::error::Error for NotAMark {}
 
 impl Mark {
-    /// Its bytes.
-    pub fn encode(&self) -> Vec<u8> {
+    /// The statement that writes it into the current transaction, right before COMMIT.
+    pub fn sql(&self) -> String {
+        emit(MARK_PREFIX, &self.encode())
+    }
+
+    fn encode(&self) -> Vec<u8> {
         let mut bytes = vec![FORMAT];
         bytes.extend(self.epoch.to_be_bytes());
         bytes.extend(self.id.0.to_be_bytes());
-        bytes.extend((self.statements.len() as u32).to_be_bytes());
-        for statement in &self.statements {
-            for part in [&statement.search_path, &statement.role, &statement.text] {
-                bytes.extend((part.len() as u32).to_be_bytes());
-                bytes.extend(part.as_bytes());
-            }
+        bytes
+    }
+}
+
+impl Statement {
+    /// The statement that writes it into the current transaction, right before it runs there.
+    pub fn sql(&self) -> String {
+        emit(STATEMENT_PREFIX, &self.encode())
+    }
+
+    fn encode(&self) -> Vec<u8> {
+        let mut bytes = vec![FORMAT];
+        for part in [&self.search_path, &self.role, &self.text] {
+            bytes.extend((part.len() as u32).to_be_bytes());
+            bytes.extend(part.as_bytes());
         }
         bytes
     }
+}
 
-    /// The statement that writes it into the current transaction.
-    pub fn sql(&self) -> String {
-        let bytes = self.encode();
-        let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-        format!(
-            "SELECT pg_catalog.pg_logical_emit_message(true, '{PREFIX}', '\\x{hex}'::pg_catalog.bytea)"
-        )
-    }
-
-    /// The mark that these bytes are.
-    pub fn decode(bytes: &[u8]) -> Result<Mark, NotAMark> {
+impl Message {
+    /// The message with these bytes under this prefix; none if the prefix is not ours.
+    pub fn decode(prefix: &str, bytes: &[u8]) -> Result<Option<Message>, NotAMark> {
         let mut input = bytes;
-        let [FORMAT] = take(&mut input)? else {
-            return Err(NotAMark);
+        let message = match prefix {
+            MARK_PREFIX => {
+                format(&mut input)?;
+                let epoch = u64::from_be_bytes(take(&mut input)?);
+                let id = TStateId(u64::from_be_bytes(take(&mut input)?));
+                Message::Mark(Mark { epoch, id })
+            }
+            STATEMENT_PREFIX => {
+                format(&mut input)?;
+                Message::Statement(Statement {
+                    search_path: text(&mut input)?,
+                    role: text(&mut input)?,
+                    text: text(&mut input)?,
+                })
+            }
+            _ => return Ok(None),
         };
-        let epoch = u64::from_be_bytes(take(&mut input)?);
-        let id = TStateId(u64::from_be_bytes(take(&mut input)?));
-        let count = u32::from_be_bytes(take(&mut input)?);
-        if count > STATEMENTS_MAX {
-            return Err(NotAMark);
-        }
-        let mut statements = Vec::new();
-        for _ in 0..count {
-            statements.push(Statement {
-                search_path: text(&mut input)?,
-                role: text(&mut input)?,
-                text: text(&mut input)?,
-            });
-        }
         match input {
-            [] => Ok(Mark {
-                epoch,
-                id,
-                statements,
-            }),
+            [] => Ok(Some(message)),
             _ => Err(NotAMark),
         }
+    }
+}
+
+fn emit(prefix: &str, bytes: &[u8]) -> String {
+    let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    format!(
+        "SELECT pg_catalog.pg_logical_emit_message(true, '{prefix}', '\\x{hex}'::pg_catalog.bytea)"
+    )
+}
+
+fn format(input: &mut &[u8]) -> Result<(), NotAMark> {
+    match take(input)? {
+        [FORMAT] => Ok(()),
+        _ => Err(NotAMark),
     }
 }
 
@@ -126,32 +147,38 @@ mod tests {
 
     proptest! {
         #[test]
-        fn mark_comes_back(epoch: u64, id: u64, texts in prop::collection::vec(".{0,20}", 0..4)) {
-            let statements = texts.into_iter().map(|text| Statement {
+        fn messages_come_back(epoch: u64, id: u64, text in ".{0,20}") {
+            let mark = Mark { epoch, id: TStateId(id) };
+            let decoded = Message::decode(MARK_PREFIX, &mark.encode());
+            prop_assert_eq!(decoded, Ok(Some(Message::Mark(mark))));
+            let statement = Statement {
                 search_path: "public".into(),
                 role: String::new(),
                 text,
-            });
-            let mark = Mark { epoch, id: TStateId(id), statements: statements.collect() };
-            prop_assert_eq!(Mark::decode(&mark.encode()), Ok(mark));
+            };
+            let decoded = Message::decode(STATEMENT_PREFIX, &statement.encode());
+            prop_assert_eq!(decoded, Ok(Some(Message::Statement(statement))));
         }
 
         #[test]
         fn bytes_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..64)) {
-            let _ = Mark::decode(&bytes);
+            let _ = Message::decode(MARK_PREFIX, &bytes);
+            let _ = Message::decode(STATEMENT_PREFIX, &bytes);
         }
     }
 
     #[test]
-    fn what_is_cut_or_longer_is_no_mark() {
+    fn what_is_cut_longer_or_not_ours_is_no_mark() {
         let mark = Mark {
             epoch: 1,
             id: TStateId(2),
-            statements: Vec::new(),
         };
         let bytes = mark.encode();
-        assert_eq!(Mark::decode(&bytes[..bytes.len() - 1]), Err(NotAMark));
-        assert_eq!(Mark::decode(&[&bytes[..], &[0]].concat()), Err(NotAMark));
+        let cut = &bytes[..bytes.len() - 1];
+        assert_eq!(Message::decode(MARK_PREFIX, cut), Err(NotAMark));
+        let longer = [&bytes[..], &[0]].concat();
+        assert_eq!(Message::decode(MARK_PREFIX, &longer), Err(NotAMark));
+        assert_eq!(Message::decode("other", &bytes), Ok(None));
         assert!(mark.sql().contains("'\\x01"));
     }
 }

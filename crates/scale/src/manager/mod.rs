@@ -21,7 +21,7 @@ pub mod sets;
 
 mod extensions;
 #[cfg(test)]
-mod fixture;
+pub(crate) mod fixture;
 mod pending;
 
 pub use extensions::{Extension, ExtensionId, State};
@@ -88,9 +88,11 @@ pub struct Committed<'a> {
     /// Its place in the order.
     pub tsid: Tsid,
     /// Our own mark in it, unless somebody wrote without the proxy.
-    pub mark: Option<&'a Mark>,
+    pub mark: Option<Mark>,
     /// What it wrote, by its row images.
     pub writes: &'a Sets,
+    /// Whether it has statements like DDL, whose effects are not among the row images.
+    pub has_statements: bool,
 }
 
 /// What is committing, what was committed, and what each Extension has.
@@ -120,14 +122,13 @@ impl Manager {
 
     /// Notes that COMMIT is about to be sent for a transaction that writes `writes` (R32). The mark
     /// must be written inside that transaction (R29).
-    pub fn begin_commit(&mut self, writes: Sets, statements: Vec<mark::Statement>) -> Mark {
+    pub fn begin_commit(&mut self, writes: Sets) -> Mark {
         let id = TStateId(self.next_id);
         self.next_id += 1;
         self.pending.insert(id, writes);
         Mark {
             epoch: self.epoch,
             id,
-            statements,
         }
     }
 
@@ -156,11 +157,7 @@ impl Manager {
     /// not, the reader asks the Primary before it gives the commit to Extensions.
     pub fn committed(&mut self, committed: &Committed<'_>) -> bool {
         self.indexes.update(committed.writes, committed.tsid);
-        if committed
-            .mark
-            .is_some_and(|mark| !mark.statements.is_empty())
-        {
-            // What statements like DDL change is not among the row images.
+        if committed.has_statements {
             self.indexes
                 .update(&Sets::writes_anything(), committed.tsid);
         }
@@ -284,9 +281,13 @@ mod tests {
         manager
     }
 
-    fn see(manager: &mut Manager, tsid: u64, mark: Option<&Mark>, writes: &Sets) -> bool {
-        let tsid = Tsid(tsid);
-        manager.committed(&Committed { tsid, mark, writes })
+    fn see(manager: &mut Manager, tsid: u64, mark: Option<Mark>, writes: &Sets) -> bool {
+        manager.committed(&Committed {
+            tsid: Tsid(tsid),
+            mark,
+            writes,
+            has_statements: false,
+        })
     }
 
     fn goes_to_primary(manager: &mut Manager, reads: &Sets) -> Option<Reason> {
@@ -300,13 +301,13 @@ mod tests {
     #[test]
     fn commit_is_never_missed() {
         let mut manager = two_extensions();
-        let mark = manager.begin_commit(write(1, 7), Vec::new());
+        let mark = manager.begin_commit(write(1, 7));
         let pending = Some(Reason::Pending);
         assert_eq!(goes_to_primary(&mut manager, &read(1)), pending);
         assert_eq!(goes_to_primary(&mut manager, &read(2)), None);
         manager.finished(mark.id, Outcome::Committed);
         assert_eq!(goes_to_primary(&mut manager, &read(1)), pending);
-        assert!(see(&mut manager, 12, Some(&mark), &write(1, 7)));
+        assert!(see(&mut manager, 12, Some(mark), &write(1, 7)));
         let need = Tsid(12);
         let stale = Some(Reason::NoneFresh { need });
         assert_eq!(goes_to_primary(&mut manager, &read(1)), stale);
@@ -319,8 +320,8 @@ mod tests {
     #[test]
     fn commit_seen_before_its_answer_is_not_known_to_be_shown() {
         let mut manager = two_extensions();
-        let mark = manager.begin_commit(write(1, 7), Vec::new());
-        assert!(!see(&mut manager, 12, Some(&mark), &write(1, 7)));
+        let mark = manager.begin_commit(write(1, 7));
+        assert!(!see(&mut manager, 12, Some(mark), &write(1, 7)));
         manager.finished(mark.id, Outcome::Committed);
         assert_eq!(manager.pending_count(), 0);
     }
@@ -328,7 +329,7 @@ mod tests {
     #[test]
     fn doubt_keeps_reads_on_the_primary_until_it_is_settled() {
         let mut manager = two_extensions();
-        let mark = manager.begin_commit(Sets::writes_anything(), Vec::new());
+        let mark = manager.begin_commit(Sets::writes_anything());
         manager.finished(mark.id, Outcome::InDoubt { backend: 99 });
         assert_eq!(manager.in_doubt(), [(mark.id, 99)]);
         assert!(goes_to_primary(&mut manager, &read(5)).is_some());
@@ -347,23 +348,23 @@ mod tests {
     #[test]
     fn mark_of_another_epoch_settles_nothing() {
         let mut manager = two_extensions();
-        let ours = manager.begin_commit(write(1, 7), Vec::new());
-        let mut theirs = ours.clone();
+        let ours = manager.begin_commit(write(1, 7));
+        let mut theirs = ours;
         theirs.epoch = 0;
-        assert!(!see(&mut manager, 12, Some(&theirs), &write(1, 7)));
+        assert!(!see(&mut manager, 12, Some(theirs), &write(1, 7)));
         assert_eq!(manager.pending_count(), 1);
     }
 
     #[test]
-    fn statement_in_a_mark_touches_everything() {
+    fn statement_touches_everything() {
         let mut manager = two_extensions();
-        let statement = mark::Statement {
-            search_path: "public".into(),
-            role: "ann".into(),
-            text: "ALTER TABLE t ADD c int".into(),
-        };
-        let mark = manager.begin_commit(Sets::writes_anything(), vec![statement]);
-        see(&mut manager, 12, Some(&mark), &Sets::default());
+        let mark = manager.begin_commit(Sets::writes_anything());
+        manager.committed(&Committed {
+            tsid: Tsid(12),
+            mark: Some(mark),
+            writes: &Sets::default(),
+            has_statements: true,
+        });
         let need = Tsid(12);
         let reason = goes_to_primary(&mut manager, &read(9));
         assert_eq!(reason, Some(Reason::NoneFresh { need }));
@@ -372,14 +373,14 @@ mod tests {
     #[test]
     fn levels_differ() {
         let mut manager = two_extensions();
-        let mark = manager.begin_commit(write(1, 7), Vec::new());
+        let mark = manager.begin_commit(write(1, 7));
         let on_primary = |manager: &mut Manager, table, level| {
             matches!(manager.route(&read(table), level), Target::Primary(_))
         };
         assert!(!on_primary(&mut manager, 1, Level::Weak));
         assert!(on_primary(&mut manager, 2, Level::RsiPc));
         assert!(!on_primary(&mut manager, 2, Level::Gssi));
-        see(&mut manager, 12, Some(&mark), &write(1, 7));
+        see(&mut manager, 12, Some(mark), &write(1, 7));
         assert!(on_primary(&mut manager, 2, Level::RsiPc));
         assert!(!on_primary(&mut manager, 2, Level::OneCopy));
     }

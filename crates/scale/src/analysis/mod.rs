@@ -1,0 +1,294 @@
+//! What a statement touches, and what is to be done with it.
+//!
+//! SQL is read by PostgreSQL's own grammar and named by a [`Catalogue`] of the Primary. No I/O.
+//!
+//! Invariant: the sets of a statement hold everything that it may touch. What is not understood
+//! touches anything, on the Primary (R33).
+
+pub mod catalogue;
+
+mod facts;
+mod functions;
+mod keys;
+mod reads;
+#[cfg(test)]
+mod tests;
+mod utility;
+mod writes;
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+use pg_raw_parse::Node;
+
+pub use catalogue::Catalogue;
+pub use keys::Parameter;
+
+use crate::manager::{Class, Sets, Table, Touch};
+use keys::KeyValue;
+
+/// Analysed texts that are kept, at most; past this all are forgotten.
+const CACHE_COUNT_MAX: usize = 10_000;
+/// Longer texts are analysed each time, in bytes.
+const CACHED_TEXT_LENGTH_MAX: usize = 16 * 1024;
+/// Longer texts are not parsed: they touch anything. In bytes.
+const TEXT_LENGTH_MAX: usize = 8 * 1024 * 1024;
+
+/// What is to be done with a statement.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// A read that may run on any node that has what its sets need.
+    Read,
+    /// It runs on the Primary and writes no table.
+    Primary(&'static str),
+    /// It runs on the Primary and may write what its sets say: its transaction gets a mark.
+    Write,
+    /// It runs on the Primary after [`crate::manager::mark::Statement`] with this text has been
+    /// written into its transaction; Extensions run that text.
+    Schema(String),
+    /// It begins or ends a transaction or a part of one.
+    Transaction(TransactionCommand),
+    /// It changes or shows the session's settings.
+    Session,
+    /// It makes state in its connection to the Primary, to which the session is bound from then on.
+    Pin(&'static str),
+    /// It cannot be replicated; the client gets an error with this text, which says what to do.
+    Refused(&'static str),
+}
+
+/// What a transaction statement does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TransactionCommand {
+    /// `BEGIN`, `START TRANSACTION`.
+    Begin,
+    /// `COMMIT`, `END`.
+    Commit,
+    /// `ROLLBACK`, `ABORT`.
+    Rollback,
+    /// `SAVEPOINT`, `RELEASE`, `ROLLBACK TO`.
+    Savepoint,
+    /// `PREPARE TRANSACTION` and what ends it.
+    TwoPhase,
+}
+
+/// One statement, analysed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Statement {
+    /// What is to be done with it.
+    pub action: Action,
+    tables: Vec<TableUse>,
+    reads_anything: bool,
+    writes_anything: bool,
+}
+
+/// What a statement does with one table: by rows, if parameters can be understood.
+#[derive(Clone, Debug)]
+struct TableUse {
+    table: Table,
+    otherwise: Touch,
+    rows: Vec<Vec<KeyValue>>,
+}
+
+impl PartialEq for TableUse {
+    fn eq(&self, other: &TableUse) -> bool {
+        self.table == other.table && self.rows == other.rows
+    }
+}
+
+impl Statement {
+    fn touching(action: Action, tables: Vec<TableUse>) -> Statement {
+        Statement {
+            action,
+            tables,
+            reads_anything: false,
+            writes_anything: false,
+        }
+    }
+
+    /// It touches no table.
+    fn without_tables(action: Action) -> Statement {
+        Statement::touching(action, Vec::new())
+    }
+
+    /// It runs on the Primary, and may read any table there.
+    fn reads_anything(action: Action) -> Statement {
+        Statement {
+            reads_anything: true,
+            ..Statement::without_tables(action)
+        }
+    }
+
+    /// What is not understood (R33).
+    fn writes_anything(action: Action) -> Statement {
+        Statement {
+            writes_anything: true,
+            ..Statement::reads_anything(action)
+        }
+    }
+
+    /// Its read and write sets, with these parameters.
+    pub fn sets(&self, parameters: &[Parameter<'_>]) -> Sets {
+        let mut sets = match (self.writes_anything, self.reads_anything) {
+            (true, _) => Sets::writes_anything(),
+            (false, true) => Sets::reads_anything(),
+            (false, false) => Sets::default(),
+        };
+        for table in &self.tables {
+            sets.touch(table.table, &table.touch(parameters));
+        }
+        sets
+    }
+}
+
+impl TableUse {
+    fn new(table: Table, otherwise: Touch) -> TableUse {
+        TableUse {
+            table,
+            otherwise,
+            rows: Vec::new(),
+        }
+    }
+
+    fn touch(&self, parameters: &[Parameter<'_>]) -> Touch {
+        let mut touch = self.otherwise.clone();
+        let rows = self.rows.iter().map(|row| keys::row(row, parameters));
+        let Some(rows) = rows.collect::<Option<Vec<_>>>() else {
+            return touch;
+        };
+        if rows.is_empty() {
+            return touch;
+        }
+        touch.class = Class::Rows;
+        for parts in [&mut touch.reads, &mut touch.writes].into_iter().flatten() {
+            parts.rows = rows.iter().copied().collect();
+        }
+        touch
+    }
+}
+
+/// The statements of one text, in order. A text that does not parse is one statement that touches
+/// anything: the Primary says what is wrong with it.
+pub type Analysis = Vec<Statement>;
+
+/// Analyses texts and remembers them.
+#[derive(Debug)]
+pub struct Analyser {
+    catalogue: RwLock<Arc<Catalogue>>,
+    cache: Mutex<HashMap<Text, Arc<Analysis>>>,
+}
+
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Text {
+    text: String,
+    search_path: Vec<String>,
+}
+
+impl Analyser {
+    /// An analyser of statements for a database with this catalogue.
+    pub fn new(catalogue: Catalogue) -> Analyser {
+        Analyser {
+            catalogue: RwLock::new(Arc::new(catalogue)),
+            cache: Mutex::new(HashMap::new()),
+        }
+    }
+
+    /// The database has another catalogue now: whatever was analysed is forgotten.
+    pub fn replace(&self, catalogue: Catalogue) {
+        let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut here = self
+            .catalogue
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
+        *here = Arc::new(catalogue);
+        cache.clear();
+    }
+
+    /// The catalogue as it is now.
+    pub fn catalogue(&self) -> Arc<Catalogue> {
+        let catalogue = self.catalogue.read();
+        Arc::clone(&catalogue.unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// The statements of a text, with names looked up in the schemas of `search_path`.
+    ///
+    /// Ask again for every execution: the answer changes with the catalogue.
+    pub fn analyse(&self, text: &str, search_path: &[String]) -> Arc<Analysis> {
+        let key = Text {
+            text: text.to_owned(),
+            search_path: search_path.to_vec(),
+        };
+        let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(analysis) = cache.get(&key) {
+            return Arc::clone(analysis);
+        }
+        // Under the cache's lock, so that nothing from an old catalogue is put in after `replace`.
+        let catalogue = self.catalogue();
+        let analysis = Arc::new(analyse(&catalogue, text, search_path));
+        if text.len() <= CACHED_TEXT_LENGTH_MAX {
+            if cache.len() >= CACHE_COUNT_MAX {
+                cache.clear();
+            }
+            cache.insert(key, Arc::clone(&analysis));
+        }
+        analysis
+    }
+}
+
+/// The schemas that a `search_path` setting names, in order.
+pub fn search_path(setting: &str, user: &str) -> Vec<String> {
+    let names = setting.split(',').map(str::trim);
+    names
+        .filter(|name| !name.is_empty())
+        .map(|name| match name.strip_prefix('"') {
+            Some("$user\"") => user.to_owned(),
+            Some(quoted) => quoted.trim_end_matches('"').replace("\"\"", "\""),
+            None if name == "$user" => user.to_owned(),
+            None => name.to_lowercase(),
+        })
+        .collect()
+}
+
+fn analyse(catalogue: &Catalogue, text: &str, search_path: &[String]) -> Analysis {
+    let not_understood = || vec![Statement::writes_anything(Action::Write)];
+    if text.len() > TEXT_LENGTH_MAX {
+        return not_understood();
+    }
+    let Ok(tree) = pg_raw_parse::parse(text) else {
+        return not_understood();
+    };
+    let names = Names {
+        catalogue,
+        search_path,
+    };
+    let statements = tree.iter().map(|raw| {
+        let start = usize::try_from(raw.stmt_location).unwrap_or(0);
+        let length = usize::try_from(raw.stmt_len).unwrap_or(0);
+        let own = text.get(start..).unwrap_or(text);
+        let own = own.get(..length).filter(|_| length > 0).unwrap_or(own);
+        statement(&names, raw.stmt(), own.trim())
+    });
+    statements.collect()
+}
+
+/// Where names are looked up.
+struct Names<'a> {
+    catalogue: &'a Catalogue,
+    search_path: &'a [String],
+}
+
+impl<'a> Names<'a> {
+    fn resolve(&self, name: &facts::Name) -> Option<&'a catalogue::Relation> {
+        let schema = name.schema.as_deref();
+        self.catalogue.resolve(schema, &name.name, self.search_path)
+    }
+}
+
+fn statement(names: &Names<'_>, node: Node<'_>, text: &str) -> Statement {
+    match node {
+        Node::SelectStmt(select) => reads::analyse(names, select),
+        Node::InsertStmt(_) | Node::UpdateStmt(_) | Node::DeleteStmt(_) => {
+            writes::analyse(names, node)
+        }
+        _ => utility::analyse(names, node, text),
+    }
+}

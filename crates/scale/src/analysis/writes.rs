@@ -1,0 +1,192 @@
+//! Writes: what an INSERT, UPDATE or DELETE may change, before it is committed (Table 2 of the
+//! paper). What it did change comes from the row images.
+
+use std::collections::BTreeSet;
+
+use pg_raw_parse::Node;
+use pg_raw_parse::nodes::{InsertStmt, RangeVar};
+
+use super::catalogue::{Kind, Relation};
+use super::facts::{Facts, Name, parts_of_write};
+use super::keys::{self, KeyValue};
+use super::{Action, Names, Statement, TableUse, reads};
+use crate::manager::{Class, Column, Items, Parts, Touch};
+
+const VARCHAR: u32 = 1043;
+
+/// See the module.
+pub fn analyse(names: &Names<'_>, node: Node<'_>) -> Statement {
+    let facts = Facts::of(names.catalogue, parts_of_write(node));
+    let known = || uses(names, node, &facts);
+    match known() {
+        Some(uses) if !facts.unknown => Statement::touching(Action::Write, uses),
+        _ => Statement::writes_anything(Action::Write),
+    }
+}
+
+fn uses(names: &Names<'_>, node: Node<'_>, facts: &Facts) -> Option<Vec<TableUse>> {
+    let range = target(node)?;
+    let relation = plain_table(names, &Name::of(range)?)?;
+    let mut uses = vec![use_of_target(names, node, range, relation, facts)];
+    for name in &facts.inner_writes {
+        let inner = plain_table(names, name)?;
+        uses.extend(whole(inner));
+    }
+    if !matches!(node, Node::InsertStmt(_)) || has_conflict_clause(node) {
+        let cascades = relation.cascades.iter();
+        uses.extend(cascades.map(|table| TableUse::new(*table, Touch::write_table())));
+    }
+    for name in &facts.reads {
+        let of_with = name.schema.is_none() && facts.with_names.contains(&name.name);
+        match names.resolve(name) {
+            Some(read) if read.kind == Kind::Table => {
+                let tables = [read.table].into_iter().chain(read.children.clone());
+                uses.extend(tables.map(|table| TableUse::new(table, Touch::read_table())));
+            }
+            None if of_with => {}
+            _ => return None,
+        }
+    }
+    Some(uses)
+}
+
+fn target(node: Node<'_>) -> Option<&RangeVar> {
+    match node {
+        Node::InsertStmt(insert) => insert.relation(),
+        Node::UpdateStmt(update) => update.relation(),
+        Node::DeleteStmt(delete) => delete.relation(),
+        _ => None,
+    }
+}
+
+fn has_conflict_clause(node: Node<'_>) -> bool {
+    matches!(node, Node::InsertStmt(insert) if insert.on_conflict_clause().is_some())
+}
+
+/// A table on which a statement does no more than it says.
+fn plain_table<'a>(names: &Names<'a>, name: &Name) -> Option<&'a Relation> {
+    let relation = names.resolve(name)?;
+    (relation.kind == Kind::Table && !relation.has_triggers).then_some(relation)
+}
+
+fn whole(relation: &Relation) -> impl Iterator<Item = TableUse> {
+    let children = relation.children.iter().chain(&relation.cascades).copied();
+    let all = [relation.table].into_iter().chain(children);
+    all.map(|table| TableUse::new(table, Touch::write_table()))
+        .collect::<Vec<_>>()
+        .into_iter()
+}
+
+fn use_of_target(
+    names: &Names<'_>,
+    node: Node<'_>,
+    range: &RangeVar,
+    relation: &Relation,
+    facts: &Facts,
+) -> TableUse {
+    let simple = relation.children.is_empty() && facts.query_count == 0 && facts.read_count == 0;
+    let alias = range.alias().and_then(|alias| alias.aliasname());
+    let aliases = [alias.or(range.relname()).unwrap_or_default()];
+    let rows_where = |clause| {
+        let row = keys::of_where(relation, &aliases, clause).filter(|_| simple);
+        row.map(|row| vec![row]).unwrap_or_default()
+    };
+    let mut table_use = TableUse::new(relation.table, Touch::write_table());
+    match node {
+        Node::UpdateStmt(update) => {
+            let known: BTreeSet<&str> = relation.columns.iter().map(|c| c.name.as_str()).collect();
+            let written = update.target_list().iter().map(|target| target.name());
+            let written = assigned(relation, written.collect());
+            let keeps_key = !written.meets(&relation.key.iter().copied().collect());
+            if keeps_key && simple {
+                table_use.otherwise =
+                    columns_touch(reads::columns_of(relation, facts, &known), written);
+                table_use.rows = rows_where(update.where_clause());
+            }
+        }
+        Node::DeleteStmt(delete) => {
+            let known: BTreeSet<&str> = relation.columns.iter().map(|c| c.name.as_str()).collect();
+            table_use.rows = rows_where(delete.where_clause());
+            let read = reads::columns_of(relation, facts, &known);
+            table_use.otherwise = Touch {
+                class: Class::Table,
+                ..columns_touch(read, Items::all())
+            };
+        }
+        Node::InsertStmt(insert) if relation.children.is_empty() => {
+            table_use.rows = inserted_rows(names, relation, insert).unwrap_or_default();
+        }
+        _ => {}
+    }
+    table_use
+}
+
+fn columns_touch(read: Items<Column>, written: Items<Column>) -> Touch {
+    let parts = |columns| Parts {
+        columns,
+        rows: Items::default(),
+    };
+    Touch {
+        class: Class::Columns,
+        reads: Some(parts(read)),
+        writes: Some(parts(written)),
+    }
+}
+
+/// The columns that UPDATE assigns; all where one is not known or others are computed from them.
+fn assigned(relation: &Relation, names: Vec<Option<&str>>) -> Items<Column> {
+    let columns = names.iter().map(|name| relation.column((*name)?));
+    match columns.collect::<Option<Vec<_>>>() {
+        Some(columns) if !relation.has_generated => {
+            columns.iter().map(|column| column.number).collect()
+        }
+        _ => Items::all(),
+    }
+}
+
+/// The rows of `INSERT … VALUES`, where each gives the whole key as constants or parameters.
+fn inserted_rows(
+    names: &Names<'_>,
+    relation: &Relation,
+    insert: &InsertStmt,
+) -> Option<Vec<Vec<KeyValue>>> {
+    let Node::SelectStmt(values) = insert.select_stmt() else {
+        return None;
+    };
+    let facts = Facts::of(names.catalogue, [Node::SelectStmt(values)]);
+    let is_plain = facts.query_count == 1 && facts.read_count == 0;
+    if !is_plain || insert.on_conflict_clause().is_some() || relation.key.is_empty() {
+        return None;
+    }
+    let columns: Vec<&str> = match insert.cols().is_empty() {
+        true => relation
+            .columns
+            .iter()
+            .map(|column| column.name.as_str())
+            .collect(),
+        false => insert
+            .cols()
+            .iter()
+            .map(|target| match target {
+                Node::ResTarget(target) => target.name(),
+                _ => None,
+            })
+            .collect::<Option<_>>()?,
+    };
+    let positions = relation.key.iter().map(|key| {
+        let column = relation.column_numbered(*key)?;
+        // What is put into varchar(n) may lose blanks at its end.
+        let may_change = column.type_oid == VARCHAR;
+        let position = columns.iter().position(|name| *name == column.name)?;
+        (!may_change).then_some((position, column))
+    });
+    let positions = positions.collect::<Option<Vec<_>>>()?;
+    let rows = values.values_lists().iter().map(|row| {
+        let row = row.as_node_list()?;
+        let key = positions
+            .iter()
+            .map(|(position, column)| keys::value_of(column, row.get(*position)?));
+        key.collect::<Option<Vec<_>>>()
+    });
+    rows.collect()
+}
