@@ -1,0 +1,266 @@
+//! What a statement may leave behind in the session that runs it, by its words alone.
+//!
+//! It errs to one side: a text is [`Effect::Nothing`] only if it begins like a statement that
+//! leaves nothing, and no word of it, even in a literal or a comment, belongs to what leaves
+//! something. Functions that users have written are not looked into.
+
+/// What a text leaves behind in its session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// Nothing once its transaction has ended: the next one may run on another connection.
+    Nothing,
+    /// It reads what the session's last use of a sequence left: right only where that use was.
+    ReadsSequenceState,
+    /// Settings, temporary tables, locks, cursors, listening, or who knows what: its session keeps
+    /// the connection.
+    KeepsSession,
+}
+
+/// Statements that leave nothing behind, whatever follows, but for the words below.
+const LEAVES_NOTHING: &[&str] = &[
+    "abort",
+    "alter",
+    "analyze",
+    "begin",
+    "checkpoint",
+    "close",
+    "cluster",
+    "comment",
+    "commit",
+    "copy",
+    "create",
+    "declare",
+    "delete",
+    "drop",
+    "end",
+    "explain",
+    "fetch",
+    "grant",
+    "insert",
+    "lock",
+    "merge",
+    "move",
+    "notify",
+    "reassign",
+    "refresh",
+    "reindex",
+    "release",
+    "revoke",
+    "rollback",
+    "savepoint",
+    "security",
+    "select",
+    "show",
+    "start",
+    "table",
+    "truncate",
+    "update",
+    "vacuum",
+    "values",
+    "with",
+];
+
+/// Words that make a session keep its connection, wherever they stand.
+const KEEPS: &[&str] = &[
+    "current_schema",
+    "discard",
+    "dblink",
+    "deallocate",
+    "execute",
+    "hold",
+    "listen",
+    "load",
+    "lo_open",
+    "lo_create",
+    "pg_temp",
+    "prepare",
+    "prepared",
+    "set_config",
+    "setseed",
+    "temp",
+    "temporary",
+    "unlisten",
+];
+
+/// How further such words begin: functions of advisory locks that outlive transactions, and the
+/// schemas of temporary tables.
+const KEEPS_BEGINNINGS: &[&str] = &[
+    "pg_advisory_lock",
+    "pg_advisory_unlock",
+    "pg_temp_",
+    "pg_try_advisory_lock",
+];
+
+/// What may stand behind SET to make it end with the transaction.
+const SET_FOR_TRANSACTION: &[&str] = &["constraints", "local", "transaction"];
+
+/// The effect of a simple query's or a prepared statement's text, which may hold several
+/// statements.
+pub fn of(text: &[u8]) -> Effect {
+    let text = without_leading_comments(text);
+    // An identifier in Unicode escapes could spell any word.
+    if text.windows(2).any(|pair| pair == b"&\"") {
+        return Effect::KeepsSession;
+    }
+    let mut place = Place::Start;
+    let mut effect = Effect::Nothing;
+    for word in words(text) {
+        let name = match word {
+            Word::End => {
+                place = Place::Start;
+                continue;
+            }
+            Word::Sign(b'(') => continue,
+            // Past the first statement a comment cannot be told from the inside of a literal.
+            Word::Sign(_) if place == Place::Start => return Effect::KeepsSession,
+            Word::Sign(_) => continue,
+            Word::Name(name) => name,
+        };
+        let is = |known: &&str| name.eq_ignore_ascii_case(known.as_bytes());
+        place = match place {
+            Place::Start if is(&"set") => Place::AfterSet,
+            Place::Start if LEAVES_NOTHING.iter().any(is) => Place::Within,
+            Place::AfterSet if SET_FOR_TRANSACTION.iter().any(is) => Place::Within,
+            Place::Within => Place::Within,
+            Place::Start | Place::AfterSet => return Effect::KeepsSession,
+        };
+        let begins = |known: &&str| {
+            let start = name.get(..known.len());
+            start.is_some_and(|start| start.eq_ignore_ascii_case(known.as_bytes()))
+        };
+        if KEEPS.iter().any(is) || KEEPS_BEGINNINGS.iter().any(begins) {
+            return Effect::KeepsSession;
+        }
+        if ["currval", "lastval"].iter().any(is) {
+            effect = Effect::ReadsSequenceState;
+        }
+    }
+    effect
+}
+
+/// Where in a statement the next word stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    Start,
+    AfterSet,
+    Within,
+}
+
+/// The text from its first word on. Comments nest, as in PostgreSQL.
+fn without_leading_comments(text: &[u8]) -> &[u8] {
+    let mut rest = text.trim_ascii_start();
+    loop {
+        if rest.starts_with(b"--") {
+            let end = rest.iter().position(|byte| matches!(byte, b'\n' | b'\r'));
+            rest = rest[end.unwrap_or(rest.len())..].trim_ascii_start();
+        } else if rest.starts_with(b"/*") {
+            let mut depth = 0_usize;
+            while !rest.is_empty() {
+                let step = match rest.get(..2) {
+                    Some(b"/*") => {
+                        depth += 1;
+                        2
+                    }
+                    Some(b"*/") => {
+                        depth -= 1;
+                        2
+                    }
+                    _ => 1,
+                };
+                rest = &rest[step..];
+                if depth == 0 {
+                    break;
+                }
+            }
+            rest = rest.trim_ascii_start();
+        } else {
+            return rest;
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Word<'a> {
+    /// Letters, digits and underscores.
+    Name(&'a [u8]),
+    /// A semicolon.
+    End,
+    /// Any other sign that is no white space.
+    Sign(u8),
+}
+
+/// The words of a text, without regard to literals and comments: what stands in those is a word,
+/// too. So nothing can be hidden behind a quote that is read otherwise by the server.
+fn words(text: &[u8]) -> impl Iterator<Item = Word<'_>> {
+    let is_name = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_' || *byte >= 0x80;
+    let mut rest = text;
+    std::iter::from_fn(move || {
+        let start = rest.iter().position(|byte| !byte.is_ascii_whitespace())?;
+        rest = &rest[start..];
+        let length = rest.iter().take_while(|byte| is_name(byte)).count();
+        let (word, after) = rest.split_at(length.max(1));
+        rest = after;
+        Some(match word {
+            b";" => Word::End,
+            _ if length == 0 => Word::Sign(word[0]),
+            _ => Word::Name(word),
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn statements_that_leave_nothing() {
+        for text in [
+            "",
+            "SELECT * FROM t WHERE a = 'x'",
+            "  insert into t values (1); UPDATE t SET a = 2",
+            "BEGIN ISOLATION LEVEL SERIALIZABLE",
+            "(select 1) union (select 2)",
+            "SELECT pg_advisory_xact_lock(1)",
+            "COPY t FROM STDIN",
+            "/* a /* nested */ note */ -- and\n SELECT 1",
+            "SET LOCAL a.b = 1",
+            "set transaction read only",
+        ] {
+            assert_eq!(of(text.as_bytes()), Effect::Nothing, "{text}");
+        }
+    }
+
+    #[test]
+    fn statements_that_keep_their_session() {
+        for text in [
+            "SET search_path = x",
+            "select 1; set a.b = 1",
+            "LISTEN x",
+            "CREATE TEMP TABLE t (a int)",
+            "CREATE TABLE pg_temp.t (a int)",
+            "SELECT Set_Config('a.b', '1', false)",
+            "select pg_advisory_lock(1)",
+            "SELECT pg_try_advisory_lock_shared(1)",
+            "DECLARE c CURSOR WITH HOLD FOR SELECT 1",
+            "DO $$ BEGIN END $$",
+            "CALL p()",
+            "/* SELECT */ SET a.b = 1",
+            "-- note\nRESET ALL",
+            "SELECT 1 INTO TEMP t",
+            "SELECT '; -- ', 1; SET a.b = 1",
+            "SELECT 1; /* SELECT */ SET a.b = 1",
+            "SELECT U&\"set\\005fconfig\"('a.b', '1', false)",
+            "PREPARE x AS SELECT 1",
+            "SELECT \"set_config\"('a.b', '1', false)",
+        ] {
+            assert_eq!(of(text.as_bytes()), Effect::KeepsSession, "{text}");
+        }
+    }
+
+    #[test]
+    fn state_of_sequences() {
+        assert_eq!(of(b"SELECT lastval()"), Effect::ReadsSequenceState);
+        assert_eq!(of(b"select currval('s')"), Effect::ReadsSequenceState);
+        assert_eq!(of(b"select nextval('s')"), Effect::Nothing);
+    }
+}

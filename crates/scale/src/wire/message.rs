@@ -1,0 +1,155 @@
+//! Reads and writes the bodies of those messages that the proxy must understand.
+
+use bytes::{BufMut, Bytes, BytesMut};
+
+use super::Malformed;
+use super::cut::HEADER_LEN;
+
+/// The body of a Parse message: a statement to be prepared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Parse<'a> {
+    /// The statement's name; the unnamed one has an empty name.
+    pub name: &'a [u8],
+    /// What follows the name: the text, a zero byte, and the parameters' types.
+    pub rest: &'a [u8],
+}
+
+impl<'a> Parse<'a> {
+    /// Reads a body, or the start of one.
+    pub fn read(body: &'a [u8]) -> Result<Parse<'a>, Malformed> {
+        let (name, rest) = split_string(body)?;
+        Ok(Parse { name, rest })
+    }
+
+    /// The statement's text, if all of it is here.
+    pub fn text(&self) -> Result<&'a [u8], Malformed> {
+        split_string(self.rest).map(|(text, _)| text)
+    }
+}
+
+/// The body of a Bind message: a portal made of a statement and parameters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bind<'a> {
+    /// The portal's name.
+    pub portal: &'a [u8],
+    /// The statement's name.
+    pub statement: &'a [u8],
+    /// What follows the names.
+    pub rest: &'a [u8],
+}
+
+impl<'a> Bind<'a> {
+    /// Reads a body, or the start of one.
+    pub fn read(body: &'a [u8]) -> Result<Bind<'a>, Malformed> {
+        let (portal, rest) = split_string(body)?;
+        let (statement, rest) = split_string(rest)?;
+        Ok(Bind {
+            portal,
+            statement,
+            rest,
+        })
+    }
+}
+
+/// The body of a Describe or Close message: what it is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Subject<'a> {
+    /// A prepared statement.
+    Statement(&'a [u8]),
+    /// A portal.
+    Portal(&'a [u8]),
+}
+
+impl<'a> Subject<'a> {
+    /// Reads a body.
+    pub fn read(body: &'a [u8]) -> Result<Subject<'a>, Malformed> {
+        let Some((kind, rest)) = body.split_first() else {
+            return Err(Malformed::new("message is too short"));
+        };
+        let (name, rest) = split_string(rest)?;
+        match (kind, rest) {
+            (b'S', []) => Ok(Subject::Statement(name)),
+            (b'P', []) => Ok(Subject::Portal(name)),
+            _ => Err(Malformed::new("invalid message of Describe or Close")),
+        }
+    }
+}
+
+/// The portal of an Execute message's body.
+pub fn executed_portal(body: &[u8]) -> Result<&[u8], Malformed> {
+    split_string(body).map(|(portal, _)| portal)
+}
+
+/// The text before the first zero byte, and what follows that.
+pub fn split_string(bytes: &[u8]) -> Result<(&[u8], &[u8]), Malformed> {
+    match bytes.iter().position(|&byte| byte == 0) {
+        Some(end) => Ok((&bytes[..end], &bytes[end + 1..])),
+        None => Err(Malformed::new("a string in a message has no end")),
+    }
+}
+
+/// The name and value of a ParameterStatus message's body.
+pub fn parameter_status(body: &[u8]) -> Result<(Bytes, Bytes), Malformed> {
+    let (name, rest) = split_string(body)?;
+    let (value, _) = split_string(rest)?;
+    Ok((Bytes::copy_from_slice(name), Bytes::copy_from_slice(value)))
+}
+
+/// Appends a message of these parts; `rest` more bytes of its body will follow elsewhere.
+///
+/// # Panics
+/// If it is longer than its length can say; parts come from messages that were bounded.
+pub fn write(out: &mut BytesMut, tag: u8, parts: &[&[u8]], rest: usize) {
+    let body: usize = parts.iter().map(|part| part.len()).sum();
+    let length = u32::try_from(body + rest + 4).expect("parts come from messages that fit");
+    out.reserve(HEADER_LEN + body);
+    out.put_u8(tag);
+    out.put_u32(length);
+    for part in parts {
+        out.put_slice(part);
+    }
+}
+
+/// Appends ReadyForQuery with the status of the transaction: `I`, `T` or `E`.
+pub fn write_ready(out: &mut BytesMut, status: u8) {
+    write(out, b'Z', &[&[status]], 0);
+}
+
+/// Appends a simple query.
+pub fn write_query(out: &mut BytesMut, text: &str) {
+    write(out, b'Q', &[text.as_bytes(), b"\0"], 0);
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn written_message_is_read() {
+        let mut out = BytesMut::new();
+        write(&mut out, b'B', &[b"portal\0", b"name\0", b"rest"], 0);
+        let bind = Bind::read(&out[HEADER_LEN..]).unwrap();
+        assert_eq!(bind.portal, b"portal");
+        assert_eq!(bind.statement, b"name");
+        assert_eq!(bind.rest, b"rest");
+    }
+
+    proptest! {
+        #[test]
+        fn any_body_is_read_or_refused(body in prop::collection::vec(0_u8..4, 0..20)) {
+            let whole = |name: &[u8], rest: &[u8]| name.len() + rest.len() + 1 == body.len();
+            if let Ok(parse) = Parse::read(&body) {
+                prop_assert!(whole(parse.name, parse.rest));
+                let _ = parse.text();
+            }
+            if let Ok(bind) = Bind::read(&body) {
+                prop_assert!(bind.rest.len() + bind.portal.len() + bind.statement.len() + 2 == body.len());
+            }
+            let _ = Subject::read(&body);
+            let _ = executed_portal(&body);
+            let _ = parameter_status(&body);
+        }
+    }
+}

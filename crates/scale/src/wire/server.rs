@@ -1,0 +1,107 @@
+//! What is known of one server connection, whoever uses it: its prepared statements and the last
+//! settings that it reported.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+/// Prepared statements that a server connection may hold.
+pub const STATEMENTS_MAX: usize = 500;
+
+/// Settings as the server reports them.
+pub type Parameters = BTreeMap<Bytes, Bytes>;
+
+/// What names a statement among all of all clients: a hash of its text and parameter types.
+pub type StatementId = [u8; 16];
+
+/// What names the unnamed statement of a client: the client's session and a count in it.
+pub type UnnamedId = (u64, u64);
+
+/// One server connection.
+#[derive(Debug, Default)]
+pub struct Server {
+    /// Prepared on it, or sent to be, each with the time of its last use.
+    prepared: BTreeMap<StatementId, u64>,
+    /// Whose unnamed statement it holds.
+    pub unnamed: Option<UnnamedId>,
+    /// What it has reported; shared until it changes.
+    pub parameters: Arc<Parameters>,
+    /// A client's session has left state on it that must not reach another client.
+    pub is_dirty: bool,
+    uses: u64,
+}
+
+impl Server {
+    /// Is a statement prepared, or sent to be? If so, it counts as used now.
+    pub fn uses(&mut self, id: &StatementId) -> bool {
+        self.uses += 1;
+        match self.prepared.get_mut(id) {
+            Some(used) => {
+                *used = self.uses;
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// A statement is being prepared. Returns the one that must be closed for it, if there are
+    /// too many.
+    pub fn prepare(&mut self, id: StatementId) -> Option<StatementId> {
+        let mut closed = None;
+        if self.prepared.len() >= STATEMENTS_MAX {
+            let oldest = self.prepared.iter().min_by_key(|(_, used)| **used);
+            closed = oldest.map(|(id, _)| *id);
+        }
+        if let Some(closed) = &closed {
+            self.prepared.remove(closed);
+        }
+        self.uses += 1;
+        self.prepared.insert(id, self.uses);
+        closed
+    }
+
+    /// A statement is not prepared after all.
+    pub fn forget(&mut self, id: &StatementId) {
+        self.prepared.remove(id);
+    }
+
+    /// A statement that was to be closed is prepared still.
+    pub fn keep(&mut self, id: StatementId) {
+        self.prepared.insert(id, self.uses);
+    }
+
+    /// All prepared statements are gone, as after DEALLOCATE ALL.
+    pub fn forget_all(&mut self) {
+        self.prepared.clear();
+        self.unnamed = None;
+    }
+
+    /// The server reported a setting.
+    pub fn report(&mut self, name: Bytes, value: Bytes) {
+        if self.parameters.get(&name) != Some(&value) {
+            Arc::make_mut(&mut self.parameters).insert(name, value);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id(number: usize) -> StatementId {
+        (number as u128).to_be_bytes()
+    }
+
+    #[test]
+    fn least_recently_used_is_closed() {
+        let mut server = Server::default();
+        for number in 0..STATEMENTS_MAX {
+            assert_eq!(server.prepare(id(number)), None);
+        }
+        assert!(server.uses(&id(0)));
+        assert_eq!(server.prepare(id(STATEMENTS_MAX)), Some(id(1)));
+        assert!(!server.uses(&id(1)));
+        assert!(server.uses(&id(0)));
+    }
+}

@@ -1,0 +1,91 @@
+//! What a batch that waits for a server is about.
+
+use std::sync::Arc;
+
+use super::{Prepared, Session};
+use crate::wire::cut::HEADER_LEN;
+use crate::wire::effect::{self, Effect};
+use crate::wire::message::{Bind, Parse, split_string};
+
+/// A statement of a batch.
+#[derive(Clone, Debug)]
+pub enum Text<'a> {
+    /// A simple query's text, which may hold several statements.
+    Simple(&'a [u8]),
+    /// A statement that is prepared or run by extended messages.
+    Prepared(Arc<Prepared>),
+    /// Something else: a function call, or what is too long or does not exist.
+    Unknown,
+}
+
+impl Text<'_> {
+    /// What it may leave behind in its session.
+    pub fn effect(&self) -> Effect {
+        match self {
+            Text::Simple(text) => effect::of(text),
+            Text::Prepared(prepared) => prepared.effect,
+            Text::Unknown => Effect::Nothing,
+        }
+    }
+}
+
+/// The batch that waits.
+#[derive(Debug)]
+pub struct Demand<'a> {
+    /// Its statements, in order.
+    pub texts: Vec<Text<'a>>,
+    /// Does it end with what is here? Otherwise more statements may follow in it.
+    pub is_whole: bool,
+}
+
+impl Session {
+    /// The batch that waits for a server.
+    pub fn demand(&self) -> Demand<'_> {
+        let mut texts = Vec::new();
+        // A name that the batch itself prepares is found here before the client's.
+        let mut prepared: Vec<(&[u8], Arc<Prepared>)> = Vec::new();
+        for frame in &self.held {
+            let body = &frame[HEADER_LEN..];
+            match frame[0] {
+                b'Q' if self.held_rest == 0 => match split_string(body) {
+                    Ok((text, _)) => texts.push(Text::Simple(text)),
+                    Err(_) => texts.push(Text::Unknown),
+                },
+                b'P' if self.held_rest == 0 => match Parse::read(body) {
+                    Ok(parse) => {
+                        let statement = Arc::new(Prepared::unnamed(parse.rest));
+                        prepared.push((parse.name, Arc::clone(&statement)));
+                        texts.push(Text::Prepared(statement));
+                    }
+                    Err(_) => texts.push(Text::Unknown),
+                },
+                b'B' => {
+                    let name = Bind::read(body).map(|bind| bind.statement);
+                    let of_batch = prepared.iter().rev().find(|(known, _)| Ok(*known) == name);
+                    if of_batch.is_some() {
+                        // It was counted where it was prepared.
+                        continue;
+                    }
+                    let of_client = name.ok().and_then(|name| self.statement(name));
+                    texts.push(of_client.map_or(Text::Unknown, Text::Prepared));
+                }
+                b'D' | b'E' | b'C' | b'S' | b'H' => {}
+                _ => texts.push(Text::Unknown),
+            }
+        }
+        let last = self.held.last().map(|frame| frame[0]);
+        let is_whole = self.held_rest == 0 && matches!(last, Some(b'Q' | b'F' | b'S'));
+        Demand { texts, is_whole }
+    }
+
+    /// The statement that the client has under a name.
+    pub(super) fn statement(&self, name: &[u8]) -> Option<Arc<Prepared>> {
+        if name.is_empty() {
+            self.unnamed
+                .as_ref()
+                .map(|(_, prepared)| Arc::clone(prepared))
+        } else {
+            self.statements.get(name).cloned()
+        }
+    }
+}

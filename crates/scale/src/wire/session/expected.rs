@@ -1,0 +1,166 @@
+//! What the server will reply, in order.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+
+use super::Prepared;
+use crate::wire::server::StatementId;
+
+/// To what a reply belongs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Ends with ParseComplete.
+    Parse,
+    /// Ends with BindComplete.
+    Bind,
+    /// Ends with RowDescription or NoData.
+    Describe,
+    /// Ends with CommandComplete, EmptyQueryResponse or PortalSuspended.
+    Execute,
+    /// Ends with CloseComplete.
+    Close,
+    /// Ends with ReadyForQuery: a simple query, a function call, or Sync.
+    Ready,
+    /// No reply of the server: these bytes go to the client when their turn comes.
+    Made(&'static [u8]),
+}
+
+/// What must be taken back if the message was never carried out.
+#[derive(Debug, Default)]
+pub enum Undo {
+    /// Nothing.
+    #[default]
+    Nothing,
+    /// A statement is not prepared on the server.
+    ForgetOnServer(StatementId),
+    /// A statement is closed on the server only by this message.
+    KeepOnServer(StatementId),
+    /// The client has no statement of this name.
+    Forget(Bytes),
+    /// The client still has this statement under its name.
+    Restore(Bytes, Arc<Prepared>),
+    /// Neither the client nor the server has this statement.
+    ForgetBoth(StatementId, Bytes),
+    /// The server has no unnamed statement.
+    ForgetUnnamedOnServer,
+    /// Neither the client nor the server has an unnamed statement.
+    ForgetUnnamed,
+}
+
+/// One reply that is to come.
+#[derive(Debug)]
+pub struct Expected {
+    /// To what it belongs.
+    pub kind: Kind,
+    /// The session itself asked for it; the client does not see it.
+    pub is_hidden: bool,
+    /// What to take back if the message is skipped.
+    pub undo: Undo,
+}
+
+impl Expected {
+    /// A reply that the client sees.
+    pub fn of(kind: Kind) -> Expected {
+        Expected {
+            kind,
+            is_hidden: false,
+            undo: Undo::Nothing,
+        }
+    }
+
+    /// A reply that the client does not see.
+    pub fn hidden(kind: Kind) -> Expected {
+        Expected {
+            is_hidden: true,
+            ..Expected::of(kind)
+        }
+    }
+
+    /// With what to take back.
+    pub fn or(mut self, undo: Undo) -> Expected {
+        self.undo = undo;
+        self
+    }
+}
+
+/// All replies that are to come.
+#[derive(Debug, Default)]
+pub struct Queue {
+    entries: VecDeque<Expected>,
+    /// Entries of kind [`Kind::Ready`].
+    ready: usize,
+    /// Extended messages were sent that no Sync has followed.
+    open: bool,
+}
+
+impl Queue {
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Is a ReadyForQuery to come?
+    pub fn awaits_ready(&self) -> bool {
+        self.ready > 0
+    }
+
+    /// Must the client send Sync to end what it has begun?
+    pub fn has_open_batch(&self) -> bool {
+        self.open
+    }
+
+    pub fn push(&mut self, expected: Expected) {
+        let is_ready = expected.kind == Kind::Ready;
+        self.ready += usize::from(is_ready);
+        self.open = !is_ready;
+        self.entries.push_back(expected);
+    }
+
+    pub fn front(&self) -> Option<&Expected> {
+        self.entries.front()
+    }
+
+    pub fn pop(&mut self) -> Option<Expected> {
+        let expected = self.entries.pop_front()?;
+        self.ready -= usize::from(expected.kind == Kind::Ready);
+        Some(expected)
+    }
+
+    /// Gives the client what was made for it and whose turn has come.
+    pub fn give_made(&mut self, to_client: &mut BytesMut) {
+        while let Some(Expected {
+            kind: Kind::Made(bytes),
+            ..
+        }) = self.entries.front()
+        {
+            to_client.extend_from_slice(bytes);
+            self.entries.pop_front();
+        }
+    }
+
+    /// A COPY reads data in an extended batch: a Sync that was sent right behind its Execute is
+    /// ignored by the server, and the batch stays open.
+    pub fn reopen(&mut self) {
+        let kinds = self.entries.iter().map(|expected| expected.kind);
+        if kinds.eq([Kind::Execute, Kind::Ready]) {
+            self.entries.pop_back();
+            self.ready -= 1;
+            self.open = true;
+        }
+    }
+
+    /// The batch has failed: what the server skips, last first. Is Sync among what was sent?
+    pub fn skip_batch(&mut self) -> (Vec<Expected>, bool) {
+        let end = self
+            .entries
+            .iter()
+            .position(|expected| expected.kind == Kind::Ready);
+        let skipped = self.entries.drain(..end.unwrap_or(self.entries.len()));
+        let skipped: Vec<Expected> = skipped.rev().collect();
+        if end.is_none() {
+            self.open = false;
+        }
+        (skipped, end.is_some())
+    }
+}

@@ -1,0 +1,250 @@
+//! The client's messages on their way to the server that is attached.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::expected::{Expected, Kind, Undo};
+use super::{Out, Prepared, RestGoes, STATEMENTS_MAX, Session, Stage};
+use crate::wire::Malformed;
+use crate::wire::cut::Message;
+use crate::wire::effect::{self, Effect};
+use crate::wire::message::{self, Bind, Parse, Subject, split_string};
+use crate::wire::server::Server;
+
+const PARSE_COMPLETE: &[u8] = b"1\0\0\0\x04";
+const CLOSE_COMPLETE: &[u8] = b"3\0\0\0\x04";
+
+impl Session {
+    pub(super) fn forward(
+        &mut self,
+        message: Message<'_>,
+        server: &mut Server,
+        out: &mut Out,
+    ) -> Result<(), Malformed> {
+        self.client_rest = RestGoes::On;
+        let tag = message.tag();
+        if tag == b'X' {
+            self.stage = Stage::Ended;
+            return Ok(());
+        }
+        if self.copies_in && matches!(tag, b'd' | b'c' | b'f' | b'S' | b'H') {
+            self.copy(message, out);
+            return Ok(());
+        }
+        let is_skipped = self.is_skipping && tag != b'S';
+        if is_skipped || matches!(tag, b'd' | b'c' | b'f') {
+            self.client_rest = RestGoes::Nowhere;
+            return Ok(());
+        }
+        match tag {
+            b'P' => self.parse(message, server, out)?,
+            b'B' => self.bind(message, server, out)?,
+            b'D' => {
+                if let Subject::Statement(name) = Subject::read(message.body())? {
+                    let name = self.on_server(name, server, out);
+                    message::write(&mut out.to_server, b'D', &[b"S", &name], 0);
+                } else {
+                    out.to_server.extend_from_slice(message.frame);
+                }
+                self.expect(Kind::Describe);
+            }
+            b'C' => self.close(message, out)?,
+            b'E' => {
+                out.to_server.extend_from_slice(message.frame);
+                self.expect(Kind::Execute);
+            }
+            b'S' => {
+                self.is_skipping = false;
+                out.to_server.extend_from_slice(message.frame);
+                self.expect(Kind::Ready);
+            }
+            b'Q' => {
+                self.query(message, server);
+                out.to_server.extend_from_slice(message.frame);
+                self.expect(Kind::Ready);
+            }
+            b'F' => {
+                out.to_server.extend_from_slice(message.frame);
+                self.expect(Kind::Ready);
+            }
+            _ => out.to_server.extend_from_slice(message.frame),
+        }
+        self.expected.give_made(&mut out.to_client);
+        Ok(())
+    }
+
+    /// Data of COPY and its end. The server ignores Sync and Flush between them.
+    fn copy(&mut self, message: Message<'_>, out: &mut Out) {
+        match message.tag() {
+            b'S' => self.sync_ignored = true,
+            b'H' => {}
+            tag => {
+                if tag != b'd' {
+                    self.copies_in = false;
+                    self.sync_ignored = false;
+                }
+                out.to_server.extend_from_slice(message.frame);
+            }
+        }
+    }
+
+    /// A simple query, which also ends the unnamed statement.
+    fn query(&mut self, message: Message<'_>, server: &mut Server) {
+        let effect = match split_string(message.body()) {
+            Ok((text, _)) if message.is_whole() => effect::of(text),
+            _ => Effect::KeepsSession,
+        };
+        self.leaves(effect, server);
+        self.unnamed = None;
+        server.unnamed = None;
+    }
+
+    fn leaves(&mut self, effect: Effect, server: &mut Server) {
+        if effect == Effect::KeepsSession {
+            self.is_pinned = true;
+            server.is_dirty = true;
+        }
+    }
+
+    fn parse(
+        &mut self,
+        message: Message<'_>,
+        server: &mut Server,
+        out: &mut Out,
+    ) -> Result<(), Malformed> {
+        let parse = Parse::read(message.body())?;
+        if message.is_whole() {
+            parse.text()?;
+        }
+        let prepared = if !message.is_whole() {
+            self.unnamed_count += 1;
+            Prepared::long(self.number, self.unnamed_count)
+        } else if parse.name.is_empty() {
+            Prepared::unnamed(parse.rest)
+        } else {
+            Prepared::named(parse.rest)
+        };
+        let prepared = Arc::new(prepared);
+        self.leaves(prepared.effect, server);
+        if parse.name.is_empty() {
+            self.unnamed_count += 1;
+            let id = (self.number, self.unnamed_count);
+            self.unnamed = Some((id, prepared));
+            server.unnamed = Some(id);
+            out.to_server.extend_from_slice(message.frame);
+            self.expected
+                .push(Expected::of(Kind::Parse).or(Undo::ForgetUnnamed));
+            return Ok(());
+        }
+        if self.statements.contains_key(parse.name) {
+            // The server knows the name, too, and refuses it.
+            let name = self.on_server(parse.name, server, out);
+            message::write(&mut out.to_server, b'P', &[&name, parse.rest], message.rest);
+            self.expect(Kind::Parse);
+            return Ok(());
+        }
+        if self.statements.len() >= STATEMENTS_MAX {
+            return Err(Malformed(format!(
+                "a session may have {STATEMENTS_MAX} prepared statements: close some"
+            )));
+        }
+        let client_name = Bytes::copy_from_slice(parse.name);
+        if server.uses(&prepared.id) {
+            let made = Expected::of(Kind::Made(PARSE_COMPLETE));
+            self.expected
+                .push(made.or(Undo::Forget(client_name.clone())));
+        } else {
+            let parts: [&[u8]; 2] = [&prepared.server_name, parse.rest];
+            self.make_room(&prepared, server, out);
+            message::write(&mut out.to_server, b'P', &parts, message.rest);
+            let reply = Expected::of(Kind::Parse);
+            self.expected
+                .push(reply.or(Undo::ForgetBoth(prepared.id, client_name.clone())));
+        }
+        self.statements.insert(client_name, prepared);
+        Ok(())
+    }
+
+    fn bind(
+        &mut self,
+        message: Message<'_>,
+        server: &mut Server,
+        out: &mut Out,
+    ) -> Result<(), Malformed> {
+        let bind = Bind::read(message.body())?;
+        let name = self.on_server(bind.statement, server, out);
+        if name.len() == 1 && bind.statement.is_empty() {
+            out.to_server.extend_from_slice(message.frame);
+        } else {
+            let parts: [&[u8]; 4] = [bind.portal, b"\0", &name, bind.rest];
+            message::write(&mut out.to_server, b'B', &parts, message.rest);
+        }
+        self.expect(Kind::Bind);
+        Ok(())
+    }
+
+    /// Closes a statement for the client only: others may use it on the server.
+    fn close(&mut self, message: Message<'_>, out: &mut Out) -> Result<(), Malformed> {
+        if let Subject::Statement(name) = Subject::read(message.body())? {
+            let made = Expected::of(Kind::Made(CLOSE_COMPLETE));
+            if let Some(prepared) = self.statements.remove(name) {
+                let name = Bytes::copy_from_slice(name);
+                self.expected.push(made.or(Undo::Restore(name, prepared)));
+                return Ok(());
+            }
+            if name.is_empty() {
+                self.unnamed = None;
+                self.expected.push(made);
+                return Ok(());
+            }
+        }
+        out.to_server.extend_from_slice(message.frame);
+        self.expect(Kind::Close);
+        Ok(())
+    }
+
+    /// The name, with its zero byte, that the client's statement has on the server; it is prepared
+    /// there if it is not. A statement that the client does not have is none that the server has.
+    fn on_server(&mut self, name: &[u8], server: &mut Server, out: &mut Out) -> Bytes {
+        if name.is_empty() {
+            let Some((id, prepared)) = &self.unnamed else {
+                return Bytes::from_static(b"unnamed prepared statement\0");
+            };
+            if server.unnamed != Some(*id) {
+                server.unnamed = Some(*id);
+                let body = prepared.body.as_deref().unwrap_or_default();
+                message::write(&mut out.to_server, b'P', &[b"\0", body], 0);
+                let reply = Expected::hidden(Kind::Parse);
+                self.expected.push(reply.or(Undo::ForgetUnnamedOnServer));
+            }
+            return Bytes::from_static(b"\0");
+        }
+        let Some(prepared) = self.statements.get(name).cloned() else {
+            // Made by SQL's PREPARE, if at all: that keeps the session's server.
+            return [name, b"\0"].concat().into();
+        };
+        if !server.uses(&prepared.id)
+            && let Some(body) = &prepared.body
+        {
+            self.make_room(&prepared, server, out);
+            let parts: [&[u8]; 2] = [&prepared.server_name, body];
+            message::write(&mut out.to_server, b'P', &parts, 0);
+            let reply = Expected::hidden(Kind::Parse);
+            self.expected
+                .push(reply.or(Undo::ForgetOnServer(prepared.id)));
+        }
+        prepared.server_name.clone()
+    }
+
+    /// A statement is about to be prepared on the server: another may have to be closed for it.
+    fn make_room(&mut self, prepared: &Prepared, server: &mut Server, out: &mut Out) {
+        let Some(closed) = server.prepare(prepared.id) else {
+            return;
+        };
+        let name = super::statements::server_name(&closed);
+        message::write(&mut out.to_server, b'C', &[b"S", &name], 0);
+        let reply = Expected::hidden(Kind::Close);
+        self.expected.push(reply.or(Undo::KeepOnServer(closed)));
+    }
+}

@@ -1,0 +1,316 @@
+//! One client's session over server connections that change between its transactions.
+//!
+//! Pure: messages of both peers go in, bytes for both come out. The machine knows what each
+//! message that was sent to the server will be answered by, so that it can add messages of its own
+//! and take their answers out, and tell where a batch ends.
+//!
+//! A *batch* is what the server answers with one ReadyForQuery: a simple query, a function call, or
+//! extended messages up to Sync. Batches run one after the other: what a client sends behind one is
+//! looked at when it is done, because it may go to another server.
+//!
+//! ```text
+//! Free      no server; a batch of extended messages gathers until Sync, Flush or HELD_LEN_MAX
+//! Wanting   a batch waits for a server
+//! Attached  a server runs a batch or is inside of a transaction, or belongs to the session
+//! ```
+//!
+//! Invariants
+//! - A reply reaches the client only if the client sent what it replies to.
+//! - `expected` holds, in the server's order, one entry for each reply that is still to come.
+//! - A prepared statement is what its client prepared under that name, on whatever server. Names on
+//!   servers are hashes of text and types, so that clients share them.
+//! - A server is given back only outside of transactions, with nothing expected, and dirty if the
+//!   session may have left anything on it.
+
+mod demand;
+mod expected;
+mod forward;
+mod reply;
+mod statements;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+
+use super::Malformed;
+use super::cut::{Message, Piece};
+use super::message;
+use super::report::Report;
+use super::server::{Parameters, Server, UnnamedId};
+pub use demand::{Demand, Text};
+use expected::{Expected, Kind};
+pub use statements::Prepared;
+
+/// Bytes of a batch that are held until a server is chosen; a longer batch goes to the Primary.
+pub const HELD_LEN_MAX: usize = 64 * 1024;
+/// Prepared statements that one client may have.
+pub const STATEMENTS_MAX: usize = 10_000;
+
+/// Outside of a transaction, in ReadyForQuery.
+const IDLE: u8 = b'I';
+
+/// Bytes for both peers.
+#[derive(Debug, Default)]
+pub struct Out {
+    /// For the client.
+    pub to_client: BytesMut,
+    /// For the server.
+    pub to_server: BytesMut,
+}
+
+/// What the session wants from those who own the sockets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wants {
+    /// Messages.
+    Messages,
+    /// A server, see [`Session::demand`]; then [`Session::attach`] or [`Session::refuse`].
+    Server,
+    /// To give its server back.
+    Release,
+    /// To end: the client has said goodbye.
+    End,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Free,
+    Wanting,
+    Attached,
+    Ended,
+}
+
+/// When a session keeps its server until it ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pinning {
+    /// Once it has done what may leave something on it: transaction pooling.
+    WhenNeeded,
+    /// From its first server on: session pooling.
+    Always,
+}
+
+/// Where the rest of a long message goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum RestGoes {
+    On,
+    Nowhere,
+}
+
+/// The machine of one client's session.
+#[derive(Debug)]
+pub struct Session {
+    number: u64,
+    stage: Stage,
+    /// The transaction's status that the client was told last.
+    status: u8,
+    /// Frames of a batch that waits for a server.
+    held: Vec<Bytes>,
+    held_len: usize,
+    /// Bytes of the last held message that are still to come.
+    held_rest: usize,
+    expected: expected::Queue,
+    /// A batch has failed: the server skips everything up to Sync, and so does the session.
+    is_skipping: bool,
+    /// The server reads data of COPY.
+    copies_in: bool,
+    /// A Sync came while the server read data of COPY, which ignores it.
+    sync_ignored: bool,
+    pinning: Pinning,
+    /// The session keeps its server until it ends.
+    is_pinned: bool,
+    client_rest: RestGoes,
+    server_rest: RestGoes,
+    statements: BTreeMap<Bytes, Arc<Prepared>>,
+    unnamed: Option<(UnnamedId, Arc<Prepared>)>,
+    unnamed_count: u64,
+    /// Settings as the client knows them.
+    parameters: Arc<Parameters>,
+}
+
+impl Session {
+    /// A session that has just logged in and was told these settings. `number` is unique among
+    /// sessions.
+    pub fn new(number: u64, parameters: Arc<Parameters>, pinning: Pinning) -> Session {
+        Session {
+            number,
+            stage: Stage::Free,
+            status: IDLE,
+            held: Vec::new(),
+            held_len: 0,
+            held_rest: 0,
+            expected: expected::Queue::default(),
+            is_skipping: false,
+            copies_in: false,
+            sync_ignored: false,
+            pinning,
+            is_pinned: pinning == Pinning::Always,
+            client_rest: RestGoes::On,
+            server_rest: RestGoes::On,
+            statements: BTreeMap::new(),
+            unnamed: None,
+            unnamed_count: 0,
+            parameters,
+        }
+    }
+
+    /// What it wants next.
+    pub fn wants(&self) -> Wants {
+        match self.stage {
+            Stage::Wanting => Wants::Server,
+            Stage::Ended => Wants::End,
+            Stage::Attached if self.is_done() && !self.is_pinned => Wants::Release,
+            Stage::Free | Stage::Attached => Wants::Messages,
+        }
+    }
+
+    /// May the next message of the client be given to it? Otherwise the server is waited for.
+    pub fn takes_client(&self) -> bool {
+        match self.stage {
+            Stage::Free => true,
+            Stage::Attached => self.copies_in || !self.expected.awaits_ready(),
+            Stage::Wanting | Stage::Ended => false,
+        }
+    }
+
+    /// Does it hold nothing, in no transaction? Then a server can be taken from it.
+    fn is_done(&self) -> bool {
+        self.status == IDLE && self.expected.is_empty() && !self.is_within_batch()
+    }
+
+    /// Has a batch begun that Sync has not ended?
+    fn is_within_batch(&self) -> bool {
+        self.is_skipping || self.expected.has_open_batch()
+    }
+
+    /// Is it inside of a transaction, or of a batch? Then its server cannot be used by others
+    /// without being reset.
+    pub fn is_busy(&self) -> bool {
+        self.stage == Stage::Attached && !self.is_done()
+    }
+
+    /// Does it keep its server until it ends?
+    pub fn is_pinned(&self) -> bool {
+        self.is_pinned
+    }
+
+    /// A piece of what the client sends. To be called only if [`Session::takes_client`], or with
+    /// the rest of a message whose head was taken; `server` is the one that is attached.
+    ///
+    /// Fails where the client's connection cannot go on.
+    pub fn client(
+        &mut self,
+        piece: Piece<'_>,
+        server: Option<&mut Server>,
+        out: &mut Out,
+    ) -> Result<(), Malformed> {
+        let message = match piece {
+            Piece::Message(message) => message,
+            Piece::Rest(rest) => {
+                if self.client_rest == RestGoes::On {
+                    out.to_server.extend_from_slice(rest);
+                }
+                return Ok(());
+            }
+        };
+        match (self.stage, server) {
+            (Stage::Attached, Some(server)) => self.forward(message, server, out),
+            _ => self.gather(message, out),
+        }
+    }
+
+    /// A message while no server is attached.
+    fn gather(&mut self, message: Message<'_>, out: &mut Out) -> Result<(), Malformed> {
+        self.client_rest = RestGoes::Nowhere;
+        let ends = match message.tag() {
+            b'X' => {
+                self.stage = Stage::Ended;
+                return Ok(());
+            }
+            // PostgreSQL, too, ignores what is left of a COPY that has failed.
+            b'd' | b'c' | b'f' => return Ok(()),
+            _ if self.is_skipping => {
+                if message.tag() == b'S' {
+                    self.is_skipping = false;
+                    message::write_ready(&mut out.to_client, IDLE);
+                }
+                return Ok(());
+            }
+            b'S' if self.held.is_empty() => {
+                message::write_ready(&mut out.to_client, IDLE);
+                return Ok(());
+            }
+            b'H' if self.held.is_empty() => return Ok(()),
+            b'Q' | b'F' | b'S' | b'H' => true,
+            _ => false,
+        };
+        self.held.push(Bytes::copy_from_slice(message.frame));
+        self.held_len += message.frame.len();
+        self.held_rest = message.rest;
+        if ends || self.held_len > HELD_LEN_MAX || !message.is_whole() {
+            self.stage = Stage::Wanting;
+            self.client_rest = RestGoes::On;
+        }
+        Ok(())
+    }
+
+    /// The server that was wanted: what was held goes to it.
+    pub fn attach(&mut self, server: &mut Server, out: &mut Out) -> Result<(), Malformed> {
+        assert_eq!(self.stage, Stage::Wanting, "attached what was not wanted");
+        self.stage = Stage::Attached;
+        if self.is_pinned {
+            server.is_dirty = true;
+        }
+        self.tell_parameters(server, out);
+        self.held_len = 0;
+        let held_rest = std::mem::take(&mut self.held_rest);
+        let held = std::mem::take(&mut self.held);
+        let last = held.len().saturating_sub(1);
+        for (index, frame) in held.iter().enumerate() {
+            let rest = if index == last { held_rest } else { 0 };
+            self.forward(Message { frame, rest }, server, out)?;
+        }
+        Ok(())
+    }
+
+    /// No server can run what is held: the client is told why. The session goes on.
+    pub fn refuse(&mut self, report: &Report, out: &mut Out) {
+        assert_eq!(self.stage, Stage::Wanting, "refused what was not wanted");
+        self.stage = Stage::Free;
+        self.held_len = 0;
+        self.held_rest = 0;
+        self.client_rest = RestGoes::Nowhere;
+        let held = std::mem::take(&mut self.held);
+        report.write(&mut out.to_client);
+        let is_ended = held
+            .last()
+            .is_some_and(|frame| matches!(frame[0], b'Q' | b'F' | b'S'));
+        if is_ended {
+            message::write_ready(&mut out.to_client, IDLE);
+        } else {
+            self.is_skipping = true;
+        }
+    }
+
+    /// Its server was taken from it, as it wanted.
+    pub fn released(&mut self) {
+        assert_eq!(self.wants(), Wants::Release, "released what is in use");
+        self.stage = Stage::Free;
+    }
+
+    /// Tells the client those settings in which the server differs from what it knows.
+    fn tell_parameters(&mut self, server: &Server, out: &mut Out) {
+        if Arc::ptr_eq(&self.parameters, &server.parameters) {
+            return;
+        }
+        for (name, value) in server.parameters.iter() {
+            if self.parameters.get(name) != Some(value) {
+                message::write(&mut out.to_client, b'S', &[name, b"\0", value, b"\0"], 0);
+            }
+        }
+        self.parameters = Arc::clone(&server.parameters);
+    }
+
+    fn expect(&mut self, kind: Kind) {
+        self.expected.push(Expected::of(kind));
+    }
+}

@@ -1,0 +1,162 @@
+//! The server's messages on their way to the client.
+
+use super::expected::{Expected, Kind, Undo};
+use super::{Out, Pinning, RestGoes, Session};
+use crate::wire::Malformed;
+use crate::wire::cut::{Message, Piece};
+use crate::wire::message;
+use crate::wire::server::Server;
+
+const SYNC: &[u8] = b"S\0\0\0\x04";
+
+impl Session {
+    /// A piece of what the attached server sends.
+    ///
+    /// Fails where the server's replies do not fit what it was sent: both connections must end.
+    pub fn server(
+        &mut self,
+        piece: Piece<'_>,
+        server: &mut Server,
+        out: &mut Out,
+    ) -> Result<(), Malformed> {
+        let message = match piece {
+            Piece::Message(message) => message,
+            Piece::Rest(rest) => {
+                if self.server_rest == RestGoes::On {
+                    out.to_client.extend_from_slice(rest);
+                }
+                return Ok(());
+            }
+        };
+        let mut is_seen = !self.expected.front().is_some_and(|reply| reply.is_hidden);
+        match message.tag() {
+            b'1' => is_seen = !self.take(Kind::Parse)?.is_hidden,
+            b'2' => is_seen = !self.take(Kind::Bind)?.is_hidden,
+            b'3' => is_seen = !self.take(Kind::Close)?.is_hidden,
+            b'T' | b'n' if self.awaits(Kind::Describe) => {
+                self.expected.pop();
+            }
+            b'C' | b'I' | b's' => self.completed(message, server),
+            b'E' => {
+                // An error is the client's, even of what was added for its sake.
+                is_seen = true;
+                self.failed(server, out);
+            }
+            b'Z' => is_seen = !self.ready(message)?.is_hidden,
+            b'G' | b'W' => {
+                self.copies_in = true;
+                self.expected.reopen();
+            }
+            b'S' => {
+                is_seen = true;
+                let (name, value) = message::parameter_status(message.body())?;
+                server.report(name, value);
+                self.parameters = server.parameters.clone();
+            }
+            b'N' | b'A' => is_seen = true,
+            _ => {}
+        }
+        self.server_rest = if is_seen {
+            RestGoes::On
+        } else {
+            RestGoes::Nowhere
+        };
+        if is_seen {
+            out.to_client.extend_from_slice(message.frame);
+        }
+        self.expected.give_made(&mut out.to_client);
+        Ok(())
+    }
+
+    fn awaits(&self, kind: Kind) -> bool {
+        self.expected
+            .front()
+            .is_some_and(|reply| reply.kind == kind)
+    }
+
+    fn take(&mut self, kind: Kind) -> Result<Expected, Malformed> {
+        match self.expected.pop() {
+            Some(reply) if reply.kind == kind => Ok(reply),
+            other => Err(Malformed(format!(
+                "the server replied to {kind:?} where {:?} was to come",
+                other.map(|reply| reply.kind)
+            ))),
+        }
+    }
+
+    /// The end of a statement, in an extended batch or in a simple query.
+    fn completed(&mut self, message: Message<'_>, server: &mut Server) {
+        if self.awaits(Kind::Execute) {
+            self.expected.pop();
+        }
+        match message.body() {
+            b"DEALLOCATE ALL\0" => {
+                server.forget_all();
+                self.statements.clear();
+            }
+            b"DISCARD ALL\0" => {
+                server.forget_all();
+                self.statements.clear();
+                server.is_dirty = false;
+                self.is_pinned = self.pinning == Pinning::Always;
+            }
+            _ => {}
+        }
+    }
+
+    /// The server skips what is left of an extended batch. Of a simple query only
+    /// ReadyForQuery is left.
+    fn failed(&mut self, server: &mut Server, out: &mut Out) {
+        let was_copying = std::mem::take(&mut self.copies_in);
+        if self
+            .expected
+            .front()
+            .is_none_or(|reply| reply.kind == Kind::Ready)
+        {
+            return;
+        }
+        let (skipped, has_sync) = self.expected.skip_batch();
+        for reply in skipped {
+            self.undo(reply.undo, server);
+        }
+        self.is_skipping = !has_sync;
+        if was_copying && std::mem::take(&mut self.sync_ignored) {
+            out.to_server.extend_from_slice(SYNC);
+            self.is_skipping = false;
+            self.expect(Kind::Ready);
+        }
+    }
+
+    fn undo(&mut self, undo: Undo, server: &mut Server) {
+        match undo {
+            Undo::Nothing => {}
+            Undo::ForgetOnServer(id) => server.forget(&id),
+            Undo::KeepOnServer(id) => server.keep(id),
+            Undo::Forget(name) => {
+                self.statements.remove(&name);
+            }
+            Undo::ForgetBoth(id, name) => {
+                server.forget(&id);
+                self.statements.remove(&name);
+            }
+            Undo::Restore(name, prepared) => {
+                self.statements.insert(name, prepared);
+            }
+            Undo::ForgetUnnamedOnServer => server.unnamed = None,
+            Undo::ForgetUnnamed => {
+                self.unnamed = None;
+                server.unnamed = None;
+            }
+        }
+    }
+
+    fn ready(&mut self, message: Message<'_>) -> Result<Expected, Malformed> {
+        let reply = self.take(Kind::Ready)?;
+        match message.body() {
+            [status @ (b'I' | b'T' | b'E')] => self.status = *status,
+            body => return Err(Malformed(format!("status {body:?} of a transaction"))),
+        }
+        self.copies_in = false;
+        Ok(reply)
+    }
+}

@@ -1,0 +1,84 @@
+//! Prepared statements as clients name them.
+
+use std::fmt::Write;
+
+use bytes::Bytes;
+use ring::digest;
+
+use crate::wire::effect::{self, Effect};
+use crate::wire::message;
+use crate::wire::server::StatementId;
+
+/// A statement that a client has prepared.
+#[derive(Debug)]
+pub struct Prepared {
+    /// Its name among all statements of all clients.
+    pub id: StatementId,
+    /// Its name on servers, with the zero byte.
+    pub server_name: Bytes,
+    /// Text, zero byte, parameter types, to prepare it on another server; none where it was too
+    /// long to be kept.
+    pub body: Option<Bytes>,
+    /// What it may leave behind.
+    pub effect: Effect,
+}
+
+impl Prepared {
+    /// A named statement: its identity is a hash of text and types.
+    pub fn named(body: &[u8]) -> Prepared {
+        let hash = digest::digest(&digest::SHA256, body);
+        let id = *hash.as_ref().first_chunk().expect("SHA-256 has 32 bytes");
+        Prepared {
+            id,
+            server_name: server_name(&id),
+            body: Some(Bytes::copy_from_slice(body)),
+            effect: effect_of(body),
+        }
+    }
+
+    /// An unnamed statement, which is on a server under no name.
+    pub fn unnamed(body: &[u8]) -> Prepared {
+        Prepared {
+            id: StatementId::default(),
+            server_name: Bytes::from_static(b"\0"),
+            body: Some(Bytes::copy_from_slice(body)),
+            effect: effect_of(body),
+        }
+    }
+
+    /// A statement that is too long to be kept: it exists on the session's own server only.
+    pub fn long(session: u64, count: u64) -> Prepared {
+        let mut id = StatementId::default();
+        id[..8].copy_from_slice(&session.to_be_bytes());
+        id[8..].copy_from_slice(&count.to_be_bytes());
+        Prepared {
+            id,
+            server_name: server_name(&id),
+            body: None,
+            effect: Effect::KeepsSession,
+        }
+    }
+
+    /// Its text, without the zero byte.
+    pub fn text(&self) -> Option<&[u8]> {
+        let (text, _) = message::split_string(self.body.as_deref()?).ok()?;
+        Some(text)
+    }
+}
+
+fn effect_of(body: &[u8]) -> Effect {
+    match message::split_string(body) {
+        Ok((text, _)) => effect::of(text),
+        Err(_) => Effect::KeepsSession,
+    }
+}
+
+/// A statement's name on servers, with the zero byte.
+pub fn server_name(id: &StatementId) -> Bytes {
+    let mut name = String::from("replex_");
+    for byte in id {
+        write!(name, "{byte:02x}").expect("a string takes everything");
+    }
+    name.push('\0');
+    name.into()
+}
