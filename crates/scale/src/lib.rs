@@ -5,6 +5,11 @@
 //!
 //! It must not know the store's servers, partitions and messages.
 
+pub mod address;
 pub mod analysis;
+pub mod auth;
+pub mod local;
 pub mod manager;
+pub mod pool;
+pub mod proxy;
 pub mod wire;

@@ -35,8 +35,9 @@ use bytes::{Bytes, BytesMut};
 
 use super::Malformed;
 use super::cut::{Message, Piece};
+use super::effect::Effect;
 use super::message;
-use super::report::Report;
+use super::report::{Report, Severity};
 use super::server::{Parameters, Server, UnnamedId};
 pub use demand::{Demand, Text};
 use expected::{Expected, Kind};
@@ -46,6 +47,9 @@ pub use statements::Prepared;
 pub const HELD_LEN_MAX: usize = 64 * 1024;
 /// Prepared statements that one client may have.
 pub const STATEMENTS_MAX: usize = 10_000;
+
+/// SQLSTATE: what pooling by transaction cannot do.
+const UNSUPPORTED: &str = "0A000";
 
 /// Outside of a transaction, in ReadyForQuery.
 const IDLE: u8 = b'I';
@@ -89,6 +93,17 @@ pub enum Pinning {
     Always,
 }
 
+/// What a session has begun on its server and not ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Leftover {
+    /// Nothing.
+    Nothing,
+    /// A transaction, in which the server waits for the next statement.
+    Transaction,
+    /// Something that the server has not answered, or waits for more of.
+    Batch,
+}
+
 /// Where the rest of a long message goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum RestGoes {
@@ -123,6 +138,8 @@ pub struct Session {
     statements: BTreeMap<Bytes, Arc<Prepared>>,
     unnamed: Option<(UnnamedId, Arc<Prepared>)>,
     unnamed_count: u64,
+    /// The server has said that it ends the session.
+    is_told_of_end: bool,
     /// Settings as the client knows them.
     parameters: Arc<Parameters>,
 }
@@ -149,6 +166,7 @@ impl Session {
             statements: BTreeMap::new(),
             unnamed: None,
             unnamed_count: 0,
+            is_told_of_end: false,
             parameters,
         }
     }
@@ -182,15 +200,37 @@ impl Session {
         self.is_skipping || self.expected.has_open_batch()
     }
 
-    /// Is it inside of a transaction, or of a batch? Then its server cannot be used by others
-    /// without being reset.
-    pub fn is_busy(&self) -> bool {
-        self.stage == Stage::Attached && !self.is_done()
+    /// May the rest of a message whose head was taken be given to it?
+    pub fn takes_rest(&self) -> bool {
+        self.stage != Stage::Wanting
     }
 
-    /// Does it keep its server until it ends?
-    pub fn is_pinned(&self) -> bool {
-        self.is_pinned
+    /// What is left to do on its server if it ended now.
+    pub fn leftover(&self) -> Leftover {
+        if !self.expected.is_empty() || self.is_within_batch() {
+            Leftover::Batch
+        } else if self.status == IDLE {
+            Leftover::Nothing
+        } else {
+            Leftover::Transaction
+        }
+    }
+
+    /// Has the server told the client that it ends the session?
+    pub fn is_told_of_end(&self) -> bool {
+        self.is_told_of_end
+    }
+
+    /// Why what waits for a server must not get one.
+    pub fn refusal(&self) -> Option<Report> {
+        let demand = self.demand();
+        let first = demand.texts.first()?;
+        (first.effect() == Effect::ReadsSequenceState).then(|| {
+            let text = "the last value of a sequence is known only in the transaction that drew it";
+            Report::new(Severity::Error, UNSUPPORTED, text).hint(
+                "Use INSERT … RETURNING, or one transaction for both, or --pooling session.",
+            )
+        })
     }
 
     /// A piece of what the client sends. To be called only if [`Session::takes_client`], or with
@@ -257,9 +297,7 @@ impl Session {
     pub fn attach(&mut self, server: &mut Server, out: &mut Out) -> Result<(), Malformed> {
         assert_eq!(self.stage, Stage::Wanting, "attached what was not wanted");
         self.stage = Stage::Attached;
-        if self.is_pinned {
-            server.is_dirty = true;
-        }
+        server.is_dirty |= self.is_pinned;
         self.tell_parameters(server, out);
         self.held_len = 0;
         let held_rest = std::mem::take(&mut self.held_rest);

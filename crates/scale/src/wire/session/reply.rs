@@ -5,6 +5,7 @@ use super::{Out, Pinning, RestGoes, Session};
 use crate::wire::Malformed;
 use crate::wire::cut::{Message, Piece};
 use crate::wire::message;
+use crate::wire::report::{Report, Severity};
 use crate::wire::server::Server;
 
 const SYNC: &[u8] = b"S\0\0\0\x04";
@@ -40,6 +41,8 @@ impl Session {
             b'E' => {
                 // An error is the client's, even of what was added for its sake.
                 is_seen = true;
+                let report = Report::read(message.body());
+                self.is_told_of_end |= report.severity == Severity::Fatal;
                 self.failed(server, out);
             }
             b'Z' => is_seen = !self.ready(message)?.is_hidden,

@@ -1,0 +1,131 @@
+//! TLS to clients and to servers.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::{
+    ClientConfig, DigitallySignedStruct, Error, RootCertStore, ServerConfig, SignatureScheme,
+};
+
+/// How a server is spoken to, as libpq's `sslmode` says it.
+#[derive(Clone, Debug)]
+pub enum Policy {
+    /// Never with TLS.
+    Disable,
+    /// With TLS if the server has it.
+    Prefer(Arc<ClientConfig>),
+    /// With TLS or not at all.
+    Require(Arc<ClientConfig>),
+}
+
+impl Policy {
+    /// From `sslmode` and `sslrootcert`. Like libpq, only `verify-full` checks who the server is.
+    pub fn of(mode: &str, roots: Option<&Path>) -> Result<Policy, String> {
+        match (mode, roots) {
+            ("disable", _) => Ok(Policy::Disable),
+            ("prefer", _) => Ok(Policy::Prefer(unverified())),
+            ("require", None) => Ok(Policy::Require(unverified())),
+            ("require" | "verify-full", Some(roots)) => Ok(Policy::Require(verified(roots)?)),
+            ("verify-full", None) => {
+                Err("sslmode=verify-full needs sslrootcert=FILE in the URL".into())
+            }
+            (mode, _) => Err(format!(
+                "sslmode={mode} is not known: there is disable, prefer, require and verify-full"
+            )),
+        }
+    }
+}
+
+/// What clients are shown: a chain of certificates and their key, both PEM.
+pub fn server_config(certificates: &Path, key: &Path) -> Result<Arc<ServerConfig>, String> {
+    let chain = certificates_of(certificates)?;
+    let key = PrivateKeyDer::from_pem_file(key)
+        .map_err(|error| format!("cannot read a key from {}: {error}", key.display()))?;
+    let config = ServerConfig::builder_with_provider(provider())
+        .with_safe_default_protocol_versions()
+        .map_err(|error| format!("cannot set up TLS: {error}"))?
+        .with_no_client_auth()
+        .with_single_cert(chain, key)
+        .map_err(|error| format!("cannot use {}: {error}", certificates.display()))?;
+    Ok(Arc::new(config))
+}
+
+fn certificates_of(path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
+    let failed = |error| format!("cannot read certificates from {}: {error}", path.display());
+    let certificates = CertificateDer::pem_file_iter(path).map_err(failed)?;
+    certificates.collect::<Result<_, _>>().map_err(failed)
+}
+
+fn provider() -> Arc<CryptoProvider> {
+    Arc::new(ring::default_provider())
+}
+
+fn verified(roots: &Path) -> Result<Arc<ClientConfig>, String> {
+    let mut store = RootCertStore::empty();
+    for certificate in certificates_of(roots)? {
+        store
+            .add(certificate)
+            .map_err(|error| format!("cannot use {}: {error}", roots.display()))?;
+    }
+    let config = ClientConfig::builder_with_provider(provider())
+        .with_safe_default_protocol_versions()
+        .map_err(|error| format!("cannot set up TLS: {error}"))?
+        .with_root_certificates(store)
+        .with_no_client_auth();
+    Ok(Arc::new(config))
+}
+
+fn unverified() -> Arc<ClientConfig> {
+    let config = ClientConfig::builder_with_provider(provider())
+        .with_safe_default_protocol_versions()
+        .expect("the provider has the default versions")
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(Anybody(provider())))
+        .with_no_client_auth();
+    Arc::new(config)
+}
+
+/// Takes any certificate: encryption without proof of who the server is.
+#[derive(Debug)]
+struct Anybody(Arc<CryptoProvider>);
+
+impl ServerCertVerifier for Anybody {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        let algorithms = &self.0.signature_verification_algorithms;
+        verify_tls12_signature(message, certificate, signature, algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        let algorithms = &self.0.signature_verification_algorithms;
+        verify_tls13_signature(message, certificate, signature, algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
+}

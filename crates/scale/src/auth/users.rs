@@ -1,0 +1,124 @@
+//! Users and their secrets, from a file with a line `"name" "secret"` for each.
+//!
+//! A secret is a password, or what PostgreSQL keeps in `pg_authid.rolpassword`
+//! (`SCRAM-SHA-256$…`). With the latter a client can log in to the proxy, but the proxy cannot log
+//! in to servers that want the password.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::Path;
+
+use super::scram::Verifier;
+
+/// Who may log in, with what.
+#[derive(Default)]
+pub struct Users {
+    users: BTreeMap<String, User>,
+}
+
+/// One user's secret.
+#[derive(Clone)]
+pub struct User {
+    /// What a client's proof is checked with.
+    pub verifier: Verifier,
+    /// What servers are told, if they ask.
+    pub password: Option<String>,
+}
+
+impl Users {
+    /// Reads a file. The error names the file and the line, but not what stands there.
+    pub fn read(path: &Path) -> Result<Users, String> {
+        let text = std::fs::read_to_string(path)
+            .map_err(|error| format!("cannot read users from {}: {error}", path.display()))?;
+        Users::parse(&text).map_err(|error| format!("{}: {error}", path.display()))
+    }
+
+    fn parse(text: &str) -> Result<Users, String> {
+        let mut users = Users::default();
+        for (index, line) in text.lines().enumerate() {
+            let line = line.trim();
+            if line.is_empty() || line.starts_with([';', '#']) {
+                continue;
+            }
+            let invalid = || format!("line {}: expected `\"name\" \"secret\"`", index + 1);
+            let (name, rest) = quoted(line).ok_or_else(invalid)?;
+            let (secret, rest) = quoted(rest.trim_start()).ok_or_else(invalid)?;
+            if !rest.trim().is_empty() {
+                return Err(invalid());
+            }
+            users.add(&name, &secret).map_err(|_| invalid())?;
+        }
+        Ok(users)
+    }
+
+    /// Adds a user, or replaces the secret of one. Fails if the secret is no valid verifier though
+    /// it looks like one.
+    pub fn add(&mut self, name: &str, secret: &str) -> Result<(), String> {
+        let user = if secret.starts_with("SCRAM-SHA-256$") {
+            let verifier = Verifier::parse(secret).ok_or("the verifier is damaged")?;
+            User {
+                verifier,
+                password: None,
+            }
+        } else {
+            User {
+                verifier: Verifier::of_password(secret),
+                password: Some(secret.to_string()),
+            }
+        };
+        self.users.insert(name.to_string(), user);
+        Ok(())
+    }
+
+    /// The user of a name.
+    pub fn find(&self, name: &str) -> Option<&User> {
+        self.users.get(name)
+    }
+}
+
+impl fmt::Debug for Users {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.users.keys()).finish()
+    }
+}
+
+/// A word in double quotes, in which `""` is one quote, and what follows it.
+fn quoted(text: &str) -> Option<(String, &str)> {
+    let mut rest = text.strip_prefix('"')?;
+    let mut word = String::new();
+    loop {
+        let (part, after) = rest.split_once('"')?;
+        word += part;
+        match after.strip_prefix('"') {
+            Some(after) => {
+                word.push('"');
+                rest = after;
+            }
+            None => return Some((word, after)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn file_is_read() {
+        let users = Users::parse("; note\n\"ann\" \"se\"\"cret\"\n\n  \"bob\"   \"x\" \n").unwrap();
+        let password = |name| users.find(name).and_then(|user| user.password.clone());
+        assert_eq!(password("ann").as_deref(), Some("se\"cret"));
+        assert_eq!(password("bob").as_deref(), Some("x"));
+        assert!(users.find("eve").is_none());
+        assert_eq!(format!("{users:?}"), r#"{"ann", "bob"}"#);
+    }
+
+    #[test]
+    fn error_names_the_line_and_no_secret() {
+        for text in ["\n\"ann\" secret", "\n\"ann\" \"secret", "\n\"ann\" \"SCRAM-SHA-256$secret\""]
+        {
+            let error = Users::parse(text).unwrap_err();
+            assert!(error.contains("line 2") && !error.contains("ann"), "{error}");
+        }
+    }
+}

@@ -1,0 +1,234 @@
+//! A PostgreSQL of one's own, on loopback in a temporary folder: for the demo and for tests.
+//!
+//! It gives up durability for speed, and takes everything away when it is dropped. PostgreSQL
+//! does not run as root: there it runs as `nobody`.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::os::unix::fs::{MetadataExt, chown};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+
+use crate::address::Address;
+use crate::auth::tls::Policy;
+
+/// How long a database may take to start.
+const READY_WITHIN: Duration = Duration::from_secs(60);
+/// The port may be taken between being found free and being used.
+const TRIES_MAX: usize = 5;
+/// `nobody` and `nogroup`.
+const NOBODY: u32 = 65_534;
+/// What PostgreSQL logs once it serves.
+const READY: &str = "database system is ready to accept connections";
+
+/// The superuser, who needs no password on loopback unless told otherwise.
+pub const SUPERUSER: &str = "postgres";
+
+/// Settings of every database here.
+const SETTINGS: &[&str] = &[
+    "fsync=off",
+    "synchronous_commit=off",
+    "full_page_writes=off",
+    "shared_buffers=32MB",
+    "wal_level=logical",
+    "max_wal_senders=10",
+    "max_replication_slots=10",
+    "unix_socket_directories=",
+];
+
+/// A running PostgreSQL; dropped, it is killed.
+pub struct Postgres {
+    folder: TempDir,
+    programs: PathBuf,
+    host: Ipv4Addr,
+    port: u16,
+    settings: Vec<String>,
+    process: Option<Child>,
+}
+
+/// Where PostgreSQL's programs are, if it is installed: the newest of Debian's folders, or
+/// where PATH leads.
+pub fn programs() -> Option<PathBuf> {
+    let debian = std::fs::read_dir("/usr/lib/postgresql").ok();
+    let debian = debian.into_iter().flatten().flatten();
+    let mut folders: Vec<PathBuf> = debian.map(|entry| entry.path().join("bin")).collect();
+    folders.sort();
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let folders = folders.into_iter().rev().chain(std::env::split_paths(&path));
+    folders.into_iter().find(|folder| folder.join("initdb").exists())
+}
+
+impl Postgres {
+    /// Makes and starts a database with these further settings (`name=value`).
+    pub fn start(settings: &[&str]) -> io::Result<Postgres> {
+        let programs = programs().ok_or_else(|| {
+            io::Error::other("PostgreSQL is not installed: `apt-get install postgresql`")
+        })?;
+        let folder = TempDir::with_prefix("replex-postgres-")?;
+        if is_root()? {
+            chown(folder.path(), Some(NOBODY), Some(NOBODY))?;
+        }
+        let settings = SETTINGS.iter().chain(settings);
+        let mut postgres = Postgres {
+            programs,
+            host: own_address(),
+            port: 0,
+            settings: settings.map(ToString::to_string).collect(),
+            process: None,
+            folder,
+        };
+        postgres.initialise()?;
+        postgres.restart()?;
+        Ok(postgres)
+    }
+
+    fn command(&self, program: &str) -> io::Result<Command> {
+        let mut command = Command::new(self.programs.join(program));
+        command.current_dir(self.folder.path()).stdin(Stdio::null());
+        if is_root()? {
+            command.uid(NOBODY).gid(NOBODY);
+        }
+        Ok(command)
+    }
+
+    fn initialise(&self) -> io::Result<()> {
+        let mut command = self.command("initdb")?;
+        let words = "--no-sync --auth=trust --encoding=UTF8 --locale=C";
+        command.args(words.split(' ')).args(["--username", SUPERUSER]);
+        let output = command.arg("--pgdata").arg(self.data()).output()?;
+        if output.status.success() {
+            Ok(())
+        } else {
+            let said = String::from_utf8_lossy(&output.stderr);
+            Err(io::Error::other(format!("initdb failed: {said}")))
+        }
+    }
+
+    /// Starts it, on another port than before.
+    pub fn restart(&mut self) -> io::Result<()> {
+        self.kill();
+        let mut said = String::new();
+        for _ in 0..TRIES_MAX {
+            let free = TcpListener::bind((self.host, 0))?;
+            self.port = free.local_addr()?.port();
+            drop(free);
+            match self.serve()? {
+                Ok(()) => return Ok(()),
+                Err(text) => said = text,
+            }
+        }
+        Err(io::Error::other(format!("PostgreSQL does not start: {said}")))
+    }
+
+    /// Starts it once. The inner error is what it said before it ended.
+    fn serve(&mut self) -> io::Result<Result<(), String>> {
+        let mut command = self.command("postgres")?;
+        command.arg("-D").arg(self.data());
+        command.args(["-p", &self.port.to_string()]);
+        command.args(["-h", &self.host.to_string()]);
+        for setting in &self.settings {
+            command.args(["-c", setting]);
+        }
+        let mut process = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn()?;
+        let log = File::options().create(true).append(true).open(self.log())?;
+        let errors = process.stderr.take().expect("it was asked for");
+        let (sender, receiver) = channel();
+        std::thread::spawn(move || keep_log(BufReader::new(errors), log, &sender));
+        self.process = Some(process);
+        Ok(wait(&receiver))
+    }
+
+    /// The folder of its data.
+    pub fn data(&self) -> PathBuf {
+        self.folder.path().join("data")
+    }
+
+    /// What it has logged.
+    pub fn log(&self) -> PathBuf {
+        self.folder.path().join("log")
+    }
+
+    /// Where its programs are.
+    pub fn programs(&self) -> &Path {
+        &self.programs
+    }
+
+    /// Where it listens.
+    pub fn socket(&self) -> SocketAddr {
+        SocketAddr::from((self.host, self.port))
+    }
+
+    /// Its address for the superuser and this database.
+    pub fn address(&self, database: &str) -> Address {
+        Address {
+            host: self.host.to_string(),
+            port: self.port,
+            user: SUPERUSER.into(),
+            password: None,
+            database: database.into(),
+            tls: Policy::Disable,
+        }
+    }
+
+    /// Stops it as a power cut would.
+    pub fn kill(&mut self) {
+        let Some(mut process) = self.process.take() else {
+            return;
+        };
+        // SIGQUIT makes it end its own processes, too, and at once. It may have ended already.
+        let pid = i32::try_from(process.id()).ok().and_then(Pid::from_raw);
+        if let Some(pid) = pid {
+            let _ = kill_process(pid, Signal::QUIT);
+        }
+        let _ = process.wait();
+    }
+}
+
+impl Drop for Postgres {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+fn is_root() -> io::Result<bool> {
+    Ok(std::fs::metadata("/proc/self")?.uid() == 0)
+}
+
+/// An address of this process's own, so that nobody else takes the ports that were free.
+fn own_address() -> Ipv4Addr {
+    let [_, high, middle, low] = std::process::id().to_be_bytes();
+    Ipv4Addr::new(127, 64 | high, middle, low)
+}
+
+/// Copies what it says to its log, and tells whether it serves.
+fn keep_log(errors: impl BufRead, mut log: File, sender: &Sender<Result<(), String>>) {
+    let mut said = String::new();
+    let mut is_ready = false;
+    for line in errors.lines().map_while(Result::ok) {
+        // The log is for people; the database runs without it.
+        let _ = writeln!(log, "{line}");
+        if !is_ready {
+            is_ready = line.contains(READY);
+            said += &line;
+            said.push('\n');
+            if is_ready {
+                let _ = sender.send(Ok(()));
+            }
+        }
+    }
+    if !is_ready {
+        let _ = sender.send(Err(said));
+    }
+}
+
+fn wait(receiver: &Receiver<Result<(), String>>) -> Result<(), String> {
+    let answer = receiver.recv_timeout(READY_WITHIN);
+    answer.unwrap_or_else(|_| Err(format!("no answer for {} s", READY_WITHIN.as_secs())))
+}

@@ -1,0 +1,297 @@
+//! One connection to a server: logging in, and being made clean for its next user.
+
+use std::io;
+use std::time::Duration;
+
+use bytes::{Buf, BytesMut};
+use postgres_protocol::authentication::md5_hash;
+use postgres_protocol::authentication::sasl::{ChannelBinding, ScramSha256};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::sync::OwnedSemaphorePermit;
+use tokio_rustls::TlsConnector;
+use rustls::pki_types::ServerName;
+
+use super::stream::{Peer, Stream};
+use super::{Key, Login};
+use crate::address::Address;
+use crate::auth::scram;
+use crate::auth::tls::Policy;
+use crate::wire::cut::{Cutter, HEADER_LEN, Piece, Side};
+use crate::wire::message::{self, parameter_status};
+use crate::wire::report::{Report, Severity};
+use crate::wire::server::Server;
+use crate::wire::startup::{self, CancelKey};
+
+/// How long a server may take to be connected to and to log in.
+const LOGIN_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a server may take to be made clean for its next user.
+const RESET_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// SQLSTATE: no connection could be made.
+const UNREACHABLE: &str = "08001";
+
+/// A connection to a server that has logged in.
+#[derive(Debug)]
+pub struct Connection {
+    /// The socket.
+    pub peer: Peer,
+    /// Where in the server's messages the reader is.
+    pub cutter: Cutter,
+    /// What is on it.
+    pub server: Server,
+    /// Names it to those who cancel what it runs.
+    pub cancel_key: CancelKey,
+    /// Whose connections it belongs to.
+    pub key: Key,
+    /// The right to be in use; none while it is idle.
+    pub permit: Option<OwnedSemaphorePermit>,
+}
+
+/// A message of a server while no session uses it.
+struct Answer {
+    tag: u8,
+    body: Vec<u8>,
+}
+
+impl Connection {
+    /// Connects and logs in. The error is for the client.
+    pub async fn open(address: &Address, key: &Key, login: &Login) -> Result<Connection, Report> {
+        let unreachable = |what: String| {
+            let text = format!("the server at {address} cannot be reached: {what}");
+            Report::new(Severity::Error, UNREACHABLE, text)
+                .hint("It may be down or starting; what is asked again later may work.")
+        };
+        let opened = tokio::time::timeout(LOGIN_TIMEOUT, async {
+            let stream = connect(address).await.map_err(|error| unreachable(error.to_string()))?;
+            let mut connection = Connection {
+                peer: Peer::new(stream),
+                cutter: Cutter::new(Side::Server),
+                server: Server::default(),
+                cancel_key: CancelKey {
+                    process: 0,
+                    secret: Vec::new(),
+                },
+                key: key.clone(),
+                permit: None,
+            };
+            let packet = startup::write(key.startup());
+            connection.send(&packet).await.map_err(|error| unreachable(error.to_string()))?;
+            connection.log_in(login).await?;
+            Ok(connection)
+        });
+        let seconds = LOGIN_TIMEOUT.as_secs();
+        let opened = opened.await;
+        opened.unwrap_or_else(|_| Err(unreachable(format!("no answer for {seconds} s"))))
+    }
+
+    async fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.peer.write_all(bytes).await
+    }
+
+    /// The next message, whole.
+    async fn receive(&mut self) -> io::Result<Answer> {
+        loop {
+            match self.cutter.next(&self.peer.input).map_err(io::Error::other)? {
+                Some(Piece::Message(message)) if message.is_whole() => {
+                    let length = message.frame.len();
+                    let answer = Answer {
+                        tag: message.tag(),
+                        body: self.peer.input[HEADER_LEN..length].to_vec(),
+                    };
+                    self.peer.input.advance(length);
+                    return Ok(answer);
+                }
+                Some(_) => return Err(io::Error::other("a message is too long here")),
+                None => {}
+            }
+            if self.peer.read().await? == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+        }
+    }
+
+    async fn log_in(&mut self, login: &Login) -> Result<(), Report> {
+        let lost = |error: io::Error| {
+            let text = format!("the server's connection failed while logging in: {error}");
+            Report::new(Severity::Error, UNREACHABLE, text)
+        };
+        loop {
+            let answer = self.receive().await.map_err(lost)?;
+            match answer.tag {
+                b'R' => self.authenticate(&answer.body, login).await?,
+                b'E' => return Err(Report::read(&answer.body)),
+                b'S' => self.told(&answer.body),
+                b'K' => {
+                    if let Some((process, secret)) = answer.body.split_first_chunk::<4>() {
+                        self.cancel_key.process = u32::from_be_bytes(*process);
+                        self.cancel_key.secret = secret.to_vec();
+                    }
+                }
+                b'Z' => return Ok(()),
+                _ => {}
+            }
+        }
+    }
+
+    fn told(&mut self, body: &[u8]) {
+        if let Ok((name, value)) = parameter_status(body) {
+            self.server.report(name, value);
+        }
+    }
+
+    /// Answers one Authentication message.
+    async fn authenticate(&mut self, body: &[u8], login: &Login) -> Result<(), Report> {
+        let (kind, rest) = match body.split_first_chunk::<4>() {
+            Some((kind, rest)) => (u32::from_be_bytes(*kind), rest),
+            None => (u32::MAX, body),
+        };
+        if kind == 0 {
+            return Ok(());
+        }
+        let user = &self.key.user;
+        let Some(password) = login.password.as_deref() else {
+            let text = format!("the server asks for the password of user \"{user}\"");
+            return Err(refused(text).hint("Put the password itself into the proxy's file of users."));
+        };
+        let failed = |error: io::Error| refused(format!("logging in to the server: {error}"));
+        match kind {
+            3 => {
+                if !self.peer.is_encrypted() {
+                    let text = "the server asks for a password in clear text without TLS";
+                    return Err(refused(text.into()));
+                }
+                self.password(&[password.as_bytes(), b"\0"]).await.map_err(failed)
+            }
+            5 => {
+                let salt = rest.first_chunk::<4>();
+                let salt = *salt.ok_or_else(|| refused("the server's salt is damaged".into()))?;
+                let hash = md5_hash(user.as_bytes(), password.as_bytes(), salt);
+                self.password(&[hash.as_bytes(), b"\0"]).await.map_err(failed)
+            }
+            10 => self.scram(password).await.map_err(failed),
+            kind => Err(refused(format!(
+                "the server asks for authentication method {kind}, which is not known"
+            ))),
+        }
+    }
+
+    async fn password(&mut self, parts: &[&[u8]]) -> io::Result<()> {
+        let mut out = BytesMut::new();
+        message::write(&mut out, b'p', parts, 0);
+        self.send(&out).await
+    }
+
+    async fn scram(&mut self, password: &str) -> io::Result<()> {
+        let mut scram = ScramSha256::new(password.as_bytes(), ChannelBinding::unsupported());
+        let length = u32::try_from(scram.message().len()).map_err(io::Error::other)?;
+        let first = scram.message().to_vec();
+        let parts: [&[u8]; 4] = [
+            scram::MECHANISM.as_bytes(),
+            b"\0",
+            &length.to_be_bytes(),
+            &first,
+        ];
+        self.password(&parts).await?;
+        let challenge = self.sasl(11).await?;
+        scram.update(&challenge)?;
+        let last = scram.message().to_vec();
+        self.password(&[&last]).await?;
+        let proof = self.sasl(12).await?;
+        scram.finish(&proof)
+    }
+
+    /// The data of the next Authentication message, which must be of this kind.
+    async fn sasl(&mut self, kind: u32) -> io::Result<Vec<u8>> {
+        let answer = self.receive().await?;
+        match (answer.tag, answer.body.split_first_chunk::<4>()) {
+            (b'R', Some((found, rest))) if u32::from_be_bytes(*found) == kind => Ok(rest.to_vec()),
+            (b'E', _) => Err(io::Error::other(Report::read(&answer.body))),
+            _ => Err(io::Error::other("the server leaves the SCRAM exchange")),
+        }
+    }
+
+    /// Takes in settings and notices that came while nobody used it. False if anything else came:
+    /// then it is of no use any more.
+    pub fn take_in(&mut self) -> bool {
+        loop {
+            let (tag, length) = match self.cutter.next(&self.peer.input) {
+                Ok(None) => return self.peer.input.is_empty(),
+                Ok(Some(Piece::Message(message))) if message.is_whole() => {
+                    (message.tag(), message.frame.len())
+                }
+                _ => return false,
+            };
+            let message = self.peer.input.split_to(length);
+            match tag {
+                b'S' => self.told(&message[HEADER_LEN..]),
+                b'N' => {}
+                _ => return false,
+            }
+        }
+    }
+
+    /// Ends a transaction that was left open and takes away what a session left, so that the
+    /// next session finds the server as if it had just logged in.
+    pub async fn reset(&mut self, is_in_transaction: bool) -> io::Result<()> {
+        let mut out = BytesMut::new();
+        let mut expected = 0;
+        if is_in_transaction {
+            message::write_query(&mut out, "ROLLBACK");
+            expected += 1;
+        }
+        if self.server.is_dirty {
+            message::write_query(&mut out, "DISCARD ALL");
+            expected += 1;
+        }
+        let done = tokio::time::timeout(RESET_TIMEOUT, async {
+            self.send(&out).await?;
+            while expected > 0 {
+                let answer = self.receive().await?;
+                match answer.tag {
+                    b'S' => self.told(&answer.body),
+                    b'E' => return Err(io::Error::other(Report::read(&answer.body))),
+                    b'Z' if answer.body == b"I" => expected -= 1,
+                    _ => {}
+                }
+            }
+            Ok(())
+        });
+        done.await.map_err(io::Error::other)??;
+        if self.server.is_dirty {
+            self.server.forget_all();
+            self.server.is_dirty = false;
+        }
+        Ok(())
+    }
+}
+
+fn refused(text: String) -> Report {
+    Report::new(Severity::Error, "28000", text)
+}
+
+/// A socket to a server, with TLS as its address says.
+pub async fn connect(address: &Address) -> io::Result<Stream> {
+    let mut socket = TcpStream::connect((address.host.as_str(), address.port)).await?;
+    socket.set_nodelay(true)?;
+    let (config, is_needed) = match &address.tls {
+        Policy::Disable => return Ok(Stream::Plain(socket)),
+        Policy::Prefer(config) => (config, false),
+        Policy::Require(config) => (config, true),
+    };
+    let mut answer = [0];
+    socket.write_all(&startup::write_tls()).await?;
+    socket.read_exact(&mut answer).await?;
+    match (&answer, is_needed) {
+        (b"S", _) => {
+            let name = ServerName::try_from(address.host.clone()).map_err(io::Error::other)?;
+            let connector = TlsConnector::from(config.clone());
+            let stream = connector.connect(name, socket).await?;
+            Ok(Stream::Tls(Box::new(stream.into())))
+        }
+        (_, false) => Ok(Stream::Plain(socket)),
+        (_, true) => Err(io::Error::other(
+            "it has no TLS, which the URL's sslmode requires",
+        )),
+    }
+}

@@ -1,0 +1,204 @@
+//! Connections to one server, shared by the sessions that speak to it.
+//!
+//! Invariants
+//! - A connection serves sessions with the same user, database and start-up settings only.
+//! - An idle connection is in no transaction and has nothing of a session on it.
+//! - No more than `connections_max` connections are open to a node. The right to be in use is a
+//!   permit; whoever waits for one is served in order.
+
+pub mod connection;
+pub mod stream;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use crate::address::Address;
+use crate::wire::report::{Report, Severity};
+use crate::wire::startup::Startup;
+pub use connection::Connection;
+
+/// How long a session waits for a connection to become free.
+const WAIT_MAX: Duration = Duration::from_secs(60);
+
+/// SQLSTATE: too many connections.
+const TOO_MANY: &str = "53300";
+
+/// What the sessions that share connections have in common.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Key {
+    /// Who they log in as.
+    pub user: String,
+    /// The database.
+    pub database: String,
+    /// Settings that they start with, by name.
+    pub settings: Arc<BTreeMap<String, String>>,
+}
+
+impl Key {
+    /// What a client asked for when it connected.
+    pub fn of(startup: &Startup, user: &str) -> Key {
+        let database = startup.parameter("database").unwrap_or(user);
+        let is_setting =
+            |name: &str| !matches!(name, "user" | "database") && !name.starts_with("_pq_.");
+        let settings = startup.parameters.iter().filter(|(name, _)| is_setting(name));
+        Key {
+            user: user.to_string(),
+            database: database.to_string(),
+            settings: Arc::new(settings.cloned().collect()),
+        }
+    }
+
+    /// The parameters of a server's start-up packet.
+    fn startup(&self) -> impl Iterator<Item = (&str, &str)> {
+        let who = [("user", self.user.as_str()), ("database", self.database.as_str())];
+        let settings = self.settings.iter();
+        who.into_iter()
+            .chain(settings.map(|(name, value)| (name.as_str(), value.as_str())))
+    }
+}
+
+/// How sessions of a key log in at servers.
+#[derive(Clone, Default)]
+pub struct Login {
+    /// The password, if it is known.
+    pub password: Option<String>,
+}
+
+/// One server: the Primary or an Extension.
+pub struct Node {
+    /// Where it is.
+    pub address: Address,
+    permits: Arc<Semaphore>,
+    connections_max: usize,
+    open: Mutex<Open>,
+}
+
+#[derive(Default)]
+struct Open {
+    /// Idle connections, the last used last.
+    idle: BTreeMap<Key, Vec<Connection>>,
+    /// All connections that are open or being opened.
+    count: usize,
+}
+
+impl Node {
+    /// A node to which nothing is connected yet.
+    pub fn new(address: Address, connections_max: usize) -> Node {
+        Node {
+            address,
+            permits: Arc::new(Semaphore::new(connections_max)),
+            connections_max,
+            open: Mutex::new(Open::default()),
+        }
+    }
+
+    fn open(&self) -> std::sync::MutexGuard<'_, Open> {
+        // Nothing between lock and unlock leaves it half changed.
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A connection of this key: an idle one or a new one. The error is for the client.
+    pub async fn take(&self, key: &Key, login: &Login) -> Result<Connection, Report> {
+        let permit = self.permit().await?;
+        if let Some(mut connection) = self.take_idle(key) {
+            connection.permit = Some(permit);
+            return Ok(connection);
+        }
+        let counted = Counted::new(self);
+        let mut connection = Connection::open(&self.address, key, login).await?;
+        std::mem::forget(counted);
+        connection.permit = Some(permit);
+        Ok(connection)
+    }
+
+    async fn permit(&self) -> Result<OwnedSemaphorePermit, Report> {
+        let permits = Arc::clone(&self.permits);
+        let permit = tokio::time::timeout(WAIT_MAX, permits.acquire_owned()).await;
+        let permit = permit.map_err(|_| {
+            let (seconds, max) = (WAIT_MAX.as_secs(), self.connections_max);
+            let text = format!("no connection to {} became free in {seconds} s", self.address);
+            Report::new(Severity::Error, TOO_MANY, text)
+                .hint(format!("All {max} are in use by sessions: see --connections."))
+        })?;
+        Ok(permit.expect("the semaphore is never closed"))
+    }
+
+    /// The idle connection of a key that was used last and still lives.
+    fn take_idle(&self, key: &Key) -> Option<Connection> {
+        loop {
+            let mut connection = self.open().idle.get_mut(key)?.pop()?;
+            if is_alive(&mut connection) {
+                return Some(connection);
+            }
+            self.open().count -= 1;
+        }
+    }
+
+    /// Gives back a connection that is in no transaction, with nothing of a session on it.
+    pub fn give_back(&self, mut connection: Connection) {
+        let permit = connection.permit.take();
+        let key = connection.key.clone();
+        self.open().idle.entry(key).or_default().push(connection);
+        // Only now: whoever gets the permit finds the connection.
+        drop(permit);
+    }
+
+    /// Closes a connection that cannot be used again.
+    pub fn close(&self, mut connection: Connection) {
+        let permit = connection.permit.take();
+        drop(connection);
+        self.open().count -= 1;
+        drop(permit);
+    }
+
+    /// Makes a connection clean, and gives it back, or closes it if that fails.
+    pub async fn recycle(&self, mut connection: Connection, is_in_transaction: bool) {
+        match connection.reset(is_in_transaction).await {
+            Ok(()) => self.give_back(connection),
+            Err(_) => self.close(connection),
+        }
+    }
+}
+
+/// A place among the open connections; given up unless it is forgotten.
+struct Counted<'a>(&'a Node);
+
+impl Counted<'_> {
+    /// Closes an idle connection of another key if there is no place: the caller has a permit, so
+    /// that not all open ones can be in use.
+    fn new(node: &Node) -> Counted<'_> {
+        let mut open = node.open();
+        if open.count >= node.connections_max {
+            let mut idle = open.idle.values_mut();
+            let evicted = idle.find_map(|connections| {
+                (!connections.is_empty()).then(|| connections.remove(0))
+            });
+            assert!(evicted.is_some(), "more connections than permits");
+            open.count -= 1;
+        }
+        open.idle.retain(|_, connections| !connections.is_empty());
+        open.count += 1;
+        drop(open);
+        Counted(node)
+    }
+}
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.0.open().count -= 1;
+    }
+}
+
+/// Has an idle connection stayed open? What the server said meanwhile is taken in.
+fn is_alive(connection: &mut Connection) -> bool {
+    let mut context = Context::from_waker(Waker::noop());
+    match connection.peer.poll_read(&mut context) {
+        Poll::Pending => connection.take_in(),
+        Poll::Ready(Ok(count)) if count > 0 => connection.take_in(),
+        Poll::Ready(_) => false,
+    }
+}

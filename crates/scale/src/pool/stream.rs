@@ -1,0 +1,148 @@
+//! A socket with or without TLS, and the buffers of a peer that speaks the protocol over it.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::{Buf, BytesMut};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsStream;
+
+/// How many bytes are read at a time, at least.
+const READ_LEN: usize = 16 * 1024;
+
+/// A socket with or without TLS.
+#[derive(Debug)]
+pub enum Stream {
+    /// Without.
+    Plain(TcpStream),
+    /// With.
+    Tls(Box<TlsStream<TcpStream>>),
+}
+
+impl AsyncRead for Stream {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Stream::Plain(stream) => Pin::new(stream).poll_read(context, buffer),
+            Stream::Tls(stream) => Pin::new(stream).poll_read(context, buffer),
+        }
+    }
+}
+
+impl AsyncWrite for Stream {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Stream::Plain(stream) => Pin::new(stream).poll_write(context, bytes),
+            Stream::Tls(stream) => Pin::new(stream).poll_write(context, bytes),
+        }
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Stream::Plain(stream) => Pin::new(stream).poll_flush(context),
+            Stream::Tls(stream) => Pin::new(stream).poll_flush(context),
+        }
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Stream::Plain(stream) => Pin::new(stream).poll_shutdown(context),
+            Stream::Tls(stream) => Pin::new(stream).poll_shutdown(context),
+        }
+    }
+}
+
+/// A stream with what has been read of it and not been looked at.
+#[derive(Debug)]
+pub struct Peer {
+    stream: Stream,
+    /// Read, and not looked at.
+    pub input: BytesMut,
+    /// TLS keeps written bytes until it is flushed.
+    needs_flush: bool,
+}
+
+impl Peer {
+    /// With nothing read yet.
+    pub fn new(stream: Stream) -> Peer {
+        Peer {
+            stream,
+            input: BytesMut::new(),
+            needs_flush: false,
+        }
+    }
+
+    /// Does it speak TLS?
+    pub fn is_encrypted(&self) -> bool {
+        matches!(self.stream, Stream::Tls(_))
+    }
+
+    /// The socket, if nothing has been read of it that was not looked at.
+    pub fn into_stream(self) -> Option<Stream> {
+        self.input.is_empty().then_some(self.stream)
+    }
+
+    /// Reads once. Ready with 0 at the stream's end.
+    pub fn poll_read(&mut self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        self.input.reserve(READ_LEN);
+        let mut read = std::pin::pin!(self.stream.read_buf(&mut self.input));
+        read.as_mut().poll(context)
+    }
+
+    /// Writes what can be written of `output`, and removes it. Ready once something was written,
+    /// or everything was flushed.
+    pub fn poll_write(
+        &mut self,
+        context: &mut Context<'_>,
+        output: &mut BytesMut,
+    ) -> Poll<io::Result<()>> {
+        if !output.is_empty() {
+            return match Pin::new(&mut self.stream).poll_write(context, output) {
+                Poll::Ready(Ok(0)) => Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+                Poll::Ready(Ok(count)) => {
+                    output.advance(count);
+                    self.needs_flush = self.is_encrypted();
+                    Poll::Ready(Ok(()))
+                }
+                Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
+                Poll::Pending => Poll::Pending,
+            };
+        }
+        let flushed = Pin::new(&mut self.stream).poll_flush(context);
+        if flushed.is_ready() {
+            self.needs_flush = false;
+        }
+        flushed
+    }
+
+    /// Is there something to be written, or to be flushed?
+    pub fn has_to_write(&self, output: &BytesMut) -> bool {
+        self.needs_flush || !output.is_empty()
+    }
+
+    /// Reads once; 0 at the end.
+    pub async fn read(&mut self) -> io::Result<usize> {
+        std::future::poll_fn(|context| self.poll_read(context)).await
+    }
+
+    /// Writes all of `bytes`.
+    pub async fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.stream.write_all(bytes).await?;
+        self.stream.flush().await
+    }
+
+    /// Says goodbye, as well as can be.
+    pub async fn shutdown(&mut self) {
+        // The peer may be gone already, and nobody is left to hear of it.
+        let _ = self.stream.shutdown().await;
+    }
+}

@@ -1,0 +1,101 @@
+//! Cancel requests: a client's key leads to what its session runs on a server now.
+//!
+//! While a request is on its way to a server, that server's connection is not given to another
+//! session: the request could hit that one's statement.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use ring::rand::{SecureRandom, SystemRandom};
+
+use crate::pool::Node;
+use crate::pool::connection::connect;
+use crate::pool::stream::Peer;
+use crate::wire::startup::{CancelKey, write_cancel};
+
+/// How long a cancel request may take at a server.
+const TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The server that a session uses now, to cancel there. Held locked while a request is under way.
+pub type Target = Arc<tokio::sync::Mutex<Option<CancelKey>>>;
+
+/// The keys of all sessions.
+#[derive(Default)]
+pub struct Registry {
+    sessions: Mutex<BTreeMap<u32, (Vec<u8>, Target)>>,
+}
+
+/// A session's entry, which ends with it.
+pub struct Entry<'a> {
+    registry: &'a Registry,
+    /// What the client is told.
+    pub key: CancelKey,
+    /// What it leads to.
+    pub target: Target,
+}
+
+impl Registry {
+    /// A key for a new session; protocol 3.0 has room for 4 bytes of secret, 3.2 for more.
+    pub fn enter(&self, minor: u16) -> Entry<'_> {
+        let random = SystemRandom::new();
+        let mut bytes = [0; 36];
+        random
+            .fill(&mut bytes)
+            .expect("the system gives random bytes");
+        let (process, secret) = bytes.split_first_chunk::<4>().expect("there are 36");
+        let secret = if minor < 2 { &secret[..4] } else { secret };
+        let target = Target::default();
+        let mut sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
+        // Positive, as a process number is; a number that is taken is passed over.
+        let mut process = u32::from_be_bytes(*process) & 0x7fff_ffff;
+        while sessions.contains_key(&process) {
+            process = (process + 1) & 0x7fff_ffff;
+        }
+        sessions.insert(process, (secret.to_vec(), Arc::clone(&target)));
+        Entry {
+            registry: self,
+            key: CancelKey {
+                process,
+                secret: secret.to_vec(),
+            },
+            target,
+        }
+    }
+
+    /// Passes a request on, if its key is right. Nobody is told how it went.
+    pub async fn cancel(&self, key: &CancelKey, node: &Node) {
+        let target = {
+            let sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
+            match sessions.get(&key.process) {
+                Some((secret, target)) if *secret == key.secret => Arc::clone(target),
+                _ => return,
+            }
+        };
+        let target = target.lock().await;
+        if let Some(key) = &*target {
+            // A server that cannot be reached cannot be told to cancel.
+            let _ = tokio::time::timeout(TIMEOUT, send(node, key)).await;
+        }
+    }
+}
+
+/// Sends a cancel request, and waits until the server has passed it on.
+pub async fn send(node: &Node, key: &CancelKey) -> std::io::Result<()> {
+    let mut peer = Peer::new(connect(&node.address).await?);
+    peer.write_all(&write_cancel(key)).await?;
+    while peer.read().await? > 0 {
+        peer.input.clear();
+    }
+    Ok(())
+}
+
+impl Drop for Entry<'_> {
+    fn drop(&mut self) {
+        let mut sessions = self.registry.sessions.lock();
+        let sessions = sessions.as_mut();
+        if let Ok(sessions) = sessions {
+            sessions.remove(&self.key.process);
+        }
+    }
+}

@@ -1,0 +1,269 @@
+//! A client's first words: TLS, who it is, and what its session is told at the start.
+
+use std::io;
+use std::sync::Arc;
+
+use bytes::{Buf, BytesMut};
+use ring::rand::{SecureRandom, SystemRandom};
+use tokio::net::TcpStream;
+use tokio::sync::OwnedSemaphorePermit;
+use tokio_rustls::TlsAcceptor;
+
+use super::{Authentication, Proxy};
+use crate::auth::scram::{self, Exchange, Verifier};
+use crate::auth::users::Users;
+use crate::pool::stream::{Peer, Stream};
+use crate::pool::{Key, Login};
+use crate::wire::cut::HEADER_LEN;
+use crate::wire::message::{self, split_string};
+use crate::wire::report::{Report, Severity};
+use crate::wire::server::Parameters;
+use crate::wire::startup::{self, First, Startup};
+
+/// The longest message of a client that logs in, in bytes (`PG_MAX_AUTH_TOKEN_LENGTH`).
+const MESSAGE_LEN_MAX: usize = 65_535;
+/// SQLSTATEs.
+const PROTOCOL_VIOLATION: &str = "08P01";
+const TOO_MANY: &str = "53300";
+const INVALID_PASSWORD: &str = "28P01";
+const UNSUPPORTED: &str = "0A000";
+
+/// A client that has logged in, and has not been told yet.
+pub struct Welcomed {
+    /// Its socket.
+    pub peer: Peer,
+    /// What its servers must have.
+    pub key: Key,
+    /// How to log in there.
+    pub login: Login,
+    /// The minor version of the protocol that it speaks.
+    pub minor: u16,
+    /// Settings as servers start with.
+    pub parameters: Arc<Parameters>,
+    /// The right to be logged in.
+    pub permit: OwnedSemaphorePermit,
+}
+
+/// Why a login failed.
+enum Failed {
+    /// The client is told.
+    Told(Report),
+    /// The client is gone, or nobody it could be told to.
+    Gone,
+}
+
+impl From<io::Error> for Failed {
+    fn from(_: io::Error) -> Failed {
+        Failed::Gone
+    }
+}
+
+impl From<Report> for Failed {
+    fn from(report: Report) -> Failed {
+        Failed::Told(report.fatal())
+    }
+}
+
+fn violation(what: impl Into<String>) -> Failed {
+    Report::new(Severity::Fatal, PROTOCOL_VIOLATION, what).into()
+}
+
+impl Proxy {
+    /// Lets a client log in. None if it wanted something else, or could not: then it was told.
+    pub(super) async fn welcome(&self, socket: TcpStream) -> Option<Welcomed> {
+        let mut peer = Peer::new(Stream::Plain(socket));
+        loop {
+            let first = match first(&mut peer).await {
+                Ok(first) => first,
+                Err(failed) => return self.turn_away(peer, failed).await,
+            };
+            match first {
+                First::Tls => peer = self.encrypt(peer).await?,
+                First::Gss => peer.write_all(b"N").await.ok()?,
+                First::Cancel(key) => {
+                    self.cancels.cancel(&key, &self.primary).await;
+                    return None;
+                }
+                First::Startup(startup) => {
+                    return match self.log_in(&mut peer, &startup).await {
+                        Ok((key, login, parameters, permit)) => Some(Welcomed {
+                            peer,
+                            key,
+                            login,
+                            minor: startup.minor_spoken(),
+                            parameters,
+                            permit,
+                        }),
+                        Err(failed) => self.turn_away(peer, failed).await,
+                    };
+                }
+            }
+        }
+    }
+
+    async fn turn_away(&self, mut peer: Peer, failed: Failed) -> Option<Welcomed> {
+        if let Failed::Told(report) = failed {
+            let mut out = BytesMut::new();
+            report.write(&mut out);
+            // A client that is gone cannot be told.
+            let _ = peer.write_all(&out).await;
+            peer.shutdown().await;
+        }
+        None
+    }
+
+    /// Answers a client that asks for TLS.
+    async fn encrypt(&self, mut peer: Peer) -> Option<Peer> {
+        let Some(config) = &self.tls else {
+            peer.write_all(b"N").await.ok()?;
+            return Some(peer);
+        };
+        if peer.is_encrypted() {
+            return None;
+        }
+        peer.write_all(b"S").await.ok()?;
+        // Bytes that came before the handshake could be anybody's: CVE-2021-23222.
+        let Stream::Plain(socket) = peer.into_stream()? else {
+            return None;
+        };
+        let stream = TlsAcceptor::from(Arc::clone(config)).accept(socket).await;
+        Some(Peer::new(Stream::Tls(Box::new(stream.ok()?.into()))))
+    }
+
+    async fn log_in(
+        &self,
+        peer: &mut Peer,
+        startup: &Startup,
+    ) -> Result<(Key, Login, Arc<Parameters>, OwnedSemaphorePermit), Failed> {
+        let Some(user) = startup.parameter("user").filter(|user| !user.is_empty()) else {
+            return Err(violation("no PostgreSQL user name specified in startup packet"));
+        };
+        let replication = startup.parameter("replication").unwrap_or("off");
+        if !matches!(replication, "off" | "false" | "no" | "0") {
+            let text = "replication connections do not go through the proxy";
+            return Err(Report::new(Severity::Fatal, UNSUPPORTED, text)
+                .hint("Connect to the database itself.")
+                .into());
+        }
+        let Ok(permit) = Arc::clone(&self.clients).try_acquire_owned() else {
+            let text = "sorry, too many clients already";
+            return Err(Report::new(Severity::Fatal, TOO_MANY, text).into());
+        };
+        if startup.minor != startup.minor_spoken() || startup.protocol_options().next().is_some() {
+            peer.write_all(&negotiation(startup)).await?;
+        }
+        let login = self.authenticate(peer, user).await?;
+        let key = Key::of(startup, user);
+        let connection = self.primary.take(&key, &login).await?;
+        let parameters = Arc::clone(&connection.server.parameters);
+        self.primary.give_back(connection);
+        Ok((key, login, parameters, permit))
+    }
+
+    /// Lets the client prove who it is. Returns how its servers are logged in to.
+    async fn authenticate(&self, peer: &mut Peer, user: &str) -> Result<Login, Failed> {
+        let users = match &self.authentication {
+            Authentication::Trust(users) => return Ok(login(users, user)),
+            Authentication::Scram(users) => users,
+        };
+        let mechanisms: [&[u8]; 3] = [&10_u32.to_be_bytes(), scram::MECHANISM.as_bytes(), b"\0\0"];
+        ask(peer, &mechanisms).await?;
+        let body = password_message(peer).await?;
+        let malformed = || violation("malformed SCRAM message");
+        let (mechanism, rest) = split_string(&body).map_err(|_| malformed())?;
+        let (length, first) = rest.split_first_chunk::<4>().ok_or_else(malformed)?;
+        if mechanism != scram::MECHANISM.as_bytes()
+            || u32::from_be_bytes(*length) as usize != first.len()
+        {
+            return Err(violation("client selected an invalid SASL authentication mechanism"));
+        }
+        let mut chance = [0; 18];
+        let random = SystemRandom::new();
+        let filled = random.fill(&mut chance);
+        filled.expect("the system gives random bytes");
+        // Whether a user exists shows only at the end, as a wrong password.
+        let known = users.find(user);
+        let verifier = match known {
+            Some(user) => user.verifier.clone(),
+            None => Verifier::of_password(&format!("{chance:?}")),
+        };
+        let (exchange, answer) =
+            Exchange::start(first, &chance, verifier).ok_or_else(malformed)?;
+        ask(peer, &[&11_u32.to_be_bytes(), answer.as_bytes()]).await?;
+        let last = password_message(peer).await?;
+        match (exchange.finish(&last), known) {
+            (Some(proof), Some(_)) => {
+                ask(peer, &[&12_u32.to_be_bytes(), proof.as_bytes()]).await?;
+                Ok(login(users, user))
+            }
+            _ => {
+                let text = format!("password authentication failed for user \"{user}\"");
+                Err(Report::new(Severity::Fatal, INVALID_PASSWORD, text).into())
+            }
+        }
+    }
+}
+
+fn login(users: &Users, user: &str) -> Login {
+    Login {
+        password: users.find(user).and_then(|user| user.password.clone()),
+    }
+}
+
+/// The first packet, whole.
+async fn first(peer: &mut Peer) -> Result<First, Failed> {
+    loop {
+        let length = startup::length(&peer.input).map_err(|error| violation(error.0))?;
+        if let Some(length) = length.filter(|length| peer.input.len() >= *length) {
+            let packet = peer.input.split_to(length);
+            return startup::read(&packet).map_err(|error| violation(error.0));
+        }
+        if peer.read().await? == 0 {
+            return Err(Failed::Gone);
+        }
+    }
+}
+
+/// An Authentication message of these parts.
+async fn ask(peer: &mut Peer, parts: &[&[u8]]) -> io::Result<()> {
+    let mut out = BytesMut::new();
+    message::write(&mut out, b'R', parts, 0);
+    peer.write_all(&out).await
+}
+
+/// The body of the client's next message, which must be about its password.
+async fn password_message(peer: &mut Peer) -> Result<BytesMut, Failed> {
+    loop {
+        if let Some(header) = peer.input.first_chunk::<HEADER_LEN>() {
+            let [tag, length @ ..] = *header;
+            let length = u32::from_be_bytes(length) as usize;
+            if tag != b'p' || !(4..=MESSAGE_LEN_MAX).contains(&length) {
+                return Err(violation("expected a password response"));
+            }
+            if peer.input.len() > length {
+                let mut message = peer.input.split_to(length + 1);
+                message.advance(HEADER_LEN);
+                return Ok(message);
+            }
+        }
+        if peer.read().await? == 0 {
+            return Err(Failed::Gone);
+        }
+    }
+}
+
+/// NegotiateProtocolVersion: which version is spoken, and which options are not known.
+fn negotiation(startup: &Startup) -> BytesMut {
+    let options: Vec<&str> = startup.protocol_options().collect();
+    let count = u32::try_from(options.len()).expect("a startup packet is short");
+    let mut body = Vec::new();
+    body.extend_from_slice(&(3 << 16 | u32::from(startup.minor_spoken())).to_be_bytes());
+    body.extend_from_slice(&count.to_be_bytes());
+    for option in options {
+        body.extend_from_slice(option.as_bytes());
+        body.push(0);
+    }
+    let mut out = BytesMut::new();
+    message::write(&mut out, b'v', &[&body], 0);
+    out
+}
