@@ -74,7 +74,11 @@ impl fmt::Display for Address {
 
 impl fmt::Debug for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}@{}:{}/{}", self.user, self.host, self.port, self.database)
+        write!(
+            f,
+            "{}@{}:{}/{}",
+            self.user, self.host, self.port, self.database
+        )
     }
 }
 
@@ -117,7 +121,8 @@ mod tests {
 
     #[test]
     fn url_is_read() {
-        let address = Address::parse("postgresql://an%40n:p%3Aw@db.example:6000/shop?sslmode=disable");
+        let address =
+            Address::parse("postgresql://an%40n:p%3Aw@db.example:6000/shop?sslmode=disable");
         let address = address.unwrap();
         assert_eq!(format!("{address:?}"), "an@n@db.example:6000/shop");
         assert_eq!(address.password.as_deref(), Some("p:w"));

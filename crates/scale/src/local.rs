@@ -61,8 +61,13 @@ pub fn programs() -> Option<PathBuf> {
     let mut folders: Vec<PathBuf> = debian.map(|entry| entry.path().join("bin")).collect();
     folders.sort();
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let folders = folders.into_iter().rev().chain(std::env::split_paths(&path));
-    folders.into_iter().find(|folder| folder.join("initdb").exists())
+    let folders = folders
+        .into_iter()
+        .rev()
+        .chain(std::env::split_paths(&path));
+    folders
+        .into_iter()
+        .find(|folder| folder.join("initdb").exists())
 }
 
 impl Postgres {
@@ -101,7 +106,9 @@ impl Postgres {
     fn initialise(&self) -> io::Result<()> {
         let mut command = self.command("initdb")?;
         let words = "--no-sync --auth=trust --encoding=UTF8 --locale=C";
-        command.args(words.split(' ')).args(["--username", SUPERUSER]);
+        command
+            .args(words.split(' '))
+            .args(["--username", SUPERUSER]);
         let output = command.arg("--pgdata").arg(self.data()).output()?;
         if output.status.success() {
             Ok(())
@@ -111,20 +118,27 @@ impl Postgres {
         }
     }
 
-    /// Starts it, on another port than before.
+    /// Starts it again, on a port that is free.
     pub fn restart(&mut self) -> io::Result<()> {
-        self.kill();
-        let mut said = String::new();
+        let mut last = Ok(());
         for _ in 0..TRIES_MAX {
             let free = TcpListener::bind((self.host, 0))?;
-            self.port = free.local_addr()?.port();
+            let port = free.local_addr()?.port();
             drop(free);
-            match self.serve()? {
-                Ok(()) => return Ok(()),
-                Err(text) => said = text,
+            last = self.restart_at(port);
+            if last.is_ok() {
+                break;
             }
         }
-        Err(io::Error::other(format!("PostgreSQL does not start: {said}")))
+        last
+    }
+
+    /// Starts it again, on this port.
+    pub fn restart_at(&mut self, port: u16) -> io::Result<()> {
+        self.kill();
+        self.port = port;
+        let served = self.serve()?;
+        served.map_err(|said| io::Error::other(format!("PostgreSQL does not start: {said}")))
     }
 
     /// Starts it once. The inner error is what it said before it ended.
@@ -136,7 +150,10 @@ impl Postgres {
         for setting in &self.settings {
             command.args(["-c", setting]);
         }
-        let mut process = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn()?;
+        let mut process = command
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()?;
         let log = File::options().create(true).append(true).open(self.log())?;
         let errors = process.stderr.take().expect("it was asked for");
         let (sender, receiver) = channel();

@@ -134,7 +134,14 @@ mod tests {
     #[test]
     fn invalid_messages_are_refused() {
         let verifier = Verifier::of_password("x");
-        for first in ["", "n,,", "n,", "p=tls-unique,,n=,r=x", "x,,n=,r=x", "n,,n=a"] {
+        for first in [
+            "",
+            "n,,",
+            "n,",
+            "p=tls-unique,,n=,r=x",
+            "x,,n=,r=x",
+            "n,,n=a",
+        ] {
             let started = Exchange::start(first.as_bytes(), b"", verifier.clone());
             assert!(started.is_none(), "{first}");
         }

@@ -115,10 +115,16 @@ mod tests {
 
     #[test]
     fn error_names_the_line_and_no_secret() {
-        for text in ["\n\"ann\" secret", "\n\"ann\" \"secret", "\n\"ann\" \"SCRAM-SHA-256$secret\""]
-        {
+        for text in [
+            "\n\"ann\" secret",
+            "\n\"ann\" \"secret",
+            "\n\"ann\" \"SCRAM-SHA-256$secret\"",
+        ] {
             let error = Users::parse(text).unwrap_err();
-            assert!(error.contains("line 2") && !error.contains("ann"), "{error}");
+            assert!(
+                error.contains("line 2") && !error.contains("ann"),
+                "{error}"
+            );
         }
     }
 }

@@ -6,11 +6,11 @@ use std::time::Duration;
 use bytes::{Buf, BytesMut};
 use postgres_protocol::authentication::md5_hash;
 use postgres_protocol::authentication::sasl::{ChannelBinding, ScramSha256};
+use rustls::pki_types::ServerName;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio_rustls::TlsConnector;
-use rustls::pki_types::ServerName;
 
 use super::stream::{Peer, Stream};
 use super::{Key, Login};
@@ -63,7 +63,9 @@ impl Connection {
                 .hint("It may be down or starting; what is asked again later may work.")
         };
         let opened = tokio::time::timeout(LOGIN_TIMEOUT, async {
-            let stream = connect(address).await.map_err(|error| unreachable(error.to_string()))?;
+            let stream = connect(address)
+                .await
+                .map_err(|error| unreachable(error.to_string()))?;
             let mut connection = Connection {
                 peer: Peer::new(stream),
                 cutter: Cutter::new(Side::Server),
@@ -76,7 +78,10 @@ impl Connection {
                 permit: None,
             };
             let packet = startup::write(key.startup());
-            connection.send(&packet).await.map_err(|error| unreachable(error.to_string()))?;
+            connection
+                .send(&packet)
+                .await
+                .map_err(|error| unreachable(error.to_string()))?;
             connection.log_in(login).await?;
             Ok(connection)
         });
@@ -92,7 +97,11 @@ impl Connection {
     /// The next message, whole.
     async fn receive(&mut self) -> io::Result<Answer> {
         loop {
-            match self.cutter.next(&self.peer.input).map_err(io::Error::other)? {
+            match self
+                .cutter
+                .next(&self.peer.input)
+                .map_err(io::Error::other)?
+            {
                 Some(Piece::Message(message)) if message.is_whole() => {
                     let length = message.frame.len();
                     let answer = Answer {
@@ -152,7 +161,9 @@ impl Connection {
         let user = &self.key.user;
         let Some(password) = login.password.as_deref() else {
             let text = format!("the server asks for the password of user \"{user}\"");
-            return Err(refused(text).hint("Put the password itself into the proxy's file of users."));
+            return Err(
+                refused(text).hint("Put the password itself into the proxy's file of users.")
+            );
         };
         let failed = |error: io::Error| refused(format!("logging in to the server: {error}"));
         match kind {
@@ -161,13 +172,17 @@ impl Connection {
                     let text = "the server asks for a password in clear text without TLS";
                     return Err(refused(text.into()));
                 }
-                self.password(&[password.as_bytes(), b"\0"]).await.map_err(failed)
+                self.password(&[password.as_bytes(), b"\0"])
+                    .await
+                    .map_err(failed)
             }
             5 => {
                 let salt = rest.first_chunk::<4>();
                 let salt = *salt.ok_or_else(|| refused("the server's salt is damaged".into()))?;
                 let hash = md5_hash(user.as_bytes(), password.as_bytes(), salt);
-                self.password(&[hash.as_bytes(), b"\0"]).await.map_err(failed)
+                self.password(&[hash.as_bytes(), b"\0"])
+                    .await
+                    .map_err(failed)
             }
             10 => self.scram(password).await.map_err(failed),
             kind => Err(refused(format!(

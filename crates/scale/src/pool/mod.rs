@@ -44,7 +44,10 @@ impl Key {
         let database = startup.parameter("database").unwrap_or(user);
         let is_setting =
             |name: &str| !matches!(name, "user" | "database") && !name.starts_with("_pq_.");
-        let settings = startup.parameters.iter().filter(|(name, _)| is_setting(name));
+        let settings = startup
+            .parameters
+            .iter()
+            .filter(|(name, _)| is_setting(name));
         Key {
             user: user.to_string(),
             database: database.to_string(),
@@ -54,7 +57,10 @@ impl Key {
 
     /// The parameters of a server's start-up packet.
     fn startup(&self) -> impl Iterator<Item = (&str, &str)> {
-        let who = [("user", self.user.as_str()), ("database", self.database.as_str())];
+        let who = [
+            ("user", self.user.as_str()),
+            ("database", self.database.as_str()),
+        ];
         let settings = self.settings.iter();
         who.into_iter()
             .chain(settings.map(|(name, value)| (name.as_str(), value.as_str())))
@@ -120,9 +126,13 @@ impl Node {
         let permit = tokio::time::timeout(WAIT_MAX, permits.acquire_owned()).await;
         let permit = permit.map_err(|_| {
             let (seconds, max) = (WAIT_MAX.as_secs(), self.connections_max);
-            let text = format!("no connection to {} became free in {seconds} s", self.address);
-            Report::new(Severity::Error, TOO_MANY, text)
-                .hint(format!("All {max} are in use by sessions: see --connections."))
+            let text = format!(
+                "no connection to {} became free in {seconds} s",
+                self.address
+            );
+            Report::new(Severity::Error, TOO_MANY, text).hint(format!(
+                "All {max} are in use by sessions: see --connections."
+            ))
         })?;
         Ok(permit.expect("the semaphore is never closed"))
     }
@@ -174,9 +184,8 @@ impl Counted<'_> {
         let mut open = node.open();
         if open.count >= node.connections_max {
             let mut idle = open.idle.values_mut();
-            let evicted = idle.find_map(|connections| {
-                (!connections.is_empty()).then(|| connections.remove(0))
-            });
+            let evicted = idle
+                .find_map(|connections| (!connections.is_empty()).then(|| connections.remove(0)));
             assert!(evicted.is_some(), "more connections than permits");
             open.count -= 1;
         }

@@ -136,7 +136,9 @@ impl Proxy {
         startup: &Startup,
     ) -> Result<(Key, Login, Arc<Parameters>, OwnedSemaphorePermit), Failed> {
         let Some(user) = startup.parameter("user").filter(|user| !user.is_empty()) else {
-            return Err(violation("no PostgreSQL user name specified in startup packet"));
+            return Err(violation(
+                "no PostgreSQL user name specified in startup packet",
+            ));
         };
         let replication = startup.parameter("replication").unwrap_or("off");
         if !matches!(replication, "off" | "false" | "no" | "0") {
@@ -175,7 +177,9 @@ impl Proxy {
         if mechanism != scram::MECHANISM.as_bytes()
             || u32::from_be_bytes(*length) as usize != first.len()
         {
-            return Err(violation("client selected an invalid SASL authentication mechanism"));
+            return Err(violation(
+                "client selected an invalid SASL authentication mechanism",
+            ));
         }
         let mut chance = [0; 18];
         let random = SystemRandom::new();
@@ -187,8 +191,7 @@ impl Proxy {
             Some(user) => user.verifier.clone(),
             None => Verifier::of_password(&format!("{chance:?}")),
         };
-        let (exchange, answer) =
-            Exchange::start(first, &chance, verifier).ok_or_else(malformed)?;
+        let (exchange, answer) = Exchange::start(first, &chance, verifier).ok_or_else(malformed)?;
         ask(peer, &[&11_u32.to_be_bytes(), answer.as_bytes()]).await?;
         let last = password_message(peer).await?;
         match (exchange.finish(&last), known) {

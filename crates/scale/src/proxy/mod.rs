@@ -100,11 +100,7 @@ impl Proxy {
     }
 
     /// One client, from its first byte to its last.
-    async fn client(
-        self: Arc<Self>,
-        socket: TcpStream,
-        login_permit: OwnedSemaphorePermit,
-    ) {
+    async fn client(self: Arc<Self>, socket: TcpStream, login_permit: OwnedSemaphorePermit) {
         // Only a hint to the system.
         let _ = socket.set_nodelay(true);
         let welcomed = tokio::time::timeout(self.login_timeout, self.welcome(socket)).await;

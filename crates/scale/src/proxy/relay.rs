@@ -13,13 +13,13 @@ use bytes::Buf;
 use super::Proxy;
 use super::cancel::{self, Entry};
 use super::login::Welcomed;
-use crate::pool::{Connection, Key, Login};
 use crate::pool::stream::Peer;
+use crate::pool::{Connection, Key, Login};
+use crate::wire::Malformed;
 use crate::wire::cut::{Cutter, Piece, Side, WHOLE_LEN_MAX};
 use crate::wire::message;
 use crate::wire::report::{Report, Severity};
 use crate::wire::session::{Leftover, Out, Session, Wants};
-use crate::wire::Malformed;
 
 /// Bytes that may wait for a peer before nothing more is read for it.
 const OUTPUT_LEN_MAX: usize = 256 * 1024;
@@ -283,7 +283,8 @@ impl Relay<'_> {
         }
         *self.entry.target.lock().await = None;
         if let Some(connection) = self.connection.take() {
-            let is_drained = self.out.to_server.is_empty() && connection.cutter.is_between_messages();
+            let is_drained =
+                self.out.to_server.is_empty() && connection.cutter.is_between_messages();
             let proxy = Arc::clone(self.proxy);
             match self.session.leftover() {
                 leftover @ (Leftover::Nothing | Leftover::Transaction)

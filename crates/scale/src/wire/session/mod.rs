@@ -227,9 +227,8 @@ impl Session {
         let first = demand.texts.first()?;
         (first.effect() == Effect::ReadsSequenceState).then(|| {
             let text = "the last value of a sequence is known only in the transaction that drew it";
-            Report::new(Severity::Error, UNSUPPORTED, text).hint(
-                "Use INSERT … RETURNING, or one transaction for both, or --pooling session.",
-            )
+            Report::new(Severity::Error, UNSUPPORTED, text)
+                .hint("Use INSERT … RETURNING, or one transaction for both, or --pooling session.")
         })
     }
 

@@ -1,0 +1,350 @@
+//! What the protocol promises holds although sessions share connections: batches, errors before
+//! Sync, prepared statements, COPY, cancel, and nothing of one session reaches another.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod support;
+
+use scale::local::Postgres;
+use scale::wire::server::STATEMENTS_MAX;
+use support::raw::Raw;
+use support::{Front, is_there, options};
+
+/// Runs a test against a proxy with this many connections.
+async fn with(connections: usize, test: impl AsyncFnOnce(&Front)) {
+    if is_there() {
+        let postgres = Postgres::start(&[]).unwrap();
+        let front = Front::start(options(&postgres, connections)).await;
+        test(&front).await;
+    }
+}
+
+#[tokio::test]
+async fn batches_and_errors_before_sync() {
+    with(1, async |front: &Front| {
+        let mut raw = Raw::log_in(front.address).await;
+        raw.query("CREATE TABLE t (a int)");
+        assert_eq!(raw.hear().await, "CZI");
+        raw.query("SELECT 1; SELECT 1/0; SELECT 2");
+        assert_eq!(raw.hear().await, "T'1'C[22012]ZI");
+        raw.query("");
+        assert_eq!(raw.hear().await, "IZI");
+        raw.sync().sync();
+        assert_eq!(raw.hear().await, "ZI");
+        assert_eq!(raw.until_ready().await, "ZI");
+
+        // What follows the error is skipped, up to Sync; what follows Sync is not.
+        raw.parse("", "SELECT 7").bind("").execute(0);
+        raw.parse("bad", "SELEC").bind("bad").execute(0).close("x");
+        raw.sync()
+            .parse("bad", "SELECT 8")
+            .bind("bad")
+            .execute(0)
+            .sync();
+        assert_eq!(raw.hear().await, "12'7'C[42601]ZI");
+        assert_eq!(raw.until_ready().await, "12'8'CZI");
+        // A batch is one transaction.
+        raw.parse("", "INSERT INTO t VALUES (1)")
+            .bind("")
+            .execute(0);
+        raw.parse("", "SELECT 1/0").bind("").execute(0).sync();
+        raw.query("SELECT count(*) FROM t");
+        assert_eq!(raw.hear().await, "12C1[22012]ZI");
+        assert_eq!(raw.until_ready().await, "T'0'CZI");
+        // Flush gives the answers before Sync, also of an error.
+        raw.parse("", "SELECT 1/0").say(b'H', &[]).flush().await;
+        assert_eq!(raw.message().await.map(|(tag, _)| tag), Some(b'1'));
+        raw.bind("").execute(0).say(b'H', &[]).flush().await;
+        assert_eq!(raw.message().await.map(|(tag, _)| tag), Some(b'E'));
+        raw.parse("", "SELECT 1").query("SELECT 2").sync();
+        assert_eq!(raw.hear().await, "ZI");
+        // A portal that is suspended goes on where it was.
+        raw.query("BEGIN").flush().await;
+        assert_eq!(raw.until_ready().await, "CZT");
+        raw.parse("", "SELECT generate_series(1, 3)")
+            .bind("")
+            .execute(2);
+        raw.execute(2).sync();
+        assert_eq!(raw.hear().await, "12'1''2's'3'CZT");
+        raw.query("oops").flush().await;
+        assert_eq!(raw.until_ready().await, "[42601]ZE");
+        raw.query("COMMIT");
+        assert_eq!(raw.hear().await, "CZI");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn prepared_statements_are_their_clients_own() {
+    with(1, async |front: &Front| {
+        let mut one = Raw::log_in(front.address).await;
+        let mut two = Raw::log_in(front.address).await;
+        one.parse("s", "SELECT 1").sync();
+        two.parse("s", "SELECT 2").sync();
+        assert_eq!(one.hear().await, "1ZI");
+        assert_eq!(two.hear().await, "1ZI");
+        for _ in 0..2 {
+            one.bind("s").execute(0).sync();
+            two.bind("s").execute(0).sync();
+            assert_eq!(one.hear().await, "2'1'CZI");
+            assert_eq!(two.hear().await, "2'2'CZI");
+        }
+        // The unnamed one, too, outlives its batch, but no simple query.
+        one.parse("", "SELECT 10").sync();
+        two.parse("", "SELECT 20").sync();
+        assert_eq!(one.hear().await, "1ZI");
+        assert_eq!(two.hear().await, "1ZI");
+        one.bind("").execute(0).sync();
+        assert_eq!(one.hear().await, "2'10'CZI");
+        two.query("SELECT 0");
+        assert_eq!(two.hear().await, "T'0'CZI");
+        two.bind("").execute(0).sync();
+        assert_eq!(two.hear().await, "[26000]ZI");
+        // A name is taken until it is closed; one that is not there is not found.
+        one.parse("s", "SELECT 3").sync();
+        assert_eq!(one.hear().await, "[42P05]ZI");
+        one.close("s")
+            .parse("s", "SELECT 3")
+            .bind("s")
+            .execute(0)
+            .sync();
+        assert_eq!(one.hear().await, "312'3'CZI");
+        one.bind("t").execute(0).sync();
+        assert_eq!(one.hear().await, "[26000]ZI");
+        // A statement whose batch failed before it was never prepared, and one is not closed.
+        one.bind("t").parse("u", "SELECT 4").close("s").sync();
+        assert_eq!(one.hear().await, "[26000]ZI");
+        one.bind("s").execute(0).sync().bind("u").execute(0).sync();
+        assert_eq!(one.hear().await, "2'3'CZI");
+        assert_eq!(one.until_ready().await, "[26000]ZI");
+        one.query("DEALLOCATE ALL");
+        assert_eq!(one.hear().await, "CZI");
+        one.bind("s").sync();
+        assert_eq!(one.hear().await, "[26000]ZI");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn more_prepared_statements_than_a_server_holds() {
+    with(1, async |front: &Front| {
+        let mut raw = Raw::log_in(front.address).await;
+        for round in ["1", ""] {
+            for number in 0..STATEMENTS_MAX + 10 {
+                let name = format!("s{number}");
+                if !round.is_empty() {
+                    raw.parse(&name, &format!("SELECT {number}"));
+                }
+                raw.bind(&name).execute(0).sync();
+                assert_eq!(raw.hear().await, format!("{round}2'{number}'CZI"));
+            }
+        }
+        raw.query("SELECT count(*) FROM pg_prepared_statements");
+        assert_eq!(raw.hear().await, format!("T'{STATEMENTS_MAX}'CZI"));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn copy_in_simple_and_extended_protocol() {
+    with(1, async |front: &Front| {
+        let mut raw = Raw::log_in(front.address).await;
+        raw.query("CREATE TABLE t (a int)");
+        assert_eq!(raw.hear().await, "CZI");
+        raw.query("COPY t FROM STDIN")
+            .say(b'd', &[b"1\n"])
+            .say(b'c', &[]);
+        assert_eq!(raw.hear().await, "GCZI");
+        // The server ignores the Sync that libpq sends before the data.
+        raw.parse("", "COPY t FROM STDIN")
+            .bind("")
+            .execute(0)
+            .sync();
+        raw.say(b'd', &[b"2\n"]).say(b'c', &[]).sync();
+        assert_eq!(raw.hear().await, "12GCZI");
+        // An error in the data: what follows of them is ignored.
+        raw.query("COPY t FROM STDIN")
+            .say(b'd', &[b"x\n"])
+            .flush()
+            .await;
+        assert_eq!(raw.message().await.map(|(tag, _)| tag), Some(b'G'));
+        raw.say(b'c', &[]).flush().await;
+        assert_eq!(raw.until_ready().await, "[22P02]ZI");
+        raw.say(b'd', &[b"3\n"])
+            .say(b'c', &[])
+            .query("SELECT sum(a) FROM t");
+        assert_eq!(raw.hear().await, "T'3'CZI");
+        raw.parse("", "COPY t FROM STDIN")
+            .bind("")
+            .execute(0)
+            .sync();
+        raw.say(b'f', &[b"no\0"]).sync();
+        assert_eq!(raw.hear().await, "12G[57014]ZI");
+        raw.query("COPY t TO STDOUT");
+        assert_eq!(raw.hear().await, "HddcCZI");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn nothing_of_a_session_reaches_another() {
+    with(1, async |front: &Front| {
+        for leaves in [
+            "SET search_path = elsewhere",
+            "SET SESSION AUTHORIZATION DEFAULT; SET replex_test.x = 'seen'",
+            "CREATE TEMP TABLE secret (a int)",
+            "SELECT pg_advisory_lock(7)",
+            "PREPARE secret AS SELECT 1",
+            "LISTEN secret",
+            "SELECT set_config('replex_test.x', 'seen', false)",
+            "DECLARE c CURSOR WITH HOLD FOR SELECT 1",
+            "BEGIN; SET LOCAL search_path = elsewhere",
+        ] {
+            let mut one = Raw::log_in(front.address).await;
+            one.query(leaves);
+            let told = one.hear().await;
+            assert!(!told.contains('['), "{leaves}: {told}");
+            // It is still there for the one who left it.
+            one.query("SELECT 1");
+            assert!(one.hear().await.starts_with("T'1'C"), "{leaves}");
+            one.say(b'X', &[]).flush().await;
+            assert_eq!(one.message().await, None);
+            let mut two = Raw::log_in(front.address).await;
+            two.query(
+                "SELECT current_setting('search_path') || coalesce(current_setting('replex_test.x', true), '')
+                   || (SELECT count(*) FROM pg_locks WHERE locktype = 'advisory')
+                   || (SELECT count(*) FROM pg_class WHERE relname = 'secret')
+                   || (SELECT count(*) FROM pg_listening_channels())
+                   || (SELECT count(*) FROM pg_cursors)
+                   || (SELECT count(*) FROM pg_prepared_statements)",
+            );
+            assert_eq!(two.hear().await, "T'\"$user\", public00000'CZI", "{leaves}");
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn settings_of_a_session_stay_with_it() {
+    with(3, async |front: &Front| {
+        let (one, two) = (front.connect().await, front.connect().await);
+        one.batch_execute("SET application_name = 'mine'; CREATE TEMP TABLE t (a int)")
+            .await
+            .unwrap();
+        for _ in 0..3 {
+            let row = two.query_one("SHOW application_name", &[]).await.unwrap();
+            assert_eq!(row.get::<_, String>(0), "");
+            let row = one.query_one("SHOW application_name", &[]).await.unwrap();
+            assert_eq!(row.get::<_, String>(0), "mine");
+            one.execute("INSERT INTO t VALUES (1)", &[]).await.unwrap();
+        }
+        assert!(two.execute("INSERT INTO t VALUES (1)", &[]).await.is_err());
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn last_value_of_a_sequence_is_no_one_elses() {
+    with(1, async |front: &Front| {
+        let mut raw = Raw::log_in(front.address).await;
+        raw.query("CREATE SEQUENCE s");
+        assert_eq!(raw.hear().await, "CZI");
+        raw.query("SELECT nextval('s')");
+        assert_eq!(raw.hear().await, "T'1'CZI");
+        raw.query("SELECT lastval()");
+        assert_eq!(raw.hear().await, "[0A000]ZI");
+        raw.parse("", "SELECT lastval()").bind("").execute(0).sync();
+        assert_eq!(raw.hear().await, "[0A000]ZI");
+        raw.query("BEGIN; SELECT nextval('s')");
+        assert_eq!(raw.hear().await, "CT'2'CZT");
+        raw.query("SELECT lastval()");
+        assert_eq!(raw.hear().await, "T'2'CZT");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn cancel_stops_only_the_session_with_the_key() {
+    with(2, async |front: &Front| {
+        let client = front.connect().await;
+        let token = client.cancel_token();
+        let slept = tokio::spawn(async move {
+            let slept = client.batch_execute("SELECT pg_sleep(600)").await;
+            (client, slept)
+        });
+        let watcher = front.connect().await;
+        loop {
+            let text = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'";
+            let row = watcher.query_one(text, &[]).await.unwrap();
+            if row.get::<_, i64>(0) == 1 {
+                break;
+            }
+        }
+        token.cancel_query(tokio_postgres::NoTls).await.unwrap();
+        let (client, slept) = slept.await.unwrap();
+        let error = slept.unwrap_err();
+        assert_eq!(error.code().map(|code| code.code()), Some("57014"));
+        client.batch_execute("SELECT 1").await.unwrap();
+        // A cancel of a session that runs nothing hits nobody.
+        token.cancel_query(tokio_postgres::NoTls).await.unwrap();
+        client.batch_execute("SELECT 1").await.unwrap();
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn client_that_leaves_in_the_middle_frees_its_server() {
+    with(1, async |front: &Front| {
+        let mut setup = Raw::log_in(front.address).await;
+        setup.query("CREATE TABLE t (a int)");
+        assert_eq!(setup.hear().await, "CZI");
+        for text in [
+            "BEGIN; INSERT INTO t VALUES (1)",
+            "SELECT pg_sleep(600)",
+            "COPY t FROM STDIN",
+        ] {
+            let mut raw = Raw::log_in(front.address).await;
+            raw.query(text).flush().await;
+            if text.starts_with("BEGIN") {
+                assert_eq!(raw.until_ready().await, "CCZT");
+            }
+            // Without a goodbye, and with an error for whoever writes to it.
+            raw.socket.set_zero_linger().unwrap();
+            drop(raw);
+            setup.query("SELECT count(*) FROM t");
+            assert_eq!(setup.hear().await, "T'0'CZI", "{text}");
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn long_messages_both_ways() {
+    with(2, async |front: &Front| {
+        let client = front.connect().await;
+        client
+            .batch_execute("CREATE TABLE t (a bytea)")
+            .await
+            .unwrap();
+        let value = vec![7_u8; 5_000_000];
+        for _ in 0..2 {
+            client
+                .execute("INSERT INTO t VALUES ($1)", &[&value])
+                .await
+                .unwrap();
+        }
+        let rows = client.query("SELECT a FROM t", &[]).await.unwrap();
+        assert_eq!(rows.len(), 2);
+        assert!(rows.iter().all(|row| row.get::<_, Vec<u8>>(0) == value));
+        // A long text runs as well; what it might leave behind is not known, so it is kept.
+        let text = format!("SELECT length('{}')", "x".repeat(1_000_000));
+        let row = client.query_one(&text, &[]).await.unwrap();
+        assert_eq!(row.get::<_, i32>(0), 1_000_000);
+        client.simple_query(&text).await.unwrap();
+        client
+            .query_one("SELECT count(*) FROM t", &[])
+            .await
+            .unwrap();
+    })
+    .await;
+}

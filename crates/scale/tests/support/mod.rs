@@ -1,0 +1,102 @@
+//! A proxy in front of a real PostgreSQL, and a client that speaks the protocol by hand.
+
+#![allow(dead_code, reason = "each test file uses a part")]
+
+pub mod raw;
+
+use std::net::SocketAddr;
+use std::process::{Command, Output};
+use std::sync::Arc;
+use std::time::Duration;
+
+use scale::auth::users::Users;
+use scale::local::{self, Postgres, SUPERUSER};
+use scale::proxy::{Authentication, Options, Proxy};
+use scale::wire::session::Pinning;
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+use tokio_postgres::{Client, NoTls};
+
+/// Whether there is a PostgreSQL to test with. Where there is none a test says so and tests nothing.
+pub fn is_there() -> bool {
+    let there = local::programs().is_some();
+    if !there {
+        println!("SKIPPED, nothing was tested: install Debian's package postgresql");
+    }
+    there
+}
+
+/// A proxy that is served until it is dropped.
+pub struct Front {
+    pub address: SocketAddr,
+    task: JoinHandle<()>,
+}
+
+/// Options of a proxy that trusts everybody and has `connections` to each server.
+pub fn options(postgres: &Postgres, connections: usize) -> Options {
+    Options {
+        primary: postgres.address("postgres"),
+        authentication: Authentication::Trust(Users::default()),
+        tls: None,
+        pinning: Pinning::WhenNeeded,
+        connections_max: connections,
+        clients_max: 100,
+        login_timeout: Duration::from_secs(30),
+    }
+}
+
+impl Front {
+    pub async fn start(options: Options) -> Front {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let proxy: Arc<Proxy> = Proxy::new(options);
+        let task = tokio::spawn(async move { proxy.serve(listener).await.unwrap() });
+        Front { address, task }
+    }
+
+    /// A session of tokio-postgres.
+    pub async fn connect(&self) -> Client {
+        connect(self.address).await
+    }
+}
+
+impl Drop for Front {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// A session of tokio-postgres with the superuser's right.
+pub async fn connect(address: SocketAddr) -> Client {
+    let (host, port) = (address.ip(), address.port());
+    let line = format!("host={host} port={port} user={SUPERUSER} dbname=postgres");
+    let (client, connection) = tokio_postgres::connect(&line, NoTls).await.unwrap();
+    tokio::spawn(connection);
+    client
+}
+
+/// Runs one of PostgreSQL's programs against `address` to its end.
+pub async fn run(
+    postgres: &Postgres,
+    program: &str,
+    address: SocketAddr,
+    words: &[&str],
+) -> Output {
+    let mut command = Command::new(postgres.programs().join(program));
+    command
+        .args(["-h", &address.ip().to_string()])
+        .args(["-p", &address.port().to_string()])
+        .args(["-U", SUPERUSER])
+        .args(words)
+        .env("PGCONNECT_TIMEOUT", "30");
+    tokio::task::spawn_blocking(move || command.output().unwrap())
+        .await
+        .unwrap()
+}
+
+/// What a program printed; it must have succeeded.
+pub fn printed(output: &Output) -> String {
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{errors}");
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
