@@ -12,4 +12,5 @@ pub mod local;
 pub mod manager;
 pub mod pool;
 pub mod proxy;
+pub mod replication;
 pub mod wire;

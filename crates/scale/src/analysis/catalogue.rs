@@ -33,6 +33,8 @@ pub struct ColumnInfo {
     /// Whether equal values of its type have equal text: the type is no text, or its collation is
     /// deterministic.
     pub deterministic: bool,
+    /// Whether it is an identity that no statement can set.
+    pub always_generated: bool,
 }
 
 /// A table or view.
@@ -46,6 +48,8 @@ pub struct Relation {
     pub columns: Vec<ColumnInfo>,
     /// The canonical key: the columns of its replica identity, as far as it is the primary key.
     pub key: Vec<Column>,
+    /// Columns of its other unique indexes, by their object identifiers.
+    pub unique_keys: Vec<(u32, Vec<Column>)>,
     /// Whether its changes come through the slot with a key or as whole rows.
     pub replicated: bool,
     /// Whether row security decides what is seen of it.

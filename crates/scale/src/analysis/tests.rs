@@ -16,12 +16,14 @@ fn relation(number: u32, prefix: &str, count: u16) -> Relation {
         name: format!("{prefix}{column}"),
         type_oid: INT4,
         deterministic: true,
+        always_generated: false,
     });
     Relation {
         table: Table(number),
         kind: Kind::Table,
         columns: columns.collect(),
         key: vec![Column(1)],
+        unique_keys: Vec::new(),
         replicated: true,
         row_security: false,
         has_triggers: false,

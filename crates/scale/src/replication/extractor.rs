@@ -1,0 +1,360 @@
+//! The Extractor of one Extension: executes commits on several connections, commits them in order,
+//! and says how far it is.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio_postgres::error::SqlState;
+use tokio_postgres::{Client, Config, SimpleQueryMessage};
+
+use super::apply::{self, Step};
+use super::reader::Commit;
+use super::schedule::{Command, Schedule, Worker};
+use super::setup::{Seed, Start};
+use super::tstate::TState;
+use super::{Error, Shared, connect, described};
+use crate::manager::{ExtensionId, Sets, State, Tsid};
+
+/// Connections that execute at one Extension.
+pub const WORKER_COUNT: usize = 4;
+/// Commits that wait in an Extractor's queue, at most.
+pub const QUEUE_LENGTH_MAX: usize = 1024;
+/// Commits that an Extractor has in hand, at most.
+const IN_HAND_MAX: usize = 256;
+/// Time between two flushes of what is applied.
+const FLUSH_INTERVAL: Duration = Duration::from_millis(500);
+/// Statements of one commit are sent in pieces of about this size, in bytes.
+const PIECE_LENGTH: usize = 1 << 20;
+
+/// Values are read as they were written, nothing fires, and no lock is waited for for long: who holds
+/// it may be a later transaction that waits for its turn to commit.
+const SETTINGS: &str = "
+SET session_replication_role = replica; SET synchronous_commit = off;
+SET standard_conforming_strings = on; SET datestyle = 'ISO, YMD'; SET intervalstyle = postgres;
+SET timezone = 'UTC'; SET client_encoding = 'UTF8'; SET lock_timeout = '1s';
+SET statement_timeout = 0; SET idle_in_transaction_session_timeout = 0;
+SET check_function_bodies = off; SET client_min_messages = error;
+SET default_transaction_read_only = off; SET default_transaction_isolation = 'read committed';
+SET row_security = off";
+
+enum Work {
+    Execute(Arc<TState>),
+    Commit(Tsid),
+    Rollback(Tsid),
+}
+
+enum Event {
+    Executed(Tsid),
+    Failed(Tsid, Failure),
+    Committed(Worker, Tsid),
+    RolledBack(Tsid),
+    Gone(Error),
+}
+
+/// Why a commit could not be executed.
+struct Failure {
+    text: String,
+    /// Whether it was only in somebody's way.
+    may_pass: bool,
+}
+
+/// Applies what is received until the queue ends or something goes wrong.
+pub async fn run(
+    shared: &Shared,
+    id: ExtensionId,
+    config: &Config,
+    control: Client,
+    start: Start,
+    mut received: mpsc::Receiver<Commit>,
+) -> Result<(), Error> {
+    let (events_in, mut events) = mpsc::channel(4 * WORKER_COUNT);
+    // Ends the connections' tasks when this function ends.
+    let mut tasks = JoinSet::new();
+    let mut workers = Vec::new();
+    for number in 0..WORKER_COUNT {
+        let client = connect(config, "replex extractor").await?;
+        client
+            .batch_execute(SETTINGS)
+            .await
+            .map_err(settings_error)?;
+        // One to execute or take back, and one to commit: never more for one connection.
+        let (work_in, work) = mpsc::channel(2);
+        workers.push(work_in);
+        tasks.spawn(serve(Worker(number), client, work, events_in.clone()));
+    }
+    let mut extractor = Extractor {
+        shared,
+        id,
+        control,
+        workers,
+        schedule: Schedule::new(WORKER_COUNT),
+        in_hand: BTreeMap::new(),
+        given: start.applied,
+        applied: start.applied,
+        flushed: start.applied,
+        seed: start.seed,
+    };
+    extractor.tell();
+    let mut flush = tokio::time::interval(FLUSH_INTERVAL);
+    loop {
+        tokio::select! {
+            commit = received.recv(), if extractor.schedule.count() < IN_HAND_MAX => {
+                let Some(commit) = commit else { return Ok(()) };
+                extractor.take(commit);
+            }
+            event = events.recv() => extractor.on(event.expect("a sender is kept here"))?,
+            _ = flush.tick() => extractor.flush().await?,
+        }
+        extractor.go_on().await?;
+    }
+}
+
+fn settings_error(error: tokio_postgres::Error) -> Error {
+    match error.code() {
+        Some(&SqlState::INSUFFICIENT_PRIVILEGE) => Error::Setup(
+            "the Extension's role may not set session_replication_role: use a superuser, or GRANT \
+             SET ON PARAMETER session_replication_role to it"
+                .into(),
+        ),
+        _ => error.into(),
+    }
+}
+
+struct Extractor<'a> {
+    shared: &'a Shared,
+    id: ExtensionId,
+    control: Client,
+    workers: Vec<mpsc::Sender<Work>>,
+    schedule: Schedule,
+    in_hand: BTreeMap<Tsid, Arc<TState>>,
+    /// The newest that was given to it.
+    given: Tsid,
+    applied: Tsid,
+    flushed: Tsid,
+    seed: Option<Seed>,
+}
+
+impl Extractor<'_> {
+    fn take(&mut self, commit: Commit) {
+        let tsid = commit.tsid();
+        if tsid <= self.given {
+            return;
+        }
+        self.given = tsid;
+        match commit {
+            Commit::Transaction(tstate) if !self.is_empty(&tstate) => {
+                self.schedule.add(tsid, tstate.sets.clone(), false);
+                self.in_hand.insert(tsid, tstate);
+            }
+            _ => self.schedule.add(tsid, Sets::default(), true),
+        }
+    }
+
+    /// Whether there is nothing to do: no change, or the Extension was filled from a snapshot that
+    /// showed it.
+    fn is_empty(&self, tstate: &TState) -> bool {
+        let seed = self.seed.as_ref();
+        tstate.changes.is_empty()
+            || seed.is_some_and(|seed| tstate.tsid <= seed.until && seed.snapshot.shows(tstate.xid))
+    }
+
+    fn on(&mut self, event: Event) -> Result<(), Error> {
+        match event {
+            Event::Executed(tsid) => self.schedule.executed(tsid),
+            Event::Failed(tsid, failure) => {
+                if self.schedule.failed(tsid) && !failure.may_pass {
+                    return Err(Error::Differs(format!(
+                        "the commit at {tsid} cannot be done as on the Primary: {}. Empty this \
+                         Extension's database and add it again",
+                        failure.text
+                    )));
+                }
+            }
+            Event::Committed(worker, tsid) => {
+                self.schedule.committed(worker, tsid);
+                self.in_hand.remove(&tsid);
+                self.advance(tsid);
+            }
+            Event::RolledBack(tsid) => self.schedule.rolled_back(tsid),
+            Event::Gone(error) => return Err(error),
+        }
+        Ok(())
+    }
+
+    async fn go_on(&mut self) -> Result<(), Error> {
+        for command in self.schedule.commands() {
+            let (worker, work) = match command {
+                Command::Execute(worker, tsid) => {
+                    (worker, Work::Execute(Arc::clone(&self.in_hand[&tsid])))
+                }
+                Command::Commit(worker, tsid) => (worker, Work::Commit(tsid)),
+                Command::Rollback(worker, tsid) => (worker, Work::Rollback(tsid)),
+                Command::Advance(tsid) => {
+                    self.advance(tsid);
+                    continue;
+                }
+            };
+            let gone = |_| Error::Connection("a connection to it has ended".into());
+            self.workers[worker.0].send(work).await.map_err(gone)?;
+        }
+        Ok(())
+    }
+
+    fn advance(&mut self, tsid: Tsid) {
+        assert!(self.applied < tsid, "commits are in order");
+        self.applied = tsid;
+        self.tell();
+    }
+
+    /// Tells the manager how far it is. While it lacks some of what its snapshot did not show, it is
+    /// no state that the Primary ever had, and serves nothing.
+    fn tell(&self) {
+        if self.is_catching_up() {
+            self.shared.set_status(self.id, "catching up");
+            return;
+        }
+        let mut manager = self.shared.manager();
+        manager.applied(self.id, self.applied);
+        manager.set_state(self.id, State::Serving);
+    }
+
+    fn is_catching_up(&self) -> bool {
+        let seed = self.seed.as_ref();
+        seed.is_some_and(|seed| self.applied < seed.until)
+    }
+
+    /// Writes down how far it is, on disk: whatever was committed before is on disk then, too.
+    async fn flush(&mut self) -> Result<(), Error> {
+        if self.applied == self.flushed {
+            return Ok(());
+        }
+        let applied = self.applied;
+        let forget_seed = match self.seed.is_some() && !self.is_catching_up() {
+            true => "DELETE FROM hihooi.seed;",
+            false => "",
+        };
+        let tsid = applied.0;
+        let sql = format!(
+            "BEGIN; SET LOCAL synchronous_commit = on; {forget_seed}
+             UPDATE hihooi.applied SET tsid = {tsid} WHERE worker = {WORKER_COUNT}; COMMIT"
+        );
+        self.control.batch_execute(&sql).await?;
+        if !forget_seed.is_empty() {
+            self.seed = None;
+        }
+        self.flushed = applied;
+        self.shared.durable().insert(self.id, applied);
+        if !self.is_catching_up() {
+            self.shared.set_status(self.id, "serving");
+        }
+        Ok(())
+    }
+}
+
+/// One connection's task.
+async fn serve(
+    worker: Worker,
+    client: Client,
+    mut work: mpsc::Receiver<Work>,
+    events: mpsc::Sender<Event>,
+) {
+    while let Some(work) = work.recv().await {
+        let event = match work {
+            Work::Execute(tstate) => execute(worker, &client, &tstate).await,
+            Work::Commit(tsid) => {
+                let done = client.batch_execute("COMMIT").await;
+                done.map(|()| Event::Committed(worker, tsid))
+            }
+            Work::Rollback(tsid) => {
+                let done = client.batch_execute("ROLLBACK").await;
+                done.map(|()| Event::RolledBack(tsid))
+            }
+        };
+        let event = event.unwrap_or_else(|error| Event::Gone(error.into()));
+        if events.send(event).await.is_err() {
+            return;
+        }
+    }
+}
+
+/// Executes a commit without committing it.
+async fn execute(
+    worker: Worker,
+    client: &Client,
+    tstate: &TState,
+) -> Result<Event, tokio_postgres::Error> {
+    let tsid = tstate.tsid;
+    let Err(failure) = try_execute(worker, client, tstate).await else {
+        return Ok(Event::Executed(tsid));
+    };
+    client.batch_execute("ROLLBACK").await?;
+    Ok(Event::Failed(tsid, failure))
+}
+
+async fn try_execute(worker: Worker, client: &Client, tstate: &TState) -> Result<(), Failure> {
+    let lasting = |text: String| Failure {
+        text,
+        may_pass: false,
+    };
+    let mut steps = apply::steps(tstate).map_err(|error| lasting(error.to_string()))?;
+    let (tsid, worker) = (tstate.tsid.0, worker.0);
+    steps.insert(
+        0,
+        Step {
+            sql: "BEGIN".into(),
+            row_count: None,
+        },
+    );
+    steps.push(Step {
+        sql: format!("UPDATE hihooi.applied SET tsid = {tsid} WHERE worker = {worker}"),
+        row_count: Some(1),
+    });
+    let mut rest = &steps[..];
+    while !rest.is_empty() {
+        let mut text = String::new();
+        let mut count = 0;
+        while count < rest.len() && (count == 0 || text.len() < PIECE_LENGTH) {
+            text.push_str(&rest[count].sql);
+            // On a line of its own: a statement may end with a comment.
+            text.push_str("\n;\n");
+            count += 1;
+        }
+        let (piece, after) = rest.split_at(count);
+        rest = after;
+        let answers = client.simple_query(&text).await.map_err(refused)?;
+        let counts = answers.iter().filter_map(|answer| match answer {
+            SimpleQueryMessage::CommandComplete(count) => Some(*count),
+            _ => None,
+        });
+        let counts: Vec<u64> = counts.collect();
+        if counts.len() != piece.len() {
+            return Err(lasting("a statement was more or less than one".into()));
+        }
+        let differs = |(step, count): &(&Step, u64)| {
+            step.row_count.is_some_and(|row_count| row_count != *count)
+        };
+        if let Some((step, count)) = piece.iter().zip(counts).find(differs) {
+            let verb = step.sql.split(" SET ").next().unwrap_or_default();
+            let verb: String = verb.chars().take(100).collect();
+            return Err(lasting(format!("{verb} … found {count} rows instead of 1")));
+        }
+    }
+    Ok(())
+}
+
+fn refused(error: tokio_postgres::Error) -> Failure {
+    let passing = [
+        SqlState::LOCK_NOT_AVAILABLE,
+        SqlState::T_R_DEADLOCK_DETECTED,
+        SqlState::QUERY_CANCELED,
+    ];
+    let code = error.code();
+    Failure {
+        // A connection that broke is told by what is tried next on it.
+        may_pass: code.is_none_or(|code| passing.contains(code)),
+        text: described(&error),
+    }
+}

@@ -1,0 +1,289 @@
+//! Replication: the Primary's commits, read from one logical slot in the order of its log, done again
+//! at every Extension.
+//!
+//! - `reader` reads the slot, tells the manager of each commit, and gives it to the Extractors once
+//!   the Primary shows it.
+//! - `extractor` executes commits in parallel at one Extension and commits them in order; `schedule`
+//!   decides, `apply` writes the statements.
+//! - `seed` fills a new Extension while the Primary goes on.
+//! - `catalogue` reads what `analysis` must know of the Primary.
+//!
+//! Invariants:
+//! - An Extension's database shows a prefix of the Primary's commits (I14), and says in the same
+//!   transaction which: `hihooi.applied` (HIHOOI c5). So nothing is applied twice after a restart.
+//! - The slot is confirmed only up to what every Extension has on disk.
+//! - A change that does not find exactly its row is never passed over: the Extension is quarantined.
+
+pub mod catalogue;
+pub mod setup;
+
+mod apply;
+mod extractor;
+mod pgoutput;
+mod reader;
+mod schedule;
+mod seed;
+mod snapshot;
+mod tstate;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+use tokio::task::{AbortHandle, JoinHandle};
+use tokio_postgres::{Client, Config, NoTls};
+
+use crate::address::Address;
+use crate::analysis::Analyser;
+use crate::auth::tls::Policy;
+use crate::manager::{ExtensionId, Manager, State, Tsid};
+use reader::{Join, Reader};
+
+/// Name of the slot and of the publication on the Primary.
+pub const SLOT: &str = "hihooi";
+
+/// Waits between two tries to reach a server, at least and at most.
+const RETRY_WAIT_MIN: Duration = Duration::from_millis(100);
+const RETRY_WAIT_MAX: Duration = Duration::from_secs(10);
+/// Extensions that wait to be taken up by the reader, at most.
+const JOINS_MAX: usize = 64;
+
+/// What can go wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Error {
+    /// A server is not reached, or went away: trying again may help.
+    Connection(String),
+    /// The Primary's stream says what cannot be: trying again may help.
+    Stream(String),
+    /// An Extension differs from the Primary: only seeding it again helps.
+    Differs(String),
+    /// Something is to be done by people; the text says what.
+    Setup(String),
+}
+
+impl std::fmt::Display for Error {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Error::Connection(text)
+            | Error::Stream(text)
+            | Error::Differs(text)
+            | Error::Setup(text) => formatter.write_str(text),
+        }
+    }
+}
+
+impl std::error::Error for Error {}
+
+impl From<tokio_postgres::Error> for Error {
+    fn from(error: tokio_postgres::Error) -> Error {
+        Error::Connection(described(&error))
+    }
+}
+
+/// An error with what the server said.
+fn described(error: &tokio_postgres::Error) -> String {
+    match error.as_db_error() {
+        Some(said) => format!("{} ({})", said.message(), said.code().code()),
+        None => match std::error::Error::source(error) {
+            Some(source) => format!("{error}: {source}"),
+            None => error.to_string(),
+        },
+    }
+}
+
+/// What all parts share.
+#[derive(Clone)]
+struct Shared {
+    primary: Config,
+    manager: Arc<Mutex<Manager>>,
+    analyser: Arc<Analyser>,
+    /// Up to where each Extension has everything on disk.
+    durable: Arc<Mutex<BTreeMap<ExtensionId, Tsid>>>,
+    status: Arc<Mutex<BTreeMap<ExtensionId, String>>>,
+    joins: mpsc::Sender<Join>,
+}
+
+impl Shared {
+    fn manager(&self) -> MutexGuard<'_, Manager> {
+        self.manager.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn durable(&self) -> MutexGuard<'_, BTreeMap<ExtensionId, Tsid>> {
+        self.durable.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn set_status(&self, id: ExtensionId, text: impl Into<String>) {
+        let mut status = self.status.lock().unwrap_or_else(PoisonError::into_inner);
+        status.insert(id, text.into());
+    }
+}
+
+/// Replication from one Primary, running until it is dropped.
+pub struct Replication {
+    shared: Shared,
+    reader: JoinHandle<()>,
+    extensions: Mutex<BTreeMap<ExtensionId, AbortHandle>>,
+}
+
+impl Replication {
+    /// Prepares the Primary, reads its catalogue and begins to read its slot.
+    ///
+    /// Returns what the proxy routes by: the manager and the analyser.
+    pub async fn start(
+        primary: &Address,
+    ) -> Result<(Replication, Arc<Mutex<Manager>>, Arc<Analyser>), Error> {
+        let primary = configuration(primary)?;
+        let client = connect(&primary, "replex set-up").await?;
+        let floor = setup::prepare(&client).await?;
+        let analyser = Arc::new(Analyser::new(catalogue::read(&client).await?));
+        // The log has grown by every manager before that wrote a mark: its end is a new epoch.
+        let manager = Arc::new(Mutex::new(Manager::new(floor.0, floor)));
+        let (joins, joined) = mpsc::channel(JOINS_MAX);
+        let shared = Shared {
+            primary,
+            manager: Arc::clone(&manager),
+            analyser: Arc::clone(&analyser),
+            durable: Arc::default(),
+            status: Arc::default(),
+            joins,
+        };
+        let reader = tokio::spawn(Reader::new(shared.clone(), joined).run());
+        let replication = Replication {
+            shared,
+            reader,
+            extensions: Mutex::default(),
+        };
+        Ok((replication, manager, analyser))
+    }
+
+    /// Takes up an Extension: seeds it if its database is empty, and keeps it from then on.
+    ///
+    /// Returns at once; [`Replication::status`] says how it goes.
+    pub fn add_extension(&self, id: ExtensionId, extension: &Address) -> Result<(), Error> {
+        let extension = configuration(extension)?;
+        // Holds the slot from now on.
+        self.shared.durable().insert(id, Tsid(0));
+        self.shared.manager().add_extension(id, Tsid(0));
+        let keep = tokio::spawn(keep(self.shared.clone(), id, extension));
+        let mut extensions = self.extensions();
+        if let Some(before) = extensions.insert(id, keep.abort_handle()) {
+            before.abort();
+        }
+        Ok(())
+    }
+
+    /// Lets go of an Extension: its database stays as it is.
+    pub fn remove_extension(&self, id: ExtensionId) {
+        if let Some(keep) = self.extensions().remove(&id) {
+            keep.abort();
+        }
+        self.shared.manager().remove_extension(id);
+        self.shared.durable().remove(&id);
+    }
+
+    /// What each Extension does, in words for people.
+    pub fn status(&self) -> BTreeMap<ExtensionId, String> {
+        let status = self.shared.status.lock();
+        status.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn extensions(&self) -> MutexGuard<'_, BTreeMap<ExtensionId, AbortHandle>> {
+        let extensions = self.extensions.lock();
+        extensions.unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Replication {
+    fn drop(&mut self) {
+        self.reader.abort();
+        for extension in self.extensions().values() {
+            extension.abort();
+        }
+    }
+}
+
+/// Keeps one Extension until it differs from the Primary.
+async fn keep(shared: Shared, id: ExtensionId, extension: Config) {
+    let mut wait = RETRY_WAIT_MIN;
+    loop {
+        let problem = match follow(&shared, id, &extension, &mut wait).await {
+            Ok(()) => Error::Connection("the slot's reader let go of it".into()),
+            Err(problem) => problem,
+        };
+        shared.set_status(id, problem.to_string());
+        match problem {
+            Error::Connection(_) | Error::Stream(_) => {
+                shared.manager().set_state(id, State::Away);
+            }
+            Error::Differs(_) | Error::Setup(_) => {
+                shared.manager().set_state(id, State::Quarantined);
+                shared.durable().remove(&id);
+                return;
+            }
+        }
+        tokio::time::sleep(wait).await;
+        wait = RETRY_WAIT_MAX.min(wait * 2);
+    }
+}
+
+/// Brings one Extension up and follows the slot, until something goes wrong.
+async fn follow(
+    shared: &Shared,
+    id: ExtensionId,
+    extension: &Config,
+    wait: &mut Duration,
+) -> Result<(), Error> {
+    shared.set_status(id, "connecting");
+    let control = connect(extension, "replex extractor").await?;
+    let start = match setup::applied(&control).await? {
+        Some(start) => start,
+        None => seed::fill(shared, id, extension, &control).await?,
+    };
+    // What it has on disk may be less than what was known of it before it went away.
+    shared.manager().add_extension(id, start.applied);
+    shared.durable().insert(id, start.applied);
+    let (commits, received) = mpsc::channel(extractor::QUEUE_LENGTH_MAX);
+    let join = Join {
+        id,
+        applied: start.applied,
+        commits,
+    };
+    let gone = |_| Error::Connection("the slot's reader has ended".into());
+    shared.joins.send(join).await.map_err(gone)?;
+    *wait = RETRY_WAIT_MIN;
+    extractor::run(shared, id, extension, control, start, received).await
+}
+
+/// Replication speaks to databases without TLS so far, and does so only where that is allowed.
+fn configuration(address: &Address) -> Result<Config, Error> {
+    if matches!(address.tls, Policy::Require(_)) {
+        let (host, port) = (&address.host, address.port);
+        return Err(Error::Setup(format!(
+            "{host}:{port} is to be spoken to with TLS only, which replication cannot do yet: use \
+             sslmode=disable or prefer on a network that you trust"
+        )));
+    }
+    let mut config = Config::new();
+    config
+        .host(&address.host)
+        .port(address.port)
+        .user(&address.user)
+        .dbname(&address.database);
+    if let Some(password) = &address.password {
+        config.password(password);
+    }
+    Ok(config)
+}
+
+/// Connects; the connection's own task ends with the client.
+async fn connect(config: &Config, name: &str) -> Result<Client, Error> {
+    let mut config = config.clone();
+    config.application_name(name);
+    let (client, connection) = config.connect(NoTls).await?;
+    // What ends the connection is told to whoever uses the client.
+    tokio::spawn(async move {
+        let _ = connection.await;
+    });
+    Ok(client)
+}

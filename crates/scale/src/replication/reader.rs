@@ -1,0 +1,290 @@
+//! Reads the slot: every commit of the Primary, in the order of its log (R29).
+//!
+//! For each commit, in this order: the catalogue is read again if it changed; the manager learns of
+//! it; the Primary shows it; every Extension gets it. When an Extension joins that needs older commits
+//! than the last one read, the stream begins again from where the slot is confirmed, and every other
+//! Extension is spared what it was given before.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use pgwire_replication::{Lsn, ReplicationClient, ReplicationConfig, ReplicationEvent};
+use tokio::sync::mpsc;
+use tokio::time::MissedTickBehavior;
+use tokio_postgres::config::Host;
+use tokio_postgres::{Client, Config};
+
+use super::snapshot::Snapshot;
+use super::tstate::{Assembler, TState};
+use super::{Error, RETRY_WAIT_MAX, RETRY_WAIT_MIN, SLOT, Shared, catalogue, connect, setup};
+use crate::manager::{Committed, ExtensionId, TStateId, Tsid};
+
+/// Time between two looks at what can be confirmed and what is in doubt.
+const TICK: Duration = Duration::from_millis(200);
+/// Wait before the Primary is asked again whether it shows a commit.
+const SHOWN_WAIT: Duration = Duration::from_millis(1);
+/// An Extension that takes nothing from its full queue for so long is let go; it joins again.
+const STALL_MAX: Duration = Duration::from_secs(10);
+/// Text of values is the same here and at Extensions.
+const OPTIONS: &str = "-c datestyle=ISO,YMD -c intervalstyle=postgres -c extra_float_digits=3 \
+                       -c bytea_output=hex -c timezone=UTC -c client_encoding=UTF8";
+
+/// An Extension that wants every commit after `applied`.
+pub struct Join {
+    pub id: ExtensionId,
+    pub applied: Tsid,
+    pub commits: mpsc::Sender<Commit>,
+}
+
+/// What an Extractor gets, in TSID order.
+#[derive(Clone, Debug)]
+pub enum Commit {
+    /// A commit.
+    Transaction(Arc<TState>),
+    /// There is no other commit up to here.
+    Nothing(Tsid),
+}
+
+impl Commit {
+    /// Its place.
+    pub fn tsid(&self) -> Tsid {
+        match self {
+            Commit::Transaction(tstate) => tstate.tsid,
+            Commit::Nothing(tsid) => *tsid,
+        }
+    }
+}
+
+/// See the module.
+pub struct Reader {
+    shared: Shared,
+    joined: mpsc::Receiver<Join>,
+    /// Each Extension's queue, and the last that was put in.
+    extensions: BTreeMap<ExtensionId, Join>,
+    /// Every commit up to here has been read.
+    position: Tsid,
+    snapshot: Snapshot,
+    /// Commits in doubt whose process is gone: if they are not read up to here, they did not happen.
+    doubts: BTreeMap<TStateId, Tsid>,
+}
+
+impl Reader {
+    /// A reader that has read nothing.
+    pub fn new(shared: Shared, joined: mpsc::Receiver<Join>) -> Reader {
+        Reader {
+            shared,
+            joined,
+            extensions: BTreeMap::new(),
+            position: Tsid(0),
+            snapshot: Snapshot::default(),
+            doubts: BTreeMap::new(),
+        }
+    }
+
+    /// Reads for ever.
+    pub async fn run(mut self) {
+        let mut wait = RETRY_WAIT_MIN;
+        loop {
+            let position = self.position;
+            if let Err(problem) = self.read().await {
+                for id in self.extensions.keys() {
+                    let text = format!("the Primary's slot cannot be read: {problem}");
+                    self.shared.set_status(*id, text);
+                }
+                wait = match self.position > position {
+                    true => RETRY_WAIT_MIN,
+                    false => RETRY_WAIT_MAX.min(wait * 2),
+                };
+                tokio::time::sleep(wait).await;
+            }
+        }
+    }
+
+    /// Reads until an Extension needs older commits, or something goes wrong.
+    async fn read(&mut self) -> Result<(), Error> {
+        let primary = connect(&self.shared.primary, "replex reader").await?;
+        let stream_error =
+            |error: pgwire_replication::PgWireError| Error::Stream(error.to_string());
+        let configuration = stream_configuration(&self.shared.primary)?;
+        let mut stream = ReplicationClient::connect(configuration)
+            .await
+            .map_err(stream_error)?;
+        nudge(&primary).await?;
+        let mut assembler = Assembler::default();
+        let mut is_inside = false;
+        let mut tick = tokio::time::interval(TICK);
+        tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                event = stream.recv() => {
+                    let ended = || Error::Stream("the Primary ended the stream".into());
+                    let event = event.map_err(stream_error)?.ok_or_else(ended)?;
+                    match event {
+                        ReplicationEvent::KeepAlive { wal_end, .. } if !is_inside => {
+                            self.nothing(Tsid(wal_end.as_u64())).await;
+                        }
+                        ReplicationEvent::Begin { xid, .. } => {
+                            is_inside = true;
+                            assembler.begin(xid);
+                        }
+                        ReplicationEvent::XLogData { data, .. } => {
+                            assembler.data(data, &self.shared.analyser.catalogue())?;
+                        }
+                        ReplicationEvent::Message { transactional: true, prefix, content, .. } => {
+                            assembler.message(&prefix, &content)?;
+                        }
+                        ReplicationEvent::Commit { end_lsn, .. } => {
+                            is_inside = false;
+                            let tstate = assembler.commit(Tsid(end_lsn.as_u64()));
+                            let is_old = std::mem::take(&mut assembler.catalogue_is_old);
+                            self.committed(&primary, tstate, is_old).await?;
+                        }
+                        _ => {}
+                    }
+                }
+                join = self.joined.recv() => {
+                    let Some(join) = join else { return Ok(()) };
+                    let needs_older = join.applied < self.position;
+                    self.extensions.insert(join.id, join);
+                    if needs_older {
+                        // Whatever it says while it ends, the next stream begins anew.
+                        let _ = stream.shutdown().await;
+                        return Ok(());
+                    }
+                }
+                _ = tick.tick() => {
+                    self.confirm(&stream);
+                    self.settle_doubts(&primary).await?;
+                }
+            }
+        }
+    }
+
+    async fn committed(
+        &mut self,
+        primary: &Client,
+        tstate: TState,
+        catalogue_is_old: bool,
+    ) -> Result<(), Error> {
+        if catalogue_is_old || tstate.has_statements() {
+            self.shown(primary, tstate.xid).await?;
+            let catalogue = catalogue::read(primary).await?;
+            self.shared.analyser.replace(catalogue);
+        }
+        let is_shown = self.shared.manager().committed(&Committed {
+            tsid: tstate.tsid,
+            mark: tstate.mark,
+            writes: &tstate.sets,
+            has_statements: tstate.has_statements(),
+        });
+        if !is_shown {
+            self.shown(primary, tstate.xid).await?;
+        }
+        self.position = self.position.max(tstate.tsid);
+        self.give(&Commit::Transaction(Arc::new(tstate))).await;
+        Ok(())
+    }
+
+    async fn nothing(&mut self, until: Tsid) {
+        if until > self.position {
+            self.position = until;
+            self.give(&Commit::Nothing(until)).await;
+        }
+    }
+
+    /// Waits until the Primary shows a commit whose record is in its log already.
+    async fn shown(&mut self, primary: &Client, xid: u32) -> Result<(), Error> {
+        while !self.snapshot.shows(xid) {
+            let text = setup::one(primary, "SELECT pg_current_snapshot()").await?;
+            self.snapshot = text.parse()?;
+            if !self.snapshot.shows(xid) {
+                tokio::time::sleep(SHOWN_WAIT).await;
+            }
+        }
+        Ok(())
+    }
+
+    async fn give(&mut self, commit: &Commit) {
+        let mut gone = Vec::new();
+        for (id, extension) in &mut self.extensions {
+            if extension.applied >= commit.tsid() {
+                continue;
+            }
+            extension.applied = commit.tsid();
+            let sent = extension
+                .commits
+                .send_timeout(commit.clone(), STALL_MAX)
+                .await;
+            if sent.is_err() {
+                gone.push(*id);
+            }
+        }
+        for id in gone {
+            self.extensions.remove(&id);
+        }
+    }
+
+    /// Lets the Primary forget what every Extension has on disk.
+    fn confirm(&self, stream: &ReplicationClient) {
+        let durable = self.shared.durable().values().min().copied();
+        if let Some(durable) = durable.filter(|durable| *durable > Tsid(0)) {
+            stream.update_applied_lsn(Lsn::from_u64(durable.0));
+        }
+    }
+
+    /// Commits whose connection broke: they happened if they are read before the log's end at a time
+    /// when their process was gone.
+    async fn settle_doubts(&mut self, primary: &Client) -> Result<(), Error> {
+        let in_doubt = self.shared.manager().in_doubt();
+        for (id, backend) in &in_doubt {
+            if self.doubts.contains_key(id) {
+                continue;
+            }
+            let alive = format!("SELECT count(*) FROM pg_stat_activity WHERE pid = {backend}");
+            if setup::one(primary, &alive).await? == "0" {
+                let end = setup::position(primary).await?;
+                self.doubts.insert(*id, end);
+                nudge(primary).await?;
+            }
+        }
+        let still = |id: &TStateId| in_doubt.iter().any(|(doubt, _)| doubt == id);
+        self.doubts.retain(|id, _| still(id));
+        let settled = self.doubts.iter().filter(|(_, end)| **end <= self.position);
+        let settled: Vec<TStateId> = settled.map(|(id, _)| *id).collect();
+        self.shared.manager().settle_doubts(&settled);
+        Ok(())
+    }
+}
+
+/// Writes a commit of no effect, so that the stream goes past the log's end as it is now.
+async fn nudge(primary: &Client) -> Result<(), Error> {
+    let sql = "SELECT pg_logical_emit_message(true, 'hihooi.nudge', '')";
+    primary.simple_query(sql).await?;
+    Ok(())
+}
+
+fn stream_configuration(primary: &Config) -> Result<ReplicationConfig, Error> {
+    let missing = |what: &str| Error::Setup(format!("the Primary's address has no {what}"));
+    let port = primary.get_ports().first().copied().unwrap_or(5432);
+    let user = primary.get_user().ok_or_else(|| missing("user"))?;
+    let database = primary.get_dbname().unwrap_or(user);
+    let password = primary.get_password().unwrap_or_default();
+    let password = String::from_utf8_lossy(password);
+    let host = primary.get_hosts().first().ok_or_else(|| missing("host"))?;
+    let configuration = match host {
+        Host::Tcp(name) => {
+            ReplicationConfig::new(name.as_str(), user, &*password, database, SLOT, SLOT)
+        }
+        Host::Unix(folder) => {
+            let folder = folder.to_string_lossy();
+            ReplicationConfig::new(&*folder, user, &*password, database, SLOT, SLOT)
+        }
+    };
+    Ok(configuration
+        .with_port(port)
+        .with_options(OPTIONS)
+        .with_status_interval(TICK)
+        .with_wakeup_interval(TICK)
+        .with_application_name("replex slot"))
+}

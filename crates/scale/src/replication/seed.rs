@@ -1,0 +1,198 @@
+//! Fills a new Extension from a snapshot of the Primary, while the Primary goes on (HIHOOI c7, way C).
+//!
+//! The snapshot's own list of running transactions says which commits it shows, so none is missed and
+//! none applied twice: commits up to `applied` are all in it, those after `until` are all not, and of
+//! those between it says for each. The slot is held from before the snapshot.
+
+use std::process::Stdio;
+use std::time::Duration;
+
+use tokio::process::Command;
+use tokio_postgres::config::Host;
+use tokio_postgres::{Client, Config};
+
+use super::apply::quoted;
+use super::catalogue::{rows, value};
+use super::extractor::WORKER_COUNT;
+use super::setup::{self, Seed, Start};
+use super::{Error, Shared, connect};
+use crate::local;
+use crate::manager::{ExtensionId, Tsid};
+
+/// Wait before looking again whether old transactions have ended.
+const OLD_WAIT: Duration = Duration::from_millis(20);
+
+const TABLES: &str = "
+SELECT n.nspname, c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+ WHERE c.relkind = 'r' AND c.relpersistence = 'p' AND c.oid >= 16384
+   AND n.nspname <> 'information_schema'
+   AND NOT EXISTS (SELECT FROM pg_depend d WHERE d.objid = c.oid AND d.deptype = 'e')";
+
+/// See the module. The database must be empty.
+pub async fn fill(
+    shared: &Shared,
+    id: ExtensionId,
+    extension: &Config,
+    control: &Client,
+) -> Result<Start, Error> {
+    if !rows(control, TABLES).await?.is_empty() {
+        return Err(Error::Setup(
+            "the Extension's database has tables, but was not filled from here: give an empty one"
+                .into(),
+        ));
+    }
+    let primary = connect(&shared.primary, "replex seed").await?;
+    // Every commit up to here is in the snapshot: all that ran now has ended before it is taken.
+    let applied = setup::position(&primary).await?;
+    let horizon = "SELECT pg_snapshot_xmax(pg_current_snapshot())";
+    let horizon = setup::number(&setup::one(&primary, horizon).await?)?;
+    loop {
+        let oldest = "SELECT pg_snapshot_xmin(pg_current_snapshot())";
+        if setup::number(&setup::one(&primary, oldest).await?)? >= horizon {
+            break;
+        }
+        shared.set_status(
+            id,
+            "waiting for transactions that run on the Primary to end",
+        );
+        tokio::time::sleep(OLD_WAIT).await;
+    }
+    primary
+        .batch_execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        .await?;
+    let taken = rows(
+        &primary,
+        "SELECT pg_export_snapshot(), pg_current_snapshot(),
+                pg_current_wal_insert_lsn() - '0/0'::pg_lsn",
+    )
+    .await?;
+    let taken = taken
+        .first()
+        .ok_or_else(|| Error::Stream("no snapshot was given".into()))?;
+    let seed = Seed {
+        snapshot: value(taken, 1)?.parse()?,
+        until: Tsid(setup::number(&value(taken, 2)?)?),
+    };
+    copy(shared, id, extension, &value(taken, 0)?).await?;
+    compare_counts(shared, id, &primary, control).await?;
+    primary.batch_execute("COMMIT").await?;
+    let start = Start {
+        applied,
+        seed: Some(seed),
+    };
+    setup::make_tables(control, &start, WORKER_COUNT).await?;
+    Ok(start)
+}
+
+/// Roles, then everything in the database, by PostgreSQL's own tools.
+async fn copy(
+    shared: &Shared,
+    id: ExtensionId,
+    extension: &Config,
+    snapshot: &str,
+) -> Result<(), Error> {
+    shared.set_status(id, "copying roles");
+    let mut dump = tool("pg_dumpall", &shared.primary);
+    dump.args(["--roles-only", "--no-comments"]);
+    let mut restore = tool("psql", extension);
+    restore.args(["--quiet", "--no-psqlrc"]);
+    // Roles that are there already are refused one by one, which is as it should be.
+    pipe(dump, restore).await?;
+    shared.set_status(id, "copying the database");
+    let mut dump = tool("pg_dump", &shared.primary);
+    dump.args([
+        "--format=custom",
+        "--compress=0",
+        "--no-publications",
+        "--no-subscriptions",
+    ]);
+    dump.args(["--no-unlogged-table-data", "--snapshot", snapshot]);
+    let mut restore = tool("pg_restore", extension);
+    restore.args(["--exit-on-error", "--single-transaction", "--dbname"]);
+    restore.arg(database(extension));
+    // Nothing fires and nothing is checked again.
+    restore.env("PGOPTIONS", "-c session_replication_role=replica");
+    let (dumped, restored) = pipe(dump, restore).await?;
+    for (name, output) in [("pg_dump", dumped), ("pg_restore", restored)] {
+        if let Some(problem) = output {
+            return Err(Error::Setup(format!("{name} failed: {problem}")));
+        }
+    }
+    Ok(())
+}
+
+/// Runs one tool into another; for each that fails, what it said.
+async fn pipe(
+    mut from: Command,
+    mut to: Command,
+) -> Result<(Option<String>, Option<String>), Error> {
+    let missing = |error: std::io::Error| {
+        Error::Setup(format!("PostgreSQL's client tools cannot be run: {error}"))
+    };
+    from.stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let mut from = from.kill_on_drop(true).spawn().map_err(missing)?;
+    let output = from.stdout.take().expect("it is piped");
+    let output: Stdio = output.try_into().map_err(missing)?;
+    to.stdin(output)
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped());
+    let to = to.kill_on_drop(true).spawn().map_err(missing)?;
+    let (from, to) = tokio::join!(from.wait_with_output(), to.wait_with_output());
+    let failure = |output: std::process::Output| {
+        let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+        (!output.status.success()).then_some(said)
+    };
+    Ok((
+        failure(from.map_err(missing)?),
+        failure(to.map_err(missing)?),
+    ))
+}
+
+async fn compare_counts(
+    shared: &Shared,
+    id: ExtensionId,
+    primary: &Client,
+    control: &Client,
+) -> Result<(), Error> {
+    shared.set_status(id, "counting rows");
+    for table in rows(primary, TABLES).await? {
+        let (schema, name) = (quoted(&value(&table, 0)?), quoted(&value(&table, 1)?));
+        let count = format!("SELECT count(*) FROM {schema}.{name}");
+        let there = setup::one(primary, &count).await?;
+        let here = setup::one(control, &count).await?;
+        if there != here {
+            return Err(Error::Differs(format!(
+                "{schema}.{name} has {here} rows after copying, and {there} on the Primary"
+            )));
+        }
+    }
+    Ok(())
+}
+
+fn database(config: &Config) -> &str {
+    config
+        .get_dbname()
+        .or(config.get_user())
+        .unwrap_or("postgres")
+}
+
+fn tool(name: &str, config: &Config) -> Command {
+    let folder = local::programs().unwrap_or_default();
+    let mut command = Command::new(folder.join(name));
+    let host = match config.get_hosts().first() {
+        Some(Host::Tcp(host)) => host.clone(),
+        Some(Host::Unix(folder)) => folder.to_string_lossy().into_owned(),
+        None => "localhost".into(),
+    };
+    let port = config.get_ports().first().copied().unwrap_or(5432);
+    let password = config.get_password().unwrap_or_default();
+    command
+        .env("PGHOST", host)
+        .env("PGPORT", port.to_string())
+        .env("PGUSER", config.get_user().unwrap_or_default())
+        .env("PGPASSWORD", String::from_utf8_lossy(password).as_ref())
+        .env("PGDATABASE", database(config));
+    command
+}

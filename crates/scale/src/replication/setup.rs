@@ -1,0 +1,148 @@
+//! What must be there on the Primary and on Extensions before anything is replicated.
+
+use tokio_postgres::{Client, SimpleQueryMessage};
+
+use super::catalogue::value;
+use super::{Error, SLOT};
+use crate::manager::Tsid;
+
+/// Where an Extension begins.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Start {
+    /// It has everything up to here, as far as `seed` does not say otherwise.
+    pub applied: Tsid,
+    /// The snapshot that it was filled from, until it is past it.
+    pub seed: Option<Seed>,
+}
+
+/// A snapshot that an Extension was filled from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Seed {
+    /// The snapshot as `pg_current_snapshot()` writes it.
+    pub snapshot: super::snapshot::Snapshot,
+    /// Every commit that it shows is at or before this place.
+    pub until: Tsid,
+}
+
+/// Makes the publication and the slot on the Primary if they are missing. Returns the end of its log.
+///
+/// Refuses, and says how to mend it, where the Primary is not set up for logical decoding, or where a
+/// table's changes would come without a key.
+pub async fn prepare(primary: &Client) -> Result<Tsid, Error> {
+    let wal_level = one(primary, "SHOW wal_level").await?;
+    if wal_level != "logical" {
+        return Err(Error::Setup(format!(
+            "the Primary has wal_level = {wal_level}: set wal_level = logical and restart it"
+        )));
+    }
+    let keyless = one(
+        primary,
+        "SELECT coalesce(string_agg(c.oid::regclass::text, ', ' ORDER BY c.oid), '')
+           FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+          WHERE c.relkind = 'r' AND c.relpersistence = 'p' AND n.nspname !~ '^pg_'
+            AND n.nspname <> 'information_schema' AND c.relreplident = 'd'
+            AND NOT EXISTS (SELECT FROM pg_index i WHERE i.indrelid = c.oid AND i.indisprimary)",
+    )
+    .await?;
+    if !keyless.is_empty() {
+        return Err(Error::Setup(format!(
+            "these tables have no primary key, so their changes cannot be replicated: {keyless}. \
+             Give each a primary key, or run ALTER TABLE … REPLICA IDENTITY FULL on it"
+        )));
+    }
+    let has = format!("SELECT count(*) FROM pg_publication WHERE pubname = '{SLOT}'");
+    if one(primary, &has).await? == "0" {
+        let create = format!("CREATE PUBLICATION {SLOT} FOR ALL TABLES");
+        primary.simple_query(&create).await.map_err(setup_error)?;
+    }
+    let has = format!("SELECT count(*) FROM pg_replication_slots WHERE slot_name = '{SLOT}'");
+    if one(primary, &has).await? == "0" {
+        let create = format!("SELECT pg_create_logical_replication_slot('{SLOT}', 'pgoutput')");
+        primary.simple_query(&create).await.map_err(setup_error)?;
+    }
+    position(primary).await
+}
+
+/// The end of the Primary's log.
+pub async fn position(primary: &Client) -> Result<Tsid, Error> {
+    let text = one(
+        primary,
+        "SELECT pg_current_wal_insert_lsn() - '0/0'::pg_lsn",
+    )
+    .await?;
+    number(&text).map(Tsid)
+}
+
+/// How far an Extension is; none if it was never filled.
+pub async fn applied(extension: &Client) -> Result<Option<Start>, Error> {
+    let has =
+        "SELECT count(*) FROM pg_tables WHERE schemaname = 'hihooi' AND tablename = 'applied'";
+    if one(extension, has).await? == "0" {
+        return Ok(None);
+    }
+    let applied = one(extension, "SELECT max(tsid) FROM hihooi.applied").await?;
+    let applied = Tsid(number(&applied)?);
+    let seed = "SELECT snapshot, until FROM hihooi.seed";
+    let rows = extension.simple_query(seed).await?;
+    let seed = rows.iter().find_map(|row| match row {
+        SimpleQueryMessage::Row(row) => Some((row.get(0)?.to_owned(), row.get(1)?.to_owned())),
+        _ => None,
+    });
+    let seed = match seed {
+        Some((snapshot, until)) => Some(Seed {
+            snapshot: snapshot.parse()?,
+            until: Tsid(number(&until)?),
+        }),
+        None => None,
+    };
+    Ok(Some(Start { applied, seed }))
+}
+
+/// Makes the tables by which an Extension says how far it is. They are in place when its rows are.
+pub async fn make_tables(extension: &Client, start: &Start, workers: usize) -> Result<(), Error> {
+    let tsid = start.applied.0;
+    let mut sql = format!(
+        "BEGIN;
+         CREATE SCHEMA hihooi;
+         CREATE TABLE hihooi.applied (worker int PRIMARY KEY, tsid numeric NOT NULL)
+           WITH (fillfactor = 50);
+         CREATE TABLE hihooi.seed (snapshot text NOT NULL, until numeric NOT NULL);
+         INSERT INTO hihooi.applied SELECT n, {tsid} FROM generate_series(0, {workers}) n;"
+    );
+    if let Some(seed) = &start.seed {
+        let (snapshot, until) = (&seed.snapshot, seed.until.0);
+        sql.push_str(&format!(
+            "INSERT INTO hihooi.seed VALUES ('{snapshot}', {until});"
+        ));
+    }
+    sql.push_str("COMMIT");
+    extension.batch_execute(&sql).await?;
+    Ok(())
+}
+
+/// The one value that a query gives.
+pub async fn one(client: &Client, sql: &str) -> Result<String, Error> {
+    let rows = client.simple_query(sql).await?;
+    let found = rows.iter().find_map(|row| match row {
+        SimpleQueryMessage::Row(row) => Some(value(row, 0)),
+        _ => None,
+    });
+    found.ok_or_else(|| Error::Connection(format!("no answer to {sql}")))?
+}
+
+/// A whole number from a query.
+pub fn number(text: &str) -> Result<u64, Error> {
+    let problem = |_| Error::Connection(format!("{text} is no number"));
+    text.parse().map_err(problem)
+}
+
+fn setup_error(error: tokio_postgres::Error) -> Error {
+    match error.as_db_error() {
+        Some(said) => Error::Setup(format!(
+            "the Primary refused to be set up: {}. It needs a role that may create publications \
+             for all tables and replication slots (a superuser)",
+            said.message()
+        )),
+        None => error.into(),
+    }
+}

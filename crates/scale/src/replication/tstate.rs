@@ -1,0 +1,282 @@
+//! Transaction states: what one commit of the Primary did, put together from the slot's messages.
+//!
+//! Invariant: a state's sets hold every row that it writes, so that two states whose sets are
+//! independent touch no common row.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::Error;
+use super::pgoutput::{self, Message, Old, Tuple, Value};
+use crate::analysis::Catalogue;
+use crate::analysis::catalogue::Relation;
+use crate::manager::mark::{self, Mark};
+use crate::manager::{Row, Sets, Table, Touch, Tsid};
+
+/// Rows of one table that a state names one by one, at most; with more it touches the whole table.
+const ROWS_MAX: usize = 4096;
+
+/// What one commit did.
+#[derive(Debug)]
+pub struct TState {
+    /// Its place in the order.
+    pub tsid: Tsid,
+    /// The lower half of its transaction's number on the Primary.
+    pub xid: u32,
+    /// Our mark.
+    pub mark: Option<Mark>,
+    /// What it did, in order.
+    pub changes: Vec<Change>,
+    /// What it wrote; everything, if it has statements.
+    pub sets: Sets,
+}
+
+impl TState {
+    /// Whether it has statements like DDL.
+    pub fn has_statements(&self) -> bool {
+        let mut changes = self.changes.iter();
+        changes.any(|change| matches!(change, Change::Statement(_)))
+    }
+}
+
+/// One step of a commit.
+#[derive(Debug)]
+pub enum Change {
+    /// A row is new.
+    Insert { table: Arc<Shape>, new: Tuple },
+    /// A row changed.
+    Update {
+        table: Arc<Shape>,
+        old: Option<Old>,
+        new: Tuple,
+    },
+    /// A row is gone.
+    Delete { table: Arc<Shape>, old: Old },
+    /// Tables are emptied.
+    Truncate {
+        tables: Vec<Arc<Shape>>,
+        restart_identity: bool,
+    },
+    /// A statement that is run as it is.
+    Statement(mark::Statement),
+}
+
+/// A table as the stream describes it.
+#[derive(Clone, Debug)]
+pub struct Shape {
+    /// Its number on the Primary.
+    pub table: Table,
+    /// Its schema.
+    pub schema: String,
+    /// Its name.
+    pub name: String,
+    /// Its columns in order.
+    pub columns: Vec<ShapeColumn>,
+    /// Whether rows are found by the key columns, rather than by all values.
+    pub has_key: bool,
+    /// Positions of other unique keys' columns, by index.
+    unique_keys: Vec<(u32, Vec<usize>)>,
+}
+
+/// A column of a table.
+#[derive(Clone, Debug)]
+pub struct ShapeColumn {
+    /// Its name.
+    pub name: String,
+    /// Whether it is in the replica identity.
+    pub in_key: bool,
+    /// Whether UPDATE can give it a value: it is no identity that is always generated.
+    pub settable: bool,
+}
+
+impl Shape {
+    fn new(relation: pgoutput::Relation, known: Option<&Relation>) -> Shape {
+        let settable = |name: &str| {
+            let column = known.and_then(|known| known.column(name));
+            column.is_none_or(|column| !column.always_generated)
+        };
+        let columns: Vec<ShapeColumn> = relation
+            .columns
+            .into_iter()
+            .map(|(in_key, name)| ShapeColumn {
+                settable: settable(&name),
+                in_key,
+                name,
+            })
+            .collect();
+        let position = |number: &crate::manager::Column| {
+            let name = &known?.column_numbered(*number)?.name;
+            columns.iter().position(|column| column.name == *name)
+        };
+        let unique_keys = known
+            .map(|known| &known.unique_keys[..])
+            .unwrap_or_default();
+        let unique_keys = unique_keys.iter().filter_map(|(index, key)| {
+            let positions: Option<Vec<usize>> = key.iter().map(position).collect();
+            Some((*index, positions?))
+        });
+        Shape {
+            table: Table(relation.oid),
+            schema: match relation.schema.is_empty() {
+                true => "pg_catalog".into(),
+                false => relation.schema,
+            },
+            name: relation.name,
+            has_key: matches!(relation.identity, b'd' | b'i')
+                && columns.iter().any(|column| column.in_key),
+            unique_keys: unique_keys.collect(),
+            columns,
+        }
+    }
+
+    /// The row's names: by its key, and by its other unique keys as far as they are known.
+    fn rows_of(&self, tuple: &Tuple) -> Vec<Row> {
+        let key = (0..self.columns.len()).filter(|index| self.columns[*index].in_key);
+        let mut rows: Vec<Row> = row_of(0, tuple, key).into_iter().collect();
+        for (index, positions) in &self.unique_keys {
+            rows.extend(row_of(*index, tuple, positions.iter().copied()));
+        }
+        rows
+    }
+}
+
+fn row_of(key: u32, tuple: &Tuple, positions: impl Iterator<Item = usize>) -> Option<Row> {
+    let texts = positions.map(|position| match tuple.get(position) {
+        Some(Value::Text(text)) => Some(text.as_ref()),
+        _ => None,
+    });
+    let texts: Option<Vec<&[u8]>> = texts.collect();
+    Some(Row::of_key(key, texts?))
+}
+
+/// Puts states together from the stream's messages.
+#[derive(Default)]
+pub struct Assembler {
+    shapes: BTreeMap<u32, Arc<Shape>>,
+    /// Whether a table was described that is not what the catalogue says.
+    pub catalogue_is_old: bool,
+    xid: u32,
+    mark: Option<Mark>,
+    changes: Vec<Change>,
+    writes: BTreeMap<Table, Option<BTreeSet<Row>>>,
+}
+
+impl Assembler {
+    /// A transaction begins.
+    pub fn begin(&mut self, xid: u32) {
+        assert!(self.changes.is_empty(), "the last one was committed");
+        self.xid = xid;
+    }
+
+    /// A row message of it.
+    pub fn data(&mut self, data: Bytes, catalogue: &Catalogue) -> Result<(), Error> {
+        let malformed = |_| Error::Stream("the Primary sent what is no pgoutput message".into());
+        match pgoutput::decode(data).map_err(malformed)? {
+            Message::Relation(relation) => self.relation(relation, catalogue),
+            Message::Insert { relation, new } => {
+                let table = self.shape(relation)?;
+                self.write(&table, [&new]);
+                self.changes.push(Change::Insert { table, new });
+            }
+            Message::Update { relation, old, new } => {
+                let table = self.shape(relation)?;
+                let before = old
+                    .as_ref()
+                    .map(|(Old::Key(tuple) | Old::Row(tuple))| tuple);
+                self.write(&table, before.into_iter().chain([&new]));
+                self.changes.push(Change::Update { table, old, new });
+            }
+            Message::Delete { relation, old } => {
+                let table = self.shape(relation)?;
+                let (Old::Key(tuple) | Old::Row(tuple)) = &old;
+                self.write(&table, [tuple]);
+                self.changes.push(Change::Delete { table, old });
+            }
+            Message::Truncate {
+                relations,
+                restart_identity,
+            } => {
+                let tables = relations.into_iter().map(|relation| self.shape(relation));
+                let tables: Vec<_> = tables.collect::<Result<_, _>>()?;
+                for table in &tables {
+                    self.writes.insert(table.table, None);
+                }
+                self.changes.push(Change::Truncate {
+                    tables,
+                    restart_identity,
+                });
+            }
+            Message::Other => {}
+        }
+        Ok(())
+    }
+
+    /// A message of `pg_logical_emit_message` inside it.
+    pub fn message(&mut self, prefix: &str, content: &[u8]) -> Result<(), Error> {
+        match mark::Message::decode(prefix, content) {
+            Ok(Some(mark::Message::Mark(mark))) => self.mark = Some(mark),
+            Ok(Some(mark::Message::Statement(statement))) => {
+                self.changes.push(Change::Statement(statement));
+            }
+            Ok(None) => {}
+            Err(problem) => return Err(Error::Stream(problem.to_string())),
+        }
+        Ok(())
+    }
+
+    /// It is committed, and its commit record ends at `end`.
+    pub fn commit(&mut self, end: Tsid) -> TState {
+        let mut sets = Sets::default();
+        for (table, rows) in std::mem::take(&mut self.writes) {
+            let touch = match rows {
+                Some(rows) => Touch::write_rows(rows),
+                None => Touch::write_table(),
+            };
+            sets.touch(table, &touch);
+        }
+        let mut tstate = TState {
+            tsid: end,
+            xid: self.xid,
+            mark: self.mark.take(),
+            changes: std::mem::take(&mut self.changes),
+            sets,
+        };
+        if tstate.has_statements() {
+            tstate.sets.merge(&Sets::writes_anything());
+        }
+        tstate
+    }
+
+    fn relation(&mut self, relation: pgoutput::Relation, catalogue: &Catalogue) {
+        let known = catalogue.numbered(Table(relation.oid));
+        let agrees = known.is_some_and(|known| {
+            let mut columns = relation.columns.iter();
+            columns.all(|(_, name)| known.column(name).is_some())
+        });
+        self.catalogue_is_old |= !agrees;
+        let oid = relation.oid;
+        self.shapes
+            .insert(oid, Arc::new(Shape::new(relation, known)));
+    }
+
+    fn shape(&self, relation: u32) -> Result<Arc<Shape>, Error> {
+        let shape = self.shapes.get(&relation).cloned();
+        shape.ok_or_else(|| Error::Stream("a row came before its table was described".into()))
+    }
+
+    fn write<'t>(&mut self, table: &Shape, tuples: impl IntoIterator<Item = &'t Tuple>) {
+        let entry = self.writes.entry(table.table);
+        let entry = entry.or_insert_with(|| Some(BTreeSet::new()));
+        if !table.has_key {
+            *entry = None;
+        }
+        if let Some(rows) = entry {
+            rows.extend(tuples.into_iter().flat_map(|tuple| table.rows_of(tuple)));
+            if rows.len() > ROWS_MAX {
+                *entry = None;
+            }
+        }
+    }
+}

@@ -1,0 +1,538 @@
+//! Extensions follow a real Primary, whatever is written there and whoever is killed.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod support;
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use scale::analysis::Analyser;
+use scale::local::Postgres;
+use scale::manager::mark::Statement;
+use scale::manager::{ExtensionId, Level, Manager, Outcome, State, Target};
+use scale::replication::{Error, Replication};
+use support::{connect, is_there};
+use tokio::task::JoinSet;
+use tokio_postgres::{Client, SimpleQueryMessage};
+
+/// Everything here is done within this.
+const PATIENCE: Duration = Duration::from_secs(120);
+const FIRST: ExtensionId = ExtensionId(1);
+const SECOND: ExtensionId = ExtensionId(2);
+
+fn postgres() -> Postgres {
+    // What is answered is on disk, as far as a killed process goes: the slot reads only that.
+    Postgres::start(&["synchronous_commit=on", "max_prepared_transactions=5"]).unwrap()
+}
+
+struct Hihooi {
+    replication: Replication,
+    manager: Arc<Mutex<Manager>>,
+    analyser: Arc<Analyser>,
+}
+
+impl Hihooi {
+    async fn start(primary: &Postgres) -> Hihooi {
+        let address = primary.address("postgres");
+        let started = Instant::now();
+        loop {
+            match Replication::start(&address).await {
+                Ok((replication, manager, analyser)) => {
+                    return Hihooi {
+                        replication,
+                        manager,
+                        analyser,
+                    };
+                }
+                Err(problem) => assert!(started.elapsed() < PATIENCE, "{problem}"),
+            }
+        }
+    }
+
+    fn add(&self, id: ExtensionId, extension: &Postgres) {
+        let address = extension.address("postgres");
+        self.replication.add_extension(id, &address).unwrap();
+    }
+
+    /// Waits until an Extension has everything that is committed now.
+    async fn wait_for(&self, id: ExtensionId, primary: &Client) {
+        let end = number(
+            primary,
+            "SELECT pg_current_wal_insert_lsn() - '0/0'::pg_lsn",
+        )
+        .await;
+        // Something after it, so that the stream goes past it.
+        let nudge = "SELECT pg_logical_emit_message(true, 'test', '')";
+        primary.batch_execute(nudge).await.unwrap();
+        let there = || {
+            let manager = self.manager.lock().unwrap();
+            let mut extensions = manager.extensions();
+            extensions.any(|(other, extension)| {
+                other == id && extension.state == State::Serving && extension.applied.0 >= end
+            })
+        };
+        self.wait(there).await;
+    }
+
+    async fn wait(&self, condition: impl Fn() -> bool) {
+        let started = Instant::now();
+        while !condition() {
+            let status = self.replication.status();
+            assert!(started.elapsed() < PATIENCE, "{status:?}");
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    }
+
+    fn state(&self, id: ExtensionId) -> Option<State> {
+        let manager = self.manager.lock().unwrap();
+        let mut extensions = manager.extensions();
+        extensions
+            .find(|(other, _)| *other == id)
+            .map(|(_, extension)| extension.state)
+    }
+}
+
+async fn number(client: &Client, sql: &str) -> u64 {
+    text(client, sql).await.parse().unwrap()
+}
+
+async fn text(client: &Client, sql: &str) -> String {
+    for row in client.simple_query(sql).await.unwrap() {
+        if let SimpleQueryMessage::Row(row) = row {
+            return row.get(0).unwrap_or("NULL").to_owned();
+        }
+    }
+    panic!("no row from {sql}")
+}
+
+/// One line for each table: its count and its rows' checksum; then all columns, with their types,
+/// and indexes.
+async fn checksums(client: &Client) -> Vec<String> {
+    let tables = client
+        .simple_query(
+            "SET timezone = 'UTC';
+             SELECT c.oid::regclass FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+              WHERE relkind IN ('r', 'p') AND c.oid >= 16384 AND relpersistence = 'p'
+                AND nspname NOT IN ('hihooi', 'information_schema') ORDER BY c.oid::regclass::text",
+        )
+        .await
+        .unwrap();
+    let mut sums = Vec::new();
+    for table in tables {
+        if let SimpleQueryMessage::Row(row) = table {
+            let table = row.get(0).unwrap();
+            let sum = format!(
+                "SELECT '{table} ' || count(*) || ' '
+                        || coalesce(sum(hashtextextended(t::text, 0)::numeric), 0) FROM {table} t"
+            );
+            sums.push(text(client, &sum).await);
+            let shape = format!(
+                "SELECT coalesce(string_agg(attname || ' ' || atttypid::regtype, ', ' ORDER BY attnum), '')
+                        || ' ' || coalesce((SELECT string_agg(indexdef, ', ' ORDER BY indexdef)
+                             FROM pg_indexes WHERE indexname IN (
+                               SELECT indexrelid::regclass::text FROM pg_index
+                                WHERE indrelid = '{table}'::regclass)), '')
+                   FROM pg_attribute WHERE attrelid = '{table}'::regclass AND attnum > 0
+                    AND NOT attisdropped"
+            );
+            sums.push(text(client, &shape).await);
+        }
+    }
+    sums
+}
+
+async fn assert_equal(hihooi: &Hihooi, id: ExtensionId, primary: &Client, extension: &Postgres) {
+    hihooi.wait_for(id, primary).await;
+    let extension = connect(extension.socket()).await;
+    assert_eq!(checksums(&extension).await, checksums(primary).await);
+}
+
+const SCHEMA: &str = "
+CREATE TABLE account (id int PRIMARY KEY, email text UNIQUE, balance numeric NOT NULL DEFAULT 0,
+                      seen timestamptz DEFAULT now(), note jsonb);
+CREATE TABLE entry (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, account int NOT NULL
+                    REFERENCES account ON DELETE CASCADE ON UPDATE CASCADE, amount float8,
+                    luck float8 DEFAULT random(), doubled float8 GENERATED ALWAYS AS (amount * 2) STORED);
+CREATE TABLE loose (word text, place point);
+ALTER TABLE loose REPLICA IDENTITY FULL;
+CREATE TABLE audit (n serial PRIMARY KEY, what text);
+CREATE FUNCTION noted() RETURNS trigger LANGUAGE plpgsql AS
+  $$BEGIN INSERT INTO audit (what) VALUES (TG_OP || coalesce(NEW.id, OLD.id)); RETURN NEW; END$$;
+CREATE TRIGGER noted AFTER INSERT OR UPDATE ON account FOR EACH ROW EXECUTE FUNCTION noted();
+INSERT INTO account SELECT n, 'user' || n FROM generate_series(1, 50) n;
+";
+
+/// One write of a mixed load; conflicts between writers may refuse it.
+async fn write(client: &Client, round: u64) {
+    let id = round * 7 % 60 + 1;
+    let other = round * 13 % 60 + 1;
+    let sql = match round % 9 {
+        0 => format!(
+            "INSERT INTO account (id, email) VALUES ({id}, 'new{round}') ON CONFLICT (id) DO UPDATE SET balance = account.balance + 1"
+        ),
+        1 => format!(
+            "INSERT INTO entry (account, amount) SELECT id, {round} FROM account WHERE id IN ({id}, {other})"
+        ),
+        2 => format!(
+            "UPDATE account SET balance = balance + 1, note = '{{\"r\": {round}}}' WHERE id < {id}"
+        ),
+        3 => format!(
+            "BEGIN; UPDATE account SET balance = balance - 1 WHERE id = {id}; UPDATE account SET balance = balance + 1 WHERE id = {other}; COMMIT"
+        ),
+        4 => format!("DELETE FROM account WHERE id = {id} AND balance > 30"),
+        5 => format!(
+            "INSERT INTO loose VALUES ('it''s \\ {round}', '(1,2)'), (NULL, NULL), ('x', NULL)"
+        ),
+        6 => "DELETE FROM loose WHERE ctid IN (SELECT ctid FROM loose WHERE word = 'x' LIMIT 1)"
+            .into(),
+        7 => format!(
+            "UPDATE account SET id = id + 100 WHERE id = {id} AND NOT EXISTS (SELECT FROM account WHERE id = {id} + 100)"
+        ),
+        _ => format!(
+            "UPDATE account SET email = 'moved{round}' WHERE id = {id}; UPDATE entry SET amount = amount + 1 WHERE account = {other}"
+        ),
+    };
+    if client.batch_execute(&sql).await.is_err() {
+        client.batch_execute("ROLLBACK").await.unwrap();
+    }
+}
+
+/// Writers that go on until `writes` have been made in all.
+fn load(primary: &Postgres, rounds: &Arc<AtomicU64>, writes: u64) -> JoinSet<()> {
+    let mut writers = JoinSet::new();
+    for _ in 0..4 {
+        let (rounds, socket) = (Arc::clone(rounds), primary.socket());
+        writers.spawn(async move {
+            let client = connect(socket).await;
+            while rounds.load(Ordering::Relaxed) < writes {
+                let round = rounds.fetch_add(1, Ordering::Relaxed);
+                write(&client, round).await;
+            }
+        });
+    }
+    writers
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn extensions_stay_equal_under_load_and_kills() {
+    if !is_there() {
+        return;
+    }
+    let (primary, mut first, second) = (postgres(), postgres(), postgres());
+    let client = connect(primary.socket()).await;
+    client.batch_execute(SCHEMA).await.unwrap();
+    let hihooi = Hihooi::start(&primary).await;
+    let rounds = Arc::new(AtomicU64::new(0));
+    let writers = load(&primary, &rounds, 4000);
+    let reach = |count: u64| {
+        let rounds = Arc::clone(&rounds);
+        move || rounds.load(Ordering::Relaxed) >= count
+    };
+
+    // Both are filled while the load goes on.
+    hihooi.add(FIRST, &first);
+    hihooi.wait_for(FIRST, &client).await;
+    hihooi.add(SECOND, &second);
+    hihooi.wait(reach(1000)).await;
+
+    // One is killed, and comes back where it was.
+    let port = first.socket().port();
+    first.kill();
+    hihooi
+        .wait(|| hihooi.state(FIRST) == Some(State::Away))
+        .await;
+    hihooi.wait(reach(2000)).await;
+    first.restart_at(port).unwrap();
+    hihooi.wait_for(FIRST, &client).await;
+
+    // The reader and the Extractors end, and others go on.
+    drop(hihooi);
+    let hihooi = Hihooi::start(&primary).await;
+    hihooi.add(FIRST, &first);
+    hihooi.add(SECOND, &second);
+    writers.join_all().await;
+    assert_equal(&hihooi, FIRST, &client, &first).await;
+    assert_equal(&hihooi, SECOND, &client, &second).await;
+
+    // The Primary is killed, and comes back.
+    let mut primary = primary;
+    let port = primary.socket().port();
+    primary.kill();
+    primary.restart_at(port).unwrap();
+    let client = connect(primary.socket()).await;
+    write(&client, 2).await;
+    assert_equal(&hihooi, FIRST, &client, &first).await;
+}
+
+/// Each would differ if the statements were run again (HIHOOI c4).
+const CONSTRUCTS: &[&str] = &[
+    "INSERT INTO account (id, email) SELECT 1000 + (random() * 1000000)::int, gen_random_uuid()",
+    "INSERT INTO entry (account) VALUES (1), (1), (2)",
+    "SELECT setval('audit_n_seq', 5000); INSERT INTO account (id) VALUES (501)",
+    "INSERT INTO account (id, seen) VALUES (502, clock_timestamp())",
+    "UPDATE account SET balance = 1.50 WHERE id IN (SELECT id FROM account LIMIT 3)",
+    "WITH gone AS (DELETE FROM entry WHERE account = 1 RETURNING amount)
+       INSERT INTO loose SELECT amount::text FROM gone",
+    "INSERT INTO account (id, email) VALUES (3, 'x') ON CONFLICT (id) DO UPDATE SET email = 'y'",
+    "INSERT INTO account (id, email) VALUES (4, 'x') ON CONFLICT DO NOTHING",
+    "UPDATE account SET id = 900 WHERE id = 2",
+    "DELETE FROM account WHERE id = 900",
+    "BEGIN; UPDATE account SET id = -1 WHERE id = 5; UPDATE account SET id = 5 WHERE id = 6;
+     UPDATE account SET id = 6 WHERE id = -1; COMMIT",
+    "BEGIN; INSERT INTO account (id) VALUES (700); SAVEPOINT a; INSERT INTO account (id)
+     VALUES (701); ROLLBACK TO a; INSERT INTO account (id) VALUES (702); COMMIT",
+    "BEGIN; INSERT INTO account (id) VALUES (710); PREPARE TRANSACTION 'two'",
+    "INSERT INTO account (id) VALUES (711)",
+    "COMMIT PREPARED 'two'",
+    "DO $$BEGIN INSERT INTO account (id) VALUES (720); END$$",
+    "UPDATE account SET note = (SELECT jsonb_object_agg(n, repeat('x', 100))
+       FROM generate_series(1, 500) n) WHERE id = 7",
+    "UPDATE account SET balance = 9 WHERE id = 7",
+    "UPDATE account SET id = 777 WHERE id = 7",
+    "INSERT INTO loose SELECT 'many' FROM generate_series(1, 6000)",
+    "UPDATE loose SET place = '(3,4)' WHERE word = 'many' AND ctid < '(2,1)'",
+    "INSERT INTO entry (account) VALUES (10); TRUNCATE entry",
+    "TRUNCATE account CASCADE",
+    "INSERT INTO account (id, note, email) VALUES (1, '{\"a\": null}', E'tab\\t''\"\\\\ é')",
+    "INSERT INTO account (id, balance, seen) VALUES (2, 'NaN', 'infinity'), (3, 1e30, '0044-03-15 BC')",
+];
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_construct_arrives_as_it_was() {
+    if !is_there() {
+        return;
+    }
+    let (primary, extension) = (postgres(), postgres());
+    let client = connect(primary.socket()).await;
+    client.batch_execute(SCHEMA).await.unwrap();
+    let hihooi = Hihooi::start(&primary).await;
+    hihooi.add(FIRST, &extension);
+    hihooi.wait_for(FIRST, &client).await;
+    for sql in CONSTRUCTS {
+        client.simple_query(sql).await.unwrap();
+        assert_equal(&hihooi, FIRST, &client, &extension).await;
+    }
+}
+
+/// DDL as the proxy sends it: its text is written into the transaction before it runs.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn schema_changes_are_made_in_their_place() {
+    if !is_there() {
+        return;
+    }
+    let (primary, extension) = (postgres(), postgres());
+    let client = connect(primary.socket()).await;
+    client.batch_execute(SCHEMA).await.unwrap();
+    let hihooi = Hihooi::start(&primary).await;
+    hihooi.add(FIRST, &extension);
+    hihooi.wait_for(FIRST, &client).await;
+    let path = ["public".to_owned()];
+    let texts = [
+        "CREATE ROLE ann",
+        "CREATE TABLE fruit (id serial PRIMARY KEY, name text) -- with a comment",
+        "INSERT INTO fruit (name) VALUES ('apple'), ('pear')",
+        "ALTER TABLE fruit ADD price int DEFAULT 5",
+        "UPDATE fruit SET price = 6 WHERE id = 2",
+        "CREATE INDEX ON fruit (name)",
+        "CREATE TABLE copied AS SELECT * FROM fruit",
+        "ALTER TABLE fruit DROP name",
+        "INSERT INTO fruit (price) VALUES (7)",
+        "ALTER TABLE fruit OWNER TO ann",
+        "CREATE VIEW dear AS SELECT id FROM fruit WHERE price > 5",
+        "DROP TABLE audit",
+    ];
+    for text in texts {
+        let analysis = hihooi.analyser.analyse(text, &path);
+        let schema = match &analysis[0].action {
+            scale::analysis::Action::Schema(text) => Some(Statement {
+                search_path: "public".into(),
+                role: String::new(),
+                text: text.clone(),
+            }),
+            _ => None,
+        };
+        let writes = analysis[0].sets(&[]);
+        let mark = hihooi.manager.lock().unwrap().begin_commit(writes);
+        let before = schema.map(|schema| schema.sql()).unwrap_or_default();
+        let all = format!("BEGIN; {before}; {text}\n; {}; COMMIT", mark.sql());
+        client.simple_query(&all).await.unwrap();
+        let outcome = Outcome::Committed;
+        hihooi.manager.lock().unwrap().finished(mark.id, outcome);
+        assert_equal(&hihooi, FIRST, &client, &extension).await;
+    }
+    assert_eq!(hihooi.manager.lock().unwrap().pending_count(), 0);
+    // The catalogue followed.
+    let view = hihooi.analyser.analyse("SELECT id FROM dear", &path);
+    assert_eq!(view[0].action, scale::analysis::Action::Read);
+}
+
+/// What a client was told is seen by every read that begins later, wherever it goes (R32); and no
+/// Extension shows a later commit without an earlier one (R31).
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn reads_see_all_that_was_answered() {
+    if !is_there() {
+        return;
+    }
+    let (primary, extension) = (postgres(), postgres());
+    let client = connect(primary.socket()).await;
+    let schema = "CREATE TABLE counter (id int PRIMARY KEY, n bigint);
+                  INSERT INTO counter VALUES (1, 0), (2, 0)";
+    client.batch_execute(schema).await.unwrap();
+    let hihooi = Arc::new(Hihooi::start(&primary).await);
+    hihooi.add(FIRST, &extension);
+    hihooi.wait_for(FIRST, &client).await;
+
+    let answered = Arc::new(AtomicU64::new(0));
+    let writer = {
+        let (hihooi, answered) = (Arc::clone(&hihooi), Arc::clone(&answered));
+        tokio::spawn(async move {
+            for count in 1..=400 {
+                for id in [1, 2] {
+                    let update = format!("UPDATE counter SET n = {count} WHERE id = {id}");
+                    let analysis = hihooi.analyser.analyse(&update, &["public".into()]);
+                    let writes = analysis[0].sets(&[]);
+                    let mark = hihooi.manager.lock().unwrap().begin_commit(writes);
+                    let all = format!("BEGIN; {update}; {}; COMMIT", mark.sql());
+                    client.simple_query(&all).await.unwrap();
+                    let outcome = Outcome::Committed;
+                    hihooi.manager.lock().unwrap().finished(mark.id, outcome);
+                }
+                answered.store(count, Ordering::SeqCst);
+            }
+            client
+        })
+    };
+    let (at_primary, at_extension) = (
+        connect(primary.socket()).await,
+        connect(extension.socket()).await,
+    );
+    let mut served = 0;
+    while !writer.is_finished() {
+        let text = "SELECT n FROM counter WHERE id = 2";
+        let reads = hihooi.analyser.analyse(text, &["public".into()])[0].sets(&[]);
+        let before = answered.load(Ordering::SeqCst);
+        let target = hihooi.manager.lock().unwrap().route(&reads, Level::Gssi);
+        let node = match target {
+            Target::Primary(_) => &at_primary,
+            Target::Extension { .. } => {
+                served += 1;
+                &at_extension
+            }
+        };
+        assert!(number(node, text).await >= before);
+        let pair =
+            "SELECT max(n) FILTER (WHERE id = 1) - max(n) FILTER (WHERE id = 2) FROM counter";
+        assert!(number(&at_extension, pair).await <= 1);
+    }
+    let client = writer.await.unwrap();
+    hihooi.wait_for(FIRST, &client).await;
+    let reads = hihooi
+        .analyser
+        .analyse("SELECT * FROM counter", &["public".into()])[0]
+        .sets(&[]);
+    let target = hihooi.manager.lock().unwrap().route(&reads, Level::Gssi);
+    assert!(matches!(target, Target::Extension { .. }), "{target:?}");
+    println!("{served} reads were served by the Extension");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn extension_that_differs_is_quarantined() {
+    if !is_there() {
+        return;
+    }
+    let (primary, extension) = (postgres(), postgres());
+    let client = connect(primary.socket()).await;
+    client.batch_execute(SCHEMA).await.unwrap();
+    let hihooi = Hihooi::start(&primary).await;
+    hihooi.add(FIRST, &extension);
+    hihooi.wait_for(FIRST, &client).await;
+    let meddler = connect(extension.socket()).await;
+    meddler
+        .batch_execute("DELETE FROM account WHERE id = 9")
+        .await
+        .unwrap();
+    let update = "UPDATE account SET balance = 2 WHERE id = 9";
+    client.batch_execute(update).await.unwrap();
+    hihooi
+        .wait(|| hihooi.state(FIRST) == Some(State::Quarantined))
+        .await;
+    let status = &hihooi.replication.status()[&FIRST];
+    assert!(status.contains("found 0 rows instead of 1"), "{status}");
+    let reads = hihooi
+        .analyser
+        .analyse("SELECT 1 FROM loose", &["public".into()])[0]
+        .sets(&[]);
+    let target = hihooi.manager.lock().unwrap().route(&reads, Level::Weak);
+    assert!(matches!(target, Target::Primary(_)));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn doubt_about_a_commit_is_settled() {
+    if !is_there() {
+        return;
+    }
+    let primary = postgres();
+    let client = connect(primary.socket()).await;
+    client.batch_execute(SCHEMA).await.unwrap();
+    let hihooi = Hihooi::start(&primary).await;
+    let lost = connect(primary.socket()).await;
+    let backend = number(&lost, "SELECT pg_backend_pid()").await as i32;
+    let writes = hihooi
+        .analyser
+        .analyse("DELETE FROM loose", &["public".into()])[0]
+        .sets(&[]);
+    let mark = hihooi.manager.lock().unwrap().begin_commit(writes);
+    hihooi
+        .manager
+        .lock()
+        .unwrap()
+        .finished(mark.id, Outcome::InDoubt { backend });
+    // While its process lives, nobody knows.
+    assert_eq!(hihooi.manager.lock().unwrap().pending_count(), 1);
+    drop(lost);
+    hihooi
+        .wait(|| hihooi.manager.lock().unwrap().pending_count() == 0)
+        .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_cannot_be_replicated_is_refused_in_words() {
+    if !is_there() {
+        return;
+    }
+    let said = |primary: &Postgres| {
+        let address = primary.address("postgres");
+        async move {
+            match Replication::start(&address).await {
+                Err(Error::Setup(text)) => text,
+                Err(other) => panic!("{other:?}"),
+                Ok(_) => panic!("it started"),
+            }
+        }
+    };
+    let plain = Postgres::start(&["wal_level=replica"]).unwrap();
+    assert!(said(&plain).await.contains("set wal_level = logical"));
+    let primary = postgres();
+    let client = connect(primary.socket()).await;
+    client
+        .batch_execute("CREATE TABLE keyless (a int)")
+        .await
+        .unwrap();
+    assert!(
+        said(&primary)
+            .await
+            .contains("no primary key, so their changes cannot be replicated: keyless")
+    );
+
+    let full = "ALTER TABLE keyless REPLICA IDENTITY FULL";
+    client.batch_execute(full).await.unwrap();
+    let hihooi = Hihooi::start(&primary).await;
+    hihooi.add(FIRST, &primary);
+    hihooi
+        .wait(|| hihooi.state(FIRST) == Some(State::Quarantined))
+        .await;
+    let status = &hihooi.replication.status()[&FIRST];
+    assert!(status.contains("give an empty one"), "{status}");
+}
