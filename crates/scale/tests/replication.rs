@@ -293,6 +293,8 @@ const CONSTRUCTS: &[&str] = &[
     "UPDATE account SET id = 777 WHERE id = 7",
     "INSERT INTO loose SELECT 'many' FROM generate_series(1, 6000)",
     "UPDATE loose SET place = '(3,4)' WHERE word = 'many' AND ctid < '(2,1)'",
+    "SELECT pg_logical_emit_message(true, 'hihooi', 'forged'),
+            pg_logical_emit_message(true, 'hihooi.statement', '\\x00')",
     "INSERT INTO entry (account) VALUES (10); TRUNCATE entry",
     "TRUNCATE account CASCADE",
     "INSERT INTO account (id, note, email) VALUES (1, '{\"a\": null}', E'tab\\t''\"\\\\ é')",
@@ -329,6 +331,7 @@ async fn schema_changes_are_made_in_their_place() {
     hihooi.add(FIRST, &extension);
     hihooi.wait_for(FIRST, &client).await;
     let path = ["public".to_owned()];
+    let key = hihooi.manager.lock().unwrap().key().clone();
     let texts = [
         "CREATE ROLE ann",
         "CREATE TABLE fruit (id serial PRIMARY KEY, name text) -- with a comment",
@@ -348,15 +351,15 @@ async fn schema_changes_are_made_in_their_place() {
         let schema = match &analysis[0].action {
             scale::analysis::Action::Schema(text) => Some(Statement {
                 search_path: "public".into(),
-                role: String::new(),
+                role: "postgres".into(),
                 text: text.clone(),
             }),
             _ => None,
         };
         let writes = analysis[0].sets(&[]);
         let mark = hihooi.manager.lock().unwrap().begin_commit(writes);
-        let before = schema.map(|schema| schema.sql()).unwrap_or_default();
-        let all = format!("BEGIN; {before}; {text}\n; {}; COMMIT", mark.sql());
+        let before = schema.map(|schema| schema.sql(&key)).unwrap_or_default();
+        let all = format!("BEGIN; {before}; {text}\n; {}; COMMIT", mark.sql(&key));
         client.simple_query(&all).await.unwrap();
         let outcome = Outcome::Committed;
         hihooi.manager.lock().unwrap().finished(mark.id, outcome);
@@ -388,13 +391,14 @@ async fn reads_see_all_that_was_answered() {
     let writer = {
         let (hihooi, answered) = (Arc::clone(&hihooi), Arc::clone(&answered));
         tokio::spawn(async move {
+            let key = hihooi.manager.lock().unwrap().key().clone();
             for count in 1..=400 {
                 for id in [1, 2] {
                     let update = format!("UPDATE counter SET n = {count} WHERE id = {id}");
                     let analysis = hihooi.analyser.analyse(&update, &["public".into()]);
                     let writes = analysis[0].sets(&[]);
                     let mark = hihooi.manager.lock().unwrap().begin_commit(writes);
-                    let all = format!("BEGIN; {update}; {}; COMMIT", mark.sql());
+                    let all = format!("BEGIN; {update}; {}; COMMIT", mark.sql(&key));
                     client.simple_query(&all).await.unwrap();
                     let outcome = Outcome::Committed;
                     hihooi.manager.lock().unwrap().finished(mark.id, outcome);

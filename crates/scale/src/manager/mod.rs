@@ -98,6 +98,7 @@ pub struct Committed<'a> {
 /// What is committing, what was committed, and what each Extension has.
 #[derive(Debug)]
 pub struct Manager {
+    key: mark::Key,
     epoch: u64,
     next_id: u64,
     pending: Pending,
@@ -108,9 +109,10 @@ pub struct Manager {
 
 impl Manager {
     /// A manager that begins when everything up to `floor` was committed. `epoch` is higher than
-    /// that of every manager before.
-    pub fn new(epoch: u64, floor: Tsid) -> Manager {
+    /// that of every manager before; `key` signs what it writes into the log.
+    pub fn new(key: mark::Key, epoch: u64, floor: Tsid) -> Manager {
         Manager {
+            key,
             epoch,
             next_id: 1,
             pending: Pending::default(),
@@ -130,6 +132,11 @@ impl Manager {
             epoch: self.epoch,
             id,
         }
+    }
+
+    /// Signs the marks and statements that the proxy writes into the log.
+    pub fn key(&self) -> &mark::Key {
+        &self.key
     }
 
     /// The Primary said what became of a commit, or will never say.
@@ -273,7 +280,7 @@ mod tests {
     }
 
     fn two_extensions() -> Manager {
-        let mut manager = Manager::new(1, Tsid(10));
+        let mut manager = Manager::new(mark::Key::new(b"secret"), 1, Tsid(10));
         for id in [FIRST, SECOND] {
             manager.add_extension(id, Tsid(10));
             manager.set_state(id, State::Serving);

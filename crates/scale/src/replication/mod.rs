@@ -135,10 +135,10 @@ impl Replication {
     ) -> Result<(Replication, Arc<Mutex<Manager>>, Arc<Analyser>), Error> {
         let primary = configuration(primary)?;
         let client = connect(&primary, "replex set-up").await?;
-        let floor = setup::prepare(&client).await?;
+        let (key, floor) = setup::prepare(&client).await?;
         let analyser = Arc::new(Analyser::new(catalogue::read(&client).await?));
         // The log has grown by every manager before that wrote a mark: its end is a new epoch.
-        let manager = Arc::new(Mutex::new(Manager::new(floor.0, floor)));
+        let manager = Arc::new(Mutex::new(Manager::new(key, floor.0, floor)));
         let (joins, joined) = mpsc::channel(JOINS_MAX);
         let shared = Shared {
             primary,

@@ -111,6 +111,7 @@ impl Reader {
             .await
             .map_err(stream_error)?;
         nudge(&primary).await?;
+        let key = self.shared.manager().key().clone();
         let mut assembler = Assembler::default();
         let mut is_inside = false;
         let mut tick = tokio::time::interval(TICK);
@@ -132,7 +133,7 @@ impl Reader {
                             assembler.data(data, &self.shared.analyser.catalogue())?;
                         }
                         ReplicationEvent::Message { transactional: true, prefix, content, .. } => {
-                            assembler.message(&prefix, &content)?;
+                            assembler.message(&prefix, &content, &key);
                         }
                         ReplicationEvent::Commit { end_lsn, .. } => {
                             is_inside = false;

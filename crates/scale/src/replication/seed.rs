@@ -25,7 +25,7 @@ const OLD_WAIT: Duration = Duration::from_millis(20);
 const TABLES: &str = "
 SELECT n.nspname, c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
  WHERE c.relkind = 'r' AND c.relpersistence = 'p' AND c.oid >= 16384
-   AND n.nspname <> 'information_schema'
+   AND n.nspname NOT IN ('information_schema', 'hihooi')
    AND NOT EXISTS (SELECT FROM pg_depend d WHERE d.objid = c.oid AND d.deptype = 'e')";
 
 /// See the module. The database must be empty.
@@ -105,6 +105,7 @@ async fn copy(
         "--compress=0",
         "--no-publications",
         "--no-subscriptions",
+        "--exclude-schema=hihooi",
     ]);
     dump.args(["--no-unlogged-table-data", "--snapshot", snapshot]);
     let mut restore = tool("pg_restore", extension);

@@ -1,10 +1,12 @@
 //! What must be there on the Primary and on Extensions before anything is replicated.
 
+use ring::rand::{SecureRandom, SystemRandom};
 use tokio_postgres::{Client, SimpleQueryMessage};
 
 use super::catalogue::value;
 use super::{Error, SLOT};
 use crate::manager::Tsid;
+use crate::manager::mark::Key;
 
 /// Where an Extension begins.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,11 +26,12 @@ pub struct Seed {
     pub until: Tsid,
 }
 
-/// Makes the publication and the slot on the Primary if they are missing. Returns the end of its log.
+/// Makes the publication and the slot on the Primary if they are missing. Returns the key of our
+/// messages, and the end of the log.
 ///
 /// Refuses, and says how to mend it, where the Primary is not set up for logical decoding, or where a
 /// table's changes would come without a key.
-pub async fn prepare(primary: &Client) -> Result<Tsid, Error> {
+pub async fn prepare(primary: &Client) -> Result<(Key, Tsid), Error> {
     let wal_level = one(primary, "SHOW wal_level").await?;
     if wal_level != "logical" {
         return Err(Error::Setup(format!(
@@ -50,6 +53,7 @@ pub async fn prepare(primary: &Client) -> Result<Tsid, Error> {
              Give each a primary key, or run ALTER TABLE … REPLICA IDENTITY FULL on it"
         )));
     }
+    let key = key(primary).await?;
     let has = format!("SELECT count(*) FROM pg_publication WHERE pubname = '{SLOT}'");
     if one(primary, &has).await? == "0" {
         let create = format!("CREATE PUBLICATION {SLOT} FOR ALL TABLES");
@@ -60,7 +64,29 @@ pub async fn prepare(primary: &Client) -> Result<Tsid, Error> {
         let create = format!("SELECT pg_create_logical_replication_slot('{SLOT}', 'pgoutput')");
         primary.simple_query(&create).await.map_err(setup_error)?;
     }
-    position(primary).await
+    Ok((key, position(primary).await?))
+}
+
+/// The key that is kept on the Primary; made if it is missing. It outlives managers, so that what one
+/// wrote is known by the next.
+async fn key(primary: &Client) -> Result<Key, Error> {
+    let mut secret = [0; 32];
+    let no_chance = |_| Error::Setup("this machine gives no random numbers".into());
+    SystemRandom::new().fill(&mut secret).map_err(no_chance)?;
+    let secret: String = secret.iter().map(|byte| format!("{byte:02x}")).collect();
+    let make = format!(
+        "BEGIN;
+         SELECT pg_advisory_xact_lock(hashtext('hihooi'));
+         CREATE SCHEMA IF NOT EXISTS hihooi;
+         CREATE TABLE IF NOT EXISTS hihooi.secret (key text PRIMARY KEY);
+         REVOKE ALL ON SCHEMA hihooi FROM PUBLIC;
+         REVOKE ALL ON hihooi.secret FROM PUBLIC;
+         INSERT INTO hihooi.secret SELECT '{secret}' WHERE NOT EXISTS (SELECT FROM hihooi.secret);
+         COMMIT"
+    );
+    primary.simple_query(&make).await.map_err(setup_error)?;
+    let secret = one(primary, "SELECT key FROM hihooi.secret").await?;
+    Ok(Key::new(secret.as_bytes()))
 }
 
 /// The end of the Primary's log.

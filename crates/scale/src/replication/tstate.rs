@@ -214,16 +214,14 @@ impl Assembler {
     }
 
     /// A message of `pg_logical_emit_message` inside it.
-    pub fn message(&mut self, prefix: &str, content: &[u8]) -> Result<(), Error> {
-        match mark::Message::decode(prefix, content) {
-            Ok(Some(mark::Message::Mark(mark))) => self.mark = Some(mark),
-            Ok(Some(mark::Message::Statement(statement))) => {
+    pub fn message(&mut self, prefix: &str, content: &[u8], key: &mark::Key) {
+        match mark::Message::decode(prefix, content, key) {
+            Some(mark::Message::Mark(mark)) => self.mark = Some(mark),
+            Some(mark::Message::Statement(statement)) => {
                 self.changes.push(Change::Statement(statement));
             }
-            Ok(None) => {}
-            Err(problem) => return Err(Error::Stream(problem.to_string())),
+            None => {}
         }
-        Ok(())
     }
 
     /// It is committed, and its commit record ends at `end`.
