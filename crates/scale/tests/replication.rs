@@ -472,6 +472,45 @@ async fn extension_that_differs_is_quarantined() {
     assert!(matches!(target, Target::Primary(_)));
 }
 
+/// A difference that nobody's change comes across is found by comparing; and what only lags is not
+/// taken for a difference.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn planted_difference_is_found() {
+    if !is_there() {
+        return;
+    }
+    let (primary, extension) = (postgres(), postgres());
+    let client = connect(primary.socket()).await;
+    client.batch_execute(SCHEMA).await.unwrap();
+    let hihooi = Hihooi::start(&primary).await;
+    hihooi.add(FIRST, &extension);
+    hihooi.wait_for(FIRST, &client).await;
+    let rounds = Arc::new(AtomicU64::new(0));
+    let writers = load(&primary, &rounds, 1500);
+    let compared = || hihooi.replication.compared().get(&FIRST).copied();
+    hihooi
+        .wait(|| {
+            hihooi.replication.compare_now();
+            compared() >= Some(5)
+        })
+        .await;
+    assert_eq!(hihooi.state(FIRST), Some(State::Serving));
+    writers.join_all().await;
+    hihooi.wait_for(FIRST, &client).await;
+    let meddler = connect(extension.socket()).await;
+    let change = "SET session_replication_role = replica;
+                  UPDATE account SET note = '1' WHERE id = (SELECT min(id) FROM account)";
+    meddler.batch_execute(change).await.unwrap();
+    hihooi
+        .wait(|| {
+            hihooi.replication.compare_now();
+            hihooi.state(FIRST) == Some(State::Quarantined)
+        })
+        .await;
+    let status = &hihooi.replication.status()[&FIRST];
+    assert!(status.contains("\"public\".\"account\" has"), "{status}");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn doubt_about_a_commit_is_settled() {
     if !is_there() {

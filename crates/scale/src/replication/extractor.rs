@@ -5,15 +5,18 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, Config, SimpleQueryMessage};
 
 use super::apply::{self, Step};
+use super::divergence::Request;
 use super::reader::Commit;
 use super::schedule::{Command, Schedule, Worker};
 use super::setup::{Seed, Start};
+use super::snapshot::Snapshot;
 use super::tstate::TState;
 use super::{Error, Shared, connect, described};
 use crate::manager::{ExtensionId, Sets, State, Tsid};
@@ -24,6 +27,8 @@ pub const WORKER_COUNT: usize = 4;
 pub const QUEUE_LENGTH_MAX: usize = 1024;
 /// Commits that an Extractor has in hand, at most.
 const IN_HAND_MAX: usize = 256;
+/// Nothing is held back for longer than this without a word from who asked for it.
+const PAUSE_MAX: Duration = Duration::from_secs(1);
 /// Time between two flushes of what is applied.
 const FLUSH_INTERVAL: Duration = Duration::from_millis(500);
 /// Statements of one commit are sent in pieces of about this size, in bytes.
@@ -61,14 +66,21 @@ struct Failure {
     may_pass: bool,
 }
 
+/// What comes to an Extractor.
+pub struct Inputs {
+    /// Commits, in TSID order.
+    pub commits: mpsc::Receiver<Commit>,
+    /// Where to hold.
+    pub requests: mpsc::Receiver<Request>,
+}
+
 /// Applies what is received until the queue ends or something goes wrong.
 pub async fn run(
     shared: &Shared,
     id: ExtensionId,
     config: &Config,
-    control: Client,
-    start: Start,
-    mut received: mpsc::Receiver<Commit>,
+    (control, start): (Client, Start),
+    mut inputs: Inputs,
 ) -> Result<(), Error> {
     let (events_in, mut events) = mpsc::channel(4 * WORKER_COUNT);
     // Ends the connections' tasks when this function ends.
@@ -96,19 +108,57 @@ pub async fn run(
         applied: start.applied,
         flushed: start.applied,
         seed: start.seed,
+        hold: Hold::No,
     };
     extractor.tell();
     let mut flush = tokio::time::interval(FLUSH_INTERVAL);
     loop {
         tokio::select! {
-            commit = received.recv(), if extractor.schedule.count() < IN_HAND_MAX => {
+            commit = inputs.commits.recv(), if extractor.takes_commits() => {
                 let Some(commit) = commit else { return Ok(()) };
-                extractor.take(commit);
+                extractor.take_or_hold(commit);
             }
+            Some(request) = inputs.requests.recv() => extractor.hold_at(request),
+            () = extractor.hold.resumed() => extractor.release(),
             event = events.recv() => extractor.on(event.expect("a sender is kept here"))?,
             _ = flush.tick() => extractor.flush().await?,
         }
         extractor.go_on().await?;
+        extractor.answer_hold();
+    }
+}
+
+/// Whether commits are held back, so that the Extension can be compared.
+enum Hold {
+    No,
+    /// Nothing is taken; who asked is told once all that was taken is applied.
+    Paused {
+        asked: Option<oneshot::Sender<()>>,
+        until: Instant,
+    },
+    /// All up to a place is taken. What came first from behind it is in `next`.
+    Until {
+        snapshot: Snapshot,
+        until: Tsid,
+        is_prefix: bool,
+        next: Option<Commit>,
+        ready: Option<oneshot::Sender<bool>>,
+        resume: oneshot::Receiver<()>,
+    },
+}
+
+impl Hold {
+    /// Waits until who holds lets go.
+    async fn resumed(&mut self) {
+        match self {
+            Hold::No => std::future::pending().await,
+            // Who asked comes back with the place; if it does not, nothing is held for long.
+            Hold::Paused { until, .. } => tokio::time::sleep_until(*until).await,
+            // Dropped is let go, too.
+            Hold::Until { resume, .. } => {
+                let _ = resume.await;
+            }
+        }
     }
 }
 
@@ -135,9 +185,98 @@ struct Extractor<'a> {
     applied: Tsid,
     flushed: Tsid,
     seed: Option<Seed>,
+    hold: Hold,
 }
 
 impl Extractor<'_> {
+    fn takes_commits(&self) -> bool {
+        let is_open = match &self.hold {
+            Hold::No => true,
+            Hold::Paused { .. } => false,
+            Hold::Until { next, .. } => next.is_none(),
+        };
+        is_open && self.schedule.count() < IN_HAND_MAX
+    }
+
+    fn take_or_hold(&mut self, commit: Commit) {
+        if let Hold::Until {
+            snapshot,
+            until,
+            is_prefix,
+            next,
+            ..
+        } = &mut self.hold
+        {
+            if commit.tsid() > *until {
+                *next = Some(commit);
+                return;
+            }
+            if let Commit::Transaction(tstate) = &commit {
+                *is_prefix &= snapshot.shows(tstate.xid);
+            }
+        }
+        self.take(commit);
+    }
+
+    fn hold_at(&mut self, request: Request) {
+        self.release();
+        self.hold = match request {
+            Request::Pause(asked) => Hold::Paused {
+                asked: Some(asked),
+                until: Instant::now() + PAUSE_MAX,
+            },
+            Request::Until {
+                snapshot,
+                until,
+                ready,
+                resume,
+            } => Hold::Until {
+                snapshot,
+                until,
+                // Unless the pause was over before.
+                is_prefix: self.given <= until,
+                next: None,
+                ready: Some(ready),
+                resume,
+            },
+        };
+    }
+
+    fn release(&mut self) {
+        if let Hold::Until {
+            next: Some(commit), ..
+        } = std::mem::replace(&mut self.hold, Hold::No)
+        {
+            self.take(commit);
+        }
+    }
+
+    /// Tells who asked, once all that was taken is applied.
+    fn answer_hold(&mut self) {
+        if self.schedule.count() > 0 {
+            return;
+        }
+        // Who asked may have given up: then the hold ends by itself.
+        match &mut self.hold {
+            Hold::Paused { asked, .. } => {
+                if let Some(asked) = asked.take() {
+                    let _ = asked.send(());
+                }
+            }
+            Hold::Until {
+                next: Some(_),
+                is_prefix,
+                ready,
+                ..
+            } => {
+                if let Some(ready) = ready.take() {
+                    let _ = ready.send(*is_prefix);
+                }
+            }
+            _ => {}
+        }
+    }
+
     fn take(&mut self, commit: Commit) {
         let tsid = commit.tsid();
         if tsid <= self.given {

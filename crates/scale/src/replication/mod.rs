@@ -5,6 +5,7 @@
 //!   the Primary shows it.
 //! - `extractor` executes commits in parallel at one Extension and commits them in order; `schedule`
 //!   decides, `apply` writes the statements.
+//! - `divergence` compares them with the Primary.
 //! - `seed` fills a new Extension while the Primary goes on.
 //! - `catalogue` reads what `analysis` must know of the Primary.
 //!
@@ -18,6 +19,7 @@ pub mod catalogue;
 pub mod setup;
 
 mod apply;
+mod divergence;
 mod extractor;
 mod pgoutput;
 mod reader;
@@ -30,7 +32,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 use tokio::task::{AbortHandle, JoinHandle};
 use tokio_postgres::{Client, Config, NoTls};
 
@@ -101,6 +103,9 @@ struct Shared {
     /// Up to where each Extension has everything on disk.
     durable: Arc<Mutex<BTreeMap<ExtensionId, Tsid>>>,
     status: Arc<Mutex<BTreeMap<ExtensionId, String>>>,
+    /// How often each Extension was compared and found equal.
+    compared: Arc<Mutex<BTreeMap<ExtensionId, u64>>>,
+    compare_now: Arc<Notify>,
     joins: mpsc::Sender<Join>,
 }
 
@@ -111,6 +116,11 @@ impl Shared {
 
     fn durable(&self) -> MutexGuard<'_, BTreeMap<ExtensionId, Tsid>> {
         self.durable.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn compared(&self) -> MutexGuard<'_, BTreeMap<ExtensionId, u64>> {
+        let compared = self.compared.lock();
+        compared.unwrap_or_else(PoisonError::into_inner)
     }
 
     fn set_status(&self, id: ExtensionId, text: impl Into<String>) {
@@ -146,6 +156,8 @@ impl Replication {
             analyser: Arc::clone(&analyser),
             durable: Arc::default(),
             status: Arc::default(),
+            compared: Arc::default(),
+            compare_now: Arc::default(),
             joins,
         };
         let reader = tokio::spawn(Reader::new(shared.clone(), joined).run());
@@ -186,6 +198,16 @@ impl Replication {
     pub fn status(&self) -> BTreeMap<ExtensionId, String> {
         let status = self.shared.status.lock();
         status.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Compares every Extension with the Primary now, rather than at the next turn.
+    pub fn compare_now(&self) {
+        self.shared.compare_now.notify_waiters();
+    }
+
+    /// How often each Extension was compared with the Primary and found equal.
+    pub fn compared(&self) -> BTreeMap<ExtensionId, u64> {
+        self.shared.compared().clone()
     }
 
     fn extensions(&self) -> MutexGuard<'_, BTreeMap<ExtensionId, AbortHandle>> {
@@ -252,7 +274,15 @@ async fn follow(
     let gone = |_| Error::Connection("the slot's reader has ended".into());
     shared.joins.send(join).await.map_err(gone)?;
     *wait = RETRY_WAIT_MIN;
-    extractor::run(shared, id, extension, control, start, received).await
+    let (requests, requested) = mpsc::channel(1);
+    let inputs = extractor::Inputs {
+        commits: received,
+        requests: requested,
+    };
+    tokio::select! {
+        ended = extractor::run(shared, id, extension, (control, start), inputs) => ended,
+        difference = divergence::watch(shared, id, extension, requests) => Err(difference),
+    }
 }
 
 /// Replication speaks to databases without TLS so far, and does so only where that is allowed.

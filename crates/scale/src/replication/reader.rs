@@ -259,7 +259,7 @@ impl Reader {
 }
 
 /// Writes a commit of no effect, so that the stream goes past the log's end as it is now.
-async fn nudge(primary: &Client) -> Result<(), Error> {
+pub async fn nudge(primary: &Client) -> Result<(), Error> {
     let sql = "SELECT pg_logical_emit_message(true, 'hihooi.nudge', '')";
     primary.simple_query(sql).await?;
     Ok(())

@@ -22,7 +22,8 @@ use crate::manager::{ExtensionId, Tsid};
 /// Wait before looking again whether old transactions have ended.
 const OLD_WAIT: Duration = Duration::from_millis(20);
 
-const TABLES: &str = "
+/// Tables whose rows are on every node.
+pub const TABLES: &str = "
 SELECT n.nspname, c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
  WHERE c.relkind = 'r' AND c.relpersistence = 'p' AND c.oid >= 16384
    AND n.nspname NOT IN ('information_schema', 'hihooi')

@@ -148,12 +148,16 @@ pub async fn make_tables(extension: &Client, start: &Start, workers: usize) -> R
 
 /// The one value that a query gives.
 pub async fn one(client: &Client, sql: &str) -> Result<String, Error> {
-    let rows = client.simple_query(sql).await?;
-    let found = rows.iter().find_map(|row| match row {
+    first(&client.simple_query(sql).await?)
+}
+
+/// The first value of a query's answer.
+pub fn first(answer: &[SimpleQueryMessage]) -> Result<String, Error> {
+    let found = answer.iter().find_map(|message| match message {
         SimpleQueryMessage::Row(row) => Some(value(row, 0)),
         _ => None,
     });
-    found.ok_or_else(|| Error::Connection(format!("no answer to {sql}")))?
+    found.ok_or_else(|| Error::Connection("a query has no answer".into()))?
 }
 
 /// A whole number from a query.
