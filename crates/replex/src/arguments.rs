@@ -52,6 +52,9 @@ pub enum Command {
     Export(Export),
     /// Look into a cluster and check it.
     Admin(Admin),
+    /// Stand before a PostgreSQL database: sessions share its connections.
+    #[cfg(feature = "scale")]
+    Scale(Box<crate::scale::Scale>),
     /// Measure, each figure as a ratio to a baseline.
     Bench(Bench),
     /// Run a process that a measurement is compared with.

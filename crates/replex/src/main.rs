@@ -6,6 +6,8 @@ mod demo;
 mod flights;
 mod front;
 mod output;
+#[cfg(feature = "scale")]
+mod scale;
 mod serve;
 
 use std::process::ExitCode;
@@ -31,6 +33,8 @@ fn main() -> ExitCode {
         Command::Import(arguments) => run(front::import(&arguments)),
         Command::Export(arguments) => run(front::export(&arguments)),
         Command::Admin(arguments) => run(admin::run(&arguments)),
+        #[cfg(feature = "scale")]
+        Command::Scale(arguments) => scale::run(&arguments),
         Command::Bench(options) => measure(&options),
     };
     match result {

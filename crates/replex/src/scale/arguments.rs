@@ -1,0 +1,71 @@
+//! The options of `replex scale`, with their help.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+
+/// `replex scale`
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "Examples:\n  \
+    replex scale --primary postgresql://ann:secret@db:5432/shop\n  \
+    replex scale --primary postgresql://proxy@db/shop --users users.txt --listen 0.0.0.0:6432 \\\n      \
+        --tls-certificate chain.pem --tls-key key.pem\n\n\
+    A file of users has a line `\"name\" \"password\"` for each. Clients log in with these, and so does \
+    the proxy, as the same user, at the database.\n\n\
+    Prints one line `ready proxy=ADDRESS` once it serves.")]
+pub struct Scale {
+    /// How it serves.
+    #[command(flatten)]
+    pub serve: Serve,
+}
+
+/// The options of the proxy itself.
+#[derive(Args, Clone, Debug)]
+pub struct Serve {
+    /// The database that takes all writes: postgresql://user:password@host:port/database. Behind
+    /// `?`: sslmode (disable, prefer, require, verify-full) and sslrootcert.
+    #[arg(long, value_name = "URL", env = "REPLEX_PRIMARY", hide_env_values = true)]
+    pub primary: String,
+    /// Where clients connect; port 0 takes a free one.
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:6432")]
+    pub listen: SocketAddr,
+    /// Who may log in.
+    #[arg(long, value_name = "FILE", conflicts_with = "trust")]
+    pub users: Option<PathBuf>,
+    /// Let everybody log in without a password.
+    #[arg(long)]
+    pub trust: bool,
+    /// The chain of certificates that clients are shown, as PEM.
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    pub tls_certificate: Option<PathBuf>,
+    /// The key of that certificate, as PEM.
+    #[arg(long, value_name = "FILE", requires = "tls_certificate")]
+    pub tls_key: Option<PathBuf>,
+    /// How long a client keeps its connection to a database.
+    #[arg(long, value_enum, default_value_t)]
+    pub pooling: Pooling,
+    /// Connections to each database, at most.
+    #[arg(long, value_name = "COUNT", default_value_t = 40, value_parser = clap::value_parser!(u16).range(1..))]
+    pub connections: u16,
+    /// Clients that are logged in, at most.
+    #[arg(long, value_name = "COUNT", default_value_t = 5_000, value_parser = clap::value_parser!(u16).range(1..))]
+    pub clients: u16,
+    /// Give up clients that take longer to log in.
+    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+    pub login_timeout: u64,
+    /// Listen on a network although nothing is encrypted.
+    #[arg(long)]
+    pub allow_unencrypted_network: bool,
+}
+
+/// How long a client keeps its connection to a database.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Pooling {
+    /// Until its transaction ends; to its own end once it does what could leave something behind,
+    /// such as SET.
+    #[default]
+    Transaction,
+    /// Until it leaves.
+    Session,
+}
