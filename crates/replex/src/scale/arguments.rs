@@ -25,7 +25,12 @@ pub struct Scale {
 pub struct Serve {
     /// The database that takes all writes: postgresql://user:password@host:port/database. Behind
     /// `?`: sslmode (disable, prefer, require, verify-full) and sslrootcert.
-    #[arg(long, value_name = "URL", env = "REPLEX_PRIMARY", hide_env_values = true)]
+    #[arg(
+        long,
+        value_name = "URL",
+        env = "REPLEX_PRIMARY",
+        hide_env_values = true
+    )]
     pub primary: String,
     /// Where clients connect; port 0 takes a free one.
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:6432")]

@@ -41,7 +41,7 @@ async fn serve(options: Options, listen: SocketAddr) -> Result<(), Failure> {
     let listener = TcpListener::bind(listen).await;
     let listener = listener.map_err(Failure::at(format!("listen at {listen}")))?;
     let address = listener.local_addr().map_err(Failure::at("listen"))?;
-    let proxy = Proxy::new(options);
+    let proxy = Proxy::new(options, None);
     let mut stdout = std::io::stdout();
     // Nobody may be listening any more, which is no reason not to serve.
     let _ = writeln!(stdout, "ready proxy={address}");

@@ -3,7 +3,7 @@
 use std::io;
 use std::time::Duration;
 
-use bytes::{Buf, BytesMut};
+use bytes::BytesMut;
 use postgres_protocol::authentication::md5_hash;
 use postgres_protocol::authentication::sasl::{ChannelBinding, ScramSha256};
 use rustls::pki_types::ServerName;
@@ -17,7 +17,7 @@ use super::{Key, Login};
 use crate::address::Address;
 use crate::auth::scram;
 use crate::auth::tls::Policy;
-use crate::wire::cut::{Cutter, HEADER_LEN, Piece, Side};
+use crate::wire::cut::{Cutter, HEADER_LEN, Piece, Side, WHOLE_LEN_MAX};
 use crate::wire::message::{self, parameter_status};
 use crate::wire::report::{Report, Severity};
 use crate::wire::server::Server;
@@ -94,25 +94,20 @@ impl Connection {
         self.peer.write_all(bytes).await
     }
 
-    /// The next message, whole.
+    /// The next message, whole. The cutter is between messages before and after.
     async fn receive(&mut self) -> io::Result<Answer> {
         loop {
-            match self
-                .cutter
-                .next(&self.peer.input)
-                .map_err(io::Error::other)?
-            {
-                Some(Piece::Message(message)) if message.is_whole() => {
-                    let length = message.frame.len();
-                    let answer = Answer {
-                        tag: message.tag(),
-                        body: self.peer.input[HEADER_LEN..length].to_vec(),
-                    };
-                    self.peer.input.advance(length);
-                    return Ok(answer);
+            if let Some(header) = self.peer.input.first_chunk::<HEADER_LEN>() {
+                let [tag, length @ ..] = *header;
+                let length = u32::from_be_bytes(length) as usize;
+                if !(4..WHOLE_LEN_MAX).contains(&length) {
+                    return Err(io::Error::other("a message is too long here"));
                 }
-                Some(_) => return Err(io::Error::other("a message is too long here")),
-                None => {}
+                if self.peer.input.len() > length {
+                    let message = self.peer.input.split_to(length + 1);
+                    let body = message[HEADER_LEN..].to_vec();
+                    return Ok(Answer { tag, body });
+                }
             }
             if self.peer.read().await? == 0 {
                 return Err(io::ErrorKind::UnexpectedEof.into());
@@ -223,6 +218,25 @@ impl Connection {
             (b'R', Some((found, rest))) if u32::from_be_bytes(*found) == kind => Ok(rest.to_vec()),
             (b'E', _) => Err(io::Error::other(Report::read(&answer.body))),
             _ => Err(io::Error::other("the server leaves the SCRAM exchange")),
+        }
+    }
+
+    /// The columns of the one row that a query gives, as text; NULL is empty. To be called outside
+    /// of transactions, between sessions.
+    pub async fn row(&mut self, query: &str) -> io::Result<Vec<String>> {
+        let mut out = BytesMut::new();
+        message::write_query(&mut out, query);
+        self.send(&out).await?;
+        let mut row = Vec::new();
+        loop {
+            let answer = self.receive().await?;
+            match answer.tag {
+                b'S' => self.told(&answer.body),
+                b'E' => return Err(io::Error::other(Report::read(&answer.body))),
+                b'D' => row = message::row(&answer.body).map_err(io::Error::other)?,
+                b'Z' => return Ok(row),
+                _ => {}
+            }
         }
     }
 

@@ -55,6 +55,17 @@ impl Key {
         }
     }
 
+    /// The same, with further settings.
+    #[must_use]
+    pub fn with(&self, settings: impl IntoIterator<Item = (String, String)>) -> Key {
+        let mut all = BTreeMap::clone(&self.settings);
+        all.extend(settings);
+        Key {
+            settings: Arc::new(all),
+            ..self.clone()
+        }
+    }
+
     /// The parameters of a server's start-up packet.
     fn startup(&self) -> impl Iterator<Item = (&str, &str)> {
         let who = [

@@ -18,7 +18,7 @@ use crate::wire::startup::{CancelKey, write_cancel};
 const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The server that a session uses now, to cancel there. Held locked while a request is under way.
-pub type Target = Arc<tokio::sync::Mutex<Option<CancelKey>>>;
+pub type Target = Arc<tokio::sync::Mutex<Option<(Arc<Node>, CancelKey)>>>;
 
 /// The keys of all sessions.
 #[derive(Default)]
@@ -64,7 +64,7 @@ impl Registry {
     }
 
     /// Passes a request on, if its key is right. Nobody is told how it went.
-    pub async fn cancel(&self, key: &CancelKey, node: &Node) {
+    pub async fn cancel(&self, key: &CancelKey) {
         let target = {
             let sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
             match sessions.get(&key.process) {
@@ -73,7 +73,7 @@ impl Registry {
             }
         };
         let target = target.lock().await;
-        if let Some(key) = &*target {
+        if let Some((node, key)) = &*target {
             // A server that cannot be reached cannot be told to cancel.
             let _ = tokio::time::timeout(TIMEOUT, send(node, key)).await;
         }

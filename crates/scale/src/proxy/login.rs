@@ -13,7 +13,7 @@ use super::{Authentication, Proxy};
 use crate::auth::scram::{self, Exchange, Verifier};
 use crate::auth::users::Users;
 use crate::pool::stream::{Peer, Stream};
-use crate::pool::{Key, Login};
+use crate::pool::{Connection, Key, Login};
 use crate::wire::cut::HEADER_LEN;
 use crate::wire::message::{self, split_string};
 use crate::wire::report::{Report, Severity};
@@ -27,21 +27,87 @@ const PROTOCOL_VIOLATION: &str = "08P01";
 const TOO_MANY: &str = "53300";
 const INVALID_PASSWORD: &str = "28P01";
 const UNSUPPORTED: &str = "0A000";
+const CONNECTION_FAILURE: &str = "08006";
 
 /// A client that has logged in, and has not been told yet.
 pub struct Welcomed {
     /// Its socket.
     pub peer: Peer,
-    /// What its servers must have.
-    pub key: Key,
-    /// How to log in there.
-    pub login: Login,
     /// The minor version of the protocol that it speaks.
     pub minor: u16,
+    /// What its session begins with.
+    pub welcome: Welcome,
+}
+
+/// What a session begins with.
+pub struct Welcome {
+    /// What its servers must have.
+    pub outset: Outset,
+    /// How to log in there.
+    pub login: Login,
     /// Settings as servers start with.
     pub parameters: Arc<Parameters>,
     /// The right to be logged in.
     pub permit: OwnedSemaphorePermit,
+}
+
+/// What a session has on every server from the start.
+pub struct Outset {
+    /// User, database and settings.
+    pub key: Key,
+    /// Where names are looked up.
+    pub search_path: Vec<String>,
+    /// Are its transactions serializable unless it says otherwise? Then its reads count as well.
+    pub is_serializable: bool,
+}
+
+impl Outset {
+    /// Where nothing needs to be known of it.
+    fn of(key: Key) -> Outset {
+        Outset {
+            key,
+            search_path: Vec::new(),
+            is_serializable: false,
+        }
+    }
+}
+
+/// What decides which rows a statement gives and how they look: an Extension's own settings must
+/// not.
+const OUTSET: &str = "SELECT current_setting('search_path'), \
+    current_setting('default_transaction_isolation'), current_setting('TimeZone'), \
+    current_setting('DateStyle'), current_setting('IntervalStyle'), \
+    current_setting('client_encoding'), current_setting('extra_float_digits'), \
+    current_setting('bytea_output'), current_setting('lc_monetary'), \
+    current_setting('lc_numeric'), current_setting('lc_time'), current_setting('xmloption')";
+const OUTSET_NAMES: [&str; 12] = [
+    "search_path",
+    "default_transaction_isolation",
+    "TimeZone",
+    "DateStyle",
+    "IntervalStyle",
+    "client_encoding",
+    "extra_float_digits",
+    "bytea_output",
+    "lc_monetary",
+    "lc_numeric",
+    "lc_time",
+    "xmloption",
+];
+
+/// Reads what a session begins with from a connection that has just been opened for it.
+async fn outset(connection: &mut Connection) -> io::Result<Outset> {
+    let values = connection.row(OUTSET).await?;
+    let [search_path, isolation, ..] = &values[..] else {
+        return Err(io::Error::other("the server gives no settings"));
+    };
+    let key = &connection.key;
+    let names = OUTSET_NAMES.map(str::to_string);
+    Ok(Outset {
+        search_path: crate::analysis::search_path(search_path, &key.user),
+        is_serializable: isolation == "serializable",
+        key: key.with(names.into_iter().zip(values.iter().cloned())),
+    })
 }
 
 /// Why a login failed.
@@ -81,18 +147,15 @@ impl Proxy {
                 First::Tls => peer = self.encrypt(peer).await?,
                 First::Gss => peer.write_all(b"N").await.ok()?,
                 First::Cancel(key) => {
-                    self.cancels.cancel(&key, &self.primary).await;
+                    self.cancels.cancel(&key).await;
                     return None;
                 }
                 First::Startup(startup) => {
                     return match self.log_in(&mut peer, &startup).await {
-                        Ok((key, login, parameters, permit)) => Some(Welcomed {
+                        Ok(welcome) => Some(Welcomed {
                             peer,
-                            key,
-                            login,
                             minor: startup.minor_spoken(),
-                            parameters,
-                            permit,
+                            welcome,
                         }),
                         Err(failed) => self.turn_away(peer, failed).await,
                     };
@@ -130,11 +193,7 @@ impl Proxy {
         Some(Peer::new(Stream::Tls(Box::new(stream.ok()?.into()))))
     }
 
-    async fn log_in(
-        &self,
-        peer: &mut Peer,
-        startup: &Startup,
-    ) -> Result<(Key, Login, Arc<Parameters>, OwnedSemaphorePermit), Failed> {
+    async fn log_in(&self, peer: &mut Peer, startup: &Startup) -> Result<Welcome, Failed> {
         let Some(user) = startup.parameter("user").filter(|user| !user.is_empty()) else {
             return Err(violation(
                 "no PostgreSQL user name specified in startup packet",
@@ -156,10 +215,28 @@ impl Proxy {
         }
         let login = self.authenticate(peer, user).await?;
         let key = Key::of(startup, user);
-        let connection = self.primary.take(&key, &login).await?;
+        let mut connection = self.primary.take(&key, &login).await?;
         let parameters = Arc::clone(&connection.server.parameters);
+        let outset = match &self.routing {
+            None => Outset::of(key),
+            Some(_) => match outset(&mut connection).await {
+                Ok(outset) => outset,
+                Err(error) => {
+                    self.primary.close(connection);
+                    let text = format!("cannot read the session's settings: {error}");
+                    return Err(Report::new(Severity::Fatal, CONNECTION_FAILURE, text).into());
+                }
+            },
+        };
+        // It has the same settings by itself, and resets them to the same values.
+        connection.key = outset.key.clone();
         self.primary.give_back(connection);
-        Ok((key, login, parameters, permit))
+        Ok(Welcome {
+            outset,
+            login,
+            parameters,
+            permit,
+        })
     }
 
     /// Lets the client prove who it is. Returns how its servers are logged in to.

@@ -5,6 +5,8 @@
 mod cancel;
 mod login;
 mod relay;
+pub mod routing;
+mod writes;
 
 use std::io;
 use std::sync::Arc;
@@ -20,6 +22,7 @@ use crate::auth::users::Users;
 use crate::pool::Node;
 use crate::wire::session::Pinning;
 use cancel::Registry;
+use routing::Routing;
 
 /// Clients that may be logging in at a time; more are turned away.
 const LOGINS_MAX: usize = 1_000;
@@ -53,7 +56,8 @@ pub struct Options {
 
 /// A running proxy.
 pub struct Proxy {
-    primary: Node,
+    primary: Arc<Node>,
+    routing: Option<Routing>,
     authentication: Authentication,
     tls: Option<Arc<ServerConfig>>,
     pinning: Pinning,
@@ -65,10 +69,11 @@ pub struct Proxy {
 }
 
 impl Proxy {
-    /// A proxy that serves nobody yet.
-    pub fn new(options: Options) -> Arc<Proxy> {
+    /// A proxy that serves nobody yet. Without a routing everything goes to the Primary.
+    pub fn new(options: Options, routing: Option<Routing>) -> Arc<Proxy> {
         Arc::new(Proxy {
-            primary: Node::new(options.primary, options.connections_max),
+            primary: Arc::new(Node::new(options.primary, options.connections_max)),
+            routing,
             authentication: options.authentication,
             tls: options.tls,
             pinning: options.pinning,

@@ -12,14 +12,18 @@ use bytes::Buf;
 
 use super::Proxy;
 use super::cancel::{self, Entry};
-use super::login::Welcomed;
+use super::login::{Outset, Welcome, Welcomed};
+use super::routing::{Before, Touched};
+use super::writes::Writes;
+use crate::manager::{ExtensionId, Manager};
 use crate::pool::stream::Peer;
-use crate::pool::{Connection, Key, Login};
+use crate::pool::{Connection, Login, Node};
 use crate::wire::Malformed;
 use crate::wire::cut::{Cutter, Piece, Side, WHOLE_LEN_MAX};
+use crate::wire::effect::Effect;
 use crate::wire::message;
 use crate::wire::report::{Report, Severity};
-use crate::wire::session::{Leftover, Out, Session, Wants};
+use crate::wire::session::{Leftover, Out, Session, Trace, Wants};
 
 /// Bytes that may wait for a peer before nothing more is read for it.
 const OUTPUT_LEN_MAX: usize = 256 * 1024;
@@ -41,11 +45,29 @@ struct Relay<'a> {
     /// The client has sent all it will send.
     client_ended: bool,
     session: Session,
-    key: Key,
+    outset: Outset,
     login: Login,
     entry: Entry<'a>,
+    /// The server that is attached, and where it is.
     connection: Option<Connection>,
+    place: Place,
+    writes: Writes,
     out: Out,
+}
+
+/// Where a server is.
+#[derive(Clone)]
+struct Place {
+    node: Arc<Node>,
+    /// Its number, if it is an Extension.
+    extension: Option<ExtensionId>,
+}
+
+/// Where a batch goes, why, and what runs in front of it.
+struct Plan {
+    place: Place,
+    why: String,
+    prelude: Vec<String>,
 }
 
 /// Why a session ends.
@@ -60,11 +82,16 @@ enum End {
 
 /// Relays a session from its first message to its last.
 pub async fn run(proxy: &Arc<Proxy>, welcomed: Welcomed) {
-    let _logged_in = welcomed.permit;
+    let Welcome {
+        outset,
+        login,
+        parameters,
+        permit: _logged_in,
+    } = welcomed.welcome;
     let entry = proxy.cancels.enter(welcomed.minor);
     let mut out = Out::default();
     message::write(&mut out.to_client, b'R', &[&0_u32.to_be_bytes()], 0);
-    for (name, value) in welcomed.parameters.iter() {
+    for (name, value) in parameters.iter() {
         message::write(&mut out.to_client, b'S', &[name, b"\0", value, b"\0"], 0);
     }
     let process = entry.key.process.to_be_bytes();
@@ -76,11 +103,13 @@ pub async fn run(proxy: &Arc<Proxy>, welcomed: Welcomed) {
         client: welcomed.peer,
         cutter: Cutter::new(Side::Client),
         client_ended: false,
-        session: Session::new(number, welcomed.parameters, proxy.pinning),
-        key: welcomed.key,
-        login: welcomed.login,
+        session: Session::new(number, parameters, proxy.pinning),
+        outset,
+        login,
         entry,
         connection: None,
+        place: proxy.primary_place(),
+        writes: Writes::default(),
         out,
     };
     let end = loop {
@@ -100,6 +129,7 @@ impl Relay<'_> {
     async fn process(&mut self) -> Result<(), End> {
         loop {
             self.read_server()?;
+            self.settle();
             match self.session.wants() {
                 Wants::End => return Err(End::Client),
                 Wants::Release => self.release().await,
@@ -151,6 +181,17 @@ impl Relay<'_> {
                 break;
             };
             used += length(&piece);
+            if let (Piece::Message(message), Some(_), Some(routing)) =
+                (piece, &server, &self.proxy.routing)
+            {
+                let path = (!self.session.is_pinned()).then_some(&*self.outset.search_path);
+                let before = Before {
+                    routing,
+                    search_path: path,
+                    user: &self.outset.key.user,
+                };
+                before.look(message, &mut self.session, &mut self.writes, &mut self.out)?;
+            }
             let server = server.as_mut().map(|connection| &mut connection.server);
             self.session
                 .client(piece, server, &mut self.out)
@@ -163,25 +204,110 @@ impl Relay<'_> {
         Ok(self.session.wants() != Wants::Messages)
     }
 
+    /// Says what a transaction that has ended may have written.
+    fn settle(&mut self) {
+        if let Some(routing) = &self.proxy.routing
+            && self.session.is_idle()
+        {
+            for statement in self.writes.ended(routing) {
+                self.session.run(&statement, &mut self.out);
+            }
+        }
+    }
+
     /// Finds a server for what the session holds.
     async fn attach(&mut self) -> Result<(), End> {
         // It may take a while: the client gets first what is its own already.
         self.flush_client().await?;
-        let taken = match self.session.refusal() {
+        let plan = match self.session.refusal() {
             Some(report) => Err(report),
-            None => self.proxy.primary.take(&self.key, &self.login).await,
+            None => self.plan(),
         };
-        let connection = match taken {
-            Ok(connection) => self.connection.insert(connection),
+        let attached = match plan {
+            Ok(plan) => self.take(plan).await,
+            Err(report) => Err(report),
+        };
+        let (plan, connection) = match attached {
+            Ok(attached) => attached,
             Err(report) => {
                 self.session.refuse(&report, &mut self.out);
                 return Ok(());
             }
         };
-        *self.entry.target.lock().await = Some(connection.cancel_key.clone());
+        if self.session.settings().trace == Trace::On {
+            let notice = Report::new(Severity::Notice, "00000", format!("replex: {}", plan.why));
+            notice.write(&mut self.out.to_client);
+        }
+        let target = (Arc::clone(&plan.place.node), connection.cancel_key.clone());
+        *self.entry.target.lock().await = Some(target);
+        self.proxy.count(&plan.place, Manager::started);
+        self.place = plan.place;
+        let server = &mut self.connection.insert(connection).server;
         self.session
-            .attach(&mut connection.server, &mut self.out)
+            .attach(server, &plan.prelude, &mut self.out)
             .map_err(violation)
+    }
+
+    /// Where what the session holds goes. What it may write is Pending from here on.
+    fn plan(&mut self) -> Result<Plan, Report> {
+        let place = self.proxy.primary_place();
+        let Some(routing) = &self.proxy.routing else {
+            let (why, prelude) = ("the Primary, there is no Extension".into(), Vec::new());
+            return Ok(Plan {
+                place,
+                why,
+                prelude,
+            });
+        };
+        let path = (!self.session.is_pinned()).then_some(&*self.outset.search_path);
+        let demand = self.session.demand();
+        let mut touched = Touched::default();
+        let mut leaves_nothing = true;
+        for text in &demand.texts {
+            touched.merge(routing.touched(text.text(), path));
+            leaves_nothing &= text.effect() == Effect::Nothing;
+        }
+        if !demand.executes {
+            touched.schema.clear();
+        }
+        let prelude = touched.prelude(path.unwrap_or_default(), &self.outset.key.user)?;
+        let is_read = demand.is_whole && leaves_nothing && !self.outset.is_serializable;
+        if is_read && touched.needs_primary.is_none() && !self.session.is_pinned() {
+            let (why, extension) = routing.route(&touched.sets, self.session.settings().level);
+            let place = extension.map_or(place, |(id, node)| Place {
+                node,
+                extension: Some(id),
+            });
+            return Ok(Plan {
+                place,
+                why,
+                prelude,
+            });
+        }
+        if demand.executes {
+            self.writes.note(&touched, false, routing);
+        }
+        let why = touched
+            .needs_primary
+            .unwrap_or("what it leaves is kept there");
+        Ok(Plan {
+            place,
+            why: format!("the Primary, {why}"),
+            prelude,
+        })
+    }
+
+    /// A connection for a plan; if an Extension has none, the Primary's.
+    async fn take(&self, mut plan: Plan) -> Result<(Plan, Connection), Report> {
+        let (key, login) = (&self.outset.key, &self.login);
+        match plan.place.node.take(key, login).await {
+            Ok(connection) => return Ok((plan, connection)),
+            Err(report) if plan.place.extension.is_none() => return Err(report),
+            Err(report) => plan.why = format!("the Primary, since {report}"),
+        }
+        plan.place = self.proxy.primary_place();
+        let connection = plan.place.node.take(key, login).await?;
+        Ok((plan, connection))
     }
 
     async fn flush_client(&mut self) -> Result<(), End> {
@@ -199,11 +325,12 @@ impl Relay<'_> {
         *self.entry.target.lock().await = None;
         self.session.released();
         if let Some(connection) = self.connection.take() {
+            self.proxy.count(&self.place, Manager::ended);
             if self.out.to_server.is_empty() && !connection.server.is_dirty {
-                self.proxy.primary.give_back(connection);
+                self.place.node.give_back(connection);
             } else {
                 self.out.to_server.clear();
-                self.proxy.primary.close(connection);
+                self.place.node.close(connection);
             }
         }
     }
@@ -265,7 +392,7 @@ impl Relay<'_> {
         if self.session.is_told_of_end() {
             return End::Server;
         }
-        let address = &self.proxy.primary.address;
+        let address = &self.place.node.address;
         let mut text = format!("the server at {address} closed the connection");
         if let Some(error) = error {
             text += &format!(": {error}");
@@ -285,23 +412,28 @@ impl Relay<'_> {
         if let Some(connection) = self.connection.take() {
             let is_drained =
                 self.out.to_server.is_empty() && connection.cutter.is_between_messages();
-            let proxy = Arc::clone(self.proxy);
+            let node = Arc::clone(&self.place.node);
+            self.proxy.count(&self.place, Manager::ended);
+            let is_in_doubt = self.writes.is_pending();
+            if let Some(routing) = &self.proxy.routing {
+                self.writes.lost(connection.cancel_key.process, routing);
+            }
             match self.session.leftover() {
                 leftover @ (Leftover::Nothing | Leftover::Transaction)
-                    if is_server_usable && is_drained =>
+                    if is_server_usable && is_drained && !is_in_doubt =>
                 {
                     let is_in_transaction = leftover == Leftover::Transaction;
                     tokio::spawn(async move {
-                        proxy.primary.recycle(connection, is_in_transaction).await;
+                        node.recycle(connection, is_in_transaction).await;
                     });
                 }
                 _ => {
                     tokio::spawn(async move {
                         let key = connection.cancel_key.clone();
                         // Nobody waits for what it runs; if this fails, it runs to its end.
-                        let sent = cancel::send(&proxy.primary, &key);
+                        let sent = cancel::send(&node, &key);
                         let _ = tokio::time::timeout(GOODBYE_TIMEOUT, sent).await;
-                        proxy.primary.close(connection);
+                        node.close(connection);
                     });
                 }
             }
@@ -312,6 +444,28 @@ impl Relay<'_> {
             self.client.shutdown().await;
         };
         let _ = tokio::time::timeout(GOODBYE_TIMEOUT, goodbye).await;
+    }
+}
+
+impl Proxy {
+    fn primary_place(&self) -> Place {
+        Place {
+            node: Arc::clone(&self.primary),
+            extension: None,
+        }
+    }
+
+    /// Counts a read at an Extension, for the choice of the least loaded.
+    fn count(&self, place: &Place, count: fn(&mut Manager, ExtensionId)) {
+        if let (Some(routing), Some(id)) = (&self.routing, place.extension) {
+            count(&mut routing.manager(), id);
+        }
+    }
+}
+
+impl From<Report> for End {
+    fn from(report: Report) -> End {
+        End::Told(report.fatal())
     }
 }
 

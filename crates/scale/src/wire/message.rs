@@ -95,6 +95,21 @@ pub fn parameter_status(body: &[u8]) -> Result<(Bytes, Bytes), Malformed> {
     Ok((Bytes::copy_from_slice(name), Bytes::copy_from_slice(value)))
 }
 
+/// The columns of a DataRow message's body, as text; NULL is empty.
+pub fn row(body: &[u8]) -> Result<Vec<String>, Malformed> {
+    let short = || Malformed::new("a row is too short");
+    let (count, mut rest) = body.split_first_chunk::<2>().ok_or_else(short)?;
+    let mut columns = Vec::new();
+    for _ in 0..u16::from_be_bytes(*count) {
+        let (length, after) = rest.split_first_chunk::<4>().ok_or_else(short)?;
+        let length = usize::try_from(i32::from_be_bytes(*length)).unwrap_or(0);
+        let (column, after) = after.split_at_checked(length).ok_or_else(short)?;
+        columns.push(String::from_utf8_lossy(column).into_owned());
+        rest = after;
+    }
+    Ok(columns)
+}
+
 /// Appends a message of these parts; `rest` more bytes of its body will follow elsewhere.
 ///
 /// # Panics
@@ -150,6 +165,7 @@ mod tests {
             let _ = Subject::read(&body);
             let _ = executed_portal(&body);
             let _ = parameter_status(&body);
+            let _ = row(&body);
         }
     }
 }

@@ -105,6 +105,20 @@ impl Report {
     }
 }
 
+/// The body of an ErrorResponse whose place in the query is `characters` further to the front.
+pub fn moved(body: &[u8], characters: usize) -> Vec<u8> {
+    let fields = body.split(|&byte| byte == 0).map(|field| {
+        let place = field
+            .strip_prefix(b"P")
+            .and_then(|place| str::from_utf8(place).ok());
+        match place.and_then(|place| place.parse::<usize>().ok()) {
+            Some(place) => format!("P{}", place.saturating_sub(characters).max(1)).into_bytes(),
+            None => field.to_vec(),
+        }
+    });
+    fields.collect::<Vec<_>>().join(&0)
+}
+
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.message)

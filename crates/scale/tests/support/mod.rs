@@ -49,7 +49,7 @@ impl Front {
     pub async fn start(options: Options) -> Front {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let proxy: Arc<Proxy> = Proxy::new(options);
+        let proxy: Arc<Proxy> = Proxy::new(options, None);
         let task = tokio::spawn(async move { proxy.serve(listener).await.unwrap() });
         Front { address, task }
     }

@@ -19,6 +19,15 @@ pub enum Text<'a> {
 }
 
 impl Text<'_> {
+    /// The text itself, if it is known.
+    pub fn text(&self) -> Option<&[u8]> {
+        match self {
+            Text::Simple(text) => Some(text),
+            Text::Prepared(prepared) => prepared.text(),
+            Text::Unknown => None,
+        }
+    }
+
     /// What it may leave behind in its session.
     pub fn effect(&self) -> Effect {
         match self {
@@ -36,6 +45,8 @@ pub struct Demand<'a> {
     pub texts: Vec<Text<'a>>,
     /// Does it end with what is here? Otherwise more statements may follow in it.
     pub is_whole: bool,
+    /// Does it run anything, or does it only prepare statements?
+    pub executes: bool,
 }
 
 impl Session {
@@ -75,7 +86,15 @@ impl Session {
         }
         let last = self.held.last().map(|frame| frame[0]);
         let is_whole = self.held_rest == 0 && matches!(last, Some(b'Q' | b'F' | b'S'));
-        Demand { texts, is_whole }
+        let tags = self.held.iter().map(|frame| frame[0]);
+        let executes = tags
+            .into_iter()
+            .any(|tag| matches!(tag, b'Q' | b'F' | b'E'));
+        Demand {
+            texts,
+            is_whole,
+            executes,
+        }
     }
 
     /// The statement that the client has under a name.

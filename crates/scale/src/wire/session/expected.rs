@@ -49,6 +49,15 @@ pub enum Undo {
     ForgetUnnamed,
 }
 
+/// Statements in front of the client's in one simple query.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Prelude {
+    /// Those whose end is to come.
+    pub statements: usize,
+    /// Their text's length, in characters.
+    pub length: usize,
+}
+
 /// One reply that is to come.
 #[derive(Debug)]
 pub struct Expected {
@@ -56,6 +65,9 @@ pub struct Expected {
     pub kind: Kind,
     /// The session itself asked for it; the client does not see it.
     pub is_hidden: bool,
+    /// Of a simple query: statements that were put in front of the client's, whose replies it does
+    /// not see, and how many characters of text they have.
+    pub prelude: Prelude,
     /// What to take back if the message is skipped.
     pub undo: Undo,
 }
@@ -66,6 +78,7 @@ impl Expected {
         Expected {
             kind,
             is_hidden: false,
+            prelude: Prelude::default(),
             undo: Undo::Nothing,
         }
     }
@@ -119,6 +132,10 @@ impl Queue {
 
     pub fn front(&self) -> Option<&Expected> {
         self.entries.front()
+    }
+
+    pub fn front_mut(&mut self) -> Option<&mut Expected> {
+        self.entries.front_mut()
     }
 
     pub fn pop(&mut self) -> Option<Expected> {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::expected::{Expected, Kind, Undo};
-use super::{Out, Prepared, RestGoes, STATEMENTS_MAX, Session, Stage};
+use super::{Out, PORTALS_MAX, Prepared, RestGoes, STATEMENTS_MAX, Session, Stage};
 use crate::wire::Malformed;
 use crate::wire::cut::Message;
 use crate::wire::effect::{self, Effect};
@@ -59,10 +59,13 @@ impl Session {
                 out.to_server.extend_from_slice(message.frame);
                 self.expect(Kind::Ready);
             }
+            b'Q' if self.sets_by(message, out) => {}
             b'Q' => {
                 self.query(message, server);
                 out.to_server.extend_from_slice(message.frame);
-                self.expect(Kind::Ready);
+                let mut reply = Expected::of(Kind::Ready);
+                reply.prelude = std::mem::take(&mut self.prelude);
+                self.expected.push(reply);
             }
             b'F' => {
                 out.to_server.extend_from_slice(message.frame);
@@ -173,6 +176,15 @@ impl Session {
         out: &mut Out,
     ) -> Result<(), Malformed> {
         let bind = Bind::read(message.body())?;
+        match self.statement(bind.statement) {
+            Some(prepared) if self.portals.len() < PORTALS_MAX => {
+                let portal = Bytes::copy_from_slice(bind.portal);
+                self.portals.insert(portal, prepared);
+            }
+            _ => {
+                self.portals.remove(bind.portal);
+            }
+        }
         let name = self.on_server(bind.statement, server, out);
         if name.len() == 1 && bind.statement.is_empty() {
             out.to_server.extend_from_slice(message.frame);

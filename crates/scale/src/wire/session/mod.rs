@@ -22,10 +22,12 @@
 //! - A server is given back only outside of transactions, with nothing expected, and dirty if the
 //!   session may have left anything on it.
 
+mod added;
 mod demand;
 mod expected;
 mod forward;
 mod reply;
+mod settings;
 mod statements;
 
 use std::collections::BTreeMap;
@@ -41,6 +43,7 @@ use super::report::{Report, Severity};
 use super::server::{Parameters, Server, UnnamedId};
 pub use demand::{Demand, Text};
 use expected::{Expected, Kind};
+pub use settings::{Settings, Trace};
 pub use statements::Prepared;
 
 /// Bytes of a batch that are held until a server is chosen; a longer batch goes to the Primary.
@@ -51,6 +54,8 @@ pub const STATEMENTS_MAX: usize = 10_000;
 /// SQLSTATE: what pooling by transaction cannot do.
 const UNSUPPORTED: &str = "0A000";
 
+/// Portals of one transaction whose statements are remembered.
+const PORTALS_MAX: usize = 1_000;
 /// Outside of a transaction, in ReadyForQuery.
 const IDLE: u8 = b'I';
 
@@ -131,6 +136,7 @@ pub struct Session {
     /// A Sync came while the server read data of COPY, which ignores it.
     sync_ignored: bool,
     pinning: Pinning,
+    settings: Settings,
     /// The session keeps its server until it ends.
     is_pinned: bool,
     client_rest: RestGoes,
@@ -138,6 +144,10 @@ pub struct Session {
     statements: BTreeMap<Bytes, Arc<Prepared>>,
     unnamed: Option<(UnnamedId, Arc<Prepared>)>,
     unnamed_count: u64,
+    /// What was put in front of the simple query that is forwarded next.
+    prelude: expected::Prelude,
+    /// What the portals of the current transaction run.
+    portals: BTreeMap<Bytes, Arc<Prepared>>,
     /// The server has said that it ends the session.
     is_told_of_end: bool,
     /// Settings as the client knows them.
@@ -160,12 +170,15 @@ impl Session {
             copies_in: false,
             sync_ignored: false,
             pinning,
+            settings: Settings::default(),
             is_pinned: pinning == Pinning::Always,
             client_rest: RestGoes::On,
             server_rest: RestGoes::On,
             statements: BTreeMap::new(),
             unnamed: None,
             unnamed_count: 0,
+            prelude: expected::Prelude::default(),
+            portals: BTreeMap::new(),
             is_told_of_end: false,
             parameters,
         }
@@ -274,6 +287,7 @@ impl Session {
                 }
                 return Ok(());
             }
+            b'Q' if self.sets_by(message, out) => return Ok(()),
             b'S' if self.held.is_empty() => {
                 message::write_ready(&mut out.to_client, IDLE);
                 return Ok(());
@@ -292,15 +306,34 @@ impl Session {
         Ok(())
     }
 
-    /// The server that was wanted: what was held goes to it.
-    pub fn attach(&mut self, server: &mut Server, out: &mut Out) -> Result<(), Malformed> {
+    /// Is a message all about settings of the proxy? Then it is done.
+    fn sets_by(&mut self, message: Message<'_>, out: &mut Out) -> bool {
+        let text = message::split_string(message.body());
+        self.held.is_empty() && text.is_ok_and(|(text, _)| self.sets(text, out))
+    }
+
+    /// The server that was wanted: what was held goes to it. `prelude` are statements that run in
+    /// front of it in the same transaction, unseen by the client.
+    pub fn attach(
+        &mut self,
+        server: &mut Server,
+        prelude: &[String],
+        out: &mut Out,
+    ) -> Result<(), Malformed> {
         assert_eq!(self.stage, Stage::Wanting, "attached what was not wanted");
         self.stage = Stage::Attached;
         server.is_dirty |= self.is_pinned;
         self.tell_parameters(server, out);
         self.held_len = 0;
         let held_rest = std::mem::take(&mut self.held_rest);
-        let held = std::mem::take(&mut self.held);
+        let mut held = std::mem::take(&mut self.held);
+        if let Some(first) = held.first_mut().filter(|first| first[0] == b'Q') {
+            *first = self.with_prelude(prelude, first);
+        } else {
+            for statement in prelude {
+                self.add(statement, out);
+            }
+        }
         let last = held.len().saturating_sub(1);
         for (index, frame) in held.iter().enumerate() {
             let rest = if index == last { held_rest } else { 0 };
@@ -345,6 +378,26 @@ impl Session {
             }
         }
         self.parameters = Arc::clone(&server.parameters);
+    }
+
+    /// Is it with a server, in no transaction, with nothing expected?
+    pub fn is_idle(&self) -> bool {
+        self.stage == Stage::Attached && self.is_done()
+    }
+
+    /// Does it keep its server?
+    pub fn is_pinned(&self) -> bool {
+        self.is_pinned
+    }
+
+    /// Is it inside of a transaction that the client has begun?
+    pub fn is_in_transaction(&self) -> bool {
+        self.status != IDLE
+    }
+
+    /// The statement that a portal runs, as far as it was made by Bind.
+    pub fn of_portal(&self, portal: &[u8]) -> Option<Arc<Prepared>> {
+        self.portals.get(portal).cloned()
     }
 
     fn expect(&mut self, kind: Kind) {

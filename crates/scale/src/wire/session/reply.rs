@@ -1,11 +1,11 @@
 //! The server's messages on their way to the client.
 
 use super::expected::{Expected, Kind, Undo};
-use super::{Out, Pinning, RestGoes, Session};
+use super::{IDLE, Out, Pinning, RestGoes, Session};
 use crate::wire::Malformed;
 use crate::wire::cut::{Message, Piece};
 use crate::wire::message;
-use crate::wire::report::{Report, Severity};
+use crate::wire::report::{self, Report, Severity};
 use crate::wire::server::Server;
 
 const SYNC: &[u8] = b"S\0\0\0\x04";
@@ -29,7 +29,9 @@ impl Session {
                 return Ok(());
             }
         };
-        let mut is_seen = !self.expected.front().is_some_and(|reply| reply.is_hidden);
+        let front = self.expected.front();
+        let mut is_seen =
+            !front.is_some_and(|reply| reply.is_hidden || reply.prelude.statements > 0);
         match message.tag() {
             b'1' => is_seen = !self.take(Kind::Parse)?.is_hidden,
             b'2' => is_seen = !self.take(Kind::Bind)?.is_hidden,
@@ -39,11 +41,23 @@ impl Session {
             }
             b'C' | b'I' | b's' => self.completed(message, server),
             b'E' => {
-                // An error is the client's, even of what was added for its sake.
-                is_seen = true;
                 let report = Report::read(message.body());
                 self.is_told_of_end |= report.severity == Severity::Fatal;
+                let front = self.expected.front();
+                if front.is_some_and(|reply| reply.is_hidden && reply.kind == Kind::Ready) {
+                    return Err(Malformed(format!(
+                        "a statement of the proxy failed: {report}"
+                    )));
+                }
+                // Any other error is the client's, even of what was added for its sake.
+                is_seen = true;
+                let prelude = front.map_or(0, |reply| reply.prelude.length);
                 self.failed(server, out);
+                if prelude > 0 && message.is_whole() {
+                    let body = report::moved(message.body(), prelude);
+                    message::write(&mut out.to_client, b'E', &[&body], 0);
+                    return Ok(());
+                }
             }
             b'Z' => is_seen = !self.ready(message)?.is_hidden,
             b'G' | b'W' => {
@@ -91,6 +105,8 @@ impl Session {
     fn completed(&mut self, message: Message<'_>, server: &mut Server) {
         if self.awaits(Kind::Execute) {
             self.expected.pop();
+        } else if let Some(reply) = self.expected.front_mut() {
+            reply.prelude.statements = reply.prelude.statements.saturating_sub(1);
         }
         match message.body() {
             b"DEALLOCATE ALL\0" => {
@@ -160,6 +176,9 @@ impl Session {
             body => return Err(Malformed(format!("status {body:?} of a transaction"))),
         }
         self.copies_in = false;
+        if self.status == IDLE {
+            self.portals.clear();
+        }
         Ok(reply)
     }
 }

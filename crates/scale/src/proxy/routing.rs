@@ -1,0 +1,223 @@
+//! Where a batch goes, by what its statements touch.
+//!
+//! Reads outside of transactions may go to an Extension; everything else goes to the Primary. What is
+//! not understood counts as writing anything (R33).
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::writes::Writes;
+use crate::analysis::{Action, Analyser, Statement, TransactionCommand};
+use crate::manager::{ExtensionId, Level, Manager, Reason, Sets, Target, mark};
+use crate::pool::Node;
+use crate::wire::cut::Message;
+use crate::wire::message;
+use crate::wire::report::{Report, Severity};
+use crate::wire::session::{Out, Session};
+
+/// SQLSTATE: what cannot be replicated.
+const UNSUPPORTED: &str = "0A000";
+
+/// What routing needs to know, and where reads can go.
+pub struct Routing {
+    /// Says what statements touch.
+    pub analyser: Arc<Analyser>,
+    /// Says where reads may go, and is told of commits.
+    pub manager: Arc<Mutex<Manager>>,
+    /// The Extensions.
+    pub extensions: BTreeMap<ExtensionId, Arc<Node>>,
+}
+
+/// What some statements are, together.
+#[derive(Clone, Debug, Default)]
+pub struct Touched {
+    /// All that they touch.
+    pub sets: Sets,
+    /// Is there something that is no read for any node?
+    pub needs_primary: Option<&'static str>,
+    /// May their transaction end with them, or with one of them?
+    pub may_commit: bool,
+    /// Texts that Extensions run, too, in order.
+    pub schema: Vec<String>,
+    /// Why they must not run.
+    pub refused: Option<&'static str>,
+    /// How many statements there are.
+    pub count: usize,
+}
+
+impl Touched {
+    /// Statements that are not understood.
+    fn anything(why: &'static str) -> Touched {
+        Touched {
+            sets: Sets::writes_anything(),
+            needs_primary: Some(why),
+            may_commit: true,
+            count: 1,
+            ..Touched::default()
+        }
+    }
+
+    /// Both together.
+    pub fn merge(&mut self, other: Touched) {
+        self.sets.merge(&other.sets);
+        self.needs_primary = self.needs_primary.or(other.needs_primary);
+        self.may_commit |= other.may_commit;
+        self.schema.extend(other.schema);
+        self.refused = self.refused.or(other.refused);
+        self.count += other.count;
+    }
+
+    fn add(&mut self, statement: &Statement) {
+        self.count += 1;
+        self.sets.merge(&statement.sets(&[]));
+        let why = match &statement.action {
+            Action::Read => return,
+            Action::Primary(why) | Action::Pin(why) => why,
+            Action::Session => "it is about the session",
+            Action::Write => "it writes",
+            Action::Schema(text) => {
+                self.may_commit = true;
+                self.schema.push(text.clone());
+                "it changes the schema"
+            }
+            Action::Transaction(command) => {
+                self.may_commit |= matches!(
+                    command,
+                    TransactionCommand::Commit | TransactionCommand::TwoPhase
+                );
+                "it begins or ends a transaction"
+            }
+            Action::Refused(why) => {
+                self.refused = Some(why);
+                "it is refused"
+            }
+        };
+        // What writes anything may be a procedure, which may end transactions.
+        self.may_commit |= self.sets.may_write_anything();
+        self.needs_primary = self.needs_primary.or(Some(why));
+    }
+}
+
+impl Touched {
+    /// What runs in front of the statements: the texts that Extensions run, too, are written into
+    /// the log. Fails where the statements cannot be replicated.
+    pub fn prelude(&self, search_path: &[String], role: &str) -> Result<Vec<String>, Report> {
+        let refused = |text: String| Report::new(Severity::Error, UNSUPPORTED, text);
+        if let Some(why) = self.refused {
+            return Err(refused(why.into()));
+        }
+        if !self.schema.is_empty() && self.count > self.schema.len() {
+            let text = "a change of the schema cannot be sent together with other statements";
+            return Err(refused(text.into()).hint("Send each statement by itself."));
+        }
+        let quoted = search_path
+            .iter()
+            .map(|name| format!("\"{}\"", name.replace('"', "\"\"")));
+        let search_path = quoted.collect::<Vec<_>>().join(", ");
+        let statements = self.schema.iter().map(|text| {
+            let statement = mark::Statement {
+                search_path: search_path.clone(),
+                role: role.to_string(),
+                text: text.clone(),
+            };
+            statement.sql()
+        });
+        Ok(statements.collect())
+    }
+}
+
+/// What is known before a message goes to a server that is attached.
+pub struct Before<'a> {
+    /// Where routing is known.
+    pub routing: &'a Routing,
+    /// Where names are looked up, if that is known.
+    pub search_path: Option<&'a [String]>,
+    /// Who runs it.
+    pub user: &'a str,
+}
+
+impl Before<'_> {
+    /// Notes what the message's statements may write, and adds what must run in front of them.
+    pub fn look(
+        &self,
+        message: Message<'_>,
+        session: &mut Session,
+        writes: &mut Writes,
+        out: &mut Out,
+    ) -> Result<(), Report> {
+        let touched = match message.tag() {
+            b'Q' => {
+                let text = message::split_string(message.body()).ok();
+                let text = text.filter(|_| message.is_whole()).map(|(text, _)| text);
+                self.routing.touched(text, self.search_path)
+            }
+            b'E' => {
+                let portal = message::executed_portal(message.body()).ok();
+                let prepared = portal.and_then(|portal| session.of_portal(portal));
+                let text = prepared.as_ref().and_then(|prepared| prepared.text());
+                self.routing.touched(text, self.search_path)
+            }
+            b'F' => self.routing.touched(None, self.search_path),
+            _ => return Ok(()),
+        };
+        let path = self.search_path.unwrap_or_default();
+        for statement in touched.prelude(path, self.user)? {
+            if message.tag() == b'Q' {
+                session.run(&statement, out);
+            } else {
+                session.add(&statement, out);
+            }
+        }
+        writes.note(&touched, session.is_in_transaction(), self.routing);
+        Ok(())
+    }
+}
+
+impl Routing {
+    /// Where a read goes: why, and to which Extension unless it goes to the Primary.
+    pub fn route(&self, sets: &Sets, level: Level) -> (String, Option<(ExtensionId, Arc<Node>)>) {
+        let target = self.manager().route(sets, level);
+        match target {
+            Target::Extension { id, need, applied } => match self.extensions.get(&id) {
+                Some(node) => {
+                    let why = format!("Extension {}, it has {applied}, needed is {need}", id.0);
+                    (why, Some((id, Arc::clone(node))))
+                }
+                None => ("the Primary, the Extension is gone".into(), None),
+            },
+            Target::Primary(Reason::Writes) => ("the Primary, it writes".into(), None),
+            Target::Primary(Reason::Pending) => (
+                "the Primary, it touches what is being committed".into(),
+                None,
+            ),
+            Target::Primary(Reason::NoneFresh { need }) => {
+                (format!("the Primary, no Extension has {need} yet"), None)
+            }
+        }
+    }
+
+    /// The manager; it is locked for a moment only, as none of its functions waits.
+    pub fn manager(&self) -> MutexGuard<'_, Manager> {
+        self.manager.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What a text touches, whose names are looked up in `search_path`; none where that is not
+    /// known.
+    pub fn touched(&self, text: Option<&[u8]>, search_path: Option<&[String]>) -> Touched {
+        let Some(Ok(text)) = text.map(str::from_utf8) else {
+            return Touched::anything("it is not understood");
+        };
+        let mut touched = Touched::default();
+        let analysis = self.analyser.analyse(text, search_path.unwrap_or_default());
+        for statement in &*analysis {
+            touched.add(statement);
+        }
+        let is_transaction = |statement: &Statement| {
+            matches!(statement.action, Action::Transaction(_) | Action::Session)
+        };
+        if search_path.is_none() && !analysis.iter().all(is_transaction) {
+            touched.merge(Touched::anything("its session has settings of its own"));
+        }
+        touched
+    }
+}

@@ -1,0 +1,67 @@
+//! What a session's transaction has written, and how the manager hears of its end.
+//!
+//! Before anything is sent that may commit, what may have been written is Pending (R32). When the
+//! transaction has ended, marks are written into the Primary's log, in a transaction of their own
+//! right behind it on the same connection: once the slot's reader has seen a mark, it has seen what
+//! was committed before it, and the Pending item ends (R29).
+
+use super::routing::{Routing, Touched};
+use crate::manager::{Mark, Outcome, Sets};
+
+/// The writes of one session.
+#[derive(Debug, Default)]
+pub struct Writes {
+    /// Written in a transaction that cannot have committed.
+    unsent: Sets,
+    /// What is Pending.
+    pending: Vec<Mark>,
+    /// Have the marks been sent?
+    is_marked: bool,
+}
+
+impl Writes {
+    /// Statements are about to be sent. `is_inside` says that they run inside of a transaction that
+    /// goes on behind them, unless one of them may commit.
+    pub fn note(&mut self, touched: &Touched, is_inside: bool, routing: &Routing) {
+        if touched.sets.is_written() {
+            self.unsent.merge(&touched.sets);
+        }
+        if self.unsent.is_written() && (touched.may_commit || !is_inside) {
+            let sets = std::mem::take(&mut self.unsent);
+            self.pending.push(routing.manager().begin_commit(sets));
+        }
+    }
+
+    /// Is something Pending?
+    pub fn is_pending(&self) -> bool {
+        !self.pending.is_empty()
+    }
+
+    /// No transaction is open any more, and everything that was sent is answered: the statements
+    /// that are to be run now, each in a transaction of its own.
+    pub fn ended(&mut self, routing: &Routing) -> Vec<String> {
+        self.unsent = Sets::default();
+        if !self.is_pending() {
+            return Vec::new();
+        }
+        if !self.is_marked {
+            self.is_marked = true;
+            return self.pending.iter().map(Mark::sql).collect();
+        }
+        self.is_marked = false;
+        let mut manager = routing.manager();
+        for mark in self.pending.drain(..) {
+            manager.finished(mark.id, Outcome::Committed);
+        }
+        Vec::new()
+    }
+
+    /// The connection to this process on the Primary is lost, or is closed.
+    pub fn lost(&mut self, backend: u32, routing: &Routing) {
+        let mut manager = routing.manager();
+        for mark in self.pending.drain(..) {
+            let backend = i32::try_from(backend).unwrap_or(0);
+            manager.finished(mark.id, Outcome::InDoubt { backend });
+        }
+    }
+}
