@@ -52,7 +52,8 @@ pub enum Command {
     Export(Export),
     /// Look into a cluster and check it.
     Admin(Admin),
-    /// Stand before a PostgreSQL database: sessions share its connections.
+    /// Stand before a PostgreSQL database: sessions share its connections, and reads may go to
+    /// databases that follow it.
     #[cfg(feature = "scale")]
     Scale(Box<crate::scale::Scale>),
     /// Measure, each figure as a ratio to a baseline.

@@ -9,10 +9,15 @@ use clap::{Args, ValueEnum};
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "Examples:\n  \
     replex scale --primary postgresql://ann:secret@db:5432/shop\n  \
+    replex scale --primary postgresql://ann:secret@db/shop \\\n      \
+        --extension postgresql://ann:secret@db2/shop --extension postgresql://ann:secret@db3/shop\n  \
     replex scale --primary postgresql://proxy@db/shop --users users.txt --listen 0.0.0.0:6432 \\\n      \
         --tls-certificate chain.pem --tls-key key.pem\n\n\
     A file of users has a line `\"name\" \"password\"` for each. Clients log in with these, and so does \
     the proxy, as the same user, at the database.\n\n\
+    Writes go to the Primary. A read outside of transactions goes to an Extension that has all that \
+    it must see, by what it touches. With --extension, the user in --primary must be a superuser there; \
+    the Primary needs wal_level = logical, and each table a primary key or REPLICA IDENTITY FULL.\n\n\
     Prints one line `ready proxy=ADDRESS` once it serves.")]
 pub struct Scale {
     /// How it serves.
@@ -32,6 +37,16 @@ pub struct Serve {
         hide_env_values = true
     )]
     pub primary: String,
+    /// A database that reads may go to, too; its tables are filled from the Primary if it is empty,
+    /// and follow it from then on. May be given several times.
+    #[arg(
+        long,
+        value_name = "URL",
+        env = "REPLEX_EXTENSIONS",
+        value_delimiter = ' ',
+        hide_env_values = true
+    )]
+    pub extension: Vec<String>,
     /// Where clients connect; port 0 takes a free one.
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:6432")]
     pub listen: SocketAddr,

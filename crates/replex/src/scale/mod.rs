@@ -4,15 +4,21 @@
 
 mod arguments;
 
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use replex::failure::Failure;
 use scale::address::Address;
 use scale::auth::tls;
 use scale::auth::users::Users;
+use scale::manager::ExtensionId;
+use scale::pool::Node;
+use scale::proxy::routing::Routing;
 use scale::proxy::{Authentication, Options, Proxy};
+use scale::replication::Replication;
 use scale::wire::session::Pinning;
 use tokio::net::TcpListener;
 
@@ -22,7 +28,11 @@ use arguments::{Pooling, Serve};
 /// `replex scale`
 pub fn run(arguments: &Scale) -> Result<(), Failure> {
     let options = options(&arguments.serve)?;
-    let serving = crate::interruptible(serve(options, arguments.serve.listen));
+    let extensions = arguments.serve.extension.iter();
+    let extensions: Result<Vec<Address>, String> =
+        extensions.map(|url| Address::parse(url)).collect();
+    let extensions = extensions.map_err(Failure::Usage)?;
+    let serving = crate::interruptible(serve(options, extensions, arguments.serve.listen));
     match runtime()?.block_on(serving) {
         // It has no end of its own: to be stopped is how it ends well.
         Err(Failure::Interrupted) => Ok(()),
@@ -37,16 +47,48 @@ fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
     runtime.map_err(Failure::at("start the event loop"))
 }
 
-async fn serve(options: Options, listen: SocketAddr) -> Result<(), Failure> {
+async fn serve(
+    options: Options,
+    extensions: Vec<Address>,
+    listen: SocketAddr,
+) -> Result<(), Failure> {
     let listener = TcpListener::bind(listen).await;
     let listener = listener.map_err(Failure::at(format!("listen at {listen}")))?;
     let address = listener.local_addr().map_err(Failure::at("listen"))?;
-    let proxy = Proxy::new(options, None);
+    // It replicates until it is dropped.
+    let (_replication, routing) = replicate(&options, &extensions).await?.unzip();
+    let proxy = Proxy::new(options, routing);
     let mut stdout = std::io::stdout();
     // Nobody may be listening any more, which is no reason not to serve.
     let _ = writeln!(stdout, "ready proxy={address}");
     let _ = stdout.flush();
     proxy.serve(listener).await.map_err(Failure::at("serve"))
+}
+
+/// Makes Extensions follow the Primary, and says how reads find them. None without Extensions.
+async fn replicate(
+    options: &Options,
+    extensions: &[Address],
+) -> Result<Option<(Replication, Routing)>, Failure> {
+    if extensions.is_empty() {
+        return Ok(None);
+    }
+    let started = Replication::start(&options.primary).await;
+    let what = format!("replicate from the Primary at {}", options.primary);
+    let (replication, manager, analyser) = started.map_err(Failure::at(what))?;
+    let mut nodes = BTreeMap::new();
+    for (id, address) in (1..).map(ExtensionId).zip(extensions) {
+        let added = replication.add_extension(id, address);
+        added.map_err(Failure::at(format!("take up the Extension at {address}")))?;
+        let node = Node::new(address.clone(), options.connections_max);
+        nodes.insert(id, Arc::new(node));
+    }
+    let routing = Routing {
+        analyser,
+        manager,
+        extensions: nodes,
+    };
+    Ok(Some((replication, routing)))
 }
 
 fn options(serve: &Serve) -> Result<Options, Failure> {

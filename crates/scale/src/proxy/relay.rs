@@ -184,7 +184,8 @@ impl Relay<'_> {
             if let (Piece::Message(message), Some(_), Some(routing)) =
                 (piece, &server, &self.proxy.routing)
             {
-                let path = (!self.session.is_pinned()).then_some(&*self.outset.search_path);
+                let is_known = !self.session.is_pinned() && !self.writes.has_settings();
+                let path = is_known.then_some(&*self.outset.search_path);
                 let before = Before {
                     routing,
                     search_path: path,
@@ -270,7 +271,7 @@ impl Relay<'_> {
         if !demand.executes {
             touched.schema.clear();
         }
-        let prelude = touched.prelude(path.unwrap_or_default(), &self.outset.key.user)?;
+        let prelude = routing.prelude(&touched, path, &self.outset.key.user)?;
         let is_read = demand.is_whole && leaves_nothing && !self.outset.is_serializable;
         if is_read && touched.needs_primary.is_none() && !self.session.is_pinned() {
             let (why, extension) = routing.route(&touched.sets, self.session.settings().level);

@@ -39,6 +39,8 @@ pub struct Touched {
     pub may_commit: bool,
     /// Texts that Extensions run, too, in order.
     pub schema: Vec<String>,
+    /// May they change where names are looked up, or who runs what follows?
+    pub changes_settings: bool,
     /// Why they must not run.
     pub refused: Option<&'static str>,
     /// How many statements there are.
@@ -62,6 +64,7 @@ impl Touched {
         self.sets.merge(&other.sets);
         self.needs_primary = self.needs_primary.or(other.needs_primary);
         self.may_commit |= other.may_commit;
+        self.changes_settings |= other.changes_settings;
         self.schema.extend(other.schema);
         self.refused = self.refused.or(other.refused);
         self.count += other.count;
@@ -73,7 +76,10 @@ impl Touched {
         let why = match &statement.action {
             Action::Read => return,
             Action::Primary(why) | Action::Pin(why) => why,
-            Action::Session => "it is about the session",
+            Action::Session => {
+                self.changes_settings = true;
+                "it is about the session"
+            }
             Action::Write => "it writes",
             Action::Schema(text) => {
                 self.may_commit = true;
@@ -99,30 +105,17 @@ impl Touched {
 }
 
 impl Touched {
-    /// What runs in front of the statements: the texts that Extensions run, too, are written into
-    /// the log. Fails where the statements cannot be replicated.
-    pub fn prelude(&self, search_path: &[String], role: &str) -> Result<Vec<String>, Report> {
-        let refused = |text: String| Report::new(Severity::Error, UNSUPPORTED, text);
+    /// Why the statements must not run, if they cannot be replicated.
+    fn refusal(&self) -> Option<Report> {
+        let refused = |text: &str| Report::new(Severity::Error, UNSUPPORTED, text);
         if let Some(why) = self.refused {
-            return Err(refused(why.into()));
+            return Some(refused(why));
         }
-        if !self.schema.is_empty() && self.count > self.schema.len() {
-            let text = "a change of the schema cannot be sent together with other statements";
-            return Err(refused(text.into()).hint("Send each statement by itself."));
-        }
-        let quoted = search_path
-            .iter()
-            .map(|name| format!("\"{}\"", name.replace('"', "\"\"")));
-        let search_path = quoted.collect::<Vec<_>>().join(", ");
-        let statements = self.schema.iter().map(|text| {
-            let statement = mark::Statement {
-                search_path: search_path.clone(),
-                role: role.to_string(),
-                text: text.clone(),
-            };
-            statement.sql()
-        });
-        Ok(statements.collect())
+        let is_mixed = !self.schema.is_empty() && self.count > self.schema.len();
+        is_mixed.then(|| {
+            refused("a change of the schema cannot be sent together with other statements")
+                .hint("Send each statement by itself.")
+        })
     }
 }
 
@@ -160,8 +153,10 @@ impl Before<'_> {
             b'F' => self.routing.touched(None, self.search_path),
             _ => return Ok(()),
         };
-        let path = self.search_path.unwrap_or_default();
-        for statement in touched.prelude(path, self.user)? {
+        for statement in self
+            .routing
+            .prelude(&touched, self.search_path, self.user)?
+        {
             if message.tag() == b'Q' {
                 session.run(&statement, out);
             } else {
@@ -174,6 +169,41 @@ impl Before<'_> {
 }
 
 impl Routing {
+    /// What runs in front of statements: the texts that Extensions run, too, are written into the
+    /// log. Fails where the statements cannot be replicated.
+    pub fn prelude(
+        &self,
+        touched: &Touched,
+        search_path: Option<&[String]>,
+        role: &str,
+    ) -> Result<Vec<String>, Report> {
+        if let Some(report) = touched.refusal() {
+            return Err(report);
+        }
+        if touched.schema.is_empty() {
+            return Ok(Vec::new());
+        }
+        let Some(names) = search_path else {
+            let text = "the schema cannot be changed by a session that has changed its settings";
+            let report = Report::new(Severity::Error, UNSUPPORTED, text);
+            return Err(report.hint("Give search_path and role when connecting, not by SET."));
+        };
+        let quoted = names
+            .iter()
+            .map(|name| format!("\"{}\"", name.replace('"', "\"\"")));
+        let search_path = quoted.collect::<Vec<_>>().join(", ");
+        let manager = self.manager();
+        let statements = touched.schema.iter().map(|text| {
+            let statement = mark::Statement {
+                search_path: search_path.clone(),
+                role: role.to_string(),
+                text: text.clone(),
+            };
+            statement.sql(manager.key())
+        });
+        Ok(statements.collect())
+    }
+
     /// Where a read goes: why, and to which Extension unless it goes to the Primary.
     pub fn route(&self, sets: &Sets, level: Level) -> (String, Option<(ExtensionId, Arc<Node>)>) {
         let target = self.manager().route(sets, level);

@@ -17,12 +17,15 @@ pub struct Writes {
     pending: Vec<Mark>,
     /// Have the marks been sent?
     is_marked: bool,
+    /// Has the transaction changed its settings?
+    has_settings: bool,
 }
 
 impl Writes {
     /// Statements are about to be sent. `is_inside` says that they run inside of a transaction that
     /// goes on behind them, unless one of them may commit.
     pub fn note(&mut self, touched: &Touched, is_inside: bool, routing: &Routing) {
+        self.has_settings |= touched.changes_settings;
         if touched.sets.is_written() {
             self.unsent.merge(&touched.sets);
         }
@@ -30,6 +33,11 @@ impl Writes {
             let sets = std::mem::take(&mut self.unsent);
             self.pending.push(routing.manager().begin_commit(sets));
         }
+    }
+
+    /// Has the transaction changed its settings? Then names in it may mean something else.
+    pub fn has_settings(&self) -> bool {
+        self.has_settings
     }
 
     /// Is something Pending?
@@ -41,12 +49,15 @@ impl Writes {
     /// that are to be run now, each in a transaction of its own.
     pub fn ended(&mut self, routing: &Routing) -> Vec<String> {
         self.unsent = Sets::default();
+        self.has_settings = false;
         if !self.is_pending() {
             return Vec::new();
         }
         if !self.is_marked {
             self.is_marked = true;
-            return self.pending.iter().map(Mark::sql).collect();
+            let manager = routing.manager();
+            let key = manager.key();
+            return self.pending.iter().map(|mark| mark.sql(key)).collect();
         }
         self.is_marked = false;
         let mut manager = routing.manager();

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use scale::auth::users::Users;
 use scale::local::{self, Postgres, SUPERUSER};
+use scale::proxy::routing::Routing;
 use scale::proxy::{Authentication, Options, Proxy};
 use scale::wire::session::Pinning;
 use tokio::net::TcpListener;
@@ -47,9 +48,14 @@ pub fn options(postgres: &Postgres, connections: usize) -> Options {
 
 impl Front {
     pub async fn start(options: Options) -> Front {
+        Front::routed(options, None).await
+    }
+
+    /// A proxy that may send reads to Extensions.
+    pub async fn routed(options: Options, routing: Option<Routing>) -> Front {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let proxy: Arc<Proxy> = Proxy::new(options, None);
+        let proxy: Arc<Proxy> = Proxy::new(options, routing);
         let task = tokio::spawn(async move { proxy.serve(listener).await.unwrap() });
         Front { address, task }
     }

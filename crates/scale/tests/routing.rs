@@ -1,0 +1,326 @@
+//! Reads go to Extensions and never miss what was committed; everything else goes to the Primary.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod support;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use scale::local::Postgres;
+use scale::manager::{ExtensionId, State};
+use scale::pool::Node;
+use scale::proxy::routing::Routing;
+use scale::replication::Replication;
+use support::raw::Raw;
+use support::{Front, connect, is_there, options, printed, run};
+use tokio_postgres::Client;
+
+/// Everything here is done within this.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// A Primary, its Extensions, and the proxy in front of them.
+struct Cluster {
+    primary: Postgres,
+    extensions: Vec<Postgres>,
+    replication: Replication,
+    manager: Arc<std::sync::Mutex<scale::manager::Manager>>,
+    front: Front,
+}
+
+impl Cluster {
+    /// With so many Extensions, all of which serve.
+    async fn start(extensions: usize) -> Cluster {
+        // The slot gives only what is on the Primary's disk.
+        let primary = Postgres::start(&["synchronous_commit=on"]).unwrap();
+        let (replication, manager, analyser) = Replication::start(&primary.address("postgres"))
+            .await
+            .unwrap();
+        let mut started = Vec::new();
+        let mut nodes = std::collections::BTreeMap::new();
+        for number in 0..extensions {
+            let postgres = Postgres::start(&[]).unwrap();
+            let id = ExtensionId(u32::try_from(number).unwrap() + 1);
+            let address = postgres.address("postgres");
+            replication.add_extension(id, &address).unwrap();
+            nodes.insert(id, Arc::new(Node::new(postgres.address("postgres"), 10)));
+            started.push(postgres);
+        }
+        let routing = Routing {
+            analyser,
+            manager: Arc::clone(&manager),
+            extensions: nodes,
+        };
+        let front = Front::routed(options(&primary, 10), Some(routing)).await;
+        let cluster = Cluster {
+            primary,
+            extensions: started,
+            replication,
+            manager,
+            front,
+        };
+        cluster
+            .wait(|states| states.iter().all(|state| *state == State::Serving))
+            .await;
+        cluster
+    }
+
+    async fn wait(&self, condition: impl Fn(&[State]) -> bool) {
+        let started = Instant::now();
+        loop {
+            let states: Vec<State> = {
+                let manager = self.manager.lock().unwrap();
+                manager
+                    .extensions()
+                    .map(|(_, extension)| extension.state)
+                    .collect()
+            };
+            if condition(&states) {
+                return;
+            }
+            let status = self.replication.status();
+            assert!(started.elapsed() < PATIENCE, "{states:?} {status:?}");
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    }
+
+    /// Waits until every Extension gives the same answer as the Primary.
+    async fn wait_until_equal(&self, query: &str) {
+        let expected = text(&connect(self.primary.socket()).await, query).await;
+        for extension in &self.extensions {
+            let client = connect(extension.socket()).await;
+            let started = Instant::now();
+            while text(&client, query).await != expected {
+                let status = self.replication.status();
+                assert!(started.elapsed() < PATIENCE, "{query}: {status:?}");
+            }
+        }
+    }
+
+    /// Reads that Extensions were given.
+    fn served(&self) -> u64 {
+        let manager = self.manager.lock().unwrap();
+        manager
+            .extensions()
+            .map(|(_, extension)| extension.served)
+            .sum()
+    }
+}
+
+/// The first column of all rows; an error, as of a table that is not there yet, is an answer, too.
+async fn text(client: &Client, query: &str) -> String {
+    let messages = match client.simple_query(query).await {
+        Ok(messages) => messages,
+        Err(error) => return error.to_string(),
+    };
+    let rows = messages.iter().filter_map(|message| match message {
+        tokio_postgres::SimpleQueryMessage::Row(row) => Some(row.get(0).unwrap_or("").to_string()),
+        _ => None,
+    });
+    rows.collect::<Vec<_>>().join("\n")
+}
+
+/// The message of the notice that comes before ReadyForQuery.
+async fn notice(raw: &mut Raw) -> String {
+    raw.flush().await;
+    let mut told = String::new();
+    while let Some((tag, body)) = raw.message().await {
+        match tag {
+            b'N' => told = scale::wire::report::Report::read(&body).message,
+            b'Z' => break,
+            _ => {}
+        }
+    }
+    told
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn trace_says_where_statements_go() {
+    if !is_there() {
+        return;
+    }
+    let cluster = Cluster::start(1).await;
+    let mut raw = Raw::log_in(cluster.front.address).await;
+    raw.query("CREATE TABLE t (id int PRIMARY KEY, n int)");
+    assert_eq!(raw.hear().await, "CZI");
+    raw.query("INSERT INTO t VALUES (1, 10)");
+    assert_eq!(raw.hear().await, "CZI");
+    raw.query("SET replex.trace = sometimes");
+    assert_eq!(raw.hear().await, "[22023]ZI");
+    raw.query("SET replex.trace = on");
+    assert_eq!(raw.hear().await, "CZI");
+    raw.query("UPDATE t SET n = 11 WHERE id = 1");
+    assert_eq!(notice(&mut raw).await, "replex: the Primary, it writes");
+    raw.query("BEGIN");
+    assert!(notice(&mut raw).await.contains("transaction"));
+    raw.query("ROLLBACK");
+    raw.hear().await;
+    cluster.wait_until_equal("SELECT n FROM t").await;
+    let started = Instant::now();
+    loop {
+        raw.query("SELECT n FROM t WHERE id = 1");
+        if notice(&mut raw)
+            .await
+            .starts_with("replex: Extension 1, it has")
+        {
+            break;
+        }
+        assert!(started.elapsed() < PATIENCE);
+    }
+    for text in [
+        "SELECT now(), random()",
+        "SELECT nextval('s')",
+        "SHOW work_mem",
+        "SELECT * FROM pg_class",
+    ] {
+        raw.query(text);
+        assert!(
+            notice(&mut raw).await.starts_with("replex: the Primary"),
+            "{text}"
+        );
+    }
+}
+
+/// R32: whoever reads after a commit was answered sees it, through whatever connection.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn reads_never_miss_what_was_committed() {
+    if !is_there() {
+        return;
+    }
+    let cluster = Cluster::start(2).await;
+    let (writer, reader) = (cluster.front.connect().await, cluster.front.connect().await);
+    writer
+        .batch_execute("CREATE TABLE t (id int PRIMARY KEY, n int)")
+        .await
+        .unwrap();
+    writer
+        .batch_execute("CREATE TABLE calm (id int PRIMARY KEY)")
+        .await
+        .unwrap();
+    writer
+        .batch_execute("INSERT INTO t VALUES (1, 0), (2, 0)")
+        .await
+        .unwrap();
+    let select = reader
+        .prepare("SELECT n FROM t WHERE id = $1")
+        .await
+        .unwrap();
+    for round in 1..=300 {
+        match round % 4 {
+            0 => {
+                let text = format!("UPDATE t SET n = {round} WHERE id = 1");
+                writer.batch_execute(&text).await.unwrap();
+            }
+            1 => {
+                let text = "UPDATE t SET n = $1 WHERE id = 1";
+                writer.execute(text, &[&round]).await.unwrap();
+            }
+            2 => {
+                let text = format!("BEGIN; UPDATE t SET n = {round} WHERE id = 1; COMMIT");
+                writer.batch_execute(&text).await.unwrap();
+            }
+            _ => {
+                let text = format!("UPDATE t SET n = {round} WHERE id = 1");
+                writer.batch_execute("BEGIN").await.unwrap();
+                writer.batch_execute(&text).await.unwrap();
+                writer.batch_execute("COMMIT").await.unwrap();
+            }
+        }
+        let row = reader.query_one(&select, &[&1]).await.unwrap();
+        assert_eq!(row.get::<_, i32>(0), round);
+        reader.query("SELECT id FROM calm", &[]).await.unwrap();
+    }
+    // What nobody wrote was read at Extensions meanwhile.
+    assert!(cluster.served() >= 200, "{}", cluster.served());
+}
+
+/// A load through the proxy leaves all databases equal, and an Extension that dies takes no read
+/// with it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn databases_are_equal_after_a_load() {
+    if !is_there() {
+        return;
+    }
+    let mut cluster = Cluster::start(2).await;
+    let init = ["-i", "-q", "--init-steps=dtpG", "postgres"];
+    printed(&run(&cluster.primary, "pgbench", cluster.front.address, &init).await);
+    let client = cluster.front.connect().await;
+    // It has no key.
+    let full = "ALTER TABLE pgbench_history REPLICA IDENTITY FULL";
+    client.batch_execute(full).await.unwrap();
+    let words = [
+        "-n",
+        "-c4",
+        "-j4",
+        "-t50",
+        "-b",
+        "tpcb-like@1",
+        "-b",
+        "select-only@3",
+        "postgres",
+    ];
+    let output = run(&cluster.primary, "pgbench", cluster.front.address, &words).await;
+    assert!(printed(&output).contains("failed transactions: 0 "));
+    for (table, order) in [
+        ("accounts", "aid"),
+        ("branches", "bid"),
+        ("tellers", "tid"),
+        ("history", "tid, aid, delta, mtime"),
+    ] {
+        let query = format!(
+            "SELECT count(*) || md5(string_agg(t::text, ',' ORDER BY {order})) FROM pgbench_{table} t"
+        );
+        cluster.wait_until_equal(&query).await;
+    }
+    cluster.extensions[0].kill();
+    let words = ["-n", "-c4", "-j4", "-t50", "-S", "postgres"];
+    let output = run(&cluster.primary, "pgbench", cluster.front.address, &words).await;
+    assert!(printed(&output).contains("failed transactions: 0 "));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_cannot_be_replicated_is_refused() {
+    if !is_there() {
+        return;
+    }
+    let cluster = Cluster::start(1).await;
+    let mut raw = Raw::log_in(cluster.front.address).await;
+    raw.query("CREATE TABLE a (id int PRIMARY KEY); INSERT INTO a VALUES (1)");
+    assert_eq!(raw.hear().await, "[0A000]ZI");
+    raw.query("CREATE TABLE a (id int PRIMARY KEY, oops)");
+    raw.flush().await;
+    let Some((b'E', body)) = raw.message().await else {
+        panic!("no error")
+    };
+    // The place is that in the client's own text.
+    let fields: Vec<&[u8]> = body.split(|byte| *byte == 0).collect();
+    assert!(
+        fields.contains(&&b"P41"[..]),
+        "{}",
+        String::from_utf8_lossy(&body)
+    );
+    assert_eq!(raw.until_ready().await, "ZI");
+    raw.query("BEGIN");
+    assert_eq!(raw.hear().await, "CZT");
+    raw.query("CREATE TABLE a (id int PRIMARY KEY)");
+    assert_eq!(raw.hear().await, "CZT");
+    raw.parse("", "CREATE TABLE b (id int PRIMARY KEY)")
+        .bind("")
+        .execute(0)
+        .sync();
+    assert_eq!(raw.hear().await, "12CZT");
+    raw.query("ROLLBACK");
+    assert_eq!(raw.hear().await, "CZI");
+    raw.parse("", "CREATE TABLE c (id int PRIMARY KEY)")
+        .bind("")
+        .execute(0)
+        .sync();
+    assert_eq!(raw.hear().await, "12CZI");
+    let query = "SELECT string_agg(relname, ',') FROM pg_class WHERE relname IN ('a', 'b', 'c')";
+    cluster.wait_until_equal(query).await;
+    raw.query("SET search_path = elsewhere");
+    assert_eq!(raw.hear().await, "CZI");
+    raw.query("CREATE TABLE d (id int PRIMARY KEY)");
+    raw.flush().await;
+    assert_eq!(raw.last_words().await.code, "0A000");
+}
