@@ -58,7 +58,8 @@ const STEPS: &[Step] = &[
         remedy: "`cargo xtask fix` mends what a machine can. If clippy is missing: `rustup \
                  component add clippy`. If Cargo.lock is out of date: `cargo check`, and commit it.",
         run: |context| {
-            let line = "clippy --workspace --all-targets --locked -- -D warnings";
+            let line =
+                "clippy --workspace --features replex/scale --all-targets --locked -- -D warnings";
             cargo::run(context.root, line.split(' '))
         },
     },
@@ -69,20 +70,25 @@ const STEPS: &[Step] = &[
         // Libraries, binaries, integration tests and examples, but not documentation: that is
         // the next step, and nothing runs twice.
         run: |context| {
-            let line = "test --workspace --tests --examples --locked";
+            let line = "test --workspace --features replex/scale --tests --examples --locked";
             cargo::run(context.root, line.split(' '))
         },
     },
     Step {
         name: "doctests",
         remedy: "`cargo test -p CRATE --doc` runs the examples of one crate.",
-        run: |context| cargo::run(context.root, "test --workspace --doc --locked".split(' ')),
+        run: |context| {
+            cargo::run(
+                context.root,
+                "test --workspace --features replex/scale --doc --locked".split(' '),
+            )
+        },
     },
     Step {
         name: "docs",
         remedy: "`cargo doc --no-deps` shows the same messages as warnings.",
         run: |context| {
-            let line = "doc --workspace --no-deps --locked";
+            let line = "doc --workspace --features replex/scale --no-deps --locked";
             cargo::run_with(
                 context.root,
                 line.split(' '),

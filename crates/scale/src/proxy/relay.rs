@@ -301,12 +301,16 @@ impl Relay<'_> {
     /// A connection for a plan; if an Extension has none, the Primary's.
     async fn take(&self, mut plan: Plan) -> Result<(Plan, Connection), Report> {
         let (key, login) = (&self.outset.key, &self.login);
-        match plan.place.node.take(key, login).await {
-            Ok(connection) => return Ok((plan, connection)),
-            Err(report) if plan.place.extension.is_none() => return Err(report),
-            Err(report) => plan.why = format!("the Primary, since {report}"),
+        if plan.place.extension.is_some() {
+            // Should a read write after all, it fails.
+            let read_only = ("default_transaction_read_only".into(), "on".into());
+            let key = key.with([read_only]);
+            match plan.place.node.take(&key, login).await {
+                Ok(connection) => return Ok((plan, connection)),
+                Err(report) => plan.why = format!("the Primary, since {report}"),
+            }
+            plan.place = self.proxy.primary_place();
         }
-        plan.place = self.proxy.primary_place();
         let connection = plan.place.node.take(key, login).await?;
         Ok((plan, connection))
     }

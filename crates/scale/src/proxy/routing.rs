@@ -36,7 +36,7 @@ pub struct Touched {
     /// Is there something that is no read for any node?
     pub needs_primary: Option<&'static str>,
     /// May their transaction end with them, or with one of them?
-    pub may_commit: bool,
+    pub may_end: bool,
     /// Texts that Extensions run, too, in order.
     pub schema: Vec<String>,
     /// May they change where names are looked up, or who runs what follows?
@@ -53,7 +53,7 @@ impl Touched {
         Touched {
             sets: Sets::writes_anything(),
             needs_primary: Some(why),
-            may_commit: true,
+            may_end: true,
             count: 1,
             ..Touched::default()
         }
@@ -63,7 +63,7 @@ impl Touched {
     pub fn merge(&mut self, other: Touched) {
         self.sets.merge(&other.sets);
         self.needs_primary = self.needs_primary.or(other.needs_primary);
-        self.may_commit |= other.may_commit;
+        self.may_end |= other.may_end;
         self.changes_settings |= other.changes_settings;
         self.schema.extend(other.schema);
         self.refused = self.refused.or(other.refused);
@@ -82,15 +82,19 @@ impl Touched {
             }
             Action::Write => "it writes",
             Action::Schema(text) => {
-                self.may_commit = true;
+                self.may_end = true;
                 self.schema.push(text.clone());
                 "it changes the schema"
             }
             Action::Transaction(command) => {
-                self.may_commit |= matches!(
-                    command,
-                    TransactionCommand::Commit | TransactionCommand::TwoPhase
-                );
+                match command {
+                    TransactionCommand::Begin | TransactionCommand::Savepoint => {}
+                    TransactionCommand::Commit | TransactionCommand::Rollback => {
+                        self.may_end = true;
+                    }
+                    // What another session has prepared may be anything.
+                    TransactionCommand::TwoPhase => self.sets.merge(&Sets::writes_anything()),
+                }
                 "it begins or ends a transaction"
             }
             Action::Refused(why) => {
@@ -99,7 +103,7 @@ impl Touched {
             }
         };
         // What writes anything may be a procedure, which may end transactions.
-        self.may_commit |= self.sets.may_write_anything();
+        self.may_end |= self.sets.may_write_anything();
         self.needs_primary = self.needs_primary.or(Some(why));
     }
 }
@@ -138,7 +142,10 @@ impl Before<'_> {
         writes: &mut Writes,
         out: &mut Out,
     ) -> Result<(), Report> {
-        let touched = match message.tag() {
+        if session.is_skipping() {
+            return Ok(());
+        }
+        let mut touched = match message.tag() {
             b'Q' => {
                 let text = message::split_string(message.body()).ok();
                 let text = text.filter(|_| message.is_whole()).map(|(text, _)| text);
@@ -153,17 +160,19 @@ impl Before<'_> {
             b'F' => self.routing.touched(None, self.search_path),
             _ => return Ok(()),
         };
-        for statement in self
-            .routing
-            .prelude(&touched, self.search_path, self.user)?
-        {
+        if session.is_failed() {
+            // Nothing changes the schema before a rollback.
+            touched.schema.clear();
+        }
+        let routing = self.routing;
+        for statement in routing.prelude(&touched, self.search_path, self.user)? {
             if message.tag() == b'Q' {
                 session.run(&statement, out);
             } else {
                 session.add(&statement, out);
             }
         }
-        writes.note(&touched, session.is_in_transaction(), self.routing);
+        writes.note(&touched, session.is_in_transaction(), routing);
         Ok(())
     }
 }

@@ -15,6 +15,8 @@ pub struct Writes {
     unsent: Sets,
     /// What is Pending.
     pending: Vec<Mark>,
+    /// May the transaction have ended, so that what follows runs outside of it?
+    may_be_over: bool,
     /// Have the marks been sent?
     is_marked: bool,
     /// Has the transaction changed its settings?
@@ -23,13 +25,14 @@ pub struct Writes {
 
 impl Writes {
     /// Statements are about to be sent. `is_inside` says that they run inside of a transaction that
-    /// goes on behind them, unless one of them may commit.
+    /// goes on behind them, unless it may end by them.
     pub fn note(&mut self, touched: &Touched, is_inside: bool, routing: &Routing) {
         self.has_settings |= touched.changes_settings;
         if touched.sets.is_written() {
             self.unsent.merge(&touched.sets);
         }
-        if self.unsent.is_written() && (touched.may_commit || !is_inside) {
+        self.may_be_over |= touched.may_end || !is_inside;
+        if self.unsent.is_written() && self.may_be_over {
             let sets = std::mem::take(&mut self.unsent);
             self.pending.push(routing.manager().begin_commit(sets));
         }
@@ -50,6 +53,7 @@ impl Writes {
     pub fn ended(&mut self, routing: &Routing) -> Vec<String> {
         self.unsent = Sets::default();
         self.has_settings = false;
+        self.may_be_over = false;
         if !self.is_pending() {
             return Vec::new();
         }

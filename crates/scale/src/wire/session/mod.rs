@@ -58,6 +58,10 @@ const UNSUPPORTED: &str = "0A000";
 const PORTALS_MAX: usize = 1_000;
 /// Outside of a transaction, in ReadyForQuery.
 const IDLE: u8 = b'I';
+/// Inside of a transaction that has failed.
+const FAILED: u8 = b'E';
+/// Settings that tell the Primary from Extensions, which is nothing to clients.
+const OF_NODES: [&[u8]; 2] = [b"default_transaction_read_only", b"in_hot_standby"];
 
 /// Bytes for both peers.
 #[derive(Debug, Default)]
@@ -373,7 +377,7 @@ impl Session {
             return;
         }
         for (name, value) in server.parameters.iter() {
-            if self.parameters.get(name) != Some(value) {
+            if !OF_NODES.contains(&&name[..]) && self.parameters.get(name) != Some(value) {
                 message::write(&mut out.to_client, b'S', &[name, b"\0", value, b"\0"], 0);
             }
         }
@@ -393,6 +397,16 @@ impl Session {
     /// Is it inside of a transaction that the client has begun?
     pub fn is_in_transaction(&self) -> bool {
         self.status != IDLE
+    }
+
+    /// Has its transaction failed, so that only a rollback can follow?
+    pub fn is_failed(&self) -> bool {
+        self.status == FAILED
+    }
+
+    /// Does it skip what the client sends, up to Sync?
+    pub fn is_skipping(&self) -> bool {
+        self.is_skipping
     }
 
     /// The statement that a portal runs, as far as it was made by Bind.
