@@ -29,6 +29,8 @@ mod forward;
 mod reply;
 mod settings;
 mod statements;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
