@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal, kill_process};
 use scale::analysis::Analyser;
 use scale::local::Postgres;
 use scale::manager::mark::Statement;
@@ -470,6 +471,71 @@ async fn extension_that_differs_is_quarantined() {
         .sets(&[]);
     let target = hihooi.manager.lock().unwrap().route(&reads, Level::Weak);
     assert!(matches!(target, Target::Primary(_)));
+}
+
+/// Stops or continues every process of a database.
+fn signal(postgres: &Postgres, signal: Signal) {
+    let lock = std::fs::read_to_string(postgres.data().join("postmaster.pid")).unwrap();
+    let parent = lock.lines().next().unwrap();
+    let children = format!("/proc/{parent}/task/{parent}/children");
+    let children = std::fs::read_to_string(children).unwrap();
+    for pid in children.split_ascii_whitespace().chain([parent]) {
+        let pid = Pid::from_raw(pid.parse().unwrap()).unwrap();
+        // A child may have ended since.
+        let _ = kill_process(pid, signal);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn extension_that_is_silent_serves_nothing_until_it_answers() {
+    if !is_there() {
+        return;
+    }
+    let (primary, extension) = (postgres(), postgres());
+    let client = connect(primary.socket()).await;
+    client.batch_execute(SCHEMA).await.unwrap();
+    let hihooi = Hihooi::start(&primary).await;
+    hihooi.add(FIRST, &extension);
+    hihooi.wait_for(FIRST, &client).await;
+    signal(&extension, Signal::STOP);
+    hihooi
+        .wait(|| hihooi.state(FIRST) == Some(State::Away))
+        .await;
+    for round in 0..50 {
+        write(&client, round).await;
+    }
+    signal(&extension, Signal::CONT);
+    assert_equal(&hihooi, FIRST, &client, &extension).await;
+}
+
+/// Commits that the slot no longer gives are never skipped in silence.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn lost_slot_is_noticed() {
+    if !is_there() {
+        return;
+    }
+    let (primary, extension) = (postgres(), postgres());
+    let client = connect(primary.socket()).await;
+    client.batch_execute(SCHEMA).await.unwrap();
+    let hihooi = Hihooi::start(&primary).await;
+    hihooi.add(FIRST, &extension);
+    hihooi.wait_for(FIRST, &client).await;
+    drop(hihooi);
+    let drop_slot = "SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots;
+                     SELECT pg_drop_replication_slot('hihooi')";
+    let started = Instant::now();
+    while client.batch_execute(drop_slot).await.is_err() {
+        assert!(started.elapsed() < PATIENCE);
+    }
+    let lost = "INSERT INTO account (id) VALUES (12345)";
+    client.batch_execute(lost).await.unwrap();
+    let hihooi = Hihooi::start(&primary).await;
+    hihooi.add(FIRST, &extension);
+    hihooi
+        .wait(|| hihooi.state(FIRST) == Some(State::Quarantined))
+        .await;
+    let status = &hihooi.replication.status()[&FIRST];
+    assert!(status.contains("the commits between are lost"), "{status}");
 }
 
 /// A difference that nobody's change comes across is found by comparing; and what only lags is not

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, Config, SimpleQueryMessage};
 
@@ -29,6 +29,8 @@ pub const QUEUE_LENGTH_MAX: usize = 1024;
 const IN_HAND_MAX: usize = 256;
 /// Nothing is held back for longer than this without a word from who asked for it.
 const PAUSE_MAX: Duration = Duration::from_secs(1);
+/// An Extension that is silent for longer serves nothing until it answers again.
+const ANSWER_MAX: Duration = Duration::from_secs(3);
 /// Time between two flushes of what is applied.
 const FLUSH_INTERVAL: Duration = Duration::from_millis(500);
 /// Statements of one commit are sent in pieces of about this size, in bytes.
@@ -365,10 +367,17 @@ impl Extractor<'_> {
         seed.is_some_and(|seed| self.applied < seed.until)
     }
 
-    /// Writes down how far it is, on disk: whatever was committed before is on disk then, too.
+    /// Writes down how far it is, and sees whether the Extension still answers.
     async fn flush(&mut self) -> Result<(), Error> {
+        let silent = |_| Error::Connection("it does not answer".into());
+        let flushed = timeout(ANSWER_MAX, self.write_down()).await;
+        flushed.map_err(silent)?
+    }
+
+    /// Writes down how far it is, on disk: whatever was committed before is on disk then, too.
+    async fn write_down(&mut self) -> Result<(), Error> {
         if self.applied == self.flushed {
-            return Ok(());
+            return Ok(self.control.batch_execute("").await?);
         }
         let applied = self.applied;
         let forget_seed = match self.seed.is_some() && !self.is_catching_up() {

@@ -34,6 +34,7 @@ use std::time::Duration;
 
 use tokio::sync::{Notify, mpsc};
 use tokio::task::{AbortHandle, JoinHandle};
+use tokio::time::timeout;
 use tokio_postgres::{Client, Config, NoTls};
 
 use crate::address::Address;
@@ -48,6 +49,8 @@ pub const SLOT: &str = "hihooi";
 /// Waits between two tries to reach a server, at least and at most.
 const RETRY_WAIT_MIN: Duration = Duration::from_millis(100);
 const RETRY_WAIT_MAX: Duration = Duration::from_secs(10);
+/// A server that takes longer to let one in is not there.
+const CONNECT_MAX: Duration = Duration::from_secs(10);
 /// Extensions that wait to be taken up by the reader, at most.
 const JOINS_MAX: usize = 64;
 
@@ -262,6 +265,14 @@ async fn follow(
         Some(start) => start,
         None => seed::fill(shared, id, extension, &control).await?,
     };
+    let primary = connect(&shared.primary, "replex set-up").await?;
+    if start.applied < setup::confirmed(&primary).await? {
+        return Err(Error::Setup(
+            "the Primary's slot has gone past what this Extension has, and the commits between are \
+             lost to it: empty its database and add it again"
+                .into(),
+        ));
+    }
     // What it has on disk may be less than what was known of it before it went away.
     shared.manager().add_extension(id, start.applied);
     shared.durable().insert(id, start.applied);
@@ -310,7 +321,9 @@ fn configuration(address: &Address) -> Result<Config, Error> {
 async fn connect(config: &Config, name: &str) -> Result<Client, Error> {
     let mut config = config.clone();
     config.application_name(name);
-    let (client, connection) = config.connect(NoTls).await?;
+    let silent = |_| Error::Connection("it does not answer".into());
+    let connected = timeout(CONNECT_MAX, config.connect(NoTls)).await;
+    let (client, connection) = connected.map_err(silent)??;
     // What ends the connection is told to whoever uses the client.
     tokio::spawn(async move {
         let _ = connection.await;

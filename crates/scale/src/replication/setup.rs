@@ -89,6 +89,19 @@ async fn key(primary: &Client) -> Result<Key, Error> {
     Ok(Key::new(secret.as_bytes()))
 }
 
+/// The slot gives commits after this place.
+pub async fn confirmed(primary: &Client) -> Result<Tsid, Error> {
+    let text = one(
+        primary,
+        &format!(
+            "SELECT coalesce(max(confirmed_flush_lsn - '0/0'), 18446744073709551615)
+               FROM pg_replication_slots WHERE slot_name = '{SLOT}'"
+        ),
+    )
+    .await?;
+    number(&text).map(Tsid)
+}
+
 /// The end of the Primary's log.
 pub async fn position(primary: &Client) -> Result<Tsid, Error> {
     let text = one(
