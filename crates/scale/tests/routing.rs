@@ -324,3 +324,34 @@ async fn what_cannot_be_replicated_is_refused() {
     raw.flush().await;
     assert_eq!(raw.last_words().await.code, "0A000");
 }
+
+/// Extensions follow one database; those beside it are not theirs.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn other_databases_stay_on_the_primary() {
+    if !is_there() {
+        return;
+    }
+    let cluster = Cluster::start(1).await;
+    let sockets = [cluster.primary.socket(), cluster.extensions[0].socket()];
+    for (socket, number) in sockets.into_iter().zip(["1", "2"]) {
+        let create = connect(socket).await;
+        create.batch_execute("CREATE DATABASE other").await.unwrap();
+        let words = [
+            "-c",
+            &format!("CREATE TABLE t AS SELECT {number} AS n"),
+            "other",
+        ];
+        printed(&run(&cluster.primary, "psql", socket, &words).await);
+    }
+    let through = cluster.front.address;
+    for statement in ["UPDATE t SET n = n + 10", "SELECT n FROM t"] {
+        let words = ["-At", "-c", statement, "other"];
+        let output = printed(&run(&cluster.primary, "psql", through, &words).await);
+        assert!(
+            ["UPDATE 1\n", "11\n"].contains(&output.as_str()),
+            "{output}"
+        );
+    }
+    assert_eq!(cluster.served(), 0);
+    assert_eq!(cluster.manager.lock().unwrap().pending_count(), 0);
+}

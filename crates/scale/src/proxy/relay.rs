@@ -13,7 +13,7 @@ use bytes::Buf;
 use super::Proxy;
 use super::cancel::{self, Entry};
 use super::login::{Outset, Welcome, Welcomed};
-use super::routing::{Before, Touched};
+use super::routing::{Before, Routing, Touched};
 use super::writes::Writes;
 use crate::manager::{ExtensionId, Manager};
 use crate::pool::stream::Peer;
@@ -40,6 +40,8 @@ const CONNECTION_FAILURE: &str = "08006";
 /// A client's session and its sockets.
 struct Relay<'a> {
     proxy: &'a Arc<Proxy>,
+    /// None if there are no Extensions of the session's database.
+    routing: Option<&'a Routing>,
     client: Peer,
     cutter: Cutter,
     /// The client has sent all it will send.
@@ -100,6 +102,7 @@ pub async fn run(proxy: &Arc<Proxy>, welcomed: Welcomed) {
     let number = proxy.session_number();
     let mut relay = Relay {
         proxy,
+        routing: proxy.routing(&outset.key.database),
         client: welcomed.peer,
         cutter: Cutter::new(Side::Client),
         client_ended: false,
@@ -182,7 +185,7 @@ impl Relay<'_> {
             };
             used += length(&piece);
             if let (Piece::Message(message), Some(_), Some(routing)) =
-                (piece, &server, &self.proxy.routing)
+                (piece, &server, self.routing)
             {
                 let is_known = !self.session.is_pinned() && !self.writes.has_settings();
                 let path = is_known.then_some(&*self.outset.search_path);
@@ -207,7 +210,7 @@ impl Relay<'_> {
 
     /// Says what a transaction that has ended may have written.
     fn settle(&mut self) {
-        if let Some(routing) = &self.proxy.routing
+        if let Some(routing) = self.routing
             && self.session.is_idle()
         {
             for statement in self.writes.ended(routing) {
@@ -252,7 +255,7 @@ impl Relay<'_> {
     /// Where what the session holds goes. What it may write is Pending from here on.
     fn plan(&mut self) -> Result<Plan, Report> {
         let place = self.proxy.primary_place();
-        let Some(routing) = &self.proxy.routing else {
+        let Some(routing) = self.routing else {
             let (why, prelude) = ("the Primary, there is no Extension".into(), Vec::new());
             return Ok(Plan {
                 place,
@@ -304,7 +307,8 @@ impl Relay<'_> {
         if plan.place.extension.is_some() {
             // Should a read write after all, it fails.
             let read_only = ("default_transaction_read_only".into(), "on".into());
-            let key = key.with([read_only]);
+            let mut key = key.with([read_only]);
+            key.database.clone_from(&plan.place.node.address.database);
             match plan.place.node.take(&key, login).await {
                 Ok(connection) => return Ok((plan, connection)),
                 Err(report) => plan.why = format!("the Primary, since {report}"),
@@ -420,7 +424,7 @@ impl Relay<'_> {
             let node = Arc::clone(&self.place.node);
             self.proxy.count(&self.place, Manager::ended);
             let is_in_doubt = self.writes.is_pending();
-            if let Some(routing) = &self.proxy.routing {
+            if let Some(routing) = self.routing {
                 self.writes.lost(connection.cancel_key.process, routing);
             }
             match self.session.leftover() {
@@ -453,6 +457,12 @@ impl Relay<'_> {
 }
 
 impl Proxy {
+    /// Where statements in a database may go; none for a database that Extensions do not follow.
+    fn routing(&self, database: &str) -> Option<&Routing> {
+        let is_followed = self.primary.address.database == database;
+        self.routing.as_ref().filter(|_| is_followed)
+    }
+
     fn primary_place(&self) -> Place {
         Place {
             node: Arc::clone(&self.primary),
