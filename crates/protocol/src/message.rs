@@ -367,10 +367,10 @@ pub enum PeerMessage {
         /// The sender's.
         epoch: Epoch,
     },
-    /// Asks a member of a cover for the rows of a partition that is being filled.
+    /// Asks a member of a cover for the rows of partitions that are being filled.
     Copy {
-        /// The partition that is filled.
-        of: PartitionId,
+        /// The partitions, of one table.
+        of: Vec<PartitionId>,
         /// The member of its cover.
         from: PartitionId,
         /// Where to go on, in the member's own order.

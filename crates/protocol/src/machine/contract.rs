@@ -187,6 +187,8 @@ pub struct Limits {
     pub fill_page_keys_max: usize,
     /// Rows of such a page are cut at this many bytes.
     pub fill_page_bytes_max: usize,
+    /// Such pages that a core awaits at a time.
+    pub fill_pages_max: usize,
     /// Rows that it tells at once of those that cannot wait (SAFETY R18).
     pub fetched_rows_max: usize,
     /// Bytes of rows per second that members of covers may look at for all partitions that this
@@ -212,6 +214,7 @@ impl Default for Limits {
             page_keys_max: 16_384,
             fill_page_keys_max: 4_096,
             fill_page_bytes_max: 128 << 10,
+            fill_pages_max: 8,
             fetched_rows_max: 64,
             fill_bytes_per_second: 256 << 20,
         }

@@ -25,6 +25,7 @@ use alloc::vec::Vec;
 use placement::tables::{Tables, TablesError};
 use placement::{CoverCosts, Durability, KEY_BYTES_MAX, RowView, cover};
 
+use super::asked::Asked;
 use super::fill_completions::Completions;
 use super::fill_fetch::Fetches;
 use super::rows::{Rows, departed};
@@ -91,8 +92,7 @@ pub(super) struct Fill {
 pub(super) struct Source {
     /// Where to go on; none once it has given everything.
     pub next: Option<Bytes>,
-    /// When it was last asked for that; none if it is to be asked.
-    pub asked_us: Option<u64>,
+    pub asked: Asked,
     /// Rows that it has looked at, and about how many it has.
     rows: u64,
     of_rows: u64,
@@ -103,7 +103,7 @@ impl Source {
     pub fn new() -> Source {
         Source {
             next: Some(Bytes::default()),
-            asked_us: None,
+            asked: Asked::default(),
             rows: 0,
             of_rows: 0,
         }
@@ -112,7 +112,7 @@ impl Source {
     /// When it is to be asked, if at all.
     pub fn due_us(&self, retry_us: u64) -> Option<u64> {
         self.next.as_ref()?;
-        Some(self.asked_us.map_or(0, |asked_us| asked_us + retry_us))
+        Some(self.asked.due_us(retry_us))
     }
 
     /// Whether this is the answer that is waited for.
@@ -126,7 +126,7 @@ impl Source {
             return false;
         }
         self.next = next;
-        self.asked_us = None;
+        self.asked.end();
         true
     }
 }
@@ -236,7 +236,7 @@ impl CoreMachine {
         let is_new = !before.keys().eq(&members);
         let source = |member| {
             let mut source = before.remove(&member).unwrap_or_else(Source::new);
-            source.asked_us = None;
+            source.asked.lose();
             (member, source)
         };
         let sources: BTreeMap<PartitionId, Source> = members.into_iter().map(source).collect();
@@ -293,26 +293,13 @@ impl CoreMachine {
             return;
         }
         let (now_us, retry_us) = (now.monotonic_us, self.limits.retry_us);
-        let page_us = self.fills.next_page_us.saturating_sub(AHEAD_US);
-        let has_room = self.admits;
         let due_us = now_us + retry_us;
         let mut due_us = self.fills.due_us.map_or(due_us, |it| it.min(due_us));
         let mut asked = Vec::new();
+        if self.admits {
+            due_us = due_us.min(self.ask_pages(now_us, &mut asked));
+        }
         for (of, fill) in &mut self.fills.partitions {
-            for (from, source) in fill.sources.iter_mut().flatten().filter(|_| has_room) {
-                let Some(source_us) = source.due_us(retry_us) else {
-                    continue;
-                };
-                let source_us = source_us.max(page_us);
-                if source_us > now_us {
-                    due_us = due_us.min(source_us);
-                    continue;
-                }
-                source.asked_us = Some(now_us);
-                let start = source.next.clone().expect("it is due");
-                let (of, from) = (*of, *from);
-                asked.push((from, PeerMessage::Copy { of, from, start }));
-            }
             let numbers = &mut self.fills.next_number;
             let cover = fill.sources.as_ref();
             let times = (now_us, retry_us);
@@ -325,6 +312,46 @@ impl CoreMachine {
         }
     }
 
+    /// Adds the pages that are to be asked for now, and returns when more are. One at a time of each
+    /// member, for all partitions that have come as far with it.
+    fn ask_pages(&mut self, now_us: u64, asked: &mut Vec<(PartitionId, PeerMessage)>) -> u64 {
+        let retry_us = self.limits.retry_us;
+        let page_us = self.fills.next_page_us.saturating_sub(AHEAD_US);
+        let fills = self.fills.partitions.values();
+        let sources = fills.flat_map(|fill| fill.sources.iter().flatten());
+        let busy: BTreeSet<PartitionId> = sources
+            .filter(|(_, source)| source.asked.is_under_way(now_us, retry_us))
+            .map(|(from, _)| *from)
+            .collect();
+        let mut room = self.limits.fill_pages_max.saturating_sub(busy.len());
+        let mut due_us = u64::MAX;
+        let mut pages: BTreeMap<PartitionId, (Bytes, Vec<PartitionId>)> = BTreeMap::new();
+        for (of, fill) in &mut self.fills.partitions {
+            for (from, source) in fill.sources.iter_mut().flatten() {
+                let (Some(start), Some(source_us)) = (&source.next, source.due_us(retry_us)) else {
+                    continue;
+                };
+                let source_us = source_us.max(page_us);
+                if source_us > now_us {
+                    due_us = due_us.min(source_us);
+                    continue;
+                }
+                let is_together = pages.get(from).map(|(other, _)| other == start);
+                if busy.contains(from) || !is_together.unwrap_or(room > 0) {
+                    continue;
+                }
+                room -= usize::from(is_together.is_none());
+                let page = pages.entry(*from).or_insert((start.clone(), Vec::new()));
+                page.1.push(*of);
+                source.asked.ask(now_us);
+            }
+        }
+        for (from, (start, of)) in pages {
+            asked.push((from, PeerMessage::Copy { of, from, start }));
+        }
+        due_us
+    }
+
     /// What was asked of a core may be lost: it is asked again.
     pub(super) fn ask_cover_again(&mut self, now: Now, core: CoreId, output: &mut Output) {
         self.ask_giver_again(core);
@@ -335,10 +362,14 @@ impl CoreMachine {
         };
         for fill in self.fills.partitions.values_mut() {
             for (id, source) in fill.sources.iter_mut().flatten() {
-                source.asked_us = source.asked_us.filter(|_| !is_there(id));
+                if is_there(id) {
+                    source.asked.lose();
+                }
             }
             for (id, source) in fill.fetches.sources() {
-                source.asked_us = source.asked_us.filter(|_| !is_there(id));
+                if is_there(id) {
+                    source.asked.lose();
+                }
             }
             fill.completions.ask_again(core);
         }

@@ -11,6 +11,7 @@ use alloc::vec::Vec;
 
 use placement::tables::{Tables, TablesError};
 
+use super::asked::Asked;
 use super::{CoreMachine, Output, Send};
 use crate::codec::Wire;
 use crate::identity::{CoreId, Now, PartitionId, Position, RequestId, Version};
@@ -21,20 +22,19 @@ use crate::record::{Record, SavedCompletion};
 /// How far the peers have been asked.
 #[derive(Debug, Default)]
 pub(super) struct Completions {
-    peers: BTreeMap<CoreId, Asked>,
+    peers: BTreeMap<CoreId, Peer>,
     /// All have answered, once. What is completed later comes through the chain.
     are_complete: bool,
 }
 
 /// How far one peer has been asked.
 #[derive(Debug, Default)]
-struct Asked {
+struct Peer {
     /// Where to go on.
     next: RequestId,
     /// It has told everything.
     is_done: bool,
-    /// When it was last asked; none if it is to be asked.
-    asked_us: Option<u64>,
+    asked: Asked,
 }
 
 impl Completions {
@@ -45,19 +45,19 @@ impl Completions {
     /// These are the peers now. Those that stay go on where they are.
     pub fn ask(&mut self, peers: Vec<CoreId>) {
         let mut before = core::mem::take(&mut self.peers);
-        let asked = |core| {
-            let mut asked = before.remove(&core).unwrap_or_default();
-            asked.asked_us = None;
-            (core, asked)
+        let peer = |core| {
+            let mut peer = before.remove(&core).unwrap_or_default();
+            peer.asked.lose();
+            (core, peer)
         };
-        self.peers = peers.into_iter().map(asked).collect();
+        self.peers = peers.into_iter().map(peer).collect();
         self.count();
     }
 
     /// What was asked of a core may be lost.
     pub fn ask_again(&mut self, core: CoreId) {
-        if let Some(asked) = self.peers.get_mut(&core) {
-            asked.asked_us = None;
+        if let Some(peer) = self.peers.get_mut(&core) {
+            peer.asked.lose();
         }
     }
 
@@ -66,15 +66,12 @@ impl Completions {
         if self.are_complete {
             return;
         }
-        for (core, asked) in &mut self.peers {
-            let is_due = asked
-                .asked_us
-                .is_none_or(|at_us| at_us + retry_us <= now_us);
-            if asked.is_done || !is_due {
+        for (core, peer) in &mut self.peers {
+            if peer.is_done || peer.asked.is_under_way(now_us, retry_us) {
                 continue;
             }
-            asked.asked_us = Some(now_us);
-            let start = asked.next;
+            peer.asked.ask(now_us);
+            let start = peer.next;
             output.sends.push(Send {
                 to: *core,
                 after: Position(0),
@@ -85,7 +82,7 @@ impl Completions {
 
     /// Notes it once all have told everything.
     fn count(&mut self) {
-        self.are_complete |= self.peers.values().all(|asked| asked.is_done);
+        self.are_complete |= self.peers.values().all(|peer| peer.is_done);
     }
 }
 
@@ -145,15 +142,15 @@ impl CoreMachine {
         let Some(fill) = self.fills.partitions.get_mut(&of) else {
             return Ok(());
         };
-        let asked = fill.completions.peers.get_mut(&from);
-        let asked = asked.filter(|asked| !asked.is_done && asked.next == start);
-        let Some(asked) = asked.filter(|_| next.is_none_or(|next| next > start)) else {
+        let peer = fill.completions.peers.get_mut(&from);
+        let peer = peer.filter(|peer| !peer.is_done && peer.next == start);
+        let Some(peer) = peer.filter(|_| next.is_none_or(|next| next > start)) else {
             return Ok(());
         };
-        asked.asked_us = None;
+        peer.asked.end();
         match next {
-            Some(next) => asked.next = next,
-            None => asked.is_done = true,
+            Some(next) => peer.next = next,
+            None => peer.is_done = true,
         }
         fill.completions.count();
         self.last_version = self.last_version.max(last_version);

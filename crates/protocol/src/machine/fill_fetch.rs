@@ -97,7 +97,7 @@ impl Fetches {
             if pass.source.due_us(retry_us).is_none_or(|due| due > now_us) {
                 continue;
             }
-            pass.source.asked_us = Some(now_us);
+            pass.source.asked.ask(now_us);
             let wanted = pass.fetches.iter();
             let wanted = wanted.map(|(_, prefix, end)| (prefix.clone(), end.clone()));
             let message = PeerMessage::Fetch {

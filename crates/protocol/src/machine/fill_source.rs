@@ -33,27 +33,30 @@ impl CoreMachine {
         gives.then(|| Arc::clone(table))
     }
 
-    /// A page of a member's rows is asked for.
+    /// A page of a member's rows is asked for: they are looked at once for all who ask.
     pub(super) fn on_copy<T: Tables>(
         &mut self,
         asker: CoreId,
-        (of, from): (PartitionId, PartitionId),
+        (of, from): (Vec<PartitionId>, PartitionId),
         start: Bytes,
         (tables, output): (&T, &mut Output),
     ) -> Result<(), TablesError> {
-        let Some(table) = self.gives_rows(of, from) else {
+        let gives = |of: &PartitionId| self.gives_rows(*of, from);
+        let tables_of: Option<Vec<Arc<TableInfo>>> = of.iter().map(gives).collect();
+        let Some(table) = tables_of.and_then(|tables| tables.into_iter().next()) else {
             return Ok(());
         };
-        let mut page = RowPage::default();
+        let mut pages: Vec<RowPage> = of.iter().map(|_| RowPage::default()).collect();
+        let mut next: Option<Bytes> = None;
         let mut looked = Looked::default();
         if start.is_empty() {
             looked.of_rows = tables.entries_about(from.rows_table());
         }
         let mut keys_left = self.limits.fill_page_keys_max;
-        let bytes_max = self.limits.fill_page_bytes_max;
+        let mut bytes_left = self.limits.fill_page_bytes_max;
         tables.scan(from.rows_table(), &start, None, &mut |key, value| {
-            if keys_left == 0 || page.rows.len() >= bytes_max {
-                page.next = Some(key.into());
+            if keys_left == 0 || bytes_left == 0 {
+                next = Some(key.into());
                 return ControlFlow::Break(());
             }
             keys_left -= 1;
@@ -62,23 +65,31 @@ impl CoreMachine {
             let (version, row) = stored_row(value);
             let view = RowView::parse(&table.schema.columns, row);
             let view = view.expect("a committed row decodes");
-            if table.layout.partition_of_row(usize::from(of.replex), &view) == of.number {
-                page.push(version, row);
+            for (of, page) in of.iter().zip(&mut pages) {
+                if table.layout.partition_of_row(usize::from(of.replex), &view) == of.number {
+                    page.push(version, row);
+                    bytes_left = bytes_left.saturating_sub(row.len());
+                }
             }
             ControlFlow::Continue(())
         })?;
-        output.sends.push(Send {
-            to: asker,
-            after: Position(0),
-            message: PeerMessage::Copied {
-                of,
-                from,
-                start,
-                sum: fill::sum_of(&page),
-                page,
-                looked,
-            },
-        });
+        for (of, mut page) in of.into_iter().zip(pages) {
+            page.next.clone_from(&next);
+            output.sends.push(Send {
+                to: asker,
+                after: Position(0),
+                message: PeerMessage::Copied {
+                    of,
+                    from,
+                    start: start.clone(),
+                    sum: fill::sum_of(&page),
+                    page,
+                    looked,
+                },
+            });
+            // They were looked at once.
+            looked.bytes = 0;
+        }
         Ok(())
     }
 

@@ -11,6 +11,7 @@
 //! the tables, so no reader can see it (R3); keys of unsettled operations are held (R7, R10).
 //! at an epoch's end all members come to the same outcome (R4, R5).
 
+mod asked;
 mod building;
 mod chain;
 mod confirm;

@@ -20,6 +20,7 @@ use core::ops::ControlFlow;
 use placement::Durability;
 use placement::tables::{Tables, TablesError};
 
+use super::asked::Asked;
 use super::fill::entry_of;
 use super::move_source::Sum;
 use super::rows::{Rows, stored_row, stored_value};
@@ -53,8 +54,7 @@ pub(super) struct Held {
 pub(super) struct Taking {
     /// What is asked until it is answered, and its number.
     question: (u64, PeerMessage),
-    /// When it was last asked; none if it is to be asked.
-    asked_us: Option<u64>,
+    asked: Asked,
     /// It is asked no sooner.
     not_before_us: u64,
     /// The giver's list, and how many of its changes are here.
@@ -102,7 +102,7 @@ impl CoreMachine {
         for taking in self.taking.values_mut() {
             // What was level in another epoch is asked once more.
             taking.stage = Stage::Behind;
-            taking.asked_us = None;
+            taking.asked.lose();
             taking.not_before_us = 0;
         }
         for id in taken {
@@ -171,7 +171,7 @@ impl CoreMachine {
         let question = self.comparison(of, &compare_from, tables)?;
         let taking = Taking {
             question,
-            asked_us: None,
+            asked: Asked::default(),
             not_before_us: 0,
             list: None,
             compare_from: Some(compare_from),
@@ -242,12 +242,11 @@ impl CoreMachine {
             if matches!(taking.stage, Stage::Ending(_)) {
                 continue;
             }
-            let asked_us = taking.asked_us.map_or(0, |asked_us| asked_us + retry_us);
-            let next_us = asked_us.max(taking.not_before_us);
+            let next_us = taking.asked.due_us(retry_us).max(taking.not_before_us);
             let next_us = if next_us > now_us {
                 next_us
             } else {
-                taking.asked_us = Some(now_us);
+                taking.asked.ask(now_us);
                 let place = self.configuration.place(*of);
                 if let Some(to) = place.and_then(|place| place.giver()) {
                     output.sends.push(super::Send {
@@ -256,7 +255,7 @@ impl CoreMachine {
                         message: taking.question.1.clone(),
                     });
                 }
-                now_us + retry_us
+                taking.asked.due_us(retry_us)
             };
             due_us = Some(due_us.map_or(next_us, |due_us| due_us.min(next_us)));
         }
@@ -268,7 +267,7 @@ impl CoreMachine {
         for (of, taking) in &mut self.taking {
             let place = self.configuration.place(*of);
             if place.and_then(|place| place.giver()) == Some(core) {
-                taking.asked_us = None;
+                taking.asked.lose();
             }
         }
     }
@@ -322,7 +321,7 @@ impl CoreMachine {
         let question = self.next_question();
         let taking = self.taking.get_mut(&of).expect("callers know it");
         let (list, since) = taking.list.expect("it has compared something");
-        taking.asked_us = None;
+        taking.asked.end();
         taking.question = (
             question,
             PeerMessage::Changes {
@@ -373,7 +372,7 @@ impl CoreMachine {
                 let question = self.comparison(of, &start, tables)?;
                 let taking = self.taking.get_mut(&of).expect("it awaits this");
                 taking.question = question;
-                taking.asked_us = None;
+                taking.asked.end();
             }
             None => {
                 let idle_us = if is_all { FOLLOW_US } else { 0 };

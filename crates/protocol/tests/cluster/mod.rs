@@ -603,7 +603,10 @@ pub fn tell(message: &PeerMessage) -> String {
 /// As [`tell`], of what is said while a partition is being filled.
 fn tell_fill(message: &PeerMessage) -> String {
     match message {
-        PeerMessage::Copy { of, from, .. } => format!("copy {} to {}", cell(from), cell(of)),
+        PeerMessage::Copy { of, from, .. } => {
+            let of: Vec<String> = of.iter().map(cell).collect();
+            format!("copy {} to {}", cell(from), of.join(" and "))
+        }
         PeerMessage::Copied { of, from, page, .. } => {
             let more = if page.next.is_some() {
                 ", and more"

@@ -99,7 +99,7 @@ pub fn fills() -> Vec<(&'static str, Message)> {
         (
             "peer-copy",
             PeerMessage::Copy {
-                of,
+                of: vec![of, partition(1, 3)],
                 from,
                 start: pk(),
             },
