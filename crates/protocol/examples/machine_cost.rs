@@ -39,6 +39,7 @@ fn main() {
         state: PartitionState::Serving,
         since: Epoch(0),
         moving: None,
+        former: None,
     };
     let placement = (0..3).map(|replex| vec![place(replex); 12]).collect();
     let server = |id| Server {

@@ -5,6 +5,7 @@
 
 mod copies;
 
+use alloc::collections::BTreeSet;
 use alloc::string::String;
 use alloc::vec::Vec;
 
@@ -98,6 +99,9 @@ pub struct Place {
     pub since: Epoch,
     /// The other core that has to do with it, while the partition moves.
     pub moving: Option<Moving>,
+    /// The core that held it until its server was lost, as long as that one is waited for: what its
+    /// disk has is a hint of the rows (SAFETY R25).
+    pub former: Option<CoreId>,
 }
 
 /// A core that holds a partition, or did, or is going to.
@@ -151,6 +155,7 @@ impl Place {
                 core: self.core,
                 since: self.since,
             })),
+            former: self.former,
         }
     }
 
@@ -175,6 +180,7 @@ impl Place {
         Place {
             state: PartitionState::Serving,
             moving: self.moving.filter(|it| matches!(it, Moving::To(_))),
+            former: self.former.filter(|former| *former != self.core),
             ..self
         }
     }
@@ -274,6 +280,17 @@ impl Configuration {
         let place = self.place(partition)?;
         let own = place.tenures().find(|tenure| tenure.core == core);
         own.map(|tenure| tenure.since)
+    }
+
+    /// Nothing is given back to these servers any more. True if there was something.
+    pub(crate) fn forget_formers(&mut self, servers: &BTreeSet<ServerId>) -> bool {
+        let mut is_changed = false;
+        let tables = self.tables.iter_mut();
+        for place in tables.flat_map(|table| table.placement.iter_mut().flatten()) {
+            let forgotten = |former: &mut CoreId| servers.contains(&former.server);
+            is_changed |= place.former.take_if(forgotten).is_some();
+        }
+        is_changed
     }
 
     /// Whether a server is being removed.
@@ -443,7 +460,8 @@ wire_struct!(Place {
     core,
     state,
     since,
-    moving
+    moving,
+    former
 });
 wire_struct!(Tenure { core, since });
 wire_enum!(Moving { 0 => To(tenure), 1 => From(tenure) });

@@ -80,12 +80,15 @@ pub enum Record {
         /// The epoch that serves.
         epoch: Epoch,
     },
-    /// The partition is given to this core anew: what it had of it before is void.
+    /// The partition is given to this core anew.
     Given {
         /// The partition.
         partition: PartitionId,
         /// The epoch that gave it.
         since: Epoch,
+        /// The rows that the core had of it when it started are a hint of those that it takes
+        /// (SAFETY R25). Otherwise they are void.
+        keeps_rows: bool,
     },
 }
 
@@ -102,7 +105,7 @@ wire_enum!(Record {
     0 => Prepared { partition, prepare }, 1 => Decided { partition, operation, decision, settles },
     2 => Settled { partition, operation }, 3 => Completed { partition, requests },
     4 => Sealed { epoch, forgot_nothing }, 5 => Resolved { epoch },
-    6 => Given { partition, since }, 7 => Copied { partition, rows },
+    6 => Given { partition, since, keeps_rows }, 7 => Copied { partition, rows },
     8 => Matched { partition, rows, gone }, 9 => Whole { partition },
 });
 wire_struct!(SavedCompletion { head, request });

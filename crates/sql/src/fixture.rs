@@ -63,6 +63,7 @@ pub(crate) fn add_table(configuration: &mut Configuration, schema: Schema) -> Ta
             state: PartitionState::Serving,
             since: Epoch(1),
             moving: None,
+            former: None,
         });
         places.collect()
     });

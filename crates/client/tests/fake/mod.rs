@@ -116,6 +116,7 @@ fn configuration(address: String) -> Configuration {
         state: PartitionState::Serving,
         since: Epoch(1),
         moving: None,
+        former: None,
     };
     Configuration {
         cluster: CLUSTER,

@@ -37,6 +37,7 @@ impl Table {
                     state: PartitionState::Rebuilding,
                     since,
                     moving: None,
+                    former: None,
                 });
             }
             let number = u8::try_from(number).expect("a table has at most 63 replexes");

@@ -227,6 +227,7 @@ impl Coordinator {
             )));
         }
         configuration.servers.remove(index);
+        configuration.forget_formers(&BTreeSet::from([id]));
         self.state.members.remove(index);
         self.forget(id);
         self.stopped.remove(&id);

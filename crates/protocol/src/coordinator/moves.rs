@@ -256,15 +256,21 @@ impl Coordinator {
         self.moves.looked_at = self.state.configuration.epoch;
     }
 
-    /// These servers have got their share.
+    /// These servers have got their share: what else their disks have may go.
     fn end_newness(&mut self, of: &[placement::Server], output: &mut Output) {
         let have_share = |it: &Member| of.iter().any(|server| server.id == it.server.0);
         let members = self.state.members.iter_mut();
         let mut ended: Vec<&mut Member> = members
             .filter(|member| member.is_new && have_share(member))
             .collect();
-        if !ended.is_empty() {
-            ended.iter_mut().for_each(|member| member.is_new = false);
+        if ended.is_empty() {
+            return;
+        }
+        let have_share: BTreeSet<ServerId> = ended.iter().map(|member| member.server).collect();
+        ended.iter_mut().for_each(|member| member.is_new = false);
+        if self.state.configuration.forget_formers(&have_share) {
+            self.reconfigure(output);
+        } else {
             self.keep(output);
         }
     }
@@ -302,6 +308,10 @@ impl Coordinator {
                 members.any(|member| member.is_new && member.server.0 == server.id)
             };
             let onto: Vec<placement::Server> = takers.iter().filter(is_new).cloned().collect();
+            let given_back = self.given_back(index, &onto, tolerated);
+            if !given_back.is_empty() {
+                return given_back;
+            }
             return even_out(relocation, &onto, loads);
         };
         let moves = target.map_or(Vec::new(), |target| before.moves_to(&target));
@@ -311,6 +321,42 @@ impl Coordinator {
         } else {
             moves
         }
+    }
+
+    /// Partitions of a table that go back to servers which held them before they were lost: the rows
+    /// that have not changed since are there (SAFETY R25).
+    fn given_back(
+        &self,
+        index: usize,
+        onto: &[placement::Server],
+        tolerated: impl Fn(&Placement) -> u32,
+    ) -> Vec<(Cell, Bare)> {
+        let table = &self.state.configuration.tables[index];
+        let is_back = |core: &CoreId| {
+            let mut servers = onto.iter();
+            servers.any(|server| server.id == core.server.0 && core.core < server.cores)
+        };
+        let replexes = table.placement.iter().enumerate();
+        let cells = replexes.flat_map(|(replex, places)| {
+            let places = places.iter().enumerate();
+            places.map(move |(number, place)| ((replex, number), place))
+        });
+        let back = cells.filter_map(|(cell, place)| {
+            let core = place.former.filter(is_back)?;
+            let (server, core) = (core.server.0, core.core);
+            Some((cell, Bare { server, core }))
+        });
+        let mut back: Vec<(Cell, Bare)> = back.collect();
+        let before = table.bare_placement();
+        let needed = tolerated(&before).min(u32::from(table.schema.failures_tolerated));
+        let keeps = |moves: &[(Cell, Bare)]| tolerated(&before.with(moves)) >= needed;
+        let first = back.len().min(BATCH_MAX);
+        if keeps(&back[..first]) {
+            back.truncate(first);
+        } else if !keeps(&back) {
+            back.clear();
+        }
+        back
     }
 
     /// What was level is handed over to those who take it, in the epoch that serves next.

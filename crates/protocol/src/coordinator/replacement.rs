@@ -48,11 +48,14 @@ impl Coordinator {
             let (placement, tolerated) = found.expect("some server is up");
             for (replex, number) in &lost {
                 let bare = placement.replexes[*replex][*number];
-                table.placement[*replex][*number] = Place {
+                let place = &mut table.placement[*replex][*number];
+                let had_all = place.state == PartitionState::Serving;
+                *place = Place {
                     core: CoreId::from(bare),
                     state: PartitionState::Rebuilding,
                     since: epoch,
                     moving: None,
+                    former: had_all.then_some(place.core).or(place.former),
                 };
             }
             output.notes.push(format!(

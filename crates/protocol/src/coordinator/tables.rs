@@ -97,6 +97,7 @@ impl Coordinator {
             state: PartitionState::Serving,
             since: Epoch(configuration.epoch.0 + 1),
             moving: None,
+            former: None,
         };
         let replexes = placement.replexes.iter();
         let table = Table {

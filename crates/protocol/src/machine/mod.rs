@@ -132,6 +132,8 @@ pub struct CoreMachine {
     lists: BTreeMap<PartitionId, ChangeList>,
     /// What this core has of partitions, as its log has it.
     held: BTreeMap<PartitionId, Held>,
+    /// Those of which it has rows of an earlier tenure that may be of use.
+    left_behind: BTreeSet<PartitionId>,
     /// The log is being read: what it has of partitions that this core gave away is still needed.
     is_replaying: bool,
     /// When this core last vouched for a server.
@@ -372,6 +374,7 @@ impl CoreMachine {
             seal: None,
             sealed_on_disk: None,
             held: BTreeMap::new(),
+            left_behind: BTreeSet::new(),
             is_replaying: true,
             vouched_us: BTreeMap::new(),
             quiet_from_us: 0,

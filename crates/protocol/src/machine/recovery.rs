@@ -20,6 +20,7 @@ use placement::tables::{Tables, TablesError};
 
 use super::inquiry::Inquiry;
 use super::moves::Held;
+use super::rows::marked;
 use super::settle::newest_version;
 use super::table::TableInfo;
 use super::{CoreMachine, Member, MemberKey, Output, Send, Told};
@@ -282,9 +283,13 @@ impl CoreMachine {
                 self.epoch_on_disk = self.epoch_on_disk.max(epoch);
                 self.settle_resolved(now, tables, &mut unheard)?;
             }
-            Record::Given { partition, since } => {
+            Record::Given {
+                partition,
+                since,
+                keeps_rows,
+            } => {
                 self.epoch_on_disk = self.epoch_on_disk.max(since);
-                self.give(partition, since, tables, &mut unheard)?;
+                self.give(partition, (since, keeps_rows), tables, &mut unheard)?;
             }
         }
         Ok(())
@@ -385,6 +390,7 @@ impl CoreMachine {
         output: &mut Output,
     ) -> Result<(), TablesError> {
         assert!(next.0 >= 1, "positions start at 1");
+        self.left_behind = self.left_behind();
         self.drop_left_behind(tables, output)?;
         self.next_position = next;
         self.rows_from = Position(0);
@@ -451,14 +457,33 @@ impl CoreMachine {
         }
     }
 
+    /// The partitions of which this core has rows of an earlier tenure that may be of use.
+    ///
+    /// They are as the checkpoint has them: what the log has of that tenure is not read
+    /// ([`CoreMachine::is_of_tenure`]), now or at any later start. So what is compared with them, and
+    /// logged as the difference, is the same whenever the log is read.
+    fn left_behind(&self) -> BTreeSet<PartitionId> {
+        let own = self.identity.core;
+        let places = self.configuration.places();
+        let left_behind = places.filter(|(id, place)| {
+            let tenure = self.configuration.tenure(*id, own);
+            place.former == Some(own) && (tenure.is_none() || !self.is_of_tenure(*id))
+        });
+        left_behind.map(|(id, _)| id).collect()
+    }
+
     /// Rows of partitions that this core does not hold go: their tables were dropped while it was
-    /// away. A configuration older than the disk knows nothing of newer tables: then all stay.
+    /// away, or nobody waits for them. A configuration older than the disk knows nothing of newer tables: then all stay.
     fn drop_left_behind<T: Tables>(
         &mut self,
         tables: &mut T,
         output: &mut Output,
     ) -> Result<(), TablesError> {
         let mut known = BTreeSet::from([SAVED_TABLE]);
+        for id in &self.left_behind {
+            known.extend(marked(*id, tables)?.keys().map(|it| id.entries_table(*it)));
+            known.extend([id.rows_table(), id.marks_table()]);
+        }
         for (id, partition) in self.partitions.iter().chain(&self.others) {
             let orders = partition.orders.iter();
             known.extend(orders.map(|order| id.entries_table(*order)));

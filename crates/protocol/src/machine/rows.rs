@@ -263,7 +263,10 @@ fn wanted_orders(partition: &Partition) -> Vec<u8> {
 }
 
 /// The orders in which a partition has entries, and what says so.
-fn marked<T: Tables>(id: PartitionId, tables: &T) -> Result<BTreeMap<u8, Vec<u8>>, TablesError> {
+pub(super) fn marked<T: Tables>(
+    id: PartitionId,
+    tables: &T,
+) -> Result<BTreeMap<u8, Vec<u8>>, TablesError> {
     let mut marks = BTreeMap::new();
     tables.scan(id.marks_table(), b"", None, &mut |key, mark| {
         let [order] = key else {

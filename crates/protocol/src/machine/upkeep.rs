@@ -134,6 +134,7 @@ impl CoreMachine {
         for id in concerned.difference(&self.concerned()) {
             self.drop_partition(*id, tables, output)?;
         }
+        self.review_left_behind(tables)?;
         self.review_entries(tables)?;
         self.take_given(tables, output)?;
         let stood_still = self.stands_still();
@@ -154,6 +155,21 @@ impl CoreMachine {
         self.hurry(now, |_| true);
         self.recover_anew(now, tables, output)?;
         self.review_fills(now, tables, output)
+    }
+
+    /// Rows of earlier tenures go that nobody waits for any more.
+    fn review_left_behind<T: Tables>(&mut self, tables: &mut T) -> Result<(), TablesError> {
+        let (configuration, own) = (&self.configuration, self.identity.core);
+        let is_void = |id: &PartitionId| {
+            let place = configuration.place(*id);
+            place.is_none_or(|place| place.former != Some(own))
+        };
+        let void = self.left_behind.extract_if(.., is_void);
+        let void: Vec<PartitionId> = void.collect();
+        for id in void {
+            self.drop_rows(id, tables)?;
+        }
+        Ok(())
     }
 
     /// The partitions that this core holds, gives away or takes.
@@ -182,7 +198,8 @@ impl CoreMachine {
         }
     }
 
-    /// Partitions that the configuration gives to this core anew: what it had of them is void.
+    /// Partitions that the configuration gives to this core anew: what it had of them is void, or where
+    /// it takes them over from who serves, a hint.
     pub(super) fn take_given<T: Tables>(
         &mut self,
         tables: &mut T,
@@ -195,10 +212,14 @@ impl CoreMachine {
             if self.held.get(partition).copied().unwrap_or_default().since == since {
                 continue;
             }
-            self.give(*partition, since, tables, output)?;
+            let place = self.configuration.place(*partition);
+            let is_compared = place.and_then(|place| place.taker()) == Some(self.identity.core);
+            let keeps_rows = self.left_behind.remove(partition) && is_compared;
+            self.give(*partition, (since, keeps_rows), tables, output)?;
             let record = Record::Given {
                 partition: *partition,
                 since,
+                keeps_rows,
             };
             self.log(&record, Durability::Replicated, output);
         }
@@ -206,11 +227,11 @@ impl CoreMachine {
         Ok(())
     }
 
-    /// Begins a partition from nothing.
+    /// Begins a partition from nothing, or from rows of an earlier tenure.
     pub(super) fn give<T: Tables>(
         &mut self,
         partition: PartitionId,
-        since: Epoch,
+        (since, keeps_rows): (Epoch, bool),
         tables: &mut T,
         output: &mut Output,
     ) -> Result<(), TablesError> {
@@ -226,7 +247,7 @@ impl CoreMachine {
         self.fills.partitions.remove(&partition);
         self.taking.remove(&partition);
         self.drop_members(partition, output);
-        if !rows_are_newer {
+        if !rows_are_newer && !keeps_rows {
             self.drop_rows(partition, tables)?;
         }
         let is_whole = false;

@@ -95,6 +95,7 @@ impl Cluster {
             state: PartitionState::Serving,
             since: Epoch(0),
             moving: None,
+            former: None,
         };
         let places = |replex| vec![place(replex); layout.partition_count(replex) as usize];
         let placement = (0..layout.replexes.len()).map(places).collect();

@@ -42,11 +42,13 @@ impl Cluster {
     pub fn replace(&mut self, partitions: &[(usize, usize)], by: u32) -> Result<(), String> {
         self.end_epochs()?;
         for (replex, number) in partitions {
-            self.configuration.tables[0].placement[*replex][*number] = Place {
+            let place = &mut self.configuration.tables[0].placement[*replex][*number];
+            *place = Place {
                 core: core(by),
                 state: PartitionState::Rebuilding,
                 since: self.configuration.epoch,
                 moving: None,
+                former: Some(place.core),
             };
         }
         self.spread()

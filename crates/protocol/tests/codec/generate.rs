@@ -188,7 +188,7 @@ generate_struct! {
     Looked { rows, bytes, of_rows }
     Server { id, incarnation, domain, cores, state, is_draining }
     Table { id, schema, layout, placement, building }
-    Place { core, state, since, moving }
+    Place { core, state, since, moving, former }
     Tenure { core, since }
     Schema {
         name, columns, primary_key, indexes, further, partitions, failures_tolerated, local_entries,
@@ -312,7 +312,7 @@ generate_enum! {
         Settled { partition, operation }, Completed { partition, requests },
         Copied { partition, rows }, Matched { partition, rows, gone },
         Whole { partition },
-        Sealed { epoch, forgot_nothing }, Resolved { epoch }, Given { partition, since },
+        Sealed { epoch, forgot_nothing }, Resolved { epoch }, Given { partition, since, keeps_rows },
     }
 }
 

@@ -232,6 +232,7 @@ pub fn configuration() -> Configuration {
             PartitionState::Serving => Moving::To(tenure(3 - server)),
             PartitionState::Rebuilding => Moving::From(tenure(3 - server)),
         }),
+        former: (server == 1).then_some(core(2, 0)),
     };
     let layout = Layout::base(&schema());
     let placement = (0..layout.replexes.len()).map(|replex| {

@@ -49,6 +49,7 @@ pub fn configuration() -> Configuration {
             state: PartitionState::Serving,
             since: Epoch(0),
             moving: None,
+            former: None,
         }]
     };
     Configuration {

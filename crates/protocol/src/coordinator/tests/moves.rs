@@ -23,13 +23,18 @@ fn moving(scene: &Scene) -> Vec<(PartitionId, Place)> {
 }
 
 /// Partitions that a server has to do with.
-fn held(scene: &Scene, id: u32) -> usize {
+fn held_by(scene: &Scene, id: u32) -> Vec<PartitionId> {
     let places = configuration(scene).places();
     let held = places.filter(|(_, place)| {
         let mut tenures = place.tenures();
         tenures.any(|tenure| tenure.core.server == ServerId(id))
     });
-    held.count()
+    held.map(|(id, _)| id).collect()
+}
+
+/// How many these are.
+fn held(scene: &Scene, id: u32) -> usize {
+    held_by(scene, id).len()
 }
 
 /// Every core beats.
@@ -226,6 +231,37 @@ fn what_moved_to_a_server_that_is_removed_stays() {
         let after = configuration(&scene).place(id).expect("it is somewhere");
         assert_eq!((after.core, after.since), (place.core, place.since));
     }
+}
+
+#[test]
+fn a_server_that_was_lost_gets_back_what_it_held() {
+    let mut scene = scene(4);
+    let held_before: Vec<PartitionId> = held_by(&scene, 2);
+    assert!(!held_before.is_empty());
+    scene.ask(stopped(2, 1));
+    scene.ask(Request::Remove {
+        server: ServerId(2),
+    });
+    finish(&mut scene);
+    assert_eq!(held_by(&scene, 2), []);
+    let former = |scene: &Scene| {
+        let places = configuration(scene).places();
+        let with = places.filter(|(_, place)| place.former.is_some());
+        with.map(|(id, _)| id).collect::<Vec<_>>()
+    };
+    assert_eq!(former(&scene), held_before);
+    scene.ask(joining(Some(2), 200, 2));
+    scene.wait_ms(6_000);
+    all_beat(&mut scene);
+    finish(&mut scene);
+    let back = held_by(&scene, 2);
+    assert!(held_before.iter().all(|id| back.contains(id)), "{back:?}");
+    assert_eq!(tolerated(&scene), 1);
+    // What else its disk has may go: nobody waits for it.
+    assert_eq!(former(&scene), []);
+    let epoch = scene.epoch();
+    all_beat(&mut scene);
+    assert_eq!(scene.epoch(), epoch);
 }
 
 #[test]

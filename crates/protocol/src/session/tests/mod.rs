@@ -56,6 +56,7 @@ pub fn configuration(epoch: u64) -> Arc<Configuration> {
         state: PartitionState::Serving,
         since: Epoch(0),
         moving: None,
+        former: None,
     };
     let server = |number: u32| Server {
         id: ServerId(number),

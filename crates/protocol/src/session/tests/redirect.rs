@@ -24,6 +24,7 @@ fn apart(epoch: u64, down: &[u32]) -> Arc<Configuration> {
             state: PartitionState::Serving,
             since: Epoch(0),
             moving: None,
+            former: None,
         });
     }
     for server in &mut apart.servers {
