@@ -120,6 +120,8 @@ bugs! {
     CollisionIgnored = "collision-ignored", "R20";
     /// Who takes a partition over keeps rows that its giver does not have.
     StaleRowsKept = "stale-rows-kept", "R25";
+    /// What a giver tells takes back what the end of an epoch decided for the next holder.
+    TakenOverResolved = "taken-over-resolved", "R20";
     /// A giver calls ranges the same without looking at the taker's hashes.
     ComparisonSkipped = "comparison-skipped", "R25";
     /// A giver does not list what changes while its partition moves.

@@ -86,10 +86,20 @@ pub enum Record {
         partition: PartitionId,
         /// The epoch that gave it.
         since: Epoch,
-        /// The rows that the core had of it when it started are a hint of those that it takes
-        /// (SAFETY R25). Otherwise they are void.
-        keeps_rows: bool,
+        /// With which rows.
+        start: Start,
     },
+}
+
+/// With which rows a core begins a partition that it is given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Start {
+    /// With none: it is new, or filled from a cover. What the core had before is void.
+    Empty,
+    /// With none: they are made equal to those of the core that gives it.
+    Taken,
+    /// With those that it had when it started: they are a hint of what is taken (SAFETY R25).
+    Compared,
 }
 
 /// A completion record as a checkpoint saves it.
@@ -105,7 +115,8 @@ wire_enum!(Record {
     0 => Prepared { partition, prepare }, 1 => Decided { partition, operation, decision, settles },
     2 => Settled { partition, operation }, 3 => Completed { partition, requests },
     4 => Sealed { epoch, forgot_nothing }, 5 => Resolved { epoch },
-    6 => Given { partition, since, keeps_rows }, 7 => Copied { partition, rows },
+    6 => Given { partition, since, start }, 7 => Copied { partition, rows },
     8 => Matched { partition, rows, gone }, 9 => Whole { partition },
 });
+wire_enum!(Start { 0 => Empty, 1 => Taken, 2 => Compared });
 wire_struct!(SavedCompletion { head, request });

@@ -16,10 +16,11 @@ use crate::trace::Trace;
 
 /// For `protocol/tests/histories` to find: clients here keep to their configuration, and never read
 /// where a place is rebuilding; nor does anybody add or drop a copy of a table in use, and little moves.
-const OF_HISTORIES: [Bug; 7] = [
+const OF_HISTORIES: [Bug; 8] = [
     Bug::ReadWhileRebuilding,
     Bug::CollisionIgnored,
     Bug::StaleRowsKept,
+    Bug::TakenOverResolved,
     Bug::ComparisonSkipped,
     Bug::ChangesNotListed,
     Bug::PartialTaken,

@@ -45,7 +45,7 @@ const FOLLOW_US: u64 = 20_000;
 pub(super) struct Held {
     /// The epoch that gave it the partition.
     pub since: Epoch,
-    /// It has had all of its giver's rows since its place's epoch began.
+    /// It has had all of its giver's rows since its place's epoch began, or takes it from nobody.
     pub is_whole: bool,
 }
 
@@ -76,13 +76,14 @@ enum Stage {
 }
 
 impl CoreMachine {
-    /// Whether this core holds a partition in whose rows it cannot trust yet.
+    /// Whether this core holds a partition in whose rows it cannot trust yet. The log alone says so,
+    /// so that reading it again gives the same rows.
     pub(super) fn is_not_whole(&self, id: PartitionId) -> bool {
         let place = self.configuration.place(id);
-        let moving = place.and_then(|place| place.moving);
-        let held = self.held.get(&id).copied().unwrap_or_default();
-        let is_whole = held.is_whole || planted::is(Bug::PartialTaken);
-        matches!(moving, Some(Moving::From(_))) && !is_whole
+        let is_own = place.is_some_and(|place| place.core == self.identity.core);
+        let held = self.held.get(&id);
+        let is_whole = held.is_none_or(|held| held.is_whole) || planted::is(Bug::PartialTaken);
+        is_own && !is_whole
     }
 
     /// The configuration is new, or the core has started: follows whoever gives it partitions now.
@@ -453,16 +454,40 @@ impl CoreMachine {
         entries.collect()
     }
 
+    /// What the end of an epoch decided for a place that is not whole is newer than what its giver
+    /// has: it has been noted among the departures, whether a row went with it or came.
+    fn leave_out_resolved<T: Tables>(
+        &self,
+        of: PartitionId,
+        (rows, gone): (&mut BTreeMap<Vec<u8>, Vec<u8>>, &mut Vec<Bytes>),
+        tables: &T,
+    ) -> Result<(), TablesError> {
+        if !self.is_not_whole(of) {
+            return Ok(());
+        }
+        let mut resolved: BTreeSet<Vec<u8>> = BTreeSet::new();
+        tables.scan(of.departures_table(), b"", None, &mut |key, _| {
+            resolved.insert(key.to_vec());
+            ControlFlow::Continue(())
+        })?;
+        rows.retain(|key, _| !resolved.contains(key));
+        gone.retain(|key| !resolved.contains(&key[..]));
+        Ok(())
+    }
+
     /// Makes rows as they are told, and logs it.
     fn match_rows<T: Tables>(
         &mut self,
         of: PartitionId,
-        rows: BTreeMap<Vec<u8>, Vec<u8>>,
-        gone: Vec<Bytes>,
+        mut rows: BTreeMap<Vec<u8>, Vec<u8>>,
+        mut gone: Vec<Bytes>,
         tables: &mut T,
         output: &mut Output,
     ) -> Result<(), TablesError> {
         let mut page = RowPage::default();
+        if !planted::is(Bug::TakenOverResolved) {
+            self.leave_out_resolved(of, (&mut rows, &mut gone), tables)?;
+        }
         for (key, value) in &rows {
             let mut is_same = false;
             tables.read(of.rows_table(), key, &mut |known| is_same = known == value)?;

@@ -286,10 +286,10 @@ impl CoreMachine {
             Record::Given {
                 partition,
                 since,
-                keeps_rows,
+                start,
             } => {
                 self.epoch_on_disk = self.epoch_on_disk.max(since);
-                self.give(partition, (since, keeps_rows), tables, &mut unheard)?;
+                self.give(partition, (since, start), tables, &mut unheard)?;
             }
         }
         Ok(())

@@ -213,6 +213,10 @@ impl CoreMachine {
     /// Changes the rows of the member's partition. While it is being filled, entries that go leave
     /// their version behind, so that a late page does not bring them back (SAFETY R19, R22). Higher
     /// version wins, so that replaying an old record over newer rows changes nothing.
+    ///
+    /// In a place that is not whole only the end of an epoch changes rows, in the order of versions.
+    /// What is there may be of nobody's; all keys leave their version behind, for what the giver
+    /// tells is older.
     pub(super) fn write<T: Tables>(
         &self,
         key: MemberKey,
@@ -222,14 +226,15 @@ impl CoreMachine {
             return Ok(());
         };
         let rows = Rows::of(partition);
-        let is_rebuilding = self.is_rebuilding(key.1);
+        let is_not_whole = self.is_not_whole(key.1);
+        let is_rebuilding = self.is_rebuilding(key.1) || is_not_whole;
         let member = &self.members[&key];
         for (change, effect) in member.prepare.changes.iter().zip(&member.effects) {
             if let Some(key) = &effect.remove
                 && !planted::is(Bug::DepartureKept)
             {
                 if let Some(stored) = rows.stored(key, tables)?
-                    && stored.version <= change.version
+                    && (is_not_whole || stored.version <= change.version)
                 {
                     rows.remove(key, &stored, tables);
                 }
@@ -240,7 +245,10 @@ impl CoreMachine {
             if let Some(key) = &effect.put {
                 let stored = rows.stored(key, tables)?;
                 let known = stored.as_ref().map(|stored| stored.version);
-                if known.is_none_or(|known| known < change.version) {
+                if is_not_whole {
+                    depart(rows.id, key, change.version, tables)?;
+                }
+                if is_not_whole || known.is_none_or(|known| known < change.version) {
                     let row = change.new.as_ref().expect("an entry comes with its row");
                     rows.put(key, (change.version, row), stored.as_ref(), tables);
                 }

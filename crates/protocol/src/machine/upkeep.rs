@@ -21,7 +21,7 @@ use crate::configuration::Configuration;
 use crate::identity::{CoreId, Epoch, Incarnation, Now, PartitionId, Position, ServerId};
 use crate::message::{CoordinatorRequest, PeerHeader, PeerMessage, Refusal};
 use crate::planted::{self, Bug};
-use crate::record::Record;
+use crate::record::{Record, Start};
 
 /// Questions to peers that an answer may still come to: more than a lease's worth of heartbeats.
 const QUESTIONS_MAX: usize = 64;
@@ -213,13 +213,17 @@ impl CoreMachine {
                 continue;
             }
             let place = self.configuration.place(*partition);
-            let is_compared = place.and_then(|place| place.taker()) == Some(self.identity.core);
-            let keeps_rows = self.left_behind.remove(partition) && is_compared;
-            self.give(*partition, (since, keeps_rows), tables, output)?;
+            let is_taken = place.and_then(|place| place.taker()) == Some(self.identity.core);
+            let start = match (is_taken, self.left_behind.remove(partition)) {
+                (false, _) => Start::Empty,
+                (true, false) => Start::Taken,
+                (true, true) => Start::Compared,
+            };
+            self.give(*partition, (since, start), tables, output)?;
             let record = Record::Given {
                 partition: *partition,
                 since,
-                keeps_rows,
+                start,
             };
             self.log(&record, Durability::Replicated, output);
         }
@@ -231,7 +235,7 @@ impl CoreMachine {
     pub(super) fn give<T: Tables>(
         &mut self,
         partition: PartitionId,
-        (since, keeps_rows): (Epoch, bool),
+        (since, start): (Epoch, Start),
         tables: &mut T,
         output: &mut Output,
     ) -> Result<(), TablesError> {
@@ -247,10 +251,10 @@ impl CoreMachine {
         self.fills.partitions.remove(&partition);
         self.taking.remove(&partition);
         self.drop_members(partition, output);
-        if !rows_are_newer && !keeps_rows {
+        if !rows_are_newer && start != Start::Compared {
             self.drop_rows(partition, tables)?;
         }
-        let is_whole = false;
+        let is_whole = start == Start::Empty;
         self.held.insert(partition, Held { since, is_whole });
         Ok(())
     }

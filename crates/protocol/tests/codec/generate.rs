@@ -19,7 +19,7 @@ use protocol::expression::{Assignment, BinaryOperator, Expression, UnaryOperator
 use protocol::identity::*;
 use protocol::message::*;
 use protocol::operation::*;
-use protocol::record::{Record, SavedCompletion};
+use protocol::record::{Record, SavedCompletion, Start};
 
 /// Bytes to decide by; zeros without end once they are used up.
 pub struct Source<'a> {
@@ -235,6 +235,7 @@ generate_struct! {
 
 generate_enum! {
     Wanted { Add { schema }, Drop { name } }
+    Start { Empty, Taken, Compared }
     ServerState { Up, Down }
     PartitionState { Serving, Rebuilding }
     Moving { To(tenure), From(tenure) }
@@ -312,7 +313,7 @@ generate_enum! {
         Settled { partition, operation }, Completed { partition, requests },
         Copied { partition, rows }, Matched { partition, rows, gone },
         Whole { partition },
-        Sealed { epoch, forgot_nothing }, Resolved { epoch }, Given { partition, since, keeps_rows },
+        Sealed { epoch, forgot_nothing }, Resolved { epoch }, Given { partition, since, start },
     }
 }
 

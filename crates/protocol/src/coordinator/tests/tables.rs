@@ -238,7 +238,7 @@ fn configuration_stays_within_a_frame() {
         let mut schema = table(&format!("t{number}"), 0);
         schema.partitions = 2048;
         let template = schema.indexes[0].clone();
-        schema.indexes = (0..62)
+        schema.indexes = (0..58)
             .map(|index| Index {
                 name: format!("i{index}"),
                 ..template.clone()
