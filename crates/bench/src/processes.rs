@@ -114,6 +114,8 @@ impl Cluster {
             text(&data)?,
             "--listen",
             "127.0.0.1:0",
+            "--replace-after",
+            "never",
         ];
         let log = folder.path().join("coordinator.log");
         let coordinator = Process::start(&program, &arguments, &log)?;

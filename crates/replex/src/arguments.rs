@@ -195,10 +195,13 @@ pub struct Coordinator {
     /// The address that others are told to connect to, if not the one listened at.
     #[arg(long, value_name = "ADDRESS")]
     pub advertise: Option<IpAddr>,
-    /// Give the partitions of a server that fell silent to others, after so many seconds (`never`,
-    /// or 0 for at once).
-    #[arg(long, value_name = "SECONDS", default_value = "never", value_parser = replace_after)]
+    /// Give the partitions of a server that fell silent to others, so many seconds after its lease
+    /// is over, or `never`. Until then writes to its rows wait.
+    #[arg(long, value_name = "SECONDS", default_value = "0", value_parser = replace_after)]
     pub replace_after: Duration,
+    /// The same for one that was stopped in order, and may just be started again.
+    #[arg(long, value_name = "SECONDS", default_value = "never", value_parser = replace_after)]
+    pub replace_stopped_after: Duration,
     /// What it shares with `server`.
     #[command(flatten)]
     pub process: Process,

@@ -3,6 +3,7 @@
 //! Each prints one line `ready key=value …` on stdout once it serves, for whoever started it.
 
 use std::io::{Read, Write};
+use std::time::Duration;
 
 use replex::failure::Failure;
 use server::baseline::Baseline;
@@ -69,8 +70,9 @@ pub fn coordinator(arguments: &arguments::Coordinator) -> Result<(), Failure> {
     options.listen = arguments.listen;
     options.advertise = arguments.advertise;
     options.allow_unencrypted_network = arguments.process.allow_unencrypted_network;
-    let after_us = arguments.replace_after.as_micros();
-    options.settings.replace_after_us = u64::try_from(after_us).unwrap_or(u64::MAX);
+    let micros = |after: Duration| u64::try_from(after.as_micros()).unwrap_or(u64::MAX);
+    options.settings.replace_after_us = micros(arguments.replace_after);
+    options.settings.replace_stopped_after_us = micros(arguments.replace_stopped_after);
     let process = CoordinatorProcess::bind(&options).map_err(failure)?;
     let handle = process.handle();
     stop_on_signals(move || handle.stop()).map_err(failure)?;

@@ -35,10 +35,9 @@ const WRITERS: i64 = 4;
 
 async fn cluster(etcd: &Etcd, coordinators: usize, servers: usize) -> Cluster {
     let options = Options {
-        servers,
         coordinators,
         etcd: etcd.urls(),
-        ..Options::new(support::program())
+        ..support::options(servers)
     };
     Cluster::start(options).await.unwrap()
 }
@@ -490,6 +489,7 @@ fn large_state() -> State {
             server: id,
             disk,
             instance: disk,
+            has_stopped: false,
             is_new: false,
         });
     }

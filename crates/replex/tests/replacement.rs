@@ -57,6 +57,39 @@ async fn others_rebuild_what_a_lost_server_held_while_writes_go_on() {
     assert!(check.contains("All copies hold the same rows"), "{check}");
 }
 
+#[tokio::test]
+async fn a_server_that_falls_silent_is_replaced_unless_somebody_says_otherwise() {
+    let mut options = replex::cluster::Options::new(support::program());
+    options.servers = 4;
+    let mut cluster = replex::cluster::Cluster::start(options).await.unwrap();
+    let client = Client::connect(ConnectOptions::new([cluster.coordinator_address()]));
+    let client = client.await.unwrap();
+    let schema = support::people(1, Durability::Sync);
+    let table = client.create_table(schema, IfExists::Fail).await.unwrap();
+    insert(&table, 0..ROWS).await;
+    // Stopped in order, it is waited for.
+    let stopped = table.definition().placement[1][0].core.server;
+    cluster.stop(stopped.0 as usize - 1).await.unwrap();
+    let configuration = cluster.configuration().await.unwrap();
+    assert_eq!(
+        configuration.server(stopped).map(|it| it.state),
+        Some(ServerState::Down)
+    );
+    assert!(configuration.sealing.is_none() && configuration.holds(stopped));
+    cluster.restart(stopped.0 as usize - 1).await.unwrap();
+    cluster.wait_until_serving().await.unwrap();
+
+    let lost = table.definition().placement[0][0].core.server;
+    cluster.kill(lost.0 as usize - 1).await.unwrap();
+    insert(&table, ROWS..2 * ROWS).await;
+    let whole = |configuration: &Configuration| !holds(configuration, lost);
+    cluster.wait_until("it is replaced", whole).await.unwrap();
+    for id in 0..2 * ROWS {
+        let row = table.get(&[Value::Int64(id)]).await.unwrap();
+        assert_eq!(row.map(|row| row.values), Some(person(id)), "{id}");
+    }
+}
+
 /// Whether a server holds partitions, or some partition is not filled yet.
 fn holds(configuration: &Configuration, server: ServerId) -> bool {
     let tables = configuration.tables.iter();

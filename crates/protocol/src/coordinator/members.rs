@@ -82,7 +82,6 @@ impl Coordinator {
         self.take_part_again(id);
         self.reconfigure(output);
         self.forget(id);
-        self.stopped.remove(&id);
         // The configuration comes with the answer.
         let heard = Heard::new(now, self.state.configuration.epoch);
         self.heard
@@ -105,7 +104,7 @@ impl Coordinator {
             fills,
             seal,
         } = beat;
-        let has_stopped = self.stopped.get(&core.server) == Some(&incarnation);
+        let has_stopped = self.has_stopped(core.server);
         let epoch_now = self.state.configuration.epoch;
         let server = self.incarnation(core.server, incarnation)?;
         // On its way, a heartbeat may be overtaken by what was said after it.
@@ -196,13 +195,29 @@ impl Coordinator {
         if server.state == ServerState::Up {
             server.state = ServerState::Down;
             output.notes.push(format!("server {} stopped", id.0));
-            let after_us = self.settings.replace_stopped_after_us;
-            self.seals.watch(id, now, after_us);
+            let mut members = self.state.members.iter_mut();
+            let member = members.find(|member| member.server == id);
+            member.expect("each server is a member").has_stopped = true;
+            self.watch_down(id, now);
             self.reconfigure(output);
         }
         self.forget(id);
-        self.stopped.insert(id, incarnation);
         Ok(self.done_now())
+    }
+
+    /// A server is down: others get what it holds if it does not come back in time.
+    pub(super) fn watch_down(&mut self, id: ServerId, now: Now) {
+        let after_us = match self.has_stopped(id) {
+            true => self.settings.replace_stopped_after_us,
+            false => self.settings.replace_after_us,
+        };
+        self.seals.watch(id, now, after_us);
+    }
+
+    /// Whether a server's last incarnation has said that it stopped.
+    fn has_stopped(&self, id: ServerId) -> bool {
+        let mut members = self.state.members.iter();
+        members.any(|member| member.server == id && member.has_stopped)
     }
 
     pub(super) fn leave(&mut self, id: ServerId, output: &mut Output) -> Result<Outcome, Refused> {
@@ -230,7 +245,6 @@ impl Coordinator {
         configuration.forget_formers(&BTreeSet::from([id]));
         self.state.members.remove(index);
         self.forget(id);
-        self.stopped.remove(&id);
         self.seals.unwatch(id);
         output.notes.push(format!("server {} left", id.0));
         self.reconfigure(output);
@@ -289,7 +303,7 @@ impl Coordinator {
                 "only they have leases"
             );
             servers[index].state = ServerState::Down;
-            self.seals.watch(*id, now, self.settings.replace_after_us);
+            self.watch_down(*id, now);
             output.notes.push(format!(
                 "server {} is down: it has not renewed its lease for {} ms",
                 id.0,
@@ -432,6 +446,7 @@ impl Coordinator {
             server: id,
             disk: join.disk,
             instance: join.instance,
+            has_stopped: false,
             is_new: false,
         });
         Ok(id)
@@ -440,7 +455,9 @@ impl Coordinator {
     fn return_server(&mut self, id: ServerId, join: Join) {
         let index = self.state.members.iter().position(|it| it.server == id);
         let index = index.expect("the caller found the member");
-        self.state.members[index].instance = join.instance;
+        let member = &mut self.state.members[index];
+        member.instance = join.instance;
+        member.has_stopped = false;
         let server = &mut self.state.configuration.servers[index];
         assert_eq!(server.id, id, "there is one member per server, in order");
         server.incarnation.0 += 1;

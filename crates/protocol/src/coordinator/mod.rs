@@ -29,7 +29,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use crate::configuration::{Configuration, ServerState};
-use crate::identity::{CoreId, Epoch, Incarnation, Now, ServerId};
+use crate::identity::{CoreId, Epoch, Now, ServerId};
 use crate::message::{CoordinatorReply, CoordinatorRequest};
 
 pub use contract::*;
@@ -49,9 +49,6 @@ pub struct Coordinator {
     state: State,
     /// Cores of the servers that are up, and when each was heard last.
     heard: BTreeMap<CoreId, Heard>,
-    /// Which incarnation of a server has said that it stopped, until the next one joins. What a
-    /// process before this one was told needs no memory: late heartbeats to it are lost with it.
-    stopped: BTreeMap<ServerId, Incarnation>,
     sessions: Sessions,
     seals: Seals,
     fills: copies::Fills,
@@ -122,7 +119,6 @@ impl Coordinator {
             sessions: Sessions::new(&state),
             state,
             heard: BTreeMap::new(),
-            stopped: BTreeMap::new(),
             seals: Seals::default(),
             fills: copies::Fills::default(),
             moves: Moves::default(),
@@ -143,9 +139,9 @@ impl Coordinator {
             }
         }
         let servers = self.state.configuration.servers.iter();
-        for server in servers.filter(|server| server.state == ServerState::Down) {
-            self.seals
-                .watch(server.id, now, self.settings.replace_after_us);
+        let down = servers.filter(|server| server.state == ServerState::Down);
+        for id in down.map(|server| server.id).collect::<Vec<_>>() {
+            self.watch_down(id, now);
         }
         self.sessions.start(now);
         if self.state.version == 0 {

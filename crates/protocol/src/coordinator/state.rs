@@ -58,6 +58,8 @@ pub struct Member {
     pub disk: u64,
     /// Names the process that joined last.
     pub instance: u64,
+    /// The process that joined last has said that it stopped.
+    pub has_stopped: bool,
     /// It came with nothing to a cluster with tables, and has not got its share of them yet.
     pub is_new: bool,
 }
@@ -167,6 +169,7 @@ wire_struct!(Member {
     server,
     disk,
     instance,
+    has_stopped,
     is_new,
 });
 

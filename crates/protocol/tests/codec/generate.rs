@@ -230,7 +230,7 @@ generate_struct! {
         version, configuration, members, changes, failures, next_server, next_table, sessions_reserved,
         session_floor,
     }
-    Member { server, disk, instance, is_new }
+    Member { server, disk, instance, has_stopped, is_new }
 }
 
 generate_enum! {

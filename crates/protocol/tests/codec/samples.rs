@@ -265,6 +265,7 @@ pub fn state() -> State {
         server: ServerId(id),
         disk: 1000 + u64::from(id),
         instance: 2000 + u64::from(id),
+        has_stopped: id == 1,
         is_new: id == 2,
     };
     State {

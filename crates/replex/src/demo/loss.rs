@@ -228,7 +228,7 @@ async fn rebuild(
     let work = load::load(legs.clone(), rows.to_vec(), hidden, progress.clone());
     let mut load = load::Loading(tokio::spawn(work));
     story.say(format!(
-        "replex admin server remove {}   or by itself: replex coordinator --replace-after SECONDS",
+        "replex admin server remove {}   by itself, too, if this coordinator had not --replace-after never",
         lost.0
     ));
     let removed = Instant::now();

@@ -82,6 +82,8 @@ pub async fn run(arguments: &Demo) -> Result<(), Failure> {
     let options = Options {
         parent: arguments.folder.clone(),
         servers: SERVERS,
+        // The story shows what waits, and tells when it goes on.
+        coordinator_arguments: ["--replace-after", "never"].map(str::to_owned).into(),
         life: if arguments.keep {
             Life::Detached
         } else {

@@ -21,13 +21,18 @@ pub fn program() -> PathBuf {
     PathBuf::from(env!("CARGO_BIN_EXE_replex"))
 }
 
-/// A coordinator and so many servers.
-pub async fn cluster(servers: usize) -> Cluster {
-    let options = Options {
+/// A coordinator and so many servers, of which none is replaced unless somebody says so.
+pub fn options(servers: usize) -> Options {
+    Options {
         servers,
+        coordinator_arguments: ["--replace-after", "never"].map(str::to_owned).into(),
         ..Options::new(program())
-    };
-    Cluster::start(options).await.unwrap()
+    }
+}
+
+/// Such a cluster.
+pub async fn cluster(servers: usize) -> Cluster {
+    Cluster::start(options(servers)).await.unwrap()
 }
 
 /// Runs the program until it ends.
