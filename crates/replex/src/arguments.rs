@@ -197,18 +197,21 @@ pub struct Coordinator {
     pub advertise: Option<IpAddr>,
     /// Give the partitions of a server that fell silent to others, so many seconds after its lease
     /// is over, or `never`. Until then writes to its rows wait.
-    #[arg(long, value_name = "SECONDS", default_value = "0", value_parser = replace_after)]
+    #[arg(long, value_name = "SECONDS", default_value = "0", value_parser = seconds)]
     pub replace_after: Duration,
     /// The same for one that was stopped in order, and may just be started again.
-    #[arg(long, value_name = "SECONDS", default_value = "never", value_parser = replace_after)]
+    #[arg(long, value_name = "SECONDS", default_value = "never", value_parser = seconds)]
     pub replace_stopped_after: Duration,
+    /// Compare all copies of all tables so often, at low rate, and log what differs; or `never`.
+    #[arg(long, value_name = "SECONDS", default_value = "3600", value_parser = seconds)]
+    pub check_every: Duration,
     /// What it shares with `server`.
     #[command(flatten)]
     pub process: Process,
 }
 
 /// Seconds, or `never`.
-fn replace_after(text: &str) -> Result<Duration, String> {
+fn seconds(text: &str) -> Result<Duration, String> {
     if text == "never" {
         return Ok(Duration::MAX);
     }

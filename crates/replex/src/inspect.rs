@@ -83,6 +83,8 @@ pub struct Inspector {
     deadline: Instant,
     configuration: Configuration,
     connections: HashMap<String, Connection>,
+    /// After each answer, it rests so many times as long as that took.
+    rests: u32,
 }
 
 impl Inspector {
@@ -96,9 +98,16 @@ impl Inspector {
             deadline: Instant::now() + within,
             configuration: Configuration::default(),
             connections: HashMap::new(),
+            rests: 0,
         };
         inspector.fetch().await?;
         Ok(inspector)
+    }
+
+    /// From now on, cores are asked for something for about one part of the time in so many.
+    pub fn paced(mut self, parts: u32) -> Self {
+        self.rests = parts.saturating_sub(1);
+        self
     }
 
     /// The configuration that it goes by.
@@ -212,7 +221,12 @@ impl Inspector {
     ) -> Result<Reply, InspectError> {
         loop {
             let epoch = self.configuration.epoch;
-            let why = match self.ask_once(partition, request(epoch)).await {
+            let asked = Instant::now();
+            let answer = self.ask_once(partition, request(epoch)).await;
+            if self.rests > 0 {
+                tokio::time::sleep(asked.elapsed() * self.rests).await;
+            }
+            let why = match answer {
                 Ok(Reply::Refused(Refusal::Invalid { message })) => {
                     return Err(InspectError::Core(format!("{partition}: {message}")));
                 }

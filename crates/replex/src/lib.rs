@@ -8,3 +8,4 @@ pub mod cluster;
 pub mod compare;
 pub mod failure;
 pub mod inspect;
+pub mod self_check;

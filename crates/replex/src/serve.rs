@@ -6,6 +6,7 @@ use std::io::{Read, Write};
 use std::time::Duration;
 
 use replex::failure::Failure;
+use replex::self_check;
 use server::baseline::Baseline;
 use server::clock::Clock;
 use server::coordinator::CoordinatorProcess;
@@ -78,6 +79,10 @@ pub fn coordinator(arguments: &arguments::Coordinator) -> Result<(), Failure> {
     stop_on_signals(move || handle.stop()).map_err(failure)?;
     if arguments.process.until_stdin_ends {
         stop_when_stdin_ends();
+    }
+    if arguments.check_every != Duration::MAX {
+        self_check::start(process.address().to_string(), arguments.check_every)
+            .map_err(Failure::at("start the self-check"))?;
     }
     say_ready(&format!("coordinator={}", process.address()));
     process.run().map_err(failure)

@@ -73,6 +73,44 @@ async fn what_most_copies_contradict_is_named_and_filled_anew() {
     cluster.check_processes().unwrap();
 }
 
+#[tokio::test]
+async fn what_differs_is_found_by_itself() {
+    let mut options = support::options(3);
+    let every = ["--check-every", "0.1"].map(str::to_owned);
+    options.coordinator_arguments.extend(every);
+    let mut cluster = Cluster::start(options).await.unwrap();
+    let coordinator = cluster.coordinator_address().to_owned();
+    support::create(&cluster, support::people(2, Durability::Sync)).await;
+    let insert = "INSERT INTO people VALUES (1, 'a', 1, 'x'), (2, 'b', 2, 'y')";
+    support::run_well(&["sql", "-C", &coordinator, "-c", insert]);
+    let is_sound = "event=self-check table=people rows=2 seconds=0";
+    logged(&cluster, is_sound).await;
+    assert!(!cluster.coordinator(0).log_text().contains("copies-differ"));
+    plant(&mut cluster, 1, 2).await;
+    let differs = "error event=copies-differ table=people row=\"(2): people has version ";
+    logged(&cluster, differs).await;
+    logged(&cluster, "see=\"replex admin check people; ").await;
+    logged(
+        &cluster,
+        "error event=self-check table=people rows=2 differ=1",
+    )
+    .await;
+    support::run_well(&["admin", "-C", &coordinator, "repair", "people"]);
+    cluster.check_processes().unwrap();
+}
+
+/// Waits for something in the coordinator's log.
+async fn logged(cluster: &Cluster, text: &str) {
+    let found = async {
+        while !cluster.coordinator(0).log_text().contains(text) {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    let within = tokio::time::timeout(Duration::from_secs(60), found).await;
+    let log = || cluster.coordinator(0).log_text();
+    within.unwrap_or_else(|_| panic!("{text:?} is not in the log:\n{}", log()));
+}
+
 /// Stops the server that holds a row in a replex, gives its log another row with this pk, and
 /// starts it again.
 async fn plant(cluster: &mut Cluster, replex: usize, id: i64) {

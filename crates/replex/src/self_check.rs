@@ -1,0 +1,101 @@
+//! All copies of all tables, compared again and again, at low rate: by whoever coordinates.
+//!
+//! Nothing lets copies differ but disks and programs that are wrong, so nobody looks unless
+//! something does so by itself. What is found goes to the operator's log; what to do is `replex
+//! admin check` and `repair`.
+
+use std::io;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use server::journal::{self, Level};
+
+use crate::compare::Difference;
+use crate::inspect::{InspectError, Inspector, are_equal};
+
+/// Of each second, cores are asked for something for about one part in so many.
+const PACE: u32 = 20;
+/// Nothing is waited for longer in one round.
+const ROUND_MAX: Duration = Duration::from_secs(24 * 3600);
+/// Rows that differ are named, so many at most.
+const NAMED_MAX: usize = 10;
+
+/// Compares all tables `every` so often, while the coordinator at this address leads. Ends with the
+/// process.
+///
+/// # Errors
+/// There is no thread to be had.
+pub fn start(coordinator: String, every: Duration) -> io::Result<()> {
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    let runtime = builder.enable_all().build()?;
+    let name = "self-check".to_owned();
+    let thread = thread::Builder::new().name(name);
+    thread.spawn(move || runtime.block_on(go_on(&[coordinator], every)))?;
+    Ok(())
+}
+
+async fn go_on(coordinators: &[String], every: Duration) {
+    loop {
+        tokio::time::sleep(every).await;
+        // One that does not lead, or that is not ready, compares nothing.
+        let Ok(inspector) = Inspector::new(coordinators, ROUND_MAX).await else {
+            continue;
+        };
+        let tables = &inspector.configuration().tables;
+        let names: Vec<String> = tables.iter().map(|it| it.schema.name.clone()).collect();
+        let mut inspector = inspector.paced(PACE);
+        for table in names {
+            let since = Instant::now();
+            match check(&mut inspector, &table).await {
+                Ok((rows, differences)) => tell(&table, rows, &differences, since.elapsed()),
+                // It was dropped meanwhile.
+                Err(InspectError::NoTable(_)) => {}
+                Err(error) => {
+                    let fields: [(&str, &dyn std::fmt::Display); 2] =
+                        [("table", &table), ("error", &error)];
+                    journal::line(Level::Warn, "self-check-failed", &fields);
+                }
+            }
+        }
+    }
+}
+
+/// How many rows a table has, and those of which the copies differ.
+async fn check(
+    inspector: &mut Inspector,
+    table: &str,
+) -> Result<(u64, Vec<Difference>), InspectError> {
+    let copies = inspector.sums(table).await?;
+    let rows = copies.iter().map(|copy| copy.rows).max().unwrap_or(0);
+    let differences = match are_equal(&copies) {
+        true => Vec::new(),
+        false => inspector.differences(table, None).await?,
+    };
+    Ok((rows, differences))
+}
+
+fn tell(table: &str, rows: u64, differences: &[Difference], took: Duration) {
+    let seconds = took.as_secs();
+    if differences.is_empty() {
+        journal::line(
+            Level::Info,
+            "self-check",
+            &[("table", &table), ("rows", &rows), ("seconds", &seconds)],
+        );
+        return;
+    }
+    let advice = format!("replex admin check {table}; replex admin repair {table}");
+    for difference in differences.iter().take(NAMED_MAX) {
+        journal::line(
+            Level::Error,
+            "copies-differ",
+            &[("table", &table), ("row", difference), ("see", &advice)],
+        );
+    }
+    let count = differences.len();
+    journal::line(
+        Level::Error,
+        "self-check",
+        &[("table", &table), ("rows", &rows), ("differ", &count)],
+    );
+}
