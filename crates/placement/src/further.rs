@@ -90,7 +90,7 @@ impl FurtherCopy {
     }
 
     /// The indexes that it refers to; none is the primary key.
-    pub(crate) fn indexes(&self) -> Vec<Option<usize>> {
+    pub fn indexes(&self) -> Vec<Option<usize>> {
         match &self.cut {
             Cut::Hybrid { shares } => shares.iter().map(|share| share.index).collect(),
             Cut::HybridsBetween { first, last, .. } => [*first, *last].into(),

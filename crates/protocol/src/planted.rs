@@ -56,6 +56,12 @@ bugs! {
     VotesIgnored = "votes-ignored", "R2";
     /// The head answers before the outcome is settled.
     AnswerBeforeSettled = "answer-before-settled", "R3";
+    /// A log that is read again takes a decision for settled as the table's present copies have it.
+    SettledByPresentCopies = "settled-by-present-copies", "R3";
+    /// A copy comes or goes while operations are under way.
+    CopiesChangeAtOnce = "copies-change-at-once", "R3";
+    /// A core reports the outcomes of an epoch's end before they are durable.
+    ResolvedToldEarly = "resolved-told-early", "R5";
     /// A version is the wall clock, whatever version the row has already.
     VersionFromClock = "version-from-clock", "R6";
     /// A second operation on a pk begins while the first one is undecided.
@@ -78,6 +84,8 @@ bugs! {
     RedirectDoesNotWait = "redirect-does-not-wait", "R10";
     /// A row is seen as soon as it is prepared.
     PreparedIsVisible = "prepared-is-visible", "R10";
+    /// A member overwrites the old row when it hears of a decision, seen or not.
+    OldRowForgotten = "old-row-forgotten", "R11";
     /// A client puts pages of a cover together although a member changed while they were read.
     MomentUnchecked = "moment-unchecked", "R12";
     /// A retry of a completed request runs again.
@@ -118,6 +126,12 @@ bugs! {
     CopiedWithoutEntries = "copied-without-entries", "R20";
     /// Rows that collide in a unique index which is being made are overlooked.
     CollisionIgnored = "collision-ignored", "R20";
+    /// A partition counts on entries in the order of a copy that came after its rows.
+    OrderTakenForComplete = "order-taken-for-complete", "R20";
+    /// A copy is dropped although the others were lost meanwhile.
+    LastCopyDropped = "last-copy-dropped", "R20";
+    /// A core keeps the rows that it had of a partition in an earlier time.
+    EarlierTenureTrusted = "earlier-tenure-trusted", "R25";
     /// Who takes a partition over keeps rows that its giver does not have.
     StaleRowsKept = "stale-rows-kept", "R25";
     /// What a giver tells takes back what the end of an epoch decided for the next holder.
@@ -134,6 +148,10 @@ bugs! {
     FailedFlushTrusted = "failed-flush-trusted", "R23";
     /// Records that are not flushed yet are reported durable.
     UnflushedIsDurable = "unflushed-is-durable", "R23";
+    /// A client is told of a write that the head's disk does not have.
+    ToldBeforeDurable = "told-before-durable", "R26";
+    /// A checkpoint cuts the log, and with it what is under way.
+    LogCutEarly = "log-cut-early", "R26";
     /// A core tells what its log holds before that is durable.
     SealToldEarly = "seal-told-early", "R16";
     /// A restarted core that has not caught up says *none* of what it does not know.

@@ -32,6 +32,12 @@ pub enum Fault {
     Seal,
     /// Somebody has a server drained, or no longer.
     Drain,
+    /// The table gets a copy more or one less.
+    Copies,
+    /// A server stops in order.
+    Stop,
+    /// All servers are restarted in order.
+    Rolling,
     /// The coordinator stands still, and another one takes its place.
     Deposition,
     /// A client dies.
@@ -57,6 +63,9 @@ impl Fault {
         Fault::Loss,
         Fault::Seal,
         Fault::Drain,
+        Fault::Copies,
+        Fault::Stop,
+        Fault::Rolling,
         Fault::Client,
         Fault::Full,
         Fault::Deposition,
@@ -74,6 +83,9 @@ impl Fault {
             Fault::Loss => faults.loss_every_us,
             Fault::Seal => faults.seal_every_us,
             Fault::Drain => faults.drain_every_us,
+            Fault::Copies => faults.copies_every_us,
+            Fault::Stop => faults.stop_every_us,
+            Fault::Rolling => faults.rolling_every_us,
             Fault::Client => faults.client_every_us,
             Fault::Full => faults.full_every_us,
             Fault::Deposition => faults.deposition_every_us,
@@ -109,7 +121,7 @@ impl World {
                 let place = self.any_place();
                 self.crash_one(place, 200 * MILLISECOND);
             }
-            Fault::PowerCut if self.is_sync() => self.power_cut(),
+            Fault::PowerCut => self.power_cut(),
             Fault::Pause => {
                 let place = self.random.below(self.servers.len() as u64) as usize;
                 let longest_us = 2 * self.plan.lease_us;
@@ -139,6 +151,12 @@ impl World {
                 let drains = self.random.chance(0.5);
                 self.drain(place, drains);
             }
+            Fault::Copies => self.change_copies(),
+            Fault::Stop => {
+                let place = self.any_place();
+                self.stop(place);
+            }
+            Fault::Rolling => self.begin_rolling(),
             Fault::Deposition => {
                 self.hold_coordinator();
                 let held_us = self.random.between(MILLISECOND, 2 * self.plan.lease_us);
@@ -152,7 +170,7 @@ impl World {
                     self.after(full_us, Event::Space(life));
                 }
             }
-            Fault::PowerCut | Fault::CoordinatorStarts | Fault::Succession => {}
+            Fault::CoordinatorStarts | Fault::Succession => {}
         }
         self.plan_fault(fault);
     }
@@ -207,12 +225,22 @@ impl World {
         }
     }
 
-    /// All processes die at once, and with them what no disk has.
+    /// All processes die at once, and with them what no disk has, unless that is more than the table
+    /// promises to survive. Now and then the coordinator is among them.
     pub fn power_cut(&mut self) {
         self.trace.note(self.now_us, || "the power fails".into());
+        let tail = match self.is_sync() {
+            true => Tail::Torn,
+            false => Tail::Kept,
+        };
         for place in 0..self.servers.len() {
             let down_us = self.random.exponential(100 * MILLISECOND);
-            self.crash(place, Tail::Torn, down_us);
+            self.crash(place, tail, down_us);
+        }
+        if self.random.chance(0.5) {
+            self.crash_coordinator();
+            let down_us = self.random.exponential(100 * MILLISECOND);
+            self.after(down_us, Event::Fault(Fault::CoordinatorStarts));
         }
     }
 

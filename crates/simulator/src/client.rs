@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use protocol::identity::{CoreId, Epoch, PartitionId};
+use protocol::identity::{CoreId, Epoch, PartitionId, TableId};
 use protocol::message::{Consistency, CoordinatorReply, Execute, Read, Reply, Request, RowPage};
 use protocol::operation::{Action, Mutation};
 use protocol::session::{
@@ -20,6 +20,7 @@ use crate::event::{Content, Event, Life};
 use crate::model::{ID, Operation, Seen};
 use crate::network::Node;
 use crate::plan::{MILLISECOND, SECOND};
+use crate::workload::Translation;
 use crate::world::World;
 
 /// Correlations of probes start here; the session never gets so far.
@@ -184,7 +185,8 @@ impl World {
 
     fn begin_operation(&mut self, number: u64) {
         let (table_id, table) = self.table.clone().expect("clients come after the table");
-        let (group, operation) = self.generator.draw(&table.model);
+        let readable = self.readable(number, table_id, &table);
+        let (group, operation) = self.generator.draw(&table.model, &readable);
         let mut kept = true;
         let wanted = if let Operation::Read(range) = &operation {
             kept = !self.generator.stale();
@@ -193,7 +195,7 @@ impl World {
                 epoch: Epoch(0),
                 partition: PartitionId {
                     table: table_id,
-                    replex: range.replex as u8,
+                    replex: table.model.copies[range.replex].number as u8,
                     number: range.partition,
                 },
                 start,
@@ -249,6 +251,22 @@ impl World {
                 deadline_us,
             },
         );
+    }
+
+    /// The copies that a client may read by, as far as it knows the table. Few read by one that is
+    /// being made, as nobody should: they are told what the others have.
+    fn readable(&mut self, number: u64, id: TableId, table: &Translation) -> Vec<usize> {
+        let early = self.random.chance(0.05);
+        let session = &self.clients[&number].session;
+        let Some(known) = session.configuration() else {
+            return vec![0];
+        };
+        let Some(placed) = known.table(id) else {
+            return vec![0];
+        };
+        let copies = table.copies_in(known.epoch).iter().copied();
+        let serves = |copy: &usize| early || !placed.is_building(table.model.copies[*copy].number);
+        copies.filter(serves).collect()
     }
 
     fn step_client(&mut self, number: u64, input: Input) {
@@ -425,6 +443,9 @@ impl World {
                 table.seen(&result).map(Some)
             }
             Outcome::Rows(page) => self.rows(&page).map(Some),
+            Outcome::Failed(Failure::PlaceGone { .. }) if self.has_changed() => {
+                Ok(Some(Seen::Nothing))
+            }
             Outcome::Failed(failure) => could_be(&failure).map(|()| Some(Seen::Nothing)),
             Outcome::Unknown(failure) => could_be(&failure).map(|()| None),
             other => Err(format!("nobody asked for {other:?}")),
@@ -438,6 +459,12 @@ impl World {
             }
             (Ok(_), _) => {}
         }
+    }
+
+    /// Whether a copy may have gone while somebody was reading by it.
+    fn has_changed(&self) -> bool {
+        let table = self.table.as_ref();
+        table.is_some_and(|(_, table)| table.model.eras.len() > 1)
     }
 
     fn is_read(&self, index: usize) -> bool {

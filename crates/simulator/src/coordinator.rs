@@ -5,15 +5,18 @@
 //! had answered while it still led arrives late. The old one keeps and answers nothing any more.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 
 use protocol::configuration::{Configuration, PartitionState};
 use protocol::coordinator::{
     Answer, AskerId, Coordinator, Input, Output, Settings, State, decode_state, encode_state,
 };
-use protocol::message::CoordinatorRequest;
+use protocol::message::{CoordinatorReply, CoordinatorRequest};
 
+use crate::check::linearizable::Call;
 use crate::clock::Clock;
 use crate::event::{Content, Event};
+use crate::model::{Operation, Seen};
 use crate::network::Node;
 use crate::plan::MILLISECOND;
 use crate::world::World;
@@ -50,6 +53,7 @@ impl CoordinatorProcess {
                 lease_us,
                 drift_us,
                 replace_after_us,
+                replace_stopped_after_us: replace_after_us.saturating_mul(2),
                 ..Settings::default()
             },
             clock,
@@ -83,6 +87,24 @@ impl CoordinatorProcess {
             configuration.sealing.is_none()
                 && places.all(|it| it.state == PartitionState::Serving && it.moving.is_none())
         })
+    }
+
+    /// Why it is not whole, in words.
+    pub fn what_is_left(&self) -> String {
+        let Some(configuration) = self.configuration() else {
+            return "; no coordinator runs".into();
+        };
+        let mut text = format!("; epoch {}", configuration.epoch.0);
+        if let Some(sealing) = &configuration.sealing {
+            text += &format!(", {sealing:?}");
+        }
+        let moves = configuration
+            .places()
+            .filter(|(_, place)| place.state != PartitionState::Serving || place.moving.is_some());
+        for (id, place) in moves {
+            text += &format!(", {id} {place:?}");
+        }
+        text
     }
 
     /// How many servers may lose their memory at a time: none while a member is being replaced, and
@@ -199,7 +221,7 @@ impl World {
         correlation: u64,
         request: CoordinatorRequest,
     ) {
-        if let Node::Starting(place) = from {
+        if let (Node::Starting(place), CoordinatorRequest::Join { .. }) = (from, &request) {
             let server = &mut self.servers[place];
             server.joined_late |= life < server.life;
         }
@@ -296,11 +318,46 @@ impl World {
             reply,
             ..
         } = answer;
+        if let CoordinatorReply::Configuration(configuration)
+        | CoordinatorReply::Joined { configuration, .. } = &reply
+        {
+            self.tell_of(configuration);
+        }
         let (node, life) = self.coordinator.askers[to.0 as usize - 1];
         self.send(
             Node::Coordinator,
             node,
             Content::Answer(correlation, reply, life),
         );
+    }
+
+    /// Somebody is told a configuration for the first time. All before it is settled and nobody has
+    /// begun anything under it, so that this is the moment at which the table's copies change.
+    fn tell_of(&mut self, configuration: &Configuration) {
+        if configuration.epoch <= self.epoch {
+            return;
+        }
+        self.epoch = configuration.epoch;
+        let Some((id, table)) = &mut self.table else {
+            return;
+        };
+        let Some(told) = configuration.table(*id) else {
+            return;
+        };
+        if told.schema == table.schema && told.layout == table.layout {
+            return;
+        }
+        let change = Rc::make_mut(table).change(self.epoch, &told.schema, &told.layout);
+        let era = change.expect("its copies are others");
+        let begun = self.next_moment();
+        let ended = Some((self.next_moment(), Seen::Applied));
+        for group in 0..self.plan.workload.groups {
+            let call = Call {
+                begun,
+                ended: ended.clone(),
+                operation: Operation::Change(era),
+            };
+            self.history.push((group, call));
+        }
     }
 }

@@ -47,6 +47,8 @@ pub enum Event {
     Die(usize),
     /// A server's process is killed, and stays down for long.
     Lose(usize),
+    /// It is this server's turn to be restarted in order.
+    Roll(usize),
     /// A starting server asks again, in this life of it.
     JoinAgain(usize, u64),
     /// A core's connection to another one is made anew.

@@ -1,35 +1,54 @@
 //! The gate of planted bugs: a simulator that finds nothing must be shown to find something.
 //!
 //! Each bug of `protocol::planted` is planted in turn, and seeds are run until a checker notices.
-//! A seed counts only if it passes without the bug. A bug that no seed shows fails the gate: then
-//! either its hook is gone or a checker is blind.
+//! Seeds that do not draw what a bug needs, a drain for one of moves, are left out. A seed counts only
+//! if it passes without the bug. A bug that no seed shows fails the gate: then either its hook is gone
+//! or a checker is blind.
 
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use protocol::planted::{self, Bug};
 
+use crate::plan::Plan;
+use crate::random::Random;
 use crate::run;
 use crate::trace::Trace;
 
-/// For `protocol/tests/histories` to find: clients here keep to their configuration, and never read
-/// where a place is rebuilding; nor does anybody add or drop a copy of a table in use, and little moves.
-const OF_HISTORIES: [Bug; 8] = [
-    Bug::ReadWhileRebuilding,
-    Bug::CollisionIgnored,
-    Bug::StaleRowsKept,
-    Bug::TakenOverResolved,
-    Bug::ComparisonSkipped,
-    Bug::ChangesNotListed,
-    Bug::PartialTaken,
-    Bug::GiverForgets,
-];
+/// Seeds that are run before one of them is looked at without the bug.
+const BATCH: usize = 64;
+
+/// Whether a seed's plan has what a bug needs to do harm.
+fn suits(bug: Bug, plan: &Plan) -> bool {
+    let faults = &plan.faults;
+    match bug {
+        Bug::LastCopyDropped => faults.copies_every_us > 0 && plan.replace_after_us < u64::MAX,
+        Bug::CollisionIgnored
+        | Bug::CopiesChangeAtOnce
+        | Bug::OrderTakenForComplete
+        | Bug::ReadWhileRebuilding
+        | Bug::SettledByPresentCopies => faults.copies_every_us > 0,
+        Bug::StaleRowsKept
+        | Bug::ComparisonSkipped
+        | Bug::ChangesNotListed
+        | Bug::PartialTaken
+        | Bug::TakenOverResolved
+        | Bug::GiverForgets => faults.drain_every_us > 0,
+        Bug::RefusalsIgnored | Bug::ResolutionGuesses | Bug::RestartedSaysNone => {
+            faults.loss_every_us > 0 && plan.replace_after_us < u64::MAX
+        }
+        Bug::EarlierTenureTrusted => plan.replace_after_us < u64::MAX,
+        Bug::ChecksumUnchecked | Bug::CorruptionIsTornTail => faults.misread > 0.0,
+        Bug::FailedFlushTrusted => faults.flush_failure > 0.0,
+        _ => true,
+    }
+}
 
 /// How a bug was found.
 struct Catch {
-    /// Seeds run until then.
+    /// Seeds until then that draw what it needs.
     seeds: u64,
     /// The seed that shows it.
     seed: u64,
@@ -39,10 +58,7 @@ struct Catch {
 /// Plants every bug, or the named one, and prints a table of what found it.
 pub fn run(name: Option<&str>, from: u64, seeds_max: u64) -> ExitCode {
     let bugs = match name.map(named) {
-        None => {
-            let here = Bug::ALL.iter().copied();
-            here.filter(|bug| !OF_HISTORIES.contains(bug)).collect()
-        }
+        None => Bug::ALL.to_vec(),
         Some(Ok(bug)) => vec![bug],
         Some(Err(message)) => {
             eprintln!("simulator: {message}");
@@ -107,48 +123,51 @@ fn plant(bug: Option<Bug>) {
     storage::record::CHECKSUM_UNCHECKED.store(unchecked, Ordering::Relaxed);
 }
 
-/// Runs seeds with the bug until one fails that passes without it.
+/// Runs seeds with the bug until one fails that passes without it, at most so many.
 fn find(bug: Bug, from: u64, seeds_max: u64) -> Option<Catch> {
-    let mut begin = 0;
-    while begin < seeds_max {
+    let suits = |seed: &u64| suits(bug, &Plan::draw(&mut Random::new(*seed)));
+    let mut seeds = (from..).filter(suits);
+    let mut seeds_run = 0;
+    while seeds_run < seeds_max {
+        let batch: Vec<u64> = seeds.by_ref().take(BATCH).collect();
         plant(Some(bug));
-        let found = first_failure(from + begin, seeds_max - begin);
+        let failure = first_failure(&batch);
         plant(None);
-        let (seed, property) = found?;
-        let seeds = seed - from + 1;
-        if run::seed(seed, Trace::default()).violation.is_none() {
-            return Some(Catch {
-                seeds,
-                seed,
-                property,
-            });
+        if let Some((seed, property)) = failure {
+            if run::seed(seed, Trace::default()).violation.is_none() {
+                let before = batch.iter().take_while(|other| **other < seed);
+                return Some(Catch {
+                    seeds: seeds_run + before.count() as u64 + 1,
+                    seed,
+                    property,
+                });
+            }
+            eprintln!("seed {seed} fails without {} as well", bug.name());
         }
-        eprintln!("seed {seed} fails without {} as well", bug.name());
-        begin = seeds;
+        seeds_run += batch.len() as u64;
     }
     None
 }
 
-/// The lowest of so many seeds that fails, and what found it.
-fn first_failure(from: u64, count: u64) -> Option<(u64, &'static str)> {
+/// The lowest of the seeds that fails, and what found it.
+fn first_failure(seeds: &[u64]) -> Option<(u64, &'static str)> {
     let threads = std::thread::available_parallelism().map_or(1, std::num::NonZeroUsize::get);
-    let next = AtomicU64::new(0);
+    let next = AtomicUsize::new(0);
     let found: Mutex<Option<(u64, &'static str)>> = Mutex::new(None);
     std::thread::scope(|scope| {
         for _ in 0..threads {
             scope.spawn(|| {
-                loop {
-                    let seed = from + next.fetch_add(1, Ordering::Relaxed);
+                while let Some(seed) = seeds.get(next.fetch_add(1, Ordering::Relaxed)) {
                     let lowest = *found.lock().unwrap_or_else(PoisonError::into_inner);
-                    if seed >= from + count || lowest.is_some_and(|(lowest, _)| lowest < seed) {
+                    if lowest.is_some_and(|(lowest, _)| lowest < *seed) {
                         break;
                     }
-                    let Some(violation) = run::seed(seed, Trace::default()).violation else {
+                    let Some(violation) = run::seed(*seed, Trace::default()).violation else {
                         continue;
                     };
                     let mut found = found.lock().unwrap_or_else(PoisonError::into_inner);
-                    if found.is_none_or(|(lowest, _)| seed < lowest) {
-                        *found = Some((seed, violation.property));
+                    if found.is_none_or(|(lowest, _)| *seed < lowest) {
+                        *found = Some((*seed, violation.property));
                     }
                 }
             });

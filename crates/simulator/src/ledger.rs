@@ -241,6 +241,12 @@ impl Ledger {
         sealed.is_some_and(|position| self.is_durable((core, *position)))
     }
 
+    /// Whether a core's disk has all that it has voted and decided.
+    pub fn is_all_durable(&self, core: CoreId) -> bool {
+        let log = self.logs.get(&core);
+        log.is_none_or(|log| log.recent.is_empty())
+    }
+
     /// A core's disk has made everything up to here durable.
     pub fn durable(&mut self, core: CoreId, position: Position) {
         let log = self.logs.entry(core).or_default();

@@ -22,6 +22,7 @@ pub mod gate;
 pub mod ledger;
 pub mod model;
 pub mod network;
+pub mod operator;
 pub mod plan;
 pub mod random;
 pub mod run;

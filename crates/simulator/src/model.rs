@@ -3,6 +3,9 @@
 //! Deliberately nothing of the real code: rows are seven numbers, so that a history can be
 //! checked thousands of times a second. Rows of different groups share no key of any index, so
 //! that every group is an object of its own for the linearisability checker.
+//!
+//! Copies come and go while the table is in use. Each change is an operation of its own in every
+//! group's history: what a unique index demands holds for the writes after it.
 
 use std::rc::Rc;
 
@@ -66,12 +69,14 @@ pub enum Operation {
     Read(Range),
     /// All rows of the group, by id, as they are at rest.
     ReadAll,
+    /// The table's copies change: from now on they are those of this era.
+    Change(usize),
 }
 
 /// A part of one partition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Range {
-    /// The replex.
+    /// The copy, by its place in the model.
     pub replex: usize,
     /// Its partition.
     pub partition: u32,
@@ -96,9 +101,9 @@ pub enum Seen {
     NotFound,
     /// The condition does not hold.
     ConditionFailed,
-    /// A row has the key.
+    /// A row has the key in the replex of this number.
     Duplicate(usize, Vec<i64>),
-    /// The dense index of this replex expects this value.
+    /// The dense index of this number expects this value.
     NotDense(usize, i64),
     /// A conflict: nothing was changed, whatever the rows.
     Nothing,
@@ -125,6 +130,8 @@ pub type PartitionOf = dyn Fn(&Row) -> u32;
 /// One replex as the model sees it.
 #[derive(Clone)]
 pub struct Copy {
+    /// Its number in the configuration. One that comes may get the number of one that went.
+    pub number: usize,
     /// The sorting key, without the primary key behind it.
     pub columns: Vec<usize>,
     /// What it demands.
@@ -139,23 +146,42 @@ impl std::fmt::Debug for Copy {
     }
 }
 
-/// A table: its replexes, the primary one first.
+/// A table: the replexes that it has and had, the primary one first.
 #[derive(Clone, Debug)]
 pub struct Model {
     /// The replexes.
     pub copies: Vec<Copy>,
+    /// Which of them the table has, from each change of them to the next one.
+    pub eras: Vec<Vec<usize>>,
 }
 
 /// The rows of one group, by id.
 pub type Rows = Vec<Row>;
 
+/// What operations change: one group's rows, and which copies judge writes.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct State {
+    /// The era of the table.
+    pub era: usize,
+    /// The rows.
+    pub rows: Rows,
+}
+
 impl Object for Model {
-    type State = Rows;
+    type State = State;
     type Operation = Operation;
     type Seen = Seen;
 
-    fn step(&self, state: &Rows, operation: &Operation, seen: Option<&Seen>) -> Option<Rows> {
-        self.after(state, operation, seen)
+    fn step(&self, state: &State, operation: &Operation, seen: Option<&Seen>) -> Option<State> {
+        let (mut era, rows) = (state.era, &state.rows);
+        let rows = match operation {
+            Operation::Change(next) => {
+                era = *next;
+                rows.clone()
+            }
+            _ => self.after((era, rows), operation, seen)?,
+        };
+        Some(State { era, rows })
     }
 
     fn only_looks(&self, _: &Operation, seen: &Seen) -> bool {
@@ -164,9 +190,26 @@ impl Object for Model {
 }
 
 impl Model {
+    /// A table that has these copies from its first moment on.
+    pub fn new(copies: Vec<Copy>) -> Model {
+        let eras = vec![(0..copies.len()).collect()];
+        Model { copies, eras }
+    }
+
+    /// The copies that the table has now.
+    pub fn present(&self) -> impl Iterator<Item = (usize, &Copy)> {
+        let era = self.eras.last().into_iter().flatten();
+        era.map(|copy| (*copy, &self.copies[*copy]))
+    }
+
     /// The rows after `operation`, if `seen` is what it shows on `rows`; `None` of `seen` stands
     /// for a client that never learnt it.
-    pub fn after(&self, rows: &Rows, operation: &Operation, seen: Option<&Seen>) -> Option<Rows> {
+    fn after(
+        &self,
+        (era, rows): (usize, &Rows),
+        operation: &Operation,
+        seen: Option<&Seen>,
+    ) -> Option<Rows> {
         if let Operation::Read(range) = operation {
             let agrees = match seen {
                 None => true,
@@ -187,7 +230,7 @@ impl Model {
         match self.proposal(rows, operation) {
             Err(outcome) => agrees(&outcome).then(|| rows.clone()),
             Ok((old, new)) => {
-                let violations = self.violations(rows, old, new);
+                let violations = self.violations((era, rows), old, new);
                 if violations.is_empty() {
                     return agrees(&Seen::Applied).then(|| replaced(rows, old, new));
                 }
@@ -256,14 +299,22 @@ impl Model {
                 check(&old, condition)?;
                 Ok((Some(old), None))
             }
-            Operation::Read(_) | Operation::ReadAll => unreachable!("reads propose nothing"),
+            Operation::Read(_) | Operation::ReadAll | Operation::Change(_) => {
+                unreachable!("only writes propose something")
+            }
         }
     }
 
     /// Every reason to vote no; the real chain tells the first, the model allows any.
-    fn violations(&self, rows: &Rows, old: Option<Row>, new: Option<Row>) -> Vec<Seen> {
+    fn violations(
+        &self,
+        (era, rows): (usize, &Rows),
+        old: Option<Row>,
+        new: Option<Row>,
+    ) -> Vec<Seen> {
         let mut violations = Vec::new();
-        for (replex, copy) in self.copies.iter().enumerate() {
+        for &replex in &self.eras[era] {
+            let copy = &self.copies[replex];
             match copy.demand {
                 Demand::Plain => {}
                 Demand::Unique => {
@@ -273,7 +324,7 @@ impl Model {
                         .iter()
                         .any(|row| row[ID] != new[ID] && self.key(replex, row) == key);
                     if !key.contains(&NULL) && taken {
-                        violations.push(Seen::Duplicate(replex, key));
+                        violations.push(Seen::Duplicate(copy.number, key));
                     }
                 }
                 Demand::Dense => {
@@ -290,7 +341,7 @@ impl Model {
                     let last = |key: Vec<i64>| key[key.len() - 1];
                     let taken = old.is_none_or(|old| last(old) == count);
                     if !taken || new.is_some_and(|new| last(new) != count + 1) {
-                        violations.push(Seen::NotDense(replex, count + 1));
+                        violations.push(Seen::NotDense(copy.number, count + 1));
                     }
                 }
             }
@@ -338,19 +389,22 @@ mod tests {
     /// Primary, a plain index on `a`, a unique one on `u`, a dense one on (group, `d`); all rows
     /// in partition 0.
     fn model() -> Model {
-        let copy = |columns: &[usize], demand| Copy {
+        let copy = |number, columns: &[usize], demand| Copy {
+            number,
             columns: columns.to_vec(),
             demand,
             partition: Rc::new(|_| 0),
         };
-        Model {
-            copies: vec![
-                copy(&[ID], Demand::Plain),
-                copy(&[U], Demand::Unique),
-                copy(&[GROUP, D], Demand::Dense),
-                copy(&[A], Demand::Plain),
-            ],
-        }
+        Model::new(vec![
+            copy(0, &[ID], Demand::Plain),
+            copy(1, &[U], Demand::Unique),
+            copy(2, &[GROUP, D], Demand::Dense),
+            copy(3, &[A], Demand::Plain),
+        ])
+    }
+
+    fn state(rows: Vec<Row>) -> State {
+        State { era: 0, rows }
     }
 
     fn row(id: i64, a: i64, u: i64, d: i64) -> Row {
@@ -360,7 +414,7 @@ mod tests {
     #[test]
     fn unique_keys_are_taken_once_and_nulls_never() {
         let model = model();
-        let rows = vec![row(1, 5, 7, 1)];
+        let rows = state(vec![row(1, 5, 7, 1)]);
         let insert = Operation::Insert(row(2, 5, 7, 2));
         assert_eq!(model.step(&rows, &insert, Some(&Seen::Applied)), None);
         let duplicate = Seen::Duplicate(1, vec![7]);
@@ -368,7 +422,7 @@ mod tests {
             model.step(&rows, &insert, Some(&duplicate)),
             Some(rows.clone())
         );
-        let rows = vec![row(1, 5, NULL, 1)];
+        let rows = state(vec![row(1, 5, NULL, 1)]);
         let insert = Operation::Insert(row(2, 5, NULL, 2));
         assert!(model.step(&rows, &insert, Some(&Seen::Applied)).is_some());
     }
@@ -376,7 +430,7 @@ mod tests {
     #[test]
     fn dense_values_have_no_holes() {
         let model = model();
-        let rows = vec![row(1, 5, 1, 1), row(2, 5, 2, 2)];
+        let rows = state(vec![row(1, 5, 1, 1), row(2, 5, 2, 2)]);
         let insert = Operation::Insert(row(3, 5, 3, 4));
         let expected = Seen::NotDense(2, 3);
         assert!(model.step(&rows, &insert, Some(&expected)).is_some());
@@ -386,14 +440,14 @@ mod tests {
         let delete = Operation::Delete(2, None);
         assert_eq!(
             model.step(&rows, &delete, Some(&Seen::Applied)),
-            Some(vec![rows[0]])
+            Some(state(vec![rows.rows[0]]))
         );
     }
 
     #[test]
     fn reads_show_the_range_in_order() {
         let model = model();
-        let rows = vec![row(1, 6, 1, 1), row(2, 5, 2, 2), row(3, 8, 3, 3)];
+        let rows = state(vec![row(1, 6, 1, 1), row(2, 5, 2, 2), row(3, 8, 3, 3)]);
         let mut range = Range {
             replex: 3,
             partition: 0,
@@ -408,12 +462,12 @@ mod tests {
                 .step(&rows, &read, Some(&Seen::Rows(found.to_vec())))
                 .is_some()
         };
-        assert!(shows(&range, &[rows[1], rows[0]]));
-        assert!(!shows(&range, &[rows[0], rows[1]]));
-        assert!(!shows(&range, &[rows[1]]));
+        assert!(shows(&range, &[rows.rows[1], rows.rows[0]]));
+        assert!(!shows(&range, &[rows.rows[0], rows.rows[1]]));
+        assert!(!shows(&range, &[rows.rows[1]]));
         range.descending = true;
         range.limit = 1;
-        assert!(shows(&range, &[rows[0]]));
+        assert!(shows(&range, &[rows.rows[0]]));
         range.partition = 1;
         assert!(shows(&range, &[]));
     }
@@ -421,14 +475,14 @@ mod tests {
     #[test]
     fn conditions_are_compared_with_the_row_before() {
         let model = model();
-        let rows = vec![row(1, 5, 1, 1)];
+        let rows = state(vec![row(1, 5, 1, 1)]);
         let condition = Some(Condition {
             column: N,
             value: 0,
         });
         let update = Operation::Update(1, vec![Change::Add(N, 1)], condition);
         let after = model.step(&rows, &update, Some(&Seen::Applied)).unwrap();
-        assert_eq!(after[0][N], 1);
+        assert_eq!(after.rows[0][N], 1);
         assert!(model.step(&after, &update, Some(&Seen::Applied)).is_none());
         assert!(
             model
@@ -436,5 +490,22 @@ mod tests {
                 .is_some()
         );
         assert_eq!(model.step(&after, &update, None), Some(after));
+    }
+
+    #[test]
+    fn a_unique_index_demands_from_its_coming_to_its_going() {
+        let mut model = model();
+        model.eras.push(vec![0, 3]);
+        model.copies[3].demand = Demand::Unique;
+        model.eras[0] = vec![0];
+        let rows = state(vec![row(1, 5, 1, 1)]);
+        let insert = Operation::Insert(row(2, 5, 2, 2));
+        let duplicate = Seen::Duplicate(3, vec![5]);
+        assert_eq!(model.step(&rows, &insert, Some(&duplicate)), None);
+        assert!(model.step(&rows, &insert, Some(&Seen::Applied)).is_some());
+        let later = model.step(&rows, &Operation::Change(1), Some(&Seen::Applied));
+        let later = later.unwrap();
+        assert_eq!(model.step(&later, &insert, Some(&Seen::Applied)), None);
+        assert!(model.step(&later, &insert, Some(&duplicate)).is_some());
     }
 }

@@ -13,6 +13,8 @@ use crate::random::Random;
 pub const MILLISECOND: u64 = 1_000;
 /// A second of simulated time.
 pub const SECOND: u64 = 1_000_000;
+/// So many partitions can be cut along two axes.
+const PARTITIONS_TO_CUT: u32 = 4;
 
 /// Everything that a seed decides before its cluster starts.
 #[derive(Clone, Debug)]
@@ -104,6 +106,12 @@ pub struct Faults {
     pub seal_every_us: u64,
     /// A server is drained, or is no longer.
     pub drain_every_us: u64,
+    /// The table gets a copy more or one less.
+    pub copies_every_us: u64,
+    /// A server stops in order and starts again.
+    pub stop_every_us: u64,
+    /// All do, one after the other.
+    pub rolling_every_us: u64,
     /// The coordinator stands still, and another one takes its place.
     pub deposition_every_us: u64,
     /// A client dies and another one takes its place.
@@ -210,10 +218,9 @@ fn draw_schema(random: &mut Random) -> Schema {
         columns: columns.collect(),
         primary_key: random.pick(&[vec![ID], vec![GROUP, ID]]).clone(),
         indexes,
-        // Four can be cut along two axes.
         partitions: match further.is_empty() {
-            true => random.between(1, 3) as u32,
-            false => 4,
+            true => random.between(1, 4) as u32,
+            false => PARTITIONS_TO_CUT,
         },
         further,
         failures_tolerated: failures,
@@ -226,11 +233,25 @@ fn draw_schema(random: &mut Random) -> Schema {
     }
 }
 
-/// One or two further copies, of any kind that the indexes allow. Groups share no key of a copy,
-/// so a hyperspace is sorted by a column that tells them apart.
+/// One or two further copies.
 fn draw_further(random: &mut Random, indexes: &[Index]) -> Vec<FurtherCopy> {
+    let count = 1 + usize::from(indexes.len() < 2);
+    let further = (0..count).map(|number| FurtherCopy {
+        name: format!("further_{number}"),
+        cut: draw_cut(random, indexes, PARTITIONS_TO_CUT),
+    });
+    further.collect()
+}
+
+/// A further copy of any kind that the indexes and the number of partitions allow. Groups share no
+/// key of a copy, so a hyperspace is sorted by a column that tells them apart.
+pub fn draw_cut(random: &mut Random, indexes: &[Index], partitions: u32) -> Cut {
     use model::{A, GROUP, N};
-    let divisions = *random.pick(&[[2, 2], [1, 4], [4, 1]]);
+    let mut divisions = vec![[1, partitions], [partitions, 1]];
+    if partitions == PARTITIONS_TO_CUT {
+        divisions.push([2, 2]);
+    }
+    let divisions = *random.pick(&divisions);
     let dimension = |column, divisions| Dimension { column, divisions };
     let share = |index, divisions| Share { index, divisions };
     let hyperspaces = [
@@ -252,19 +273,15 @@ fn draw_further(random: &mut Random, indexes: &[Index]) -> Vec<FurtherCopy> {
         cuts.push(Cut::Hybrid {
             shares: vec![share(other, divisions[0]), share(None, divisions[1])],
         });
-        cuts.push(Cut::HybridsBetween {
-            first: None,
-            last: other,
-            factors: random.pick(&[vec![2, 2], vec![2, 1, 2]]).clone(),
-        });
+        if partitions == PARTITIONS_TO_CUT {
+            cuts.push(Cut::HybridsBetween {
+                first: None,
+                last: other,
+                factors: random.pick(&[vec![2, 2], vec![2, 1, 2]]).clone(),
+            });
+        }
     }
-    let mut further: Vec<FurtherCopy> = Vec::new();
-    while further.len() < 1 + usize::from(indexes.len() < 2) {
-        let name = format!("further_{}", further.len());
-        let cut = random.pick(&cuts).clone();
-        further.push(FurtherCopy { name, cut });
-    }
-    further
+    random.pick(&cuts).clone()
 }
 
 fn draw_workload(random: &mut Random) -> Workload {
@@ -341,6 +358,15 @@ fn draw_faults(random: &mut Random) -> Faults {
     }
     if random.chance(0.3) {
         faults.drain_every_us = *random.pick(&[100, 500]) * MILLISECOND;
+    }
+    if random.chance(0.4) {
+        faults.copies_every_us = *random.pick(&[30, 150]) * MILLISECOND;
+    }
+    if random.chance(0.3) {
+        faults.stop_every_us = *random.pick(&[60, 400]) * MILLISECOND;
+    }
+    if random.chance(0.15) {
+        faults.rolling_every_us = *random.pick(&[100, 1_000]) * MILLISECOND;
     }
     if random.chance(0.3) {
         faults.deposition_every_us = *random.pick(&[50, 500]) * MILLISECOND;

@@ -6,8 +6,10 @@
 
 use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
 
 use placement::tables::Tables;
+use protocol::configuration::Table;
 use protocol::identity::PartitionId;
 use protocol::message::{CoordinatorReply, CoordinatorRequest};
 
@@ -16,9 +18,9 @@ use crate::check::rest::{PartitionRows, Rest, of_replex};
 use crate::check::{
     Violation, budget, constraints, copies, durable, entries, places, results, versions,
 };
-use crate::event::{Content, Event};
-use crate::model::{GROUP, Operation, Row, Seen};
-use crate::network::Node;
+use crate::core::Core;
+use crate::event::Event;
+use crate::model::{GROUP, Operation, Row, Seen, State};
 use crate::plan::SECOND;
 use crate::trace::Trace;
 use crate::workload::Translation;
@@ -100,11 +102,7 @@ fn set_up(world: &mut World) -> bool {
         schema,
         if_not_exists: false,
     };
-    world.send(
-        Node::Client(0),
-        Node::Coordinator,
-        Content::Ask(0, request, 0),
-    );
+    world.ask(request);
     let made = |world: &World| world.created.is_some();
     let limit_us = world.now_us + 15 * SECOND;
     if !world.run(limit_us, made) {
@@ -121,7 +119,7 @@ fn set_up(world: &mut World) -> bool {
             let configuration = world.coordinator.configuration().expect("it runs");
             let table = configuration.table(id).expect("it was just created");
             let translation = Translation::new(&table.schema, &table.layout);
-            world.table = Some((id, translation));
+            world.table = Some((id, Rc::new(translation)));
             true
         }
         other => {
@@ -159,7 +157,7 @@ fn rest(world: &mut World) {
 }
 
 fn what_is_left(world: &World) -> String {
-    let mut text = world.clients_left();
+    let mut text = world.clients_left() + &world.coordinator.what_is_left();
     for (place, server) in world.servers.iter().enumerate() {
         if !server.is_running() {
             text += &format!("; machine {place} does not run");
@@ -180,12 +178,16 @@ fn what_is_left(world: &World) -> String {
 }
 
 fn is_at_rest(world: &World) -> bool {
-    world.coordinator.is_whole()
+    let configuration = world.coordinator.configuration();
+    let newest = configuration.map(|configuration| configuration.epoch);
+    newest == Some(world.epoch)
+        && world.coordinator.is_whole()
         && world.servers.iter().all(|server| {
             let cores = server.cores();
             !cores.is_empty()
                 && cores.iter().zip(&server.disks).all(|(core, disk)| {
-                    !core.machine.is_recovering()
+                    Some(core.machine.epoch()) == newest
+                        && !core.machine.is_recovering()
                         && disk.durable() == disk.appended()
                         && budget::empty(&core.machine.backlog()).is_ok()
                 })
@@ -242,7 +244,7 @@ fn check_rest(world: &mut World) -> Rest {
     );
     world.check(
         "I5 all replexes are equal",
-        copies::equal(&rest, table.model.copies.len()),
+        copies::equal(&rest, table.layout.numbers()),
     );
     rest
 }
@@ -293,7 +295,7 @@ fn read_all(world: &World) -> Result<Rest, String> {
             if let Some(bad) = bad {
                 return Err(bad);
             }
-            for order in table.layout.entry_orders(replex) {
+            for order in entry_orders(core, table, partition)? {
                 let kept = found.entries.entry(order).or_default();
                 let visit = &mut |entry: &[u8], _: &[u8]| {
                     kept.push(entry.to_vec());
@@ -307,6 +309,25 @@ fn read_all(world: &World) -> Result<Rest, String> {
         }
     }
     Ok(rest)
+}
+
+/// The orders in which a partition says that it has entries: all of them unless the table's copies
+/// have changed since it began.
+fn entry_orders(core: &Core, table: &Table, id: PartitionId) -> Result<Vec<usize>, String> {
+    let mut marked = Vec::new();
+    let visit = &mut |order: &[u8], _: &[u8]| {
+        marked.extend(order.iter().map(|order| usize::from(*order)));
+        ControlFlow::Continue(())
+    };
+    let scanned = core.tables.scan(id.marks_table(), b"", None, visit);
+    scanned.expect("memory can be read");
+    let wanted = table.layout.entry_orders(usize::from(id.replex));
+    match marked.iter().find(|order| !wanted.contains(order)) {
+        Some(order) => Err(format!(
+            "{id} keeps entries in order {order}, which is gone"
+        )),
+        None => Ok(marked),
+    }
 }
 
 /// Each group's history with the rows at rest as one last lookup.
@@ -327,7 +348,7 @@ fn check_histories(world: &mut World, rest: &Rest, outcome: &mut Outcome) {
             ended,
             operation: Operation::ReadAll,
         });
-        match linearizable::check(&table.model, Vec::new(), &calls, STEPS_MAX) {
+        match linearizable::check(&table.model, State::default(), &calls, STEPS_MAX) {
             Verdict::Linearizable => {}
             Verdict::Undecided => outcome.undecided += 1,
             Verdict::Violated { ordered, stuck } => {

@@ -5,11 +5,12 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use placement::{
-    Constraint, Layout, ReplexKind, RowView, Schema, Value, ValueRef, decode_key, encode_key,
-    encode_row, prefix_end,
+    Axis, ColumnType, Constraint, KeySpace, Layout, ReplexKind, RowView, Schema, Value, ValueRef,
+    decode_key, encode_key, encode_row, prefix_end,
 };
 use protocol::codec::Bytes;
 use protocol::expression::{Assignment, BinaryOperator, Expression};
+use protocol::identity::Epoch;
 use protocol::operation::{Action, Mutation, RequestResult};
 
 use crate::model::{
@@ -45,8 +46,8 @@ impl Generator {
         }
     }
 
-    /// The next operation, and its group.
-    pub fn draw(&mut self, model: &Model) -> (i64, Operation) {
+    /// The next operation, and its group. Reads go to one of these copies.
+    pub fn draw(&mut self, model: &Model, readable: &[usize]) -> (i64, Operation) {
         let hot = self.random.chance(self.workload.hot);
         let group = if hot {
             0
@@ -68,8 +69,8 @@ impl Generator {
             }
             3 => Operation::Update(id, self.changes(group), self.condition(group)),
             4 => Operation::Delete(id, self.condition(group)),
-            5 => Operation::Read(self.point(model, group, id)),
-            _ => Operation::Read(self.range(model, group)),
+            5 => Operation::Read(self.point(model, readable, group, id)),
+            _ => Operation::Read(self.range(model, readable, group)),
         };
         (group, operation)
     }
@@ -147,8 +148,8 @@ impl Generator {
     }
 
     /// A lookup of one key of one replex.
-    fn point(&mut self, model: &Model, group: i64, id: i64) -> Range {
-        let replex = self.random.below(model.copies.len() as u64) as usize;
+    fn point(&mut self, model: &Model, readable: &[usize], group: i64, id: i64) -> Range {
+        let replex = *self.random.pick(readable);
         let mut row = self.row(group, id);
         row[N] = self.random.below(3) as i64;
         if row[U] == NULL {
@@ -167,8 +168,8 @@ impl Generator {
     }
 
     /// A range within one partition that stays within the group.
-    fn range(&mut self, model: &Model, group: i64) -> Range {
-        let replex = self.random.below(model.copies.len() as u64) as usize;
+    fn range(&mut self, model: &Model, readable: &[usize], group: i64) -> Range {
+        let replex = *self.random.pick(readable);
         let copy = &model.copies[replex];
         let mut row = self.row(group, group * GROUP_STRIDE);
         if row[U] == NULL {
@@ -204,50 +205,127 @@ impl Generator {
 /// The table in both languages.
 #[derive(Clone, Debug)]
 pub struct Translation {
-    /// Columns and indexes.
+    /// Columns and indexes, as they are now.
     pub schema: Schema,
-    /// Key spaces and replexes.
+    /// Key spaces and replexes, as they are now.
     pub layout: Layout,
-    /// The same as the model sees it.
+    /// The same as the model sees it, with what was before.
     pub model: Model,
+    /// What the model's copies were made from, by their place there.
+    definitions: Vec<Definition>,
+    /// The first epoch of each of the model's eras.
+    since: Vec<Epoch>,
+}
+
+/// What tells a replex from another one that has its number before or after it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Definition {
+    number: usize,
+    name: String,
+    demand: Demand,
+    columns: Vec<usize>,
+    grid: Vec<(KeySpace, Axis)>,
+}
+
+impl Definition {
+    fn of(schema: &Schema, layout: &Layout, number: usize) -> Definition {
+        let replex = &layout.replexes[number];
+        let demand = match replex.kind {
+            ReplexKind::Index { index } => match schema.indexes[index].constraint {
+                None => Demand::Plain,
+                Some(Constraint::Unique) => Demand::Unique,
+                Some(Constraint::Dense) => Demand::Dense,
+            },
+            _ => Demand::Plain,
+        };
+        let axes = replex.axes.iter().map(|axis| {
+            let key_space = layout.key_spaces[axis.key_space].clone();
+            // Its number changes when others come and go.
+            let bare = Axis {
+                key_space: 0,
+                ..*axis
+            };
+            (key_space, bare)
+        });
+        Definition {
+            number,
+            name: replex.name.clone(),
+            demand,
+            columns: replex.sort_columns.clone(),
+            grid: axes.collect(),
+        }
+    }
+
+    fn copy(&self, layout: &Layout) -> Copy {
+        let (number, layout) = (self.number, layout.clone());
+        let spaces = self.grid.iter();
+        let cut_by: Vec<usize> = spaces
+            .flat_map(|(space, _)| space.columns.clone())
+            .collect();
+        let memory: RefCell<BTreeMap<Vec<i64>, u32>> = RefCell::default();
+        let partition = move |row: &Row| {
+            let values: Vec<i64> = cut_by.iter().map(|column| row[*column]).collect();
+            let find = || layout.partition_of_values(number, |column| value_ref(row[column]));
+            *memory.borrow_mut().entry(values).or_insert_with(find)
+        };
+        Copy {
+            number,
+            columns: self.columns.clone(),
+            demand: self.demand,
+            partition: Rc::new(partition),
+        }
+    }
 }
 
 impl Translation {
-    /// The translation for a table.
+    /// The translation for a table that is new.
     pub fn new(schema: &Schema, layout: &Layout) -> Self {
-        let mut copies = Vec::new();
-        for (number, replex) in layout.replexes.iter().enumerate() {
-            let columns = replex.sort_columns.clone();
-            let demand = match replex.kind {
-                ReplexKind::Index { index } => match schema.indexes[index].constraint {
-                    None => Demand::Plain,
-                    Some(Constraint::Unique) => Demand::Unique,
-                    Some(Constraint::Dense) => Demand::Dense,
-                },
-                _ => Demand::Plain,
-            };
-            let axes = replex.axes.iter();
-            let cut_by: Vec<usize> = axes
-                .flat_map(|axis| layout.key_spaces[axis.key_space].columns.clone())
-                .collect();
-            let layout = layout.clone();
-            let memory: RefCell<BTreeMap<Vec<i64>, u32>> = RefCell::default();
-            let partition = move |row: &Row| {
-                let values: Vec<i64> = cut_by.iter().map(|column| row[*column]).collect();
-                let find = || layout.partition_of_values(number, |column| value_ref(row[column]));
-                *memory.borrow_mut().entry(values).or_insert_with(find)
-            };
-            copies.push(Copy {
-                columns,
-                demand,
-                partition: Rc::new(partition),
-            });
-        }
-        Translation {
+        let mut translation = Translation {
             schema: schema.clone(),
             layout: layout.clone(),
-            model: Model { copies },
+            model: Model {
+                copies: Vec::new(),
+                eras: Vec::new(),
+            },
+            definitions: Vec::new(),
+            since: Vec::new(),
+        };
+        translation.begin_era(Epoch(0));
+        translation
+    }
+
+    /// The table is so from an epoch on: the era that begins with that, if its copies are others.
+    pub fn change(&mut self, epoch: Epoch, schema: &Schema, layout: &Layout) -> Option<usize> {
+        if *schema == self.schema && *layout == self.layout {
+            return None;
         }
+        self.schema = schema.clone();
+        self.layout = layout.clone();
+        self.begin_era(epoch);
+        Some(self.model.eras.len() - 1)
+    }
+
+    fn begin_era(&mut self, epoch: Epoch) {
+        let before = self.model.eras.last().cloned().unwrap_or_default();
+        let mut era = Vec::new();
+        for number in self.layout.numbers() {
+            let definition = Definition::of(&self.schema, &self.layout, number);
+            let mut stayed = before.iter().copied();
+            let stayed = stayed.find(|copy| self.definitions[*copy] == definition);
+            era.push(stayed.unwrap_or_else(|| {
+                self.model.copies.push(definition.copy(&self.layout));
+                self.definitions.push(definition);
+                self.definitions.len() - 1
+            }));
+        }
+        self.model.eras.push(era);
+        self.since.push(epoch);
+    }
+
+    /// The model's copies that the table had in an epoch.
+    pub fn copies_in(&self, epoch: Epoch) -> &[usize] {
+        let era = self.since.partition_point(|since| *since <= epoch) - 1;
+        &self.model.eras[era]
     }
 
     /// A write as the protocol says it.
@@ -276,7 +354,9 @@ impl Translation {
                     condition: condition.map(expression),
                 },
             ),
-            Operation::Read(_) | Operation::ReadAll => unreachable!("a read is no mutation"),
+            Operation::Read(_) | Operation::ReadAll | Operation::Change(_) => {
+                unreachable!("only writes are mutations")
+            }
         };
         Mutation {
             pk: Bytes(self.pk(id)),
@@ -342,17 +422,9 @@ impl Translation {
             RequestResult::NotFound => Seen::NotFound,
             RequestResult::ConditionFailed => Seen::ConditionFailed,
             RequestResult::Duplicate { replex, key } => {
-                let replex = usize::from(*replex);
-                let copy = self.model.copies.get(replex);
-                let copy = copy.ok_or_else(|| format!("there is no replex {replex}"))?;
-                let types = vec![placement::ColumnType::Int64; copy.columns.len()];
-                let values = decode_key(key, &types)
-                    .map_err(|error| format!("the duplicate key of replex {replex}: {error}"))?;
-                let number = |value: &Value| match value {
-                    Value::Int64(value) => *value,
-                    _ => NULL,
-                };
-                Seen::Duplicate(replex, values.iter().map(number).collect())
+                let numbers = key_of_numbers(key)
+                    .ok_or_else(|| format!("the duplicate key {key:?} of replex {replex}"))?;
+                Seen::Duplicate(usize::from(*replex), numbers)
             }
             RequestResult::NotDense { replex, expected } => {
                 Seen::NotDense(usize::from(*replex), *expected)
@@ -363,6 +435,17 @@ impl Translation {
             }
         })
     }
+}
+
+/// The numbers of a key, however many there are: of which copy it was may be long ago.
+fn key_of_numbers(key: &[u8]) -> Option<Vec<i64>> {
+    let number = |value: &Value| match value {
+        Value::Int64(value) => *value,
+        _ => NULL,
+    };
+    let decoded = (1..=COLUMNS)
+        .find_map(|count| decode_key(key, &[ColumnType::Int64; COLUMNS][..count]).ok());
+    Some(decoded?.iter().map(number).collect())
 }
 
 fn value_ref(value: i64) -> ValueRef<'static> {
@@ -412,7 +495,7 @@ mod tests {
             let translation = Translation::new(&plan.schema, &layout);
             let mut generator = Generator::new(plan.workload, random);
             for _ in 0..50 {
-                let (group, operation) = generator.draw(&translation.model);
+                let (group, operation) = generator.draw(&translation.model, &[0]);
                 match operation {
                     Operation::Insert(row) => {
                         assert_eq!(translation.parse(&translation.row(&row)).unwrap(), row);
@@ -426,5 +509,40 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn a_copy_that_gets_the_number_of_another_one_is_new() {
+        let schema = Plan::draw(&mut Random::new(1)).schema;
+        let with = |columns: &[usize], constraint| {
+            let mut wanted = schema.clone();
+            wanted.further.clear();
+            wanted.indexes = vec![placement::Index {
+                name: "late".into(),
+                columns: columns.to_vec(),
+                constraint,
+            }];
+            wanted
+        };
+        let eras = [
+            with(&[A], None),
+            with(&[A], Some(Constraint::Unique)),
+            with(&[A], Some(Constraint::Unique)),
+            with(&[U], None),
+        ];
+        let mut table = Translation::new(&eras[0], &Layout::base(&eras[0]));
+        let mut begun = Vec::new();
+        for (epoch, schema) in (7..).zip(&eras) {
+            begun.push(table.change(Epoch(epoch), schema, &Layout::base(schema)));
+        }
+        assert_eq!(begun, [None, Some(1), None, Some(2)]);
+        let late = |epoch| {
+            let copies = table.copies_in(Epoch(epoch)).iter();
+            let mut late = copies.filter(|copy| table.definitions[**copy].name == "late");
+            *late.next().unwrap()
+        };
+        assert_eq!(late(0), late(7));
+        assert!(late(7) < late(8) && late(8) == late(9) && late(9) < late(10));
+        assert_eq!(table.model.copies[late(8)].demand, Demand::Unique);
     }
 }

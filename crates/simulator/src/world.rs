@@ -4,9 +4,10 @@
 //! are `impl` blocks in `server`, `coordinator`, `client` and `chaos`; here is what they share.
 
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
 use placement::Durability;
-use protocol::identity::{CoreId, RequestId, ServerId, TableId};
+use protocol::identity::{CoreId, Epoch, RequestId, ServerId, TableId};
 use protocol::machine::ClientId;
 use protocol::message::CoordinatorReply;
 
@@ -22,6 +23,7 @@ use crate::event::{Content, Event, Life, Packet, Queue};
 use crate::ledger::Ledger;
 use crate::model::{Operation, Row, Seen};
 use crate::network::{Network, Node};
+use crate::operator::OPERATOR;
 use crate::plan::{Faults, Plan};
 use crate::random::Random;
 use crate::server::Server;
@@ -55,12 +57,16 @@ pub struct World {
     pub next_client: u64,
     /// Connections of clients to cores, by their names there.
     pub connections: Connections,
+    /// The server whose turn it is, while all are restarted in order.
+    pub rolling: Option<usize>,
     /// The workload.
     pub generator: Generator,
     /// Operations that are still to be begun.
     pub operations_left: u32,
     /// The table, once it is there.
-    pub table: Option<(TableId, Translation)>,
+    pub table: Option<(TableId, Rc<Translation>)>,
+    /// The newest epoch that anybody was told of.
+    pub epoch: Epoch,
     /// What the coordinator said to its creation.
     pub created: Option<CoordinatorReply>,
     /// Every record.
@@ -133,9 +139,11 @@ impl World {
             clients: BTreeMap::new(),
             next_client: 1,
             connections: Connections::default(),
+            rolling: None,
             generator: Generator::new(plan.workload.clone(), random.fork()),
             operations_left: plan.workload.operations,
             table: None,
+            epoch: Epoch(0),
             created: None,
             ledger: Ledger::new(plan.schema.durability),
             results: Results::default(),
@@ -253,6 +261,7 @@ impl World {
             Event::Start(place) => self.start_server(place),
             Event::Die(place) => self.die(place),
             Event::Lose(place) => self.lose(place),
+            Event::Roll(place) => self.roll(place),
             Event::JoinAgain(place, life) => self.join(place, life),
             Event::Connect { from, to } => self.connected(from, to),
             Event::ClientWakes(client) => self.client_wakes(client),
@@ -315,7 +324,7 @@ impl World {
             (to, Content::Answer(_, reply, life)) => match to {
                 Node::Core(core) => self.core_answered(Life { core, life }, reply),
                 Node::Starting(place) => self.join_answered(place, life, reply),
-                Node::Client(0) => self.created = Some(reply),
+                OPERATOR => self.operator_answered(reply),
                 Node::Client(client) => self.client_answered(client, reply),
                 Node::Coordinator => unreachable!("the coordinator asks nobody"),
             },

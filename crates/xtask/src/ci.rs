@@ -12,7 +12,7 @@ use crate::cargo;
 use crate::tidy::{self, Tree};
 
 /// Seeds that the simulator runs for every commit; `cargo xtask sim` runs more.
-const SIMULATOR_SEEDS: &str = "500";
+const SIMULATOR_SEEDS: &str = "1000";
 
 /// What `cargo xtask ci --help` prints.
 pub const HELP: &str = "Usage: cargo xtask ci [STEP…]\n\n\

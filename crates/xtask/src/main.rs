@@ -204,7 +204,7 @@ fn model(root: &Path, arguments: &[String]) -> Result<(), String> {
 }
 
 fn mutants(root: &Path, arguments: &[String]) -> Result<(), String> {
-    // Bugs of fills, which the simulator does not reach.
+    // Those of fills and moves are found by histories as well, with fewer faults and in a moment.
     let histories = "test --package protocol --features planted --test scenarios";
     cargo::run(root, histories.split(' '))?;
     let arguments = without_separator(arguments);

@@ -11,7 +11,7 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use placement::{Constraint, Layout, Schema, prove};
+use placement::{Constraint, FurtherCopy, Layout, ReplexKind, Schema, prove};
 
 use super::sealing::full_copies;
 use super::{
@@ -22,6 +22,7 @@ use crate::codec::Wire;
 use crate::configuration::{Server, ServerState, Table};
 use crate::identity::{CoreId, Epoch, ServerId, TableId};
 use crate::message::{CoordinatorReply, CopyFailure, FillReport};
+use crate::planted::{self, Bug};
 
 /// What cores said of their fills with their last heartbeats.
 pub(super) type Fills = BTreeMap<CoreId, Vec<FillReport>>;
@@ -60,6 +61,7 @@ impl Coordinator {
                  together with its table"
             )));
         }
+        check_indexes_serve(table, &wanted)?;
         let mut layout = table.layout.clone();
         let extended = layout.extend(&table.schema, &wanted);
         let numbers = extended.map_err(|error| Refused::new(error.message))?;
@@ -143,6 +145,18 @@ impl Coordinator {
         })
     }
 
+    /// The table without a copy, if nothing is lost with that by now: a server that was lost
+    /// meanwhile may have had the others.
+    fn without_copy(&self, table: &Table, name: &str) -> Result<Table, String> {
+        let without = table.without_copy(name)?;
+        if planted::is(Bug::LastCopyDropped) {
+            return Ok(without);
+        }
+        let checked = self.check_without(table, &without.layout, name);
+        checked.map_err(|refused| refused.message)?;
+        Ok(without)
+    }
+
     /// Whether what a table tolerates stays proven without a copy; one that is being made counts
     /// for nothing.
     fn check_without(&self, table: &Table, layout: &Layout, name: &str) -> Result<(), Refused> {
@@ -154,11 +168,22 @@ impl Coordinator {
         for (replex, places) in after.replexes.iter_mut().enumerate() {
             places.truncate(layout.partition_count(replex) as usize);
         }
-        let tolerated = |layout, placement| prove(layout, placement, &servers).failures_tolerated();
+        let proof = prove(layout, &after, &servers);
+        if proof.copies_guaranteed == 0 {
+            return Err(Refused {
+                message: format!(
+                    "partitions of table {} are being filled from {name}, which has the only copies \
+                     of some rows: try again when they serve",
+                    table.schema.name
+                ),
+                retry: true,
+            });
+        }
         let needed = u32::from(table.schema.failures_tolerated);
-        let proven = tolerated(layout, &after);
+        let proven = proof.failures_tolerated();
         let few = layout.copies() <= needed as usize;
-        if few || proven < needed && proven < tolerated(&table.layout, &before) {
+        let proven_before = prove(&table.layout, &before, &servers).failures_tolerated();
+        if few || proven < needed && proven < proven_before {
             return Err(Refused::new(format!(
                 "without {name} table {} survives {} failures, and it promises to survive \
                  {needed}: add another copy first, as with CREATE INDEX … ON {} USING replica ({})",
@@ -174,6 +199,10 @@ impl Coordinator {
     /// Remembers a change and ends the epochs before.
     pub(super) fn change(&mut self, table: TableId, wanted: Wanted, output: &mut Output) {
         self.state.changes.push(CopyChange { table, wanted });
+        if planted::is(Bug::CopiesChangeAtOnce) && self.state.configuration.sealing.is_none() {
+            self.change_copies(Epoch(self.state.configuration.epoch.0 + 1), output);
+            return self.reconfigure(output);
+        }
         match self.state.configuration.sealing {
             Some(_) => self.keep(output),
             None => self.begin_seal(&Default::default(), output),
@@ -193,7 +222,7 @@ impl Coordinator {
                         |table: &Table, replex, number| self.core_for(table, replex, number);
                     tables[index].with_copy(schema, epoch, &place)
                 }
-                Wanted::Drop { name } => tables[index].without_copy(name),
+                Wanted::Drop { name } => self.without_copy(&tables[index], name),
                 Wanted::Renew { cells } => self.renewed(&tables[index], cells, epoch),
             };
             let table = &mut self.state.configuration.tables[index];
@@ -290,6 +319,10 @@ impl Coordinator {
         }
         let (id, schema) = (table.id, &table.schema);
         let name: String = schema.copy_of(&table.layout.replexes[replex].name).into();
+        // It is said again with every heartbeat.
+        if self.without_copy(table, &name).is_err() {
+            return;
+        }
         output.notes.push(format!(
             "{name} of table {} is given up: {why}",
             schema.name
@@ -336,6 +369,26 @@ impl Coordinator {
             failures: self.state.failures.clone(),
         })
     }
+}
+
+/// Whether the copy that is wanted is made of nothing that may be given up still: with that it
+/// would have to go, too.
+fn check_indexes_serve(table: &Table, wanted: &Schema) -> Result<(), Refused> {
+    let copy = wanted.further.get(table.schema.further.len());
+    let indexes = copy.map(FurtherCopy::indexes).unwrap_or_default();
+    for index in indexes.into_iter().flatten() {
+        let kind = ReplexKind::Index { index };
+        let mut replexes = table.layout.replexes.iter();
+        let number = replexes.position(|replex| replex.kind == kind);
+        if number.is_some_and(|number| table.is_building(number)) {
+            let name = &table.schema.indexes[index].name;
+            return Err(Refused {
+                message: format!("index {name} is being made: try again when it serves"),
+                retry: true,
+            });
+        }
+    }
+    Ok(())
 }
 
 /// The name of what `wanted` has more.

@@ -289,7 +289,8 @@ impl CoreMachine {
             member.decided_at = position;
         }
         let member = &self.members[&key];
-        if !member.settled && (settled || member.settles_at_decision()) {
+        let forgets = planted::is(Bug::OldRowForgotten);
+        if !member.settled && (settled || member.settles_at_decision() || forgets) {
             self.settle(now, key, tables, output)?;
         } else if !member.settled && !member.table.sync && in_order && member.settles_here() {
             self.settle_first(now, key, tables, output)?;

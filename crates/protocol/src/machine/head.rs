@@ -434,7 +434,7 @@ impl CoreMachine {
         let member = &self.members[&key];
         let prepare = Arc::clone(&member.prepare);
         let after = match member.prepared_at {
-            Some(position) if member.table.sync => position,
+            Some(position) if member.table.sync && !planted::is(Bug::ToldBeforeDurable) => position,
             _ => Position(0),
         };
         let folded = self.folded.remove(&key.0);

@@ -147,6 +147,9 @@ impl CoreMachine {
             .values()
             .filter_map(|member| member.prepared_at);
         let sealed = self.sealed_on_disk.map(|sealed| sealed.first_at);
+        if planted::is(Bug::LogCutEarly) {
+            return self.next_position;
+        }
         kept.chain(sealed).min().unwrap_or(self.next_position)
     }
 
@@ -228,6 +231,11 @@ impl CoreMachine {
                 settles,
             } => {
                 let key = (operation, partition);
+                let present = self.members.get(&key).map(Member::settles_at_decision);
+                let settles = match planted::is(Bug::SettledByPresentCopies) {
+                    true => present.unwrap_or(settles),
+                    false => settles,
+                };
                 if self.replay_decision(key, decision, position) && settles {
                     self.settle(now, key, tables, &mut unheard)?;
                 }

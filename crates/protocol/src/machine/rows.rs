@@ -237,7 +237,8 @@ impl CoreMachine {
             let mut marks = marked(id, tables)?;
             for order in wanted {
                 let mark = mark(&partition.table, order);
-                let is_marked = marks.get(&order) == Some(&mark);
+                let is_marked =
+                    marks.get(&order) == Some(&mark) || planted::is(Bug::OrderTakenForComplete);
                 if !is_marked && has_rows {
                     continue;
                 }

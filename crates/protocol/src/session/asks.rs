@@ -5,10 +5,12 @@
 //! what cannot go on without it.
 
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 
-use super::{Fetch, Output, Place, SessionMachine, Ticket, Timer};
+use super::route;
+use super::{Failure, Fetch, Operation, Output, Place, SessionMachine, Ticket, Timer};
 use crate::configuration::Configuration;
-use crate::identity::{Epoch, SessionId};
+use crate::identity::{Epoch, PartitionId, SessionId};
 use crate::message::CoordinatorRequest;
 
 impl SessionMachine {
@@ -27,11 +29,40 @@ impl SessionMachine {
         if !newer {
             return;
         }
-        self.configuration = Some(configuration);
+        if let Some(before) = self.configuration.replace(configuration) {
+            self.end_reads_of_gone(&before, output);
+        }
         self.redirect_all_again(now_us, output);
         self.place_again(now_us, output, |place| {
             matches!(place, Place::Waiting | Place::Queued(_))
         });
+    }
+
+    /// Reads by copies that are gone end: another copy can have their number by now, and with it
+    /// other rows in the range.
+    fn end_reads_of_gone(&mut self, before: &Configuration, output: &mut Output) {
+        let now = self.configuration.clone().expect("callers have set it");
+        let is_gone = |partition: PartitionId| {
+            let tables = [before, &now].map(|known| known.table(partition.table));
+            let [Some(before), Some(now)] = tables else {
+                return false;
+            };
+            !route::is_same_copy(before, now, partition.replex)
+        };
+        let requests = self.requests.iter();
+        let reads = requests.filter(|(_, pending)| pending.member_of.is_none());
+        let gone = reads.filter_map(|(ticket, pending)| {
+            let partition = match &pending.operation {
+                Operation::Read(read) => read.partition,
+                Operation::Checksum(checksum) => checksum.partition,
+                Operation::Execute { .. } | Operation::Status(_) => return None,
+            };
+            is_gone(partition).then_some((*ticket, partition))
+        });
+        for (ticket, partition) in gone.collect::<Vec<_>>() {
+            let partition = Some(partition);
+            self.fail(ticket, Failure::PlaceGone { partition }, output);
+        }
     }
 
     /// The coordinator has told its epoch: nothing is wanted up to it.

@@ -6,6 +6,7 @@ use placement::{Cover, CoverCosts, ReplexKind, ValueRef, cover, decode_key};
 
 use crate::configuration::{Configuration, PartitionState, Place, ServerState, Table};
 use crate::identity::{CoreId, PartitionId};
+use crate::planted::{self, Bug};
 
 /// The partition of the primary replex that owns this pk; none if the bytes are no key of the
 /// table. Allocates nothing as long as the primary replex is cut by its pk.
@@ -48,6 +49,20 @@ pub fn replex_of_index(table: &Table, index: Option<usize>) -> Option<u8> {
     u8::try_from(position).ok()
 }
 
+/// Whether the number of a replex means the same one in two configurations of its table: the same
+/// order and the same partitions. One that comes may get the number of one that went.
+pub fn is_same_copy(one: &Table, other: &Table, replex: u8) -> bool {
+    let parts = |table: &Table| {
+        let replex = table.layout.replexes.get(usize::from(replex))?;
+        let axes = replex.axes.iter().map(|axis| {
+            let key_space = table.layout.key_spaces[axis.key_space].clone();
+            (key_space, axis.stride, axis.divisions)
+        });
+        Some((replex.sort_columns.clone(), axes.collect::<Vec<_>>()))
+    };
+    parts(one) == parts(other)
+}
+
 /// The partitions of a replex that can hold rows whose columns have these values, rising: one if
 /// the values fix the key space of the replex.
 pub fn partitions<'a>(
@@ -62,8 +77,8 @@ pub fn partitions<'a>(
 /// Whether the configuration says that a partition cannot be read where it is.
 pub fn is_down(configuration: &Configuration, place: Place) -> bool {
     let server = configuration.server(place.core.server);
-    place.state != PartitionState::Serving
-        || server.is_none_or(|server| server.state == ServerState::Down)
+    let serves = place.state == PartitionState::Serving || planted::is(Bug::ReadWhileRebuilding);
+    !serves || server.is_none_or(|server| server.state == ServerState::Down)
 }
 
 /// What a lost partition's rows are read from: the cheapest cover of partitions that are not down

@@ -19,7 +19,8 @@ use replex::cluster::Cluster;
 use replex::inspect::{Inspector, are_equal};
 use simulator::check::linearizable::{Call, Verdict, check};
 use simulator::model::{
-    A, COLUMNS, Change, Copy, D, Demand, GROUP, ID, Model, N, Operation, Range, Row, Seen, TAG, U,
+    A, COLUMNS, Change, Copy, D, Demand, GROUP, ID, Model, N, Operation, Range, Row, Seen, State,
+    TAG, U,
 };
 
 use super::noise::Noise;
@@ -207,16 +208,17 @@ impl Record {
 }
 
 fn judge(group: i64, history: &History) {
-    let copy = |columns: &[usize], demand| Copy {
+    let copy = |number, columns: &[usize], demand| Copy {
+        number,
         columns: columns.to_vec(),
         demand,
         partition: Rc::new(|_| 0),
     };
-    let mut copies = vec![copy(&[ID], Demand::Plain); 3];
-    copies[BY_UNIQUE] = copy(&[U], Demand::Unique);
-    copies[BY_PLAIN] = copy(&[A], Demand::Plain);
-    let model = Model { copies };
-    match check(&model, Vec::new(), history, STEPS_MAX) {
+    let mut copies = vec![copy(BY_ID, &[ID], Demand::Plain); 3];
+    copies[BY_UNIQUE] = copy(BY_UNIQUE, &[U], Demand::Unique);
+    copies[BY_PLAIN] = copy(BY_PLAIN, &[A], Demand::Plain);
+    let model = Model::new(copies);
+    match check(&model, State::default(), history, STEPS_MAX) {
         Verdict::Linearizable => {}
         Verdict::Undecided => println!("group {group} takes too long to judge"),
         Verdict::Violated { ordered, stuck } => {

@@ -7,7 +7,8 @@ use crate::model::{Demand, ID, Model, NULL};
 
 /// Checks the rows of every replex.
 pub fn hold(rest: &Rest, model: &Model) -> Result<(), String> {
-    for (replex, copy) in model.copies.iter().enumerate() {
+    for (place, copy) in model.present() {
+        let replex = copy.number;
         let rows = of_replex(rest, replex);
         let mut ids = BTreeSet::new();
         let mut keys = BTreeSet::new();
@@ -16,7 +17,7 @@ pub fn hold(rest: &Rest, model: &Model) -> Result<(), String> {
             if !ids.insert(row[ID]) {
                 return Err(format!("replex {replex} holds the id {} twice", row[ID]));
             }
-            let key = model.key(replex, row);
+            let key = model.key(place, row);
             match copy.demand {
                 Demand::Plain => {}
                 Demand::Unique => {
@@ -65,11 +66,12 @@ mod tests {
             },
         )]);
         let copy = Copy {
+            number: 0,
             columns: columns.to_vec(),
             demand,
             partition: Rc::new(|_| 0),
         };
-        hold(&rest, &Model { copies: vec![copy] })
+        hold(&rest, &Model::new(vec![copy]))
     }
 
     #[test]

@@ -53,6 +53,18 @@ pub fn resolved(entry: &Entry, decision: &Decision) -> Result<(), String> {
     Ok(())
 }
 
+/// A member settles an operation, and its old row is gone there: the outcome is where it must be
+/// before anybody may see it (R3, R11), or an epoch's end has come to it.
+pub fn settled(entry: &Entry) -> Result<(), String> {
+    match entry.visible || entry.resolved {
+        true => Ok(()),
+        false => Err(format!(
+            "{:?} is settled, but nobody may see its outcome yet",
+            entry.prepare.operation
+        )),
+    }
+}
+
 /// A result is about to be told that an operation gave: it is that of its decision.
 pub fn told(entry: &Entry, result: &RequestResult) -> Result<(), String> {
     let operation = entry.prepare.operation;
@@ -109,6 +121,15 @@ mod tests {
             version: Version(10),
         };
         assert_eq!(told(entry(&ledger), &applied), Ok(()));
+    }
+
+    #[test]
+    fn what_is_not_visible_yet_is_not_settled() {
+        let mut ledger = ledger(&[Vote::Yes]);
+        assert!(settled(entry(&ledger)).is_err());
+        let record = crate::ledger::testing::decided(1, 0, Decision::Commit);
+        ledger.append((core(0), Position(2)), &record, None);
+        assert_eq!(settled(entry(&ledger)), Ok(()));
     }
 
     #[test]

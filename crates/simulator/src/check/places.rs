@@ -12,9 +12,13 @@ use crate::workload::Translation;
 pub fn right(rest: &Rest, table: &Translation) -> Result<(), String> {
     for (id, partition) in rest {
         let replex = usize::from(id.replex);
+        let mut present = table.model.present();
+        let Some((_, copy)) = present.find(|(_, copy)| copy.number == replex) else {
+            return Err(format!("{id} is of a copy that the table has not"));
+        };
         let mut seen = BTreeSet::new();
         for (key, _, row) in &partition.rows {
-            let belongs = (table.model.copies[replex].partition)(row);
+            let belongs = (copy.partition)(row);
             if belongs != id.number {
                 return Err(format!(
                     "{id} holds {row:?}, which belongs to partition {belongs}"

@@ -1,5 +1,5 @@
 //! R16: a core that ends an epoch has made durable that it has sealed, and with it all that its log
-//! had, before it tells anybody what that is.
+//! had, before it tells anybody what that is; and the outcomes, before it reports them (R5).
 
 use protocol::identity::CoreId;
 
@@ -13,6 +13,16 @@ pub fn told(core: CoreId, has_sealed: bool) -> Result<(), String> {
     }
 }
 
+/// A core reports that it has resolved everything (R5).
+pub fn resolved(core: CoreId, is_durable: bool) -> Result<(), String> {
+    match is_durable {
+        true => Ok(()),
+        false => Err(format!(
+            "{core} reports outcomes of an epoch's end before its disk has them"
+        )),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -21,5 +31,7 @@ mod tests {
     fn nothing_is_told_without_a_seal() {
         assert!(told(CoreId::default(), true).is_ok());
         assert!(told(CoreId::default(), false).is_err());
+        assert!(resolved(CoreId::default(), true).is_ok());
+        assert!(resolved(CoreId::default(), false).is_err());
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use protocol::identity::{CoreId, Now, Position};
 use protocol::machine::Input;
-use protocol::message::{CoordinatorReply, PeerHeader, PeerMessage};
+use protocol::message::{CoordinatorReply, CoordinatorRequest, PeerHeader, PeerMessage, SealStage};
 use protocol::operation::Decision;
 use protocol::planted::{self, Bug};
 use protocol::record::Record;
@@ -63,6 +63,7 @@ impl World {
         for note in effects.notes {
             self.trace.note(self.now_us, || note);
         }
+        self.check_settled(&effects.records);
         for (position, record) in effects.records {
             self.trace.note(self.now_us, || {
                 format!("{core} logs {}: {record:?}", position.0)
@@ -81,6 +82,7 @@ impl World {
             }
         }
         for request in effects.asks {
+            self.check_report(core, &request);
             let content = Content::Ask(0, request, life.life);
             self.send(Node::Core(core), Node::Coordinator, content);
         }
@@ -89,6 +91,34 @@ impl World {
         }
         self.start_flush(life);
         self.schedule_tick(life);
+    }
+
+    /// What a core settles may be seen. What an epoch's end has come to is settled all at once when
+    /// the next one serves.
+    fn check_settled(&mut self, records: &[(Position, Record)]) {
+        let mut all = records.iter().map(|(_, record)| record);
+        if all.any(|record| matches!(record, Record::Resolved { .. })) {
+            return;
+        }
+        for (_, record) in records {
+            if let Record::Settled { operation, .. } = record {
+                let entry = self.ledger.operations.get(operation);
+                let settled = entry.map_or(Ok(()), outcomes::settled);
+                self.check("R11 the old row stays until the new one is seen", settled);
+            }
+        }
+    }
+
+    /// A core that reports to the coordinator that it has resolved everything has done so.
+    fn check_report(&mut self, core: CoreId, request: &CoordinatorRequest) {
+        if let CoordinatorRequest::Heartbeat {
+            seal: Some(report), ..
+        } = request
+            && report.stage == SealStage::Resolved
+        {
+            let resolved = sealed::resolved(core, self.ledger.is_all_durable(core));
+            self.check("R5 outcomes are durable before they are told", resolved);
+        }
     }
 
     /// The checks on each record, before and after it is in the ledger.

@@ -214,6 +214,7 @@ impl World {
         self.connect_all(place);
         self.schedule_checkpoint(place);
         self.tempt_start();
+        self.roll_on(place);
     }
 
     /// Connections between a server that has started and those that run are made anew.

@@ -1,7 +1,7 @@
 //! Copies come to tables that exist, and go from them: between two epochs, whoever leads.
 
 use super::*;
-use crate::configuration::{Configuration, PartitionState, Table};
+use crate::configuration::{Configuration, PartitionState, Place, Table};
 use crate::identity::CoreId;
 use crate::message::{CopyFailure, FillReport, SealReport, SealStage};
 use placement::Constraint;
@@ -44,10 +44,11 @@ fn without(name: &str) -> Request {
     }
 }
 
-/// A heartbeat of every core, which says what `say` makes of it.
+/// A heartbeat of every core of a server that is up, which says what `say` makes of it.
 fn beats(scene: &mut Scene, say: impl Fn(CoreId, &Configuration, &mut Request)) {
     let servers = scene.coordinator.configuration().servers.clone();
-    for server in servers {
+    let up = |server: &Server| server.state == ServerState::Up;
+    for server in servers.into_iter().filter(up) {
         for core in 0..server.cores.len() as u16 {
             let configuration = scene.coordinator.configuration().clone();
             let epoch = configuration.epoch.0;
@@ -237,6 +238,82 @@ fn a_copy_goes_if_what_is_promised_stays_proven() {
     assert!(table.placement[1].is_empty());
     let (message, _) = scene.refused(without("late"));
     assert!(message.contains("promises to survive 1"), "{message}");
+}
+
+#[test]
+fn a_copy_stays_if_another_one_was_lost_meanwhile() {
+    let mut scene = scene(4);
+    let add = with_index(&scene, "late", None);
+    scene.ask(add);
+    seal(&mut scene);
+    fill(&mut scene);
+    let before = flights(&scene);
+    scene.ask(without("by_tail"));
+    let lost = before.placement[0][0].core.server;
+    for _ in 0..2 {
+        scene.wait_ms(800);
+        for server in (1..=4).filter(|server| *server != lost.0) {
+            scene.beat(server, 0);
+            scene.beat(server, 1);
+        }
+    }
+    scene.ask(Request::Remove { server: lost });
+    seal(&mut scene);
+    let after = flights(&scene);
+    let rebuilds = |place: &Place| place.state == PartitionState::Rebuilding;
+    assert!(after.placement[0].iter().any(rebuilds), "it was replaced");
+    assert_eq!(after.schema, before.schema, "nothing was dropped");
+    let (_, _, failures) = progress(&mut scene);
+    let [failure] = &failures[..] else {
+        panic!("{failures:?}");
+    };
+    assert!(failure.why.contains("survives 0 failures"), "{failure:?}");
+}
+
+#[test]
+fn the_only_copy_of_some_rows_stays() {
+    let mut scene = Scene::new();
+    scene.join(1);
+    scene.join(2);
+    scene.ask_from(9, create("flights", 0));
+    let table = flights(&scene);
+    let partitions = table.placement[0].len() as u32;
+    let cells = (0..partitions).map(|number| (0, number)).collect();
+    scene.ask(Request::Renew {
+        table: "flights".into(),
+        cells,
+    });
+    seal(&mut scene);
+    let (message, retry) = scene.refused(without("by_tail"));
+    assert!(
+        retry && message.contains("the only copies of some rows"),
+        "{message}"
+    );
+    fill(&mut scene);
+    scene.ask(without("by_tail"));
+    seal(&mut scene);
+    assert_eq!(flights(&scene).layout.copies(), 1);
+}
+
+#[test]
+fn nothing_is_made_of_an_index_in_the_making() {
+    let mut scene = scene(4);
+    let add = with_index(&scene, "late", Some(Constraint::Unique));
+    scene.ask(add);
+    seal(&mut scene);
+    let mut schema = flights(&scene).schema;
+    schema.further.push(FurtherCopy {
+        name: "twin".into(),
+        cut: Cut::Replica { of: Some(1) },
+    });
+    let twin = Request::AddCopy { schema };
+    let (message, retry) = scene.refused(twin.clone());
+    assert!(
+        retry && message.contains("index late is being made"),
+        "{message}"
+    );
+    fill(&mut scene);
+    assert!(matches!(scene.ask(twin), Reply::Done { .. }));
 }
 
 #[test]

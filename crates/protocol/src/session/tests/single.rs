@@ -3,7 +3,7 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use super::{configuration, core, insert, read};
+use super::{configuration, core, insert, partition, read};
 use crate::identity::{CoreId, Epoch, Now, ServerId, SessionId, Version};
 use crate::message::{CoordinatorRequest, Execute, Refusal, Reply, Request};
 use crate::operation::RequestResult;
@@ -471,6 +471,23 @@ fn a_dropped_table_and_a_wrong_place_are_named() {
     client.submit(2, Operation::Status(CoreId::default()));
     let gone = Failure::PlaceGone { partition: None };
     assert_eq!(*client.outcome(), Outcome::Failed(gone));
+}
+
+#[test]
+fn a_read_ends_when_another_copy_gets_the_number_of_its_own() {
+    let mut client = Client::new(Limits::default());
+    client.reachable = false;
+    client.submit(1, read(1));
+    client.step(Input::Configuration(configuration(2)));
+    assert!(client.ended.is_empty(), "its copy is the same");
+    let mut changed = (*configuration(3)).clone();
+    let partition = Some(partition(0, 1));
+    changed.tables[0].layout.replexes[0].sort_columns = alloc::vec![1];
+    client.step(Input::Configuration(Arc::new(changed)));
+    assert_eq!(
+        *client.outcome(),
+        Outcome::Failed(Failure::PlaceGone { partition })
+    );
 }
 
 #[test]
