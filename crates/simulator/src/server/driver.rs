@@ -63,13 +63,13 @@ impl World {
         for note in effects.notes {
             self.trace.note(self.now_us, || note);
         }
-        self.check_settled(&effects.records);
-        for (position, record) in effects.records {
+        for (position, record) in &effects.records {
             self.trace.note(self.now_us, || {
                 format!("{core} logs {}: {record:?}", position.0)
             });
-            self.recorded(core, position, &record);
+            self.recorded(core, *position, record);
         }
+        self.check_settled(&effects.records);
         for (to, header, message) in effects.sends {
             if let PeerMessage::Witness { .. } | PeerMessage::WitnessEnd { .. } = message {
                 let sealed = sealed::told(core, self.ledger.has_sealed(core));
