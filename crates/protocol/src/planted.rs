@@ -56,8 +56,6 @@ bugs! {
     VotesIgnored = "votes-ignored", "R2";
     /// The head answers before the outcome is settled.
     AnswerBeforeSettled = "answer-before-settled", "R3";
-    /// A log that is read again takes a decision for settled as the table's present copies have it.
-    SettledByPresentCopies = "settled-by-present-copies", "R3";
     /// A copy comes or goes while operations are under way.
     CopiesChangeAtOnce = "copies-change-at-once", "R3";
     /// A core reports the outcomes of an epoch's end before they are durable.

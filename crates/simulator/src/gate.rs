@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
+use placement::Durability;
 use protocol::planted::{self, Bug};
 
 use crate::plan::Plan;
@@ -28,8 +29,7 @@ fn suits(bug: Bug, plan: &Plan) -> bool {
         Bug::CollisionIgnored
         | Bug::CopiesChangeAtOnce
         | Bug::OrderTakenForComplete
-        | Bug::ReadWhileRebuilding
-        | Bug::SettledByPresentCopies => faults.copies_every_us > 0,
+        | Bug::ReadWhileRebuilding => faults.copies_every_us > 0,
         Bug::StaleRowsKept
         | Bug::ComparisonSkipped
         | Bug::ChangesNotListed
@@ -39,6 +39,10 @@ fn suits(bug: Bug, plan: &Plan) -> bool {
         Bug::RefusalsIgnored | Bug::ResolutionGuesses | Bug::RestartedSaysNone => {
             faults.loss_every_us > 0 && plan.replace_after_us < u64::MAX
         }
+        Bug::AppliedAsTold => {
+            faults.crash_every_us > 0 && plan.schema.durability == Durability::Replicated
+        }
+        Bug::MomentUnchecked => faults.loss_every_us > 0 && plan.schema.partitions > 1,
         Bug::EarlierTenureTrusted => plan.replace_after_us < u64::MAX,
         Bug::ChecksumUnchecked | Bug::CorruptionIsTornTail => faults.misread > 0.0,
         Bug::FailedFlushTrusted => faults.flush_failure > 0.0,

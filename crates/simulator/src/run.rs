@@ -4,6 +4,7 @@
 //! must finish within a bound (I16); then the checks at rest; then, where acknowledged means
 //! flushed, a power cut and the same checks again.
 
+use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
@@ -16,7 +17,7 @@ use protocol::message::{CoordinatorReply, CoordinatorRequest};
 use crate::check::linearizable::{self, Call, Verdict};
 use crate::check::rest::{PartitionRows, Rest, of_replex};
 use crate::check::{
-    Violation, budget, constraints, copies, durable, entries, places, results, versions,
+    Violation, budget, constraints, copies, durable, entries, leftovers, places, results, versions,
 };
 use crate::core::Core;
 use crate::event::Event;
@@ -246,7 +247,21 @@ fn check_rest(world: &mut World) -> Rest {
         "I5 all replexes are equal",
         copies::equal(&rest, table.layout.numbers()),
     );
+    world.check("nothing is left of what went", nothing_left(world));
     rest
+}
+
+fn nothing_left(world: &World) -> Result<(), String> {
+    let (table, _) = world.table.as_ref().expect("it was created");
+    let configuration = world.coordinator.configuration();
+    let configuration = configuration.ok_or("no coordinator runs")?;
+    for core in world.servers.iter().flat_map(crate::server::Server::cores) {
+        let own = core.machine.identity().core;
+        let kept: BTreeSet<u64> = core.tables.entries().map(|(number, ..)| number).collect();
+        let is_own = |partition| configuration.tenure(partition, own).is_some();
+        leftovers::none(kept, *table, is_own).map_err(|error| format!("{own}: {error}"))?;
+    }
+    Ok(())
 }
 
 /// What the sorted tables of all cores hold.

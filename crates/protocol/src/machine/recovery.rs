@@ -231,11 +231,6 @@ impl CoreMachine {
                 settles,
             } => {
                 let key = (operation, partition);
-                let present = self.members.get(&key).map(Member::settles_at_decision);
-                let settles = match planted::is(Bug::SettledByPresentCopies) {
-                    true => present.unwrap_or(settles),
-                    false => settles,
-                };
                 if self.replay_decision(key, decision, position) && settles {
                     self.settle(now, key, tables, &mut unheard)?;
                 }

@@ -7,6 +7,7 @@ pub mod durable;
 pub mod earlier_life;
 pub mod entries;
 pub mod lease;
+pub mod leftovers;
 pub mod linearizable;
 pub mod outcomes;
 pub mod places;
