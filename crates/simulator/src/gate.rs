@@ -36,7 +36,8 @@ fn suits(bug: Bug, plan: &Plan) -> bool {
         | Bug::PartialTaken
         | Bug::TakenOverResolved
         | Bug::GiverForgets => faults.drain_every_us > 0,
-        Bug::RefusalsIgnored | Bug::ResolutionGuesses | Bug::RestartedSaysNone => {
+        Bug::ResolutionGuesses => faults.loss_at_record > 0.0 && plan.replace_after_us < u64::MAX,
+        Bug::RefusalsIgnored | Bug::RestartedSaysNone => {
             faults.loss_every_us > 0 && plan.replace_after_us < u64::MAX
         }
         Bug::AppliedAsTold => {
