@@ -258,7 +258,12 @@ fn nothing_left(world: &World) -> Result<(), String> {
     for core in world.servers.iter().flat_map(crate::server::Server::cores) {
         let own = core.machine.identity().core;
         let kept: BTreeSet<u64> = core.tables.entries().map(|(number, ..)| number).collect();
-        let is_own = |partition| configuration.tenure(partition, own).is_some();
+        // One whose server was lost keeps what it may get back.
+        let is_own = |partition| {
+            let place = configuration.place(partition);
+            let is_former = place.is_some_and(|place| place.former == Some(own));
+            is_former || configuration.tenure(partition, own).is_some()
+        };
         leftovers::none(kept, *table, is_own).map_err(|error| format!("{own}: {error}"))?;
     }
     Ok(())

@@ -23,6 +23,7 @@ mod fill_fetch;
 mod fill_source;
 mod head;
 mod inquiry;
+mod left_behind;
 mod locks;
 mod members;
 mod move_source;

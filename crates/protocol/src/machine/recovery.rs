@@ -9,7 +9,7 @@
 //! at the decider sees an outcome while prepares further up are not durable yet, so that a member
 //! which has lost its own would tell the old row afterwards.
 
-use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -20,7 +20,6 @@ use placement::tables::{Tables, TablesError};
 
 use super::inquiry::Inquiry;
 use super::moves::Held;
-use super::rows::marked;
 use super::settle::newest_version;
 use super::table::TableInfo;
 use super::{CoreMachine, Member, MemberKey, Output, Send, Told};
@@ -32,7 +31,7 @@ use crate::planted::{self, Bug};
 use crate::record::{Record, SavedCompletion};
 
 /// The sorted table for what lives outside rows; no partition has this number.
-const SAVED_TABLE: u64 = u64::MAX;
+pub(super) const SAVED_TABLE: u64 = u64::MAX;
 const LOGGED_KEY: &[u8] = b"logged";
 const VERSION_KEY: &[u8] = b"version";
 const EPOCH_KEY: &[u8] = b"epoch";
@@ -300,7 +299,7 @@ impl CoreMachine {
 
     /// Whether what the log has of a partition at this point is of the tenure in which this core
     /// holds it now: it may have been with others meanwhile.
-    fn is_of_tenure(&self, partition: PartitionId) -> bool {
+    pub(super) fn is_of_tenure(&self, partition: PartitionId) -> bool {
         let since = self.configuration.tenure(partition, self.identity.core);
         let held = self.held.get(&partition).copied().unwrap_or_default();
         since == Some(held.since)
@@ -393,8 +392,7 @@ impl CoreMachine {
         output: &mut Output,
     ) -> Result<(), TablesError> {
         assert!(next.0 >= 1, "positions start at 1");
-        self.left_behind = self.left_behind();
-        self.drop_left_behind(tables, output)?;
+        self.find_left_behind(tables, output)?;
         self.next_position = next;
         self.rows_from = Position(0);
         self.quiet_from_us = now.monotonic_us;
@@ -458,61 +456,6 @@ impl CoreMachine {
             self.others.insert(id, partition);
             self.drop_members(id, output);
         }
-    }
-
-    /// The partitions of which this core has rows of an earlier tenure that may be of use.
-    ///
-    /// They are as the checkpoint has them: what the log has of that tenure is not read
-    /// ([`CoreMachine::is_of_tenure`]), now or at any later start. So what is compared with them, and
-    /// logged as the difference, is the same whenever the log is read.
-    fn left_behind(&self) -> BTreeSet<PartitionId> {
-        let own = self.identity.core;
-        let places = self.configuration.places();
-        let left_behind = places.filter(|(id, place)| {
-            let tenure = self.configuration.tenure(*id, own);
-            place.former == Some(own) && (tenure.is_none() || !self.is_of_tenure(*id))
-        });
-        left_behind.map(|(id, _)| id).collect()
-    }
-
-    /// Rows of partitions that this core does not hold go: their tables were dropped while it was
-    /// away, or nobody waits for them. A configuration older than the disk knows nothing of newer tables: then all stay.
-    fn drop_left_behind<T: Tables>(
-        &mut self,
-        tables: &mut T,
-        output: &mut Output,
-    ) -> Result<(), TablesError> {
-        let mut known = BTreeSet::from([SAVED_TABLE]);
-        for id in &self.left_behind {
-            known.extend(marked(*id, tables)?.keys().map(|it| id.entries_table(*it)));
-            known.extend([id.rows_table(), id.marks_table()]);
-        }
-        for (id, partition) in self.partitions.iter().chain(&self.others) {
-            let orders = partition.orders.iter();
-            known.extend(orders.map(|order| id.entries_table(*order)));
-            known.extend([id.rows_table(), id.marks_table()]);
-            known.extend(self.is_rebuilding(*id).then(|| id.departures_table()));
-        }
-        let mut next = Some(0);
-        while let Some(first) = next {
-            let table = tables.table_from(first)?;
-            next = table.and_then(|table| table.checked_add(1));
-            let Some(table) = table.filter(|table| !known.contains(table)) else {
-                continue;
-            };
-            if self.epoch() < self.epoch_on_disk {
-                let text = format!(
-                    "the configuration is of epoch {}, the disk of {}: rows of tables that it \
-                     does not name are kept; start the coordinator on its newest state",
-                    self.epoch().0,
-                    self.epoch_on_disk.0
-                );
-                self.note(&text, output);
-                return Ok(());
-            }
-            tables.drop_table(table);
-        }
-        Ok(())
     }
 
     /// The epoch has changed: what peers told in the one before no longer counts. All of it must

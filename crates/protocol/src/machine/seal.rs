@@ -12,14 +12,15 @@ use alloc::format;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use placement::Durability;
 use placement::tables::{Tables, TablesError};
+use placement::{Durability, prove};
 
 use super::inquiry::Inquiry;
 use super::recovery::with_known_votes;
 use super::resolution::{Outcome, Part, outcome};
 use super::settle::newest_version;
 use super::{CoreMachine, MemberKey, Output, Send};
+use crate::configuration::Server;
 use crate::identity::{CoreId, Epoch, Now, OperationId, Position, ServerId};
 use crate::message::{PeerMessage, SealReport, SealStage};
 use crate::operation::{Decision, Prepare};
@@ -382,17 +383,26 @@ impl CoreMachine {
         if forgetful.is_empty() {
             return false;
         }
+        let is_gone = |server: ServerId| self.configuration.is_removed(server);
+        let servers = self.configuration.servers.iter();
+        let knowing: Vec<placement::Server> = servers
+            .filter(|server| !is_gone(server.id) && !forgetful.contains(&server.id))
+            .map(Server::bare)
+            .collect();
         let held: BTreeSet<_> = self.partitions.keys().map(|id| id.table).collect();
-        let mut tables = held.iter().filter_map(|id| self.tables.get(id));
+        let mut tables = held.iter().filter_map(|id| self.configuration.table(*id));
         tables.any(|table| {
             let places = table.placement.iter().flatten();
             let servers: BTreeSet<ServerId> = places.map(|place| place.core.server).collect();
-            let gone = servers
-                .iter()
-                .filter(|server| self.configuration.is_removed(**server))
-                .count();
+            let gone = servers.iter().filter(|server| is_gone(**server)).count();
             let forgetful = servers.intersection(&forgetful).count();
-            gone > 0 && gone + forgetful > usize::from(table.schema.failures_tolerated)
+            let too_many = gone + forgetful > usize::from(table.schema.failures_tolerated);
+            // A table whose copies had to be put together tolerates less than it states.
+            let is_alone = || {
+                let proof = prove(&table.layout, &table.bare_placement(), &knowing);
+                proof.copies_guaranteed == 0
+            };
+            gone > 0 && (too_many || is_alone())
         })
     }
 

@@ -157,21 +157,6 @@ impl CoreMachine {
         self.review_fills(now, tables, output)
     }
 
-    /// Rows of earlier tenures go that nobody waits for any more.
-    fn review_left_behind<T: Tables>(&mut self, tables: &mut T) -> Result<(), TablesError> {
-        let (configuration, own) = (&self.configuration, self.identity.core);
-        let is_void = |id: &PartitionId| {
-            let place = configuration.place(*id);
-            place.is_none_or(|place| place.former != Some(own))
-        };
-        let void = self.left_behind.extract_if(.., is_void);
-        let void: Vec<PartitionId> = void.collect();
-        for id in void {
-            self.drop_rows(id, tables)?;
-        }
-        Ok(())
-    }
-
     /// The partitions that this core holds, gives away or takes.
     pub(super) fn concerned(&self) -> BTreeSet<PartitionId> {
         let own = self.identity.core;
