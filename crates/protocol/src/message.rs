@@ -277,6 +277,9 @@ pub enum Refusal {
         /// For people.
         message: String,
     },
+    /// It was begun here, and the partition has gone to another core since: it may have taken effect.
+    /// Fetch, then send it there under its number (SAFETY R13).
+    Begun,
 }
 
 /// Who speaks, in every message between cores.
@@ -643,6 +646,7 @@ wire_struct!(ChecksumPart { count, sum, next });
 wire_enum!(Refusal {
     0 => StaleEpoch { epoch }, 1 => WrongPartition, 2 => NotServing, 3 => Overloaded,
     4 => DiskFull { server }, 5 => SessionEnded, 6 => RequestMismatch, 7 => Invalid { message },
+    8 => Begun,
 });
 wire_struct!(PeerHeader {
     from,

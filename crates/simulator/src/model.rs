@@ -227,14 +227,18 @@ impl Model {
             return Some(rows.clone());
         }
         let agrees = |expected: &Seen| seen.is_none_or(|seen| seen == expected);
+        // A row that keeps its key, which others have, too, may be judged or not: there is a copy
+        // being made that cannot be, because of them.
         match self.proposal(rows, operation) {
             Err(outcome) => agrees(&outcome).then(|| rows.clone()),
             Ok((old, new)) => {
                 let violations = self.violations((era, rows), old, new);
-                if violations.is_empty() {
-                    return agrees(&Seen::Applied).then(|| replaced(rows, old, new));
+                let must_fail = violations.iter().any(|(_, is_certain)| *is_certain);
+                if !must_fail && agrees(&Seen::Applied) {
+                    return Some(replaced(rows, old, new));
                 }
-                violations.iter().any(agrees).then(|| rows.clone())
+                let mut reasons = violations.iter().map(|(reason, _)| reason);
+                reasons.any(agrees).then(|| rows.clone())
             }
         }
     }
@@ -305,13 +309,14 @@ impl Model {
         }
     }
 
-    /// Every reason to vote no; the real chain tells the first, the model allows any.
+    /// Every reason to vote no, and whether somebody certainly does; the real chain tells the first,
+    /// the model allows any.
     fn violations(
         &self,
         (era, rows): (usize, &Rows),
         old: Option<Row>,
         new: Option<Row>,
-    ) -> Vec<Seen> {
+    ) -> Vec<(Seen, bool)> {
         let mut violations = Vec::new();
         for &replex in &self.eras[era] {
             let copy = &self.copies[replex];
@@ -324,7 +329,8 @@ impl Model {
                         .iter()
                         .any(|row| row[ID] != new[ID] && self.key(replex, row) == key);
                     if !key.contains(&NULL) && taken {
-                        violations.push(Seen::Duplicate(copy.number, key));
+                        let keeps_key = old.is_some_and(|old| self.key(replex, &old) == key);
+                        violations.push((Seen::Duplicate(copy.number, key), !keeps_key));
                     }
                 }
                 Demand::Dense => {
@@ -341,7 +347,7 @@ impl Model {
                     let last = |key: Vec<i64>| key[key.len() - 1];
                     let taken = old.is_none_or(|old| last(old) == count);
                     if !taken || new.is_some_and(|new| last(new) != count + 1) {
-                        violations.push(Seen::NotDense(copy.number, count + 1));
+                        violations.push((Seen::NotDense(copy.number, count + 1), true));
                     }
                 }
             }

@@ -542,13 +542,18 @@ impl CoreMachine {
     }
 
     /// Nobody can say what became of a request of a table that is gone.
-    pub(super) fn refuse_running(&mut self, request: RequestId, output: &mut Output) {
+    pub(super) fn refuse_running(
+        &mut self,
+        request: RequestId,
+        refusal: &Refusal,
+        output: &mut Output,
+    ) {
         for asked in self
             .running
             .remove(&request)
             .map_or(Vec::new(), |running| running.asked)
         {
-            self.refuse(asked, Refusal::WrongPartition, output);
+            self.refuse(asked, refusal.clone(), output);
         }
     }
 

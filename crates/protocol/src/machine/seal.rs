@@ -22,7 +22,7 @@ use super::settle::newest_version;
 use super::{CoreMachine, MemberKey, Output, Send};
 use crate::configuration::Server;
 use crate::identity::{CoreId, Epoch, Now, OperationId, Position, ServerId};
-use crate::message::{PeerMessage, SealReport, SealStage};
+use crate::message::{PeerMessage, Refusal, SealReport, SealStage};
 use crate::operation::{Decision, Prepare};
 use crate::planted::{self, Bug};
 use crate::record::Record;
@@ -160,7 +160,7 @@ impl CoreMachine {
                 self.unfinished.remove(&key.0.order());
                 self.folded.remove(&key.0);
                 for request in &member.prepare.requests {
-                    self.refuse_running(request.request, output);
+                    self.refuse_running(request.request, &Refusal::WrongPartition, output);
                 }
             }
         }

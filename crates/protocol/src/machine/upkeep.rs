@@ -268,11 +268,17 @@ impl CoreMachine {
         for key in gone {
             let member = self.members.remove(&key).expect("it was just listed");
             self.folded.remove(&key.0);
-            if member.place == 0 {
-                self.unfinished.remove(&key.0.order());
+            if member.place > 0 {
+                continue;
             }
+            self.unfinished.remove(&key.0.order());
+            // Once it has voted, others may have carried it on.
+            let refusal = match member.prepared_at {
+                Some(_) => Refusal::Begun,
+                None => Refusal::WrongPartition,
+            };
             for request in &member.prepare.requests {
-                self.refuse_running(request.request, output);
+                self.refuse_running(request.request, &refusal, output);
             }
         }
         let orphans: Vec<_> = self.running.keys().copied().collect();
@@ -285,7 +291,7 @@ impl CoreMachine {
         };
         for request in orphans {
             if !queued(self, request) {
-                self.refuse_running(request, output);
+                self.refuse_running(request, &Refusal::WrongPartition, output);
             }
         }
     }

@@ -239,6 +239,7 @@ impl fmt::Display for Refusal {
                 write!(f, "the server is at configuration {}", epoch.0)
             }
             Refusal::WrongPartition => write!(f, "the server does not hold the partition"),
+            Refusal::Begun => write!(f, "the server gave the partition away meanwhile"),
             Refusal::NotServing => write!(f, "the server is not serving the partition now"),
             Refusal::Overloaded => write!(f, "the server is overloaded"),
             Refusal::DiskFull { server } => write!(f, "server {} has no space", server.0),

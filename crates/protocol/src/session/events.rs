@@ -65,6 +65,7 @@ impl SessionMachine {
         let known = self.configuration.as_ref().map_or(Epoch(0), |it| it.epoch);
         let pending = self.requests.get_mut(&ticket).expect("it was flying");
         pending.refusals += 1;
+        pending.lost |= refusal == Refusal::Begun;
         let refusals = pending.refusals;
         let uncertain = pending.uncertain();
         let flying = !pending.flying.is_empty();
@@ -99,7 +100,7 @@ impl SessionMachine {
                 self.move_to(ticket, Place::Waiting, None);
                 self.fetch(now_us, epoch, output);
             }
-            Refusal::WrongPartition => {
+            Refusal::WrongPartition | Refusal::Begun => {
                 self.pause(now_us, ticket, refusals);
                 self.fetch(now_us, known, output);
             }

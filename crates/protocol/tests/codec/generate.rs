@@ -272,7 +272,7 @@ generate_enum! {
     Consistency { Linearizable, Stale }
     Reply { Executed(result), Rows(page), Checksum(part), Status(counters), Refused(refusal) }
     Refusal {
-        StaleEpoch { epoch }, WrongPartition, NotServing, Overloaded, DiskFull { server },
+        StaleEpoch { epoch }, WrongPartition, Begun, NotServing, Overloaded, DiskFull { server },
         SessionEnded, RequestMismatch, Invalid { message },
     }
     PeerMessage {

@@ -562,6 +562,7 @@ fn refusals() -> Vec<(&'static str, Message)> {
             refused(Refusal::StaleEpoch { epoch: Epoch(7) }),
         ),
         ("refused-wrong-partition", refused(Refusal::WrongPartition)),
+        ("refused-begun", refused(Refusal::Begun)),
         ("refused-not-serving", refused(Refusal::NotServing)),
         ("refused-overloaded", refused(Refusal::Overloaded)),
         (

@@ -198,6 +198,26 @@ fn sent_and_unanswered_is_unknown_but_never_sent_is_not() {
 }
 
 #[test]
+fn what_was_begun_where_the_partition_has_gone_from_may_have_happened() {
+    let mut client = Client::new(Limits::default());
+    client.submit(1, insert(1));
+    let first = client.last();
+    client.refuse(&first, Refusal::Begun);
+    client.wait();
+    // It goes on under the same number, which finds the first result.
+    assert_eq!(client.last().request, first.request);
+    while client.ended.is_empty() {
+        let attempt = client.last();
+        client.refuse(&attempt, Refusal::NotServing);
+        client.wait();
+    }
+    assert!(matches!(
+        client.outcome(),
+        Outcome::Unknown(Failure::Deadline { .. })
+    ));
+}
+
+#[test]
 fn refused_to_the_last_is_a_failure_that_says_why() {
     let mut client = Client::new(Limits::default());
     client.submit(1, insert(1));
