@@ -8,8 +8,8 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use crate::cargo;
 use crate::tidy::{self, Tree};
+use crate::{cargo, needs};
 
 /// Seeds that the simulator runs for every commit; `cargo xtask sim` runs more.
 const SIMULATOR_SEEDS: &str = "1000";
@@ -18,6 +18,7 @@ const SIMULATOR_SEEDS: &str = "1000";
 pub const HELP: &str = "Usage: cargo xtask ci [STEP…]\n\n\
     Runs the steps below in order, or only those named, and stops at the first that fails.\n\
     The last line is `N passed, N failed`, counting steps. Nothing in the tree is changed.\n\n  \
+    needs      Debian's packages that other steps use are installed, as root\n  \
     format     every file is formatted\n  \
     tidy       cargo xtask tidy\n  \
     lints      compiler and clippy warnings, as errors\n  \
@@ -42,6 +43,14 @@ struct Step {
 }
 
 const STEPS: &[Step] = &[
+    Step {
+        name: "needs",
+        remedy: "It does not fail.",
+        run: |_| {
+            needs::install();
+            Ok(())
+        },
+    },
     Step {
         name: "format",
         remedy: "`cargo xtask fix` formats everything. If rustfmt is missing: `rustup component \
@@ -248,10 +257,10 @@ mod tests {
         let time = Duration::from_millis(1_250);
         let passed: Vec<_> = steps.iter().map(|step| (step.name, time)).collect();
         let text = closing(&steps, &passed, None);
-        assert_eq!(text.lines().last(), Some("8 passed, 0 failed"));
+        assert_eq!(text.lines().last(), Some("9 passed, 0 failed"));
 
-        let text = closing(&steps, &passed[..2], Some("lints"));
-        assert_eq!(text.lines().last(), Some("2 passed, 1 failed"));
+        let text = closing(&steps, &passed[..3], Some("lints"));
+        assert_eq!(text.lines().last(), Some("3 passed, 1 failed"));
         assert!(
             text.contains("not run: tests, doctests, docs, simulator, leftovers\n"),
             "{text}"

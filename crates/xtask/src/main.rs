@@ -9,6 +9,7 @@ mod cargo;
 mod chaos;
 mod ci;
 mod fuzz;
+mod needs;
 mod tidy;
 
 use std::path::{Path, PathBuf};
