@@ -130,7 +130,9 @@ impl CoreMachine {
         });
     }
 
-    /// Completion records have come: those that are new are kept, and logged.
+    /// Completion records have come: those of which the log has no record of their own are logged. That
+    /// this core knows one by an operation is not enough: the partition that took part in it may go
+    /// to others, and this one stay.
     pub(super) fn on_copied_completions<T: Tables>(
         &mut self,
         now: Now,
@@ -156,8 +158,10 @@ impl CoreMachine {
         self.last_version = self.last_version.max(last_version);
         let mut by_head: BTreeMap<PartitionId, Vec<_>> = BTreeMap::new();
         for SavedCompletion { head, request } in completions {
-            if self.sessions.is_new(request.request) && !planted::is(Bug::CompletionsNotCopied) {
-                self.sessions.complete(head, &request, &request.result);
+            if self.sessions.is_to_be_kept(request.request)
+                && !planted::is(Bug::CompletionsNotCopied)
+            {
+                self.sessions.keep(head, &request);
                 by_head.entry(head).or_default().push(request);
             }
         }
@@ -167,10 +171,13 @@ impl CoreMachine {
                 partition,
                 requests,
             };
-            let position = self.log(&record, durability, output);
-            let fill = self.fills.partitions.get_mut(&of);
-            fill.expect("it was just there").has_logged(position);
+            self.log(&record, durability, output);
         }
+        // Those that were logged before for another partition, too, must be durable before this one
+        // may serve.
+        let last = Position(self.next_position.0 - 1);
+        let fill = self.fills.partitions.get_mut(&of);
+        fill.expect("it was just there").has_logged(last);
         self.try_end_fill(now, of, tables, output)?;
         self.ask_covers(now, output);
         Ok(())

@@ -181,8 +181,7 @@ impl CoreMachine {
             self.sessions.end_below(Wire::decode_all(value)?);
         } else if key.starts_with(COMPLETION_PREFIX) {
             let saved = SavedCompletion::decode_all(value)?;
-            self.sessions
-                .complete(saved.head, &saved.request, &saved.request.result);
+            self.sessions.keep(saved.head, &saved.request);
         } else if key.starts_with(HELD_PREFIX) {
             let (partition, since, is_whole) = Wire::decode_all(value)?;
             self.held.insert(partition, Held { since, is_whole });
@@ -249,7 +248,7 @@ impl CoreMachine {
                 requests,
             } => {
                 for request in &requests {
-                    self.sessions.complete(partition, request, &request.result);
+                    self.sessions.keep(partition, request);
                 }
             }
             Record::Copied { partition, rows } if self.is_of_tenure(partition) => {

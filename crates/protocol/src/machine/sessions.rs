@@ -30,6 +30,9 @@ struct Completed {
     head: PartitionId,
     digest: u64,
     result: RequestResult,
+    /// A record of its own says so. Otherwise it is known by an operation that ended here, whose records
+    /// are not read any more once its partition was with others (`is_of_tenure`).
+    is_kept: bool,
 }
 
 /// What is known of a request.
@@ -118,8 +121,19 @@ impl Sessions {
             head,
             digest: record.digest,
             result: result.clone(),
+            is_kept: false,
         };
         session.completed.insert(record.request.number, completed);
+    }
+
+    /// Notes a result of which the log, or a checkpoint, has a record of its own.
+    pub fn keep(&mut self, head: PartitionId, record: &RequestRecord) {
+        self.complete(head, record, &record.result);
+        let session = self.sessions.get_mut(&record.request.session);
+        let completed = session.and_then(|it| it.completed.get_mut(&record.request.number));
+        if let Some(completed) = completed.filter(|it| it.result == record.result) {
+            completed.is_kept = true;
+        }
     }
 
     /// Ends all sessions below `floor`.
@@ -142,14 +156,14 @@ impl Sessions {
             .sum()
     }
 
-    /// Whether the request is one of which a record would be kept, and there is none.
-    pub fn is_new(&self, request: RequestId) -> bool {
+    /// Whether the request is one of which a record ought to be kept, and there is none.
+    pub fn is_to_be_kept(&self, request: RequestId) -> bool {
         let session = self.sessions.get(&request.session);
-        let is_known = session.is_some_and(|session| {
-            request.number < session.acknowledged_below
-                || session.completed.contains_key(&request.number)
+        let is_kept = session.is_some_and(|session| {
+            let completed = session.completed.get(&request.number);
+            request.number < session.acknowledged_below || completed.is_some_and(|it| it.is_kept)
         });
-        request.session >= self.floor && !is_known
+        request.session >= self.floor && !is_kept
     }
 
     /// Everything, for a checkpoint.
