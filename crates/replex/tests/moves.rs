@@ -5,12 +5,11 @@
 
 mod support;
 
-use std::ops::Range;
-
-use client::{Client, ConnectOptions, IfExists, Table};
-use placement::{Durability, Value};
-use protocol::configuration::{Configuration, PartitionState};
+use placement::Durability;
+use protocol::configuration::Configuration;
 use protocol::identity::ServerId;
+
+use support::rows::{self, expect_all, insert, is_quiet};
 
 const ROWS: i64 = 300;
 
@@ -18,10 +17,7 @@ const ROWS: i64 = 300;
 async fn a_server_is_added_and_another_one_drained_while_writes_go_on() {
     let mut cluster = support::cluster(3).await;
     let address = cluster.coordinator_address().to_owned();
-    let client = Client::connect(ConnectOptions::new([address.clone()]));
-    let client = client.await.unwrap();
-    let schema = support::people(1, Durability::Sync);
-    let table = client.create_table(schema, IfExists::Fail).await.unwrap();
+    let table = rows::create(&cluster).await;
     insert(&table, 0..ROWS).await;
     let admin = |command: &[&str]| {
         let arguments = [&["admin"], command, &["-C", &address]].concat();
@@ -45,10 +41,7 @@ async fn a_server_is_added_and_another_one_drained_while_writes_go_on() {
     assert!(drain.contains("holds nothing any more"), "{drain}");
     let configuration = cluster.configuration().await.unwrap();
     assert!(!configuration.holds(drained));
-    for id in 0..3 * ROWS {
-        let row = table.get(&[Value::Int64(id)]).await.unwrap();
-        assert_eq!(row.map(|row| row.values), Some(person(id)), "{id}");
-    }
+    expect_all(&table, 0..3 * ROWS).await;
     let check = admin(&["check", "people"]);
     assert!(check.contains("All copies hold the same rows"), "{check}");
 
@@ -73,22 +66,4 @@ async fn what_no_other_server_can_hold_is_not_drained() {
     );
     let list = support::run_well(&["admin", "server", "list", "-C", &address]);
     assert!(!list.contains("draining"), "{list}");
-}
-
-/// Whether nothing moves or is rebuilt.
-fn is_quiet(configuration: &Configuration) -> bool {
-    let mut places = configuration.places();
-    configuration.sealing.is_none()
-        && places.all(|(_, it)| it.state == PartitionState::Serving && it.moving.is_none())
-}
-
-fn person(id: i64) -> Vec<Value> {
-    let city = Value::Text(format!("city {}", id % 17));
-    vec![Value::Int64(id), city, Value::Int64(id % 5), Value::Null]
-}
-
-async fn insert(table: &Table, ids: Range<i64>) {
-    for id in ids {
-        table.insert(&person(id)).await.unwrap();
-    }
 }

@@ -5,12 +5,14 @@
 
 mod support;
 
-use client::{Client, ConnectOptions, IfExists, Table};
+use client::Table;
 use futures_util::stream::{self, StreamExt};
-use placement::{Durability, Value};
-use protocol::configuration::{Configuration, PartitionState};
+use placement::Value;
+use protocol::configuration::{Configuration, ServerState};
 use protocol::identity::{CoreId, ServerId};
 use replex::cluster::Cluster;
+
+use support::rows::{self, is_quiet};
 
 /// Rows of 1 kB: some MiB in each copy, of which a checkpoint takes the most.
 const ROWS: i64 = 6_000;
@@ -24,10 +26,7 @@ async fn a_server_that_was_replaced_gets_back_what_it_held_by_what_has_changed()
     options.server_arguments = ["--tables-memory-mib", "1"].map(str::to_owned).into();
     let mut cluster = Cluster::start(options).await.unwrap();
     let address = cluster.coordinator_address().to_owned();
-    let client = Client::connect(ConnectOptions::new([address.clone()]));
-    let client = client.await.unwrap();
-    let schema = support::people(1, Durability::Sync);
-    let table = client.create_table(schema, IfExists::Fail).await.unwrap();
+    let table = rows::create(&cluster).await;
     insert(&table, 0..ROWS).await;
     let lost = table.definition().placement[1][0].core.server;
     let before = held(&cluster.configuration().await.unwrap(), lost);
@@ -47,7 +46,7 @@ async fn a_server_that_was_replaced_gets_back_what_it_held_by_what_has_changed()
     };
     cluster
         .wait_until("it is down", |it| {
-            it.server(lost).unwrap().state == protocol::configuration::ServerState::Down
+            it.server(lost).unwrap().state == ServerState::Down
         })
         .await
         .unwrap();
@@ -85,12 +84,6 @@ async fn a_server_that_was_replaced_gets_back_what_it_held_by_what_has_changed()
 fn counter(counters: &[(String, u64)], name: &str) -> u64 {
     let found = counters.iter().find(|(it, _)| it == name);
     found.map(|(_, value)| *value).unwrap()
-}
-
-fn is_quiet(configuration: &Configuration) -> bool {
-    let mut places = configuration.places();
-    configuration.sealing.is_none()
-        && places.all(|(_, it)| it.state == PartitionState::Serving && it.moving.is_none())
 }
 
 type Cells = Vec<(u8, u32)>;

@@ -5,10 +5,9 @@
 
 mod support;
 
-use client::{Client, ConnectOptions, IfExists, Table};
-use placement::{Durability, Value};
-use protocol::configuration::{Configuration, PartitionState, ServerState};
-use protocol::identity::ServerId;
+use protocol::configuration::{Configuration, ServerState};
+
+use support::rows::{self, expect_all, insert, is_quiet};
 
 const ROWS: i64 = 400;
 
@@ -16,10 +15,7 @@ const ROWS: i64 = 400;
 async fn others_rebuild_what_a_lost_server_held_while_writes_go_on() {
     let mut cluster = support::cluster(4).await;
     let address = cluster.coordinator_address().to_owned();
-    let client = Client::connect(ConnectOptions::new([address.clone()]));
-    let client = client.await.unwrap();
-    let schema = support::people(1, Durability::Sync);
-    let table = client.create_table(schema, IfExists::Fail).await.unwrap();
+    let table = rows::create(&cluster).await;
     insert(&table, 0..ROWS).await;
     let lost = table.definition().placement[0][0].core.server;
     let number = lost.0.to_string();
@@ -40,16 +36,13 @@ async fn others_rebuild_what_a_lost_server_held_while_writes_go_on() {
     admin(&["server", "remove", &number]);
     // Rows of the partitions that are being rebuilt are among them.
     insert(&table, ROWS..2 * ROWS).await;
-    let whole = |configuration: &Configuration| !holds(configuration, lost);
+    let whole = |it: &Configuration| !it.holds(lost) && is_quiet(it);
     cluster.wait_until("it is replaced", whole).await.unwrap();
-    for id in 0..2 * ROWS {
-        let row = table.get(&[Value::Int64(id)]).await.unwrap();
-        assert_eq!(row.map(|row| row.values), Some(person(id)), "{id}");
-    }
+    expect_all(&table, 0..2 * ROWS).await;
     let check = admin(&["check", "people"]);
     assert!(check.contains("All copies hold the same rows"), "{check}");
 
-    // It comes back with its old disk, to hold nothing of that.
+    // It comes back with its old disk: what it has of all that is a hint at most.
     cluster.restart(lost.0 as usize - 1).await.unwrap();
     cluster.wait_until_serving().await.unwrap();
     insert(&table, 2 * ROWS..2 * ROWS + 20).await;
@@ -62,10 +55,7 @@ async fn a_server_that_falls_silent_is_replaced_unless_somebody_says_otherwise()
     let mut options = replex::cluster::Options::new(support::program());
     options.servers = 4;
     let mut cluster = replex::cluster::Cluster::start(options).await.unwrap();
-    let client = Client::connect(ConnectOptions::new([cluster.coordinator_address()]));
-    let client = client.await.unwrap();
-    let schema = support::people(1, Durability::Sync);
-    let table = client.create_table(schema, IfExists::Fail).await.unwrap();
+    let table = rows::create(&cluster).await;
     insert(&table, 0..ROWS).await;
     // Stopped in order, it is waited for.
     let stopped = table.definition().placement[1][0].core.server;
@@ -82,30 +72,7 @@ async fn a_server_that_falls_silent_is_replaced_unless_somebody_says_otherwise()
     let lost = table.definition().placement[0][0].core.server;
     cluster.kill(lost.0 as usize - 1).await.unwrap();
     insert(&table, ROWS..2 * ROWS).await;
-    let whole = |configuration: &Configuration| !holds(configuration, lost);
+    let whole = |it: &Configuration| !it.holds(lost) && is_quiet(it);
     cluster.wait_until("it is replaced", whole).await.unwrap();
-    for id in 0..2 * ROWS {
-        let row = table.get(&[Value::Int64(id)]).await.unwrap();
-        assert_eq!(row.map(|row| row.values), Some(person(id)), "{id}");
-    }
-}
-
-/// Whether a server holds partitions, or some partition is not filled yet.
-fn holds(configuration: &Configuration, server: ServerId) -> bool {
-    let tables = configuration.tables.iter();
-    let mut places = tables.flat_map(|table| table.placement.iter().flatten());
-    configuration.sealing.is_some()
-        || places
-            .any(|place| place.core.server == server || place.state == PartitionState::Rebuilding)
-}
-
-fn person(id: i64) -> Vec<Value> {
-    let city = Value::Text(format!("city {}", id % 17));
-    vec![Value::Int64(id), city, Value::Int64(id % 5), Value::Null]
-}
-
-async fn insert(table: &Table, ids: std::ops::Range<i64>) {
-    for id in ids {
-        table.insert(&person(id)).await.unwrap();
-    }
+    expect_all(&table, 0..2 * ROWS).await;
 }

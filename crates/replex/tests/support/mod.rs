@@ -8,6 +8,7 @@ pub mod history;
 pub mod hosts;
 pub mod noise;
 pub mod people;
+pub mod rows;
 
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
