@@ -64,7 +64,8 @@ impl Table {
             while summing.len() < PARTITIONS_AT_A_TIME
                 && let Some(partition) = waiting.next()
             {
-                let part = sum_partition(self.client().clone(), partition, what.clone());
+                let part =
+                    sum_partition(self.client().clone(), self.epoch(), partition, what.clone());
                 summing.spawn_on(part, &runtime);
             }
             match summing.join_next().await {
@@ -91,12 +92,17 @@ impl Table {
     }
 }
 
-async fn sum_partition(client: Client, partition: PartitionId, what: String) -> Result<Sum, Error> {
+async fn sum_partition(
+    client: Client,
+    epoch: Epoch,
+    partition: PartitionId,
+    what: String,
+) -> Result<Sum, Error> {
     let mut sum = Sum::default();
     let mut start = Bytes::default();
     loop {
         let read = ChecksumRead {
-            epoch: Epoch(0),
+            epoch,
             partition,
             start,
             limit: PART_ROWS,

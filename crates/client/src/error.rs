@@ -34,8 +34,8 @@ pub enum Error {
     },
     /// Too many requests wait in this client. Try again after some have ended.
     Full,
-    /// What was to be read is on servers that are down, in every copy. Try again once one of them
-    /// is back.
+    /// What was to be read is on servers that are down, in every copy, or a copy of what was to be
+    /// written is, and too many are down to go on without them. Try again once one of them is back.
     Lost {
         /// What is missing, and what to do.
         message: String,
@@ -58,6 +58,12 @@ pub enum Error {
         name: String,
         /// Those that there are.
         tables: Vec<String>,
+    },
+    /// The copy that was to be read by, an index or another one, is gone. Look the table up anew:
+    /// this handle names what was there before.
+    TableChanged {
+        /// The table's name, or its number.
+        table: String,
     },
     /// The table was dropped meanwhile; look it up by name anew.
     TableGone {
@@ -123,6 +129,7 @@ impl Error {
             Error::Refused { retry: false, .. }
             | Error::NoTable { .. }
             | Error::TableGone { .. }
+            | Error::TableChanged { .. }
             | Error::NoIndex { .. }
             | Error::WrongType { .. }
             | Error::Row(_)
@@ -150,7 +157,12 @@ impl Error {
                 table: format!("number {}", table.0),
             },
             Failure::DiskFull { server } => Error::DiskFull { server },
-            Failure::PlaceGone { .. }
+            Failure::PlaceGone {
+                partition: Some(partition),
+            } => Error::TableChanged {
+                table: format!("number {}", partition.table.0),
+            },
+            Failure::PlaceGone { partition: None }
             | Failure::SessionEnded
             | Failure::RequestMismatch
             | Failure::Invalid { .. } => Error::Invalid {
@@ -197,6 +209,11 @@ impl fmt::Display for Error {
                 f,
                 "there is no table {name}: there are {}",
                 tables.join(", ")
+            ),
+            Error::TableChanged { table } => write!(
+                f,
+                "the copy of table {table} that was to be read by was dropped meanwhile: look the \
+                 table up anew"
             ),
             Error::TableGone { table } => write!(
                 f,

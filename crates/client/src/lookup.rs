@@ -8,7 +8,7 @@ use std::time::Duration;
 use placement::{Value, encode_key, encode_value, prefix_end};
 use protocol::codec::Bytes;
 use protocol::expression::Expression;
-use protocol::identity::{Epoch, PartitionId};
+use protocol::identity::PartitionId;
 use protocol::message::{Consistency, Read};
 use protocol::session::gather::{Order, PAGE_ROWS_MAX, Plan};
 use protocol::session::{Operation, Outcome, route};
@@ -199,6 +199,7 @@ impl<'a> Lookup<'a> {
                     limit: None,
                     order: Order::Ascending,
                     count_only: false,
+                    epoch: table.epoch(),
                     consistency: Consistency::Linearizable,
                 },
                 patience: None,
@@ -261,7 +262,7 @@ impl<'a> Lookup<'a> {
         let mut rows = Vec::new();
         let mut left = plan.limit.unwrap_or(u64::MAX);
         let mut read = Read {
-            epoch: Epoch(0),
+            epoch: plan.epoch,
             partition: plan.partitions[0],
             start: plan.start,
             end: plan.end,
@@ -320,6 +321,7 @@ impl<'a> Scan<'a> {
                     limit: None,
                     order: Order::Any,
                     count_only: false,
+                    epoch: table.epoch(),
                     consistency: Consistency::Linearizable,
                 },
                 patience: None,

@@ -59,6 +59,11 @@ impl Table {
         &self.configuration.tables[self.position]
     }
 
+    /// Of the configuration that had it so.
+    pub(crate) fn epoch(&self) -> Epoch {
+        self.configuration.epoch
+    }
+
     /// Its number, never reused.
     pub fn id(&self) -> TableId {
         self.definition().id
@@ -295,7 +300,7 @@ impl Table {
             number * axis.divisions + axis.coordinate(slot)
         });
         let read = Read {
-            epoch: Epoch(0),
+            epoch: self.epoch(),
             partition: PartitionId {
                 table: self.id(),
                 replex,

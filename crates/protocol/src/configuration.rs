@@ -4,6 +4,7 @@
 //! is decided is in `coordinator`; where rows belong is `placement`'s.
 
 mod copies;
+pub(crate) mod losses;
 
 use alloc::collections::BTreeSet;
 use alloc::string::String;

@@ -280,6 +280,14 @@ pub enum Refusal {
     /// It was begun here, and the partition has gone to another core since: it may have taken effect.
     /// Fetch, then send it there under its number (SAFETY R13).
     Begun,
+    /// A copy of the row is on a server that is down, and too many others are down for it to be
+    /// replaced: start one of them.
+    Lost {
+        /// The server.
+        server: ServerId,
+        /// The request was begun: it may take effect once the server is back.
+        begun: bool,
+    },
 }
 
 /// Who speaks, in every message between cores.
@@ -646,7 +654,7 @@ wire_struct!(ChecksumPart { count, sum, next });
 wire_enum!(Refusal {
     0 => StaleEpoch { epoch }, 1 => WrongPartition, 2 => NotServing, 3 => Overloaded,
     4 => DiskFull { server }, 5 => SessionEnded, 6 => RequestMismatch, 7 => Invalid { message },
-    8 => Begun,
+    8 => Begun, 9 => Lost { server, begun },
 });
 wire_struct!(PeerHeader {
     from,

@@ -333,6 +333,7 @@ fn happen_to(
         "crash" => cluster.crash(id, keeps_all)?,
         "restart" => cluster.start(id)?,
         "rejoin" => cluster.rejoin(id)?,
+        "down" => cluster.note_down(id)?,
         "wipe" => cluster.wipe(id),
         "sleep" | "wake" => {
             let node = cluster.nodes.get_mut(&id).ok_or("no such server")?;

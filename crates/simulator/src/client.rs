@@ -191,8 +191,9 @@ impl World {
         let wanted = if let Operation::Read(range) = &operation {
             kept = !self.generator.stale();
             let (start, end) = table.bounds(range);
+            let session = &self.clients[&number].session;
             Wanted::Read(Read {
-                epoch: Epoch(0),
+                epoch: session.configuration().map_or(Epoch(0), |it| it.epoch),
                 partition: PartitionId {
                     table: table_id,
                     replex: table.model.copies[range.replex].number as u8,
@@ -243,11 +244,22 @@ impl World {
         client.next_ticket += 1;
         client.submitted.insert(ticket, history);
         let deadline_us = client.clock.now(self.now_us).monotonic_us + patience_us;
+        // As the next page of a read does: the copy that was chosen may have gone since.
+        if matches!(wanted, Wanted::Read(_)) && self.random.chance(0.02) {
+            let delay_us = self.random.between(MILLISECOND, 500 * MILLISECOND);
+            self.after(delay_us, Event::Submit(number, ticket, wanted, deadline_us));
+            return;
+        }
+        self.submit(number, ticket, wanted, deadline_us);
+    }
+
+    /// Hands an operation to a client's session.
+    pub fn submit(&mut self, number: u64, ticket: Ticket, operation: Wanted, deadline_us: u64) {
         self.step_client(
             number,
             Input::Submit {
                 ticket,
-                operation: wanted,
+                operation,
                 deadline_us,
             },
         );

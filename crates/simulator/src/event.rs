@@ -9,6 +9,7 @@ use protocol::machine::ClientReply;
 use protocol::message::{
     CoordinatorReply, CoordinatorRequest, PeerHeader, PeerMessage, Reply, Request,
 };
+use protocol::session::{Operation, Ticket};
 
 use crate::chaos::Fault;
 use crate::network::Node;
@@ -41,6 +42,8 @@ pub enum Event {
     CoordinatorKept(u64, u64),
     /// What a coordinator had answered while it led goes out.
     LateAnswer(Answer),
+    /// A client submits what it has chosen a copy for a while ago.
+    Submit(u64, Ticket, Operation, u64),
     /// A server's process starts.
     Start(usize),
     /// A server's process is killed, unless faults have stopped.

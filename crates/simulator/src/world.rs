@@ -258,6 +258,9 @@ impl World {
             Event::CoordinatorTick(life) => self.coordinator_tick(life),
             Event::CoordinatorKept(life, version) => self.coordinator_kept(life, version),
             Event::LateAnswer(answer) => self.send_answer(answer),
+            Event::Submit(client, ticket, operation, deadline_us) => {
+                self.submit(client, ticket, operation, deadline_us);
+            }
             Event::Start(place) => self.start_server(place),
             Event::Die(place) => self.die(place),
             Event::Lose(place) => self.lose(place),

@@ -94,7 +94,9 @@ impl From<client::Error> for StoreError {
             unknown: matches!(error, client::Error::Unknown { .. }),
             stale: matches!(
                 error,
-                client::Error::TableGone { .. } | client::Error::NoTable { .. }
+                client::Error::TableGone { .. }
+                    | client::Error::TableChanged { .. }
+                    | client::Error::NoTable { .. }
             ),
             message: error.to_string(),
         }

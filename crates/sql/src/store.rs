@@ -21,7 +21,8 @@ pub trait Store: Sync {
     /// The newest configuration that the coordinator tells.
     fn refresh(&self) -> impl Future<Output = Result<Arc<Configuration>, StoreError>> + Send;
 
-    /// One page of one partition. The read's epoch is left open.
+    /// One page of one partition. The read's epoch is that of the configuration by which its copy was
+    /// chosen.
     fn page(&self, read: Read) -> impl Future<Output = Result<RowPage, StoreError>> + Send;
 
     /// One operation, exactly once.

@@ -13,7 +13,6 @@ use alloc::vec::Vec;
 
 use placement::{Constraint, FurtherCopy, Layout, ReplexKind, Schema, prove};
 
-use super::sealing::full_copies;
 use super::{
     CONFIGURATION_BYTES_MAX, Coordinator, CopyChange, FAILURES_MAX, Outcome, Output, Refused,
     Wanted,
@@ -157,12 +156,12 @@ impl Coordinator {
         Ok(without)
     }
 
-    /// Whether what a table tolerates stays proven without a copy; one that is being made counts
-    /// for nothing.
+    /// Whether what a table tolerates stays proven without a copy. One that is being made counts for
+    /// nothing, now as later: it may turn out that it cannot be made, and then it must be able to go.
     fn check_without(&self, table: &Table, layout: &Layout, name: &str) -> Result<(), Refused> {
         let servers = self.state.configuration.servers.iter();
         let servers: Vec<placement::Server> = servers.map(Server::bare).collect();
-        let before = full_copies(table);
+        let before = table.full_copies();
         let mut after = before.clone();
         after.replexes.truncate(layout.replexes.len());
         for (replex, places) in after.replexes.iter_mut().enumerate() {
@@ -181,14 +180,17 @@ impl Coordinator {
         }
         let needed = u32::from(table.schema.failures_tolerated);
         let proven = proof.failures_tolerated();
-        let few = layout.copies() <= needed as usize;
+        let is_made = |number: &usize| !table.is_building(*number);
+        let made = layout.numbers().filter(is_made).count();
+        let loses_one = made < table.layout.numbers().filter(is_made).count();
+        let few = loses_one && made <= needed as usize;
         let proven_before = prove(&table.layout, &before, &servers).failures_tolerated();
         if few || proven < needed && proven < proven_before {
             return Err(Refused::new(format!(
                 "without {name} table {} survives {} failures, and it promises to survive \
                  {needed}: add another copy first, as with CREATE INDEX … ON {} USING replica ({})",
                 table.schema.name,
-                proven.min(layout.copies() as u32 - 1),
+                proven.min(made as u32 - 1),
                 table.schema.name,
                 table.schema.name
             )));

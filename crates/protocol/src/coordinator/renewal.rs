@@ -8,7 +8,6 @@ use alloc::vec::Vec;
 
 use placement::prove;
 
-use super::sealing::full_copies;
 use super::{Coordinator, Outcome, Output, Refused, Wanted};
 use crate::configuration::{PartitionState, Server, Table};
 use crate::identity::Epoch;
@@ -77,7 +76,7 @@ impl Coordinator {
 
     /// Whether every row has a full copy elsewhere.
     fn has_others(&self, table: &Table, cells: &[(u8, u32)]) -> bool {
-        let mut kept = full_copies(table);
+        let mut kept = table.full_copies();
         for (replex, number) in cells {
             let places = kept.replexes.get_mut(usize::from(*replex));
             if let Some(place) = places.and_then(|places| places.get_mut(*number as usize)) {

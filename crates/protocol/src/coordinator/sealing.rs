@@ -8,12 +8,10 @@
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
 use alloc::string::String;
-use alloc::vec::Vec;
-
-use placement::prove;
 
 use super::{Coordinator, Outcome, Output, Refused};
-use crate::configuration::{PartitionState, Sealing, Server, ServerState, Table};
+use crate::configuration::losses::names;
+use crate::configuration::{Sealing, ServerState};
 use crate::identity::{CoreId, Now, ServerId};
 use crate::message::{SealReport, SealStage};
 
@@ -144,32 +142,8 @@ impl Coordinator {
     /// Whether the cluster may go on without these servers; says why not.
     fn check_removal(&self, removed: &BTreeSet<ServerId>) -> Result<(), String> {
         let configuration = &self.state.configuration;
-        let tables = configuration.tables.iter();
-        let tolerated = tables.map(|table| usize::from(table.schema.failures_tolerated));
-        // More of them could vouch for one another, and serve an old epoch for ever (SAFETY R15).
-        let most = tolerated.max().unwrap_or(0).max(1);
-        if removed.len() > most {
-            return Err(format!(
-                "servers {} are down at once, and no table tolerates more than {most}: start \
-                 one of them",
-                names(removed)
-            ));
-        }
-        let servers = configuration.servers.iter();
-        let remaining: Vec<placement::Server> = servers
-            .filter(|server| !removed.contains(&server.id))
-            .map(Server::bare)
-            .collect();
-        for table in &configuration.tables {
-            let proof = prove(&table.layout, &full_copies(table), &remaining);
-            if proof.copies_guaranteed == 0 {
-                return Err(format!(
-                    "servers {} hold all copies of some rows of table {}: they wait until one \
-                     of them is back",
-                    names(removed),
-                    table.schema.name
-                ));
-            }
+        if let Some(why) = configuration.cannot_lose(removed) {
+            return Err(why);
         }
         let mut servers = configuration.servers.iter();
         if !servers.any(|it| it.state == ServerState::Up && !removed.contains(&it.id)) {
@@ -259,27 +233,9 @@ impl Coordinator {
     }
 }
 
-fn names(servers: &BTreeSet<ServerId>) -> String {
-    let names: Vec<String> = servers.iter().map(|id| format!("{}", id.0)).collect();
-    names.join(", ")
-}
-
 fn without(removed: &BTreeSet<ServerId>) -> String {
     match removed.is_empty() {
         true => String::new(),
         false => format!(" without server {}", names(removed)),
     }
-}
-
-/// The placement, with partitions that are not filled yet nowhere.
-pub(super) fn full_copies(table: &Table) -> placement::Placement {
-    let mut bare = table.bare_placement();
-    for (replex, places) in table.placement.iter().enumerate() {
-        for (number, place) in places.iter().enumerate() {
-            if place.state == PartitionState::Rebuilding {
-                bare.replexes[replex][number].server = 0;
-            }
-        }
-    }
-    bare
 }

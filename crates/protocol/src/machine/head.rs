@@ -27,7 +27,7 @@ use crate::record::Record;
 /// A request that waits for its pk.
 #[derive(Clone, Debug)]
 pub(super) struct Queued {
-    request: RequestId,
+    pub request: RequestId,
     acknowledged_below: u64,
     digest: u64,
     mutation: Mutation,
@@ -41,7 +41,7 @@ pub(super) struct Queued {
 pub(super) struct Running {
     digest: u64,
     /// Who waits for the result: more than one after a retry.
-    asked: Vec<Asked>,
+    pub asked: Vec<Asked>,
 }
 
 impl Running {
@@ -139,9 +139,13 @@ impl CoreMachine {
     ) -> bool {
         // First: a member of the same chain further down, on this core, knows the result before it may
         // be told, which is when it has come up to the head (SAFETY R1).
+        let lost_to = self.lost_to(request);
         if let Some(running) = self.running.get_mut(&request) {
             if running.digest != digest {
                 self.refuse(asked, Refusal::RequestMismatch, output);
+            } else if let Some(server) = lost_to {
+                let begun = true;
+                self.refuse(asked, Refusal::Lost { server, begun }, output);
             } else if !running.asked.contains(&asked) {
                 running.asked.truncate(ASKED_MAX - 1);
                 running.asked.push(asked);
@@ -278,11 +282,15 @@ impl CoreMachine {
         output: &mut Output,
     ) -> Result<(), TablesError> {
         loop {
-            let Some(partition) = self.partitions.get_mut(&id) else {
+            let Some(partition) = self.partitions.get(&id) else {
                 return Ok(());
             };
             let behind_read = partition.reads.iter().any(|read| read.covers(pk));
             let held = partition.locks.is_held(pk) && !planted::is(Bug::HeadDoesNotOrder);
+            if held && let Some(server) = self.lost_before(id, pk) {
+                self.refuse_queue(id, pk, server, output);
+                return Ok(());
+            }
             if behind_read || held || self.recovering.is_some() || self.seal.is_some() {
                 return Ok(());
             }
@@ -309,6 +317,18 @@ impl CoreMachine {
                 return Ok(());
             }
             let before = stored.as_deref().map(stored_row);
+            if fold.writes
+                && let Some(server) = self.lost_by(&table, pk, before, &fold)
+            {
+                let refusal = Refusal::Lost {
+                    server,
+                    begun: false,
+                };
+                for (queued, _) in &fold.ended {
+                    self.refuse_running(queued.request, &refusal, output);
+                }
+                continue;
+            }
             if fold.writes {
                 return self.begin(now, id, (before, fold), tables, output);
             }
@@ -341,6 +361,26 @@ impl CoreMachine {
             let told = (after, Some(self.lease_until_us()));
             self.tell(request.request, request.result, told, output);
         }
+    }
+
+    /// The server without which a write could not end, as its chain would be.
+    fn lost_by(
+        &self,
+        table: &TableInfo,
+        pk: &[u8],
+        before: Option<(Version, &[u8])>,
+        fold: &Fold,
+    ) -> Option<ServerId> {
+        if self.lost.is_empty() {
+            return None;
+        }
+        let change = RowChange {
+            pk: pk.to_vec().into(),
+            version: Version(0),
+            old: evaluate::old_row(table, before, fold.image.as_deref()),
+            new: fold.image.clone().map(Into::into),
+        };
+        self.lost_in(&table.chain(&change))
     }
 
     /// Begins a chain operation with what was folded.

@@ -89,6 +89,11 @@ impl Locks {
             .is_some_and(|lock| !lock.holders.is_empty())
     }
 
+    /// Who holds the key.
+    pub fn holders(&self, key: &[u8]) -> &[OperationId] {
+        self.keys.get(key).map_or(&[], |lock| &lock.holders)
+    }
+
     /// How many wait for the key.
     pub fn waiters(&self, key: &[u8]) -> usize {
         self.keys.get(key).map_or(0, |lock| lock.waiters.len())

@@ -25,6 +25,7 @@ mod head;
 mod inquiry;
 mod left_behind;
 mod locks;
+mod lost;
 mod members;
 mod move_source;
 mod moves;
@@ -144,6 +145,8 @@ pub struct CoreMachine {
     admits: bool,
     /// Servers that said they have no space for new operations.
     full_servers: BTreeSet<ServerId>,
+    /// Servers that are down and that nobody can replace.
+    lost: BTreeSet<ServerId>,
     counters: Counters,
     /// Where records are encoded before their size is known.
     scratch: Vec<u8>,
@@ -381,6 +384,7 @@ impl CoreMachine {
             quiet_from_us: 0,
             admits: true,
             full_servers: BTreeSet::new(),
+            lost: BTreeSet::new(),
             counters: Counters::default(),
             scratch: Vec::new(),
         };

@@ -107,6 +107,7 @@ impl CoreMachine {
                 self.notice_incarnation(core, server.incarnation);
             }
         }
+        self.lost = configuration.lost();
         self.configuration = configuration;
         self.count_vouching();
     }
@@ -150,11 +151,12 @@ impl CoreMachine {
         }
         if stood_still {
             self.unseal(now, tables, output)?;
-            return self.review_fills(now, tables, output);
+        } else {
+            self.hurry(now, |_| true);
+            self.recover_anew(now, tables, output)?;
         }
-        self.hurry(now, |_| true);
-        self.recover_anew(now, tables, output)?;
-        self.review_fills(now, tables, output)
+        self.review_fills(now, tables, output)?;
+        self.refuse_lost(now, tables, output)
     }
 
     /// The partitions that this core holds, gives away or takes.

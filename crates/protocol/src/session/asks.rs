@@ -29,8 +29,10 @@ impl SessionMachine {
         if !newer {
             return;
         }
+        self.lost = configuration.lost();
         if let Some(before) = self.configuration.replace(configuration) {
-            self.end_reads_of_gone(&before, output);
+            self.compare_copies(&before);
+            self.end_reads_of_gone(output);
         }
         self.redirect_all_again(now_us, output);
         self.place_again(now_us, output, |place| {
@@ -38,27 +40,42 @@ impl SessionMachine {
         });
     }
 
-    /// Reads by copies that are gone end: another copy can have their number by now, and with it
-    /// other rows in the range.
-    fn end_reads_of_gone(&mut self, before: &Configuration, output: &mut Output) {
-        let now = self.configuration.clone().expect("callers have set it");
-        let is_gone = |partition: PartitionId| {
-            let tables = [before, &now].map(|known| known.table(partition.table));
-            let [Some(before), Some(now)] = tables else {
-                return false;
+    /// Finds the copies whose numbers mean others now: another copy can have the number of one that
+    /// is gone, and with it other rows in the range.
+    fn compare_copies(&mut self, before: &Configuration) {
+        let now = self.configuration.as_ref().expect("callers have set it");
+        for table in &now.tables {
+            let Some(known) = before.table(table.id) else {
+                continue;
             };
-            !route::is_same_copy(before, now, partition.replex)
+            let numbers = table.layout.replexes.len().max(known.layout.replexes.len());
+            for number in 0..u8::try_from(numbers).expect("a table has at most 63 replexes") {
+                if !route::is_same_copy(known, table, number) {
+                    self.copies_since.insert((table.id, number), now.epoch);
+                }
+            }
+        }
+        self.copies_since
+            .retain(|(table, _), _| now.table(*table).is_some());
+    }
+
+    /// The partition of a read whose copy was chosen when its number meant another one.
+    pub(super) fn chosen_before(&self, ticket: Ticket) -> Option<PartitionId> {
+        let pending = &self.requests[&ticket];
+        let (partition, chosen) = match &pending.operation {
+            Operation::Read(read) => (read.partition, read.epoch),
+            Operation::Checksum(checksum) => (checksum.partition, checksum.epoch),
+            Operation::Execute { .. } | Operation::Status(_) => return None,
         };
-        let requests = self.requests.iter();
-        let reads = requests.filter(|(_, pending)| pending.member_of.is_none());
-        let gone = reads.filter_map(|(ticket, pending)| {
-            let partition = match &pending.operation {
-                Operation::Read(read) => read.partition,
-                Operation::Checksum(checksum) => checksum.partition,
-                Operation::Execute { .. } | Operation::Status(_) => return None,
-            };
-            is_gone(partition).then_some((*ticket, partition))
-        });
+        let since = self.copies_since.get(&(partition.table, partition.replex));
+        let is_stale = since.is_some_and(|since| chosen < *since);
+        (is_stale && pending.member_of.is_none()).then_some(partition)
+    }
+
+    /// Reads by copies that are gone end.
+    fn end_reads_of_gone(&mut self, output: &mut Output) {
+        let tickets = self.requests.keys().copied();
+        let gone = tickets.filter_map(|ticket| Some((ticket, self.chosen_before(ticket)?)));
         for (ticket, partition) in gone.collect::<Vec<_>>() {
             let partition = Some(partition);
             self.fail(ticket, Failure::PlaceGone { partition }, output);

@@ -29,7 +29,8 @@ pub enum Operation {
         /// What to do: one for now, at least one.
         mutations: Vec<Mutation>,
     },
-    /// One page of one partition.
+    /// One page of one partition. Its epoch is that of the configuration by which its copy was
+    /// chosen: numbers of copies are used again. It is sent with the epoch of then.
     Read(Read),
     /// One part of one partition's checksum.
     Checksum(ChecksumRead),
@@ -167,10 +168,10 @@ pub enum Failure {
         /// The partition, if it was one.
         partition: Option<PartitionId>,
     },
-    /// Its server is down, and so are those that hold the partition's rows in other copies. May be
-    /// submitted again once one is back.
+    /// Servers with copies of its rows are down, too many to go on without them. May be submitted
+    /// again once one is back.
     Lost {
-        /// What was to be read.
+        /// What was to be read, or where the write was to begin.
         partition: PartitionId,
         /// What is missing and what to do, for people.
         message: String,
@@ -239,6 +240,11 @@ impl fmt::Display for Refusal {
                 write!(f, "the server is at configuration {}", epoch.0)
             }
             Refusal::WrongPartition => write!(f, "the server does not hold the partition"),
+            Refusal::Lost { server, .. } => write!(
+                f,
+                "a copy of the row is on server {}, which is down, and too many others are",
+                server.0
+            ),
             Refusal::Begun => write!(f, "the server gave the partition away meanwhile"),
             Refusal::NotServing => write!(f, "the server is not serving the partition now"),
             Refusal::Overloaded => write!(f, "the server is overloaded"),

@@ -65,11 +65,12 @@ impl SessionMachine {
         let known = self.configuration.as_ref().map_or(Epoch(0), |it| it.epoch);
         let pending = self.requests.get_mut(&ticket).expect("it was flying");
         pending.refusals += 1;
-        pending.lost |= refusal == Refusal::Begun;
+        pending.lost |= matches!(refusal, Refusal::Begun | Refusal::Lost { begun: true, .. });
         let refusals = pending.refusals;
         let uncertain = pending.uncertain();
         let flying = !pending.flying.is_empty();
         let redirected = pending.place == Place::Redirected;
+        let writes = matches!(pending.operation, Operation::Execute { .. });
         pending.last = Some(refusal.clone());
         match refusal {
             Refusal::RequestMismatch => self.fail(ticket, Failure::RequestMismatch, output),
@@ -95,6 +96,9 @@ impl SessionMachine {
             }
             // Another attempt is under way, on its timer, or others are asked instead.
             _ if flying || redirected => {}
+            Refusal::Lost { server, .. } if writes => {
+                self.wait_for_lost(now_us, ticket, server, output)
+            }
             Refusal::StaleEpoch { .. } if epoch < known => self.place(now_us, ticket, output),
             Refusal::StaleEpoch { epoch } if epoch > known => {
                 self.move_to(ticket, Place::Waiting, None);
@@ -107,7 +111,8 @@ impl SessionMachine {
             Refusal::StaleEpoch { .. }
             | Refusal::NotServing
             | Refusal::Overloaded
-            | Refusal::DiskFull { .. } => self.pause(now_us, ticket, refusals),
+            | Refusal::DiskFull { .. }
+            | Refusal::Lost { .. } => self.pause(now_us, ticket, refusals),
         }
     }
 

@@ -58,6 +58,8 @@ pub struct Plan {
     pub order: Order,
     /// Tell only how many there are.
     pub count_only: bool,
+    /// Of the configuration by which the copies were chosen.
+    pub epoch: Epoch,
     /// How fresh each page must be.
     pub consistency: Consistency,
 }
@@ -209,7 +211,7 @@ impl Gather {
     }
 
     /// The next page to ask for at once, with the number to hand it in under; none if there is
-    /// nothing to ask for until rows are taken or pages come. The read's epoch is left open.
+    /// nothing to ask for until rows are taken or pages come.
     pub fn next_read(&mut self) -> Option<(usize, Read)> {
         self.advance();
         let wanted = self.wanted();
@@ -243,7 +245,7 @@ impl Gather {
         });
         let limit = (wanted - source.buffered).min(most);
         let read = Read {
-            epoch: Epoch(0),
+            epoch: self.plan.epoch,
             partition: source.partition,
             start: source.start.clone(),
             end: source.end.clone(),

@@ -32,8 +32,9 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use crate::configuration::Configuration;
-use crate::identity::{CoreId, Epoch, Now, RequestId};
+use crate::identity::{CoreId, Epoch, Now, PartitionId, RequestId, ServerId, TableId};
 use crate::message::{Execute, Refusal, Request};
+use crate::operation::Mutation;
 use numbering::Numbering;
 use redirect::Redirects;
 use timers::{Timer, Timers};
@@ -49,6 +50,10 @@ pub struct SessionMachine {
     /// State of the generator that spreads pauses.
     random: u64,
     configuration: Option<Arc<Configuration>>,
+    /// Servers that are down and that nobody can replace.
+    lost: BTreeSet<ServerId>,
+    /// Since when numbers of copies mean what they mean; for ever where none is told.
+    copies_since: BTreeMap<(TableId, u8), Epoch>,
     requests: BTreeMap<Ticket, Pending>,
     /// Attempts without an answer, by correlation.
     attempts: BTreeMap<u64, Flight>,
@@ -199,7 +204,12 @@ impl SessionMachine {
         SessionMachine {
             limits,
             random: seed,
+            lost: configuration
+                .as_ref()
+                .map(|it| it.lost())
+                .unwrap_or_default(),
             configuration,
+            copies_since: BTreeMap::new(),
             requests: BTreeMap::new(),
             attempts: BTreeMap::new(),
             last_correlation: 0,
@@ -287,6 +297,9 @@ impl SessionMachine {
         assert!(before.is_none(), "a ticket is used once");
         if deadline_us <= now_us {
             self.expire(ticket, output);
+        } else if let Some(partition) = self.chosen_before(ticket) {
+            let partition = Some(partition);
+            self.fail(ticket, Failure::PlaceGone { partition }, output);
         } else {
             self.place(now_us, ticket, output);
         }
@@ -306,6 +319,10 @@ impl SessionMachine {
                 return;
             }
         };
+        if let Some(server) = self.lost_to_write(ticket, core) {
+            self.wait_for_lost(now_us, ticket, server, output);
+            return;
+        }
         if self.waits_for_session(now_us, ticket, output) || self.redirect(now_us, ticket, output) {
             return;
         }
@@ -579,20 +596,27 @@ impl SessionMachine {
     }
 }
 
+/// The partition where an operation begins: the one of the primary replex that has its row.
+fn head(
+    configuration: &Configuration,
+    table: TableId,
+    mutations: &[Mutation],
+) -> Result<PartitionId, Failure> {
+    let known = configuration.table(table);
+    let known = known.ok_or(Failure::TableGone { table })?;
+    let Some(mutation) = mutations.first() else {
+        let message = "an operation has at least one mutation".into();
+        return Err(Failure::Invalid { message });
+    };
+    route::primary_partition(known, &mutation.pk).ok_or_else(|| Failure::Invalid {
+        message: "the primary key does not decode".into(),
+    })
+}
+
 /// The core that an operation goes to.
 fn target(configuration: &Configuration, operation: &Operation) -> Result<CoreId, Failure> {
     let partition = match operation {
-        Operation::Execute { table, mutations } => {
-            let gone = Failure::TableGone { table: *table };
-            let table = configuration.table(*table).ok_or(gone)?;
-            let Some(mutation) = mutations.first() else {
-                let message = "an operation has at least one mutation".into();
-                return Err(Failure::Invalid { message });
-            };
-            route::primary_partition(table, &mutation.pk).ok_or_else(|| Failure::Invalid {
-                message: "the primary key does not decode".into(),
-            })?
-        }
+        Operation::Execute { table, mutations } => head(configuration, *table, mutations)?,
         Operation::Read(read) => read.partition,
         Operation::Checksum(read) => read.partition,
         Operation::Status(core) => {

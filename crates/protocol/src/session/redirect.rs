@@ -23,7 +23,7 @@ use super::{
     Failure, LinkState, Operation, Outcome, Output, Pending, Place, SessionMachine, Ticket,
 };
 use crate::configuration::{Configuration, Table};
-use crate::identity::{CoreId, Epoch, PartitionId};
+use crate::identity::{CoreId, Epoch, PartitionId, ServerId};
 use crate::message::{Consistency, Read, Redirect, RowPage};
 use crate::planted::{self, Bug};
 
@@ -72,8 +72,18 @@ impl SessionMachine {
             // It may answer still.
             return false;
         }
-        self.wait_for_cover(now_us, ticket, output);
+        self.wait_for_lost(now_us, ticket, place.core.server, output);
         true
+    }
+
+    /// The server without which a write through this head cannot end: its own, or anyone's while
+    /// the epochs before cannot be ended.
+    pub(super) fn lost_to_write(&self, ticket: Ticket, head: CoreId) -> Option<ServerId> {
+        let is_write = matches!(self.requests[&ticket].operation, Operation::Execute { .. });
+        let configuration = self.configuration.as_ref();
+        let seals = configuration.is_some_and(|it| it.sealing.is_some());
+        let mut lost = self.lost.iter().copied();
+        lost.find(|server| is_write && (seals || *server == head.server))
     }
 
     /// Whether a core is not suspected.
@@ -226,8 +236,14 @@ impl SessionMachine {
         }
     }
 
-    /// No cover is left. Waits for a server to come back, but not for long.
-    fn wait_for_cover(&mut self, now_us: u64, ticket: Ticket, output: &mut Output) {
+    /// No cover is left, or no write is possible. Waits for a server to come back, but not for long.
+    pub(super) fn wait_for_lost(
+        &mut self,
+        now_us: u64,
+        ticket: Ticket,
+        server: ServerId,
+        output: &mut Output,
+    ) {
         let pending = self.requests.get_mut(&ticket).expect("callers hold it");
         let lost_us = *pending.lost_us.get_or_insert(now_us);
         let until_us = lost_us.saturating_add(self.limits.lost_us);
@@ -239,12 +255,16 @@ impl SessionMachine {
             self.fetch(now_us, known, output);
             return;
         }
-        let Operation::Read(read) = &pending.operation else {
-            panic!("only reads are redirected");
-        };
         let configuration = self.configuration.as_ref().expect("it was routed");
-        let message = missing(configuration, read.partition);
-        let partition = read.partition;
+        let (partition, message) = match &pending.operation {
+            Operation::Read(read) => (read.partition, missing(configuration, read.partition)),
+            Operation::Execute { table, mutations } => {
+                let partition = super::head(configuration, *table, mutations);
+                let partition = partition.expect("it was routed");
+                (partition, stands_still(configuration, server))
+            }
+            Operation::Checksum(_) | Operation::Status(_) => panic!("these are just repeated"),
+        };
         self.fail(ticket, Failure::Lost { partition, message }, output);
     }
 
@@ -351,6 +371,16 @@ fn missing(configuration: &Configuration, partition: PartitionId) -> String {
         table.schema.name,
         place.core.server.0,
         servers.join(", ")
+    )
+}
+
+/// Why a write does not end that a server which is down has to take part in.
+fn stands_still(configuration: &Configuration, server: ServerId) -> String {
+    let why = configuration.cannot_lose(&configuration.lost());
+    let why = why.unwrap_or_else(|| "try again".into());
+    format!(
+        "a copy of the row is on server {}, which is down, so it cannot be written: {why}",
+        server.0
     )
 }
 

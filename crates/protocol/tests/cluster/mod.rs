@@ -242,6 +242,12 @@ impl Cluster {
         Ok(())
     }
 
+    /// The coordinator has noticed that a server does not run.
+    pub fn note_down(&mut self, id: u32) -> Result<(), String> {
+        self.configuration.servers[id as usize - 1].state = ServerState::Down;
+        self.reconfigure()
+    }
+
     /// Starts a server as the coordinator lets it: in an epoch that knows of its new life, and that
     /// those who run are told of first.
     pub fn rejoin(&mut self, id: u32) -> Result<(), String> {

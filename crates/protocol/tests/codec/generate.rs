@@ -273,7 +273,7 @@ generate_enum! {
     Reply { Executed(result), Rows(page), Checksum(part), Status(counters), Refused(refusal) }
     Refusal {
         StaleEpoch { epoch }, WrongPartition, Begun, NotServing, Overloaded, DiskFull { server },
-        SessionEnded, RequestMismatch, Invalid { message },
+        SessionEnded, RequestMismatch, Invalid { message }, Lost { server, begun },
     }
     PeerMessage {
         Prepare(prepare), Decision { operation, to, decision, settled }, Settled { operation, to },

@@ -57,6 +57,7 @@ kinds! {
     (Message::Reply(Reply::Refused(Refusal::RequestMismatch)), _) => "refused-request-mismatch",
     (Message::Reply(Reply::Refused(Refusal::Invalid { .. })), _) => "refused-invalid",
     (Message::Reply(Reply::Refused(Refusal::Begun)), _) => "refused-begun",
+    (Message::Reply(Reply::Refused(Refusal::Lost { .. })), _) => "refused-lost",
     (Message::Peer(_, PeerMessage::Prepare(_)), _) => "peer-prepare",
     (Message::Peer(_, PeerMessage::Decision { .. }), _) => "peer-decision",
     (Message::Peer(_, PeerMessage::Settled { .. }), _) => "peer-settled",

@@ -563,6 +563,13 @@ fn refusals() -> Vec<(&'static str, Message)> {
         ),
         ("refused-wrong-partition", refused(Refusal::WrongPartition)),
         ("refused-begun", refused(Refusal::Begun)),
+        (
+            "refused-lost",
+            refused(Refusal::Lost {
+                server: ServerId(2),
+                begun: true,
+            }),
+        ),
         ("refused-not-serving", refused(Refusal::NotServing)),
         ("refused-overloaded", refused(Refusal::Overloaded)),
         (

@@ -187,6 +187,7 @@ impl<S: Store> Reading<'_, S> {
             limit,
             order,
             count_only,
+            epoch: self.configuration.epoch,
             consistency: if self.settings.stale_reads {
                 Consistency::Stale
             } else {

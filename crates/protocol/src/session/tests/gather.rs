@@ -9,7 +9,7 @@ use proptest::prelude::*;
 
 use super::{configuration, key, partition, row, schema};
 use crate::codec::Bytes;
-use crate::identity::{PartitionId, Version};
+use crate::identity::{Epoch, PartitionId, Version};
 use crate::message::{Consistency, Read, RowPage};
 use crate::session::gather::{Gather, Order, Plan, Step};
 use crate::session::route::{partitions, primary_partition, replex_of_index};
@@ -24,6 +24,7 @@ fn plan(order: Order, limit: Option<u64>) -> Plan {
         limit,
         order,
         count_only: false,
+        epoch: Epoch(1),
         consistency: Consistency::Linearizable,
     }
 }

@@ -3,10 +3,10 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use super::{configuration, core, key, partition, read, row};
+use super::{configuration, core, insert, key, partition, read, row};
 use crate::configuration::{Configuration, PartitionState, Place, ServerState};
-use crate::identity::{Epoch, Now, Version};
-use crate::message::{Read, Reply, Request, RowPage};
+use crate::identity::{Epoch, Now, ServerId, SessionId, Version};
+use crate::message::{Read, Refusal, Reply, Request, RowPage};
 use crate::session::{
     Attempt, Failure, Input, Limits, Operation, Outcome, Output, SessionMachine, Ticket,
 };
@@ -82,18 +82,26 @@ impl Client {
             panic!("it is a read");
         };
         change(&mut wanted);
+        self.submit(Operation::Read(wanted));
+    }
+
+    fn submit(&mut self, operation: Operation) {
         self.step(Input::Submit {
             ticket: TICKET,
-            operation: Operation::Read(wanted),
+            operation,
             deadline_us: self.now_us + 60 * SECOND,
         });
     }
 
     fn answer(&mut self, attempt: &Attempt, page: RowPage) {
+        self.reply(attempt, Reply::Rows(page));
+    }
+
+    fn reply(&mut self, attempt: &Attempt, reply: Reply) {
         self.step(Input::Reply {
             core: attempt.core,
             correlation: attempt.correlation,
-            reply: Reply::Rows(page),
+            reply,
         });
     }
 
@@ -248,6 +256,56 @@ fn what_is_nowhere_left_fails_soon_and_says_what_is_missing() {
     assert_eq!(*lost, partition(0, 0));
     assert!(message.contains("partition 0 of t"), "{message}");
     assert!(message.contains("(1, 2)"), "{message}");
+}
+
+#[test]
+fn a_write_to_what_is_lost_fails_soon_and_says_why() {
+    let mut client = Client::new(apart(1, &[1, 2]));
+    client.submit(insert(1));
+    assert!(client.sent.is_empty(), "nobody could take it");
+    while client.outcome.is_none() {
+        client.pass();
+    }
+    assert_eq!(client.now_us, SECOND + Limits::default().lost_us);
+    let Some(Outcome::Failed(Failure::Lost { message, .. })) = &client.outcome else {
+        panic!("{:?}", client.outcome);
+    };
+    assert!(
+        message.contains("on server 1") && message.contains("servers 1, 2"),
+        "{message}"
+    );
+}
+
+#[test]
+fn a_write_that_was_begun_may_have_happened() {
+    for begun in [false, true] {
+        let mut client = Client::new(apart(1, &[]));
+        client.step(Input::Session {
+            session: SessionId(5),
+            life_us: 600 * SECOND,
+        });
+        client.submit(insert(1));
+        let server = ServerId(2);
+        while client.outcome.is_none() {
+            match client.sent.pop() {
+                Some(attempt) => {
+                    let refusal = Refusal::Lost { server, begun };
+                    client.reply(&attempt, Reply::Refused(refusal));
+                }
+                None => client.pass(),
+            }
+        }
+        assert!(client.now_us >= SECOND + Limits::default().lost_us);
+        let outcome = client.outcome.take();
+        assert!(
+            match outcome {
+                Some(Outcome::Failed(Failure::Lost { .. })) => !begun,
+                Some(Outcome::Unknown(Failure::Lost { .. })) => begun,
+                _ => false,
+            },
+            "{outcome:?}"
+        );
+    }
 }
 
 #[test]

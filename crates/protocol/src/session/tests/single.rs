@@ -504,10 +504,22 @@ fn a_read_ends_when_another_copy_gets_the_number_of_its_own() {
     let partition = Some(partition(0, 1));
     changed.tables[0].layout.replexes[0].sort_columns = alloc::vec![1];
     client.step(Input::Configuration(Arc::new(changed)));
-    assert_eq!(
-        *client.outcome(),
-        Outcome::Failed(Failure::PlaceGone { partition })
-    );
+    let gone = Outcome::Failed(Failure::PlaceGone { partition });
+    assert_eq!(*client.outcome(), gone);
+    for (epoch, is_known) in [(2, false), (3, true)] {
+        client.ended.clear();
+        let Operation::Read(mut next) = read(1) else {
+            panic!("it reads");
+        };
+        next.epoch = Epoch(epoch);
+        client.submit(epoch, Operation::Read(next));
+        let ended = client.ended.first().map(|completion| &completion.outcome);
+        assert_eq!(
+            ended,
+            (!is_known).then_some(&gone),
+            "chosen in epoch {epoch}"
+        );
+    }
 }
 
 #[test]
