@@ -25,6 +25,9 @@ Runs whole clusters on one thread each, every one from its seed, with faults and
                 needs the feature `planted`: cargo xtask mutants
 ";
 
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 #[derive(Default)]
 struct Options {
     seeds: Option<u64>,
