@@ -8,7 +8,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use crate::codec::{Bytes, wire_enum, wire_struct};
-use crate::identity::{Epoch, OperationId, PartitionId};
+use crate::identity::{Epoch, OperationId, PartitionId, Version};
 use crate::operation::{Decision, Prepare, RequestRecord};
 
 /// One log record of one partition.
@@ -68,6 +68,11 @@ pub enum Record {
         /// The partition.
         partition: PartitionId,
     },
+    /// Others gave versions up to this one: what this core gives is higher (SAFETY R6).
+    Versions {
+        /// The highest.
+        last: Version,
+    },
     /// Nothing of the epochs before this one is taken part in any more (SAFETY R16).
     Sealed {
         /// The epoch.
@@ -117,6 +122,7 @@ wire_enum!(Record {
     4 => Sealed { epoch, forgot_nothing }, 5 => Resolved { epoch },
     6 => Given { partition, since, start }, 7 => Copied { partition, rows },
     8 => Matched { partition, rows, gone }, 9 => Whole { partition },
+    10 => Versions { last },
 });
 wire_enum!(Start { 0 => Empty, 1 => Taken, 2 => Compared });
 wire_struct!(SavedCompletion { head, request });

@@ -340,6 +340,10 @@ fn happen_to(
             node.asleep = what == "sleep";
             cluster.spread()?;
         }
+        "slow-clock" => {
+            let node = cluster.nodes.get_mut(&id).ok_or("no such server")?;
+            node.slow_clock = true;
+        }
         "slow-disk" | "fast-disk" => {
             let node = cluster.nodes.get_mut(&id).ok_or("no such server")?;
             node.slow_disk = what == "slow-disk";

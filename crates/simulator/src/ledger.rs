@@ -183,7 +183,8 @@ impl Ledger {
             Record::Settled { .. }
             | Record::Copied { .. }
             | Record::Matched { .. }
-            | Record::Whole { .. } => {}
+            | Record::Whole { .. }
+            | Record::Versions { .. } => {}
             Record::Completed { requests, .. } => {
                 for request in requests {
                     let results = self.completed.entry(request.request).or_default();

@@ -155,7 +155,13 @@ impl CoreMachine {
             None => peer.is_done = true,
         }
         fill.completions.count();
-        self.last_version = self.last_version.max(last_version);
+        let durability = self.partitions[&of].table.durability();
+        if self.last_version < last_version {
+            self.last_version = last_version;
+            // No row need tell of it: those with the highest versions may have been deleted.
+            let record = Record::Versions { last: last_version };
+            self.log(&record, durability, output);
+        }
         let mut by_head: BTreeMap<PartitionId, Vec<_>> = BTreeMap::new();
         for SavedCompletion { head, request } in completions {
             if self.sessions.is_to_be_kept(request.request)
@@ -165,7 +171,6 @@ impl CoreMachine {
                 by_head.entry(head).or_default().push(request);
             }
         }
-        let durability = self.partitions[&of].table.durability();
         for (partition, requests) in by_head {
             let record = Record::Completed {
                 partition,
@@ -173,8 +178,7 @@ impl CoreMachine {
             };
             self.log(&record, durability, output);
         }
-        // Those that were logged before for another partition, too, must be durable before this one
-        // may serve.
+        // What was logged before for another partition, too, must be durable before this one may serve.
         let last = Position(self.next_position.0 - 1);
         let fill = self.fills.partitions.get_mut(&of);
         fill.expect("it was just there").has_logged(last);

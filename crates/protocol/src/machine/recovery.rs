@@ -273,6 +273,7 @@ impl CoreMachine {
                     self.note_whole(partition);
                 }
             }
+            Record::Versions { last } => self.last_version = self.last_version.max(last),
             Record::Sealed {
                 epoch,
                 forgot_nothing,

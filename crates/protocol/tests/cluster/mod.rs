@@ -12,14 +12,16 @@ use std::sync::Arc;
 
 use placement::tables::{MemoryTables, Tables};
 use placement::{Layout, RowView, Schema};
+use protocol::codec::Wire;
 use protocol::configuration::{
     Configuration, PartitionState, Place, Sealing, Server, ServerState, Table,
 };
 use protocol::identity::{
-    CoreId, Epoch, Incarnation, Now, PartitionId, Position, ServerId, TableId,
+    CoreId, Epoch, Incarnation, Now, OperationId, PartitionId, Position, ServerId, TableId, Version,
 };
 use protocol::machine::{ClientReply, CoreMachine, Identity, Input, Limits, Output, Send};
 use protocol::message::{CoordinatorRequest, PeerHeader, PeerMessage, Reply, Request, SealStage};
+use protocol::record::Record;
 
 pub struct Node {
     pub machine: Option<CoreMachine>,
@@ -41,6 +43,8 @@ pub struct Node {
     obstacles: BTreeSet<String>,
     /// How far its last heartbeat said it was with the end of an epoch.
     stage: Option<SealStage>,
+    /// Its clock tells the time when the world began.
+    pub slow_clock: bool,
 }
 
 impl Default for Node {
@@ -60,6 +64,7 @@ impl Default for Node {
             filled: Vec::new(),
             obstacles: BTreeSet::new(),
             stage: None,
+            slow_clock: false,
         }
     }
 }
@@ -80,6 +85,8 @@ pub struct Cluster {
     /// Replies since somebody looked, by client and correlation.
     pub replies: Vec<(u64, u64, Reply)>,
     limits: Limits,
+    /// The versions that each pk was given, by operation.
+    versions: BTreeMap<Vec<u8>, BTreeMap<OperationId, Version>>,
 }
 
 impl Cluster {
@@ -131,6 +138,7 @@ impl Cluster {
             events: String::new(),
             replies: Vec::new(),
             limits,
+            versions: BTreeMap::new(),
         };
         for id in 1..=cluster.configuration.servers.len() as u32 {
             cluster.nodes.insert(id, Node::default());
@@ -156,16 +164,42 @@ impl Cluster {
         &self.configuration.tables[0].layout
     }
 
-    fn now(&self) -> Now {
+    fn now(&self, id: u32) -> Now {
+        let slow = self.nodes.get(&id).is_some_and(|node| node.slow_clock);
         Now {
             monotonic_us: self.now_ms * 1000,
-            wall_us: self.now_ms * 1000,
+            wall_us: if slow { 0 } else { self.now_ms * 1000 },
         }
+    }
+
+    /// Heads give each operation a version higher than all before of its pk (invariant I8).
+    fn check_versions(&mut self, record: &[u8]) -> Result<(), String> {
+        let record = Record::decode_all(record).map_err(|error| error.to_string())?;
+        let Record::Prepared { partition, prepare } = record else {
+            return Ok(());
+        };
+        let changes = prepare
+            .changes
+            .iter()
+            .filter(|_| partition == prepare.chain[0]);
+        for change in changes {
+            let given = self.versions.entry(change.pk.0.clone()).or_default();
+            let highest = given.values().copied().max();
+            let is_known = given.insert(prepare.operation, change.version).is_some();
+            if !is_known && highest.is_some_and(|highest| change.version <= highest) {
+                let operation = prepare.operation;
+                return Err(format!(
+                    "I8: {operation:?} gives {:?} after {highest:?}",
+                    change.version
+                ));
+            }
+        }
+        Ok(())
     }
 
     /// Starts a server over whatever its disk holds.
     pub fn start(&mut self, id: u32) -> Result<(), String> {
-        let now = self.now();
+        let now = self.now(id);
         let configuration = Arc::new(self.configuration.clone());
         let node = self.nodes.get_mut(&id).ok_or("there is no such server")?;
         node.incarnation += 1;
@@ -286,7 +320,7 @@ impl Cluster {
     }
 
     pub fn step(&mut self, id: u32, input: Input) -> Result<(), String> {
-        let now = self.now();
+        let now = self.now(id);
         let node = self.nodes.get_mut(&id).ok_or("there is no such server")?;
         let machine = node.machine.as_mut().filter(|_| !node.asleep);
         let Some(machine) = machine else {
@@ -300,6 +334,9 @@ impl Cluster {
     }
 
     fn perform(&mut self, id: u32, output: Output) -> Result<(), String> {
+        for record in &output.records {
+            self.check_versions(&record.bytes)?;
+        }
         let node = self.nodes.get_mut(&id).expect("it stepped");
         for record in output.records {
             node.log.push(record.bytes);
@@ -513,9 +550,8 @@ pub fn tell_row(schema: &Schema, row: &[u8]) -> String {
 // tidy: long — a dispatching match over the messages of peers.
 pub fn tell(message: &PeerMessage) -> String {
     use protocol::operation::{Decision, Vote};
-    let name = |operation: &protocol::identity::OperationId| {
-        format!("{}.{}", operation.incarnation.0, operation.sequence)
-    };
+    let name =
+        |operation: &OperationId| format!("{}.{}", operation.incarnation.0, operation.sequence);
     let outcome = |decision: &Decision| match decision {
         Decision::Commit => "commit".into(),
         Decision::Abort(reason) => format!("abort ({})", tell_result(reason)),

@@ -312,7 +312,7 @@ generate_enum! {
         Prepared { partition, prepare }, Decided { partition, operation, decision, settles },
         Settled { partition, operation }, Completed { partition, requests },
         Copied { partition, rows }, Matched { partition, rows, gone },
-        Whole { partition },
+        Whole { partition }, Versions { last },
         Sealed { epoch, forgot_nothing }, Resolved { epoch }, Given { partition, since, start },
     }
 }

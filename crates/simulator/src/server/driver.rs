@@ -161,6 +161,7 @@ impl World {
             | Record::Copied { .. }
             | Record::Matched { .. }
             | Record::Whole { .. }
+            | Record::Versions { .. }
             | Record::Sealed { .. }
             | Record::Resolved { .. }
             | Record::Given { .. } => {}
