@@ -44,6 +44,10 @@ pub struct Sealing {
     /// Servers that are not waited for and will hold nothing in the epoch that serves, by id,
     /// rising.
     pub removed: Vec<ServerId>,
+    /// Copies that the table will not have in the epoch that serves, by table and number, rising.
+    /// They answer no reads any more: who holds one hears of that epoch after others, which may have
+    /// changed rows by then.
+    pub leaving: Vec<(TableId, u8)>,
 }
 
 /// A server that has joined and not left.
@@ -300,6 +304,13 @@ impl Configuration {
         sealing.is_some_and(|sealing| sealing.removed.binary_search(&server).is_ok())
     }
 
+    /// Whether a partition's copy goes with the epochs that are being ended.
+    pub fn is_leaving(&self, partition: PartitionId) -> bool {
+        let sealing = self.sealing.as_ref();
+        let copy = (partition.table, partition.replex);
+        sealing.is_some_and(|sealing| sealing.leaving.binary_search(&copy).is_ok())
+    }
+
     /// Whether a core holds one of these partitions.
     pub fn takes_part(&self, core: CoreId, partitions: &[PartitionId]) -> bool {
         let mut places = partitions.iter().filter_map(|id| self.place(*id));
@@ -440,7 +451,11 @@ wire_struct!(Configuration {
     servers,
     tables
 });
-wire_struct!(Sealing { since, removed });
+wire_struct!(Sealing {
+    since,
+    removed,
+    leaving
+});
 wire_struct!(Server {
     id,
     incarnation,

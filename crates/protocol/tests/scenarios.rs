@@ -274,11 +274,12 @@ impl Scenario {
                 cluster.ask(id, 9, 0, Request::Status)?;
             }
             "seal" => {
+                let leaving = arguments.take_key("leaving").map(str::to_owned);
                 let mut removed = Vec::new();
                 while let Some(name) = arguments.next_pos() {
                     removed.push(server(Some(name))?);
                 }
-                cluster.seal(removed)?;
+                cluster.seal(removed, leaving.as_deref())?;
             }
             "unseal" => cluster.unseal()?,
             "pass" => {

@@ -205,10 +205,35 @@ impl Coordinator {
             self.change_copies(Epoch(self.state.configuration.epoch.0 + 1), output);
             return self.reconfigure(output);
         }
-        match self.state.configuration.sealing {
-            Some(_) => self.keep(output),
-            None => self.begin_seal(&Default::default(), output),
+        if self.state.configuration.sealing.is_none() || !self.leaving().is_empty() {
+            // All who hold it must have heard that a copy goes, before it is gone.
+            let removed = self.removed();
+            return self.begin_seal(&removed, output);
         }
+        self.keep(output);
+    }
+
+    /// The copies that changes which wait will drop.
+    pub(super) fn leaving(&self) -> Vec<(TableId, u8)> {
+        let dropped = self.state.changes.iter().filter_map(|change| {
+            let Wanted::Drop { name } = &change.wanted else {
+                return None;
+            };
+            let table = self.state.configuration.table(change.table)?;
+            let without = table.without_copy(name).ok()?;
+            let is_kept = move |number: &usize| without.layout.numbers().any(|it| it == *number);
+            let gone = table
+                .layout
+                .numbers()
+                .filter(move |number| !is_kept(number));
+            Some(gone.map(|number| {
+                let number = u8::try_from(number).expect("a table has at most 63 replexes");
+                (table.id, number)
+            }))
+        });
+        let mut leaving: Vec<_> = dropped.flatten().collect();
+        leaving.sort_unstable();
+        leaving
     }
 
     /// The epochs before have ended: copies come and go from `epoch` on.

@@ -125,6 +125,7 @@ impl Coordinator {
         self.state.configuration.sealing = Some(Sealing {
             since,
             removed: removed.iter().copied().collect(),
+            leaving: self.leaving(),
         });
         output
             .notes
@@ -132,7 +133,7 @@ impl Coordinator {
         self.reconfigure(output);
     }
 
-    fn removed(&self) -> BTreeSet<ServerId> {
+    pub(super) fn removed(&self) -> BTreeSet<ServerId> {
         let sealing = self.state.configuration.sealing.iter();
         sealing
             .flat_map(|sealing| sealing.removed.iter().copied())

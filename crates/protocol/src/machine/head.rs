@@ -233,7 +233,8 @@ impl CoreMachine {
         servers.find(|server| self.full_servers.contains(server))
     }
 
-    /// What every read of a client needs: a place that is rebuilding answers none (SAFETY R17).
+    /// What every read of a client needs: a place that is rebuilding answers none (SAFETY R17), nor
+    /// does one of a copy that is going (R15).
     pub(super) fn check_serving(
         &self,
         now: Now,
@@ -242,6 +243,9 @@ impl CoreMachine {
     ) -> Result<(), Refusal> {
         self.check_held(now, epoch, partition)?;
         if self.is_rebuilding(partition) && !planted::is(Bug::ReadWhileRebuilding) {
+            return Err(Refusal::NotServing);
+        }
+        if self.configuration.is_leaving(partition) {
             return Err(Refusal::NotServing);
         }
         Ok(())

@@ -242,12 +242,19 @@ impl Cluster {
     }
 
     /// Ends the epochs before without these servers: an epoch in which chains stand still.
-    pub fn seal(&mut self, removed: Vec<u32>) -> Result<(), String> {
+    pub fn seal(&mut self, removed: Vec<u32>, leaving: Option<&str>) -> Result<(), String> {
         let next = Epoch(self.configuration.epoch.0 + 1);
         let sealing = self.configuration.sealing.take();
         let since = sealing.map_or(next, |sealing| sealing.since);
         let removed = removed.into_iter().map(ServerId).collect();
-        self.configuration.sealing = Some(Sealing { since, removed });
+        let replexes = (0..).zip(&self.layout().replexes);
+        let leaving = replexes.filter(|(_, replex)| leaving == Some(&*replex.name));
+        let leaving = leaving.map(|(number, _)| (TableId(1), number)).collect();
+        self.configuration.sealing = Some(Sealing {
+            since,
+            removed,
+            leaving,
+        });
         for node in self.nodes.values_mut() {
             node.stage = None;
         }

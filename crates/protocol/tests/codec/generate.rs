@@ -180,7 +180,7 @@ generate_struct! {
     RequestId { session, number }
     OperationId { head, incarnation, sequence }
     Configuration { cluster, epoch, sealing, servers, tables }
-    Sealing { since, removed }
+    Sealing { since, removed, leaving }
     SealReport { stage, vouched_ago_us }
     FillReport { table, replex, partitions, sources, sources_done, rows, of_rows, obstacles }
     CopyFailure { table, name, why }

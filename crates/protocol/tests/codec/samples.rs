@@ -247,6 +247,7 @@ pub fn configuration() -> Configuration {
         sealing: Some(Sealing {
             since: Epoch(5),
             removed: vec![ServerId(2)],
+            leaving: vec![(TableId(1), 1)],
         }),
         servers: vec![server(1, ServerState::Up), server(2, ServerState::Down)],
         tables: vec![Table {

@@ -354,7 +354,7 @@ impl History {
 
     /// The epochs before are ended without some servers.
     fn end_epoch(&mut self, without: Vec<u32>) -> Finding {
-        self.cluster.seal(without)?;
+        self.cluster.seal(without, None)?;
         for _ in 0..20 {
             self.cluster.run()?;
             self.cluster.pass(150)?;

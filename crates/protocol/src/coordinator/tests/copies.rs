@@ -241,6 +241,34 @@ fn a_copy_goes_if_what_is_promised_stays_proven() {
 }
 
 #[test]
+fn who_holds_a_copy_hears_that_it_goes_before_it_is_gone() {
+    let mut scene = scene(3);
+    scene.ask(with_index(&scene, "late", None));
+    seal(&mut scene);
+    fill(&mut scene);
+    // The epochs before are being ended for something else just then.
+    scene.ask_from(9, create("others", 1));
+    let mut schema = scene.coordinator.configuration().tables[1].schema.clone();
+    schema.indexes.push(Index {
+        name: "second".into(),
+        columns: vec![1],
+        constraint: None,
+    });
+    scene.ask(Request::AddCopy { schema });
+    let before = scene.coordinator.configuration().clone();
+    assert_eq!(before.sealing.expect("it adds").leaving, []);
+    scene.ask(without("by_tail"));
+    let sealing = scene.coordinator.configuration().clone();
+    assert!(sealing.epoch > before.epoch, "all say anew that they know");
+    assert_eq!(
+        sealing.sealing.expect("it drops").leaving,
+        [(TableId(1), 1)]
+    );
+    seal(&mut scene);
+    assert_eq!(flights(&scene).layout.numbers().collect::<Vec<_>>(), [0, 2]);
+}
+
+#[test]
 fn a_copy_stays_if_another_one_was_lost_meanwhile() {
     let mut scene = scene(4);
     let add = with_index(&scene, "late", None);

@@ -69,6 +69,7 @@ fn no_place_begins_to_serve_while_epochs_are_ended() {
     let (mut scene, core) = scene(Some(Sealing {
         since: Epoch(4),
         removed: Vec::new(),
+        leaving: Vec::new(),
     }));
     assert!(!serves(&mut scene, core, 0));
 }
