@@ -83,6 +83,30 @@ async fn lookups_visit_as_many_partitions_as_predicted_while_servers_die() {
     for server in &dead {
         assert!(message.contains(&server.0.to_string()), "{message}");
     }
+    // One more is dead than the table tolerates: so nobody replaces them, and rows that have a copy
+    // there take no writes; others do.
+    let is_lost = |id: &i64| {
+        let row = row(*id);
+        let mut homes = (0..COPIES).map(|replex| {
+            let number = layout.partition_of_values(replex, |column| row[column].as_ref());
+            let place = table.definition().placement[replex][number as usize];
+            place.core.server
+        });
+        homes.any(|server| dead.contains(&server))
+    };
+    let lost = (ROWS..).find(is_lost).unwrap();
+    let kept = (ROWS..).find(|id| !is_lost(id)).unwrap();
+    let asked = Instant::now();
+    let error = table.insert(&row(lost)).await.unwrap_err();
+    assert!(asked.elapsed() < DEADLINE / 2, "it waited for its deadline");
+    assert_eq!(error.retry(), Retry::Later);
+    let text = error.to_string();
+    assert!(
+        text.contains("cannot be written") && text.contains("start one of them"),
+        "{text}"
+    );
+    table.insert(&row(kept)).await.unwrap();
+    table.delete(&[Value::Int64(kept)], None).await.unwrap();
     for server in &dead {
         cluster.restart(server.0 as usize - 1).await.unwrap();
     }
@@ -90,6 +114,7 @@ async fn lookups_visit_as_many_partitions_as_predicted_while_servers_die() {
     let found = table.get(&[Value::Int64(VICTIM)]).await.unwrap().unwrap();
     assert_eq!(found.values, row(VICTIM));
     check(&client, &table, &BTreeSet::new()).await;
+    table.insert(&row(lost)).await.unwrap();
 }
 
 fn schema() -> Schema {
