@@ -47,8 +47,8 @@ pub struct Options {
     /// Rows that `memory` loads; S11 asks for 10,000,000, which takes some minutes.
     #[arg(long, default_value_t = 200_000, global = true, value_parser = clap::value_parser!(u64).range(2..))]
     pub memory_rows: u64,
-    /// Rows of 100 B that `recovery`, `parametrization` and `sharing` load, and a tenth as many of
-    /// 1 kB; the paper has 10,000,000.
+    /// Rows of 100 B that `rebuild`, `recovery`, `parametrization` and `sharing` load, and a tenth as
+    /// many of 1 kB; the paper has 10,000,000.
     #[arg(long, default_value_t = 200_000, global = true, value_parser = clap::value_parser!(u64).range(20..))]
     pub failure_rows: u64,
     /// Where CSV and SVG files go.
@@ -82,13 +82,15 @@ pub enum Command {
     Scale,
     /// Memory beside the data held, and restarts: S11.
     Memory,
+    /// What a server held is rebuilt, with nothing else to do: F3.
+    Rebuild,
     /// Servers lost under reads, with and without a hybrid: F1 to F4, the paper's Tables 3 to 5.
     Recovery,
     /// Hybrids of all shapes, a server of either index lost: the paper's Figures 13 and 14.
     Parametrization,
     /// A hybrid that three indexes share: the paper's Table 6.
     Sharing,
-    /// All of them but the last three, which take many minutes.
+    /// All of them but the last four, which take many minutes.
     All,
 }
 
@@ -168,6 +170,7 @@ fn measure(command: Command, options: &Options) -> io::Result<(&'static str, Rep
             Command::Ycsb => ("ycsb", experiments::ycsb::run(options).await?),
             Command::Scale => ("scale", experiments::scale::run(options).await?),
             Command::Memory => ("memory", experiments::memory::run(options).await?),
+            Command::Rebuild => ("rebuild", experiments::rebuild::run(options).await?),
             Command::Recovery => ("recovery", experiments::recovery::run(options).await?),
             Command::Parametrization => {
                 let report = experiments::parametrization::run(options).await?;

@@ -7,6 +7,7 @@ pub mod insert;
 pub mod lookup;
 pub mod memory;
 pub mod parametrization;
+pub mod rebuild;
 pub mod recovery;
 pub mod scale;
 pub mod sharing;

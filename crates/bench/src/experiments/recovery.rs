@@ -12,7 +12,7 @@ use crate::report::Report;
 use crate::store::Shape;
 
 /// The copies of the primary key, of the index and of the hybrid, as they are numbered.
-const INDEX: usize = 1;
+pub const INDEX: usize = 1;
 const HYBRID: usize = 2;
 /// Reads of both keys alike.
 const HALVES: [u32; 2] = [50, 50];

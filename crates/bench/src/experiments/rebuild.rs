@@ -1,0 +1,35 @@
+//! How fast what a lost server held is there again, with nothing else to do (target F3). From the word
+//! that the server will not come back until everything serves: ending the epochs before is part of it.
+
+use std::io;
+
+use super::recovery::INDEX;
+use crate::command::Options;
+use crate::outage::{Grid, Site};
+use crate::pairs::Figures;
+use crate::report::Report;
+use crate::store::Shape;
+
+/// `replex bench rebuild`
+pub async fn run(options: &Options) -> io::Result<Report> {
+    let mut report = Report::default();
+    let grid = Grid {
+        name: "Replex-2".to_owned(),
+        keys: 2,
+        hybrid: None,
+    };
+    let shape = Shape {
+        rows: options.failure_rows,
+        field_bytes: 10,
+    };
+    let mut site = Site::new(options, &grid, shape, 1).await?;
+    let (mut rates, mut rows) = (Figures::default(), Figures::default());
+    for _ in 0..options.pairs {
+        let quiet = site.quiet_loss(&[(INDEX, 0)]).await?;
+        rates.push(quiet.rows as f64 / quiet.seconds);
+        rows.push(quiet.rows as f64);
+    }
+    report.plain("", "rows of 100 B that one server held", &rows, "");
+    report.plain("F3", "rows rebuilt", &rates, "1/s");
+    Ok(report)
+}
