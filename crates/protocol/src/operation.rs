@@ -95,6 +95,14 @@ pub enum RequestResult {
     Conflict,
 }
 
+impl RequestResult {
+    /// Whether it changed something. What did not is known to the head alone: where that is lost, the
+    /// next one evaluates the request anew.
+    pub fn took_effect(&self) -> bool {
+        matches!(self, RequestResult::Applied { .. })
+    }
+}
+
 /// The row as it was before a change, as far as partitions need it to find its old entries.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OldRow {

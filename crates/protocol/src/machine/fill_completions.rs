@@ -164,9 +164,7 @@ impl CoreMachine {
         }
         let mut by_head: BTreeMap<PartitionId, Vec<_>> = BTreeMap::new();
         for SavedCompletion { head, request } in completions {
-            if self.sessions.is_to_be_kept(request.request)
-                && !planted::is(Bug::CompletionsNotCopied)
-            {
+            if self.sessions.is_to_be_kept(&request) && !planted::is(Bug::CompletionsNotCopied) {
                 self.sessions.keep(head, &request);
                 by_head.entry(head).or_default().push(request);
             }

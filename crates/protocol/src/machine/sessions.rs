@@ -107,13 +107,13 @@ impl Sessions {
         }
         if let Some(before) = session.completed.get(&record.request.number) {
             assert_eq!(before.digest, record.digest, "one body per request");
-            let both = took_effect(&before.result) && took_effect(result);
+            let both = before.result.took_effect() && result.took_effect();
             assert!(
                 !both || before.result == *result,
                 "one effect per request: {:?}, then {result:?}",
                 before.result
             );
-            if took_effect(&before.result) {
+            if before.result.took_effect() {
                 return;
             }
         }
@@ -156,12 +156,17 @@ impl Sessions {
             .sum()
     }
 
-    /// Whether the request is one of which a record ought to be kept, and there is none.
-    pub fn is_to_be_kept(&self, request: RequestId) -> bool {
+    /// Whether a record ought to be kept: there is none of the request, or only one that says that
+    /// nothing happened, and this one knows better.
+    pub fn is_to_be_kept(&self, record: &RequestRecord) -> bool {
+        let request = record.request;
         let session = self.sessions.get(&request.session);
         let is_kept = session.is_some_and(|session| {
             let completed = session.completed.get(&request.number);
-            request.number < session.acknowledged_below || completed.is_some_and(|it| it.is_kept)
+            let completed = completed.filter(|it| it.is_kept);
+            request.number < session.acknowledged_below
+                || completed
+                    .is_some_and(|it| it.result.took_effect() || !record.result.took_effect())
         });
         request.session >= self.floor && !is_kept
     }
@@ -200,13 +205,10 @@ impl Sessions {
     }
 }
 
-fn took_effect(result: &RequestResult) -> bool {
-    matches!(result, RequestResult::Applied { .. })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::identity::Version;
 
     fn record(number: u64, acknowledged_below: u64) -> RequestRecord {
         RequestRecord {
@@ -234,6 +236,32 @@ mod tests {
         sessions.acknowledge(SessionId(5), 2);
         assert_eq!(sessions.known(first.request, 10), Known::Mismatch);
         assert_eq!(sessions.count(), 0);
+    }
+
+    #[test]
+    fn what_took_effect_is_kept_though_a_head_had_said_otherwise() {
+        let mut sessions = Sessions::default();
+        let nothing = record(1, 1);
+        let applied = RequestRecord {
+            result: RequestResult::Applied {
+                version: Version(7),
+            },
+            ..nothing.clone()
+        };
+        for (record, is_news) in [(&nothing, true), (&nothing, false), (&applied, true)] {
+            assert_eq!(sessions.is_to_be_kept(record), is_news);
+            sessions.keep(PartitionId::default(), record);
+            assert_eq!(
+                sessions.known(record.request, 10),
+                Known::Completed(&record.result)
+            );
+        }
+        assert!(!sessions.is_to_be_kept(&nothing) && !sessions.is_to_be_kept(&applied));
+        sessions.keep(PartitionId::default(), &nothing);
+        assert_eq!(
+            sessions.known(applied.request, 10),
+            Known::Completed(&applied.result)
+        );
     }
 
     #[test]

@@ -34,7 +34,16 @@ impl SessionMachine {
                 self.on_refusal(now_us, correlation, flight, refusal, output);
                 return;
             }
-            (Operation::Execute { .. }, Reply::Executed(result)) => Outcome::Executed(result),
+            (Operation::Execute { .. }, Reply::Executed(result)) => {
+                if !result.took_effect() && self.may_run_later(correlation, flight) {
+                    self.forget_attempt(correlation);
+                    if self.requests[&flight.ticket].flying.is_empty() {
+                        self.place(now_us, flight.ticket, output);
+                    }
+                    return;
+                }
+                Outcome::Executed(result)
+            }
             (Operation::Read(_), Reply::Rows(page)) if pending.member_of.is_some() => {
                 self.forget_attempt(correlation);
                 self.on_member_page(now_us, flight.ticket, &page, output);
@@ -52,6 +61,16 @@ impl SessionMachine {
         self.finish(flight.ticket, outcome, output);
     }
 
+    /// Whether a later attempt may run the request though this one did not change anything: at another
+    /// head, which need not know that it had ended. What did take effect is known to every head.
+    fn may_run_later(&self, correlation: u64, flight: Flight) -> bool {
+        let pending = &self.requests[&flight.ticket];
+        let newest = pending.flying.last().map(|newest| &self.attempts[newest]);
+        let is_elsewhere =
+            |newest: &Flight| (newest.core, newest.epoch) != (flight.core, flight.epoch);
+        correlation < pending.lost || newest.is_some_and(is_elsewhere)
+    }
+
     fn on_refusal(
         &mut self,
         now_us: u64,
@@ -65,7 +84,9 @@ impl SessionMachine {
         let known = self.configuration.as_ref().map_or(Epoch(0), |it| it.epoch);
         let pending = self.requests.get_mut(&ticket).expect("it was flying");
         pending.refusals += 1;
-        pending.lost |= matches!(refusal, Refusal::Begun | Refusal::Lost { begun: true, .. });
+        if matches!(refusal, Refusal::Begun | Refusal::Lost { begun: true, .. }) {
+            pending.lost = pending.lost.max(correlation);
+        }
         let refusals = pending.refusals;
         let uncertain = pending.uncertain();
         let flying = !pending.flying.is_empty();
@@ -156,7 +177,7 @@ impl SessionMachine {
             }
             self.forget_attempt(correlation);
             let pending = self.requests.get_mut(&ticket).expect("it was flying");
-            pending.lost = true;
+            pending.lost = pending.lost.max(correlation);
             if pending.place == Place::Flying && pending.flying.is_empty() {
                 self.place(now_us, ticket, output);
             }

@@ -90,8 +90,9 @@ struct Pending {
     name: Option<RequestId>,
     /// Attempts without an answer, oldest first.
     flying: Vec<u64>,
-    /// An attempt of an `Execute` went without an answer that could still come.
-    lost: bool,
+    /// The newest attempt of an `Execute` that went without an answer, though it may have run; 0 if
+    /// there is none.
+    lost: u64,
     /// Attempts made, and refusals among them.
     tries: u32,
     refusals: u32,
@@ -170,7 +171,7 @@ impl Pending {
             place: Place::Waiting,
             name: None,
             flying: Vec::new(),
-            lost: false,
+            lost: 0,
             tries: 0,
             refusals: 0,
             member_of: None,
@@ -191,7 +192,7 @@ impl Pending {
     /// Whether it may have happened, for all that is known here.
     fn uncertain(&self) -> bool {
         matches!(self.operation, Operation::Execute { .. })
-            && (self.lost || !self.flying.is_empty())
+            && (self.lost > 0 || !self.flying.is_empty())
     }
 }
 
@@ -393,8 +394,8 @@ impl SessionMachine {
         let epoch = self.configuration.as_ref().map_or(Epoch(0), |it| it.epoch);
         let pending = self.requests.get_mut(&ticket).expect("looked up above");
         if pending.flying.len() >= self.limits.attempts_max {
-            pending.lost = true;
             let oldest = pending.flying[0];
+            pending.lost = pending.lost.max(oldest);
             self.forget_attempt(oldest);
         }
         let pending = self.requests.get_mut(&ticket).expect("looked up above");

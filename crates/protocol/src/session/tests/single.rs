@@ -198,6 +198,36 @@ fn sent_and_unanswered_is_unknown_but_never_sent_is_not() {
 }
 
 #[test]
+fn nothing_changed_says_only_the_head_that_was_asked_last() {
+    let nothing = RequestResult::NotFound;
+    for (first_result, is_told) in [(nothing.clone(), false), (DONE, true)] {
+        let mut client = Client::new(Limits::default());
+        client.submit(1, insert(1));
+        let first = client.last();
+        let mut moved = (*configuration(2)).clone();
+        for place in moved.tables[0].placement[0].iter_mut() {
+            place.core = core(3 - first.core.server.0);
+        }
+        client.step(Input::Configuration(Arc::new(moved)));
+        client.wait();
+        let second = client.last();
+        assert_ne!(first.core, second.core, "the partition has moved");
+        client.reply(&first, Reply::Executed(first_result));
+        assert_eq!(client.ended.len(), usize::from(is_told));
+        client.reply(&second, Reply::Executed(DONE));
+        assert_eq!(*client.outcome(), Outcome::Executed(DONE));
+    }
+    // The same head knows how the first attempt ended.
+    let mut client = Client::new(Limits::default());
+    client.submit(1, insert(1));
+    let first = client.last();
+    client.wait();
+    assert_eq!(client.last().core, first.core);
+    client.reply(&first, Reply::Executed(nothing.clone()));
+    assert_eq!(*client.outcome(), Outcome::Executed(nothing));
+}
+
+#[test]
 fn what_was_begun_where_the_partition_has_gone_from_may_have_happened() {
     let mut client = Client::new(Limits::default());
     client.submit(1, insert(1));
