@@ -286,14 +286,14 @@ impl Coordinator {
         let table = &configuration.tables[index];
         let before = table.bare_placement();
         let all = self.servers_up(&BTreeSet::new());
-        let drained: Vec<placement::Server> = self.takers(&BTreeSet::new());
+        let staying = self.takers(&BTreeSet::new());
         let relocation = Relocation {
             layout: &table.layout,
             failures_tolerated: u32::from(table.schema.failures_tolerated),
             placement: &before,
             servers: takers,
         };
-        let cells = before.cells_outside(&drained);
+        let cells = before.cells_outside(&staying);
         let tolerated =
             |placement: &Placement| prove(&table.layout, placement, &all).failures_tolerated();
         let needed = relocation.failures_tolerated;
@@ -315,12 +315,8 @@ impl Coordinator {
             return even_out(relocation, &onto, loads);
         };
         let moves = target.map_or(Vec::new(), |target| before.moves_to(&target));
-        let first = &moves[..moves.len().min(BATCH_MAX)];
-        if tolerated(&before.with(first)) >= now_tolerated.min(needed) {
-            first.to_vec()
-        } else {
-            moves
-        }
+        let least = now_tolerated.min(needed);
+        at_a_time(moves, |moves| tolerated(&before.with(moves)) >= least)
     }
 
     /// Partitions of a table that go back to servers which held them before they were lost: the rows
@@ -337,26 +333,20 @@ impl Coordinator {
             servers.any(|server| server.id == core.server.0 && core.core < server.cores)
         };
         let replexes = table.placement.iter().enumerate();
-        let cells = replexes.flat_map(|(replex, places)| {
+        let back = replexes.flat_map(|(replex, places)| {
             let places = places.iter().enumerate();
-            places.map(move |(number, place)| ((replex, number), place))
+            places.filter_map(move |(number, place)| {
+                let core = place.former.filter(is_back)?;
+                let (server, core) = (core.server.0, core.core);
+                Some(((replex, number), Bare { server, core }))
+            })
         });
-        let back = cells.filter_map(|(cell, place)| {
-            let core = place.former.filter(is_back)?;
-            let (server, core) = (core.server.0, core.core);
-            Some((cell, Bare { server, core }))
-        });
-        let mut back: Vec<(Cell, Bare)> = back.collect();
+        let back: Vec<(Cell, Bare)> = back.collect();
         let before = table.bare_placement();
         let needed = tolerated(&before).min(u32::from(table.schema.failures_tolerated));
         let keeps = |moves: &[(Cell, Bare)]| tolerated(&before.with(moves)) >= needed;
-        let first = back.len().min(BATCH_MAX);
-        if keeps(&back[..first]) {
-            back.truncate(first);
-        } else if !keeps(&back) {
-            back.clear();
-        }
-        back
+        let moves = at_a_time(back, keeps);
+        if keeps(&moves) { moves } else { Vec::new() }
     }
 
     /// What was level is handed over to those who take it, in the epoch that serves next.
@@ -390,6 +380,18 @@ impl Coordinator {
             .filter(|it| *it > 0)
             .min()
     }
+}
+
+/// The moves that come first: a batch of them, or all at once where only that keeps what is to be kept.
+fn at_a_time(
+    mut moves: Vec<(Cell, Bare)>,
+    keeps: impl Fn(&[(Cell, Bare)]) -> bool,
+) -> Vec<(Cell, Bare)> {
+    let first = moves.len().min(BATCH_MAX);
+    if keeps(&moves[..first]) {
+        moves.truncate(first);
+    }
+    moves
 }
 
 /// Single moves onto these servers that even out the load, one after the other.
