@@ -200,6 +200,17 @@ fn moves(table: &Table, assignments: &[Assignment]) -> Option<String> {
     })
 }
 
+/// Which copies nobody reads by yet.
+fn made(table: &Table) -> Option<String> {
+    let numbers = table.building.iter().map(|number| usize::from(*number));
+    let names: Vec<&str> = numbers
+        .map(|it| table.layout.replexes[it].name.as_str())
+        .collect();
+    let plural = if names.len() == 1 { "is" } else { "are" };
+    (!names.is_empty())
+        .then(|| format!("  not used yet, {plural} being made: {}", names.join(", ")))
+}
+
 fn read(read: &ReadPlan, context: &Context<'_>) -> Vec<String> {
     let configuration = context.configuration;
     let table = table(configuration, read);
@@ -259,6 +270,7 @@ fn read(read: &ReadPlan, context: &Context<'_>) -> Vec<String> {
             predicted.after_one, predicted.after_two
         ));
     }
+    lines.extend(made(table));
     if let Some(filter) = &read.filter {
         lines.push(format!(
             "  filter, at the partition: {}",

@@ -528,6 +528,19 @@ fn bad_changes_are_refused() {
 }
 
 #[test]
+fn explain_names_an_index_that_is_being_made() {
+    let mut configuration = configuration();
+    let tables = &mut configuration.tables;
+    let flights = tables.iter_mut().find(|it| it.schema.name == "flights");
+    flights.unwrap().building = vec![1];
+    let text = explained_over(&configuration, "SELECT id FROM flights WHERE id = 1");
+    assert!(
+        text.contains("not used yet, is being made: by_tail"),
+        "{text}"
+    );
+}
+
+#[test]
 fn explain_tells_replex_partitions_and_servers() {
     let text = explained(
         "SELECT id FROM flights WHERE tailnum = 'N14228' AND dep_delay > 5 ORDER BY id LIMIT 3",
