@@ -9,6 +9,7 @@ mod output;
 #[cfg(feature = "scale")]
 mod scale;
 mod serve;
+mod story;
 
 use std::process::ExitCode;
 

@@ -8,6 +8,8 @@
 pub mod address;
 pub mod analysis;
 pub mod auth;
+pub mod check;
+pub mod console;
 pub mod local;
 pub mod manager;
 pub mod pool;

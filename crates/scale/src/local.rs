@@ -11,7 +11,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
@@ -26,7 +26,7 @@ const TRIES_MAX: usize = 5;
 /// `nobody` and `nogroup`.
 const NOBODY: u32 = 65_534;
 /// What PostgreSQL logs once it serves.
-const READY: &str = "database system is ready to accept connections";
+const READY: &str = "database system is ready to accept";
 
 /// The superuser, who needs no password on loopback unless told otherwise.
 pub const SUPERUSER: &str = "postgres";
@@ -194,6 +194,33 @@ impl Postgres {
         }
     }
 
+    /// Kills its first process, and nothing else: the others notice, and end by themselves. Returns when
+    /// they have.
+    pub fn crash(&mut self) -> io::Result<()> {
+        let Some(mut process) = self.process.take() else {
+            return Ok(());
+        };
+        let id = process.id();
+        let others = std::fs::read_to_string(format!("/proc/{id}/task/{id}/children"))?;
+        process.kill()?;
+        process.wait()?;
+        let begun = Instant::now();
+        for other in others.split_ascii_whitespace() {
+            while is_running(other) {
+                if begun.elapsed() > READY_WITHIN {
+                    return Err(io::Error::other(format!("process {other} does not end")));
+                }
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        }
+        Ok(())
+    }
+
+    /// The number of its first process, while it runs.
+    pub fn process(&self) -> Option<u32> {
+        self.process.as_ref().map(Child::id)
+    }
+
     /// Stops it as a power cut would.
     pub fn kill(&mut self) {
         let Some(mut process) = self.process.take() else {
@@ -212,6 +239,14 @@ impl Drop for Postgres {
     fn drop(&mut self) {
         self.kill();
     }
+}
+
+/// Whether a process still does something: one that nobody has asked for its end does not.
+fn is_running(process: &str) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat"));
+    let stat = stat.unwrap_or_default();
+    let state = stat.rsplit_once(") ").map(|(_, rest)| rest);
+    state.is_some_and(|state| !state.starts_with(['Z', 'X']))
 }
 
 fn is_root() -> io::Result<bool> {

@@ -214,8 +214,8 @@ async fn passwords_and_encryption_on_both_sides() {
             .unwrap();
 
         let mut inner = options(&postgres, 1);
-        inner.authentication = Authentication::Scram(users());
-        inner.tls = Some(certificate(folder.path()));
+        inner.admission.authentication = Authentication::Scram(users());
+        inner.admission.tls = Some(certificate(folder.path()));
         let inner = Front::start(inner).await;
         let mut outer = options(&postgres, 1);
         let url = format!(
@@ -224,7 +224,7 @@ async fn passwords_and_encryption_on_both_sides() {
             folder.path().join("chain.pem").display()
         );
         outer.primary = Address::parse(&url).unwrap();
-        outer.authentication = Authentication::Scram(users());
+        outer.admission.authentication = Authentication::Scram(users());
         let outer = Front::start(outer).await;
 
         let (host, port) = (outer.address.ip(), outer.address.port());
@@ -270,7 +270,7 @@ async fn password_that_the_server_refuses() {
         .unwrap();
     for known in [users(), Users::default()] {
         let mut told = options(&postgres, 1);
-        told.authentication = Authentication::Trust(known);
+        told.admission.authentication = Authentication::Trust(known);
         let front = Front::start(told).await;
         let mut raw = Raw::connect(front.address).await;
         raw.out = scale::wire::startup::write([("user", "ann"), ("database", "postgres")]);
@@ -291,7 +291,7 @@ async fn bytes_before_the_tls_handshake() {
     let folder = TempDir::new().unwrap();
     let postgres = Postgres::start(&[]).unwrap();
     let mut told = options(&postgres, 1);
-    told.tls = Some(certificate(folder.path()));
+    told.admission.tls = Some(certificate(folder.path()));
     let front = Front::start(told).await;
     let mut raw = Raw::connect(front.address).await;
     let mut packet = scale::wire::startup::write_tls();

@@ -13,7 +13,7 @@ use scale::analysis::Analyser;
 use scale::local::Postgres;
 use scale::manager::mark::Statement;
 use scale::manager::{ExtensionId, Level, Manager, Outcome, State, Target};
-use scale::replication::{Error, Replication};
+use scale::replication::{Contents, Error, Replication};
 use support::{connect, is_there};
 use tokio::task::JoinSet;
 use tokio_postgres::{Client, SimpleQueryMessage};
@@ -54,7 +54,15 @@ impl Hihooi {
 
     fn add(&self, id: ExtensionId, extension: &Postgres) {
         let address = extension.address("postgres");
-        self.replication.add_extension(id, &address).unwrap();
+        let contents = Contents::Kept;
+        let added = self.replication.add_extension(id, &address, contents);
+        added.unwrap();
+    }
+
+    /// What an Extension does, in words.
+    fn says(&self, id: ExtensionId) -> String {
+        let status = self.replication.status().remove(&id);
+        status.map(|status| status.text).unwrap_or_default()
     }
 
     /// Waits until an Extension has everything that is committed now.
@@ -92,6 +100,36 @@ impl Hihooi {
         extensions
             .find(|(other, _)| *other == id)
             .map(|(_, extension)| extension.state)
+    }
+}
+
+/// A Primary and one Extension that has all of it.
+struct Pair {
+    primary: Postgres,
+    extension: Postgres,
+    /// At the Primary.
+    client: Client,
+    hihooi: Hihooi,
+}
+
+impl Pair {
+    /// None where there is no PostgreSQL.
+    async fn start(schema: &str) -> Option<Pair> {
+        if !is_there() {
+            return None;
+        }
+        let (primary, extension) = (postgres(), postgres());
+        let client = connect(primary.socket()).await;
+        client.batch_execute(schema).await.unwrap();
+        let hihooi = Hihooi::start(&primary).await;
+        hihooi.add(FIRST, &extension);
+        hihooi.wait_for(FIRST, &client).await;
+        Some(Pair {
+            primary,
+            extension,
+            client,
+            hihooi,
+        })
     }
 }
 
@@ -304,15 +342,15 @@ const CONSTRUCTS: &[&str] = &[
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_construct_arrives_as_it_was() {
-    if !is_there() {
+    let Some(pair) = Pair::start(SCHEMA).await else {
         return;
-    }
-    let (primary, extension) = (postgres(), postgres());
-    let client = connect(primary.socket()).await;
-    client.batch_execute(SCHEMA).await.unwrap();
-    let hihooi = Hihooi::start(&primary).await;
-    hihooi.add(FIRST, &extension);
-    hihooi.wait_for(FIRST, &client).await;
+    };
+    let Pair {
+        extension,
+        client,
+        hihooi,
+        ..
+    } = pair;
     for sql in CONSTRUCTS {
         client.simple_query(sql).await.unwrap();
         assert_equal(&hihooi, FIRST, &client, &extension).await;
@@ -322,15 +360,15 @@ async fn every_construct_arrives_as_it_was() {
 /// DDL as the proxy sends it: its text is written into the transaction before it runs.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn schema_changes_are_made_in_their_place() {
-    if !is_there() {
+    let Some(pair) = Pair::start(SCHEMA).await else {
         return;
-    }
-    let (primary, extension) = (postgres(), postgres());
-    let client = connect(primary.socket()).await;
-    client.batch_execute(SCHEMA).await.unwrap();
-    let hihooi = Hihooi::start(&primary).await;
-    hihooi.add(FIRST, &extension);
-    hihooi.wait_for(FIRST, &client).await;
+    };
+    let Pair {
+        extension,
+        client,
+        hihooi,
+        ..
+    } = pair;
     let path = ["public".to_owned()];
     let key = hihooi.manager.lock().unwrap().key().clone();
     let texts = [
@@ -376,17 +414,21 @@ async fn schema_changes_are_made_in_their_place() {
 /// Extension shows a later commit without an earlier one (R31).
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn reads_see_all_that_was_answered() {
-    if !is_there() {
+    let Some(pair) = Pair::start(
+        "CREATE TABLE counter (id int PRIMARY KEY, n bigint);
+                  INSERT INTO counter VALUES (1, 0), (2, 0)",
+    )
+    .await
+    else {
         return;
-    }
-    let (primary, extension) = (postgres(), postgres());
-    let client = connect(primary.socket()).await;
-    let schema = "CREATE TABLE counter (id int PRIMARY KEY, n bigint);
-                  INSERT INTO counter VALUES (1, 0), (2, 0)";
-    client.batch_execute(schema).await.unwrap();
-    let hihooi = Arc::new(Hihooi::start(&primary).await);
-    hihooi.add(FIRST, &extension);
-    hihooi.wait_for(FIRST, &client).await;
+    };
+    let Pair {
+        primary,
+        extension,
+        client,
+        hihooi,
+    } = pair;
+    let hihooi = Arc::new(hihooi);
 
     let answered = Arc::new(AtomicU64::new(0));
     let writer = {
@@ -444,15 +486,15 @@ async fn reads_see_all_that_was_answered() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn extension_that_differs_is_quarantined() {
-    if !is_there() {
+    let Some(pair) = Pair::start(SCHEMA).await else {
         return;
-    }
-    let (primary, extension) = (postgres(), postgres());
-    let client = connect(primary.socket()).await;
-    client.batch_execute(SCHEMA).await.unwrap();
-    let hihooi = Hihooi::start(&primary).await;
-    hihooi.add(FIRST, &extension);
-    hihooi.wait_for(FIRST, &client).await;
+    };
+    let Pair {
+        extension,
+        client,
+        hihooi,
+        ..
+    } = pair;
     let meddler = connect(extension.socket()).await;
     meddler
         .batch_execute("DELETE FROM account WHERE id = 9")
@@ -463,7 +505,7 @@ async fn extension_that_differs_is_quarantined() {
     hihooi
         .wait(|| hihooi.state(FIRST) == Some(State::Quarantined))
         .await;
-    let status = &hihooi.replication.status()[&FIRST];
+    let status = hihooi.says(FIRST);
     assert!(status.contains("found 0 rows instead of 1"), "{status}");
     let reads = hihooi
         .analyser
@@ -488,15 +530,15 @@ fn signal(postgres: &Postgres, signal: Signal) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn extension_that_is_silent_serves_nothing_until_it_answers() {
-    if !is_there() {
+    let Some(pair) = Pair::start(SCHEMA).await else {
         return;
-    }
-    let (primary, extension) = (postgres(), postgres());
-    let client = connect(primary.socket()).await;
-    client.batch_execute(SCHEMA).await.unwrap();
-    let hihooi = Hihooi::start(&primary).await;
-    hihooi.add(FIRST, &extension);
-    hihooi.wait_for(FIRST, &client).await;
+    };
+    let Pair {
+        extension,
+        client,
+        hihooi,
+        ..
+    } = pair;
     signal(&extension, Signal::STOP);
     hihooi
         .wait(|| hihooi.state(FIRST) == Some(State::Away))
@@ -511,15 +553,15 @@ async fn extension_that_is_silent_serves_nothing_until_it_answers() {
 /// Commits that the slot no longer gives are never skipped in silence.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn lost_slot_is_noticed() {
-    if !is_there() {
+    let Some(pair) = Pair::start(SCHEMA).await else {
         return;
-    }
-    let (primary, extension) = (postgres(), postgres());
-    let client = connect(primary.socket()).await;
-    client.batch_execute(SCHEMA).await.unwrap();
-    let hihooi = Hihooi::start(&primary).await;
-    hihooi.add(FIRST, &extension);
-    hihooi.wait_for(FIRST, &client).await;
+    };
+    let Pair {
+        primary,
+        extension,
+        client,
+        hihooi,
+    } = pair;
     drop(hihooi);
     let drop_slot = "SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots;
                      SELECT pg_drop_replication_slot('hihooi')";
@@ -534,7 +576,7 @@ async fn lost_slot_is_noticed() {
     hihooi
         .wait(|| hihooi.state(FIRST) == Some(State::Quarantined))
         .await;
-    let status = &hihooi.replication.status()[&FIRST];
+    let status = hihooi.says(FIRST);
     assert!(status.contains("the commits between are lost"), "{status}");
 }
 
@@ -542,15 +584,15 @@ async fn lost_slot_is_noticed() {
 /// taken for a difference.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn planted_difference_is_found() {
-    if !is_there() {
+    let Some(pair) = Pair::start(SCHEMA).await else {
         return;
-    }
-    let (primary, extension) = (postgres(), postgres());
-    let client = connect(primary.socket()).await;
-    client.batch_execute(SCHEMA).await.unwrap();
-    let hihooi = Hihooi::start(&primary).await;
-    hihooi.add(FIRST, &extension);
-    hihooi.wait_for(FIRST, &client).await;
+    };
+    let Pair {
+        primary,
+        extension,
+        client,
+        hihooi,
+    } = pair;
     let rounds = Arc::new(AtomicU64::new(0));
     let writers = load(&primary, &rounds, 1500);
     let compared = || hihooi.replication.compared().get(&FIRST).copied();
@@ -573,8 +615,68 @@ async fn planted_difference_is_found() {
             hihooi.state(FIRST) == Some(State::Quarantined)
         })
         .await;
-    let status = &hihooi.replication.status()[&FIRST];
+    let status = hihooi.says(FIRST);
     assert!(status.contains("\"public\".\"account\" has"), "{status}");
+
+    // Nobody follows it as if nothing had been; emptied, it is filled again.
+    let started = Instant::now();
+    while text(
+        &meddler,
+        "SELECT count(*) FROM pg_tables WHERE tablename = 'difference'",
+    )
+    .await
+        == "0"
+    {
+        assert!(started.elapsed() < PATIENCE);
+    }
+    hihooi.replication.remove_extension(FIRST).await;
+    hihooi.add(SECOND, &extension);
+    hihooi
+        .wait(|| hihooi.state(SECOND) == Some(State::Quarantined))
+        .await;
+    let status = hihooi.says(SECOND);
+    assert!(status.contains("was found to differ"), "{status}");
+    hihooi.replication.remove_extension(SECOND).await;
+    let (third, address) = (ExtensionId(3), extension.address("postgres"));
+    let added = hihooi
+        .replication
+        .add_extension(third, &address, Contents::Dropped);
+    added.unwrap();
+    assert_equal(&hihooi, third, &client, &extension).await;
+}
+
+/// The Primary keeps its log for no Extension that was let go; one that comes back where the log still
+/// begins goes on, another one is told that it cannot.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn removed_extension_goes_on_only_where_nothing_is_lost() {
+    let Some(pair) = Pair::start(SCHEMA).await else {
+        return;
+    };
+    let (hihooi, client, extension) = (&pair.hihooi, &pair.client, &pair.extension);
+    hihooi.replication.remove_extension(FIRST).await;
+    assert!(hihooi.replication.status().is_empty());
+    write(client, 2).await;
+    // The slot still begins where it was.
+    hihooi.add(SECOND, extension);
+    assert_equal(hihooi, SECOND, client, extension).await;
+
+    hihooi.replication.knows_all();
+    hihooi.replication.remove_extension(SECOND).await;
+    write(client, 2).await;
+    let end = number(client, "SELECT pg_current_wal_insert_lsn() - '0/0'::pg_lsn").await;
+    let confirmed = "SELECT confirmed_flush_lsn - '0/0' FROM pg_replication_slots";
+    let started = Instant::now();
+    while number(client, confirmed).await < end {
+        assert!(started.elapsed() < PATIENCE);
+        write(client, 2).await;
+    }
+    let third = ExtensionId(3);
+    hihooi.add(third, extension);
+    hihooi
+        .wait(|| hihooi.state(third) == Some(State::Quarantined))
+        .await;
+    let status = hihooi.says(third);
+    assert!(status.contains("add it again with EMPTY"), "{status}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -642,6 +744,16 @@ async fn what_cannot_be_replicated_is_refused_in_words() {
     hihooi
         .wait(|| hihooi.state(FIRST) == Some(State::Quarantined))
         .await;
-    let status = &hihooi.replication.status()[&FIRST];
+    let status = hihooi.says(FIRST);
+    assert_eq!(status, "it is the Primary itself");
+    let filled = postgres();
+    let there = connect(filled.socket()).await;
+    let table = "CREATE TABLE t (id int PRIMARY KEY)";
+    there.batch_execute(table).await.unwrap();
+    hihooi.add(SECOND, &filled);
+    hihooi
+        .wait(|| hihooi.state(SECOND) == Some(State::Quarantined))
+        .await;
+    let status = hihooi.says(SECOND);
     assert!(status.contains("give an empty one"), "{status}");
 }

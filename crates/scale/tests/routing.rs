@@ -5,13 +5,13 @@
 mod support;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use scale::local::Postgres;
 use scale::manager::{ExtensionId, State};
-use scale::pool::Node;
 use scale::proxy::routing::Routing;
-use scale::replication::Replication;
+use scale::replication::Contents;
 use support::raw::Raw;
 use support::{Front, connect, is_there, options, printed, run};
 use tokio_postgres::Client;
@@ -23,7 +23,6 @@ const PATIENCE: Duration = Duration::from_secs(120);
 struct Cluster {
     primary: Postgres,
     extensions: Vec<Postgres>,
-    replication: Replication,
     manager: Arc<std::sync::Mutex<scale::manager::Manager>>,
     front: Front,
 }
@@ -33,29 +32,21 @@ impl Cluster {
     async fn start(extensions: usize) -> Cluster {
         // The slot gives only what is on the Primary's disk.
         let primary = Postgres::start(&["synchronous_commit=on"]).unwrap();
-        let (replication, manager, analyser) = Replication::start(&primary.address("postgres"))
-            .await
-            .unwrap();
+        let address = primary.address("postgres");
+        let routing = Routing::start(&address, 10).await.unwrap();
+        let manager = Arc::clone(&routing.manager);
         let mut started = Vec::new();
-        let mut nodes = std::collections::BTreeMap::new();
-        for number in 0..extensions {
+        for _ in 0..extensions {
             let postgres = Postgres::start(&[]).unwrap();
-            let id = ExtensionId(u32::try_from(number).unwrap() + 1);
             let address = postgres.address("postgres");
-            replication.add_extension(id, &address).unwrap();
-            nodes.insert(id, Arc::new(Node::new(postgres.address("postgres"), 10)));
+            let added = routing.extensions.add(&address, Contents::Kept);
+            added.unwrap();
             started.push(postgres);
         }
-        let routing = Routing {
-            analyser,
-            manager: Arc::clone(&manager),
-            extensions: nodes,
-        };
         let front = Front::routed(options(&primary, 10), Some(routing)).await;
         let cluster = Cluster {
             primary,
             extensions: started,
-            replication,
             manager,
             front,
         };
@@ -78,7 +69,7 @@ impl Cluster {
             if condition(&states) {
                 return;
             }
-            let status = self.replication.status();
+            let status = self.front.extensions().replication().status();
             assert!(started.elapsed() < PATIENCE, "{states:?} {status:?}");
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
@@ -91,7 +82,7 @@ impl Cluster {
             let client = connect(extension.socket()).await;
             let started = Instant::now();
             while text(&client, query).await != expected {
-                let status = self.replication.status();
+                let status = self.front.extensions().replication().status();
                 assert!(started.elapsed() < PATIENCE, "{query}: {status:?}");
             }
         }
@@ -323,6 +314,118 @@ async fn what_cannot_be_replicated_is_refused() {
     raw.query("CREATE TABLE d (id int PRIMARY KEY)");
     raw.flush().await;
     assert_eq!(raw.last_words().await.code, "0A000");
+}
+
+/// Reads that run at an Extension which dies fail with a clear error; their sessions go on, and so does
+/// the Extension when it is back, with all that was written meanwhile.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sessions_outlive_an_extension() {
+    if !is_there() {
+        return;
+    }
+    let mut cluster = Cluster::start(1).await;
+    let mut raw = Raw::log_in(cluster.front.address).await;
+    raw.query("CREATE TABLE t (id int PRIMARY KEY, n int)");
+    assert_eq!(raw.hear().await, "CZI");
+    cluster.wait_until_equal("SELECT count(*) FROM t").await;
+    let slow = "SELECT count(*) FROM t, generate_series(1, 1000000000)";
+    // A function that waits would go to the Primary, so this one is busy: what is sent in one batch
+    // and what is not.
+    let mut extended = Raw::log_in(cluster.front.address).await;
+    extended.parse("kept", "SELECT 7").sync();
+    assert_eq!(extended.hear().await, "1ZI");
+    for session in [&mut raw, &mut extended] {
+        session.query("SET replex.trace = on");
+        assert_eq!(session.hear().await, "CZI");
+    }
+    let busy = slow.replace("FROM t,", "FROM (SELECT count(*) FROM t) t,");
+    raw.query(&busy).flush().await;
+    extended
+        .parse("", &busy)
+        .bind("")
+        .execute(0)
+        .sync()
+        .flush()
+        .await;
+    for session in [&mut raw, &mut extended] {
+        let (tag, body) = session.message().await.unwrap();
+        let said = scale::wire::report::Report::read(&body).message;
+        assert!(tag == b'N' && said.contains("Extension 1"), "{said}");
+    }
+    let port = cluster.extensions[0].socket().port();
+    cluster.extensions[0].kill();
+    let told = raw.until_ready().await;
+    assert!(told.ends_with("[08006]ZI"), "{told}");
+    let told = extended.until_ready().await;
+    assert!(told.ends_with("[08006]ZI"), "{told}");
+    extended.bind("kept").execute(0).sync();
+    assert_eq!(extended.hear().await, "N2'7'CZI");
+    raw.query("INSERT INTO t VALUES (1, 1)");
+    assert_eq!(raw.hear().await, "NCZI");
+    raw.query("SELECT n FROM t");
+    assert_eq!(raw.hear().await, "NT'1'CZI");
+    cluster.extensions[0].restart_at(port).unwrap();
+    cluster.wait(|states| states == [State::Serving]).await;
+    cluster.wait_until_equal("SELECT n FROM t").await;
+}
+
+/// Extensions are added and removed while clients read and write; nothing fails, and those that are
+/// there in the end are equal.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn extensions_come_and_go_under_load() {
+    if !is_there() {
+        return;
+    }
+    let mut cluster = Cluster::start(1).await;
+    let init = ["-i", "-q", "-s2", "--init-steps=dtpG", "postgres"];
+    printed(&run(&cluster.primary, "pgbench", cluster.front.address, &init).await);
+    let client = cluster.front.connect().await;
+    let full = "ALTER TABLE pgbench_history REPLICA IDENTITY FULL";
+    client.batch_execute(full).await.unwrap();
+    let stop = Arc::new(AtomicBool::new(false));
+    let load = {
+        let (stop, client) = (Arc::clone(&stop), cluster.front.connect().await);
+        tokio::spawn(async move {
+            let mut round = 0;
+            while !stop.load(Ordering::Relaxed) {
+                round += 1;
+                let update = format!(
+                    "UPDATE pgbench_tellers SET tbalance = {round} WHERE tid = {}",
+                    round % 20 + 1
+                );
+                client.batch_execute(&update).await.unwrap();
+                let read = "SELECT max(tbalance)::text FROM pgbench_tellers";
+                assert_eq!(text(&client, read).await, round.to_string());
+            }
+        })
+    };
+    let added = Postgres::start(&[]).unwrap();
+    let address = added.address("postgres");
+    let extensions = cluster.front.extensions();
+    let second = extensions.add(&address, Contents::Kept).unwrap();
+    let twice = extensions.add(&address, Contents::Kept).unwrap_err();
+    assert!(
+        twice.to_string().contains("is Extension 2 already"),
+        "{twice}"
+    );
+    cluster.extensions.push(added);
+    cluster.wait(|states| states == [State::Serving; 2]).await;
+    let extensions = cluster.front.extensions();
+    assert!(extensions.remove(ExtensionId(1)).await);
+    assert!(!extensions.remove(ExtensionId(1)).await);
+    let emptied = extensions.add(
+        &cluster.extensions[0].address("postgres"),
+        Contents::Dropped,
+    );
+    assert_eq!((second, emptied.unwrap()), (ExtensionId(2), ExtensionId(3)));
+    cluster.wait(|states| states == [State::Serving; 2]).await;
+    stop.store(true, Ordering::Relaxed);
+    load.await.unwrap();
+    cluster
+        .wait_until_equal(
+            "SELECT md5(string_agg(t::text, ',' ORDER BY tid)) FROM pgbench_tellers t",
+        )
+        .await;
 }
 
 /// Extensions follow one database; those beside it are not theirs.

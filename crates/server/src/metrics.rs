@@ -2,7 +2,8 @@
 //!
 //! A thread that sleeps until somebody asks: it then asks each core for its status, as any client
 //! does, so that nothing is shared with the event loops. It answers one question at a time, and
-//! every path alike. It serves figures only; who may read them is decided by its address.
+//! every path alike. It serves figures only; who may read them is decided by its address. Other
+//! processes serve their own figures in the same way.
 
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -43,16 +44,16 @@ impl Metrics {
         self.address
     }
 
-    /// Serves on a thread that ends with the process.
+    /// Serves what `text` gives whenever somebody asks, on a thread that ends with the process.
     ///
     /// # Errors
     /// The system has no thread left.
-    pub fn serve(self, server: ServerId, cores: Vec<SocketAddr>) -> Result<(), ServerError> {
+    pub fn serve(self, text: impl Fn() -> String + Send + 'static) -> Result<(), ServerError> {
         let run = move || {
             for stream in self.listener.incoming() {
                 match stream {
                     // Who asks and does not listen has nobody to be told to.
-                    Ok(stream) => drop(answer(stream, server, &cores)),
+                    Ok(stream) => drop(answer(stream, &text)),
                     // No descriptors left: others have to give some back first.
                     Err(_) => std::thread::sleep(PATIENCE),
                 }
@@ -66,7 +67,7 @@ impl Metrics {
     }
 }
 
-fn answer(mut stream: TcpStream, server: ServerId, cores: &[SocketAddr]) -> std::io::Result<()> {
+fn answer(mut stream: TcpStream, text: &impl Fn() -> String) -> std::io::Result<()> {
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
     // The head is read to its end, since closing over unread bytes would destroy the answer.
@@ -75,7 +76,7 @@ fn answer(mut stream: TcpStream, server: ServerId, cores: &[SocketAddr]) -> std:
     while head.read_line(&mut line)? > 2 {
         line.clear();
     }
-    let body = text(server, cores);
+    let body = text();
     write!(
         stream,
         "HTTP/1.1 200 OK\r\nContent-Type: text/plain; version=0.0.4\r\nContent-Length: {}\r\n\
@@ -84,7 +85,8 @@ fn answer(mut stream: TcpStream, server: ServerId, cores: &[SocketAddr]) -> std:
     )
 }
 
-fn text(server: ServerId, cores: &[SocketAddr]) -> String {
+/// The counters of a server's cores.
+pub fn text(server: ServerId, cores: &[SocketAddr]) -> String {
     let mut text = String::new();
     for (core, address) in cores.iter().enumerate() {
         let labels = format!("{{server=\"{}\",core=\"{core}\"}}", server.0);

@@ -26,7 +26,7 @@ use crate::identity_file::ServerIdentity;
 use crate::journal::{self, Level};
 use crate::limits;
 use crate::membership::{self, PULSE_PAUSE, Pulse};
-use crate::metrics::Metrics;
+use crate::metrics::{self, Metrics};
 use crate::options::{ServerOptions, StorageOptions, advertised_ip, check_listen, resolve};
 use crate::random;
 use crate::store::{MemoryStore, Store};
@@ -171,8 +171,9 @@ impl Server {
             metrics: self.metrics.as_ref().map(Metrics::address),
         };
         if let Some(metrics) = self.metrics.take() {
-            let cores = self.loops.iter().map(EventLoop::address);
-            metrics.serve(joined.server, cores.collect())?;
+            let cores: Vec<_> = self.loops.iter().map(EventLoop::address).collect();
+            let server = joined.server;
+            metrics.serve(move || metrics::text(server, &cores))?;
         }
         let mut cores = Cores::spawn(&mut self, &is_ready, joined.configuration)?;
         let mut result = self.follow(&mut cores, &is_ready, &stopper, ready);

@@ -6,11 +6,11 @@ use placement::{Schema, TableReport, Value};
 use replex::cluster::Cluster;
 use replex::failure::Failure;
 
-use super::Story;
 use super::load::{self, Progress};
 use super::store::{Flights, PRIMARY};
 use crate::flights::CREATE_TABLE;
 use crate::output::{Short, count};
+use crate::story::Story;
 
 /// Lookups that a latency is taken from.
 const SAMPLES: usize = 500;

@@ -9,12 +9,12 @@ use replex::cluster::Cluster;
 use replex::failure::Failure;
 use replex::inspect::Inspector;
 
-use super::Story;
 use super::chapters::{condition, positions};
 use super::load::{self, Progress};
 use super::store::{Flights, PRIMARY};
 use crate::admin::check;
 use crate::output::{Short, count};
+use crate::story::Story;
 
 /// Which server is killed: the one with the copy by tail number.
 const VICTIM: usize = 1;

@@ -11,12 +11,12 @@ use protocol::identity::ServerId;
 use replex::cluster::Cluster;
 use replex::failure::Failure;
 
-use super::Story;
 use super::chapters::positions;
 use super::crash::compare;
 use super::load::{self, Loaded, Progress};
 use super::store::Flights;
 use crate::output::{Short, count, plural};
+use crate::story::Story;
 
 /// Three copies: by id, by tail number, and one that both share.
 const CREATE_TABLE: &str = "\

@@ -10,7 +10,6 @@ mod load;
 mod loss;
 mod store;
 
-use std::fmt::Display;
 use std::path::PathBuf;
 use std::time::Instant;
 
@@ -20,7 +19,7 @@ use replex::failure::Failure;
 
 use crate::arguments::Demo;
 use crate::flights::{self, CREATE_TABLE};
-use crate::output::{Screen, Short, count};
+use crate::story::Story;
 use store::Flights;
 
 /// Servers: one for each copy, so that losing any two of them loses no row.
@@ -28,50 +27,10 @@ const SERVERS: usize = 3;
 /// Flights that are loaded before the crash, in hundredths of all.
 const BEFORE_CRASH: usize = 75;
 
-/// What has been told and claimed so far.
-struct Story {
-    screen: Screen,
-    chapter: usize,
-    claims: Vec<(String, bool)>,
-}
-
-impl Story {
-    fn chapter(&mut self, title: &str) {
-        self.chapter += 1;
-        let title = format!("{}. {title}", self.chapter);
-        println!("\n{}", self.screen.bold(title));
-    }
-
-    fn say(&self, text: impl Display) {
-        println!("   {text}");
-    }
-
-    fn show(&self, header: &[&str], rows: &[Vec<String>]) {
-        for line in self.screen.table(header, rows).lines() {
-            println!(" {line}");
-        }
-    }
-
-    fn claim(&mut self, text: impl Into<String>, holds: bool) {
-        let text = text.into();
-        let mark = if holds {
-            self.screen.good("✓")
-        } else {
-            self.screen.bad("✗ NOT TRUE:")
-        };
-        println!("   {mark} {text}");
-        self.claims.push((text, holds));
-    }
-}
-
 /// `replex demo`
 pub async fn run(arguments: &Demo) -> Result<(), Failure> {
     let started = Instant::now();
-    let mut story = Story {
-        screen: Screen::of_stdout(),
-        chapter: 0,
-        claims: Vec::new(),
-    };
+    let mut story = Story::of_stdout();
     println!(
         "{}: a store that keeps several copies of every table, and makes each copy an index.",
         story.screen.bold("Replex")
@@ -130,22 +89,7 @@ fn rows(arguments: &Demo, flights: &Flights) -> Result<Vec<Vec<Value>>, Failure>
 
 /// Says how it went, and how to go on or that everything is gone.
 fn close(story: &Story, cluster: Cluster, keep: bool, started: Instant) -> Result<(), Failure> {
-    let screen = story.screen;
-    let broken: Vec<&str> = story
-        .claims
-        .iter()
-        .filter(|(_, holds)| !holds)
-        .map(|(text, _)| text.as_str())
-        .collect();
-    println!();
-    if broken.is_empty() {
-        let text = format!(
-            "All {} claims held, in {}.",
-            count(story.claims.len() as u64),
-            Short(started.elapsed())
-        );
-        println!("{}", screen.good(text));
-    }
+    let verdict = story.verdict(started);
     if keep {
         tell_how_to_go_on(cluster);
     } else {
@@ -153,14 +97,7 @@ fn close(story: &Story, cluster: Cluster, keep: bool, started: Instant) -> Resul
         println!("The cluster is stopped and its data removed.");
         println!("Leave it up and go on by hand: `{} demo --keep`", typed());
     }
-    if broken.is_empty() {
-        Ok(())
-    } else {
-        Err(Failure::Failed(format!(
-            "the demo claims what is not true: {}",
-            broken.join("; ")
-        )))
-    }
+    verdict
 }
 
 /// How this program was called, so that what is printed can be typed.

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use clap::{Args, ValueEnum};
+use clap::{Args, Subcommand, ValueEnum};
 
 /// `replex scale`
 #[derive(Args, Clone, Debug)]
@@ -18,11 +18,76 @@ use clap::{Args, ValueEnum};
     Writes go to the Primary. A read outside of transactions goes to an Extension that has all that \
     it must see, by what it touches. With --extension, the user in --primary must be a superuser there; \
     the Primary needs wal_level = logical, and each table a primary key or REPLICA IDENTITY FULL.\n\n\
-    Prints one line `ready proxy=ADDRESS` once it serves.")]
+    Prints one line `ready proxy=ADDRESS` once it serves, with `metrics=ADDRESS` if there are any. \
+    SIGHUP reads the file of users and the certificate again.")]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub struct Scale {
+    /// What else is to be done than to serve.
+    #[command(subcommand)]
+    pub command: Option<Command>,
     /// How it serves.
     #[command(flatten)]
-    pub serve: Serve,
+    pub serve: Option<Serve>,
+}
+
+/// What goes with the proxy.
+#[derive(Subcommand, Clone, Debug)]
+pub enum Command {
+    /// Ask a running proxy, or tell it something: `replex scale admin SHOW EXTENSIONS`.
+    Admin(Admin),
+    /// Say what is missing at databases before a proxy is put in front of them, and how to mend it.
+    /// Nothing is changed there. Fails if something would stop the proxy.
+    Check(Check),
+    /// Show the whole idea: databases of its own in a temporary folder, a load, an Extension that comes
+    /// and one that is killed. Needs PostgreSQL's server, and leaves nothing behind.
+    Demo,
+}
+
+/// `replex scale check`
+#[derive(Args, Clone, Debug)]
+pub struct Check {
+    /// The database that is to take all writes.
+    #[arg(
+        long,
+        value_name = "URL",
+        env = "REPLEX_PRIMARY",
+        hide_env_values = true
+    )]
+    pub primary: String,
+    /// A database that is to be an Extension. May be given several times.
+    #[arg(
+        long,
+        value_name = "URL",
+        env = "REPLEX_EXTENSIONS",
+        value_delimiter = ' ',
+        hide_env_values = true
+    )]
+    pub extension: Vec<String>,
+    /// Connections to each database, at most.
+    #[arg(long, value_name = "COUNT", default_value_t = 40, value_parser = clap::value_parser!(u16).range(1..))]
+    pub connections: u16,
+}
+
+/// `replex scale admin`
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "Examples:\n  \
+    replex scale admin SHOW HELP\n  \
+    replex scale admin --proxy postgresql://ann:secret@127.0.0.1:6432 SHOW EXTENSIONS\n  \
+    replex scale admin \"ADD EXTENSION 'postgresql://ann:secret@db3/shop'\"\n\n\
+    The same commands work in psql: psql -h 127.0.0.1 -p 6432 -U ann hihooi")]
+pub struct Admin {
+    /// Where the proxy is, and who asks: postgresql://user:password@host:port.
+    #[arg(
+        long,
+        value_name = "URL",
+        env = "REPLEX_PROXY",
+        hide_env_values = true,
+        default_value = "postgresql://postgres@127.0.0.1:6432"
+    )]
+    pub proxy: String,
+    /// The command; several words are one.
+    #[arg(required = true, value_name = "WORD")]
+    pub words: Vec<String>,
 }
 
 /// The options of the proxy itself.
@@ -47,6 +112,9 @@ pub struct Serve {
         hide_env_values = true
     )]
     pub extension: Vec<String>,
+    /// Prepare for Extensions although none is given: they are added later, by the console.
+    #[arg(long)]
+    pub replicate: bool,
     /// Where clients connect; port 0 takes a free one.
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:6432")]
     pub listen: SocketAddr,
@@ -56,6 +124,13 @@ pub struct Serve {
     /// Let everybody log in without a password.
     #[arg(long)]
     pub trust: bool,
+    /// Who may use the console (`psql … hihooi`, `replex scale admin`), by name; may be given several
+    /// times. Without it the user of --primary may.
+    #[arg(long, value_name = "USER")]
+    pub operator: Vec<String>,
+    /// Serve counters for Prometheus there; port 0 takes a free one.
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub metrics: Option<SocketAddr>,
     /// The chain of certificates that clients are shown, as PEM.
     #[arg(long, value_name = "FILE", requires = "tls_key")]
     pub tls_certificate: Option<PathBuf>,

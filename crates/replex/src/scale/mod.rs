@@ -2,9 +2,11 @@
 //!
 //! The command line becomes `scale`'s options here; what is done with them is that crate's.
 
+mod admin;
 mod arguments;
+mod check;
+mod demo;
 
-use std::collections::BTreeMap;
 use std::io::Write;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -14,30 +16,36 @@ use replex::failure::Failure;
 use scale::address::Address;
 use scale::auth::tls;
 use scale::auth::users::Users;
-use scale::manager::ExtensionId;
-use scale::pool::Node;
 use scale::proxy::routing::Routing;
-use scale::proxy::{Authentication, Options, Proxy};
-use scale::replication::Replication;
+use scale::proxy::{Admission, Authentication, Options, Proxy};
+use scale::replication::Contents;
 use scale::wire::session::Pinning;
+use server::metrics::Metrics;
 use tokio::net::TcpListener;
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 pub use arguments::Scale;
-use arguments::{Pooling, Serve};
+use arguments::{Command, Pooling, Serve};
 
 /// `replex scale`
 pub fn run(arguments: &Scale) -> Result<(), Failure> {
-    let options = options(&arguments.serve)?;
-    let extensions = arguments.serve.extension.iter();
-    let extensions: Result<Vec<Address>, String> =
-        extensions.map(|url| Address::parse(url)).collect();
-    let extensions = extensions.map_err(Failure::Usage)?;
-    let serving = crate::interruptible(serve(options, extensions, arguments.serve.listen));
-    match runtime()?.block_on(serving) {
-        // It has no end of its own: to be stopped is how it ends well.
-        Err(Failure::Interrupted) => Ok(()),
-        other => other,
+    match (&arguments.command, &arguments.serve) {
+        (Some(Command::Admin(arguments)), _) => run_to_its_end(admin::run(arguments)),
+        (Some(Command::Check(arguments)), _) => run_to_its_end(check::run(arguments)),
+        (Some(Command::Demo), _) => run_to_its_end(demo::run()),
+        (None, Some(arguments)) => match runtime()?.block_on(serve(arguments)) {
+            // It has no end of its own: to be stopped is how it ends well.
+            Err(Failure::Interrupted) => Ok(()),
+            other => other,
+        },
+        (None, None) => Err(Failure::Usage(
+            "give --primary URL, or see `replex scale --help`".into(),
+        )),
     }
+}
+
+fn run_to_its_end(work: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
+    runtime()?.block_on(crate::interruptible(work))
 }
 
 /// A thread for each CPU: sessions are many, and have nothing to do with each other.
@@ -47,59 +55,87 @@ fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
     runtime.map_err(Failure::at("start the event loop"))
 }
 
-async fn serve(
-    options: Options,
-    extensions: Vec<Address>,
-    listen: SocketAddr,
-) -> Result<(), Failure> {
-    let listener = TcpListener::bind(listen).await;
-    let listener = listener.map_err(Failure::at(format!("listen at {listen}")))?;
-    let address = listener.local_addr().map_err(Failure::at("listen"))?;
-    // It replicates until it is dropped.
-    let (_replication, routing) = replicate(&options, &extensions).await?.unzip();
-    let proxy = Proxy::new(options, routing);
-    let mut stdout = std::io::stdout();
-    // Nobody may be listening any more, which is no reason not to serve.
-    let _ = writeln!(stdout, "ready proxy={address}");
-    let _ = stdout.flush();
-    proxy.serve(listener).await.map_err(Failure::at("serve"))
+async fn serve(arguments: &Serve) -> Result<(), Failure> {
+    // Before anything else: SIGHUP must not end what has just been started.
+    let mut hangup = signal(SignalKind::hangup()).map_err(Failure::at("wait for signals"))?;
+    let mut terminate = signal(SignalKind::terminate()).map_err(Failure::at("wait for signals"))?;
+    let serving = async {
+        let listen = arguments.listen;
+        let options = options(arguments)?;
+        let listener = TcpListener::bind(listen).await;
+        let listener = listener.map_err(Failure::at(format!("listen at {listen}")))?;
+        let routing = replicate(&options, arguments).await?;
+        let proxy = Proxy::new(options, routing);
+        say_ready(&proxy, &listener, arguments.metrics)?;
+        tokio::select! {
+            served = proxy.serve(listener) => served.map_err(Failure::at("serve")),
+            () = reload_on(&mut hangup, &proxy) => Ok(()),
+        }
+    };
+    tokio::select! {
+        served = serving => served,
+        _ = tokio::signal::ctrl_c() => Err(Failure::Interrupted),
+        _ = terminate.recv() => Err(Failure::Interrupted),
+    }
 }
 
-/// Makes Extensions follow the Primary, and says how reads find them. None without Extensions.
-async fn replicate(
-    options: &Options,
-    extensions: &[Address],
-) -> Result<Option<(Replication, Routing)>, Failure> {
-    if extensions.is_empty() {
+fn say_ready(
+    proxy: &Arc<Proxy>,
+    listener: &TcpListener,
+    metrics: Option<SocketAddr>,
+) -> Result<(), Failure> {
+    let address = listener.local_addr().map_err(Failure::at("listen"))?;
+    let mut line = format!("ready proxy={address}");
+    if let Some(metrics) = metrics {
+        let metrics = Metrics::bind(metrics).map_err(Failure::at("serve metrics"))?;
+        line += &format!(" metrics={}", metrics.address());
+        let proxy = Arc::clone(proxy);
+        let served = metrics.serve(move || scale::console::metrics::text(&proxy));
+        served.map_err(Failure::at("serve metrics"))?;
+    }
+    let mut stdout = std::io::stdout();
+    // Nobody may be listening any more, which is no reason not to serve.
+    let _ = writeln!(stdout, "{line}");
+    let _ = stdout.flush();
+    Ok(())
+}
+
+/// Reads again who may come in, whenever the signal comes.
+async fn reload_on(hangup: &mut Signal, proxy: &Proxy) {
+    while hangup.recv().await.is_some() {
+        if let Err(problem) = proxy.reload() {
+            eprintln!("replex: nothing was changed: {problem}");
+        }
+    }
+}
+
+/// Makes Extensions follow the Primary, and says how reads find them. None if there are to be none.
+async fn replicate(options: &Options, arguments: &Serve) -> Result<Option<Routing>, Failure> {
+    if arguments.extension.is_empty() && !arguments.replicate {
         return Ok(None);
     }
-    let started = Replication::start(&options.primary).await;
+    let extensions = addresses(&arguments.extension)?;
+    let started = Routing::start(&options.primary, options.connections_max).await;
     let what = format!("replicate from the Primary at {}", options.primary);
-    let (replication, manager, analyser) = started.map_err(Failure::at(what))?;
-    let mut nodes = BTreeMap::new();
-    for (id, address) in (1..).map(ExtensionId).zip(extensions) {
-        let added = replication.add_extension(id, address);
+    let routing = started.map_err(Failure::at(what))?;
+    for address in &extensions {
+        let added = routing.extensions.add(address, Contents::Kept);
         added.map_err(Failure::at(format!("take up the Extension at {address}")))?;
-        let node = Node::new(address.clone(), options.connections_max);
-        nodes.insert(id, Arc::new(node));
     }
-    let routing = Routing {
-        analyser,
-        manager,
-        extensions: nodes,
-    };
-    Ok(Some((replication, routing)))
+    routing.extensions.replication().knows_all();
+    Ok(Some(routing))
+}
+
+fn addresses(urls: &[String]) -> Result<Vec<Address>, Failure> {
+    let addresses: Result<Vec<Address>, String> =
+        urls.iter().map(|url| Address::parse(url)).collect();
+    addresses.map_err(Failure::Usage)
 }
 
 fn options(serve: &Serve) -> Result<Options, Failure> {
     let primary = Address::parse(&serve.primary).map_err(Failure::Usage)?;
-    let tls = match (&serve.tls_certificate, &serve.tls_key) {
-        (Some(certificate), Some(key)) => {
-            Some(tls::server_config(certificate, key).map_err(Failure::Failed)?)
-        }
-        _ => None,
-    };
-    if !serve.listen.ip().is_loopback() && tls.is_none() && !serve.allow_unencrypted_network {
+    let is_encrypted = serve.tls_certificate.is_some() && serve.tls_key.is_some();
+    if !serve.listen.ip().is_loopback() && !is_encrypted && !serve.allow_unencrypted_network {
         return Err(Failure::Usage(format!(
             "{} can be reached from a network, and nothing would be encrypted: give \
              --tls-certificate and --tls-key, or, in a network that you trust, \
@@ -107,10 +143,16 @@ fn options(serve: &Serve) -> Result<Options, Failure> {
             serve.listen
         )));
     }
+    if serve.users.is_none() && primary.password.is_none() && !serve.trust {
+        return Err(Failure::Usage(
+            "nobody could log in: give --users FILE, a password in --primary, or --trust".into(),
+        ));
+    }
+    let (again, address) = (serve.clone(), primary.clone());
     Ok(Options {
-        authentication: authentication(serve, &primary)?,
+        admission: admission(serve, &primary).map_err(Failure::Failed)?,
+        reload: Box::new(move || admission(&again, &address)),
         primary,
-        tls,
         pinning: match serve.pooling {
             Pooling::Transaction => Pinning::WhenNeeded,
             Pooling::Session => Pinning::Always,
@@ -121,24 +163,32 @@ fn options(serve: &Serve) -> Result<Options, Failure> {
     })
 }
 
-fn authentication(serve: &Serve, primary: &Address) -> Result<Authentication, Failure> {
+/// Reads from files who may come in.
+fn admission(serve: &Serve, primary: &Address) -> Result<Admission, String> {
     let mut users = match &serve.users {
-        Some(file) => Users::read(file).map_err(Failure::Failed)?,
+        Some(file) => Users::read(file)?,
         None => Users::default(),
     };
     if let Some(password) = &primary.password
         && users.find(&primary.user).is_none()
     {
         let added = users.add(&primary.user, password);
-        added.map_err(|error| Failure::Usage(format!("the password in --primary: {error}")))?;
+        added.map_err(|error| format!("the password in --primary: {error}"))?;
     }
-    if serve.trust {
-        return Ok(Authentication::Trust(users));
-    }
-    if serve.users.is_none() && primary.password.is_none() {
-        return Err(Failure::Usage(
-            "nobody could log in: give --users FILE, a password in --primary, or --trust".into(),
-        ));
-    }
-    Ok(Authentication::Scram(users))
+    let tls = match (&serve.tls_certificate, &serve.tls_key) {
+        (Some(certificate), Some(key)) => Some(tls::server_config(certificate, key)?),
+        _ => None,
+    };
+    let operators = match &serve.operator[..] {
+        [] => vec![primary.user.clone()],
+        named => named.to_vec(),
+    };
+    Ok(Admission {
+        authentication: match serve.trust {
+            true => Authentication::Trust(users),
+            false => Authentication::Scram(users),
+        },
+        tls,
+        operators,
+    })
 }

@@ -132,6 +132,17 @@ impl Node {
         Ok(connection)
     }
 
+    /// How many connections there are.
+    pub fn usage(&self) -> Usage {
+        let open = self.open();
+        Usage {
+            open: open.count,
+            in_use: self.connections_max - self.permits.available_permits(),
+            idle: open.idle.values().map(Vec::len).sum(),
+            max: self.connections_max,
+        }
+    }
+
     async fn permit(&self) -> Result<OwnedSemaphorePermit, Report> {
         let permits = Arc::clone(&self.permits);
         let permit = tokio::time::timeout(WAIT_MAX, permits.acquire_owned()).await;
@@ -183,6 +194,19 @@ impl Node {
             Err(_) => self.close(connection),
         }
     }
+}
+
+/// How many connections a node has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Usage {
+    /// All that are open or being opened.
+    pub open: usize,
+    /// Those that sessions have, or wait for while they are opened.
+    pub in_use: usize,
+    /// Those that wait for a session.
+    pub idle: usize,
+    /// So many there can be.
+    pub max: usize,
 }
 
 /// A place among the open connections; given up unless it is forgotten.

@@ -12,6 +12,7 @@ use tokio_rustls::TlsAcceptor;
 use super::{Authentication, Proxy};
 use crate::auth::scram::{self, Exchange, Verifier};
 use crate::auth::users::Users;
+use crate::console;
 use crate::pool::stream::{Peer, Stream};
 use crate::pool::{Connection, Key, Login};
 use crate::wire::cut::HEADER_LEN;
@@ -26,21 +27,22 @@ const MESSAGE_LEN_MAX: usize = 65_535;
 const PROTOCOL_VIOLATION: &str = "08P01";
 const TOO_MANY: &str = "53300";
 const INVALID_PASSWORD: &str = "28P01";
+const NOT_ALLOWED: &str = "42501";
 const UNSUPPORTED: &str = "0A000";
 const CONNECTION_FAILURE: &str = "08006";
 
-/// A client that has logged in, and has not been told yet.
-pub struct Welcomed {
-    /// Its socket.
-    pub peer: Peer,
-    /// The minor version of the protocol that it speaks.
-    pub minor: u16,
-    /// What its session begins with.
-    pub welcome: Welcome,
+/// What a client gets that has logged in, and has not been told yet.
+pub enum Entrance {
+    /// A session on servers.
+    Session(Welcome),
+    /// The console.
+    Console,
 }
 
 /// What a session begins with.
 pub struct Welcome {
+    /// The minor version of the protocol that its client speaks.
+    pub minor: u16,
     /// What its servers must have.
     pub outset: Outset,
     /// How to log in there.
@@ -136,7 +138,7 @@ fn violation(what: impl Into<String>) -> Failed {
 
 impl Proxy {
     /// Lets a client log in. None if it wanted something else, or could not: then it was told.
-    pub(super) async fn welcome(&self, socket: TcpStream) -> Option<Welcomed> {
+    pub(super) async fn welcome(&self, socket: TcpStream) -> Option<(Peer, Entrance)> {
         let mut peer = Peer::new(Stream::Plain(socket));
         loop {
             let first = match first(&mut peer).await {
@@ -152,11 +154,7 @@ impl Proxy {
                 }
                 First::Startup(startup) => {
                     return match self.log_in(&mut peer, &startup).await {
-                        Ok(welcome) => Some(Welcomed {
-                            peer,
-                            minor: startup.minor_spoken(),
-                            welcome,
-                        }),
+                        Ok(entrance) => Some((peer, entrance)),
                         Err(failed) => self.turn_away(peer, failed).await,
                     };
                 }
@@ -164,7 +162,7 @@ impl Proxy {
         }
     }
 
-    async fn turn_away(&self, mut peer: Peer, failed: Failed) -> Option<Welcomed> {
+    async fn turn_away(&self, mut peer: Peer, failed: Failed) -> Option<(Peer, Entrance)> {
         if let Failed::Told(report) = failed {
             let mut out = BytesMut::new();
             report.write(&mut out);
@@ -177,7 +175,7 @@ impl Proxy {
 
     /// Answers a client that asks for TLS.
     async fn encrypt(&self, mut peer: Peer) -> Option<Peer> {
-        let Some(config) = &self.tls else {
+        let Some(config) = self.admission().tls.clone() else {
             peer.write_all(b"N").await.ok()?;
             return Some(peer);
         };
@@ -189,11 +187,11 @@ impl Proxy {
         let Stream::Plain(socket) = peer.into_stream()? else {
             return None;
         };
-        let stream = TlsAcceptor::from(Arc::clone(config)).accept(socket).await;
+        let stream = TlsAcceptor::from(config).accept(socket).await;
         Some(Peer::new(Stream::Tls(Box::new(stream.ok()?.into()))))
     }
 
-    async fn log_in(&self, peer: &mut Peer, startup: &Startup) -> Result<Welcome, Failed> {
+    async fn log_in(&self, peer: &mut Peer, startup: &Startup) -> Result<Entrance, Failed> {
         let Some(user) = startup.parameter("user").filter(|user| !user.is_empty()) else {
             return Err(violation(
                 "no PostgreSQL user name specified in startup packet",
@@ -205,6 +203,9 @@ impl Proxy {
             return Err(Report::new(Severity::Fatal, UNSUPPORTED, text)
                 .hint("Connect to the database itself.")
                 .into());
+        }
+        if startup.parameter("database") == Some(console::DATABASE) {
+            return self.log_in_operator(peer, startup, user).await;
         }
         let Ok(permit) = Arc::clone(&self.clients).try_acquire_owned() else {
             let text = "sorry, too many clients already";
@@ -231,17 +232,41 @@ impl Proxy {
         // It has the same settings by itself, and resets them to the same values.
         connection.key = outset.key.clone();
         self.primary.give_back(connection);
-        Ok(Welcome {
+        Ok(Entrance::Session(Welcome {
+            minor: startup.minor_spoken(),
             outset,
             login,
             parameters,
             permit,
-        })
+        }))
+    }
+
+    /// Operators come in however many clients there are, and whatever has become of the servers.
+    async fn log_in_operator(
+        &self,
+        peer: &mut Peer,
+        startup: &Startup,
+        user: &str,
+    ) -> Result<Entrance, Failed> {
+        if startup.minor != 0 || startup.protocol_options().next().is_some() {
+            let mut plain = startup.clone();
+            plain.minor = 0;
+            peer.write_all(&negotiation(&plain)).await?;
+        }
+        self.authenticate(peer, user).await?;
+        if !self.admission().operators.iter().any(|known| known == user) {
+            let text = format!("user \"{user}\" is no operator of this proxy");
+            return Err(Report::new(Severity::Fatal, NOT_ALLOWED, text)
+                .hint("Operators are named by --operator.")
+                .into());
+        }
+        Ok(Entrance::Console)
     }
 
     /// Lets the client prove who it is. Returns how its servers are logged in to.
     async fn authenticate(&self, peer: &mut Peer, user: &str) -> Result<Login, Failed> {
-        let users = match &self.authentication {
+        let admission = self.admission();
+        let users = match &admission.authentication {
             Authentication::Trust(users) => return Ok(login(users, user)),
             Authentication::Scram(users) => users,
         };

@@ -3,14 +3,17 @@
 //! One task a client. It must not know what statements mean: `wire` and the manager do.
 
 mod cancel;
+pub mod clients;
+pub mod extensions;
 mod login;
 mod relay;
 pub mod routing;
 mod writes;
 
+use std::collections::BTreeMap;
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use rustls::ServerConfig;
@@ -19,9 +22,12 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::address::Address;
 use crate::auth::users::Users;
+use crate::console;
 use crate::pool::Node;
 use crate::wire::session::Pinning;
 use cancel::Registry;
+use clients::{Clients, Where};
+use login::Entrance;
 use routing::Routing;
 
 /// Clients that may be logging in at a time; more are turned away.
@@ -36,14 +42,28 @@ pub enum Authentication {
     Trust(Users),
 }
 
-/// What a proxy is told.
-pub struct Options {
-    /// The database that takes all writes.
-    pub primary: Address,
+/// Who may come in, and how: what can be changed while the proxy runs. Who is in stays in.
+#[derive(Debug)]
+pub struct Admission {
     /// Who may log in.
     pub authentication: Authentication,
     /// Certificate and key that clients are shown; without one nothing is encrypted.
     pub tls: Option<Arc<ServerConfig>>,
+    /// Who may use the console.
+    pub operators: Vec<String>,
+}
+
+/// Reads again who may come in. The error is for people.
+pub type Reload = Box<dyn Fn() -> Result<Admission, String> + Send + Sync>;
+
+/// What a proxy is told.
+pub struct Options {
+    /// The database that takes all writes.
+    pub primary: Address,
+    /// Who may come in.
+    pub admission: Admission,
+    /// Reads that again, from where it came from.
+    pub reload: Reload,
     /// When sessions keep their servers.
     pub pinning: Pinning,
     /// Connections to each server.
@@ -58,14 +78,15 @@ pub struct Options {
 pub struct Proxy {
     primary: Arc<Node>,
     routing: Option<Routing>,
-    authentication: Authentication,
-    tls: Option<Arc<ServerConfig>>,
+    admission: Mutex<Arc<Admission>>,
+    reload: Reload,
     pinning: Pinning,
     login_timeout: Duration,
     logins: Arc<Semaphore>,
     clients: Arc<Semaphore>,
     sessions: AtomicU64,
     cancels: Registry,
+    visitors: Clients,
 }
 
 impl Proxy {
@@ -74,14 +95,15 @@ impl Proxy {
         Arc::new(Proxy {
             primary: Arc::new(Node::new(options.primary, options.connections_max)),
             routing,
-            authentication: options.authentication,
-            tls: options.tls,
+            admission: Mutex::new(Arc::new(options.admission)),
+            reload: options.reload,
             pinning: options.pinning,
             login_timeout: options.login_timeout,
             logins: Arc::new(Semaphore::new(LOGINS_MAX)),
             clients: Arc::new(Semaphore::new(options.clients_max)),
             sessions: AtomicU64::new(0),
             cancels: Registry::default(),
+            visitors: Clients::default(),
         })
     }
 
@@ -108,11 +130,52 @@ impl Proxy {
     async fn client(self: Arc<Self>, socket: TcpStream, login_permit: OwnedSemaphorePermit) {
         // Only a hint to the system.
         let _ = socket.set_nodelay(true);
+        let address = socket.peer_addr().ok();
         let welcomed = tokio::time::timeout(self.login_timeout, self.welcome(socket)).await;
         drop(login_permit);
-        if let Ok(Some(welcomed)) = welcomed {
-            relay::run(&self, welcomed).await;
+        match welcomed {
+            Ok(Some((peer, Entrance::Session(welcome)))) => {
+                relay::run(&self, peer, address, welcome).await;
+            }
+            Ok(Some((peer, Entrance::Console))) => console::run(&self, peer).await,
+            Ok(None) | Err(_) => {}
         }
+    }
+
+    /// Reads again who may come in. If that fails, all stays as it is.
+    pub fn reload(&self) -> Result<(), String> {
+        let admission = Arc::new((self.reload)()?);
+        *self
+            .admission
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = admission;
+        Ok(())
+    }
+
+    fn admission(&self) -> Arc<Admission> {
+        let admission = self.admission.lock();
+        Arc::clone(&admission.unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Who is logged in, and where batches went.
+    pub fn visitors(&self) -> &Clients {
+        &self.visitors
+    }
+
+    /// Every server.
+    pub fn nodes(&self) -> BTreeMap<Where, Arc<Node>> {
+        let extensions = self.routing.as_ref();
+        let extensions = extensions.map(|routing| routing.extensions.all());
+        let extensions = extensions.into_iter().flatten();
+        let mut nodes: BTreeMap<Where, Arc<Node>> =
+            extensions.map(|(id, node)| (Some(id), node)).collect();
+        nodes.insert(None, Arc::clone(&self.primary));
+        nodes
+    }
+
+    /// What makes Extensions follow the Primary, if it was started with it.
+    pub fn followed(&self) -> Option<&Routing> {
+        self.routing.as_ref()
     }
 
     fn session_number(&self) -> u64 {

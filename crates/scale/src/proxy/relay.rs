@@ -4,15 +4,18 @@
 
 use std::future::poll_fn;
 use std::io;
-use std::sync::Arc;
+use std::net::SocketAddr;
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Buf;
 
 use super::Proxy;
 use super::cancel::{self, Entry};
-use super::login::{Outset, Welcome, Welcomed};
+use super::clients::{self, Client};
+use super::login::{Outset, Welcome};
 use super::routing::{Before, Routing, Touched};
 use super::writes::Writes;
 use crate::manager::{ExtensionId, Manager};
@@ -50,6 +53,8 @@ struct Relay<'a> {
     outset: Outset,
     login: Login,
     entry: Entry<'a>,
+    /// What operators see of it.
+    visit: clients::Entry<'a>,
     /// The server that is attached, and where it is.
     connection: Option<Connection>,
     place: Place,
@@ -69,6 +74,8 @@ struct Place {
 struct Plan {
     place: Place,
     why: String,
+    /// Why, without what differs from time to time.
+    reason: &'static str,
     prelude: Vec<String>,
 }
 
@@ -78,19 +85,22 @@ enum End {
     Client,
     /// The client must be told.
     Told(Report),
-    /// The server is gone, and has said why itself.
+    /// The server is gone, and has said why itself, or nobody can be told.
     Server,
+    /// The server is gone.
+    Lost(Option<io::Error>),
 }
 
 /// Relays a session from its first message to its last.
-pub async fn run(proxy: &Arc<Proxy>, welcomed: Welcomed) {
+pub async fn run(proxy: &Arc<Proxy>, peer: Peer, address: Option<SocketAddr>, welcome: Welcome) {
     let Welcome {
+        minor,
         outset,
         login,
         parameters,
         permit: _logged_in,
-    } = welcomed.welcome;
-    let entry = proxy.cancels.enter(welcomed.minor);
+    } = welcome;
+    let entry = proxy.cancels.enter(minor);
     let mut out = Out::default();
     message::write(&mut out.to_client, b'R', &[&0_u32.to_be_bytes()], 0);
     for (name, value) in parameters.iter() {
@@ -100,16 +110,25 @@ pub async fn run(proxy: &Arc<Proxy>, welcomed: Welcomed) {
     message::write(&mut out.to_client, b'K', &[&process, &entry.key.secret], 0);
     message::write_ready(&mut out.to_client, b'I');
     let number = proxy.session_number();
+    let client = Client {
+        user: outset.key.user.clone(),
+        database: outset.key.database.clone(),
+        address,
+        since: Instant::now(),
+        batches: AtomicU64::default(),
+        server: Mutex::default(),
+    };
     let mut relay = Relay {
         proxy,
         routing: proxy.routing(&outset.key.database),
-        client: welcomed.peer,
+        client: peer,
         cutter: Cutter::new(Side::Client),
         client_ended: false,
         session: Session::new(number, parameters, proxy.pinning),
         outset,
         login,
         entry,
+        visit: proxy.visitors.enter(number, client),
         connection: None,
         place: proxy.primary_place(),
         writes: Writes::default(),
@@ -244,23 +263,29 @@ impl Relay<'_> {
         }
         let target = (Arc::clone(&plan.place.node), connection.cancel_key.clone());
         *self.entry.target.lock().await = Some(target);
+        self.visit.goes(plan.place.extension, plan.reason);
         self.proxy.count(&plan.place, Manager::started);
         self.place = plan.place;
         let server = &mut self.connection.insert(connection).server;
         self.session
             .attach(server, &plan.prelude, &mut self.out)
-            .map_err(violation)
+            .map_err(violation)?;
+        if self.place.extension.is_some() {
+            self.session.is_at_extension();
+        }
+        Ok(())
     }
 
     /// Where what the session holds goes. What it may write is Pending from here on.
     fn plan(&mut self) -> Result<Plan, Report> {
         let place = self.proxy.primary_place();
         let Some(routing) = self.routing else {
-            let (why, prelude) = ("the Primary, there is no Extension".into(), Vec::new());
+            let reason = "there is no Extension";
             return Ok(Plan {
                 place,
-                why,
-                prelude,
+                why: format!("the Primary, {reason}"),
+                reason,
+                prelude: Vec::new(),
             });
         };
         let path = (!self.session.is_pinned()).then_some(&*self.outset.search_path);
@@ -277,26 +302,28 @@ impl Relay<'_> {
         let prelude = routing.prelude(&touched, path, &self.outset.key.user)?;
         let is_read = demand.is_whole && leaves_nothing && !self.outset.is_serializable;
         if is_read && touched.needs_primary.is_none() && !self.session.is_pinned() {
-            let (why, extension) = routing.route(&touched.sets, self.session.settings().level);
-            let place = extension.map_or(place, |(id, node)| Place {
+            let route = routing.route(&touched.sets, self.session.settings().level);
+            let place = route.extension.map_or(place, |(id, node)| Place {
                 node,
                 extension: Some(id),
             });
             return Ok(Plan {
                 place,
-                why,
+                why: route.why,
+                reason: route.reason,
                 prelude,
             });
         }
         if demand.executes {
             self.writes.note(&touched, false, routing);
         }
-        let why = touched
+        let reason = touched
             .needs_primary
             .unwrap_or("what it leaves is kept there");
         Ok(Plan {
             place,
-            why: format!("the Primary, {why}"),
+            why: format!("the Primary, {reason}"),
+            reason,
             prelude,
         })
     }
@@ -313,6 +340,7 @@ impl Relay<'_> {
                 Ok(connection) => return Ok((plan, connection)),
                 Err(report) => plan.why = format!("the Primary, since {report}"),
             }
+            plan.reason = "the Extension cannot be reached";
             plan.place = self.proxy.primary_place();
         }
         let connection = plan.place.node.take(key, login).await?;
@@ -333,6 +361,7 @@ impl Relay<'_> {
         // Waits for a cancel request that is under way.
         *self.entry.target.lock().await = None;
         self.session.released();
+        self.visit.leaves();
         if let Some(connection) = self.connection.take() {
             self.proxy.count(&self.place, Manager::ended);
             if self.out.to_server.is_empty() && !connection.server.is_dirty {
@@ -346,7 +375,10 @@ impl Relay<'_> {
 
     /// Waits until something can be read or written, and does it.
     async fn transfer(&mut self) -> Result<(), End> {
-        poll_fn(|context| self.poll_transfer(context)).await
+        match poll_fn(|context| self.poll_transfer(context)).await {
+            Err(End::Lost(error)) => self.server_lost(error).await,
+            moved => moved,
+        }
     }
 
     fn poll_transfer(&mut self, context: &mut Context<'_>) -> Poll<Result<(), End>> {
@@ -367,7 +399,7 @@ impl Relay<'_> {
             {
                 match read {
                     Ok(count) if count > 0 => has_moved = true,
-                    read => return Poll::Ready(Err(self.server_lost(read.err()))),
+                    read => return Poll::Ready(Err(End::Lost(read.err()))),
                 }
             }
         }
@@ -397,17 +429,32 @@ impl Relay<'_> {
         }
     }
 
-    fn server_lost(&self, error: Option<io::Error>) -> End {
-        if self.session.is_told_of_end() {
-            return End::Server;
+    /// A session outlives an Extension, but not the Primary's connection.
+    async fn server_lost(&mut self, error: Option<io::Error>) -> Result<(), End> {
+        let is_between = |lost: &Connection| lost.cutter.is_between_messages();
+        if self.session.is_told_of_end() || !self.connection.as_ref().is_some_and(is_between) {
+            return Err(End::Server);
         }
         let address = &self.place.node.address;
         let mut text = format!("the server at {address} closed the connection");
         if let Some(error) = error {
             text += &format!(": {error}");
         }
-        let report = Report::new(Severity::Fatal, CONNECTION_FAILURE, text);
-        End::Told(report.hint("Whether a COMMIT that was under way took effect is not known."))
+        let report = Report::new(Severity::Error, CONNECTION_FAILURE, text);
+        let told = report
+            .clone()
+            .hint("It was a read: ask again, and it goes elsewhere.");
+        if self.session.lost(&told, &mut self.out) {
+            self.visit.leaves();
+            *self.entry.target.lock().await = None;
+            self.proxy.count(&self.place, Manager::ended);
+            if let Some(connection) = self.connection.take() {
+                self.place.node.close(connection);
+            }
+            return Ok(());
+        }
+        let hint = "Whether a COMMIT that was under way took effect is not known.";
+        Err(report.hint(hint).into())
     }
 
     /// Ends the session: tells the client why, and leaves its server in order.

@@ -3,13 +3,15 @@
 //! Reads outside of transactions may go to an Extension; everything else goes to the Primary. What is
 //! not understood counts as writing anything (R33).
 
-use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use super::extensions::Extensions;
 use super::writes::Writes;
+use crate::address::Address;
 use crate::analysis::{Action, Analyser, Statement, TransactionCommand};
 use crate::manager::{ExtensionId, Level, Manager, Reason, Sets, Target, mark};
 use crate::pool::Node;
+use crate::replication::{Error, Replication};
 use crate::wire::cut::Message;
 use crate::wire::message;
 use crate::wire::report::{Report, Severity};
@@ -25,7 +27,7 @@ pub struct Routing {
     /// Says where reads may go, and is told of commits.
     pub manager: Arc<Mutex<Manager>>,
     /// The Extensions.
-    pub extensions: BTreeMap<ExtensionId, Arc<Node>>,
+    pub extensions: Extensions,
 }
 
 /// What some statements are, together.
@@ -177,7 +179,28 @@ impl Before<'_> {
     }
 }
 
+/// Where a read goes.
+pub struct Route {
+    /// Why, for people.
+    pub why: String,
+    /// Why, without what differs from time to time.
+    pub reason: &'static str,
+    /// Unless it goes to the Primary.
+    pub extension: Option<(ExtensionId, Arc<Node>)>,
+}
+
 impl Routing {
+    /// Prepares the Primary for Extensions, of which there are none yet. Each will have so many
+    /// connections for sessions, at most.
+    pub async fn start(primary: &Address, connections_max: usize) -> Result<Routing, Error> {
+        let (replication, manager, analyser) = Replication::start(primary).await?;
+        Ok(Routing {
+            analyser,
+            manager,
+            extensions: Extensions::new(replication, connections_max),
+        })
+    }
+
     /// What runs in front of statements: the texts that Extensions run, too, are written into the
     /// log. Fails where the statements cannot be replicated.
     pub fn prelude(
@@ -213,25 +236,31 @@ impl Routing {
         Ok(statements.collect())
     }
 
-    /// Where a read goes: why, and to which Extension unless it goes to the Primary.
-    pub fn route(&self, sets: &Sets, level: Level) -> (String, Option<(ExtensionId, Arc<Node>)>) {
+    /// Where a read goes.
+    pub fn route(&self, sets: &Sets, level: Level) -> Route {
         let target = self.manager().route(sets, level);
-        match target {
-            Target::Extension { id, need, applied } => match self.extensions.get(&id) {
+        let (why, reason) = match target {
+            Target::Extension { id, need, applied } => match self.extensions.node(id) {
                 Some(node) => {
-                    let why = format!("Extension {}, it has {applied}, needed is {need}", id.0);
-                    (why, Some((id, Arc::clone(node))))
+                    return Route {
+                        why: format!("Extension {}, it has {applied}, needed is {need}", id.0),
+                        reason: "it has all that is read",
+                        extension: Some((id, node)),
+                    };
                 }
-                None => ("the Primary, the Extension is gone".into(), None),
+                None => (None, "the Extension is gone"),
             },
-            Target::Primary(Reason::Writes) => ("the Primary, it writes".into(), None),
-            Target::Primary(Reason::Pending) => (
-                "the Primary, it touches what is being committed".into(),
-                None,
-            ),
+            Target::Primary(Reason::Writes) => (None, "it writes"),
+            Target::Primary(Reason::Pending) => (None, "it touches what is being committed"),
             Target::Primary(Reason::NoneFresh { need }) => {
-                (format!("the Primary, no Extension has {need} yet"), None)
+                let why = format!("the Primary, no Extension has {need} yet");
+                (Some(why), "no Extension has all that is read yet")
             }
+        };
+        Route {
+            why: why.unwrap_or_else(|| format!("the Primary, {reason}")),
+            reason,
+            extension: None,
         }
     }
 

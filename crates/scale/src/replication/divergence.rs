@@ -166,8 +166,8 @@ async fn compare_tables(primary: &Client, there: &Client) -> Result<(), Error> {
         let found = setup::first(&found)?;
         if found != expected {
             return Err(Error::Differs(format!(
-                "{name} has {found}, and {expected} on the Primary. Empty this Extension's database \
-                 and add it again"
+                "{name} has {found}, and {expected} on the Primary. Remove this Extension and add \
+                 it again with EMPTY"
             )));
         }
     }

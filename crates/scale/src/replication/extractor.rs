@@ -18,7 +18,7 @@ use super::schedule::{Command, Schedule, Worker};
 use super::setup::{Seed, Start};
 use super::snapshot::Snapshot;
 use super::tstate::TState;
-use super::{Error, Shared, connect, described};
+use super::{Error, Progress, Shared, connect, described};
 use crate::manager::{ExtensionId, Sets, State, Tsid};
 
 /// Connections that execute at one Extension.
@@ -46,6 +46,9 @@ SET statement_timeout = 0; SET idle_in_transaction_session_timeout = 0;
 SET check_function_bodies = off; SET client_min_messages = error;
 SET default_transaction_read_only = off; SET default_transaction_isolation = 'read committed';
 SET row_security = off";
+
+/// What an Extension does that has nothing else to do.
+const SERVING: &str = "serving";
 
 enum Work {
     Execute(Arc<TState>),
@@ -106,6 +109,7 @@ pub async fn run(
         workers,
         schedule: Schedule::new(WORKER_COUNT),
         in_hand: BTreeMap::new(),
+        begun: (start.applied, Instant::now()),
         given: start.applied,
         applied: start.applied,
         flushed: start.applied,
@@ -113,6 +117,9 @@ pub async fn run(
         hold: Hold::No,
     };
     extractor.tell();
+    if !extractor.is_catching_up() {
+        shared.set_status(id, SERVING);
+    }
     let mut flush = tokio::time::interval(FLUSH_INTERVAL);
     loop {
         tokio::select! {
@@ -182,6 +189,8 @@ struct Extractor<'a> {
     workers: Vec<mpsc::Sender<Work>>,
     schedule: Schedule,
     in_hand: BTreeMap<Tsid, Arc<TState>>,
+    /// Where it began, and when.
+    begun: (Tsid, Instant),
     /// The newest that was given to it.
     given: Tsid,
     applied: Tsid,
@@ -308,8 +317,8 @@ impl Extractor<'_> {
             Event::Failed(tsid, failure) => {
                 if self.schedule.failed(tsid) && !failure.may_pass {
                     return Err(Error::Differs(format!(
-                        "the commit at {tsid} cannot be done as on the Primary: {}. Empty this \
-                         Extension's database and add it again",
+                        "the commit at {tsid} cannot be done as on the Primary: {}. Remove \
+                         this Extension and add it again with EMPTY",
                         failure.text
                     )));
                 }
@@ -353,9 +362,17 @@ impl Extractor<'_> {
     /// Tells the manager how far it is. While it lacks some of what its snapshot did not show, it is
     /// no state that the Primary ever had, and serves nothing.
     fn tell(&self) {
-        if self.is_catching_up() {
-            self.shared.set_status(self.id, "catching up");
+        let (from, since) = self.begun;
+        if let Some(seed) = self.seed.as_ref().filter(|_| self.is_catching_up()) {
+            let (done, all) = (self.applied.0 - from.0, seed.until.0 - from.0);
+            let progress = Progress::of(done, all, since.elapsed());
+            let id = self.id;
+            self.shared.set_progress(id, "catching up", Some(progress));
             return;
+        }
+        if self.seed.is_some() {
+            // It has just caught up.
+            self.shared.set_status(self.id, SERVING);
         }
         let mut manager = self.shared.manager();
         manager.applied(self.id, self.applied);
@@ -396,7 +413,7 @@ impl Extractor<'_> {
         self.flushed = applied;
         self.shared.durable().insert(self.id, applied);
         if !self.is_catching_up() {
-            self.shared.set_status(self.id, "serving");
+            self.shared.set_status(self.id, SERVING);
         }
         Ok(())
     }

@@ -22,6 +22,8 @@ mod apply;
 mod divergence;
 mod extractor;
 mod pgoutput;
+mod progress;
+mod quarantine;
 mod reader;
 mod schedule;
 mod seed;
@@ -29,11 +31,12 @@ mod snapshot;
 mod tstate;
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::{Notify, mpsc};
-use tokio::task::{AbortHandle, JoinHandle};
+use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_postgres::{Client, Config, NoTls};
 
@@ -41,7 +44,11 @@ use crate::address::Address;
 use crate::analysis::Analyser;
 use crate::auth::tls::Policy;
 use crate::manager::{ExtensionId, Manager, State, Tsid};
+pub use progress::{Progress, Status};
+pub(crate) use quarantine::is_same;
+pub(crate) use quarantine::noted as noted_difference;
 use reader::{Join, Reader};
+pub(crate) use seed::{dump_version, has_tables};
 
 /// Name of the slot and of the publication on the Primary.
 pub const SLOT: &str = "hihooi";
@@ -105,10 +112,12 @@ struct Shared {
     analyser: Arc<Analyser>,
     /// Up to where each Extension has everything on disk.
     durable: Arc<Mutex<BTreeMap<ExtensionId, Tsid>>>,
-    status: Arc<Mutex<BTreeMap<ExtensionId, String>>>,
+    status: Arc<Mutex<BTreeMap<ExtensionId, Status>>>,
     /// How often each Extension was compared and found equal.
     compared: Arc<Mutex<BTreeMap<ExtensionId, u64>>>,
     compare_now: Arc<Notify>,
+    /// Whether every Extension is known that the Primary keeps its log for.
+    knows_all: Arc<AtomicBool>,
     joins: mpsc::Sender<Join>,
 }
 
@@ -126,9 +135,17 @@ impl Shared {
         compared.unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn status(&self) -> MutexGuard<'_, BTreeMap<ExtensionId, Status>> {
+        self.status.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn set_status(&self, id: ExtensionId, text: impl Into<String>) {
-        let mut status = self.status.lock().unwrap_or_else(PoisonError::into_inner);
-        status.insert(id, text.into());
+        self.set_progress(id, text, None);
+    }
+
+    fn set_progress(&self, id: ExtensionId, text: impl Into<String>, progress: Option<Progress>) {
+        let text = text.into();
+        self.status().insert(id, Status { text, progress });
     }
 }
 
@@ -136,7 +153,16 @@ impl Shared {
 pub struct Replication {
     shared: Shared,
     reader: JoinHandle<()>,
-    extensions: Mutex<BTreeMap<ExtensionId, AbortHandle>>,
+    extensions: Mutex<BTreeMap<ExtensionId, JoinHandle<()>>>,
+}
+
+/// What becomes of what is in the database of a new Extension.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Contents {
+    /// It goes on from there if it is an Extension's; otherwise it must be empty.
+    Kept,
+    /// It is dropped first.
+    Dropped,
 }
 
 impl Replication {
@@ -161,6 +187,7 @@ impl Replication {
             status: Arc::default(),
             compared: Arc::default(),
             compare_now: Arc::default(),
+            knows_all: Arc::default(),
             joins,
         };
         let reader = tokio::spawn(Reader::new(shared.clone(), joined).run());
@@ -172,35 +199,54 @@ impl Replication {
         Ok((replication, manager, analyser))
     }
 
-    /// Takes up an Extension: seeds it if its database is empty, and keeps it from then on.
+    /// Takes up an Extension: seeds it if its database is empty, and keeps it from then on. Its number
+    /// must be new.
     ///
     /// Returns at once; [`Replication::status`] says how it goes.
-    pub fn add_extension(&self, id: ExtensionId, extension: &Address) -> Result<(), Error> {
+    pub fn add_extension(
+        &self,
+        id: ExtensionId,
+        extension: &Address,
+        contents: Contents,
+    ) -> Result<(), Error> {
         let extension = configuration(extension)?;
         // Holds the slot from now on.
         self.shared.durable().insert(id, Tsid(0));
         self.shared.manager().add_extension(id, Tsid(0));
-        let keep = tokio::spawn(keep(self.shared.clone(), id, extension));
-        let mut extensions = self.extensions();
-        if let Some(before) = extensions.insert(id, keep.abort_handle()) {
-            before.abort();
-        }
+        let keep = tokio::spawn(keep(self.shared.clone(), id, extension, contents));
+        let before = self.extensions().insert(id, keep);
+        assert!(before.is_none(), "a number is used once");
         Ok(())
     }
 
+    /// From now on the Primary keeps its log only for the Extensions that are there, and for nobody
+    /// when there is none: those that were followed before have been added.
+    pub fn knows_all(&self) {
+        self.shared.knows_all.store(true, Ordering::Release);
+    }
+
     /// Lets go of an Extension: its database stays as it is.
-    pub fn remove_extension(&self, id: ExtensionId) {
-        if let Some(keep) = self.extensions().remove(&id) {
+    pub async fn remove_extension(&self, id: ExtensionId) {
+        let keep = self.extensions().remove(&id);
+        if let Some(keep) = keep {
             keep.abort();
+            // Only once it has ended is nothing said of it any more. It fails since it was aborted.
+            let _ = keep.await;
         }
         self.shared.manager().remove_extension(id);
         self.shared.durable().remove(&id);
+        self.shared.compared().remove(&id);
+        self.shared.status().remove(&id);
     }
 
-    /// What each Extension does, in words for people.
-    pub fn status(&self) -> BTreeMap<ExtensionId, String> {
-        let status = self.shared.status.lock();
-        status.unwrap_or_else(PoisonError::into_inner).clone()
+    /// What each Extension does, for people.
+    pub fn status(&self) -> BTreeMap<ExtensionId, Status> {
+        self.shared.status().clone()
+    }
+
+    /// Up to where each Extension has everything on disk.
+    pub fn durable(&self) -> BTreeMap<ExtensionId, Tsid> {
+        self.shared.durable().clone()
     }
 
     /// Compares every Extension with the Primary now, rather than at the next turn.
@@ -213,7 +259,7 @@ impl Replication {
         self.shared.compared().clone()
     }
 
-    fn extensions(&self) -> MutexGuard<'_, BTreeMap<ExtensionId, AbortHandle>> {
+    fn extensions(&self) -> MutexGuard<'_, BTreeMap<ExtensionId, JoinHandle<()>>> {
         let extensions = self.extensions.lock();
         extensions.unwrap_or_else(PoisonError::into_inner)
     }
@@ -229,10 +275,18 @@ impl Drop for Replication {
 }
 
 /// Keeps one Extension until it differs from the Primary.
-async fn keep(shared: Shared, id: ExtensionId, extension: Config) {
+async fn keep(shared: Shared, id: ExtensionId, extension: Config, mut contents: Contents) {
     let mut wait = RETRY_WAIT_MIN;
     loop {
-        let problem = match follow(&shared, id, &extension, &mut wait).await {
+        let followed = async {
+            if contents == Contents::Dropped {
+                shared.set_status(id, "emptying its database");
+                quarantine::empty(&shared, &extension).await?;
+                contents = Contents::Kept;
+            }
+            follow(&shared, id, &extension, &mut wait).await
+        };
+        let problem = match followed.await {
             Ok(()) => Error::Connection("the slot's reader let go of it".into()),
             Err(problem) => problem,
         };
@@ -241,15 +295,28 @@ async fn keep(shared: Shared, id: ExtensionId, extension: Config) {
             Error::Connection(_) | Error::Stream(_) => {
                 shared.manager().set_state(id, State::Away);
             }
-            Error::Differs(_) | Error::Setup(_) => {
-                shared.manager().set_state(id, State::Quarantined);
-                shared.durable().remove(&id);
+            Error::Differs(why) => {
+                leave(&shared, id);
+                // It may be gone just now; nobody must take it for an equal when it is back.
+                while quarantine::note(&extension, &why).await.is_err() {
+                    tokio::time::sleep(RETRY_WAIT_MAX).await;
+                }
+                return;
+            }
+            Error::Setup(_) => {
+                leave(&shared, id);
                 return;
             }
         }
         tokio::time::sleep(wait).await;
         wait = RETRY_WAIT_MAX.min(wait * 2);
     }
+}
+
+/// Nothing is waited for any more at an Extension that serves nothing until people do something.
+fn leave(shared: &Shared, id: ExtensionId) {
+    shared.manager().set_state(id, State::Quarantined);
+    shared.durable().remove(&id);
 }
 
 /// Brings one Extension up and follows the slot, until something goes wrong.
@@ -261,15 +328,21 @@ async fn follow(
 ) -> Result<(), Error> {
     shared.set_status(id, "connecting");
     let control = connect(extension, "replex extractor").await?;
+    let primary = connect(&shared.primary, "replex set-up").await?;
+    quarantine::refuse_primary(&primary, &control).await?;
+    if let Some(why) = quarantine::noted(&control).await? {
+        return Err(Error::Setup(format!(
+            "it was found to differ from the Primary ({why}): remove it and add it again with EMPTY"
+        )));
+    }
     let start = match setup::applied(&control).await? {
         Some(start) => start,
         None => seed::fill(shared, id, extension, &control).await?,
     };
-    let primary = connect(&shared.primary, "replex set-up").await?;
     if start.applied < setup::confirmed(&primary).await? {
         return Err(Error::Setup(
             "the Primary's slot has gone past what this Extension has, and the commits between are \
-             lost to it: empty its database and add it again"
+             lost to it: remove it and add it again with EMPTY"
                 .into(),
         ));
     }
@@ -297,7 +370,7 @@ async fn follow(
 }
 
 /// Replication speaks to databases without TLS so far, and does so only where that is allowed.
-fn configuration(address: &Address) -> Result<Config, Error> {
+pub(crate) fn configuration(address: &Address) -> Result<Config, Error> {
     if matches!(address.tls, Policy::Require(_)) {
         let (host, port) = (&address.host, address.port);
         return Err(Error::Setup(format!(
@@ -318,7 +391,7 @@ fn configuration(address: &Address) -> Result<Config, Error> {
 }
 
 /// Connects; the connection's own task ends with the client.
-async fn connect(config: &Config, name: &str) -> Result<Client, Error> {
+pub(crate) async fn connect(config: &Config, name: &str) -> Result<Client, Error> {
     let mut config = config.clone();
     config.application_name(name);
     let silent = |_| Error::Connection("it does not answer".into());

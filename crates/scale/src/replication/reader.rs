@@ -7,6 +7,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use pgwire_replication::{Lsn, ReplicationClient, ReplicationConfig, ReplicationEvent};
@@ -226,9 +227,11 @@ impl Reader {
         }
     }
 
-    /// Lets the Primary forget what every Extension has on disk.
+    /// Lets the Primary forget what every Extension has on disk; everything, if there is none.
     fn confirm(&self, stream: &ReplicationClient) {
         let durable = self.shared.durable().values().min().copied();
+        let knows_all = self.shared.knows_all.load(Ordering::Acquire);
+        let durable = durable.or(knows_all.then_some(self.position));
         if let Some(durable) = durable.filter(|durable| *durable > Tsid(0)) {
             stream.update_applied_lsn(Lsn::from_u64(durable.0));
         }

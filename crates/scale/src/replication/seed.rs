@@ -8,6 +8,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use tokio::process::Command;
+use tokio::time::Instant;
 use tokio_postgres::config::Host;
 use tokio_postgres::{Client, Config};
 
@@ -15,12 +16,25 @@ use super::apply::quoted;
 use super::catalogue::{rows, value};
 use super::extractor::WORKER_COUNT;
 use super::setup::{self, Seed, Start};
-use super::{Error, Shared, connect};
+use super::{Error, Progress, Shared, connect};
 use crate::local;
 use crate::manager::{ExtensionId, Tsid};
 
 /// Wait before looking again whether old transactions have ended.
 const OLD_WAIT: Duration = Duration::from_millis(20);
+
+/// Time between two looks at how far copying is.
+const LOOK_INTERVAL: Duration = Duration::from_millis(200);
+
+/// What an Extension does for most of the time.
+const COPYING: &str = "copying the database";
+
+/// How much there is to be copied, in bytes.
+const SIZE: &str = "
+SELECT coalesce(sum(pg_total_relation_size(c.oid)), 0) FROM pg_class c
+  JOIN pg_namespace n ON n.oid = c.relnamespace
+ WHERE c.relkind IN ('r', 'm') AND c.relpersistence = 'p' AND c.oid >= 16384
+   AND n.nspname NOT IN ('information_schema', 'hihooi')";
 
 /// Tables whose rows are on every node.
 pub const TABLES: &str = "
@@ -36,9 +50,10 @@ pub async fn fill(
     extension: &Config,
     control: &Client,
 ) -> Result<Start, Error> {
-    if !rows(control, TABLES).await?.is_empty() {
+    if has_tables(control).await? {
         return Err(Error::Setup(
-            "the Extension's database has tables, but was not filled from here: give an empty one"
+            "its database has tables, but was not filled from here: give an empty one, or add it with \
+             EMPTY, which drops what is there"
                 .into(),
         ));
     }
@@ -74,7 +89,12 @@ pub async fn fill(
         snapshot: value(taken, 1)?.parse()?,
         until: Tsid(setup::number(&value(taken, 2)?)?),
     };
-    copy(shared, id, extension, &value(taken, 0)?).await?;
+    let snapshot = value(taken, 0)?;
+    let expected = setup::number(&setup::one(&primary, SIZE).await?)?;
+    tokio::select! {
+        copied = copy(shared, id, extension, &snapshot) => copied?,
+        problem = watch(shared, id, control, expected) => return Err(problem),
+    }
     compare_counts(shared, id, &primary, control).await?;
     primary.batch_execute("COMMIT").await?;
     let start = Start {
@@ -83,6 +103,43 @@ pub async fn fill(
     };
     setup::make_tables(control, &start, WORKER_COUNT).await?;
     Ok(start)
+}
+
+/// Whether a database has tables whose rows would be on every node.
+pub async fn has_tables(client: &Client) -> Result<bool, Error> {
+    Ok(!rows(client, TABLES).await?.is_empty())
+}
+
+/// The major version of PostgreSQL's client tools on this machine, if they are there.
+pub async fn dump_version() -> Option<u64> {
+    let folder = local::programs().unwrap_or_default();
+    let mut command = Command::new(folder.join("pg_dump"));
+    let output = command.arg("--version").output().await.ok()?;
+    let said = String::from_utf8(output.stdout).ok()?;
+    let version = said.split_whitespace().nth(2)?;
+    version
+        .split(|sign: char| !sign.is_ascii_digit())
+        .next()?
+        .parse()
+        .ok()
+}
+
+/// Says how far copying is, by how the database grows.
+async fn watch(shared: &Shared, id: ExtensionId, control: &Client, expected: u64) -> Error {
+    const SIZE_HERE: &str = "SELECT pg_database_size(current_database())";
+    let begun = Instant::now();
+    let mut before = None;
+    loop {
+        let size = setup::one(control, SIZE_HERE).await;
+        let size = match size.and_then(|size| setup::number(&size)) {
+            Ok(size) => size,
+            Err(problem) => return problem,
+        };
+        let grown = size.saturating_sub(*before.get_or_insert(size));
+        let progress = Progress::of(grown, expected, begun.elapsed());
+        shared.set_progress(id, COPYING, Some(progress));
+        tokio::time::sleep(LOOK_INTERVAL).await;
+    }
 }
 
 /// Roles, then everything in the database, by PostgreSQL's own tools.
@@ -99,7 +156,6 @@ async fn copy(
     restore.args(["--quiet", "--no-psqlrc"]);
     // Roles that are there already are refused one by one, which is as it should be.
     pipe(dump, restore).await?;
-    shared.set_status(id, "copying the database");
     let mut dump = tool("pg_dump", &shared.primary);
     dump.args([
         "--format=custom",

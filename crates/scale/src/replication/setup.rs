@@ -26,6 +26,15 @@ pub struct Seed {
     pub until: Tsid,
 }
 
+/// Tables whose changes would come without a key, as one text.
+pub const KEYLESS: &str = "
+SELECT coalesce(string_agg(c.oid::regclass::text, ', ' ORDER BY c.oid), '')
+  FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+ WHERE c.relkind = 'r' AND c.relpersistence = 'p' AND n.nspname !~ '^pg_'
+   AND n.nspname <> 'information_schema'
+   AND (c.relreplident = 'n' OR c.relreplident = 'd' AND NOT EXISTS
+        (SELECT FROM pg_index i WHERE i.indrelid = c.oid AND i.indisprimary))";
+
 /// Makes the publication and the slot on the Primary if they are missing. Returns the key of our
 /// messages, and the end of the log.
 ///
@@ -38,15 +47,7 @@ pub async fn prepare(primary: &Client) -> Result<(Key, Tsid), Error> {
             "the Primary has wal_level = {wal_level}: set wal_level = logical and restart it"
         )));
     }
-    let keyless = one(
-        primary,
-        "SELECT coalesce(string_agg(c.oid::regclass::text, ', ' ORDER BY c.oid), '')
-           FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-          WHERE c.relkind = 'r' AND c.relpersistence = 'p' AND n.nspname !~ '^pg_'
-            AND n.nspname <> 'information_schema' AND c.relreplident = 'd'
-            AND NOT EXISTS (SELECT FROM pg_index i WHERE i.indrelid = c.oid AND i.indisprimary)",
-    )
-    .await?;
+    let keyless = one(primary, KEYLESS).await?;
     if !keyless.is_empty() {
         return Err(Error::Setup(format!(
             "these tables have no primary key, so their changes cannot be replicated: {keyless}. \

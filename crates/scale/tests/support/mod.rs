@@ -11,8 +11,9 @@ use std::time::Duration;
 
 use scale::auth::users::Users;
 use scale::local::{self, Postgres, SUPERUSER};
+use scale::proxy::extensions::Extensions;
 use scale::proxy::routing::Routing;
-use scale::proxy::{Authentication, Options, Proxy};
+use scale::proxy::{Admission, Authentication, Options, Proxy};
 use scale::wire::session::Pinning;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
@@ -30,6 +31,7 @@ pub fn is_there() -> bool {
 /// A proxy that is served until it is dropped.
 pub struct Front {
     pub address: SocketAddr,
+    pub proxy: Arc<Proxy>,
     task: JoinHandle<()>,
 }
 
@@ -37,8 +39,12 @@ pub struct Front {
 pub fn options(postgres: &Postgres, connections: usize) -> Options {
     Options {
         primary: postgres.address("postgres"),
-        authentication: Authentication::Trust(Users::default()),
-        tls: None,
+        admission: Admission {
+            authentication: Authentication::Trust(Users::default()),
+            tls: None,
+            operators: vec![SUPERUSER.into()],
+        },
+        reload: Box::new(|| Err("nothing is kept in files here".into())),
         pinning: Pinning::WhenNeeded,
         connections_max: connections,
         clients_max: 100,
@@ -56,8 +62,18 @@ impl Front {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let proxy: Arc<Proxy> = Proxy::new(options, routing);
-        let task = tokio::spawn(async move { proxy.serve(listener).await.unwrap() });
-        Front { address, task }
+        let serving = Arc::clone(&proxy);
+        let task = tokio::spawn(async move { serving.serve(listener).await.unwrap() });
+        Front {
+            address,
+            proxy,
+            task,
+        }
+    }
+
+    /// The Extensions of a routed proxy.
+    pub fn extensions(&self) -> &Extensions {
+        &self.proxy.followed().expect("it is routed").extensions
     }
 
     /// A session of tokio-postgres.
@@ -76,7 +92,12 @@ impl Drop for Front {
 pub async fn connect(address: SocketAddr) -> Client {
     let (host, port) = (address.ip(), address.port());
     let line = format!("host={host} port={port} user={SUPERUSER} dbname=postgres");
-    let (client, connection) = tokio_postgres::connect(&line, NoTls).await.unwrap();
+    connect_by(&line).await
+}
+
+/// A session of tokio-postgres.
+pub async fn connect_by(line: &str) -> Client {
+    let (client, connection) = tokio_postgres::connect(line, NoTls).await.unwrap();
     tokio::spawn(connection);
     client
 }

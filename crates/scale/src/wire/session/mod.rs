@@ -156,6 +156,8 @@ pub struct Session {
     portals: BTreeMap<Bytes, Arc<Prepared>>,
     /// The server has said that it ends the session.
     is_told_of_end: bool,
+    /// Its server is an Extension, without which it can go on.
+    is_on_extension: bool,
     /// Settings as the client knows them.
     parameters: Arc<Parameters>,
 }
@@ -186,6 +188,7 @@ impl Session {
             prelude: expected::Prelude::default(),
             portals: BTreeMap::new(),
             is_told_of_end: false,
+            is_on_extension: false,
             parameters,
         }
     }
@@ -348,6 +351,12 @@ impl Session {
         Ok(())
     }
 
+    /// The server that is attached is an Extension, on which nothing is begun that outlives a batch.
+    pub fn is_at_extension(&mut self) {
+        assert_eq!(self.stage, Stage::Attached, "nothing is attached");
+        self.is_on_extension = true;
+    }
+
     /// No server can run what is held: the client is told why. The session goes on.
     pub fn refuse(&mut self, report: &Report, out: &mut Out) {
         assert_eq!(self.stage, Stage::Wanting, "refused what was not wanted");
@@ -371,6 +380,7 @@ impl Session {
     pub fn released(&mut self) {
         assert_eq!(self.wants(), Wants::Release, "released what is in use");
         self.stage = Stage::Free;
+        self.is_on_extension = false;
     }
 
     /// Tells the client those settings in which the server differs from what it knows.

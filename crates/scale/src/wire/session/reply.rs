@@ -1,7 +1,7 @@
 //! The server's messages on their way to the client.
 
 use super::expected::{Expected, Kind, Undo};
-use super::{IDLE, Out, Pinning, RestGoes, Session};
+use super::{IDLE, Out, Pinning, RestGoes, Session, Stage};
 use crate::wire::Malformed;
 use crate::wire::cut::{Message, Piece};
 use crate::wire::message;
@@ -40,25 +40,7 @@ impl Session {
                 self.expected.pop();
             }
             b'C' | b'I' | b's' => self.completed(message, server),
-            b'E' => {
-                let report = Report::read(message.body());
-                self.is_told_of_end |= report.severity == Severity::Fatal;
-                let front = self.expected.front();
-                if front.is_some_and(|reply| reply.is_hidden && reply.kind == Kind::Ready) {
-                    return Err(Malformed(format!(
-                        "a statement of the proxy failed: {report}"
-                    )));
-                }
-                // Any other error is the client's, even of what was added for its sake.
-                is_seen = true;
-                let prelude = front.map_or(0, |reply| reply.prelude.length);
-                self.failed(server, out);
-                if prelude > 0 && message.is_whole() {
-                    let body = report::moved(message.body(), prelude);
-                    message::write(&mut out.to_client, b'E', &[&body], 0);
-                    return Ok(());
-                }
-            }
+            b'E' => return self.error(message, server, out),
             b'Z' => is_seen = !self.ready(message)?.is_hidden,
             b'G' | b'W' => {
                 self.copies_in = true;
@@ -83,6 +65,72 @@ impl Session {
         }
         self.expected.give_made(&mut out.to_client);
         Ok(())
+    }
+
+    /// An error of the server.
+    fn error(
+        &mut self,
+        message: Message<'_>,
+        server: &mut Server,
+        out: &mut Out,
+    ) -> Result<(), Malformed> {
+        let report = Report::read(message.body());
+        if report.severity == Severity::Fatal {
+            if self.is_on_extension {
+                // The session outlives it: what the client is told comes with its end.
+                self.server_rest = RestGoes::Nowhere;
+                return Ok(());
+            }
+            self.is_told_of_end = true;
+        }
+        let front = self.expected.front();
+        if front.is_some_and(|reply| reply.is_hidden && reply.kind == Kind::Ready) {
+            return Err(Malformed(format!(
+                "a statement of the proxy failed: {report}"
+            )));
+        }
+        // Any other error is the client's, even of what was added for its sake.
+        self.server_rest = RestGoes::On;
+        let prelude = front.map_or(0, |reply| reply.prelude.length);
+        self.failed(server, out);
+        if prelude > 0 && message.is_whole() {
+            let body = report::moved(message.body(), prelude);
+            message::write(&mut out.to_client, b'E', &[&body], 0);
+        } else {
+            out.to_client.extend_from_slice(message.frame);
+        }
+        self.expected.give_made(&mut out.to_client);
+        Ok(())
+    }
+
+    /// Its server is lost. Where that was an Extension, the client is told that its batch failed, and
+    /// the session goes on: true.
+    pub fn lost(&mut self, report: &Report, out: &mut Out) -> bool {
+        if !self.is_on_extension || self.status != IDLE || self.is_pinned || self.copies_in {
+            return false;
+        }
+        // What it knew is gone with it.
+        let mut gone = Server::default();
+        let was_idle = self.is_done();
+        let (skipped, has_sync) = self.expected.skip_batch();
+        for reply in skipped {
+            self.undo(reply.undo, &mut gone);
+        }
+        self.expected.pop();
+        assert!(self.expected.is_empty(), "one batch runs at a time");
+        if !was_idle {
+            report.write(&mut out.to_client);
+            self.is_skipping = !has_sync;
+            if has_sync {
+                message::write_ready(&mut out.to_client, IDLE);
+            }
+        }
+        out.to_server.clear();
+        self.portals.clear();
+        self.is_on_extension = false;
+        self.server_rest = RestGoes::Nowhere;
+        self.stage = Stage::Free;
+        true
     }
 
     fn awaits(&self, kind: Kind) -> bool {

@@ -1,0 +1,39 @@
+//! `replex scale check`: a line for each finding, and under it how to mend it.
+
+use replex::failure::Failure;
+use scale::address::Address;
+use scale::check::{Weight, check};
+
+use super::addresses;
+use super::arguments::Check;
+use crate::output::{Screen, plural};
+
+/// `replex scale check`
+pub async fn run(arguments: &Check) -> Result<(), Failure> {
+    let primary = Address::parse(&arguments.primary).map_err(Failure::Usage)?;
+    let extensions = addresses(&arguments.extension)?;
+    let findings = check(&primary, &extensions, arguments.connections.into()).await;
+    let screen = Screen::of_stdout();
+    for finding in &findings {
+        let mark = match finding.weight {
+            Weight::Fine => screen.good("✓"),
+            Weight::Mind => screen.bold("!"),
+            Weight::Stops => screen.bad("✗"),
+        };
+        println!("{mark} {}: {}", finding.place, finding.what);
+        if !finding.mend.is_empty() {
+            println!("    {}", screen.dim(&finding.mend));
+        }
+    }
+    let stops = findings.iter().filter(|it| it.weight == Weight::Stops);
+    match stops.count() as u64 {
+        0 => {
+            println!("Nothing stands in the way.");
+            Ok(())
+        }
+        count => {
+            println!("{} would stop the proxy.", plural(count, "finding"));
+            Err(Failure::Said)
+        }
+    }
+}

@@ -1,0 +1,322 @@
+//! What the demo does, shows and claims, in order.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use replex::failure::Failure;
+use scale::local::Postgres;
+use tokio_postgres::{AsyncMessage, Client, NoTls};
+
+use super::load::{Load, Seen, connect, value};
+use super::{DATABASE, PATIENCE, Stage, start_postgres};
+use crate::output::{Short, count, plural};
+use crate::story::Story;
+
+/// How long the load is watched at a time.
+const WATCH: Duration = Duration::from_secs(3);
+
+/// Databases and proxy.
+pub async fn stage(story: &mut Story) -> Result<Stage, Failure> {
+    story.chapter("A Primary, two empty databases, and the proxy in front");
+    let stage = Stage::build().await?;
+    let mut rows = vec![vec![
+        "Primary".to_owned(),
+        stage.primary.socket().to_string(),
+        stage.primary.process().unwrap_or(0).to_string(),
+    ]];
+    for (number, extension) in (1..).zip(&stage.extensions) {
+        rows.push(vec![
+            format!("Extension {number}"),
+            extension.socket().to_string(),
+            extension.process().unwrap_or(0).to_string(),
+        ]);
+    }
+    let proxy = stage.proxy.to_string();
+    rows.push(vec!["proxy".into(), proxy, std::process::id().to_string()]);
+    story.show(&["what", "address", "#process"], &rows);
+    story.say(story.screen.dim(format!(
+        "psql -h {} -p {} -U {} {DATABASE}      and its console: … hihooi",
+        stage.proxy.host, stage.proxy.port, stage.proxy.user
+    )));
+    for extension in &stage.extensions {
+        stage.add(extension).await?;
+    }
+    for number in [1, 2] {
+        stage.wait(story, number, "serving").await?;
+    }
+    Ok(stage)
+}
+
+/// What `SET replex.trace = on` says of single statements.
+pub async fn routing(story: &mut Story, stage: &Stage) -> Result<(), Failure> {
+    story.chapter("Each statement goes where it must, and says why");
+    let failed = |error: tokio_postgres::Error| Failure::Failed(format!("a statement: {error}"));
+    let proxy = &stage.proxy;
+    let mut config = tokio_postgres::Config::new();
+    config.host(&proxy.host).port(proxy.port);
+    config.user(&proxy.user).dbname(&proxy.database);
+    let (client, mut connection) = config.connect(NoTls).await.map_err(failed)?;
+    let (notices_in, mut notices) = tokio::sync::mpsc::unbounded_channel();
+    tokio::spawn(async move {
+        while let Some(Ok(message)) =
+            std::future::poll_fn(|context| connection.poll_message(context)).await
+        {
+            if let AsyncMessage::Notice(notice) = message {
+                // Who no longer listens needs no notice.
+                let _ = notices_in.send(notice.message().to_owned());
+            }
+        }
+    });
+    let trace = "SET replex.trace = on";
+    client.batch_execute(trace).await.map_err(failed)?;
+    let mut rows = Vec::new();
+    for statement in [
+        "SELECT name FROM country WHERE id = 7",
+        "UPDATE account SET note = 'seen' WHERE id = 7",
+        "SELECT note FROM account WHERE id = 7",
+        "SELECT name FROM country WHERE id = 8",
+        "SELECT nextval('entry_id_seq')",
+        "SELECT count(*) FROM pg_class",
+    ] {
+        client.simple_query(statement).await.map_err(failed)?;
+        let told = notices.recv().await.unwrap_or_default();
+        let told = told.trim_start_matches("replex: ");
+        let (server, why) = told.split_once(", ").unwrap_or((told, ""));
+        let server = server.trim_start_matches("the ");
+        rows.push([statement, server, why].map(str::to_owned).to_vec());
+    }
+    story.show(&["statement", "went to", "why"], &rows);
+    let went = |at: usize| rows[at][1].clone();
+    story.claim(
+        "The update went to the Primary, reads of what nobody wrote went to Extensions",
+        went(1) == "Primary" && went(0).starts_with("Ext") && went(3).starts_with("Ext"),
+    );
+    Ok(())
+}
+
+/// Clients begin to read and write, and go on until the end.
+pub async fn load(story: &mut Story, stage: &Stage) -> Result<Load, Failure> {
+    story.chapter("Clients read and write through the proxy, and go on from here to the end");
+    let load = Load::start(&stage.proxy).await?;
+    let routes = watch(story, stage, &load).await?;
+    let mut rows = Vec::new();
+    for ((server, why), batches) in &routes {
+        rows.push(vec![server.clone(), why.clone(), count(*batches)]);
+    }
+    story.show(&["server", "why", "#batches"], &rows);
+    let at_extensions = routes.iter().filter(|((server, _), _)| server != "Primary");
+    let at_extensions: u64 = at_extensions.map(|(_, batches)| batches).sum();
+    story.claim("Both Extensions answered reads", at_extensions > 0);
+    Ok(load)
+}
+
+/// Tells each second what the load does. Returns where batches went meanwhile.
+async fn watch(
+    story: &Story,
+    stage: &Stage,
+    load: &Load,
+) -> Result<BTreeMap<(String, String), u64>, Failure> {
+    let first = routes(stage).await?;
+    let mut before = first.clone();
+    let begun = Instant::now();
+    while begun.elapsed() < WATCH {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let now = routes(stage).await?;
+        let mut servers: BTreeMap<&str, u64> = BTreeMap::new();
+        for ((server, why), batches) in &now {
+            let known = before.get(&(server.clone(), why.clone())).unwrap_or(&0);
+            *servers.entry(server).or_default() += batches - known;
+        }
+        let servers = servers.into_iter();
+        let servers: Vec<String> = servers
+            .map(|(server, batches)| format!("{server} {}", count(batches)))
+            .collect();
+        story.say(format!(
+            "{} so far; in this second: {}",
+            plural(load.seen.commits.load(Ordering::Relaxed), "commit"),
+            servers.join(", ")
+        ));
+        before = now;
+    }
+    let mut routes = before;
+    for (route, batches) in &mut routes {
+        *batches -= first.get(route).unwrap_or(&0);
+    }
+    routes.retain(|_, batches| *batches > 0);
+    Ok(routes)
+}
+
+/// How many batches went where, and why.
+async fn routes(stage: &Stage) -> Result<BTreeMap<(String, String), u64>, Failure> {
+    let told = stage.ask("SHOW ROUTES").await?;
+    let rows = told.rows.into_iter().map(|row| {
+        let text = |at: usize| row[at].clone().unwrap_or_default();
+        ((text(0), text(1)), text(2).parse().unwrap_or(0))
+    });
+    Ok(rows.collect())
+}
+
+/// An Extension is added while the load goes on.
+pub async fn third(story: &mut Story, stage: &mut Stage, load: &Load) -> Result<(), Failure> {
+    story.chapter("A third Extension is added under load");
+    let commits = || load.seen.commits.load(Ordering::Relaxed);
+    let extension = start_postgres(&[]).await?;
+    let (begun, before) = (Instant::now(), commits());
+    let url = stage.add(&extension).await?;
+    story.say(story.screen.dim(format!("ADD EXTENSION '{url}'")));
+    stage.extensions.push(extension);
+    stage.wait(story, 3, "serving").await?;
+    let (took, meanwhile) = (begun.elapsed(), commits() - before);
+    story.claim(
+        format!(
+            "It was filled in {}, while {} were answered",
+            Short(took),
+            plural(meanwhile, "transaction")
+        ),
+        meanwhile > 0,
+    );
+    let routes = watch(story, stage, load).await?;
+    let is_third = |((server, _), _): &(&(String, String), &u64)| server == "Extension 3";
+    let served = routes
+        .iter()
+        .find(is_third)
+        .map_or(0, |(_, batches)| *batches);
+    let text = format!("It answers reads: {} so far", count(served));
+    story.claim(text, served > 0);
+    Ok(())
+}
+
+/// An Extension is killed, and comes back.
+pub async fn kill(story: &mut Story, stage: &mut Stage, load: &Load) -> Result<(), Failure> {
+    story.chapter("An Extension is killed and started again");
+    let of = |seen: &Seen| {
+        (
+            seen.commits.load(Ordering::Relaxed),
+            seen.lost.load(Ordering::Relaxed),
+        )
+    };
+    let before = of(&load.seen);
+    let port = stage.extensions[0].socket().port();
+    let process = stage.extensions[0].process().unwrap_or(0);
+    story.say(story.screen.dim(format!("kill -9 {process}")));
+    with_first(stage, Postgres::crash).await?;
+    stage.wait(story, 1, "away").await?;
+    watch(story, stage, load).await?;
+    let now = of(&load.seen);
+    story.claim(
+        format!(
+            "{} were answered without it; {} failed, those that ran there",
+            plural(now.0 - before.0, "transaction"),
+            plural(now.1 - before.1, "read")
+        ),
+        now.0 > before.0 && load.seen.failed.load(Ordering::Relaxed) == 0,
+    );
+    with_first(stage, move |postgres| postgres.restart_at(port)).await?;
+    let begun = Instant::now();
+    stage.wait(story, 1, "serving").await?;
+    story.say(format!(
+        "it serves again {} after its start",
+        Short(begun.elapsed())
+    ));
+    Ok(())
+}
+
+/// Does something to the first Extension that takes a while.
+async fn with_first(
+    stage: &mut Stage,
+    work: impl FnOnce(&mut Postgres) -> std::io::Result<()> + Send + 'static,
+) -> Result<(), Failure> {
+    let mut postgres = stage.extensions.remove(0);
+    let done = tokio::task::spawn_blocking(move || {
+        let done = work(&mut postgres);
+        (postgres, done)
+    });
+    let (postgres, done) = done.await.map_err(Failure::at("kill or start it"))?;
+    stage.extensions.insert(0, postgres);
+    done.map_err(Failure::at("kill or start it"))
+}
+
+/// The tables that are compared.
+const TABLES: [&str; 4] = ["account", "counter", "country", "entry"];
+
+/// The load ends, and every table of every database is read.
+pub async fn compare(story: &mut Story, stage: &Stage, load: Load) -> Result<(), Failure> {
+    story.chapter("The load ends, and every table of every database is compared");
+    let seen = std::sync::Arc::clone(&load.seen);
+    let answered = load.stop().await;
+    let failed = |error: tokio_postgres::Error| Failure::Failed(format!("comparing: {error}"));
+    let primary = connect(&stage.primary.address(DATABASE)).await?;
+    let mut extensions = Vec::new();
+    for extension in &stage.extensions {
+        extensions.push(connect(&extension.address(DATABASE)).await?);
+    }
+    wait_until_equal(&primary, &extensions).await?;
+    let (mut rows, mut is_equal) = (Vec::new(), true);
+    for table in TABLES {
+        let sum = |client| sum(client, table);
+        let expected = sum(&primary).await.map_err(failed)?;
+        for (number, client) in (0..).zip(std::iter::once(&primary).chain(&extensions)) {
+            let found = sum(client).await.map_err(failed)?;
+            is_equal &= found == expected;
+            let place = match number {
+                0 => "Primary".to_owned(),
+                number => format!("Extension {number}"),
+            };
+            rows.push(vec![table.to_owned(), place, found.0, found.1]);
+        }
+    }
+    story.show(&["table", "database", "#rows", "#checksum"], &rows);
+    story.claim(
+        "Count and checksum of each table are equal in all four databases",
+        is_equal,
+    );
+    let counted = value(&primary, "SELECT sum(n) FROM counter")
+        .await
+        .map_err(failed)?;
+    story.claim(
+        format!(
+            "Each of the {} transactions that were answered is there",
+            count(answered)
+        ),
+        counted == answered.to_string(),
+    );
+    let number = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
+    story.claim(
+        format!(
+            "None of {} reads missed what was answered before it",
+            count(number(&seen.reads))
+        ),
+        number(&seen.stale) == 0,
+    );
+    story.claim(
+        "No read saw a transaction in parts",
+        number(&seen.torn) == 0,
+    );
+    Ok(())
+}
+
+/// Count and checksum of a table's rows.
+async fn sum(client: &Client, table: &str) -> Result<(String, String), tokio_postgres::Error> {
+    let settings = "SET timezone = 'UTC'; SET extra_float_digits = 3";
+    client.batch_execute(settings).await?;
+    let rows = value(client, &format!("SELECT count(*) FROM {table}")).await?;
+    let sum =
+        format!("SELECT coalesce(sum(hashtextextended(t::text, 0)::numeric), 0) FROM {table} t");
+    Ok((rows, value(client, &sum).await?))
+}
+
+/// Waits until the last commit is everywhere: nothing is written any more.
+async fn wait_until_equal(primary: &Client, extensions: &[Client]) -> Result<(), Failure> {
+    let failed = |error: tokio_postgres::Error| Failure::Failed(format!("comparing: {error}"));
+    let last =
+        "SELECT count(*) || ' ' || max(id) || ' ' || (SELECT sum(n) FROM counter) FROM entry";
+    let expected = value(primary, last).await.map_err(failed)?;
+    let begun = Instant::now();
+    for client in extensions {
+        while value(client, last).await.map_err(failed)? != expected && begun.elapsed() < PATIENCE {
+            tokio::time::sleep(super::LOOK_INTERVAL).await;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,199 @@
+//! `replex scale demo`: a Primary, Extensions that come and go, and a load that notices nothing.
+//!
+//! All databases are its own, in temporary folders on loopback, and go with it however it ends.
+
+mod chapters;
+mod load;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use replex::failure::Failure;
+use scale::address::Address;
+use scale::auth::users::Users;
+use scale::console::client::{self, Told};
+use scale::local::{self, Postgres, SUPERUSER};
+use scale::proxy::routing::Routing;
+use scale::proxy::{Admission, Authentication, Options, Proxy};
+use scale::wire::session::Pinning;
+use tokio::net::TcpListener;
+use tokio::task::JoinSet;
+
+use crate::output::Screen;
+use crate::story::Story;
+
+/// The database in each server.
+const DATABASE: &str = "postgres";
+/// Time between two looks at what goes on.
+const LOOK_INTERVAL: Duration = Duration::from_millis(100);
+/// What takes longer has come to a stop, however busy the machine.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Everything that runs.
+struct Stage {
+    primary: Postgres,
+    /// By their numbers, from 1 on.
+    extensions: Vec<Postgres>,
+    /// The proxy, for applications.
+    proxy: Address,
+    /// It serves until this is dropped.
+    _serving: JoinSet<()>,
+}
+
+/// `replex scale demo`
+pub async fn run() -> Result<(), Failure> {
+    let started = Instant::now();
+    let mut story = Story::of_stdout();
+    println!(
+        "{}: a PostgreSQL proxy whose replicas answer consistently.",
+        story.screen.bold("Hihooi")
+    );
+    if local::programs().is_none() {
+        return Err(Failure::Failed(
+            "PostgreSQL's server is not installed: `apt-get install postgresql`".into(),
+        ));
+    }
+    let mut stage = chapters::stage(&mut story).await?;
+    chapters::routing(&mut story, &stage).await?;
+    let load = chapters::load(&mut story, &stage).await?;
+    chapters::third(&mut story, &mut stage, &load).await?;
+    chapters::kill(&mut story, &mut stage, &load).await?;
+    chapters::compare(&mut story, &stage, load).await?;
+    let verdict = story.verdict(started);
+    drop(stage);
+    println!("The databases are stopped and their data removed.");
+    verdict
+}
+
+/// Starts a database; that takes a while, in which others can be started.
+async fn start_postgres(settings: &'static [&'static str]) -> Result<Postgres, Failure> {
+    let started = tokio::task::spawn_blocking(|| Postgres::start(settings)).await;
+    let started = started.map_err(Failure::at("start PostgreSQL"))?;
+    started.map_err(Failure::at("start PostgreSQL"))
+}
+
+impl Stage {
+    /// A Primary, and two databases that are empty; the proxy is in front of the Primary, and has no
+    /// Extension yet.
+    async fn build() -> Result<Stage, Failure> {
+        let (primary, first, second) = tokio::try_join!(
+            // What is answered is in the log that Extensions follow.
+            start_postgres(&["synchronous_commit=on"]),
+            start_postgres(&[]),
+            start_postgres(&[]),
+        )?;
+        let filled = load::connect(&primary.address(DATABASE)).await?;
+        let filled = filled.batch_execute(load::SCHEMA).await;
+        filled.map_err(Failure::at("fill the Primary"))?;
+        let options = Options {
+            primary: primary.address(DATABASE),
+            admission: Admission {
+                authentication: Authentication::Trust(Users::default()),
+                tls: None,
+                operators: vec![SUPERUSER.into()],
+            },
+            reload: Box::new(|| Err("a demo has no files".into())),
+            pinning: Pinning::WhenNeeded,
+            connections_max: 20,
+            clients_max: 100,
+            login_timeout: Duration::from_secs(60),
+        };
+        let routing = Routing::start(&options.primary, options.connections_max).await;
+        let routing = routing.map_err(Failure::at("follow the Primary"))?;
+        routing.extensions.replication().knows_all();
+        let listener = TcpListener::bind("127.0.0.1:0").await;
+        let listener = listener.map_err(Failure::at("listen"))?;
+        let place = listener.local_addr().map_err(Failure::at("listen"))?;
+        let proxy: Arc<Proxy> = Proxy::new(options, Some(routing));
+        let mut serving = JoinSet::new();
+        // It has no end but that of the set.
+        serving.spawn(async move { drop(proxy.serve(listener).await) });
+        Ok(Stage {
+            proxy: Address {
+                host: place.ip().to_string(),
+                port: place.port(),
+                ..primary.address(DATABASE)
+            },
+            primary,
+            extensions: vec![first, second],
+            _serving: serving,
+        })
+    }
+
+    /// Asks the console.
+    async fn ask(&self, command: &str) -> Result<Told, Failure> {
+        let told = client::ask(&self.proxy, command).await;
+        told.map_err(Failure::at(format!("do `{command}`")))
+    }
+
+    /// Has an Extension taken up, whose URL is returned.
+    async fn add(&self, extension: &Postgres) -> Result<String, Failure> {
+        let url = format!("postgresql://{SUPERUSER}@{}/{DATABASE}", extension.socket());
+        self.ask(&format!("ADD EXTENSION '{url}'")).await?;
+        Ok(url)
+    }
+
+    /// An Extension's line in the console: its state, what it does, and how far it is with that.
+    async fn extension(&self, number: usize) -> Result<Doing, Failure> {
+        let told = self.ask("SHOW EXTENSIONS").await?;
+        let number = number.to_string();
+        let mut rows = told.rows.into_iter();
+        let row = rows.find(|row| row[0].as_deref() == Some(&number));
+        let row = row.ok_or_else(|| Failure::Failed(format!("Extension {number} is gone")))?;
+        let text = |at: usize| row[at].clone().unwrap_or_default();
+        Ok(Doing {
+            state: text(3),
+            doing: text(4),
+            share: text(5).parse().ok(),
+            seconds_left: text(6).parse().ok(),
+        })
+    }
+
+    /// Waits until an Extension is in this state, and shows on the way what it does.
+    async fn wait(&self, story: &Story, number: usize, state: &str) -> Result<(), Failure> {
+        let begun = Instant::now();
+        let mut shown = String::new();
+        loop {
+            let now = self.extension(number).await?;
+            let line = now.line(story.screen);
+            if line != shown {
+                story.say(format!("   Extension {number}: {line}"));
+                shown = line;
+            }
+            if now.state == state {
+                return Ok(());
+            }
+            if now.state == "failed" || begun.elapsed() > PATIENCE {
+                return Err(Failure::Failed(format!(
+                    "Extension {number} is {} after {} s, not {state}: {}",
+                    now.state,
+                    begun.elapsed().as_secs(),
+                    now.doing
+                )));
+            }
+            tokio::time::sleep(LOOK_INTERVAL).await;
+        }
+    }
+}
+
+/// What an Extension does.
+struct Doing {
+    state: String,
+    doing: String,
+    share: Option<f64>,
+    seconds_left: Option<u64>,
+}
+
+impl Doing {
+    /// For people. Estimates go by tens of hundredths, so that a line is not told for each.
+    fn line(&self, screen: Screen) -> String {
+        let mut line = format!("{}, {}", self.state, self.doing);
+        if let Some(share) = self.share {
+            line += &format!(", {} %", (share * 10.0) as u64 * 10);
+            if let Some(left) = self.seconds_left {
+                line += &format!(", about {left} s left");
+            }
+        }
+        screen.dim(line)
+    }
+}

@@ -1,0 +1,78 @@
+//! A demo's story: chapters, tables and claims. A claim is checked, not assumed.
+
+use std::fmt::Display;
+use std::time::Instant;
+
+use replex::failure::Failure;
+
+use crate::output::{Screen, Short, count};
+
+/// What has been told and claimed so far.
+pub struct Story {
+    /// What stdout can show.
+    pub screen: Screen,
+    chapter: usize,
+    claims: Vec<(String, bool)>,
+}
+
+impl Story {
+    /// A story that has not begun.
+    pub fn of_stdout() -> Story {
+        Story {
+            screen: Screen::of_stdout(),
+            chapter: 0,
+            claims: Vec::new(),
+        }
+    }
+
+    /// Begins a chapter.
+    pub fn chapter(&mut self, title: &str) {
+        self.chapter += 1;
+        let title = format!("{}. {title}", self.chapter);
+        println!("\n{}", self.screen.bold(title));
+    }
+
+    /// Tells something.
+    pub fn say(&self, text: impl Display) {
+        println!("   {text}");
+    }
+
+    /// Shows a table, see [`Screen::table`].
+    pub fn show(&self, header: &[&str], rows: &[Vec<String>]) {
+        for line in self.screen.table(header, rows).lines() {
+            println!(" {line}");
+        }
+    }
+
+    /// Claims something, which holds or does not.
+    pub fn claim(&mut self, text: impl Into<String>, holds: bool) {
+        let text = text.into();
+        let mark = if holds {
+            self.screen.good("✓")
+        } else {
+            self.screen.bad("✗ NOT TRUE:")
+        };
+        println!("   {mark} {text}");
+        self.claims.push((text, holds));
+    }
+
+    /// Says how it went; fails if a claim did not hold.
+    pub fn verdict(&self, started: Instant) -> Result<(), Failure> {
+        let broken = self.claims.iter().filter(|(_, holds)| !holds);
+        let broken: Vec<&str> = broken.map(|(text, _)| text.as_str()).collect();
+        println!();
+        if broken.is_empty() {
+            let text = format!(
+                "All {} claims held, in {}.",
+                count(self.claims.len() as u64),
+                Short(started.elapsed())
+            );
+            println!("{}", self.screen.good(text));
+            return Ok(());
+        }
+        Err(Failure::Failed(format!(
+            "the demo claims what is not true: {}",
+            broken.join("; ")
+        )))
+    }
+}

@@ -1,0 +1,265 @@
+//! `replex scale` as a process: its demo, and what operators do with it.
+
+#![cfg(feature = "scale")]
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod support;
+
+use std::fs::Permissions;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+use scale::local::{self, Postgres, SUPERUSER};
+use support::{program, run, run_badly, run_well};
+use tempfile::TempDir;
+
+/// What the demo must have claimed, each with its mark.
+const CLAIMS: &[&str] = &[
+    "✓ The update went to the Primary, reads of what nobody wrote went to Extensions",
+    "✓ Both Extensions answered reads",
+    "✓ It was filled in ",
+    "✓ It answers reads: ",
+    " were answered without it; ",
+    "✓ Count and checksum of each table are equal in all four databases",
+    "✓ Each of the ",
+    " reads missed what was answered before it",
+    "✓ No read saw a transaction in parts",
+    "All 9 claims held",
+];
+
+/// Whether there is a PostgreSQL to test with. Where there is none a test says so and tests nothing.
+fn is_there() -> bool {
+    let there = local::programs().is_some();
+    if !there {
+        println!("SKIPPED, nothing was tested: install Debian's package postgresql");
+    }
+    there
+}
+
+/// A demo whose databases are in this folder, which they must be able to reach.
+fn demo(folder: &Path) -> Child {
+    std::fs::set_permissions(folder, Permissions::from_mode(0o755)).unwrap();
+    Command::new(program())
+        .args(["scale", "demo"])
+        .env("TMPDIR", folder)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap()
+}
+
+fn is_empty(folder: &Path) -> bool {
+    std::fs::read_dir(folder).unwrap().next().is_none()
+}
+
+#[test]
+fn demo_holds_what_it_claims_and_cleans_up() {
+    if !is_there() {
+        return;
+    }
+    let folder = TempDir::new().unwrap();
+    let output = demo(folder.path()).wait_with_output().unwrap();
+    let stdout = String::from_utf8(output.stdout).unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{stdout}\n{stderr}");
+    for claim in CLAIMS {
+        assert!(stdout.contains(claim), "no {claim:?} in\n{stdout}");
+    }
+    assert!(!stdout.contains("NOT TRUE"), "{stdout}");
+    assert!(is_empty(folder.path()));
+}
+
+#[test]
+fn demo_that_is_interrupted_leaves_nothing() {
+    if !is_there() {
+        return;
+    }
+    let folder = TempDir::new().unwrap();
+    let mut demo = demo(folder.path());
+    let mut lines = BufReader::new(demo.stdout.take().unwrap()).lines();
+    let mut processes = Vec::new();
+    for line in lines.by_ref() {
+        let line = line.unwrap();
+        let cells: Vec<&str> = line.split('|').map(str::trim).collect();
+        if let [_, name, _, process, ..] = cells[..]
+            && (name == "Primary" || name.starts_with("Extension "))
+        {
+            processes.push(process.to_owned());
+        }
+        if line.contains("Extension 2: serving") {
+            break;
+        }
+    }
+    assert_eq!(processes.len(), 3);
+    let pid = Pid::from_raw(demo.id().try_into().unwrap()).unwrap();
+    kill_process(pid, Signal::INT).unwrap();
+    // It goes on writing until it notices.
+    let rest: Vec<String> = lines.map(Result::unwrap).collect();
+    let status = demo.wait().unwrap();
+    assert_eq!(status.code(), Some(130), "{rest:#?}");
+    for process in processes {
+        assert!(
+            !Path::new("/proc").join(&process).exists(),
+            "{process} still runs"
+        );
+    }
+    assert!(is_empty(folder.path()));
+}
+
+/// A proxy, killed when it is dropped.
+struct Running {
+    child: Child,
+    /// What it said when it was ready, by name.
+    proxy: String,
+    metrics: String,
+}
+
+impl Running {
+    fn start(arguments: &[&str]) -> Running {
+        let mut child = Command::new(program())
+            .args([
+                "scale",
+                "--listen",
+                "127.0.0.1:0",
+                "--metrics",
+                "127.0.0.1:0",
+            ])
+            .args(arguments)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        let mut stdout = BufReader::new(child.stdout.take().unwrap());
+        stdout.read_line(&mut line).unwrap();
+        let said = |name: &str| {
+            let mut words = line.split_whitespace();
+            let word = words.find_map(|word| word.strip_prefix(name));
+            word.unwrap_or_else(|| panic!("no {name} in {line:?}"))
+                .to_owned()
+        };
+        let (proxy, metrics) = (said("proxy="), said("metrics="));
+        Running {
+            child,
+            proxy,
+            metrics,
+        }
+    }
+
+    fn admin(&self, user: &str, words: &[&str]) -> std::process::Output {
+        let url = format!("postgresql://{user}:secret@{}", self.proxy);
+        let all = [&["scale", "admin", "--proxy", &url], words].concat();
+        run(&all)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn operators_ask_and_reload() {
+    if !is_there() {
+        return;
+    }
+    let postgres = Postgres::start(&["synchronous_commit=on"]).unwrap();
+    let folder = TempDir::new().unwrap();
+    let users = folder.path().join("users.txt");
+    std::fs::write(&users, format!("\"{SUPERUSER}\" \"secret\"\n")).unwrap();
+    let primary = format!("postgresql://{SUPERUSER}@{}/postgres", postgres.socket());
+    let file = users.display().to_string();
+    let running = Running::start(&[
+        "--primary",
+        &primary,
+        "--replicate",
+        "--users",
+        &file,
+        "--operator",
+        SUPERUSER,
+        "--operator",
+        "ann",
+    ]);
+    let told = running.admin(SUPERUSER, &["show", "pools"]);
+    let told = String::from_utf8(told.stdout).unwrap();
+    assert!(
+        told.contains("Primary") && told.contains("connections_max"),
+        "{told}"
+    );
+    let unknown = running.admin(SUPERUSER, &["SHOW", "TABLES"]);
+    assert_eq!(unknown.status.code(), Some(1));
+    let said = String::from_utf8(unknown.stderr).unwrap();
+    assert!(said.contains("There are EXTENSIONS"), "{said}");
+
+    let mut scraped = String::new();
+    let mut metrics = TcpStream::connect(&running.metrics).unwrap();
+    metrics.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").unwrap();
+    metrics.read_to_string(&mut scraped).unwrap();
+    assert!(scraped.contains("\nreplex_scale_clients 0\n"), "{scraped}");
+
+    // Another user, by the console; then back, by the signal. A file that is damaged changes nothing.
+    let ann = |running: &Running| running.admin("ann", &["SHOW HELP"]).status.success();
+    assert!(!ann(&running));
+    let both = format!("\"{SUPERUSER}\" \"secret\"\n\"ann\" \"secret\"\n");
+    std::fs::write(&users, both).unwrap();
+    assert!(running.admin(SUPERUSER, &["RELOAD"]).status.success());
+    assert!(ann(&running));
+    std::fs::write(&users, "oops").unwrap();
+    let refused = running.admin(SUPERUSER, &["RELOAD"]);
+    let said = String::from_utf8(refused.stderr).unwrap();
+    assert!(
+        said.contains("line 1") && said.contains("still is"),
+        "{said}"
+    );
+    assert!(ann(&running));
+    std::fs::write(&users, format!("\"{SUPERUSER}\" \"secret\"\n")).unwrap();
+    let pid = Pid::from_raw(running.child.id().try_into().unwrap()).unwrap();
+    kill_process(pid, Signal::HUP).unwrap();
+    while ann(&running) {}
+    assert!(running.admin(SUPERUSER, &["SHOW HELP"]).status.success());
+}
+
+#[test]
+fn check_says_what_is_missing_and_fails_if_it_must() {
+    if !is_there() {
+        return;
+    }
+    let good = Postgres::start(&["synchronous_commit=on"]).unwrap();
+    let url = format!("postgresql://{SUPERUSER}@{}/postgres", good.socket());
+    let told = run_well(&["scale", "check", "--primary", &url]);
+    assert!(told.contains("wal_level = logical"), "{told}");
+    assert!(told.ends_with("Nothing stands in the way.\n"), "{told}");
+    let output = run(&["scale", "check", "--primary", &url, "--extension", &url]);
+    assert_eq!(output.status.code(), Some(1));
+    let told = String::from_utf8(output.stdout).unwrap();
+    assert!(
+        told.contains("it is the Primary itself\n    Name another database."),
+        "{told}"
+    );
+    assert!(
+        told.ends_with("1 finding would stop the proxy.\n"),
+        "{told}"
+    );
+    assert_eq!(output.stderr, b"");
+    let said = run_badly(&["scale", "check", "--primary", "nowhere"], 2);
+    assert!(said.contains("postgresql://"), "{said}");
+    run_badly(&["scale", "--trust"], 2);
+    let said = run_badly(
+        &[
+            "scale",
+            "admin",
+            "--proxy",
+            "postgresql://a@127.0.0.1:1",
+            "RELOAD",
+        ],
+        3,
+    );
+    assert!(said.contains("--proxy"), "{said}");
+}

@@ -1,0 +1,89 @@
+//! What a database must be that is to be an Extension.
+
+use tokio_postgres::Client;
+
+use super::{Notes, major, texts};
+use crate::manager::Tsid;
+use crate::replication::setup::{self, Start};
+use crate::replication::{Error, has_tables, is_same, noted_difference};
+
+const EMPTY: &str =
+    "ADD EXTENSION '…' EMPTY drops what is there and fills it; or empty it by hand.";
+
+/// Without a connection to the Primary, nothing is compared with it.
+pub async fn look(
+    notes: &mut Notes,
+    primary: Option<&Client>,
+    client: &Client,
+) -> Result<(), Error> {
+    if setup::one(client, "SELECT pg_is_in_recovery()").await? == "t" {
+        notes.stops(
+            "it is a standby, which takes no writes",
+            "An Extension is a database of its own: name an empty one.",
+        );
+        return Ok(());
+    }
+    if let Some(primary) = primary
+        && setup::one(primary, "SELECT pg_is_in_recovery()").await? == "f"
+        && is_same(primary, client).await?
+    {
+        notes.stops("it is the Primary itself", "Name another database.");
+        return Ok(());
+    }
+    notes.look_at_server(client).await?;
+    contents(notes, primary, client).await?;
+    let Some(primary) = primary else {
+        return Ok(());
+    };
+    let (here, there) = (major(client).await?, major(primary).await?);
+    if here < there {
+        notes.mind(
+            format!("PostgreSQL {here}, older than the Primary's {there}"),
+            "Upgrade it: what is new on the Primary may be unknown there.",
+        );
+    }
+    let expected = texts(primary).await?;
+    for (name, found) in texts(client).await? {
+        let expected = &expected[name];
+        if found != *expected {
+            notes.mind(
+                format!("its {name} is {found}, the Primary's is {expected}: answers may be ordered otherwise"),
+                "Add it with EMPTY, which makes a database like the Primary's.",
+            );
+        }
+    }
+    Ok(())
+}
+
+/// Whether it can be filled, or go on.
+async fn contents(
+    notes: &mut Notes,
+    primary: Option<&Client>,
+    client: &Client,
+) -> Result<(), Error> {
+    if let Some(why) = noted_difference(client).await? {
+        notes.stops(format!("it was found to differ: {why}"), EMPTY);
+        return Ok(());
+    }
+    match setup::applied(client).await? {
+        Some(Start { applied, .. }) => {
+            let confirmed = match primary {
+                Some(primary) => setup::confirmed(primary).await?,
+                None => Tsid(0),
+            };
+            match confirmed <= applied {
+                true => notes.fine(format!("it was filled before, and goes on at {applied}")),
+                false => notes.stops(
+                    format!("it was filled before, up to {applied}, but the Primary has no log from there"),
+                    EMPTY,
+                ),
+            }
+        }
+        None if has_tables(client).await? => notes.stops(
+            "its database has tables, but was not filled by the proxy",
+            EMPTY,
+        ),
+        None => notes.fine("it is empty, and will be filled"),
+    }
+    Ok(())
+}

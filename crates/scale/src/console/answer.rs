@@ -1,0 +1,256 @@
+//! What the console's commands give and do.
+
+use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
+
+use super::command::{Command, HELP, Subject};
+use super::table::{Columns, Type, Value};
+use crate::address::Address;
+use crate::manager::{ExtensionId, State};
+use crate::proxy::Proxy;
+use crate::proxy::clients::Where;
+use crate::proxy::routing::Routing;
+use crate::wire::report::{Report, Severity};
+
+/// SQLSTATEs.
+const INVALID_VALUE: &str = "22023";
+const UNKNOWN_OBJECT: &str = "42704";
+const NOT_READY: &str = "55000";
+
+/// A command's answer.
+pub struct Answer {
+    /// None if it gives no rows.
+    pub columns: Option<Columns>,
+    /// A value for each column.
+    pub rows: Vec<Vec<Value>>,
+    /// What was done, in a word or two.
+    pub tag: String,
+}
+
+const EXTENSIONS: Columns = &[
+    ("extension", Type::Number),
+    ("address", Type::Text),
+    ("database", Type::Text),
+    ("state", Type::Text),
+    ("doing", Type::Text),
+    ("share_done", Type::Real),
+    ("seconds_left", Type::Number),
+    ("reads_running", Type::Number),
+    ("reads_served", Type::Number),
+    ("times_compared", Type::Number),
+];
+const ROUTES: Columns = &[
+    ("server", Type::Text),
+    ("why", Type::Text),
+    ("batches", Type::Number),
+];
+const LAG: Columns = &[
+    ("extension", Type::Number),
+    ("primary_at", Type::Text),
+    ("applied", Type::Text),
+    ("on_disk", Type::Text),
+    ("bytes_behind", Type::Number),
+];
+const POOLS: Columns = &[
+    ("server", Type::Text),
+    ("address", Type::Text),
+    ("connections", Type::Number),
+    ("in_use", Type::Number),
+    ("idle", Type::Number),
+    ("connections_max", Type::Number),
+];
+const CLIENTS: Columns = &[
+    ("client", Type::Number),
+    ("user", Type::Text),
+    ("database", Type::Text),
+    ("address", Type::Text),
+    ("seconds", Type::Number),
+    ("batches", Type::Number),
+    ("server", Type::Text),
+];
+const HELP_COLUMNS: Columns = &[("command", Type::Text), ("meaning", Type::Text)];
+const ADDED: Columns = &[("extension", Type::Number)];
+
+/// The columns that a command gives, if any.
+pub fn columns(command: &Command) -> Option<Columns> {
+    match command {
+        Command::Show(Subject::Extensions) => Some(EXTENSIONS),
+        Command::Show(Subject::Routes) => Some(ROUTES),
+        Command::Show(Subject::Lag) => Some(LAG),
+        Command::Show(Subject::Pools) => Some(POOLS),
+        Command::Show(Subject::Clients) => Some(CLIENTS),
+        Command::Show(Subject::Help) => Some(HELP_COLUMNS),
+        Command::Add { .. } => Some(ADDED),
+        Command::Remove(_) | Command::Reload | Command::Ignored(_) => None,
+    }
+}
+
+/// Does what a command says.
+pub async fn to(proxy: &Proxy, command: Command) -> Result<Answer, Report> {
+    let columns = columns(&command);
+    let (rows, tag) = match command {
+        Command::Show(subject) => (shown(proxy, subject), "SHOW"),
+        Command::Add { url, contents } => {
+            let refused = |text: String| Report::new(Severity::Error, INVALID_VALUE, text);
+            let address = Address::parse(&url).map_err(refused)?;
+            let extensions = &followed(proxy)?.extensions;
+            let added = extensions.add(&address, contents);
+            let id = added.map_err(|error| refused(error.to_string()))?;
+            let row = vec![Value::count(id.0.into())];
+            (vec![row], "ADD EXTENSION")
+        }
+        Command::Remove(id) => {
+            if !followed(proxy)?.extensions.remove(id).await {
+                let text = format!("there is no Extension {}", id.0);
+                let report = Report::new(Severity::Error, UNKNOWN_OBJECT, text);
+                return Err(report.hint("SHOW EXTENSIONS has the numbers."));
+            }
+            (Vec::new(), "REMOVE EXTENSION")
+        }
+        Command::Reload => {
+            let refused = |text: String| {
+                Report::new(Severity::Error, INVALID_VALUE, text)
+                    .hint("What was in force before still is.")
+            };
+            proxy.reload().map_err(refused)?;
+            (Vec::new(), "RELOAD")
+        }
+        Command::Ignored(tag) => (Vec::new(), tag),
+    };
+    Ok(Answer {
+        columns,
+        rows,
+        tag: tag.to_string(),
+    })
+}
+
+fn followed(proxy: &Proxy) -> Result<&Routing, Report> {
+    proxy.followed().ok_or_else(|| {
+        let text = "this proxy only pools connections: it was started without Extensions";
+        Report::new(Severity::Error, NOT_READY, text)
+            .hint("Start it with --extension URL, or with --replicate and add Extensions later.")
+    })
+}
+
+fn shown(proxy: &Proxy, subject: Subject) -> Vec<Vec<Value>> {
+    let of_routing = |rows: fn(&Routing) -> Vec<Vec<Value>>| {
+        let rows = proxy.followed().map(rows);
+        rows.unwrap_or_default()
+    };
+    match subject {
+        Subject::Extensions => of_routing(extensions),
+        Subject::Lag => of_routing(lag),
+        Subject::Routes => routes(proxy),
+        Subject::Pools => pools(proxy),
+        Subject::Clients => clients(proxy),
+        Subject::Help => {
+            let row = |(command, meaning): &(&str, &str)| {
+                vec![Value::text(command), Value::text(meaning)]
+            };
+            HELP.iter().map(row).collect()
+        }
+    }
+}
+
+/// A server's name for people.
+pub fn name(server: Where) -> String {
+    match server {
+        None => "Primary".into(),
+        Some(ExtensionId(number)) => format!("Extension {number}"),
+    }
+}
+
+/// A state's name for people.
+fn state_name(state: State) -> &'static str {
+    match state {
+        State::Away => "away",
+        State::Serving => "serving",
+        State::Quarantined => "failed",
+    }
+}
+
+fn extensions(routing: &Routing) -> Vec<Vec<Value>> {
+    let nodes = routing.extensions.all();
+    let status = routing.extensions.replication().status();
+    let compared = routing.extensions.replication().compared();
+    let manager = routing.manager();
+    let known = manager.extensions();
+    let rows = known.filter_map(|(id, extension)| {
+        let address = &nodes.get(&id)?.address;
+        let status = status.get(&id).cloned().unwrap_or_default();
+        let share = status.progress.map(|progress| progress.share);
+        let left = status.progress.and_then(|progress| progress.left);
+        Some(vec![
+            Value::count(id.0.into()),
+            Value::text(address),
+            Value::text(&address.database),
+            Value::text(state_name(extension.state)),
+            Value::text(status.text),
+            share.map_or(Value::Null, Value::Real),
+            left.map_or(Value::Null, |left| Value::count(left.as_secs())),
+            Value::count(extension.running),
+            Value::count(extension.served),
+            Value::count(compared.get(&id).copied().unwrap_or(0)),
+        ])
+    });
+    rows.collect()
+}
+
+fn lag(routing: &Routing) -> Vec<Vec<Value>> {
+    let durable = routing.extensions.replication().durable();
+    let manager = routing.manager();
+    let latest = manager.latest();
+    let rows = manager.extensions().map(|(id, extension)| {
+        vec![
+            Value::count(id.0.into()),
+            Value::text(latest),
+            Value::text(extension.applied),
+            durable.get(&id).map_or(Value::Null, Value::text),
+            Value::count(latest.0.saturating_sub(extension.applied.0)),
+        ]
+    });
+    rows.collect()
+}
+
+fn routes(proxy: &Proxy) -> Vec<Vec<Value>> {
+    let row = |((server, why), batches)| {
+        vec![
+            Value::text(name(server)),
+            Value::text(why),
+            Value::count(batches),
+        ]
+    };
+    proxy.visitors().routes().into_iter().map(row).collect()
+}
+
+fn pools(proxy: &Proxy) -> Vec<Vec<Value>> {
+    let row = |(server, node): (Where, std::sync::Arc<crate::pool::Node>)| {
+        let usage = node.usage();
+        vec![
+            Value::text(name(server)),
+            Value::text(&node.address),
+            Value::count(usage.open as u64),
+            Value::count(usage.in_use as u64),
+            Value::count(usage.idle as u64),
+            Value::count(usage.max as u64),
+        ]
+    };
+    proxy.nodes().into_iter().map(row).collect()
+}
+
+fn clients(proxy: &Proxy) -> Vec<Vec<Value>> {
+    let all = proxy.visitors().all();
+    let rows = all.into_iter().map(|(number, client)| {
+        let server = *client.server.lock().unwrap_or_else(PoisonError::into_inner);
+        vec![
+            Value::count(number),
+            Value::text(&client.user),
+            Value::text(&client.database),
+            client.address.map_or(Value::Null, Value::text),
+            Value::count(client.since.elapsed().as_secs()),
+            Value::count(client.batches.load(Ordering::Relaxed)),
+            server.map_or(Value::Null, |server| Value::text(name(server))),
+        ]
+    });
+    rows.collect()
+}

@@ -1,0 +1,204 @@
+//! The console's commands as people type them.
+
+use crate::manager::ExtensionId;
+use crate::replication::Contents;
+use crate::wire::report::{Report, Severity};
+
+/// SQLSTATE: what was typed is no command.
+const SYNTAX_ERROR: &str = "42601";
+
+/// What is asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Command {
+    /// Show something.
+    Show(Subject),
+    /// Take up an Extension.
+    Add {
+        /// Its URL.
+        url: String,
+        /// What becomes of what is in its database.
+        contents: Contents,
+    },
+    /// Let go of an Extension.
+    Remove(ExtensionId),
+    /// Read files again.
+    Reload,
+    /// What drivers say to every server, and which means nothing here; it is answered by this word.
+    Ignored(&'static str),
+}
+
+/// What can be shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Subject {
+    /// The Extensions, and what each does.
+    Extensions,
+    /// Where batches went, and why.
+    Routes,
+    /// How far Extensions are behind.
+    Lag,
+    /// Connections to servers.
+    Pools,
+    /// Who is logged in.
+    Clients,
+    /// The commands.
+    Help,
+}
+
+/// Every command, with what it does.
+pub const HELP: &[(&str, &str)] = &[
+    ("SHOW EXTENSIONS", "the Extensions, and what each does"),
+    ("SHOW ROUTES", "where batches went, and why"),
+    ("SHOW LAG", "how far Extensions are behind the Primary"),
+    ("SHOW POOLS", "connections to servers"),
+    (
+        "SHOW CLIENTS",
+        "who is logged in, and which server each uses now",
+    ),
+    ("SHOW HELP", "this list"),
+    (
+        "ADD EXTENSION 'url'",
+        "take up a database, which is empty or was an Extension; it is filled while all goes on",
+    ),
+    (
+        "ADD EXTENSION 'url' EMPTY",
+        "the same, but DROP what is in that database first",
+    ),
+    (
+        "REMOVE EXTENSION n",
+        "let go of an Extension; its database stays as it is",
+    ),
+    (
+        "RELOAD",
+        "read the file of users and the certificate again, as SIGHUP does",
+    ),
+];
+
+/// The commands of a text, which `;` separates.
+pub fn split(text: &str) -> Vec<&str> {
+    let mut is_quoted = false;
+    let parts = text.split(|sign: char| {
+        is_quoted ^= sign == '\'';
+        sign == ';' && !is_quoted
+    });
+    parts
+        .map(str::trim)
+        .filter(|part| !part.is_empty())
+        .collect()
+}
+
+impl Command {
+    /// Reads one command. The error does not repeat URLs, which may hold passwords.
+    pub fn parse(text: &str) -> Result<Command, Report> {
+        let text = text.trim().trim_end_matches(';').trim_end();
+        let (before, quoted, behind) = match text.split_once('\'') {
+            Some((before, rest)) => match rest.split_once('\'') {
+                Some((quoted, behind)) => (before, Some(quoted), behind),
+                None => return Err(refused("a quote is not closed")),
+            },
+            None => (text, None, ""),
+        };
+        let before = before.to_ascii_uppercase();
+        let behind = behind.to_ascii_uppercase();
+        let words: Vec<&str> = before.split_whitespace().collect();
+        let tail: Vec<&str> = behind.split_whitespace().collect();
+        match (&words[..], quoted, &tail[..]) {
+            (["SHOW", subject], None, _) => subject_of(subject).map(Command::Show),
+            (["HELP" | "SHOW" | "\\?"], None, _) => Ok(Command::Show(Subject::Help)),
+            (["ADD", "EXTENSION"], Some(url), tail) => match tail {
+                [] => Ok(add(url, Contents::Kept)),
+                ["EMPTY"] => Ok(add(url, Contents::Dropped)),
+                _ => Err(refused("behind the URL there may be only EMPTY")),
+            },
+            (["ADD", ..], ..) => Err(refused("a URL in single quotes is missing").hint(
+                "ADD EXTENSION 'postgresql://user:password@host:port/database', and behind it EMPTY \
+                 if what is there may be dropped.",
+            )),
+            (["REMOVE", "EXTENSION", number], None, _) => match number.parse() {
+                Ok(number) => Ok(Command::Remove(ExtensionId(number))),
+                Err(_) => Err(refused("an Extension is removed by its number")
+                    .hint("SHOW EXTENSIONS has the numbers.")),
+            },
+            (["REMOVE", ..], ..) => Err(refused("REMOVE EXTENSION needs a number")
+                .hint("SHOW EXTENSIONS has the numbers.")),
+            (["RELOAD"], None, _) => Ok(Command::Reload),
+            (["SET", ..], ..) => Ok(Command::Ignored("SET")),
+            (["BEGIN"], None, _) => Ok(Command::Ignored("BEGIN")),
+            (["COMMIT"], None, _) => Ok(Command::Ignored("COMMIT")),
+            (["ROLLBACK"], None, _) => Ok(Command::Ignored("ROLLBACK")),
+            (words, ..) => {
+                let first = words.first().copied().unwrap_or_default();
+                Err(refused(format!("the console has no command {first}")))
+            }
+        }
+    }
+}
+
+fn add(url: &str, contents: Contents) -> Command {
+    Command::Add {
+        url: url.to_string(),
+        contents,
+    }
+}
+
+fn subject_of(word: &str) -> Result<Subject, Report> {
+    match word {
+        "EXTENSIONS" => Ok(Subject::Extensions),
+        "ROUTES" => Ok(Subject::Routes),
+        "LAG" => Ok(Subject::Lag),
+        "POOLS" => Ok(Subject::Pools),
+        "CLIENTS" => Ok(Subject::Clients),
+        "HELP" => Ok(Subject::Help),
+        _ => Err(refused(format!("there is no {word} to be shown"))
+            .hint("There are EXTENSIONS, ROUTES, LAG, POOLS, CLIENTS and HELP.")),
+    }
+}
+
+fn refused(text: impl Into<String>) -> Report {
+    Report::new(Severity::Error, SYNTAX_ERROR, text).hint("SHOW HELP lists the commands.")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_are_read() {
+        let parse = |text: &str| Command::parse(text).unwrap();
+        assert_eq!(parse(" show  lag ; "), Command::Show(Subject::Lag));
+        assert_eq!(parse("remove extension 7"), Command::Remove(ExtensionId(7)));
+        assert_eq!(parse("Reload"), Command::Reload);
+        let url = "postgresql://Ann@h/D";
+        let kept = parse("ADD EXTENSION 'postgresql://Ann@h/D'");
+        assert_eq!(kept, add(url, Contents::Kept));
+        let dropped = parse("add extension 'postgresql://Ann@h/D' empty;");
+        assert_eq!(dropped, add(url, Contents::Dropped));
+        for (text, _) in HELP {
+            let text = text.replace(" n", " 1");
+            parse(&text);
+        }
+    }
+
+    #[test]
+    fn others_are_refused_with_help_and_without_secrets() {
+        for text in [
+            "",
+            "SELECT 1",
+            "SHOW tables",
+            "ADD EXTENSION postgresql://a:secret@b",
+            "ADD EXTENSION 'postgresql://a:secret@b' PLEASE",
+            "ADD EXTENSION 'postgresql://a:secret@b",
+            "REMOVE EXTENSION all",
+            "REMOVE EXTENSION",
+            "ADD",
+        ] {
+            let report = Command::parse(text).unwrap_err();
+            assert!(!report.message.contains("secret"), "{report}");
+            assert!(!report.hint.is_empty(), "{report}");
+        }
+    }
+
+    #[test]
+    fn texts_are_split_outside_of_quotes() {
+        assert_eq!(split("a 'x;y' ; b;;"), ["a 'x;y'", "b"]);
+    }
+}

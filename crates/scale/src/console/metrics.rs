@@ -1,0 +1,54 @@
+//! Counters of a proxy as Prometheus text.
+
+use std::fmt::Write as _;
+
+use super::answer::name;
+use crate::manager::State;
+use crate::proxy::Proxy;
+
+/// All counters. Texts of statements and names of users are not among them.
+pub fn text(proxy: &Proxy) -> String {
+    let mut text = String::new();
+    // Writing to a string does not fail.
+    let mut line = |metric: &str, labels: &str, value: u64| {
+        let _ = writeln!(text, "replex_scale_{metric}{labels} {value}");
+    };
+    line("clients", "", proxy.visitors().all().len() as u64);
+    for ((server, why), batches) in proxy.visitors().routes() {
+        let labels = format!("{{server=\"{}\",why=\"{why}\"}}", name(server));
+        line("batches_total", &labels, batches);
+    }
+    for (server, node) in proxy.nodes() {
+        let usage = node.usage();
+        for (state, count) in [("in_use", usage.in_use), ("idle", usage.idle)] {
+            let labels = format!("{{server=\"{}\",state=\"{state}\"}}", name(server));
+            line("connections", &labels, count as u64);
+        }
+    }
+    let Some(routing) = proxy.followed() else {
+        return text;
+    };
+    let compared = routing.extensions.replication().compared();
+    let manager = routing.manager();
+    line("commits_pending", "", manager.pending_count() as u64);
+    line("primary_position_bytes", "", manager.latest().0);
+    for (id, extension) in manager.extensions() {
+        let labels = format!("{{extension=\"{}\"}}", id.0);
+        let behind = manager.latest().0.saturating_sub(extension.applied.0);
+        let is = |state: State| u64::from(extension.state == state);
+        for (metric, value) in [
+            ("extension_serving", is(State::Serving)),
+            ("extension_failed", is(State::Quarantined)),
+            ("extension_behind_bytes", behind),
+            ("extension_reads_total", extension.served),
+            ("extension_reads_running", extension.running),
+            (
+                "extension_compared_total",
+                compared.get(&id).copied().unwrap_or(0),
+            ),
+        ] {
+            line(metric, &labels, value);
+        }
+    }
+    text
+}

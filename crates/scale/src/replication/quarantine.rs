@@ -1,0 +1,112 @@
+//! What must be known of an Extension's database before it is filled or followed: that it is none that
+//! was found to differ, and not the Primary; and how it is emptied.
+//!
+//! Invariant: a database that was found to differ is not followed again until it was emptied, whoever
+//! asks and however often the proxy was started since.
+
+use tokio_postgres::{Client, Config};
+
+use super::apply::{literal, quoted};
+use super::setup::one;
+use super::{Error, Shared, connect};
+
+/// Notes in the Extension's own database that it differs.
+pub async fn note(extension: &Config, why: &str) -> Result<(), Error> {
+    let client = connect(extension, "replex extractor").await?;
+    let why = literal(why);
+    let sql = format!(
+        "SET standard_conforming_strings = on; SET default_transaction_read_only = off;
+         CREATE SCHEMA IF NOT EXISTS hihooi;
+         CREATE TABLE IF NOT EXISTS hihooi.difference (why text NOT NULL);
+         INSERT INTO hihooi.difference VALUES ({why})"
+    );
+    Ok(client.batch_execute(&sql).await?)
+}
+
+/// Why the database was found to differ, if it was.
+pub async fn noted(extension: &Client) -> Result<Option<String>, Error> {
+    let has =
+        "SELECT count(*) FROM pg_tables WHERE schemaname = 'hihooi' AND tablename = 'difference'";
+    if one(extension, has).await? == "0" {
+        return Ok(None);
+    }
+    let why = one(
+        extension,
+        "SELECT coalesce(min(why), '') FROM hihooi.difference",
+    )
+    .await?;
+    Ok(Some(why))
+}
+
+/// Whether two connections lead to the same database of the same server, whatever their addresses.
+/// Both servers must take writes.
+pub async fn is_same(primary: &Client, extension: &Client) -> Result<bool, Error> {
+    // A lock is seen only in its own database.
+    let key = one(primary, "SELECT (random() * 9e18)::int8").await?;
+    one(primary, &format!("SELECT pg_advisory_lock({key})::text")).await?;
+    let lock = format!("SELECT pg_try_advisory_xact_lock({key})");
+    let is_same = one(extension, &lock).await? == "f";
+    one(primary, &format!("SELECT pg_advisory_unlock({key})")).await?;
+    Ok(is_same)
+}
+
+/// Puts an empty database in the place of the Extension's, or makes it; with the Primary's encoding
+/// and order of texts. The new one is made before the old one is dropped.
+pub async fn empty(shared: &Shared, extension: &Config) -> Result<(), Error> {
+    let primary = connect(&shared.primary, "replex seed").await?;
+    // A database that is not there cannot be the Primary's.
+    if let Ok(there) = connect(extension, "replex seed").await {
+        refuse_primary(&primary, &there).await?;
+    }
+    let name = extension.get_dbname().unwrap_or("postgres");
+    let mut maintenance = extension.clone();
+    maintenance.dbname("template1");
+    let server = connect(&maintenance, "replex seed").await?;
+    let of_primary = |what: &str| {
+        let sql = format!(
+            "SELECT coalesce({what}, '') FROM pg_database d WHERE datname = current_database()"
+        );
+        let primary = &primary;
+        async move { one(primary, &sql).await.map(|text| literal(&text)) }
+    };
+    let encoding = of_primary("pg_encoding_to_char(encoding)").await?;
+    let (collate, ctype) = (
+        of_primary("datcollate").await?,
+        of_primary("datctype").await?,
+    );
+    let icu = of_primary("coalesce(to_jsonb(d)->>'daticulocale', to_jsonb(d)->>'datlocale')");
+    let icu = match icu.await?.as_str() {
+        "''" => String::new(),
+        locale => format!(" LOCALE_PROVIDER icu ICU_LOCALE {locale}"),
+    };
+    let (new, old) = (quoted(&format!("{name} (hihooi)")), quoted(name));
+    for sql in [
+        format!("DROP DATABASE IF EXISTS {new}"),
+        format!(
+            "CREATE DATABASE {new} TEMPLATE template0 ENCODING {encoding} LC_COLLATE {collate} \
+             LC_CTYPE {ctype}{icu}"
+        ),
+        format!("DROP DATABASE IF EXISTS {old} WITH (FORCE)"),
+        format!("ALTER DATABASE {new} RENAME TO {old}"),
+    ] {
+        let refused = |error: tokio_postgres::Error| match error.as_db_error() {
+            Some(said) => Error::Setup(format!("cannot empty {old}: {}", said.message())),
+            None => error.into(),
+        };
+        server.batch_execute(&sql).await.map_err(refused)?;
+    }
+    Ok(())
+}
+
+/// Fails where an Extension's database can be none.
+pub async fn refuse_primary(primary: &Client, extension: &Client) -> Result<(), Error> {
+    if one(extension, "SELECT pg_is_in_recovery()").await? == "t" {
+        return Err(Error::Setup(
+            "it is a standby, which takes no writes: an Extension is a database of its own".into(),
+        ));
+    }
+    match is_same(primary, extension).await? {
+        true => Err(Error::Setup("it is the Primary itself".into())),
+        false => Ok(()),
+    }
+}

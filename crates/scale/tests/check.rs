@@ -1,0 +1,228 @@
+//! Each finding that can be made happen is found, with how to mend it, and nothing is changed.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod support;
+
+use scale::address::Address;
+use scale::check::{Finding, Weight, check};
+use scale::local::Postgres;
+use scale::proxy::routing::Routing;
+use support::{connect, is_there};
+
+/// The findings, which must contain this one.
+fn expect(findings: &[Finding], weight: Weight, place: &str, what: &str) {
+    let is_it = |finding: &&Finding| {
+        finding.weight == weight && finding.place.contains(place) && finding.what.contains(what)
+    };
+    let found = findings.iter().find(is_it);
+    let found = found.unwrap_or_else(|| panic!("no {what:?} in {findings:#?}"));
+    assert_eq!(found.mend.is_empty(), weight == Weight::Fine, "{found:?}");
+}
+
+/// What would stop the proxy.
+fn stops(findings: &[Finding]) -> Vec<&str> {
+    let stops = findings.iter().filter(|it| it.weight == Weight::Stops);
+    stops.map(|finding| finding.what.as_str()).collect()
+}
+
+async fn run(postgres: &Postgres, sql: &str) {
+    connect(postgres.socket())
+        .await
+        .batch_execute(sql)
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
+async fn good_databases_pass_and_are_left_as_they_were() {
+    if !is_there() {
+        return;
+    }
+    let primary = Postgres::start(&["synchronous_commit=on", "max_slot_wal_keep_size=1GB"]);
+    let (primary, extension) = (primary.unwrap(), Postgres::start(&[]).unwrap());
+    run(&primary, "CREATE TABLE t (id int PRIMARY KEY)").await;
+    let (at, to) = (primary.address("postgres"), extension.address("postgres"));
+    let findings = check(&at, std::slice::from_ref(&to), 40).await;
+    assert!(
+        findings.iter().all(|it| it.weight == Weight::Fine),
+        "{findings:#?}"
+    );
+    for (place, what) in [
+        ("Primary", "wal_level = logical"),
+        ("Primary", "10 replication slots are free"),
+        ("Primary", "its log can be read from here"),
+        ("Primary", "every table has a key"),
+        ("Extension", "it is empty, and will be filled"),
+    ] {
+        expect(&findings, Weight::Fine, place, what);
+    }
+    let untouched = "SELECT 1 / (count(*) = 0)::int FROM pg_replication_slots";
+    run(&primary, untouched).await;
+
+    // With a proxy in front of it, another one cannot follow; without it, it can.
+    let routing = Routing::start(&at, 4).await.unwrap();
+    let slot_is_read = "DO $$BEGIN WHILE NOT EXISTS (SELECT FROM pg_replication_slots WHERE active)
+                        LOOP PERFORM pg_sleep(0.01); END LOOP; END$$";
+    run(&primary, slot_is_read).await;
+    let findings = check(&at, &[], 40).await;
+    assert_eq!(
+        stops(&findings),
+        ["the slot hihooi is read by somebody else"]
+    );
+    drop(routing);
+    let slot_is_free = slot_is_read.replace("NOT EXISTS", "EXISTS");
+    run(&primary, &slot_is_free).await;
+    let findings = check(&at, &[], 40).await;
+    expect(
+        &findings,
+        Weight::Fine,
+        "Primary",
+        "is there, and nobody reads it",
+    );
+}
+
+#[tokio::test]
+async fn what_is_missing_at_the_primary_is_found() {
+    if !is_there() {
+        return;
+    }
+    let settings = [
+        "wal_level=replica",
+        "max_replication_slots=1",
+        "max_wal_senders=1",
+        "max_connections=20",
+    ];
+    let primary = Postgres::start(&settings).unwrap();
+    run(
+        &primary,
+        "CREATE TABLE keyless (a int); CREATE TABLE silent (a int PRIMARY KEY);
+         ALTER TABLE silent REPLICA IDENTITY NOTHING; CREATE UNLOGGED TABLE loose (a int);
+         CREATE ROLE ann LOGIN; SELECT pg_create_physical_replication_slot('taken')",
+    )
+    .await;
+    let mut address = primary.address("postgres");
+    address.user = "ann".into();
+    let findings = check(&address, &[], 40).await;
+    for what in [
+        "user ann is no superuser",
+        "wal_level = replica",
+        "all 1 replication slots are taken",
+        "its log cannot be read from here",
+        "tables without a key: keyless, silent",
+    ] {
+        expect(&findings, Weight::Stops, "Primary", what);
+    }
+    for what in [
+        "max_slot_wal_keep_size = -1",
+        "unlogged and foreign tables: loose",
+        "synchronous_commit = off",
+        "max_connections = 20, but up to 50 may be used",
+    ] {
+        expect(&findings, Weight::Mind, "Primary", what);
+    }
+    let drop = "SELECT pg_drop_replication_slot('taken');
+                SELECT pg_create_physical_replication_slot('hihooi')";
+    run(&primary, drop).await;
+    let findings = check(&address, &[], 40).await;
+    expect(&findings, Weight::Stops, "Primary", "is of another kind");
+}
+
+#[tokio::test]
+async fn standbys_and_what_is_not_reached_are_found() {
+    if !is_there() {
+        return;
+    }
+    let mut primary = Postgres::start(&["wal_level=replica", "max_wal_senders=0"]).unwrap();
+    let findings = check(&primary.address("postgres"), &[], 40).await;
+    let senders = "all 0 senders of its log are taken";
+    expect(&findings, Weight::Stops, "Primary", senders);
+    let port = primary.socket().port();
+    std::fs::write(primary.data().join("standby.signal"), "").unwrap();
+    primary.restart_at(port).unwrap();
+    let at = primary.address("postgres");
+    let findings = check(&at, std::slice::from_ref(&at), 40).await;
+    assert_eq!(
+        stops(&findings),
+        ["it is a standby", "it is a standby, which takes no writes"]
+    );
+    primary.kill();
+    expect(
+        &check(&at, &[], 40).await,
+        Weight::Stops,
+        "Primary",
+        "no connection",
+    );
+    let tls = Address::parse("postgresql://a@127.0.0.1:1/b?sslmode=require").unwrap();
+    expect(
+        &check(&tls, &[], 40).await,
+        Weight::Stops,
+        "Primary",
+        "with TLS only",
+    );
+}
+
+#[tokio::test]
+async fn what_is_wrong_with_an_extension_is_found() {
+    if !is_there() {
+        return;
+    }
+    let primary = Postgres::start(&["synchronous_commit=on"]).unwrap();
+    let extension = Postgres::start(&[]).unwrap();
+    run(
+        &extension,
+        "CREATE ROLE ann LOGIN; CREATE TABLE t (id int PRIMARY KEY)",
+    )
+    .await;
+    let latin = "CREATE DATABASE latin TEMPLATE template0 ENCODING 'LATIN1'";
+    run(&extension, latin).await;
+    let at = primary.address("postgres");
+    let check_one = async |address: Address| check(&at, &[address], 40).await;
+    let findings = check_one(at.clone()).await;
+    assert_eq!(stops(&findings), ["it is the Primary itself"]);
+    let mut address = extension.address("postgres");
+    address.user = "ann".into();
+    let findings = check_one(address).await;
+    expect(
+        &findings,
+        Weight::Stops,
+        "Extension",
+        "user ann is no superuser",
+    );
+    expect(
+        &findings,
+        Weight::Stops,
+        "Extension",
+        "was not filled by the proxy",
+    );
+    let findings = check_one(extension.address("latin")).await;
+    assert!(stops(&findings).is_empty(), "{findings:#?}");
+    expect(
+        &findings,
+        Weight::Mind,
+        "Extension",
+        "its encoding is LATIN1, the Primary's is UTF8",
+    );
+    let filled = "DROP TABLE t; CREATE SCHEMA hihooi;
+                  CREATE TABLE hihooi.applied (worker int PRIMARY KEY, tsid numeric);
+                  CREATE TABLE hihooi.seed (snapshot text, until numeric);
+                  INSERT INTO hihooi.applied VALUES (0, 5)";
+    run(&extension, filled).await;
+    let findings = check_one(extension.address("postgres")).await;
+    expect(
+        &findings,
+        Weight::Stops,
+        "Extension",
+        "the Primary has no log from there",
+    );
+    let differs = "CREATE TABLE hihooi.difference (why text);
+                   INSERT INTO hihooi.difference VALUES ('a row too many')";
+    run(&extension, differs).await;
+    let findings = check_one(extension.address("postgres")).await;
+    expect(
+        &findings,
+        Weight::Stops,
+        "Extension",
+        "found to differ: a row too many",
+    );
+}
