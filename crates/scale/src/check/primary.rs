@@ -62,7 +62,8 @@ pub async fn look(notes: &mut Notes, address: &Address, client: &Client) -> Resu
 async fn slot(notes: &mut Notes, client: &Client) -> Result<(), Error> {
     let state = format!(
         "SELECT coalesce(max(CASE WHEN wal_status IN ('lost', 'unreserved') THEN wal_status
-                                  WHEN plugin <> 'pgoutput' OR database <> current_database()
+                                  WHEN plugin IS DISTINCT FROM 'pgoutput'
+                                       OR database <> current_database()
                                   THEN 'other' WHEN active THEN 'active' ELSE 'free' END), 'none')
            FROM pg_replication_slots WHERE slot_name = '{SLOT}'"
     );

@@ -54,14 +54,19 @@ pub async fn is_same(primary: &Client, extension: &Client) -> Result<bool, Error
 /// and order of texts. The new one is made before the old one is dropped.
 pub async fn empty(shared: &Shared, extension: &Config) -> Result<(), Error> {
     let primary = connect(&shared.primary, "replex seed").await?;
-    // A database that is not there cannot be the Primary's.
-    if let Ok(there) = connect(extension, "replex seed").await {
-        refuse_primary(&primary, &there).await?;
-    }
     let name = extension.get_dbname().unwrap_or("postgres");
     let mut maintenance = extension.clone();
     maintenance.dbname("template1");
     let server = connect(&maintenance, "replex seed").await?;
+    let has = format!(
+        "SELECT count(*) FROM pg_database WHERE datname = {}",
+        literal(name)
+    );
+    // Only a database that is not there is surely not the Primary's.
+    if one(&server, &has).await? != "0" {
+        let there = connect(extension, "replex seed").await?;
+        refuse_primary(&primary, &there).await?;
+    }
     let of_primary = |what: &str| {
         let sql = format!(
             "SELECT coalesce({what}, '') FROM pg_database d WHERE datname = current_database()"
@@ -74,12 +79,18 @@ pub async fn empty(shared: &Shared, extension: &Config) -> Result<(), Error> {
         of_primary("datcollate").await?,
         of_primary("datctype").await?,
     );
-    let icu = of_primary("coalesce(to_jsonb(d)->>'daticulocale', to_jsonb(d)->>'datlocale')");
+    // The column's name differs between versions.
+    let icu = of_primary(
+        "CASE to_jsonb(d)->>'datlocprovider' WHEN 'i'
+         THEN coalesce(to_jsonb(d)->>'daticulocale', to_jsonb(d)->>'datlocale') END",
+    );
     let icu = match icu.await?.as_str() {
         "''" => String::new(),
         locale => format!(" LOCALE_PROVIDER icu ICU_LOCALE {locale}"),
     };
-    let (new, old) = (quoted(&format!("{name} (hihooi)")), quoted(name));
+    // As long for every name: PostgreSQL cuts long ones, and must not take this for the old one.
+    let hash = one(&server, &format!("SELECT md5({})", literal(name))).await?;
+    let (new, old) = (quoted(&format!("hihooi {hash}")), quoted(name));
     for sql in [
         format!("DROP DATABASE IF EXISTS {new}"),
         format!(
