@@ -126,6 +126,8 @@ bugs! {
     CollisionIgnored = "collision-ignored", "R20";
     /// A partition counts on entries in the order of a copy that came after its rows.
     OrderTakenForComplete = "order-taken-for-complete", "R20";
+    /// A row that is written while an order is being made gets no entry there.
+    WriteMissedByMaking = "write-missed-by-making", "R19";
     /// A copy is dropped although the others were lost meanwhile.
     LastCopyDropped = "last-copy-dropped", "R20";
     /// A core keeps the rows that it had of a partition in an earlier time.

@@ -20,14 +20,23 @@ fn machine(configuration: Configuration) -> CoreMachine {
     CoreMachine::new(identity, Limits::default(), Arc::new(configuration))
 }
 
-/// The table that holds the rows of a table's first partition.
-fn rows(table: u32) -> u64 {
-    let id = PartitionId {
+/// A table's first partition.
+fn first(table: u32) -> PartitionId {
+    PartitionId {
         table: TableId(table),
         replex: 0,
         number: 0,
-    };
-    id.rows_table()
+    }
+}
+
+/// The table that holds its rows.
+fn rows(table: u32) -> u64 {
+    first(table).rows_table()
+}
+
+/// The table that says how far its local entries are: those of table 1's row are to be made.
+fn marks(table: u32) -> u64 {
+    first(table).marks_table()
 }
 
 /// A disk with rows of table 1, which both configurations name, and of table 2; its checkpoint is
@@ -61,13 +70,14 @@ fn started(epoch: u64) -> (Vec<u64>, Vec<String>) {
 fn rows_of_no_table_go() {
     // The last one is what a checkpoint saves beside the rows.
     for epoch in [3, 4] {
-        assert_eq!(started(epoch), (vec![rows(1), u64::MAX], Vec::new()));
+        let left = vec![rows(1), marks(1), u64::MAX];
+        assert_eq!(started(epoch), (left, Vec::new()));
     }
 }
 
 #[test]
 fn an_old_configuration_drops_nothing() {
     let (left, notes) = started(2);
-    assert_eq!(left, [rows(1), rows(2), u64::MAX]);
+    assert_eq!(left, [rows(1), marks(1), rows(2), u64::MAX]);
     assert!(notes[0].contains("epoch 2, the disk of 3"), "{notes:?}");
 }

@@ -48,13 +48,15 @@ impl Runner for Scenario {
 impl Scenario {
     /// `cluster servers=3 f=2 partitions=1 durability=sync by_tail=tail log=tail.number/dense`, and
     /// `hybrid=2.2` for a hybrid of the primary key and the first index with these divisions;
-    /// `page=2` for so many keys in one page of a fill; `entries=off` for no local entries.
+    /// `page=2` for so many keys in one page of a fill, or of entries that are made; `entries=off`
+    /// for no local entries.
     fn start(&mut self, command: &Command) -> Result<(), Box<dyn Error>> {
         let mut arguments = command.consume_args();
         let servers = arguments.take_key("servers").unwrap_or("3").parse()?;
         let mut limits = Limits::default();
         if let Some(keys) = arguments.take_key("page") {
             limits.fill_page_keys_max = keys.parse()?;
+            limits.entry_page_max = keys.parse()?;
         }
         let column = |name: &str, column_type, nullable| Column {
             name: name.into(),
@@ -395,13 +397,14 @@ fn column_index(name: &str) -> Result<usize, Box<dyn Error>> {
     found.ok_or_else(|| format!("no column {name}").into())
 }
 
-/// A value as text; `add/1` is an increment.
+/// A value as text; `add/1` is an increment, `long/2000` a text of so many bytes.
 fn value(column: usize, text: &str) -> Result<(Value, Expression), Box<dyn Error>> {
     if text == "null" {
         return Ok((Value::Null, Expression::Literal(Value::Null)));
     }
     if column == 1 {
-        let value = Value::Text(text.into());
+        let long = text.strip_prefix("long/").map(str::parse).transpose()?;
+        let value = Value::Text(long.map_or(text.into(), |bytes| "x".repeat(bytes)));
         return Ok((value.clone(), Expression::Literal(value)));
     }
     let added = text.strip_prefix("add/");

@@ -15,6 +15,8 @@ pub const MILLISECOND: u64 = 1_000;
 pub const SECOND: u64 = 1_000_000;
 /// So many partitions can be cut along two axes.
 const PARTITIONS_TO_CUT: u32 = 4;
+/// Slow enough for writes to come in between.
+const ENTRIES_PER_SECOND: u64 = 200;
 
 /// Everything that a seed decides before its cluster starts.
 #[derive(Clone, Debug)]
@@ -138,6 +140,7 @@ impl Plan {
         let workload = draw_workload(random);
         let lease_us = *random.pick(&[40, 300, 1_000]) * MILLISECOND;
         let retry_us = *random.pick(&[20, 60, 250]) * MILLISECOND;
+        let page_keys = *random.pick(&[1, 3, 4_096]);
         let limits = Limits {
             wait_us_max: *random.pick(&[300, 1_000, 5_000]) * MILLISECOND,
             retry_us,
@@ -146,7 +149,9 @@ impl Plan {
             folded_requests_max: *random.pick(&[1, 4, 256]),
             requests_per_key_max: *random.pick(&[8, 64, 1_024]),
             operations_max: *random.pick(&[16, 256, 65_536]),
-            fill_page_keys_max: *random.pick(&[1, 3, 4_096]),
+            fill_page_keys_max: page_keys,
+            entry_page_max: page_keys,
+            entries_per_second: ENTRIES_PER_SECOND,
             ..Limits::default()
         };
         let faults = draw_faults(random);

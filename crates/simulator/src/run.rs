@@ -4,7 +4,7 @@
 //! must finish within a bound (I16); then the checks at rest; then, where acknowledged means
 //! flushed, a power cut and the same checks again.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
@@ -331,22 +331,28 @@ fn read_all(world: &World) -> Result<Rest, String> {
     Ok(rest)
 }
 
-/// The orders in which a partition says that it has entries: all of them unless the table's copies
-/// have changed since it began.
+/// The orders in which a partition has entries: all that it ought to, by now (I16), each marked as
+/// whole under the columns that it has, and no others.
 fn entry_orders(core: &Core, table: &Table, id: PartitionId) -> Result<Vec<usize>, String> {
-    let mut marked = Vec::new();
-    let visit = &mut |order: &[u8], _: &[u8]| {
-        marked.extend(order.iter().map(|order| usize::from(*order)));
+    let mut marked = BTreeMap::new();
+    let visit = &mut |order: &[u8], mark: &[u8]| {
+        marked.insert(order.to_vec(), mark.to_vec());
         ControlFlow::Continue(())
     };
     let scanned = core.tables.scan(id.marks_table(), b"", None, visit);
     scanned.expect("memory can be read");
     let wanted = table.layout.entry_orders(usize::from(id.replex));
-    match marked.iter().find(|order| !wanted.contains(order)) {
-        Some(order) => Err(format!(
-            "{id} keeps entries in order {order}, which is gone"
+    let whole = |order: &usize| {
+        let columns = table.layout.order_columns(*order);
+        let columns = columns.iter().flat_map(|it| (*it as u32).to_le_bytes());
+        (vec![*order as u8], [1].into_iter().chain(columns).collect())
+    };
+    let expected: BTreeMap<Vec<u8>, Vec<u8>> = wanted.iter().map(whole).collect();
+    match marked == expected {
+        true => Ok(wanted),
+        false => Err(format!(
+            "{id} marks the orders {marked:?} as those of its entries, not {expected:?}"
         )),
-        None => Ok(marked),
     }
 }
 

@@ -8,8 +8,8 @@ use alloc::vec::Vec;
 
 use placement::tables::{Tables, TablesError};
 
+use super::entries::marked;
 use super::recovery::SAVED_TABLE;
-use super::rows::marked;
 use super::{CoreMachine, Output};
 use crate::identity::PartitionId;
 

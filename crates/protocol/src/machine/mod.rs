@@ -4,7 +4,8 @@
 //! it down the chain and its decision up again, `settle` makes the outcome visible, `confirm`
 //! forgets it once it is durable everywhere. `read` answers lookups beside that, `recovery`
 //! brings a restarted core back, `fill` brings a new place its rows, `moves` takes a partition over
-//! from another core, `upkeep` keeps leases and configuration; `seal` ends epochs whose members are replaced, by the rules of `resolution`.
+//! from another core, `entries` gives rows the local entries that they lack, `upkeep` keeps leases and
+//! configuration; `seal` ends epochs whose members are replaced, by the rules of `resolution`.
 //!
 //! Invariants: a vote is logged before its operation counts as prepared and never changes (SAFETY
 //! R1); only the decider decides, once its own prepare is durable (R2); nothing unsettled is in
@@ -16,6 +17,7 @@ mod building;
 mod chain;
 mod confirm;
 mod contract;
+mod entries;
 mod evaluate;
 mod fill;
 mod fill_completions;
@@ -62,6 +64,7 @@ use crate::message::{PeerMessage, Refusal, Reply};
 use crate::operation::{Decision, Prepare};
 use crate::planted::{self, Bug};
 use crate::record::Record;
+use entries::Making;
 use fill::Fills;
 use head::{Queued, Running};
 use locks::Locks;
@@ -125,6 +128,8 @@ pub struct CoreMachine {
     recovering: Option<Recovering>,
     /// Partitions that are rebuilding.
     fills: Fills,
+    /// When local entries that are missing are made, if any are.
+    entries_due_us: Option<u64>,
     /// Set while the epochs before are being ended: chains stand still.
     seal: Option<Seal>,
     sealed_on_disk: Option<SealedOnDisk>,
@@ -158,8 +163,10 @@ struct Partition {
     id: PartitionId,
     table: Arc<TableInfo>,
     locks: Locks,
-    /// The orders of other replexes in which its rows have local entries.
+    /// The orders of other replexes in which its rows have local entries, or get them.
     orders: Vec<u8>,
+    /// Those among them in which some have none yet.
+    making: Option<Making>,
     /// Lookups that wait for decisions (SAFETY R10).
     reads: Vec<WaitingRead>,
     /// What changed lately, for reads instead of a lost partition.
@@ -178,6 +185,7 @@ impl Partition {
             table: Arc::clone(table),
             locks: Locks::default(),
             orders: Vec::new(),
+            making: None,
             reads: Vec::new(),
             recent: Recent::default(),
             behind_reads: VecDeque::new(),
@@ -258,6 +266,7 @@ struct Counters {
     fetches: u64,
     fetch_rows_looked_at: u64,
     matched_rows: u64,
+    entries_made: u64,
 }
 
 impl Member {
@@ -373,6 +382,7 @@ impl CoreMachine {
             leases: Leases::default(),
             recovering: None,
             fills: Fills::of(identity.incarnation),
+            entries_due_us: None,
             taking: BTreeMap::new(),
             lists: BTreeMap::new(),
             seal: None,
@@ -493,6 +503,7 @@ impl CoreMachine {
                 .map(|partition| partition.reads.len())
                 .sum(),
             completions: self.sessions.count(),
+            orders_unmade: self.orders_unmade(),
         }
     }
 
@@ -532,6 +543,8 @@ impl CoreMachine {
             ("fill_fetches", counters.fetches),
             ("fill_fetch_rows_looked_at", counters.fetch_rows_looked_at),
             ("moved_rows", counters.matched_rows),
+            ("local_entries_made", counters.entries_made),
+            ("orders_unmade", backlog.orders_unmade as u64),
             ("fill_sources", fill_sources),
             ("fill_sources_done", fill_sources_done),
             ("members", backlog.operations as u64),
@@ -628,4 +641,6 @@ pub struct Backlog {
     pub waiting_reads: usize,
     /// Completion records.
     pub completions: usize,
+    /// Orders, over all partitions, in which rows are being given local entries.
+    pub orders_unmade: usize,
 }

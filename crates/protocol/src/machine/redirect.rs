@@ -146,7 +146,8 @@ impl Rows<'_> {
         if own.entry_columns.starts_with(&other.entry_columns) {
             return Way::Rows;
         }
-        match self.orders.contains(&other.order) {
+        let is_whole = self.orders.contains(&other.order) && !self.unmade.contains(&other.order);
+        match is_whole {
             true => Way::Entries(other.order),
             false => Way::Scan(b""),
         }

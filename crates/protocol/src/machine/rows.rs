@@ -10,17 +10,17 @@
 //!   and the removal of the row before is told later.
 //! - Rows change here and nowhere else, each together with its entries, so that the entries are
 //!   what the rows imply, after any history, and whatever checkpoint the log is read over.
-//! - A partition has entries in the orders of [`Partition::orders`], and these are marked in a
-//!   sorted table: from a moment on at which it had no rows, and until the table's layout no longer
-//!   has the order. In one that is newer than the rows it has none.
+//! - No entry is without its row. Which orders have one of every row, `entries` says.
+//! - A row has none in an order in which its key is too long: it was there before the copy that
+//!   brought the order, which cannot serve before it has gone.
 
-use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::ops::ControlFlow;
 
-use placement::RowView;
 use placement::tables::{EntryVisitor, Tables, TablesError};
+use placement::{KEY_BYTES_MAX, RowView};
 
+use super::entries::Making;
 use super::table::TableInfo;
 use super::{CoreMachine, Partition};
 use crate::identity::{PartitionId, Version};
@@ -36,17 +36,19 @@ pub(super) struct Rows<'a> {
     pub id: PartitionId,
     /// In which they have entries.
     pub orders: &'a [u8],
+    /// Those of them in which some have none yet.
+    pub unmade: &'a [u8],
 }
 
 /// What is known of a row that is there.
 pub(super) struct Stored {
     pub version: Version,
     /// By order.
-    entries: Vec<Entry>,
+    entries: Vec<Option<Entry>>,
 }
 
 /// An entry's key and value.
-type Entry = (Vec<u8>, [u8; 4]);
+pub(super) type Entry = (Vec<u8>, [u8; 4]);
 
 /// Keys of one order.
 #[derive(Clone, Copy)]
@@ -79,6 +81,7 @@ impl<'a> Rows<'a> {
             table: &partition.table,
             id: partition.id,
             orders: &partition.orders,
+            unmade: partition.making.as_ref().map_or(&[], Making::orders),
         }
     }
 
@@ -103,24 +106,30 @@ impl<'a> Rows<'a> {
     ) {
         tables.put(self.id.rows_table(), key, &stored_value(version, row));
         let entries = self.entries_of(key, row);
-        for (place, (entry, pk)) in entries.iter().enumerate() {
-            let old = stored.map(|stored| &stored.entries[place].0);
-            if old == Some(entry) {
+        for (place, entry) in entries.iter().enumerate() {
+            let old = stored.and_then(|stored| stored.entries[place].as_ref());
+            let is_missed =
+                planted::is(Bug::WriteMissedByMaking) && self.unmade.contains(&self.orders[place]);
+            if old == entry.as_ref() || is_missed {
                 continue;
             }
             let table = self.id.entries_table(self.orders[place]);
-            if let Some(old) = old.filter(|_| !planted::is(Bug::OldEntryKept)) {
+            if let Some((old, _)) = old.filter(|_| !planted::is(Bug::OldEntryKept)) {
                 tables.delete(table, old);
             }
-            tables.put(table, entry, pk);
+            if let Some((entry, pk)) = entry {
+                tables.put(table, entry, pk);
+            }
         }
     }
 
     /// Removes the row that is there under a key.
     pub fn remove<T: Tables>(&self, key: &[u8], stored: &Stored, tables: &mut T) {
         tables.delete(self.id.rows_table(), key);
-        for (order, (entry, _)) in self.orders.iter().zip(&stored.entries) {
-            tables.delete(self.id.entries_table(*order), entry);
+        for (order, entry) in self.orders.iter().zip(&stored.entries) {
+            if let Some((entry, _)) = entry {
+                tables.delete(self.id.entries_table(*order), entry);
+            }
         }
     }
 
@@ -175,7 +184,7 @@ impl<'a> Rows<'a> {
     }
 
     /// A row's entries, by order.
-    fn entries_of(&self, key: &[u8], row: &[u8]) -> Vec<Entry> {
+    pub fn entries_of(&self, key: &[u8], row: &[u8]) -> Vec<Option<Entry>> {
         if self.orders.is_empty() {
             return Vec::new();
         }
@@ -184,11 +193,14 @@ impl<'a> Rows<'a> {
         let pk_bytes = self.table.entry_key(0, &row).len();
         let entry = |order: &u8| {
             let mut entry = self.table.entry_key(usize::from(*order), &row);
+            if entry.len() > KEY_BYTES_MAX {
+                return None;
+            }
             let pk = [entry.len() - pk_bytes, entry.len()]
                 .map(|place| u16::try_from(place).expect("keys have at most 1024 bytes"));
             entry.extend_from_slice(&key[..key.len() - pk_bytes]);
             let [[a, b], [c, d]] = pk.map(u16::to_le_bytes);
-            (entry, [a, b, c, d])
+            Some((entry, [a, b, c, d]))
         };
         self.orders.iter().map(entry).collect()
     }
@@ -200,95 +212,6 @@ impl CoreMachine {
         let held = self.partitions.get(&id);
         held.or_else(|| self.others.get(&id))
     }
-
-    /// Drops a partition's rows. It has none from now on, so that those that come have entries.
-    pub(super) fn drop_rows<T: Tables>(
-        &mut self,
-        id: PartitionId,
-        tables: &mut T,
-    ) -> Result<(), TablesError> {
-        tables.drop_table(id.rows_table());
-        tables.drop_table(id.departures_table());
-        for order in marked(id, tables)?.into_keys() {
-            drop_entries(id, order, tables);
-        }
-        let held = self.partitions.get_mut(&id);
-        if let Some(partition) = held.or_else(|| self.others.get_mut(&id)) {
-            partition.orders.clone_from(&wanted_orders(partition));
-            for order in &partition.orders {
-                tables.put(id.marks_table(), &[*order], &mark(&partition.table, *order));
-            }
-        }
-        Ok(())
-    }
-
-    /// The configuration is new, or the core has started: finds out in which orders partitions have
-    /// entries. Those in orders that are gone go, because rows change without them from now on.
-    pub(super) fn review_entries<T: Tables>(&mut self, tables: &mut T) -> Result<(), TablesError> {
-        let partitions = self.partitions.values_mut();
-        for partition in partitions.chain(self.others.values_mut()) {
-            let (id, wanted) = (partition.id, wanted_orders(partition));
-            let mut has_rows = false;
-            tables.scan(id.rows_table(), b"", None, &mut |_, _| {
-                has_rows = true;
-                ControlFlow::Break(())
-            })?;
-            partition.orders.clear();
-            let mut marks = marked(id, tables)?;
-            for order in wanted {
-                let mark = mark(&partition.table, order);
-                let is_marked =
-                    marks.get(&order) == Some(&mark) || planted::is(Bug::OrderTakenForComplete);
-                if !is_marked && has_rows {
-                    continue;
-                }
-                if !is_marked {
-                    drop_entries(id, order, tables);
-                    tables.put(id.marks_table(), &[order], &mark);
-                }
-                marks.remove(&order);
-                partition.orders.push(order);
-            }
-            for order in marks.into_keys() {
-                drop_entries(id, order, tables);
-            }
-        }
-        Ok(())
-    }
-}
-
-/// The orders in which a partition ought to have entries.
-fn wanted_orders(partition: &Partition) -> Vec<u8> {
-    let replex = usize::from(partition.id.replex);
-    partition.table.replexes[replex].entry_orders.clone()
-}
-
-/// The orders in which a partition has entries, and what says so.
-pub(super) fn marked<T: Tables>(
-    id: PartitionId,
-    tables: &T,
-) -> Result<BTreeMap<u8, Vec<u8>>, TablesError> {
-    let mut marks = BTreeMap::new();
-    tables.scan(id.marks_table(), b"", None, &mut |key, mark| {
-        let [order] = key else {
-            panic!("an order has a number of one byte");
-        };
-        marks.insert(*order, mark.to_vec());
-        ControlFlow::Continue(())
-    })?;
-    Ok(marks)
-}
-
-/// What an order's mark says: the columns of the order, so that it is no other one's.
-fn mark(table: &TableInfo, order: u8) -> Vec<u8> {
-    let columns = &table.replexes[usize::from(order)].entry_columns;
-    let numbers = columns.iter().map(|column| *column as u32);
-    numbers.flat_map(u32::to_le_bytes).collect()
-}
-
-fn drop_entries<T: Tables>(id: PartitionId, order: u8, tables: &mut T) {
-    tables.drop_table(id.entries_table(order));
-    tables.delete(id.marks_table(), &[order]);
 }
 
 /// A row as a sorted table holds it.
@@ -331,4 +254,100 @@ pub(super) fn departed<T: Tables>(
         version = Some(stored_row(value).0);
     })?;
     Ok(version)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::string::String;
+    use alloc::vec;
+    use placement::tables::MemoryTables;
+    use placement::{
+        Column, ColumnType, Durability, Index, Layout, Schema, Value, encode_key, encode_row,
+    };
+
+    use crate::configuration::{Configuration, PartitionState, Place, Table};
+    use crate::identity::{CoreId, Epoch, ServerId, TableId};
+
+    /// A table with an index by a text, the order of which is 1.
+    fn table() -> TableInfo {
+        let column = |name: &str, column_type| Column {
+            name: name.into(),
+            column_type,
+            nullable: false,
+            default: None,
+        };
+        let schema = Schema {
+            name: "t".into(),
+            columns: vec![
+                column("id", ColumnType::Int64),
+                column("tail", ColumnType::Text),
+            ],
+            primary_key: vec![0],
+            indexes: vec![Index {
+                name: "by_tail".into(),
+                columns: vec![1],
+                constraint: None,
+            }],
+            further: Vec::new(),
+            partitions: 1,
+            failures_tolerated: 1,
+            local_entries: true,
+            durability: Durability::Sync,
+        };
+        let place = |server| Place {
+            core: CoreId {
+                server: ServerId(server),
+                core: 0,
+            },
+            state: PartitionState::Serving,
+            since: Epoch(0),
+            moving: None,
+            former: None,
+        };
+        let table = Table {
+            id: TableId(1),
+            layout: Layout::base(&schema),
+            schema,
+            placement: vec![vec![place(1)], vec![place(2)]],
+            building: Vec::new(),
+        };
+        TableInfo::new(&table, &Configuration::default())
+    }
+
+    /// Entries after a row with a text of `bytes[0]` bytes was changed to each next one in turn.
+    fn entries_after(bytes: &[usize]) -> Vec<usize> {
+        let table = table();
+        let rows = Rows {
+            table: &table,
+            id: table.partition(0, 0),
+            orders: &[1],
+            unmade: &[],
+        };
+        let mut tables = MemoryTables::new();
+        let key = encode_key([Value::Int64(7).as_ref()]);
+        let mut counts = Vec::new();
+        for (version, bytes) in (1..).zip(bytes) {
+            let values = [
+                Value::Int64(7),
+                Value::Text(String::from("x").repeat(*bytes)),
+            ];
+            let row = encode_row(&table.schema.columns, &values).expect("it is of the table");
+            let stored = rows.stored(&key, &tables).expect("memory is read");
+            rows.put(&key, (Version(version), &row), stored.as_ref(), &mut tables);
+            let entries = rows.id.entries_table(1);
+            counts.push(tables.entries().filter(|it| it.0 == entries).count());
+        }
+        let stored = rows.stored(&key, &tables).expect("memory is read");
+        let stored = stored.expect("it was put");
+        rows.remove(&key, &stored, &mut tables);
+        assert_eq!(tables, MemoryTables::new());
+        counts
+    }
+
+    #[test]
+    fn a_key_that_is_too_long_has_no_entry() {
+        assert_eq!(entries_after(&[1, 70_000, 2_000, 2]), [1, 0, 0, 1]);
+        assert_eq!(entries_after(&[70_000]), [0]);
+    }
 }

@@ -54,7 +54,8 @@ pub(super) struct ReplexInfo {
     pub constraint: Option<Constraint>,
     /// Names the order of its entries (`Layout::order_of`).
     pub order: u8,
-    /// The orders in which its partitions keep local entries.
+    /// The orders in which its partitions keep local entries: those of copies that serve. Before
+    /// that, rows can have keys there that are too long.
     pub entry_orders: Vec<u8>,
     /// It is being made and has never served.
     pub is_building: bool,
@@ -95,6 +96,10 @@ impl TableInfo {
             key_columns[*column] = true;
         }
         let mut replexes = Vec::new();
+        let serves = |order: usize| {
+            let mut serving = layout.numbers().filter(|it| !table.is_building(*it));
+            serving.any(|replex| layout.order_of(replex) == order)
+        };
         let number = |replex: usize| u8::try_from(replex).expect("a table has at most 63 replexes");
         for (position, replex) in layout.replexes.iter().enumerate() {
             let constraint = match replex.kind {
@@ -113,6 +118,7 @@ impl TableInfo {
                 entry_orders: layout
                     .entry_orders(position)
                     .into_iter()
+                    .filter(|order| serves(*order))
                     .map(number)
                     .collect(),
                 is_building: table.is_building(position),

@@ -474,6 +474,7 @@ impl CoreMachine {
             if self.fills.due_us.is_some_and(|due| due <= now.monotonic_us) {
                 self.ask_covers(now, output);
             }
+            self.make_entries(now, tables)?;
         }
         if now.monotonic_us < self.leases.next_heartbeat_us {
             return Ok(());
@@ -563,11 +564,13 @@ impl CoreMachine {
         let retry = self.retries.first().map_or(u64::MAX, |(due, _)| *due);
         let confirm = self.confirm_due_us.unwrap_or(u64::MAX);
         let fills = self.fills.due_us.unwrap_or(u64::MAX);
+        let entries = self.entries_due_us.unwrap_or(u64::MAX);
         self.leases
             .next_heartbeat_us
             .min(retry)
             .min(confirm)
             .min(fills)
+            .min(entries)
     }
 
     /// For the operator's log.

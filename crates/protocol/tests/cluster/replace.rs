@@ -30,6 +30,20 @@ impl Cluster {
         backlogs.all(|it| it.operations == 0 && it.queued_requests == 0)
     }
 
+    /// Time passes until no server that runs lacks local entries.
+    pub fn make_entries(&mut self) -> Result<(), String> {
+        for _ in 0..1_000 {
+            self.run()?;
+            let machines = self.nodes.values().filter_map(|it| it.machine.as_ref());
+            let mut backlogs = machines.map(CoreMachine::backlog);
+            if backlogs.all(|it| it.orders_unmade == 0) {
+                return Ok(());
+            }
+            self.pass(1)?;
+        }
+        Err("local entries are made for ever".into())
+    }
+
     /// Whether all who run have said that they have ended the epochs that are sealed.
     pub fn is_resolved(&self) -> bool {
         let nodes = self.nodes.values();

@@ -16,7 +16,8 @@ pub(super) struct Late {
 }
 
 impl History {
-    /// An index by number comes, unique or not, or goes, with requests under way.
+    /// An index comes, unique by number or by number and tail, an order that is new, or goes, with
+    /// requests under way.
     pub(super) fn change_copies(&mut self) -> Finding {
         if self.random.one_in(2) {
             self.settle_down()?;
@@ -32,10 +33,14 @@ impl History {
         }
         self.end_epoch(Vec::new())?;
         let mut wanted = self.cluster.schema().clone();
+        let (columns, constraint) = match self.random.below(2) {
+            0 => (vec![2, 1], None),
+            _ => (vec![2], Some(Constraint::Unique)),
+        };
         wanted.indexes.push(Index {
             name: NAME.into(),
-            columns: vec![2],
-            constraint: [None, Some(Constraint::Unique)][self.random.below(2) as usize],
+            columns,
+            constraint,
         });
         self.cluster.add_copy(&wanted, spares[0])?;
         let added = self.cluster.configuration.tables[0].building[0];

@@ -141,6 +141,7 @@ impl History {
         let schema = schema(&mut random);
         let limits = Limits {
             fill_page_keys_max: 1 + random.below(4) as usize,
+            entry_page_max: 1 + random.below(4) as usize,
             page_keys_max: 1 + random.below(6) as usize,
             fetched_rows_max: 1 + random.below(3) as usize,
             ..Limits::default()
@@ -177,6 +178,7 @@ impl History {
             }
             self.settle_down()?;
             self.fill_all()?;
+            self.cluster.make_entries()?;
             self.check()?;
         }
         Ok(())

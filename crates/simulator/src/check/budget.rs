@@ -50,7 +50,8 @@ fn requests_max(limits: &Limits) -> usize {
 
 /// Nothing is left under way.
 pub fn empty(backlog: &Backlog) -> Result<(), String> {
-    let left = backlog.operations + backlog.queued_requests + backlog.waiting_reads;
+    let asked = backlog.operations + backlog.queued_requests + backlog.waiting_reads;
+    let left = asked + backlog.orders_unmade;
     if left == 0 {
         Ok(())
     } else {
@@ -89,6 +90,11 @@ mod tests {
         };
         assert_eq!(within(&backlog, &limits, 2, 0), Ok(()));
         assert!(within(&backlog, &limits, 1, 0).is_err());
+        assert!(empty(&backlog).is_err());
+        let backlog = Backlog {
+            orders_unmade: 1,
+            ..Backlog::default()
+        };
         assert!(empty(&backlog).is_err());
         assert_eq!(empty(&Backlog::default()), Ok(()));
     }
