@@ -123,6 +123,12 @@ impl Queue {
         self.open
     }
 
+    /// Is nothing to come behind the first ReadyForQuery? A server that asks for data of COPY may be
+    /// sent more.
+    pub fn is_one_batch(&self) -> bool {
+        self.ready == 0 || self.ready == 1 && !self.open
+    }
+
     pub fn push(&mut self, expected: Expected) {
         let is_ready = expected.kind == Kind::Ready;
         self.ready += usize::from(is_ready);

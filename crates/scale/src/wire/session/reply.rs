@@ -106,7 +106,8 @@ impl Session {
     /// Its server is lost. Where that was an Extension, the client is told that its batch failed, and
     /// the session goes on: true.
     pub fn lost(&mut self, report: &Report, out: &mut Out) -> bool {
-        if !self.is_on_extension || self.status != IDLE || self.is_pinned || self.copies_in {
+        let has_more = self.is_pinned || self.copies_in || !self.expected.is_one_batch();
+        if !self.is_on_extension || self.status != IDLE || has_more {
             return false;
         }
         // What it knew is gone with it.
@@ -117,7 +118,7 @@ impl Session {
             self.undo(reply.undo, &mut gone);
         }
         self.expected.pop();
-        assert!(self.expected.is_empty(), "one batch runs at a time");
+        assert!(self.expected.is_empty(), "there was one batch");
         if !was_idle {
             report.write(&mut out.to_client);
             self.is_skipping = !has_sync;

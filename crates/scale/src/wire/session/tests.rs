@@ -17,6 +17,8 @@ enum Step {
     Server(u8, Vec<u8>),
     /// The next server that is wanted cannot be had.
     Refuse,
+    /// The server that is attached is gone.
+    Lose,
 }
 
 fn body() -> impl Strategy<Value = Vec<u8>> {
@@ -43,6 +45,7 @@ fn step() -> impl Strategy<Value = Step> {
         5 => (client, body()).prop_map(|(tag, body)| Step::Client(tag, body)),
         5 => (server, body()).prop_map(|(tag, body)| Step::Server(tag, body)),
         1 => Just(Step::Refuse),
+        1 => Just(Step::Lose),
     ]
 }
 
@@ -63,8 +66,13 @@ fn serve(session: &mut Session, server: &mut Option<Server>, refuse: bool, out: 
             session.refuse(&Report::new(Severity::Error, "08001", "no"), out);
         }
         Wants::Server => {
+            let is_whole = session.demand().is_whole;
             let server = server.insert(Server::default());
-            return session.attach(server, &[], out).is_err();
+            let attached = session.attach(server, &[], out);
+            if is_whole && !session.is_pinned() {
+                session.is_at_extension();
+            }
+            return attached.is_err();
         }
     }
     false
@@ -91,6 +99,15 @@ proptest! {
                     let piece: Piece<'_> = piece.unwrap().expect("it is whole");
                     let server = server.as_mut().expect("it is some");
                     session.server(piece, server, &mut out)
+                }
+                Step::Lose if server.is_some() => {
+                    let report = Report::new(Severity::Error, "08006", "gone");
+                    if !session.lost(&report, &mut out) {
+                        break;
+                    }
+                    server = None;
+                    prop_assert!(session.takes_client());
+                    Ok(())
                 }
                 _ => Ok(()),
             };
