@@ -83,14 +83,28 @@ async fn lookups_visit_as_many_partitions_as_predicted_while_servers_die() {
     for server in &dead {
         assert!(message.contains(&server.0.to_string()), "{message}");
     }
-    // One more is dead than the table tolerates: so nobody replaces them, and rows that have a copy
-    // there take no writes; others do.
+    let lost = check_writes(&table, &dead).await;
+    for server in &dead {
+        cluster.restart(server.0 as usize - 1).await.unwrap();
+    }
+    cluster.wait_until_serving().await.unwrap();
+    let found = table.get(&[Value::Int64(VICTIM)]).await.unwrap().unwrap();
+    assert_eq!(found.values, row(VICTIM));
+    check(&client, &table, &BTreeSet::new()).await;
+    table.insert(&row(lost)).await.unwrap();
+}
+
+/// One more is dead than the table tolerates: so nobody replaces them, and rows that have a copy there
+/// take no writes; others do. Returns the number of such a row.
+async fn check_writes(table: &Table, dead: &BTreeSet<ServerId>) -> i64 {
     let is_lost = |id: &i64| {
         let row = row(*id);
         let mut homes = (0..COPIES).map(|replex| {
-            let number = layout.partition_of_values(replex, |column| row[column].as_ref());
-            let place = table.definition().placement[replex][number as usize];
-            place.core.server
+            let definition = table.definition();
+            let number = definition
+                .layout
+                .partition_of_values(replex, |column| row[column].as_ref());
+            definition.placement[replex][number as usize].core.server
         });
         homes.any(|server| dead.contains(&server))
     };
@@ -107,14 +121,7 @@ async fn lookups_visit_as_many_partitions_as_predicted_while_servers_die() {
     );
     table.insert(&row(kept)).await.unwrap();
     table.delete(&[Value::Int64(kept)], None).await.unwrap();
-    for server in &dead {
-        cluster.restart(server.0 as usize - 1).await.unwrap();
-    }
-    cluster.wait_until_serving().await.unwrap();
-    let found = table.get(&[Value::Int64(VICTIM)]).await.unwrap().unwrap();
-    assert_eq!(found.values, row(VICTIM));
-    check(&client, &table, &BTreeSet::new()).await;
-    table.insert(&row(lost)).await.unwrap();
+    lost
 }
 
 fn schema() -> Schema {

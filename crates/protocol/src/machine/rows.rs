@@ -230,14 +230,16 @@ pub(super) fn stored_row(value: &[u8]) -> (Version, &[u8]) {
     (Version(u64::from_le_bytes(*version)), row)
 }
 
-/// Notes that an entry left a partition that is being filled, or is known not to be there.
+/// Notes that an entry left a partition that is being filled, or is known not to be there. One whose key
+/// is too long never was.
 pub(super) fn depart<T: Tables>(
     partition: PartitionId,
     key: &[u8],
     version: Version,
     tables: &mut T,
 ) -> Result<(), TablesError> {
-    if departed(partition, key, tables)?.is_none_or(|known| known < version) {
+    let could_be = key.len() <= KEY_BYTES_MAX;
+    if could_be && departed(partition, key, tables)?.is_none_or(|known| known < version) {
         tables.put(partition.departures_table(), key, &version.0.to_le_bytes());
     }
     Ok(())

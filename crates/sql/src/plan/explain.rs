@@ -271,12 +271,13 @@ fn read(read: &ReadPlan, context: &Context<'_>) -> Vec<String> {
         ));
     }
     lines.extend(made(table));
-    if let Some(filter) = &read.filter {
-        lines.push(format!(
+    let filter = read.filter.iter();
+    lines.extend(filter.map(|it| {
+        format!(
             "  filter, at the partition: {}",
-            text::expression(schema, filter)
-        ));
-    }
+            text::expression(schema, it)
+        )
+    }));
     if context.settings.stale_reads {
         lines.push("  stale: does not wait for operations under way".to_string());
     }
