@@ -271,13 +271,10 @@ fn read(read: &ReadPlan, context: &Context<'_>) -> Vec<String> {
         ));
     }
     lines.extend(made(table));
-    let filter = read.filter.iter();
-    lines.extend(filter.map(|it| {
-        format!(
-            "  filter, at the partition: {}",
-            text::expression(schema, it)
-        )
-    }));
+    if let Some(filter) = &read.filter {
+        let filter = text::expression(schema, filter);
+        lines.push(format!("  filter, at the partition: {filter}"));
+    }
     if context.settings.stale_reads {
         lines.push("  stale: does not wait for operations under way".to_string());
     }
