@@ -334,7 +334,16 @@ impl Site {
                 continue;
             }
             let found = cover(&definition.layout, lost, &lives, &CoverCosts::LOOKUP);
-            let found = found.ok_or_else(|| io::Error::other("rows are lost in every copy"))?;
+            let lost_with = || {
+                let places = definition.placement.iter().enumerate();
+                let held = places.map(|(replex, places)| {
+                    let places = places.iter().filter(|it| gone.contains(&it.core.server));
+                    format!("{} of replex {replex}", places.count())
+                });
+                let held: Vec<String> = held.collect();
+                format!("rows are lost in every copy: {} are gone", held.join(", "))
+            };
+            let found = found.ok_or_else(|| io::Error::other(lost_with()))?;
             predicted += found.amplification();
             keys.push(key);
             if keys.len() == COUNTED {

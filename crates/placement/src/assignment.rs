@@ -6,6 +6,9 @@
 //! c copies gives a row c domains; families of independent cuts add up only across pools. With
 //! f = n − 1 and n different cuts that is one pool per replex. What comes out is proven before
 //! it is returned. Moving what is placed already is left to the coordinator.
+//!
+//! Among placements of the same load, the one is taken in which what covers the partitions of any one
+//! server lies on the most servers: these answer for it, and give its rows, while it is lost.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
@@ -189,16 +192,7 @@ pub fn assign(
     }
 
     let pools = best_pools(layout, needed, domains.into_values().collect());
-    let mut placement = Placement {
-        replexes: (0..layout.replexes.len())
-            .map(|replex| Vec::with_capacity(layout.partition_count(replex) as usize))
-            .collect(),
-    };
-    for mut pool in pools {
-        for family in &pool.families {
-            place_family(layout, family, &mut pool.domains, &mut placement);
-        }
-    }
+    let placement = best_dealt(layout, &pools);
     let proof = prove(layout, &placement, servers);
     assert!(
         proof.copies_guaranteed as usize >= needed,
@@ -339,16 +333,136 @@ fn divide<'a>(
     pools
 }
 
+/// In which order a family's partitions are dealt to servers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Dealing {
+    /// Neighbours to different servers.
+    Apart,
+    /// Neighbours to the same one.
+    Together,
+}
+
+impl Dealing {
+    fn order(self, count: u32, servers: u32) -> Vec<u32> {
+        let rounds = count.div_ceil(servers);
+        let turn = |partition: &u32| match self {
+            Dealing::Apart => (*partition, 0),
+            Dealing::Together => (partition % rounds, *partition),
+        };
+        let mut order: Vec<u32> = (0..count).collect();
+        order.sort_by_key(turn);
+        order
+    }
+}
+
+/// Families whose dealing is tried both ways; of the others neighbours go apart.
+const DEALT_MAX: usize = 5;
+
+/// Partitions of a table, all copies together, up to which other dealings are tried.
+const PARTITIONS_MAX: u32 = 512;
+
+/// Deals the families in all ways, and takes the way that spreads covers best; the first of equals.
+fn best_dealt(layout: &Layout, pools: &[Pool<'_>]) -> Placement {
+    let families: usize = pools.iter().map(|pool| pool.families.len()).sum();
+    let partitions: u32 = layout.numbers().map(|it| layout.partition_count(it)).sum();
+    let tried = match partitions {
+        0..=PARTITIONS_MAX => families.min(DEALT_MAX),
+        _ => 0,
+    };
+    let instead = match tried {
+        0 => Vec::new(),
+        _ => instead_of_each(layout),
+    };
+    let ways = (0..1_u32 << tried).map(|way| {
+        let dealing = |family: usize| match family < tried && way >> family & 1 == 1 {
+            true => Dealing::Together,
+            false => Dealing::Apart,
+        };
+        deal(layout, pools.to_vec(), dealing)
+    });
+    let best = ways.min_by_key(|placement| concentration(&instead, placement));
+    best.expect("there is one way at least")
+}
+
+fn deal(layout: &Layout, pools: Vec<Pool<'_>>, dealing: impl Fn(usize) -> Dealing) -> Placement {
+    let mut placement = Placement {
+        replexes: (0..layout.replexes.len())
+            .map(|replex| {
+                let place = Place { server: 0, core: 0 };
+                vec![place; layout.partition_count(replex) as usize]
+            })
+            .collect(),
+    };
+    let mut number = 0;
+    for mut pool in pools {
+        for family in &pool.families {
+            let dealing = dealing(number);
+            place_family((layout, family), dealing, &mut pool.domains, &mut placement);
+            number += 1;
+        }
+    }
+    placement
+}
+
+/// What is asked instead of a partition while it alone is lost: partitions of the copy of which the
+/// fewest are (Replex section 3.1).
+struct Instead {
+    lost: (usize, u32),
+    copy: usize,
+    partitions: Vec<u32>,
+}
+
+fn instead_of_each(layout: &Layout) -> Vec<Instead> {
+    let partitions = layout.numbers().flat_map(|replex| {
+        let partitions = 0..layout.partition_count(replex);
+        partitions.map(move |partition| (replex, partition))
+    });
+    let instead = partitions.filter_map(|lost| {
+        let constraints = layout.constraints_of_partition(lost.0, lost.1);
+        let others = layout.numbers().filter(|copy| *copy != lost.0);
+        let others = others.map(|copy| Instead {
+            lost,
+            copy,
+            partitions: layout.partitions(&constraints, copy),
+        });
+        others.min_by_key(|instead| instead.partitions.len())
+    });
+    instead.collect()
+}
+
+/// The most partitions that one server is asked for instead of those of another one, added up over
+/// what is asked for each of that one's partitions, and how often that is so.
+fn concentration(instead: &[Instead], placement: &Placement) -> (u64, u64) {
+    let server = |replex: usize, partition: u32| {
+        let places = &placement.replexes[replex];
+        places[partition as usize].server
+    };
+    let mut asked: BTreeMap<(u32, u32), u64> = BTreeMap::new();
+    for it in instead {
+        let lost = server(it.lost.0, it.lost.1);
+        for partition in &it.partitions {
+            *asked
+                .entry((lost, server(it.copy, *partition)))
+                .or_default() += 1;
+        }
+    }
+    let most = asked.values().copied().max().unwrap_or(0);
+    let times = asked.values().filter(|count| **count == most).count();
+    (most, times as u64)
+}
+
 /// Places the copies of each partition in different domains of the pool as far as it has them,
 /// each on the least loaded server there, on its least loaded core.
 fn place_family(
-    layout: &Layout,
-    family: &[usize],
+    (layout, family): (&Layout, &[usize]),
+    dealing: Dealing,
     domains: &mut [Domain<'_>],
     placement: &mut Placement,
 ) {
     let load = partition_load(layout, family[0]);
-    for _ in 0..layout.partition_count(family[0]) {
+    let servers: usize = domains.iter().map(|domain| domain.servers.len()).sum();
+    let servers = u32::try_from(servers).expect("servers have numbers of 32 bits");
+    for partition in dealing.order(layout.partition_count(family[0]), servers) {
         let mut used = vec![false; domains.len()];
         for replex in family {
             if used.iter().all(|used| *used) {
@@ -371,10 +485,10 @@ fn place_family(
             server.cores.insert((core_load + load, core));
             server.load += load;
             used[domain] = true;
-            placement.replexes[*replex].push(Place {
+            placement.replexes[*replex][partition as usize] = Place {
                 server: server.server.id,
                 core,
-            });
+            };
         }
     }
 }

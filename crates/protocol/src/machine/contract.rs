@@ -217,7 +217,7 @@ impl Default for Limits {
             lease_us: 1_000_000,
             page_bytes_max: 1 << 20,
             page_keys_max: 16_384,
-            fill_page_keys_max: 4_096,
+            fill_page_keys_max: 512,
             fill_page_bytes_max: 128 << 10,
             fill_pages_max: 8,
             fetched_rows_max: 64,
