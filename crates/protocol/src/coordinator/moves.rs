@@ -349,6 +349,23 @@ impl Coordinator {
         if keeps(&moves) { moves } else { Vec::new() }
     }
 
+    /// Ends all moves whose partitions are not handed over: they are planned anew when everything serves.
+    pub(super) fn cancel_moves(&mut self, output: &mut Output) {
+        let tables = self.state.configuration.tables.iter_mut();
+        let places = tables.flat_map(|table| table.placement.iter_mut().flatten());
+        let mut count = 0;
+        for place in places.filter(|place| matches!(place.moving, Some(Moving::To(_)))) {
+            place.moving = None;
+            count += 1;
+        }
+        self.moves.level.clear();
+        if count > 0 {
+            output
+                .notes
+                .push(format!("{count} partitions do not move now"));
+        }
+    }
+
     /// What was level is handed over to those who take it, in the epoch that serves next.
     pub(super) fn hand_over(&mut self, output: &mut Output) {
         let mut count = 0;

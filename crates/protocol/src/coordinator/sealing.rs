@@ -165,6 +165,10 @@ impl Coordinator {
         let removed = self.removed();
         self.state.configuration.sealing = None;
         let epoch = crate::identity::Epoch(self.state.configuration.epoch.0 + 1);
+        if !removed.is_empty() {
+            // Who takes what was lost is chosen by what servers hold, not by what they are about to.
+            self.cancel_moves(output);
+        }
         self.replace(&removed, epoch, output);
         self.hand_over(output);
         self.change_copies(epoch, output);

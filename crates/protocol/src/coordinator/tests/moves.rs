@@ -234,6 +234,26 @@ fn what_moved_to_a_server_that_is_removed_stays() {
 }
 
 #[test]
+fn what_is_lost_and_what_moves_do_not_meet_on_a_server() {
+    for lost in 1..=2 {
+        let mut scene = scene(2);
+        scene.join(3);
+        assert!(!moving(&scene).is_empty(), "the third is to get a share");
+        scene.ask(stopped(lost, 1));
+        scene.ask(Request::Remove {
+            server: ServerId(lost),
+        });
+        while held(&scene, lost) > 0 {
+            all_beat(&mut scene);
+        }
+        for _ in 0..20 {
+            assert_eq!(tolerated(&scene), 1, "without server {lost}");
+            all_beat(&mut scene);
+        }
+    }
+}
+
+#[test]
 fn a_server_that_was_lost_gets_back_what_it_held() {
     let mut scene = scene(4);
     let held_before: Vec<PartitionId> = held_by(&scene, 2);
