@@ -55,6 +55,15 @@ pub struct Grid {
 }
 
 impl Grid {
+    /// The paper's Replex-2: two keys, no hybrid.
+    pub fn replex_2() -> Grid {
+        Grid {
+            name: "Replex-2".to_owned(),
+            keys: 2,
+            hybrid: None,
+        }
+    }
+
     /// Copies of each row.
     pub fn copies(&self) -> usize {
         self.keys + usize::from(self.hybrid.is_some())

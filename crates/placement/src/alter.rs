@@ -114,8 +114,11 @@ impl Layout {
         Ok(())
     }
 
-    /// The numbers of the copies that go by this name.
-    fn removable(&self, schema: &Schema, name: &str) -> Result<Vec<usize>, GridError> {
+    /// The numbers of the copies that [`Layout::remove`] takes out by this name, rising.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn removable(&self, schema: &Schema, name: &str) -> Result<Vec<usize>, GridError> {
         let table = &schema.name;
         let refuse = |message| Err(GridError { message });
         if name == table {

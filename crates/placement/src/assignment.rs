@@ -344,13 +344,11 @@ enum Dealing {
 
 impl Dealing {
     fn order(self, count: u32, servers: u32) -> Vec<u32> {
-        let rounds = count.div_ceil(servers);
-        let turn = |partition: &u32| match self {
-            Dealing::Apart => (*partition, 0),
-            Dealing::Together => (partition % rounds, *partition),
-        };
         let mut order: Vec<u32> = (0..count).collect();
-        order.sort_by_key(turn);
+        if self == Dealing::Together {
+            let rounds = count.div_ceil(servers);
+            order.sort_by_key(|partition| partition % rounds);
+        }
         order
     }
 }

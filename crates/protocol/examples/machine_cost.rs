@@ -11,7 +11,7 @@ use placement::{
     prefix_end,
 };
 use protocol::codec::Bytes;
-use protocol::configuration::{Configuration, PartitionState, Place, Server, ServerState, Table};
+use protocol::configuration::{Configuration, Place, Server, ServerState, Table};
 use protocol::frame;
 use protocol::identity::{
     CoreId, Epoch, Incarnation, Now, PartitionId, Position, RequestId, ServerId, SessionId, TableId,
@@ -31,15 +31,14 @@ fn main() {
     let count: i64 = count.map_or(200_000, |count| count.expect("a number of operations"));
     let schema = schema();
     let layout = Layout::base(&schema);
-    let place = |replex: usize| Place {
-        core: CoreId {
-            server: ServerId(replex as u32 + 1),
-            core: 0,
-        },
-        state: PartitionState::Serving,
-        since: Epoch(0),
-        moving: None,
-        former: None,
+    let place = |replex: usize| {
+        Place::serving(
+            CoreId {
+                server: ServerId(replex as u32 + 1),
+                core: 0,
+            },
+            Epoch(0),
+        )
     };
     let placement = (0..3).map(|replex| vec![place(replex); 12]).collect();
     let server = |id| Server {

@@ -137,6 +137,17 @@ impl Moving {
 }
 
 impl Place {
+    /// A place that serves, and has to do with no other core.
+    pub fn serving(core: CoreId, since: Epoch) -> Place {
+        Place {
+            core,
+            state: PartitionState::Serving,
+            since,
+            moving: None,
+            former: None,
+        }
+    }
+
     /// The cores that have to do with the partition.
     pub fn tenures(self) -> impl Iterator<Item = Tenure> {
         let holder = Tenure {

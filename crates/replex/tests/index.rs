@@ -8,10 +8,11 @@ mod support;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use client::{Client, ConnectOptions, Error, IfExists, IfMissing, Table};
-use placement::{Durability, Index, Schema, Value};
+use client::{Client, ConnectOptions, Error, IfExists, IfMissing};
+use placement::{Durability, Value};
 use protocol::configuration::Configuration;
-use tokio::task::JoinSet;
+
+use support::rows::{fill, insert_until, with_index};
 
 const ROWS: i64 = 20_000;
 const WRITERS: i64 = 64;
@@ -27,12 +28,13 @@ async fn an_index_is_made_under_load_though_processes_are_killed() {
     let client = client.await.unwrap();
     let schema = support::people(1, Durability::Replicated);
     let table = client.create_table(schema, IfExists::Fail).await.unwrap();
-    fill(&table).await;
+    fill(&table, ROWS, WRITERS, person).await;
 
     let over = Arc::new(AtomicBool::new(false));
-    let writer = tokio::spawn(write(table.clone(), Arc::clone(&over)));
+    let writer = insert_until(table.clone(), ROWS, person, Arc::clone(&over));
+    let writer = tokio::spawn(writer);
     let maker = client.clone();
-    let wanted = with_index(&table, "by_note");
+    let wanted = with_index(table.schema(), "by_note");
     let made = tokio::spawn(async move { maker.add_copy(wanted, &|_| {}).await });
     let building = |configuration: &Configuration| !configuration.tables[0].building.is_empty();
     cluster.wait_until("it is made", building).await.unwrap();
@@ -60,7 +62,7 @@ async fn an_index_is_made_under_load_though_processes_are_killed() {
 
     // Another one is given up while it is made.
     let table = client.table("people").await.unwrap();
-    let wanted = with_index(&table, "late");
+    let wanted = with_index(table.schema(), "late");
     let maker = client.clone();
     let made = tokio::spawn(async move { maker.add_copy(wanted, &|_| {}).await });
     cluster.wait_until("it is made", building).await.unwrap();
@@ -72,17 +74,6 @@ async fn an_index_is_made_under_load_though_processes_are_killed() {
     cluster.wait_until("it is gone", gone).await.unwrap();
 }
 
-/// The table with an index by its last column.
-fn with_index(table: &Table, name: &str) -> Schema {
-    let mut wanted = table.definition().schema.clone();
-    wanted.indexes.push(Index {
-        name: name.to_owned(),
-        columns: vec![3],
-        constraint: None,
-    });
-    wanted
-}
-
 fn note(id: i64) -> Value {
     Value::Text(format!("{:0width$}", id % NOTES, width = NOTE_BYTES))
 }
@@ -90,29 +81,4 @@ fn note(id: i64) -> Value {
 fn person(id: i64) -> Vec<Value> {
     let city = Value::Text(format!("city {}", id % 17));
     vec![Value::Int64(id), city, Value::Int64(id % 5), note(id)]
-}
-
-async fn fill(table: &Table) {
-    let mut writers = JoinSet::new();
-    for writer in 0..WRITERS {
-        let table = table.clone();
-        writers.spawn(async move {
-            for id in (writer..ROWS).step_by(WRITERS as usize) {
-                table.insert(&person(id)).await.unwrap();
-            }
-        });
-    }
-    while let Some(ended) = writers.join_next().await {
-        ended.unwrap();
-    }
-}
-
-/// Inserts until it is over; how many rows.
-async fn write(table: Table, over: Arc<AtomicBool>) -> i64 {
-    let mut written = 0;
-    while !over.load(Ordering::Relaxed) {
-        table.insert(&person(ROWS + written)).await.unwrap();
-        written += 1;
-    }
-    written
 }

@@ -9,12 +9,13 @@ mod support;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use client::{Client, ConnectOptions, IfExists, Table};
-use placement::{Durability, Index, Value};
+use client::{Client, ConnectOptions, IfExists};
+use placement::{Durability, Value};
 use protocol::configuration::{Configuration, PartitionState, ServerState};
 use protocol::identity::CoreId;
 use protocol::session::route;
-use tokio::task::JoinSet;
+
+use support::rows::{fill, insert_until, with_index};
 
 const ROWS: i64 = 4_000;
 const WRITERS: i64 = 32;
@@ -29,16 +30,12 @@ async fn lookups_by_an_index_that_came_late_need_no_scan_when_a_server_is_lost()
     let options = ConnectOptions::new([cluster.coordinator_address()]);
     let client = Client::connect(options).await.unwrap();
     let schema = support::people(1, Durability::Replicated);
-    let mut wanted = schema.clone();
-    wanted.indexes.push(Index {
-        name: "by_note".to_owned(),
-        columns: vec![3],
-        constraint: None,
-    });
+    let wanted = with_index(&schema, "by_note");
     let table = client.create_table(schema, IfExists::Fail).await.unwrap();
-    fill(&table).await;
+    fill(&table, ROWS, WRITERS, person).await;
     let over = Arc::new(AtomicBool::new(false));
-    let writer = tokio::spawn(write(table.clone(), Arc::clone(&over)));
+    let writer = insert_until(table.clone(), ROWS, person, Arc::clone(&over));
+    let writer = tokio::spawn(writer);
     client.add_copy(wanted, &|_| {}).await.unwrap();
     let made = wait_until_made(&client).await;
     assert!(made >= COPIES * ROWS as u64, "{made} entries were made");
@@ -81,31 +78,6 @@ fn note(number: i64) -> Value {
 fn person(id: i64) -> Vec<Value> {
     let city = Value::Text(format!("city {id}"));
     vec![Value::Int64(id), city, Value::Int64(id), note(id)]
-}
-
-async fn fill(table: &Table) {
-    let mut writers = JoinSet::new();
-    for writer in 0..WRITERS {
-        let table = table.clone();
-        writers.spawn(async move {
-            for id in (writer..ROWS).step_by(WRITERS as usize) {
-                table.insert(&person(id)).await.unwrap();
-            }
-        });
-    }
-    while let Some(ended) = writers.join_next().await {
-        ended.unwrap();
-    }
-}
-
-/// Inserts until it is over; how many rows.
-async fn write(table: Table, over: Arc<AtomicBool>) -> i64 {
-    let mut written = 0;
-    while !over.load(Ordering::Relaxed) {
-        table.insert(&person(ROWS + written)).await.unwrap();
-        written += 1;
-    }
-    written
 }
 
 /// Counters, summed over the servers that are up.

@@ -1,8 +1,6 @@
 //! Tables and servers for tests: flights with three replexes on three servers, and a shared log.
 
-use client::protocol::configuration::{
-    Configuration, PartitionState, Place, Server, ServerState, Table,
-};
+use client::protocol::configuration::{Configuration, Place, Server, ServerState, Table};
 use client::protocol::identity::{CoreId, Epoch, Incarnation, ServerId, TableId};
 use placement::{Layout, Schema};
 
@@ -55,15 +53,14 @@ pub(crate) fn schema(sql: &str) -> Schema {
 pub(crate) fn add_table(configuration: &mut Configuration, schema: Schema) -> TableId {
     let layout = Layout::base(&schema);
     let placement = (0..layout.replexes.len()).map(|replex| {
-        let places = (0..layout.partition_count(replex)).map(|_| Place {
-            core: CoreId {
-                server: ServerId(replex as u32 % 3 + 1),
-                core: 0,
-            },
-            state: PartitionState::Serving,
-            since: Epoch(1),
-            moving: None,
-            former: None,
+        let places = (0..layout.partition_count(replex)).map(|_| {
+            Place::serving(
+                CoreId {
+                    server: ServerId(replex as u32 % 3 + 1),
+                    core: 0,
+                },
+                Epoch(1),
+            )
         });
         places.collect()
     });

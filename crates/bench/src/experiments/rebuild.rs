@@ -13,16 +13,11 @@ use crate::store::Shape;
 /// `replex bench rebuild`
 pub async fn run(options: &Options) -> io::Result<Report> {
     let mut report = Report::default();
-    let grid = Grid {
-        name: "Replex-2".to_owned(),
-        keys: 2,
-        hybrid: None,
-    };
     let shape = Shape {
         rows: options.failure_rows,
         field_bytes: 10,
     };
-    let mut site = Site::new(options, &grid, shape, 1).await?;
+    let mut site = Site::new(options, &Grid::replex_2(), shape, 1).await?;
     let (mut rates, mut rows) = (Figures::default(), Figures::default());
     for _ in 0..options.pairs {
         let quiet = site.quiet_loss(&[(INDEX, 0)]).await?;

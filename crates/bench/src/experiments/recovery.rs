@@ -22,11 +22,7 @@ pub async fn run(options: &Options) -> io::Result<Report> {
     let mut report = Report::default();
     let systems = [
         (
-            Grid {
-                name: "Replex-2".to_owned(),
-                keys: 2,
-                hybrid: None,
-            },
+            Grid::replex_2(),
             [("50 ± 1", "18,989"), ("6.7 ± 0.6", "70,084")],
         ),
         (

@@ -4,9 +4,7 @@
 use std::sync::{Arc, Mutex};
 
 use client::placement::{ColumnType, Layout, Schema};
-use client::protocol::configuration::{
-    Configuration, PartitionState, Place, Server, ServerState, Table,
-};
+use client::protocol::configuration::{Configuration, Place, Server, ServerState, Table};
 use client::protocol::frame::{self, Frame};
 use client::protocol::identity::{CoreId, Epoch, Incarnation, ServerId, SessionId, TableId};
 use client::protocol::message::{
@@ -111,13 +109,7 @@ pub fn core() -> CoreId {
 fn configuration(address: String) -> Configuration {
     let schema = schema();
     let layout = Layout::base(&schema);
-    let place = Place {
-        core: core(),
-        state: PartitionState::Serving,
-        since: Epoch(1),
-        moving: None,
-        former: None,
-    };
+    let place = Place::serving(core(), Epoch(1));
     Configuration {
         cluster: CLUSTER,
         epoch: Epoch(1),

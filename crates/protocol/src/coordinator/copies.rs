@@ -220,13 +220,8 @@ impl Coordinator {
                 return None;
             };
             let table = self.state.configuration.table(change.table)?;
-            let without = table.without_copy(name).ok()?;
-            let is_kept = move |number: &usize| without.layout.numbers().any(|it| it == *number);
-            let gone = table
-                .layout
-                .numbers()
-                .filter(move |number| !is_kept(number));
-            Some(gone.map(|number| {
+            let numbers = table.layout.removable(&table.schema, name).ok()?;
+            Some(numbers.into_iter().map(|number| {
                 let number = u8::try_from(number).expect("a table has at most 63 replexes");
                 (table.id, number)
             }))

@@ -13,7 +13,7 @@ use super::{
     CONFIGURATION_BYTES_MAX, Coordinator, Outcome, Output, Refused, TABLES_MAX, WAITING_MAX,
 };
 use crate::codec::Wire;
-use crate::configuration::{PartitionState, Place, Table};
+use crate::configuration::{Place, Table};
 use crate::identity::{CoreId, Epoch, ServerId, TableId};
 use crate::message::CoordinatorReply;
 
@@ -92,12 +92,8 @@ impl Coordinator {
             proof.failures_tolerated() as usize >= failures,
             "a placement is proven before it is used"
         );
-        let serve = |place: &placement::Place| Place {
-            core: CoreId::from(*place),
-            state: PartitionState::Serving,
-            since: Epoch(configuration.epoch.0 + 1),
-            moving: None,
-            former: None,
+        let serve = |place: &placement::Place| {
+            Place::serving(CoreId::from(*place), Epoch(configuration.epoch.0 + 1))
         };
         let replexes = placement.replexes.iter();
         let table = Table {

@@ -139,7 +139,8 @@ impl CoreMachine {
     ) -> bool {
         // First: a member of the same chain further down, on this core, knows the result before it may
         // be told, which is when it has come up to the head (SAFETY R1).
-        let lost_to = self.lost_to(request);
+        let is_running = self.running.contains_key(&request);
+        let lost_to = is_running.then(|| self.lost_to(request)).flatten();
         if let Some(running) = self.running.get_mut(&request) {
             if running.digest != digest {
                 self.refuse(asked, Refusal::RequestMismatch, output);
@@ -324,13 +325,8 @@ impl CoreMachine {
             if fold.writes
                 && let Some(server) = self.lost_by(&table, pk, before, &fold)
             {
-                let refusal = Refusal::Lost {
-                    server,
-                    begun: false,
-                };
-                for (queued, _) in &fold.ended {
-                    self.refuse_running(queued.request, &refusal, output);
-                }
+                let queued = fold.ended.into_iter().map(|(queued, _)| queued);
+                self.refuse_undone(queued, server, output);
                 continue;
             }
             if fold.writes {
@@ -585,7 +581,7 @@ impl CoreMachine {
         queues.flatten().any(|queued| queued.request == request)
     }
 
-    /// Nobody can say what became of a request of a table that is gone.
+    /// A request does not end here: whoever waits for it is told why.
     pub(super) fn refuse_running(
         &mut self,
         request: RequestId,
@@ -617,13 +613,7 @@ impl CoreMachine {
             partition.queues.retain(|_, queue| !queue.is_empty());
         }
         for queued in late {
-            for asked in self
-                .running
-                .remove(&queued.request)
-                .map_or(Vec::new(), |r| r.asked)
-            {
-                self.refuse(asked, Refusal::Overloaded, output);
-            }
+            self.refuse_running(queued.request, &Refusal::Overloaded, output);
         }
     }
 }

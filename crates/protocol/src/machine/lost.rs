@@ -3,6 +3,7 @@
 
 use alloc::vec::Vec;
 
+use super::head::Queued;
 use super::{CoreMachine, Now, Output, Tables, TablesError};
 use crate::identity::{PartitionId, RequestId, ServerId};
 use crate::message::Refusal;
@@ -88,8 +89,19 @@ impl CoreMachine {
         output: &mut Output,
     ) {
         let partition = self.partitions.get_mut(&id).expect("callers hold it");
+        let queue = partition.queues.remove(pk).unwrap_or_default();
+        self.refuse_undone(queue, server, output);
+    }
+
+    /// Refuses requests that were not begun.
+    pub(super) fn refuse_undone(
+        &mut self,
+        requests: impl IntoIterator<Item = Queued>,
+        server: ServerId,
+        output: &mut Output,
+    ) {
         let begun = false;
-        for queued in partition.queues.remove(pk).unwrap_or_default() {
+        for queued in requests {
             self.refuse_running(queued.request, &Refusal::Lost { server, begun }, output);
         }
     }

@@ -268,7 +268,7 @@ mod tests {
         Column, ColumnType, Durability, Index, Layout, Schema, Value, encode_key, encode_row,
     };
 
-    use crate::configuration::{Configuration, PartitionState, Place, Table};
+    use crate::configuration::{Configuration, Place, Table};
     use crate::identity::{CoreId, Epoch, ServerId, TableId};
 
     /// A table with an index by a text, the order of which is 1.
@@ -297,15 +297,14 @@ mod tests {
             local_entries: true,
             durability: Durability::Sync,
         };
-        let place = |server| Place {
-            core: CoreId {
-                server: ServerId(server),
-                core: 0,
-            },
-            state: PartitionState::Serving,
-            since: Epoch(0),
-            moving: None,
-            former: None,
+        let place = |server| {
+            Place::serving(
+                CoreId {
+                    server: ServerId(server),
+                    core: 0,
+                },
+                Epoch(0),
+            )
         };
         let table = Table {
             id: TableId(1),

@@ -13,9 +13,7 @@ use std::sync::Arc;
 use placement::tables::{MemoryTables, Tables};
 use placement::{Layout, RowView, Schema};
 use protocol::codec::Wire;
-use protocol::configuration::{
-    Configuration, PartitionState, Place, Sealing, Server, ServerState, Table,
-};
+use protocol::configuration::{Configuration, Place, Sealing, Server, ServerState, Table};
 use protocol::identity::{
     CoreId, Epoch, Incarnation, Now, OperationId, PartitionId, Position, ServerId, TableId, Version,
 };
@@ -94,15 +92,14 @@ impl Cluster {
     pub fn new(schema: Schema, servers: u32, limits: Limits) -> Result<Cluster, String> {
         schema.validate().map_err(|error| error.to_string())?;
         let layout = Layout::base(&schema);
-        let place = |replex: usize| Place {
-            core: CoreId {
-                server: ServerId(replex as u32 % servers + 1),
-                core: 0,
-            },
-            state: PartitionState::Serving,
-            since: Epoch(0),
-            moving: None,
-            former: None,
+        let place = |replex: usize| {
+            Place::serving(
+                CoreId {
+                    server: ServerId(replex as u32 % servers + 1),
+                    core: 0,
+                },
+                Epoch(0),
+            )
         };
         let places = |replex| vec![place(replex); layout.partition_count(replex) as usize];
         let placement = (0..layout.replexes.len()).map(places).collect();

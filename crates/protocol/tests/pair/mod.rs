@@ -1,7 +1,7 @@
 //! What tests of one machine alone share: the configuration that it is part of.
 
 use placement::{Column, ColumnType, Durability, Index, Layout, Schema};
-use protocol::configuration::{Configuration, PartitionState, Place, Server, ServerState, Table};
+use protocol::configuration::{Configuration, Place, Server, ServerState, Table};
 use protocol::identity::{CoreId, Epoch, Incarnation, ServerId, TableId};
 
 /// The only core of a server.
@@ -43,15 +43,7 @@ pub fn configuration() -> Configuration {
         state: ServerState::Up,
         is_draining: false,
     };
-    let place = |server| {
-        vec![Place {
-            core: core(server),
-            state: PartitionState::Serving,
-            since: Epoch(0),
-            moving: None,
-            former: None,
-        }]
-    };
+    let place = |server| vec![Place::serving(core(server), Epoch(0))];
     Configuration {
         cluster: 1,
         epoch: Epoch(3),

@@ -1,11 +1,14 @@
 //! A table of people, filled and read through the client, and whether a cluster is at rest.
 
 use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use client::{Client, ConnectOptions, IfExists, Table};
-use placement::{Durability, Value};
+use placement::{Durability, Index, Schema, Value};
 use protocol::configuration::{Configuration, PartitionState};
 use replex::cluster::Cluster;
+use tokio::task::JoinSet;
 
 /// A new table that survives one failure.
 pub async fn create(cluster: &Cluster) -> Table {
@@ -26,6 +29,48 @@ pub async fn insert(table: &Table, ids: Range<i64>) {
     for id in ids {
         table.insert(&person(id)).await.unwrap();
     }
+}
+
+/// Rows from number 0 on, by so many writers at a time.
+pub async fn fill(table: &Table, rows: i64, writers: i64, row: fn(i64) -> Vec<Value>) {
+    let mut filling = JoinSet::new();
+    for writer in 0..writers {
+        let table = table.clone();
+        filling.spawn(async move {
+            for id in (writer..rows).step_by(writers as usize) {
+                table.insert(&row(id)).await.unwrap();
+            }
+        });
+    }
+    while let Some(ended) = filling.join_next().await {
+        ended.unwrap();
+    }
+}
+
+/// Inserts rows from a number on, until it is over; how many.
+pub async fn insert_until(
+    table: Table,
+    first: i64,
+    row: fn(i64) -> Vec<Value>,
+    over: Arc<AtomicBool>,
+) -> i64 {
+    let mut written = 0;
+    while !over.load(Ordering::Relaxed) {
+        table.insert(&row(first + written)).await.unwrap();
+        written += 1;
+    }
+    written
+}
+
+/// With an index by the note.
+pub fn with_index(schema: &Schema, name: &str) -> Schema {
+    let mut wanted = schema.clone();
+    wanted.indexes.push(Index {
+        name: name.to_owned(),
+        columns: vec![3],
+        constraint: None,
+    });
+    wanted
 }
 
 /// Reads each of them by its number.

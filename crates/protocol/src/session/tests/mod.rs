@@ -15,7 +15,7 @@ use placement::{
 };
 
 use super::Operation;
-use crate::configuration::{Configuration, PartitionState, Place, Server, ServerState, Table};
+use crate::configuration::{Configuration, Place, Server, ServerState, Table};
 use crate::identity::{CoreId, Epoch, Incarnation, PartitionId, ServerId, TableId};
 use crate::message::{Consistency, Read};
 use crate::operation::{Action, Mutation};
@@ -51,13 +51,7 @@ pub fn schema() -> Schema {
 pub fn configuration(epoch: u64) -> Arc<Configuration> {
     let schema = schema();
     let layout = Layout::base(&schema);
-    let place = |number: u32| Place {
-        core: core(number % 2 + 1),
-        state: PartitionState::Serving,
-        since: Epoch(0),
-        moving: None,
-        former: None,
-    };
+    let place = |number: u32| Place::serving(core(number % 2 + 1), Epoch(0));
     let server = |number: u32| Server {
         id: ServerId(number),
         incarnation: Incarnation(1),

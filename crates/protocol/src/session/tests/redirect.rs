@@ -4,7 +4,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use super::{configuration, core, insert, key, partition, read, row};
-use crate::configuration::{Configuration, PartitionState, Place, ServerState};
+use crate::configuration::{Configuration, Place, ServerState};
 use crate::identity::{Epoch, Now, ServerId, SessionId, Version};
 use crate::message::{Read, Refusal, Reply, Request, RowPage};
 use crate::session::{
@@ -19,13 +19,7 @@ const TICKET: Ticket = Ticket(1);
 fn apart(epoch: u64, down: &[u32]) -> Arc<Configuration> {
     let mut apart = (*configuration(epoch)).clone();
     for (places, server) in apart.tables[0].placement.iter_mut().zip(1..) {
-        places.fill(Place {
-            core: core(server),
-            state: PartitionState::Serving,
-            since: Epoch(0),
-            moving: None,
-            former: None,
-        });
+        places.fill(Place::serving(core(server), Epoch(0)));
     }
     for server in &mut apart.servers {
         if down.contains(&server.id.0) {
