@@ -43,11 +43,10 @@ pub enum Command {
     Demo,
 }
 
-/// Which databases there are.
+/// `replex scale check`
 #[derive(Args, Clone, Debug)]
-pub struct Databases {
-    /// The database that takes all writes: postgresql://user:password@host:port/database. Behind
-    /// `?`: sslmode (disable, prefer, require, verify-full) and sslrootcert.
+pub struct Check {
+    /// The database that is to take all writes.
     #[arg(
         long,
         value_name = "URL",
@@ -55,8 +54,7 @@ pub struct Databases {
         hide_env_values = true
     )]
     pub primary: String,
-    /// A database that reads may go to, too; its tables are filled from the Primary if it is empty,
-    /// and follow it from then on. May be given several times.
+    /// A database that is to be an Extension. May be given several times.
     #[arg(
         long,
         value_name = "URL",
@@ -65,13 +63,6 @@ pub struct Databases {
         hide_env_values = true
     )]
     pub extension: Vec<String>,
-}
-
-/// `replex scale check`
-#[derive(Args, Clone, Debug)]
-pub struct Check {
-    #[command(flatten)]
-    pub databases: Databases,
     /// Connections to each database, at most.
     #[arg(long, value_name = "COUNT", default_value_t = 40, value_parser = clap::value_parser!(u16).range(1..))]
     pub connections: u16,
@@ -102,8 +93,25 @@ pub struct Admin {
 /// The options of the proxy itself.
 #[derive(Args, Clone, Debug)]
 pub struct Serve {
-    #[command(flatten)]
-    pub databases: Databases,
+    /// The database that takes all writes: postgresql://user:password@host:port/database. Behind
+    /// `?`: sslmode (disable, prefer, require, verify-full) and sslrootcert.
+    #[arg(
+        long,
+        value_name = "URL",
+        env = "REPLEX_PRIMARY",
+        hide_env_values = true
+    )]
+    pub primary: String,
+    /// A database that reads may go to, too; its tables are filled from the Primary if it is empty,
+    /// and follow it from then on. May be given several times.
+    #[arg(
+        long,
+        value_name = "URL",
+        env = "REPLEX_EXTENSIONS",
+        value_delimiter = ' ',
+        hide_env_values = true
+    )]
+    pub extension: Vec<String>,
     /// Prepare for Extensions although none is given: they are added later, by the console.
     #[arg(long)]
     pub replicate: bool,

@@ -10,8 +10,8 @@ use crate::output::{Screen, plural};
 
 /// `replex scale check`
 pub async fn run(arguments: &Check) -> Result<(), Failure> {
-    let primary = Address::parse(&arguments.databases.primary).map_err(Failure::Usage)?;
-    let extensions = addresses(&arguments.databases.extension)?;
+    let primary = Address::parse(&arguments.primary).map_err(Failure::Usage)?;
+    let extensions = addresses(&arguments.extension)?;
     let findings = check(&primary, &extensions, arguments.connections.into()).await;
     let screen = Screen::of_stdout();
     for finding in &findings {

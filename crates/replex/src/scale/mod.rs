@@ -111,10 +111,10 @@ async fn reload_on(hangup: &mut Signal, proxy: &Proxy) {
 
 /// Makes Extensions follow the Primary, and says how reads find them. None if there are to be none.
 async fn replicate(options: &Options, arguments: &Serve) -> Result<Option<Routing>, Failure> {
-    if arguments.databases.extension.is_empty() && !arguments.replicate {
+    if arguments.extension.is_empty() && !arguments.replicate {
         return Ok(None);
     }
-    let extensions = addresses(&arguments.databases.extension)?;
+    let extensions = addresses(&arguments.extension)?;
     let started = Routing::start(&options.primary, options.connections_max).await;
     let what = format!("replicate from the Primary at {}", options.primary);
     let routing = started.map_err(Failure::at(what))?;
@@ -133,7 +133,7 @@ fn addresses(urls: &[String]) -> Result<Vec<Address>, Failure> {
 }
 
 fn options(serve: &Serve) -> Result<Options, Failure> {
-    let primary = Address::parse(&serve.databases.primary).map_err(Failure::Usage)?;
+    let primary = Address::parse(&serve.primary).map_err(Failure::Usage)?;
     let is_encrypted = serve.tls_certificate.is_some() && serve.tls_key.is_some();
     if !serve.listen.ip().is_loopback() && !is_encrypted && !serve.allow_unencrypted_network {
         return Err(Failure::Usage(format!(
