@@ -199,7 +199,8 @@ pub struct Coordinator {
     /// is over, or `never`. Until then writes to its rows wait.
     #[arg(long, value_name = "SECONDS", default_value = "0", value_parser = seconds)]
     pub replace_after: Duration,
-    /// The same for one that was stopped in order, and may just be started again.
+    /// The same for one that was stopped in order, and may just be started again. While writes wait
+    /// for it (an epoch ends), it has 5 seconds, or what --replace-after says if that is more.
     #[arg(long, value_name = "SECONDS", default_value = "never", value_parser = seconds)]
     pub replace_stopped_after: Duration,
     /// Compare all copies of all tables so often, at low rate, and log what differs; or `never`.

@@ -6,7 +6,7 @@
 //! partition that was lost. Nobody reads by it until all of it serves. What waits, and what could
 //! not be made, is in the state, so that another coordinator goes on with it.
 
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -233,7 +233,12 @@ impl Coordinator {
 
     /// The epochs before have ended: copies come and go from `epoch` on.
     pub(super) fn change_copies(&mut self, epoch: Epoch, output: &mut Output) {
-        for change in core::mem::take(&mut self.state.changes) {
+        let changes = core::mem::take(&mut self.state.changes);
+        let drops = |it: &&CopyChange| matches!(it.wanted, Wanted::Drop { .. });
+        let fewer: BTreeSet<TableId> = changes.iter().filter(drops).map(|it| it.table).collect();
+        // What moves was proven with a copy that goes.
+        self.cancel_moves(|table| fewer.contains(&table), output);
+        for change in changes {
             let tables = &self.state.configuration.tables;
             let Some(index) = tables.iter().position(|table| table.id == change.table) else {
                 continue;

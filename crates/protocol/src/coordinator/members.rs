@@ -215,7 +215,7 @@ impl Coordinator {
     }
 
     /// Whether a server's last incarnation has said that it stopped.
-    fn has_stopped(&self, id: ServerId) -> bool {
+    pub(super) fn has_stopped(&self, id: ServerId) -> bool {
         let mut members = self.state.members.iter();
         members.any(|member| member.server == id && member.has_stopped)
     }

@@ -10,9 +10,10 @@
 //!
 //! Nothing moves while a server is down, a place is rebuilding or an epoch ends: first what is lost
 //! is replaced. Loads are evened out only onto servers that came with nothing, and after that no more:
-//! what is created and dropped moves nobody's partitions. Each batch is proven to leave the tables as tolerant as they were. A server that was
-//! lost of late takes nothing for a while, longer each time, so that one that comes and goes does not
-//! keep partitions moving.
+//! what is created and dropped moves nobody's partitions. Each batch is proven to leave the tables as
+//! tolerant as they were, and ends where a server is removed or a copy of the table goes, for then
+//! the proof holds no more. A server that was lost of late takes nothing for a while, longer each time,
+//! so that one that comes and goes does not keep partitions moving.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
@@ -22,7 +23,7 @@ use placement::{Cell, Loads, Place as Bare, Placement, Relocation, prove};
 
 use super::{Coordinator, Member, Outcome, Output, Refused};
 use crate::configuration::{Moving, PartitionState, Server, ServerState, Tenure};
-use crate::identity::{CoreId, Epoch, Now, PartitionId, ServerId};
+use crate::identity::{CoreId, Epoch, Now, PartitionId, ServerId, TableId};
 
 /// Partitions of one table that move at a time.
 const BATCH_MAX: usize = 32;
@@ -349,16 +350,18 @@ impl Coordinator {
         if keeps(&moves) { moves } else { Vec::new() }
     }
 
-    /// Ends all moves whose partitions are not handed over: they are planned anew when everything serves.
-    pub(super) fn cancel_moves(&mut self, output: &mut Output) {
+    /// Ends the moves of these tables' partitions that are not handed over: they are planned anew when
+    /// everything serves.
+    pub(super) fn cancel_moves(&mut self, of: impl Fn(TableId) -> bool, output: &mut Output) {
         let tables = self.state.configuration.tables.iter_mut();
+        let tables = tables.filter(|table| of(table.id));
         let places = tables.flat_map(|table| table.placement.iter_mut().flatten());
         let mut count = 0;
         for place in places.filter(|place| matches!(place.moving, Some(Moving::To(_)))) {
             place.moving = None;
             count += 1;
         }
-        self.moves.level.clear();
+        self.moves.level.retain(|id| !of(id.table));
         if count > 0 {
             output
                 .notes

@@ -2,8 +2,9 @@
 //! that remain, then an epoch serves in which others hold their partitions (SAFETY R4, R5, R15).
 //!
 //! A server that fell silent is given up at once by default, for its rows take no writes until
-//! then; one that said that it stops has time to come back. A server that comes back before the
-//! new epoch serves takes part again.
+//! then; one that said that it stops has time to come back, but only [`PATIENCE_US`] while epochs end,
+//! for they do not without it, and nothing is written until then. A server that comes back before
+//! the new epoch serves takes part again.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
@@ -15,11 +16,16 @@ use crate::configuration::{Sealing, ServerState};
 use crate::identity::{CoreId, Now, ServerId};
 use crate::message::{SealReport, SealStage};
 
+/// So long does the end of epochs wait for a server that was stopped in order: as a restart takes.
+const PATIENCE_US: u64 = 5_000_000;
+
 /// What the machine knows of lost servers and of the end of epochs. Begins anew with each process.
 #[derive(Debug, Default)]
 pub(super) struct Seals {
     /// When servers that are down are to be replaced.
     due_us: BTreeMap<ServerId, u64>,
+    /// Since when servers stand in the way of the end of epochs: those that were stopped in order.
+    waited_for_us: BTreeMap<ServerId, u64>,
     /// What the cores have said in this epoch, and when it came.
     reports: BTreeMap<CoreId, (SealReport, u64)>,
     /// What stands in the way, as it was last told.
@@ -36,6 +42,7 @@ impl Seals {
     /// It is back, or gone for good.
     pub fn unwatch(&mut self, server: ServerId) {
         self.due_us.remove(&server);
+        self.waited_for_us.remove(&server);
     }
 
     /// Another epoch: what was said of the one before no longer counts.
@@ -47,9 +54,12 @@ impl Seals {
         self.reports.insert(core, (report, now.monotonic_us));
     }
 
-    fn is_due(&self, server: ServerId, now: Now) -> bool {
-        let due_us = self.due_us.get(&server);
-        due_us.is_some_and(|due_us| *due_us <= now.monotonic_us)
+    fn is_due(&self, server: ServerId, patience_us: u64, now: Now) -> bool {
+        let due_us = self.due_us.get(&server).copied();
+        let since_us = self.waited_for_us.get(&server);
+        let patience_ends_us = since_us.map(|since_us| since_us.saturating_add(patience_us));
+        let mut due_us = due_us.into_iter().chain(patience_ends_us);
+        due_us.any(|due_us| due_us <= now.monotonic_us)
     }
 
     /// Says a thing once.
@@ -93,12 +103,14 @@ impl Coordinator {
 
     /// Replaces who is due.
     pub(super) fn advance_seal(&mut self, now: Now, output: &mut Output) {
+        self.wait_for_stopped(now);
+        let patience_us = self.patience_us();
         let mut removed = self.removed();
         let known = removed.len();
         let servers = self.state.configuration.servers.iter();
         let lost = servers.filter(|server| {
             server.state == ServerState::Down
-                && self.seals.is_due(server.id, now)
+                && self.seals.is_due(server.id, patience_us, now)
                 && self.state.configuration.holds(server.id)
         });
         removed.extend(lost.map(|server| server.id));
@@ -109,12 +121,42 @@ impl Coordinator {
                     self.seals.tell(text, output);
                     let after_us = self.settings.lease_us;
                     for id in removed {
+                        self.seals.waited_for_us.remove(&id);
                         self.seals.watch(id, now, after_us);
                     }
                 }
             }
         }
         self.end_seal(now, output);
+    }
+
+    /// Notes which servers that were stopped in order the end of epochs waits for.
+    fn wait_for_stopped(&mut self, now: Now) {
+        let configuration = &self.state.configuration;
+        let is_resolved = |core: &CoreId| {
+            let report = self.seals.reports.get(core);
+            report.is_some_and(|(report, _)| report.stage == SealStage::Resolved)
+        };
+        let remaining = match configuration.sealing {
+            Some(_) => self.remaining_cores(),
+            None => BTreeSet::new(),
+        };
+        let missing = remaining.iter().filter(|core| !is_resolved(core));
+        let missing: BTreeSet<ServerId> = missing
+            .map(|core| core.server)
+            .filter(|server| self.has_stopped(*server))
+            .collect();
+        let waited_for_us = &mut self.seals.waited_for_us;
+        waited_for_us.retain(|server, _| missing.contains(server));
+        for server in missing {
+            waited_for_us.entry(server).or_insert(now.monotonic_us);
+        }
+    }
+
+    /// So long does the end of epochs wait for a server that was stopped in order. No shorter than for
+    /// one that was not: where nothing is to be replaced before an operator says so, it waits, too.
+    fn patience_us(&self) -> u64 {
+        self.settings.replace_after_us.max(PATIENCE_US)
     }
 
     /// Ends the epochs before without these servers.
@@ -167,7 +209,7 @@ impl Coordinator {
         let epoch = crate::identity::Epoch(self.state.configuration.epoch.0 + 1);
         if !removed.is_empty() {
             // Who takes what was lost is chosen by what servers hold, not by what they are about to.
-            self.cancel_moves(output);
+            self.cancel_moves(|_| true, output);
         }
         self.replace(&removed, epoch, output);
         self.hand_over(output);
@@ -234,7 +276,11 @@ impl Coordinator {
         let due = due
             .map(|(_, due_us)| *due_us)
             .filter(|due_us| *due_us != u64::MAX);
-        due.chain(self.seal_ends_us()).min()
+        let waited_for = self.seals.waited_for_us.iter();
+        let waited_for = waited_for.filter(|(id, _)| !configuration.is_removed(**id));
+        let impatient = waited_for.map(|(_, since_us)| since_us.saturating_add(self.patience_us()));
+        let impatient = impatient.filter(|due_us| *due_us != u64::MAX);
+        due.chain(impatient).chain(self.seal_ends_us()).min()
     }
 }
 

@@ -26,7 +26,7 @@ pub fn flights(scene: &Scene) -> Table {
 }
 
 /// The table with another index, by its second column.
-fn with_index(scene: &Scene, name: &str, constraint: Option<Constraint>) -> Request {
+pub fn with_index(scene: &Scene, name: &str, constraint: Option<Constraint>) -> Request {
     let mut schema = flights(scene).schema;
     schema.indexes.push(Index {
         name: name.into(),
@@ -36,7 +36,7 @@ fn with_index(scene: &Scene, name: &str, constraint: Option<Constraint>) -> Requ
     Request::AddCopy { schema }
 }
 
-fn without(name: &str) -> Request {
+pub fn without(name: &str) -> Request {
     Request::DropCopy {
         table: "flights".into(),
         name: name.into(),

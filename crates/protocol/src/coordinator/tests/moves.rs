@@ -1,5 +1,6 @@
 //! Partitions move to servers that join, and away from those that are drained.
 
+use super::copies::{self, with_index, without};
 use super::*;
 use crate::configuration::{Configuration, Moving, PartitionState, Place};
 use crate::identity::{CoreId, PartitionId};
@@ -251,6 +252,84 @@ fn what_is_lost_and_what_moves_do_not_meet_on_a_server() {
             all_beat(&mut scene);
         }
     }
+}
+
+#[test]
+fn what_moves_is_planned_anew_when_a_copy_goes() {
+    let mut scene = scene(4);
+    scene.ask(with_index(&scene, "by_second", None));
+    finish(&mut scene);
+    scene.join(5);
+    assert!(!moving(&scene).is_empty(), "the fifth is to get a share");
+    scene.ask(without("by_second"));
+    let epoch = configuration(&scene).epoch;
+    copies::seal(&mut scene);
+    for (_, place) in moving(&scene) {
+        let anew = matches!(place.moving, Some(Moving::To(taker)) if taker.since > epoch);
+        assert!(anew, "proven with the copy that has gone: {place:?}");
+    }
+    for _ in 0..20 {
+        assert_eq!(tolerated(&scene), 1);
+        all_beat(&mut scene);
+    }
+}
+
+/// Epochs end, and a server that they need says that it stops.
+fn stopped_while_epochs_end() -> Scene {
+    let mut scene = scene(3);
+    scene.coordinator.settings.replace_after_us = 0;
+    scene.join(4);
+    assert!(!moving(&scene).is_empty(), "the fourth is to get a share");
+    let servers = configuration(&scene).servers.clone();
+    while configuration(&scene).sealing.is_none() {
+        servers.iter().for_each(|server| beat(&mut scene, server));
+    }
+    scene.ask(stopped(2, 1));
+    scene
+}
+
+#[test]
+fn the_end_of_epochs_waits_for_a_server_that_restarts() {
+    let mut scene = stopped_while_epochs_end();
+    let before = held_by(&scene, 2);
+    for _ in 0..8 {
+        scene.wait_ms(500);
+        all_beat(&mut scene);
+        assert!(configuration(&scene).sealing.is_some());
+    }
+    scene.ask(joining(Some(2), 200, 2));
+    all_beat(&mut scene);
+    all_beat(&mut scene);
+    assert!(configuration(&scene).sealing.is_none());
+    assert_eq!(scene.server(2).state, ServerState::Up);
+    assert!(before.iter().any(|id| held_by(&scene, 2).contains(id)));
+}
+
+#[test]
+fn the_end_of_epochs_does_not_wait_for_a_stopped_server_for_long() {
+    let mut scene = stopped_while_epochs_end();
+    for _ in 0..12 {
+        scene.wait_ms(500);
+        all_beat(&mut scene);
+    }
+    all_beat(&mut scene);
+    assert!(configuration(&scene).sealing.is_none(), "{:?}", scene.notes);
+    assert_eq!(held_by(&scene, 2), []);
+    finish(&mut scene);
+    assert_eq!(tolerated(&scene), 1);
+}
+
+#[test]
+fn a_stopped_server_has_time_where_nobody_waits_for_it() {
+    let mut scene = scene(3);
+    scene.coordinator.settings.replace_after_us = 0;
+    scene.ask(stopped(2, 1));
+    let before = held_by(&scene, 2);
+    for _ in 0..30 {
+        scene.wait_ms(500);
+        all_beat(&mut scene);
+    }
+    assert_eq!(held_by(&scene, 2), before);
 }
 
 #[test]
