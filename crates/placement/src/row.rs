@@ -243,6 +243,34 @@ pub struct RowView<'a> {
 impl<'a> RowView<'a> {
     /// Checks the bytes wholly, so that reading a column cannot fail. Never panics.
     pub fn parse(columns: &'a [Column], bytes: &'a [u8]) -> Result<RowView<'a>, RowError> {
+        let row = RowView::checked_before(columns, bytes)?;
+        let mut start = 0;
+        for (index, column) in columns[..row.count].iter().enumerate() {
+            let end = row.end(index);
+            let malformed = RowError::Malformed { column: index };
+            let field = row.data.get(start..end).ok_or(malformed.clone())?;
+            let fits = match column.column_type {
+                _ if row.is_null(index) => field.is_empty(),
+                ColumnType::Bool => matches!(field, [0 | 1]),
+                ColumnType::Int64 | ColumnType::Float64 | ColumnType::Timestamp => field.len() == 8,
+                ColumnType::Text => core::str::from_utf8(field).is_ok(),
+                ColumnType::Bytes => true,
+                ColumnType::Uuid => field.len() == 16,
+            };
+            if !fits {
+                return Err(malformed);
+            }
+            start = end;
+        }
+        if start != row.data.len() {
+            return Err(RowError::Length);
+        }
+        Ok(row)
+    }
+
+    /// A row that [`RowView::parse`] took before, as all in tables: checks the header alone. A column
+    /// of other bytes panics when it is read.
+    pub fn checked_before(columns: &'a [Column], bytes: &'a [u8]) -> Result<RowView<'a>, RowError> {
         if bytes.len() > ROW_BYTES_MAX {
             return Err(RowError::TooLong { bytes: bytes.len() });
         }
@@ -271,36 +299,14 @@ impl<'a> RowView<'a> {
         {
             return Err(RowError::Malformed { column: count });
         }
-        let row = RowView {
+        Ok(RowView {
             columns,
             count,
             width,
             nulls,
             ends,
             data,
-        };
-        let mut start = 0;
-        for (index, column) in columns[..count].iter().enumerate() {
-            let end = row.end(index);
-            let malformed = RowError::Malformed { column: index };
-            let field = data.get(start..end).ok_or(malformed.clone())?;
-            let fits = match column.column_type {
-                _ if row.is_null(index) => field.is_empty(),
-                ColumnType::Bool => matches!(field, [0 | 1]),
-                ColumnType::Int64 | ColumnType::Float64 | ColumnType::Timestamp => field.len() == 8,
-                ColumnType::Text => core::str::from_utf8(field).is_ok(),
-                ColumnType::Bytes => true,
-                ColumnType::Uuid => field.len() == 16,
-            };
-            if !fits {
-                return Err(malformed);
-            }
-            start = end;
-        }
-        if start != data.len() {
-            return Err(RowError::Length);
-        }
-        Ok(row)
+        })
     }
 
     /// The value of a column of the schema, which the row need not hold.

@@ -63,7 +63,7 @@ impl CoreMachine {
             looked.rows += 1;
             looked.bytes += value.len() as u64;
             let (version, row) = stored_row(value);
-            let view = RowView::parse(&table.schema.columns, row);
+            let view = RowView::checked_before(&table.schema.columns, row);
             let view = view.expect("a committed row decodes");
             for (of, page) in of.iter().zip(&mut pages) {
                 if table.layout.partition_of_row(usize::from(of.replex), &view) == of.number {
@@ -226,7 +226,7 @@ impl Search {
     fn look_at(&mut self, (table, of): (&TableInfo, PartitionId), value: &[u8]) {
         let replex = usize::from(of.replex);
         let (_, row) = stored_row(value);
-        let row = RowView::parse(&table.schema.columns, row).expect("a committed row decodes");
+        let row = RowView::checked_before(&table.schema.columns, row).expect("a committed row decodes");
         if table.layout.partition_of_row(replex, &row) != of.number {
             return;
         }

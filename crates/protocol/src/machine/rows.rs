@@ -188,7 +188,7 @@ impl<'a> Rows<'a> {
         if self.orders.is_empty() {
             return Vec::new();
         }
-        let row = RowView::parse(&self.table.schema.columns, row);
+        let row = RowView::checked_before(&self.table.schema.columns, row);
         let row = row.expect("a committed row decodes");
         let pk_bytes = self.table.entry_key(0, &row).len();
         let entry = |order: &u8| {
