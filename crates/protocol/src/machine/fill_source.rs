@@ -226,7 +226,8 @@ impl Search {
     fn look_at(&mut self, (table, of): (&TableInfo, PartitionId), value: &[u8]) {
         let replex = usize::from(of.replex);
         let (_, row) = stored_row(value);
-        let row = RowView::checked_before(&table.schema.columns, row).expect("a committed row decodes");
+        let row =
+            RowView::checked_before(&table.schema.columns, row).expect("a committed row decodes");
         if table.layout.partition_of_row(replex, &row) != of.number {
             return;
         }
