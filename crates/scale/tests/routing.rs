@@ -6,110 +6,14 @@ mod support;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use scale::local::Postgres;
 use scale::manager::{ExtensionId, State};
-use scale::proxy::routing::Routing;
 use scale::replication::Contents;
+use support::cluster::{Cluster, PATIENCE, text};
 use support::raw::Raw;
-use support::{Front, connect, is_there, options, printed, run};
-use tokio_postgres::Client;
-
-/// Everything here is done within this.
-const PATIENCE: Duration = Duration::from_secs(120);
-
-/// A Primary, its Extensions, and the proxy in front of them.
-struct Cluster {
-    primary: Postgres,
-    extensions: Vec<Postgres>,
-    manager: Arc<std::sync::Mutex<scale::manager::Manager>>,
-    front: Front,
-}
-
-impl Cluster {
-    /// With so many Extensions, all of which serve.
-    async fn start(extensions: usize) -> Cluster {
-        // The slot gives only what is on the Primary's disk.
-        let primary = Postgres::start(&["synchronous_commit=on"]).unwrap();
-        let address = primary.address("postgres");
-        let routing = Routing::start(&address, 10).await.unwrap();
-        let manager = Arc::clone(&routing.manager);
-        let mut started = Vec::new();
-        for _ in 0..extensions {
-            let postgres = Postgres::start(&[]).unwrap();
-            let address = postgres.address("postgres");
-            let added = routing.extensions.add(&address, Contents::Kept);
-            added.unwrap();
-            started.push(postgres);
-        }
-        let front = Front::routed(options(&primary, 10), Some(routing)).await;
-        let cluster = Cluster {
-            primary,
-            extensions: started,
-            manager,
-            front,
-        };
-        cluster
-            .wait(|states| states.iter().all(|state| *state == State::Serving))
-            .await;
-        cluster
-    }
-
-    async fn wait(&self, condition: impl Fn(&[State]) -> bool) {
-        let started = Instant::now();
-        loop {
-            let states: Vec<State> = {
-                let manager = self.manager.lock().unwrap();
-                manager
-                    .extensions()
-                    .map(|(_, extension)| extension.state)
-                    .collect()
-            };
-            if condition(&states) {
-                return;
-            }
-            let status = self.front.extensions().replication().status();
-            assert!(started.elapsed() < PATIENCE, "{states:?} {status:?}");
-            tokio::time::sleep(Duration::from_millis(2)).await;
-        }
-    }
-
-    /// Waits until every Extension gives the same answer as the Primary.
-    async fn wait_until_equal(&self, query: &str) {
-        let expected = text(&connect(self.primary.socket()).await, query).await;
-        for extension in &self.extensions {
-            let client = connect(extension.socket()).await;
-            let started = Instant::now();
-            while text(&client, query).await != expected {
-                let status = self.front.extensions().replication().status();
-                assert!(started.elapsed() < PATIENCE, "{query}: {status:?}");
-            }
-        }
-    }
-
-    /// Reads that Extensions were given.
-    fn served(&self) -> u64 {
-        let manager = self.manager.lock().unwrap();
-        manager
-            .extensions()
-            .map(|(_, extension)| extension.served)
-            .sum()
-    }
-}
-
-/// The first column of all rows; an error, as of a table that is not there yet, is an answer, too.
-async fn text(client: &Client, query: &str) -> String {
-    let messages = match client.simple_query(query).await {
-        Ok(messages) => messages,
-        Err(error) => return error.to_string(),
-    };
-    let rows = messages.iter().filter_map(|message| match message {
-        tokio_postgres::SimpleQueryMessage::Row(row) => Some(row.get(0).unwrap_or("").to_string()),
-        _ => None,
-    });
-    rows.collect::<Vec<_>>().join("\n")
-}
+use support::{connect, is_there, printed, run};
 
 /// The message of the notice that comes before ReadyForQuery.
 async fn notice(raw: &mut Raw) -> String {
@@ -223,6 +127,53 @@ async fn reads_never_miss_what_was_committed() {
     }
     // What nobody wrote was read at Extensions meanwhile.
     assert!(cluster.served() >= 200, "{}", cluster.served());
+}
+
+/// Reads of one row wait for nobody who is about to commit another, also where both say by
+/// parameters which row they mean.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rows_are_named_by_parameters_too() {
+    if !is_there() {
+        return;
+    }
+    let cluster = Cluster::start(1).await;
+    let (writer, reader) = (cluster.front.connect().await, cluster.front.connect().await);
+    writer
+        .batch_execute("CREATE TABLE t (id int8 PRIMARY KEY, n int)")
+        .await
+        .unwrap();
+    writer
+        .batch_execute("INSERT INTO t VALUES (1, 0), (2, 0)")
+        .await
+        .unwrap();
+    let read = reader.prepare("SELECT n FROM t WHERE id = $1").await;
+    let read = read.unwrap();
+    cluster
+        .wait_until_equal("SELECT n FROM t ORDER BY id")
+        .await;
+    let in_the_way = connect(cluster.primary.socket()).await;
+    let lock = "BEGIN; SELECT n FROM t WHERE id = 1 FOR UPDATE";
+    in_the_way.batch_execute(lock).await.unwrap();
+    let row_1_is_pending = tokio::spawn(async move {
+        let text = "UPDATE t SET n = $1 WHERE id = $2";
+        writer.execute(text, &[&5, &1_i64]).await.unwrap();
+    });
+    let waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted";
+    let started = Instant::now();
+    while text(&in_the_way, waiting).await == "0" {
+        assert!(started.elapsed() < PATIENCE, "nobody waits for the row");
+    }
+    let read = async |id: i64| {
+        let before = cluster.served();
+        let row = reader.query_one(&read, &[&id]).await.unwrap();
+        (row.get::<_, i32>(0), cluster.served() - before)
+    };
+    assert_eq!(read(2).await, (0, 1));
+    assert_eq!(read(1).await, (0, 0));
+    in_the_way.batch_execute("COMMIT").await.unwrap();
+    row_1_is_pending.await.unwrap();
+    assert_eq!(read(1).await.0, 5);
+    assert_eq!(read(2).await, (0, 1));
 }
 
 /// A load through the proxy leaves all databases equal, and an Extension that dies takes no read

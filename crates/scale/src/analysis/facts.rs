@@ -53,6 +53,10 @@ pub struct Facts {
     pub query_count: usize,
     /// Whether it depends on the time or on settings.
     pub stable: bool,
+    /// The numbers of parameters that stand there.
+    pub parameters: BTreeSet<i32>,
+    /// Those that stand there more than once.
+    pub repeated_parameters: BTreeSet<i32>,
 }
 
 impl Facts {
@@ -96,7 +100,12 @@ impl<'a> Walk<'a, '_> {
 
     fn see(&mut self, node: Node<'a>) {
         match node {
-            Node::None | Node::A_Const(_) | Node::ParamRef(_) | Node::SetToDefault(_) => {}
+            Node::None | Node::A_Const(_) | Node::SetToDefault(_) => {}
+            Node::ParamRef(parameter) => {
+                if !self.facts.parameters.insert(parameter.number) {
+                    self.facts.repeated_parameters.insert(parameter.number);
+                }
+            }
             Node::Integer(_) | Node::String(_) => {}
             Node::NodeList(nodes) => self.list(nodes),
             Node::ColumnRef(column) => self.column(column.fields()),

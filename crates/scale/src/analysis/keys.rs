@@ -7,6 +7,7 @@ use pg_raw_parse::raw::{A_Expr_Kind, BoolExprType};
 use pg_raw_parse::{ConstValue, Node};
 
 use super::catalogue::{ColumnInfo, Relation};
+use super::facts::Facts;
 use crate::manager::Row;
 
 const BOOL: u32 = 16;
@@ -36,8 +37,14 @@ pub struct Parameter<'a> {
 pub enum KeyValue {
     /// In canonical text already.
     Known(Vec<u8>),
-    /// `$n`, from 1, to be read as a value of this type.
-    Parameter { number: usize, type_oid: u32 },
+    /// `$n`, from 1, to be read as a value of this type. If it stands in the statement only here,
+    /// it is of this type where the client leaves that to the server, too; else the server goes by
+    /// where it stands first.
+    Parameter {
+        number: usize,
+        type_oid: u32,
+        only_here: bool,
+    },
 }
 
 /// Whether values of this column have one canonical text.
@@ -55,9 +62,14 @@ pub fn row(values: &[KeyValue], parameters: &[Parameter<'_>]) -> Option<Row> {
         .iter()
         .map(|value| match value {
             KeyValue::Known(text) => Some(text.clone()),
-            KeyValue::Parameter { number, type_oid } => {
+            KeyValue::Parameter {
+                number,
+                type_oid,
+                only_here,
+            } => {
                 let parameter = parameters.get(number.checked_sub(1)?)?;
-                canonical_parameter(parameter, *type_oid)
+                let is_typed = *only_here || parameter.type_oid != 0;
+                canonical_parameter(parameter, *type_oid).filter(|_| is_typed)
             }
         })
         .collect();
@@ -65,7 +77,12 @@ pub fn row(values: &[KeyValue], parameters: &[Parameter<'_>]) -> Option<Row> {
 }
 
 /// The key's values where WHERE fixes all of them by equality.
-pub fn of_where(relation: &Relation, aliases: &[&str], clause: Node<'_>) -> Option<Vec<KeyValue>> {
+pub fn of_where(
+    relation: &Relation,
+    aliases: &[&str],
+    clause: Node<'_>,
+    facts: &Facts,
+) -> Option<Vec<KeyValue>> {
     if relation.key.is_empty() {
         return None;
     }
@@ -87,7 +104,7 @@ pub fn of_where(relation: &Relation, aliases: &[&str], clause: Node<'_>) -> Opti
                     (equal.rexpr(), equal.lexpr()),
                 ] {
                     if let Some((position, column)) = key_column(relation, aliases, side)
-                        && let Some(value) = value_of(column, other)
+                        && let Some(value) = value_of(column, other, facts)
                     {
                         found[position] = Some(value);
                     }
@@ -99,8 +116,9 @@ pub fn of_where(relation: &Relation, aliases: &[&str], clause: Node<'_>) -> Opti
     found.into_iter().collect()
 }
 
-/// The value that an expression gives a key column, if it is a plain constant or parameter.
-pub fn value_of(column: &ColumnInfo, node: Node<'_>) -> Option<KeyValue> {
+/// The value that an expression gives a key column, if it is a plain constant or parameter of the
+/// statement with these facts.
+pub fn value_of(column: &ColumnInfo, node: Node<'_>, facts: &Facts) -> Option<KeyValue> {
     if !is_canonical(column) {
         return None;
     }
@@ -108,6 +126,7 @@ pub fn value_of(column: &ColumnInfo, node: Node<'_>) -> Option<KeyValue> {
         Node::ParamRef(parameter) => Some(KeyValue::Parameter {
             number: usize::try_from(parameter.number).ok()?,
             type_oid: column.type_oid,
+            only_here: !facts.repeated_parameters.contains(&parameter.number),
         }),
         Node::A_Const(constant) => match constant.val()? {
             ConstValue::Integer(value) if is_integer(column.type_oid) => {

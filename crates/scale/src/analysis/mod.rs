@@ -126,6 +126,13 @@ impl Statement {
         }
     }
 
+    /// Whether its sets are smaller where parameters are known.
+    pub fn is_by_parameters(&self) -> bool {
+        let rows = self.tables.iter().flat_map(|table| &table.rows);
+        let mut values = rows.flatten();
+        values.any(|value| matches!(value, KeyValue::Parameter { .. }))
+    }
+
     /// Its read and write sets, with these parameters.
     pub fn sets(&self, parameters: &[Parameter<'_>]) -> Sets {
         let mut sets = match (self.writes_anything, self.reads_anything) {

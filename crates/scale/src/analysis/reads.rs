@@ -212,6 +212,6 @@ fn rows_of(
     let alias = alias
         .and_then(|alias| alias.aliasname())
         .or(range.relname());
-    let key = keys::of_where(relation, &[alias?], select.where_clause())?;
+    let key = keys::of_where(relation, &[alias?], select.where_clause(), facts)?;
     Some(vec![key])
 }

@@ -168,6 +168,10 @@ fn row_is_found_however_the_key_is_written() {
     for parameter in [text("7.0"), numeric, null, binary(&[7])] {
         assert_eq!(with(by_parameter, parameter), None);
     }
+    // Its type is another one's where it stands first.
+    let repeated = "SELECT a2 FROM r WHERE a3 = $1 AND a1 = $1";
+    assert_eq!(with(repeated, text("7")), None);
+    assert_eq!(with(repeated, binary(&[0, 0, 0, 7])), seven);
     let not_a_key = [
         "SELECT a2 FROM r WHERE a1 = 7 OR a2 = 1",
         "SELECT a2 FROM r WHERE NOT a1 = 7",

@@ -88,7 +88,7 @@ fn use_of_target(
     let alias = range.alias().and_then(|alias| alias.aliasname());
     let aliases = [alias.or(range.relname()).unwrap_or_default()];
     let rows_where = |clause| {
-        let row = keys::of_where(relation, &aliases, clause).filter(|_| simple);
+        let row = keys::of_where(relation, &aliases, clause, facts).filter(|_| simple);
         row.map(|row| vec![row]).unwrap_or_default()
     };
     let mut table_use = TableUse::new(relation.table, Touch::write_table());
@@ -114,7 +114,7 @@ fn use_of_target(
             };
         }
         Node::InsertStmt(insert) if relation.children.is_empty() => {
-            table_use.rows = inserted_rows(names, relation, insert).unwrap_or_default();
+            table_use.rows = inserted_rows(names, relation, insert, facts).unwrap_or_default();
         }
         _ => {}
     }
@@ -149,12 +149,13 @@ fn inserted_rows(
     names: &Names<'_>,
     relation: &Relation,
     insert: &InsertStmt,
+    facts: &Facts,
 ) -> Option<Vec<Vec<KeyValue>>> {
     let Node::SelectStmt(values) = insert.select_stmt() else {
         return None;
     };
-    let facts = Facts::of(names.catalogue, [Node::SelectStmt(values)]);
-    let is_plain = facts.query_count == 1 && facts.read_count == 0;
+    let inner = Facts::of(names.catalogue, [Node::SelectStmt(values)]);
+    let is_plain = inner.query_count == 1 && inner.read_count == 0;
     if !is_plain || insert.on_conflict_clause().is_some() || relation.key.is_empty() {
         return None;
     }
@@ -185,7 +186,7 @@ fn inserted_rows(
         let row = row.as_node_list()?;
         let key = positions
             .iter()
-            .map(|(position, column)| keys::value_of(column, row.get(*position)?));
+            .map(|(position, column)| keys::value_of(column, row.get(*position)?, facts));
         key.collect::<Option<Vec<_>>>()
     });
     rows.collect()

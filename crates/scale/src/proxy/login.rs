@@ -53,12 +53,21 @@ pub struct Welcome {
     pub permit: OwnedSemaphorePermit,
 }
 
+/// How a session's statements are read.
+#[derive(Debug, Default)]
+pub struct Reading {
+    /// Where names are looked up.
+    pub search_path: Vec<String>,
+    /// Whether texts are in UTF-8, as those of row images are.
+    pub is_utf8: bool,
+}
+
 /// What a session has on every server from the start.
 pub struct Outset {
     /// User, database and settings.
     pub key: Key,
-    /// Where names are looked up.
-    pub search_path: Vec<String>,
+    /// How its statements are read.
+    pub reading: Reading,
     /// Are its transactions serializable unless it says otherwise? Then its reads count as well.
     pub is_serializable: bool,
 }
@@ -68,7 +77,7 @@ impl Outset {
     fn of(key: Key) -> Outset {
         Outset {
             key,
-            search_path: Vec::new(),
+            reading: Reading::default(),
             is_serializable: false,
         }
     }
@@ -100,13 +109,16 @@ const OUTSET_NAMES: [&str; 12] = [
 /// Reads what a session begins with from a connection that has just been opened for it.
 async fn outset(connection: &mut Connection) -> io::Result<Outset> {
     let values = connection.row(OUTSET).await?;
-    let [search_path, isolation, ..] = &values[..] else {
+    let [search_path, isolation, _, _, _, encoding, ..] = &values[..] else {
         return Err(io::Error::other("the server gives no settings"));
     };
     let key = &connection.key;
     let names = OUTSET_NAMES.map(str::to_string);
     Ok(Outset {
-        search_path: crate::analysis::search_path(search_path, &key.user),
+        reading: Reading {
+            search_path: crate::analysis::search_path(search_path, &key.user),
+            is_utf8: encoding == "UTF8",
+        },
         is_serializable: isolation == "serializable",
         key: key.with(names.into_iter().zip(values.iter().cloned())),
     })

@@ -207,10 +207,9 @@ impl Relay<'_> {
                 (piece, &server, self.routing)
             {
                 let is_known = !self.session.is_pinned() && !self.writes.has_settings();
-                let path = is_known.then_some(&*self.outset.search_path);
                 let before = Before {
                     routing,
-                    search_path: path,
+                    reading: is_known.then_some(&self.outset.reading),
                     user: &self.outset.key.user,
                 };
                 before.look(message, &mut self.session, &mut self.writes, &mut self.out)?;
@@ -288,18 +287,18 @@ impl Relay<'_> {
                 prelude: Vec::new(),
             });
         };
-        let path = (!self.session.is_pinned()).then_some(&*self.outset.search_path);
+        let reading = (!self.session.is_pinned()).then_some(&self.outset.reading);
         let demand = self.session.demand();
         let mut touched = Touched::default();
         let mut leaves_nothing = true;
         for text in &demand.texts {
-            touched.merge(routing.touched(text.text(), path));
+            touched.merge(routing.touched(text, reading));
             leaves_nothing &= text.effect() == Effect::Nothing;
         }
         if !demand.executes {
             touched.schema.clear();
         }
-        let prelude = routing.prelude(&touched, path, &self.outset.key.user)?;
+        let prelude = routing.prelude(&touched, reading, &self.outset.key.user)?;
         let is_read = demand.is_whole && leaves_nothing && !self.outset.is_serializable;
         if is_read && touched.needs_primary.is_none() && !self.session.is_pinned() {
             let route = routing.route(&touched.sets, self.session.settings().level);

@@ -6,16 +6,17 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::extensions::Extensions;
+use super::login::Reading;
 use super::writes::Writes;
 use crate::address::Address;
-use crate::analysis::{Action, Analyser, Statement, TransactionCommand};
+use crate::analysis::{Action, Analyser, Parameter, Statement, TransactionCommand};
 use crate::manager::{ExtensionId, Level, Manager, Reason, Sets, Target, mark};
 use crate::pool::Node;
 use crate::replication::{Error, Replication};
 use crate::wire::cut::Message;
 use crate::wire::message;
 use crate::wire::report::{Report, Severity};
-use crate::wire::session::{Out, Session};
+use crate::wire::session::{Out, Prepared, Session, Text};
 
 /// SQLSTATE: what cannot be replicated.
 const UNSUPPORTED: &str = "0A000";
@@ -72,9 +73,9 @@ impl Touched {
         self.count += other.count;
     }
 
-    fn add(&mut self, statement: &Statement) {
+    fn add(&mut self, statement: &Statement, parameters: &[Parameter<'_>]) {
         self.count += 1;
-        self.sets.merge(&statement.sets(&[]));
+        self.sets.merge(&statement.sets(parameters));
         let why = match &statement.action {
             Action::Read => return,
             Action::Primary(why) | Action::Pin(why) => why,
@@ -129,8 +130,8 @@ impl Touched {
 pub struct Before<'a> {
     /// Where routing is known.
     pub routing: &'a Routing,
-    /// Where names are looked up, if that is known.
-    pub search_path: Option<&'a [String]>,
+    /// How statements are read, if that is known.
+    pub reading: Option<&'a Reading>,
     /// Who runs it.
     pub user: &'a str,
 }
@@ -147,27 +148,30 @@ impl Before<'_> {
         if session.is_skipping() {
             return Ok(());
         }
-        let mut touched = match message.tag() {
-            b'Q' => {
-                let text = message::split_string(message.body()).ok();
-                let text = text.filter(|_| message.is_whole()).map(|(text, _)| text);
-                self.routing.touched(text, self.search_path)
-            }
+        let bound;
+        let text = match message.tag() {
+            b'Q' => match message::split_string(message.body()) {
+                Ok((text, _)) if message.is_whole() => Text::Simple(text),
+                _ => Text::Unknown,
+            },
             b'E' => {
                 let portal = message::executed_portal(message.body()).ok();
-                let prepared = portal.and_then(|portal| session.of_portal(portal));
-                let text = prepared.as_ref().and_then(|prepared| prepared.text());
-                self.routing.touched(text, self.search_path)
+                bound = portal.and_then(|portal| session.of_portal(portal));
+                match &bound {
+                    Some(bound) => Text::Bound(Arc::clone(&bound.prepared), &bound.parameters),
+                    None => Text::Unknown,
+                }
             }
-            b'F' => self.routing.touched(None, self.search_path),
+            b'F' => Text::Unknown,
             _ => return Ok(()),
         };
+        let mut touched = self.routing.touched(&text, self.reading);
         if session.is_failed() {
             // Nothing changes the schema before a rollback.
             touched.schema.clear();
         }
         let routing = self.routing;
-        for statement in routing.prelude(&touched, self.search_path, self.user)? {
+        for statement in routing.prelude(&touched, self.reading, self.user)? {
             if message.tag() == b'Q' {
                 session.run(&statement, out);
             } else {
@@ -206,7 +210,7 @@ impl Routing {
     pub fn prelude(
         &self,
         touched: &Touched,
-        search_path: Option<&[String]>,
+        reading: Option<&Reading>,
         role: &str,
     ) -> Result<Vec<String>, Report> {
         if let Some(report) = touched.refusal() {
@@ -215,12 +219,13 @@ impl Routing {
         if touched.schema.is_empty() {
             return Ok(Vec::new());
         }
-        let Some(names) = search_path else {
+        let Some(reading) = reading else {
             let text = "the schema cannot be changed by a session that has changed its settings";
             let report = Report::new(Severity::Error, UNSUPPORTED, text);
             return Err(report.hint("Give search_path and role when connecting, not by SET."));
         };
-        let quoted = names
+        let quoted = reading
+            .search_path
             .iter()
             .map(|name| format!("\"{}\"", name.replace('"', "\"\"")));
         let search_path = quoted.collect::<Vec<_>>().join(", ");
@@ -269,23 +274,48 @@ impl Routing {
         self.manager.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What a text touches, whose names are looked up in `search_path`; none where that is not
-    /// known.
-    pub fn touched(&self, text: Option<&[u8]>, search_path: Option<&[String]>) -> Touched {
-        let Some(Ok(text)) = text.map(str::from_utf8) else {
+    /// What a text touches that is read like this; none where that is not known.
+    pub fn touched(&self, text: &Text<'_>, reading: Option<&Reading>) -> Touched {
+        let is_utf8 = reading.is_none_or(|reading| reading.is_utf8);
+        let bytes = text.text().filter(|text| is_utf8 || text.is_ascii());
+        let Some(Ok(words)) = bytes.map(str::from_utf8) else {
             return Touched::anything("it is not understood");
         };
+        let search_path = reading.map_or(&[][..], |reading| &reading.search_path);
         let mut touched = Touched::default();
-        let analysis = self.analyser.analyse(text, search_path.unwrap_or_default());
+        let analysis = self.analyser.analyse(words, search_path);
+        let by_parameters = analysis.iter().any(Statement::is_by_parameters);
+        let mut parameters = Vec::new();
+        if let Text::Bound(prepared, bytes) = text
+            && by_parameters
+        {
+            parameters = parameters_of(prepared, bytes, is_utf8);
+        }
         for statement in &*analysis {
-            touched.add(statement);
+            touched.add(statement, &parameters);
         }
         let is_transaction = |statement: &Statement| {
             matches!(statement.action, Action::Transaction(_) | Action::Session)
         };
-        if search_path.is_none() && !analysis.iter().all(is_transaction) {
+        if reading.is_none() && !analysis.iter().all(is_transaction) {
             touched.merge(Touched::anything("its session has settings of its own"));
         }
         touched
     }
+}
+
+/// The parameters of a Bind message; none where they are not understood.
+fn parameters_of<'a>(prepared: &Prepared, bytes: &'a [u8], is_utf8: bool) -> Vec<Parameter<'a>> {
+    let types = prepared.parameter_types().chain(std::iter::repeat(0));
+    let values = message::values(bytes).unwrap_or_default();
+    let parameters = values.into_iter().zip(types);
+    let parameters = parameters.map(|(value, type_oid)| {
+        let is_read = is_utf8 || value.bytes.is_some_and(<[u8]>::is_ascii);
+        Parameter {
+            type_oid,
+            binary: value.binary,
+            value: value.bytes.filter(|_| is_read),
+        }
+    });
+    parameters.collect()
 }

@@ -51,6 +51,47 @@ impl<'a> Bind<'a> {
     }
 }
 
+/// A parameter's value, as a Bind message has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Value<'a> {
+    /// Whether it is in binary format.
+    pub binary: bool,
+    /// Its bytes; none for NULL.
+    pub bytes: Option<&'a [u8]>,
+}
+
+/// The parameters' values in what follows the names in a Bind message.
+pub fn values(rest: &[u8]) -> Result<Vec<Value<'_>>, Malformed> {
+    let short = || Malformed::new("the parameters of a message are cut off");
+    let count = |bytes: &mut &[u8]| {
+        let (count, after) = bytes.split_first_chunk::<2>().ok_or_else(short)?;
+        *bytes = after;
+        Ok(usize::from(u16::from_be_bytes(*count)))
+    };
+    let mut rest = rest;
+    let formats = count(&mut rest)?;
+    let (formats, after) = rest.split_at_checked(2 * formats).ok_or_else(short)?;
+    rest = after;
+    let formats: Vec<bool> = formats.chunks(2).map(|format| format != [0, 0]).collect();
+    let mut values = Vec::new();
+    for index in 0..count(&mut rest)? {
+        let (length, after) = rest.split_first_chunk::<4>().ok_or_else(short)?;
+        let length = i32::from_be_bytes(*length);
+        // One format stands for all, none for text.
+        let binary = *formats.get(index).or(formats.first()).unwrap_or(&false);
+        let (bytes, after) = match usize::try_from(length) {
+            Ok(length) => {
+                let (bytes, after) = after.split_at_checked(length).ok_or_else(short)?;
+                (Some(bytes), after)
+            }
+            Err(_) => (None, after),
+        };
+        rest = after;
+        values.push(Value { binary, bytes });
+    }
+    Ok(values)
+}
+
 /// The body of a Describe or Close message: what it is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Subject<'a> {
@@ -151,6 +192,21 @@ mod tests {
         assert_eq!(bind.rest, b"rest");
     }
 
+    #[test]
+    fn values_of_bind_are_read() {
+        let text = b"\0\0\0\x02\0\0\0\x01a\xff\xff\xff\xff\0\0";
+        let value = |binary, bytes| Value { binary, bytes };
+        let expected = vec![value(false, Some(&b"a"[..])), value(false, None)];
+        assert_eq!(values(text), Ok(expected));
+        let each = b"\0\x02\0\0\0\x01\0\x02\0\0\0\x01a\0\0\0\x01b\0\0";
+        let expected = vec![value(false, Some(&b"a"[..])), value(true, Some(b"b"))];
+        assert_eq!(values(each), Ok(expected));
+        let all = b"\0\x01\0\x01\0\x02\0\0\0\x01a\0\0\0\0\0\0";
+        let expected = vec![value(true, Some(&b"a"[..])), value(true, Some(b""))];
+        assert_eq!(values(all), Ok(expected));
+        assert!(values(&all[..11]).is_err());
+    }
+
     proptest! {
         #[test]
         fn any_body_is_read_or_refused(body in prop::collection::vec(0_u8..4, 0..20)) {
@@ -165,6 +221,7 @@ mod tests {
             let _ = Subject::read(&body);
             let _ = executed_portal(&body);
             let _ = parameter_status(&body);
+            let _ = values(&body);
             let _ = row(&body);
         }
     }

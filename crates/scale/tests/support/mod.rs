@@ -2,6 +2,7 @@
 
 #![allow(dead_code, reason = "each test file uses a part")]
 
+pub mod cluster;
 pub mod raw;
 
 use std::net::SocketAddr;

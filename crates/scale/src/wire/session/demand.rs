@@ -12,8 +12,10 @@ use crate::wire::message::{Bind, Parse, split_string};
 pub enum Text<'a> {
     /// A simple query's text, which may hold several statements.
     Simple(&'a [u8]),
-    /// A statement that is prepared or run by extended messages.
+    /// A statement that is prepared by extended messages.
     Prepared(Arc<Prepared>),
+    /// A statement that is run by extended messages, and what follows the names in its Bind message.
+    Bound(Arc<Prepared>, &'a [u8]),
     /// Something else: a function call, or what is too long or does not exist.
     Unknown,
 }
@@ -23,7 +25,7 @@ impl Text<'_> {
     pub fn text(&self) -> Option<&[u8]> {
         match self {
             Text::Simple(text) => Some(text),
-            Text::Prepared(prepared) => prepared.text(),
+            Text::Prepared(prepared) | Text::Bound(prepared, _) => prepared.text(),
             Text::Unknown => None,
         }
     }
@@ -32,7 +34,7 @@ impl Text<'_> {
     pub fn effect(&self) -> Effect {
         match self {
             Text::Simple(text) => effect::of(text),
-            Text::Prepared(prepared) => prepared.effect,
+            Text::Prepared(prepared) | Text::Bound(prepared, _) => prepared.effect,
             Text::Unknown => Effect::Nothing,
         }
     }
@@ -53,9 +55,10 @@ impl Session {
     /// The batch that waits for a server.
     pub fn demand(&self) -> Demand<'_> {
         let mut texts = Vec::new();
-        // A name that the batch itself prepares is found here before the client's.
-        let mut prepared: Vec<(&[u8], Arc<Prepared>)> = Vec::new();
-        for frame in &self.held {
+        // A name that the batch itself prepares, and where: it is found here before the client's.
+        let mut prepared: Vec<(&[u8], usize, Arc<Prepared>)> = Vec::new();
+        let last = self.held.len().saturating_sub(1);
+        for (index, frame) in self.held.iter().enumerate() {
             let body = &frame[HEADER_LEN..];
             match frame[0] {
                 b'Q' if self.held_rest == 0 => match split_string(body) {
@@ -65,27 +68,39 @@ impl Session {
                 b'P' if self.held_rest == 0 => match Parse::read(body) {
                     Ok(parse) => {
                         let statement = Arc::new(Prepared::unnamed(parse.rest));
-                        prepared.push((parse.name, Arc::clone(&statement)));
+                        prepared.push((parse.name, texts.len(), Arc::clone(&statement)));
                         texts.push(Text::Prepared(statement));
                     }
                     Err(_) => texts.push(Text::Unknown),
                 },
                 b'B' => {
-                    let name = Bind::read(body).map(|bind| bind.statement);
-                    let of_batch = prepared.iter().rev().find(|(known, _)| Ok(*known) == name);
-                    if of_batch.is_some() {
-                        // It was counted where it was prepared.
+                    let Ok(bind) = Bind::read(body) else {
+                        texts.push(Text::Unknown);
+                        continue;
+                    };
+                    let is_whole = index < last || self.held_rest == 0;
+                    let parameters = if is_whole { bind.rest } else { &[] };
+                    let of_batch = prepared.iter().rev();
+                    let mut of_batch = of_batch.filter(|(name, ..)| *name == bind.statement);
+                    if let Some((_, at, statement)) = of_batch.next() {
+                        let bound = Text::Bound(Arc::clone(statement), parameters);
+                        // What it is run with says more than that it is prepared.
+                        match &texts[*at] {
+                            Text::Prepared(_) => texts[*at] = bound,
+                            _ => texts.push(bound),
+                        }
                         continue;
                     }
-                    let of_client = name.ok().and_then(|name| self.statement(name));
-                    texts.push(of_client.map_or(Text::Unknown, Text::Prepared));
+                    let of_client = self.statement(bind.statement);
+                    let bound = of_client.map(|statement| Text::Bound(statement, parameters));
+                    texts.push(bound.unwrap_or(Text::Unknown));
                 }
                 b'D' | b'E' | b'C' | b'S' | b'H' => {}
                 _ => texts.push(Text::Unknown),
             }
         }
-        let last = self.held.last().map(|frame| frame[0]);
-        let is_whole = self.held_rest == 0 && matches!(last, Some(b'Q' | b'F' | b'S'));
+        let end = self.held.last().map(|frame| frame[0]);
+        let is_whole = self.held_rest == 0 && matches!(end, Some(b'Q' | b'F' | b'S'));
         let tags = self.held.iter().map(|frame| frame[0]);
         let executes = tags
             .into_iter()

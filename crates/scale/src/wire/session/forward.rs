@@ -5,7 +5,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::expected::{Expected, Kind, Undo};
-use super::{Out, PORTALS_MAX, Prepared, RestGoes, STATEMENTS_MAX, Session, Stage};
+use super::{
+    Bound, Out, PARAMETERS_LEN_MAX, PORTALS_MAX, Prepared, RestGoes, STATEMENTS_MAX, Session, Stage,
+};
 use crate::wire::Malformed;
 use crate::wire::cut::Message;
 use crate::wire::effect::{self, Effect};
@@ -179,7 +181,13 @@ impl Session {
         match self.statement(bind.statement) {
             Some(prepared) if self.portals.len() < PORTALS_MAX => {
                 let portal = Bytes::copy_from_slice(bind.portal);
-                self.portals.insert(portal, prepared);
+                let is_kept = message.is_whole() && bind.rest.len() <= PARAMETERS_LEN_MAX;
+                let parameters = if is_kept { bind.rest } else { &[] };
+                let bound = Bound {
+                    prepared,
+                    parameters: Bytes::copy_from_slice(parameters),
+                };
+                self.portals.insert(portal, bound);
             }
             _ => {
                 self.portals.remove(bind.portal);

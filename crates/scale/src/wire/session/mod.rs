@@ -46,7 +46,7 @@ use super::server::{Parameters, Server, UnnamedId};
 pub use demand::{Demand, Text};
 use expected::{Expected, Kind};
 pub use settings::{Settings, Trace};
-pub use statements::Prepared;
+pub use statements::{Bound, Prepared};
 
 /// Bytes of a batch that are held until a server is chosen; a longer batch goes to the Primary.
 pub const HELD_LEN_MAX: usize = 64 * 1024;
@@ -58,6 +58,8 @@ const UNSUPPORTED: &str = "0A000";
 
 /// Portals of one transaction whose statements are remembered.
 const PORTALS_MAX: usize = 1_000;
+/// Longer parameters of a portal are not remembered, in bytes.
+const PARAMETERS_LEN_MAX: usize = 1024;
 /// Outside of a transaction, in ReadyForQuery.
 const IDLE: u8 = b'I';
 /// Inside of a transaction that has failed.
@@ -153,7 +155,7 @@ pub struct Session {
     /// What was put in front of the simple query that is forwarded next.
     prelude: expected::Prelude,
     /// What the portals of the current transaction run.
-    portals: BTreeMap<Bytes, Arc<Prepared>>,
+    portals: BTreeMap<Bytes, Bound>,
     /// The server has said that it ends the session.
     is_told_of_end: bool,
     /// Its server is an Extension, without which it can go on.
@@ -421,8 +423,8 @@ impl Session {
         self.is_skipping
     }
 
-    /// The statement that a portal runs, as far as it was made by Bind.
-    pub fn of_portal(&self, portal: &[u8]) -> Option<Arc<Prepared>> {
+    /// What a portal runs, as far as it was made by Bind.
+    pub fn of_portal(&self, portal: &[u8]) -> Option<Bound> {
         self.portals.get(portal).cloned()
     }
 

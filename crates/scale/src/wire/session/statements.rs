@@ -1,6 +1,7 @@
 //! Prepared statements as clients name them.
 
 use std::fmt::Write;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use ring::digest;
@@ -64,6 +65,26 @@ impl Prepared {
         let (text, _) = message::split_string(self.body.as_deref()?).ok()?;
         Some(text)
     }
+
+    /// The object identifiers of its first parameters' types; 0 where the server is to find out.
+    pub fn parameter_types(&self) -> impl Iterator<Item = u32> {
+        let body = self.body.as_deref().unwrap_or_default();
+        let types = message::split_string(body).ok();
+        let types = types
+            .and_then(|(_, rest)| rest.get(2..))
+            .unwrap_or_default();
+        let types = types.as_chunks::<4>().0.iter();
+        types.map(|oid| u32::from_be_bytes(*oid))
+    }
+}
+
+/// A statement with the parameters that a portal runs it with.
+#[derive(Clone, Debug)]
+pub struct Bound {
+    /// The statement.
+    pub prepared: Arc<Prepared>,
+    /// What follows the names in the Bind message; empty where that was too long to be kept.
+    pub parameters: Bytes,
 }
 
 fn effect_of(body: &[u8]) -> Effect {

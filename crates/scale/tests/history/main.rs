@@ -1,0 +1,265 @@
+//! Clients that append to lists and read them through the proxy see global strong snapshot isolation,
+//! whatever happens to Extensions; where a session asks for less, it gets less, which shows that the
+//! checker sees the difference.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod checker;
+mod checks_itself;
+#[path = "../support/mod.rs"]
+mod support;
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
+use checker::{Anomaly, Element, Ending, Key, Operation, Transaction, check};
+use scale::manager::State;
+use support::cluster::{Cluster, PATIENCE};
+use support::{connect, is_there};
+use tokio_postgres::error::SqlState;
+use tokio_postgres::types::ToSql;
+use tokio_postgres::{Client, Error, Row};
+
+const LISTS: Key = 6;
+const CLIENTS: u64 = 8;
+const TRANSACTIONS: usize = 120;
+
+/// What all clients of a run share.
+#[derive(Default)]
+struct Run {
+    history: Mutex<Vec<Transaction>>,
+    elements: AtomicI64,
+}
+
+/// Deterministic choices (xorshift).
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, below: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % below
+    }
+
+    fn key(&mut self) -> Key {
+        i32::try_from(self.below(LISTS.unsigned_abs().into())).unwrap()
+    }
+}
+
+/// A client, and what it has done in its current transaction.
+struct Writer {
+    client: Client,
+    run: Arc<Run>,
+    random: Random,
+    operations: Vec<Operation>,
+}
+
+async fn make_lists(cluster: &Cluster) {
+    let client = cluster.front.connect().await;
+    let create = "CREATE TABLE lists (id int PRIMARY KEY, items int8[] NOT NULL)";
+    client.batch_execute(create).await.unwrap();
+    let fill =
+        format!("INSERT INTO lists SELECT id, '{{}}' FROM generate_series(0, {LISTS} - 1) id");
+    client.batch_execute(&fill).await.unwrap();
+    cluster
+        .wait_until_equal("SELECT id FROM lists ORDER BY id")
+        .await;
+}
+
+impl Writer {
+    async fn new(cluster: &Cluster, run: &Arc<Run>, seed: u64) -> Writer {
+        Writer {
+            client: cluster.front.connect().await,
+            run: Arc::clone(run),
+            random: Random(seed),
+            operations: Vec::new(),
+        }
+    }
+
+    async fn work(&mut self) {
+        for _ in 0..TRANSACTIONS {
+            let began = Instant::now();
+            let ended = match self.random.below(4) {
+                0 => self.append().await,
+                1 => self.transaction().await,
+                _ => self.read_some().await,
+            };
+            let ending = match ended {
+                Ok(ending) => ending,
+                Err(error) => ending_of(&error),
+            };
+            let transaction = Transaction {
+                began,
+                ended: Instant::now(),
+                ending,
+                operations: std::mem::take(&mut self.operations),
+            };
+            self.run.history.lock().unwrap().push(transaction);
+        }
+    }
+
+    /// Several statements with one snapshot.
+    async fn transaction(&mut self) -> Result<Ending, Error> {
+        let begin = "BEGIN ISOLATION LEVEL REPEATABLE READ";
+        self.client.batch_execute(begin).await?;
+        let done = self.statements().await;
+        let commits = done.is_ok() && self.random.below(8) > 0;
+        let end = if commits { "COMMIT" } else { "ROLLBACK" };
+        self.client.batch_execute(end).await?;
+        done?;
+        Ok(if commits {
+            Ending::Committed
+        } else {
+            Ending::Aborted
+        })
+    }
+
+    async fn statements(&mut self) -> Result<(), Error> {
+        for _ in 0..=self.random.below(3) {
+            match self.random.below(2) {
+                0 => self.append().await?,
+                _ => self.read_some().await?,
+            };
+        }
+        Ok(())
+    }
+
+    async fn append(&mut self) -> Result<Ending, Error> {
+        let (key, element) = (
+            self.random.key(),
+            self.run.elements.fetch_add(1, Ordering::Relaxed),
+        );
+        self.operations.push(Operation::Append(key, element));
+        let append = "UPDATE lists SET items = items || $1::int8 WHERE id = $2";
+        let count = self.client.execute(append, &[&element, &key]).await?;
+        assert_eq!(count, 1);
+        Ok(Ending::Committed)
+    }
+
+    /// One list by its key, or several in one statement.
+    async fn read_some(&mut self) -> Result<Ending, Error> {
+        let (first, second) = (self.random.key(), self.random.key());
+        let text = match self.random.below(3) {
+            0 => "SELECT id, items FROM lists WHERE id = $1",
+            1 => "SELECT id, items FROM lists WHERE id IN ($1, $2)",
+            _ => "SELECT id, items FROM lists",
+        };
+        let keys: [&(dyn ToSql + Sync); 2] = [&first, &second];
+        let count = text.matches('$').count();
+        let rows = self.client.query(text, &keys[..count]).await?;
+        let read = |row: &Row| Operation::Read(row.get(0), row.get(1));
+        self.operations.extend(rows.iter().map(read));
+        Ok(Ending::Committed)
+    }
+}
+
+/// Only what is known to have changed nothing was aborted.
+fn ending_of(error: &Error) -> Ending {
+    let known = [
+        SqlState::T_R_SERIALIZATION_FAILURE,
+        SqlState::T_R_DEADLOCK_DETECTED,
+    ];
+    match error.code() {
+        Some(code) if known.contains(code) => Ending::Aborted,
+        // A read at an Extension that died.
+        Some(code) if *code == SqlState::CONNECTION_FAILURE => Ending::Aborted,
+        _ => panic!("{error:?}"),
+    }
+}
+
+/// What each list holds in the end.
+async fn last(cluster: &Cluster) -> BTreeMap<Key, Vec<Element>> {
+    let client = connect(cluster.primary.socket()).await;
+    let rows = client.query("SELECT id, items FROM lists", &[]).await;
+    let rows = rows.unwrap();
+    rows.iter().map(|row| (row.get(0), row.get(1))).collect()
+}
+
+async fn verdict(cluster: &Cluster, run: &Run) -> Result<(), Anomaly> {
+    let last = last(cluster).await;
+    let history = run.history.lock().unwrap();
+    check(&history, &last)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn snapshots_are_isolated_while_extensions_die() {
+    if !is_there() {
+        return;
+    }
+    let mut cluster = Cluster::start(2).await;
+    make_lists(&cluster).await;
+    let run = Arc::new(Run::default());
+    let mut tasks = Vec::new();
+    for number in 1..=CLIENTS {
+        let seed = 0x9e37_79b9_7f4a_7c15_u64.wrapping_mul(number);
+        println!("client {number}: seed {seed}");
+        let mut writer = Writer::new(&cluster, &run, seed).await;
+        tasks.push(tokio::spawn(async move { writer.work().await }));
+    }
+    let done = |share: usize| {
+        let all = usize::try_from(CLIENTS).unwrap() * TRANSACTIONS;
+        run.history.lock().unwrap().len() >= all / 4 * share
+    };
+    let started = Instant::now();
+    for (number, share) in [(0, 1), (1, 2)] {
+        while !done(share) {
+            assert!(started.elapsed() < PATIENCE);
+            tokio::task::yield_now().await;
+        }
+        let port = cluster.extensions[number].socket().port();
+        cluster.extensions[number].kill();
+        cluster.extensions[number].restart_at(port).unwrap();
+    }
+    for task in tasks {
+        task.await.unwrap();
+    }
+    verdict(&cluster, &run).await.unwrap();
+    cluster.wait(|states| states == [State::Serving; 2]).await;
+    cluster
+        .wait_until_equal("SELECT id || items::text FROM lists ORDER BY id")
+        .await;
+    let history = run.history.lock().unwrap();
+    let committed = history.iter().filter(|it| it.ending == Ending::Committed);
+    let (committed, served) = (committed.count(), cluster.served());
+    println!(
+        "{committed} of {} committed, {served} reads at Extensions",
+        history.len()
+    );
+    assert!(committed > history.len() / 2 && served > 50);
+}
+
+/// While an Extension cannot apply anything, sessions at `gssi` see everything all the same, and such
+/// at `weak` do not.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn weak_reads_are_found_to_be_stale() {
+    if !is_there() {
+        return;
+    }
+    let cluster = Cluster::start(1).await;
+    make_lists(&cluster).await;
+    let behind = connect(cluster.extensions[0].socket()).await;
+    let lock = "BEGIN; LOCK TABLE lists IN EXCLUSIVE MODE";
+    behind.batch_execute(lock).await.unwrap();
+    for level in ["gssi", "rsi-pc", "weak"] {
+        let run = Arc::new(Run::default());
+        run.elements
+            .store(1000 * i64::from(level.len() as u32), Ordering::Relaxed);
+        let clear = "UPDATE lists SET items = '{}'";
+        let mut writer = Writer::new(&cluster, &run, 7).await;
+        writer.client.batch_execute(clear).await.unwrap();
+        let set = format!("SET replex.consistency = '{level}'");
+        writer.client.batch_execute(&set).await.unwrap();
+        writer.work().await;
+        let found = verdict(&cluster, &run).await;
+        match level {
+            "weak" => assert!(
+                matches!(found, Err(Anomaly::Stale(_) | Anomaly::LostUpdate(_))),
+                "{found:?}"
+            ),
+            _ => found.unwrap(),
+        }
+    }
+}

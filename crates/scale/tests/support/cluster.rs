@@ -1,0 +1,107 @@
+//! A Primary, its Extensions, and the proxy in front of them.
+
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use scale::local::Postgres;
+use scale::manager::{Manager, State};
+use scale::proxy::routing::Routing;
+use scale::replication::Contents;
+use tokio_postgres::{Client, SimpleQueryMessage};
+
+use super::{Front, connect, options};
+
+/// Everything here is done within this.
+pub const PATIENCE: Duration = Duration::from_secs(120);
+
+/// A Primary, its Extensions, and the proxy in front of them.
+pub struct Cluster {
+    pub primary: Postgres,
+    pub extensions: Vec<Postgres>,
+    pub manager: Arc<Mutex<Manager>>,
+    pub front: Front,
+}
+
+impl Cluster {
+    /// With so many Extensions, all of which serve.
+    pub async fn start(extensions: usize) -> Cluster {
+        // The slot gives only what is on the Primary's disk.
+        let primary = Postgres::start(&["synchronous_commit=on"]).unwrap();
+        let address = primary.address("postgres");
+        let routing = Routing::start(&address, 10).await.unwrap();
+        let manager = Arc::clone(&routing.manager);
+        let mut started = Vec::new();
+        for _ in 0..extensions {
+            let postgres = Postgres::start(&[]).unwrap();
+            let address = postgres.address("postgres");
+            let added = routing.extensions.add(&address, Contents::Kept);
+            added.unwrap();
+            started.push(postgres);
+        }
+        let front = Front::routed(options(&primary, 10), Some(routing)).await;
+        let cluster = Cluster {
+            primary,
+            extensions: started,
+            manager,
+            front,
+        };
+        cluster
+            .wait(|states| states.iter().all(|state| *state == State::Serving))
+            .await;
+        cluster
+    }
+
+    pub async fn wait(&self, condition: impl Fn(&[State]) -> bool) {
+        let started = Instant::now();
+        loop {
+            let states: Vec<State> = {
+                let manager = self.manager.lock().unwrap();
+                manager
+                    .extensions()
+                    .map(|(_, extension)| extension.state)
+                    .collect()
+            };
+            if condition(&states) {
+                return;
+            }
+            let status = self.front.extensions().replication().status();
+            assert!(started.elapsed() < PATIENCE, "{states:?} {status:?}");
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    }
+
+    /// Waits until every Extension gives the same answer as the Primary.
+    pub async fn wait_until_equal(&self, query: &str) {
+        let expected = text(&connect(self.primary.socket()).await, query).await;
+        for extension in &self.extensions {
+            let client = connect(extension.socket()).await;
+            let started = Instant::now();
+            while text(&client, query).await != expected {
+                let status = self.front.extensions().replication().status();
+                assert!(started.elapsed() < PATIENCE, "{query}: {status:?}");
+            }
+        }
+    }
+
+    /// Reads that Extensions were given.
+    pub fn served(&self) -> u64 {
+        let manager = self.manager.lock().unwrap();
+        manager
+            .extensions()
+            .map(|(_, extension)| extension.served)
+            .sum()
+    }
+}
+
+/// The first column of all rows; an error, as of a table that is not there yet, is an answer, too.
+pub async fn text(client: &Client, query: &str) -> String {
+    let messages = match client.simple_query(query).await {
+        Ok(messages) => messages,
+        Err(error) => return error.to_string(),
+    };
+    let rows = messages.iter().filter_map(|message| match message {
+        SimpleQueryMessage::Row(row) => Some(row.get(0).unwrap_or("").to_string()),
+        _ => None,
+    });
+    rows.collect::<Vec<_>>().join("\n")
+}
