@@ -142,6 +142,8 @@ pub struct Scan<'a> {
     bytes: &'a [u8],
     offset: usize,
     expected: Position,
+    /// What the last valid record says was durable.
+    durable: Position,
 }
 
 impl<'a> Scan<'a> {
@@ -152,6 +154,7 @@ impl<'a> Scan<'a> {
             bytes,
             offset: 0,
             expected: key.first,
+            durable: Position::ZERO,
         }
     }
 
@@ -195,22 +198,30 @@ impl<'a> Scan<'a> {
     fn advance(&mut self, offset: usize, record: &Record) {
         self.offset = (offset + record_bytes(record.payload.len())).min(self.bytes.len());
         self.expected = record.position.next();
+        self.durable = record.durable;
+    }
+
+    /// Whether a record of this log can be there, behind a bad one. Recycled files are full of bytes
+    /// that could be anything, so whatever can be told without its checksum is.
+    fn is_plausible(&self, offset: usize, record: &Record) -> bool {
+        // Positions behind are left over from what was overwritten; each missing record took a
+        // header at least.
+        let missing = record.position.0.checked_sub(self.expected.0);
+        let room = ((offset - self.offset) / HEADER_BYTES) as u64;
+        // What is durable stays so.
+        let durable = self.durable..record.position;
+        missing.is_some_and(|missing| missing <= room) && durable.contains(&record.durable)
     }
 
     /// The first valid record behind the bad one at `self.offset`, and where it is.
     fn resync(&self) -> Option<(usize, Position)> {
         let rest = self.bytes.len() - self.offset;
-        // Every record takes a header at least, so positions this far ahead are not plausible,
-        // and those behind are left over from what was overwritten.
-        let limit = self.expected.0.saturating_add((rest / HEADER_BYTES) as u64);
         let mut work = rest.saturating_mul(RESYNC_WORK_FACTOR);
         let mut offset = self.offset + ALIGNMENT;
         while let Some(candidate) = self.candidate_or_short(offset) {
             if let Some(candidate) = candidate {
                 let position = candidate.record.position;
-                let plausible = (self.expected.0..=limit).contains(&position.0)
-                    && candidate.record.durable < position;
-                if plausible {
+                if self.is_plausible(offset, &candidate.record) {
                     let cost = candidate.record.payload.len() + HEADER_BYTES;
                     let Some(left) = work.checked_sub(cost) else {
                         // Bytes made to look like records: nobody can trust this tail.
@@ -425,6 +436,26 @@ mod tests {
         }
         let items = Scan::new(&KEY, &bytes).collect::<Vec<_>>();
         assert!(matches!(items[..], [Item::Gap(_)]), "{items:?}");
+    }
+
+    #[test]
+    fn leftovers_that_look_like_records_are_no_damage() {
+        let (mut bytes, ends) = encoded(4);
+        let tail = 1 << 20;
+        bytes.resize(ends[3] + tail, 0);
+        // What an earlier use of the file left: lengths of much, and either a position that cannot
+        // have been reached so soon, or a durable one below what the last record says.
+        let leftovers = [(17_104_u64, 103_u64, tail / 2), (20_000, 101, tail)];
+        for (position, durable, reach) in leftovers {
+            let mut bytes = bytes.clone();
+            for at in (ends[3]..ends[3] + reach - HEADER_BYTES).step_by(HEADER_BYTES) {
+                let length = (bytes.len() - at - HEADER_BYTES) as u32;
+                bytes[at + 4..at + 8].copy_from_slice(&length.to_le_bytes());
+                bytes[at + 8..at + 16].copy_from_slice(&position.to_le_bytes());
+                bytes[at + 24..at + 32].copy_from_slice(&durable.to_le_bytes());
+            }
+            assert_eq!(positions(&bytes), ((0..4).collect(), vec![]));
+        }
     }
 
     proptest! {
