@@ -227,6 +227,52 @@ fn operators_ask_and_reload() {
 }
 
 #[test]
+fn a_file_says_which_extensions_there_are() {
+    if !is_there() {
+        return;
+    }
+    let primary = Postgres::start(&["synchronous_commit=on"]).unwrap();
+    let extensions = [(); 2].map(|()| Postgres::start(&[]).unwrap());
+    let folder = TempDir::new().unwrap();
+    let file = folder.path().join("hihooi.toml");
+    let url = |postgres: &Postgres| {
+        let socket = postgres.socket();
+        format!("\"postgresql://{SUPERUSER}@{socket}/postgres\"")
+    };
+    let write = |first: &str, extension: &Postgres| {
+        let (primary, extension) = (url(&primary), url(extension));
+        let lines = format!("{first}\nprimary = {primary}\nextension = [{extension}]\n");
+        std::fs::write(&file, lines).unwrap();
+    };
+    write("trust = true", &extensions[0]);
+    let running = Running::start(&["--config", &file.display().to_string()]);
+    let there = || {
+        let told = running.admin(SUPERUSER, &["SHOW", "EXTENSIONS"]);
+        let told = String::from_utf8(told.stdout).unwrap();
+        extensions
+            .each_ref()
+            .map(|postgres| told.contains(&postgres.socket().to_string()))
+    };
+    assert_eq!(there(), [true, false]);
+    write("trust = true", &extensions[1]);
+    let done = running.admin(SUPERUSER, &["RELOAD"]);
+    assert!(done.status.success(), "{done:?}");
+    assert_eq!(there(), [false, true]);
+    let wrong = [
+        ("trust = true\nclients = 7", "clients: restart the proxy"),
+        ("trust = true\nspeed = 7", "no option speed"),
+        ("trust = ", "line 1"),
+    ];
+    for (first, expected) in wrong {
+        write(first, &extensions[0]);
+        let refused = running.admin(SUPERUSER, &["RELOAD"]);
+        let said = String::from_utf8(refused.stderr).unwrap();
+        assert!(said.contains(expected), "{said}");
+        assert_eq!(there(), [false, true]);
+    }
+}
+
+#[test]
 fn check_says_what_is_missing_and_fails_if_it_must() {
     if !is_there() {
         return;
@@ -250,7 +296,10 @@ fn check_says_what_is_missing_and_fails_if_it_must() {
     assert_eq!(output.stderr, b"");
     let said = run_badly(&["scale", "check", "--primary", "nowhere"], 2);
     assert!(said.contains("postgresql://"), "{said}");
-    run_badly(&["scale", "--trust"], 2);
+    let said = run_badly(&["scale", "--trust"], 2);
+    assert!(said.contains("give --primary URL"), "{said}");
+    let said = run_badly(&["scale", "--config", "/nowhere.toml"], 2);
+    assert!(said.contains("/nowhere.toml: No such file"), "{said}");
     let said = run_badly(
         &[
             "scale",

@@ -26,6 +26,11 @@ pub struct Address {
 }
 
 impl Address {
+    /// Which database it is, whoever logs in there.
+    pub fn place(&self) -> (&str, u16, &str) {
+        (&self.host, self.port, &self.database)
+    }
+
     /// Reads a URL. The error does not repeat it, since it may hold a password.
     pub fn parse(url: &str) -> Result<Address, String> {
         let rest = url

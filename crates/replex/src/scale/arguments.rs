@@ -1,5 +1,6 @@
 //! The options of `replex scale`, with their help.
 
+use std::fmt::Debug;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
@@ -19,15 +20,19 @@ use clap::{Args, Subcommand, ValueEnum};
     it must see, by what it touches. With --extension, the user in --primary must be a superuser there; \
     the Primary needs wal_level = logical, and each table a primary key or REPLICA IDENTITY FULL.\n\n\
     Prints one line `ready proxy=ADDRESS` once it serves, with `metrics=ADDRESS` if there are any. \
-    SIGHUP reads the file of users and the certificate again.")]
-#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+    SIGHUP reads --config, the file of users and the certificate again.\n\n\
+    A file for --config is TOML with the names of these options:\n  \
+    primary = \"postgresql://ann:secret@db/shop\"\n  \
+    extension = [\"postgresql://ann:secret@db2/shop\", \"postgresql://ann:secret@db3/shop\"]\n  \
+    replicate = true")]
+#[command(args_conflicts_with_subcommands = true)]
 pub struct Scale {
     /// What else is to be done than to serve.
     #[command(subcommand)]
     pub command: Option<Command>,
     /// How it serves.
     #[command(flatten)]
-    pub serve: Option<Serve>,
+    pub serve: Serve,
 }
 
 /// What goes with the proxy.
@@ -93,6 +98,10 @@ pub struct Admin {
 /// The options of the proxy itself.
 #[derive(Args, Clone, Debug)]
 pub struct Serve {
+    /// A file with options, see below. What the command line says counts more; Extensions and operators
+    /// are added up.
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
     /// The database that takes all writes: postgresql://user:password@host:port/database. Behind
     /// `?`: sslmode (disable, prefer, require, verify-full) and sslrootcert.
     #[arg(
@@ -101,7 +110,7 @@ pub struct Serve {
         env = "REPLEX_PRIMARY",
         hide_env_values = true
     )]
-    pub primary: String,
+    pub primary: Option<String>,
     /// A database that reads may go to, too; its tables are filled from the Primary if it is empty,
     /// and follow it from then on. May be given several times.
     #[arg(
@@ -152,6 +161,24 @@ pub struct Serve {
     /// Listen on a network although nothing is encrypted.
     #[arg(long)]
     pub allow_unencrypted_network: bool,
+}
+
+impl Serve {
+    /// The options that cannot be changed while the proxy runs, by name.
+    pub fn fixed(&self) -> [(&'static str, String); 9] {
+        let text = |value: &dyn Debug| format!("{value:?}");
+        [
+            ("primary", text(&self.primary)),
+            ("replicate", text(&self.replicate)),
+            ("listen", text(&self.listen)),
+            ("trust", text(&self.trust)),
+            ("metrics", text(&self.metrics)),
+            ("pooling", text(&self.pooling)),
+            ("connections", text(&self.connections)),
+            ("clients", text(&self.clients)),
+            ("login-timeout", text(&self.login_timeout)),
+        ]
+    }
 }
 
 /// How long a client keeps its connection to a database.

@@ -11,7 +11,7 @@ use crate::output::{Screen, plural};
 /// `replex scale check`
 pub async fn run(arguments: &Check) -> Result<(), Failure> {
     let primary = Address::parse(&arguments.primary).map_err(Failure::Usage)?;
-    let extensions = addresses(&arguments.extension)?;
+    let extensions = addresses(&arguments.extension).map_err(Failure::Usage)?;
     let findings = check(&primary, &extensions, arguments.connections.into()).await;
     let screen = Screen::of_stdout();
     for finding in &findings {

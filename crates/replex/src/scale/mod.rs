@@ -6,6 +6,7 @@ mod admin;
 mod arguments;
 mod check;
 mod demo;
+mod file;
 
 use std::io::Write;
 use std::net::SocketAddr;
@@ -17,7 +18,7 @@ use scale::address::Address;
 use scale::auth::tls;
 use scale::auth::users::Users;
 use scale::proxy::routing::Routing;
-use scale::proxy::{Admission, Authentication, Options, Proxy};
+use scale::proxy::{Admission, Authentication, Options, Proxy, Reloaded};
 use scale::replication::Contents;
 use scale::wire::session::Pinning;
 use server::metrics::Metrics;
@@ -29,18 +30,15 @@ use arguments::{Command, Pooling, Serve};
 
 /// `replex scale`
 pub fn run(arguments: &Scale) -> Result<(), Failure> {
-    match (&arguments.command, &arguments.serve) {
-        (Some(Command::Admin(arguments)), _) => run_to_its_end(admin::run(arguments)),
-        (Some(Command::Check(arguments)), _) => run_to_its_end(check::run(arguments)),
-        (Some(Command::Demo), _) => run_to_its_end(demo::run()),
-        (None, Some(arguments)) => match runtime()?.block_on(serve(arguments)) {
+    match &arguments.command {
+        Some(Command::Admin(arguments)) => run_to_its_end(admin::run(arguments)),
+        Some(Command::Check(arguments)) => run_to_its_end(check::run(arguments)),
+        Some(Command::Demo) => run_to_its_end(demo::run()),
+        None => match runtime()?.block_on(serve(&arguments.serve)) {
             // It has no end of its own: to be stopped is how it ends well.
             Err(Failure::Interrupted) => Ok(()),
             other => other,
         },
-        (None, None) => Err(Failure::Usage(
-            "give --primary URL, or see `replex scale --help`".into(),
-        )),
     }
 }
 
@@ -60,6 +58,7 @@ async fn serve(arguments: &Serve) -> Result<(), Failure> {
     let mut hangup = signal(SignalKind::hangup()).map_err(Failure::at("wait for signals"))?;
     let mut terminate = signal(SignalKind::terminate()).map_err(Failure::at("wait for signals"))?;
     let serving = async {
+        let arguments = &file::with_file(arguments).map_err(Failure::Usage)?;
         let listen = arguments.listen;
         let options = options(arguments)?;
         let listener = TcpListener::bind(listen).await;
@@ -103,8 +102,8 @@ fn say_ready(
 /// Reads again who may come in, whenever the signal comes.
 async fn reload_on(hangup: &mut Signal, proxy: &Proxy) {
     while hangup.recv().await.is_some() {
-        if let Err(problem) = proxy.reload() {
-            eprintln!("replex: nothing was changed: {problem}");
+        if let Err(problem) = proxy.reload().await {
+            eprintln!("replex: what was in force before still is: {problem}");
         }
     }
 }
@@ -114,11 +113,10 @@ async fn replicate(options: &Options, arguments: &Serve) -> Result<Option<Routin
     if arguments.extension.is_empty() && !arguments.replicate {
         return Ok(None);
     }
-    let extensions = addresses(&arguments.extension)?;
     let started = Routing::start(&options.primary, options.connections_max).await;
     let what = format!("replicate from the Primary at {}", options.primary);
     let routing = started.map_err(Failure::at(what))?;
-    for address in &extensions {
+    for address in &options.extensions {
         let added = routing.extensions.add(address, Contents::Kept);
         added.map_err(Failure::at(format!("take up the Extension at {address}")))?;
     }
@@ -126,14 +124,33 @@ async fn replicate(options: &Options, arguments: &Serve) -> Result<Option<Routin
     Ok(Some(routing))
 }
 
-fn addresses(urls: &[String]) -> Result<Vec<Address>, Failure> {
-    let addresses: Result<Vec<Address>, String> =
-        urls.iter().map(|url| Address::parse(url)).collect();
-    addresses.map_err(Failure::Usage)
+fn addresses(urls: &[String]) -> Result<Vec<Address>, String> {
+    urls.iter().map(|url| Address::parse(url)).collect()
+}
+
+/// Reads again what can be changed while the proxy runs that was started with `before`.
+fn reload(before: &Serve, primary: &Address) -> Result<Reloaded, String> {
+    let serve = file::with_file(before)?;
+    let fixed = before.fixed().into_iter().zip(serve.fixed());
+    let changed = fixed.filter(|(before, after)| before != after);
+    let changed: Vec<&str> = changed.map(|((name, _), _)| name).collect();
+    if !changed.is_empty() {
+        let names = changed.join(", ");
+        return Err(format!("{names}: restart the proxy to change that"));
+    }
+    let extensions = addresses(&serve.extension)?;
+    Ok(Reloaded {
+        admission: admission(&serve, primary)?,
+        extensions: serve.config.is_some().then_some(extensions),
+    })
 }
 
 fn options(serve: &Serve) -> Result<Options, Failure> {
-    let primary = Address::parse(&serve.primary).map_err(Failure::Usage)?;
+    let Some(primary) = &serve.primary else {
+        let text = "give --primary URL, or see `replex scale --help`";
+        return Err(Failure::Usage(text.into()));
+    };
+    let primary = Address::parse(primary).map_err(Failure::Usage)?;
     let is_encrypted = serve.tls_certificate.is_some() && serve.tls_key.is_some();
     if !serve.listen.ip().is_loopback() && !is_encrypted && !serve.allow_unencrypted_network {
         return Err(Failure::Usage(format!(
@@ -148,10 +165,11 @@ fn options(serve: &Serve) -> Result<Options, Failure> {
             "nobody could log in: give --users FILE, a password in --primary, or --trust".into(),
         ));
     }
-    let (again, address) = (serve.clone(), primary.clone());
+    let (before, address) = (serve.clone(), primary.clone());
     Ok(Options {
         admission: admission(serve, &primary).map_err(Failure::Failed)?,
-        reload: Box::new(move || admission(&again, &address)),
+        extensions: addresses(&serve.extension).map_err(Failure::Usage)?,
+        reload: Box::new(move || reload(&before, &address)),
         primary,
         pinning: match serve.pooling {
             Pooling::Transaction => Pinning::WhenNeeded,

@@ -112,7 +112,7 @@ pub async fn to(proxy: &Proxy, command: Command) -> Result<Answer, Report> {
                 Report::new(Severity::Error, INVALID_VALUE, text)
                     .hint("What was in force before still is.")
             };
-            proxy.reload().map_err(refused)?;
+            proxy.reload().await.map_err(refused)?;
             (Vec::new(), "RELOAD")
         }
         Command::Ignored(tag) => (Vec::new(), tag),

@@ -24,6 +24,15 @@ struct Nodes {
     all: BTreeMap<ExtensionId, Arc<Node>>,
 }
 
+impl Nodes {
+    /// Which of them is this database.
+    fn at(&self, address: &Address) -> Option<ExtensionId> {
+        let mut all = self.all.iter();
+        let found = all.find(|(_, node)| node.address.place() == address.place());
+        found.map(|(id, _)| *id)
+    }
+}
+
 impl Extensions {
     /// None so far. Each will have so many connections for sessions, at most.
     pub fn new(replication: Replication, connections_max: usize) -> Extensions {
@@ -38,12 +47,7 @@ impl Extensions {
     /// What becomes of it is said by [`Replication::status`].
     pub fn add(&self, address: &Address, contents: Contents) -> Result<ExtensionId, Error> {
         let mut nodes = self.nodes();
-        let is_there = |node: &Arc<Node>| {
-            let known = &node.address;
-            (&known.host, known.port, &known.database)
-                == (&address.host, address.port, &address.database)
-        };
-        if let Some((id, _)) = nodes.all.iter().find(|(_, node)| is_there(node)) {
+        if let Some(id) = nodes.at(address) {
             return Err(Error::Setup(format!(
                 "{address}/{} is Extension {} already: remove that first",
                 address.database, id.0
@@ -63,6 +67,29 @@ impl Extensions {
         let removed = self.nodes().all.remove(&id);
         self.replication.remove_extension(id).await;
         removed.is_some()
+    }
+
+    /// Removes those that were named before and are no more, and takes up those that are named and not
+    /// there. Others, which nobody named, stay. The error says which could not be taken up.
+    pub async fn exchange(&self, before: &[Address], after: &[Address]) -> Result<(), String> {
+        let stays = |gone: &&Address| after.iter().any(|it| it.place() == gone.place());
+        for gone in before.iter().filter(|gone| !stays(gone)) {
+            let id = self.nodes().at(gone);
+            if let Some(id) = id {
+                self.remove(id).await;
+            }
+        }
+        let mut problems = Vec::new();
+        for address in after {
+            let is_there = self.nodes().at(address).is_some();
+            if !is_there && let Err(problem) = self.add(address, Contents::Kept) {
+                problems.push(format!("the Extension at {address}: {problem}"));
+            }
+        }
+        match problems[..] {
+            [] => Ok(()),
+            _ => Err(problems.join("; ")),
+        }
     }
 
     /// One of them.

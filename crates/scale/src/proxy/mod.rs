@@ -53,8 +53,16 @@ pub struct Admission {
     pub operators: Vec<String>,
 }
 
-/// Reads again who may come in. The error is for people.
-pub type Reload = Box<dyn Fn() -> Result<Admission, String> + Send + Sync>;
+/// What can be changed while the proxy runs.
+pub struct Reloaded {
+    /// Who may come in.
+    pub admission: Admission,
+    /// The Extensions that are named there; none where that is not said.
+    pub extensions: Option<Vec<Address>>,
+}
+
+/// Reads that again, from where it came from. The error is for people.
+pub type Reload = Box<dyn Fn() -> Result<Reloaded, String> + Send + Sync>;
 
 /// What a proxy is told.
 pub struct Options {
@@ -62,7 +70,9 @@ pub struct Options {
     pub primary: Address,
     /// Who may come in.
     pub admission: Admission,
-    /// Reads that again, from where it came from.
+    /// Extensions that there are from the start.
+    pub extensions: Vec<Address>,
+    /// Reads both again.
     pub reload: Reload,
     /// When sessions keep their servers.
     pub pinning: Pinning,
@@ -80,6 +90,8 @@ pub struct Proxy {
     routing: Option<Routing>,
     admission: Mutex<Arc<Admission>>,
     reload: Reload,
+    /// Extensions that were named when that was last read; whoever reads it again holds this.
+    named: tokio::sync::Mutex<Vec<Address>>,
     pinning: Pinning,
     login_timeout: Duration,
     logins: Arc<Semaphore>,
@@ -97,6 +109,7 @@ impl Proxy {
             routing,
             admission: Mutex::new(Arc::new(options.admission)),
             reload: options.reload,
+            named: tokio::sync::Mutex::new(options.extensions),
             pinning: options.pinning,
             login_timeout: options.login_timeout,
             logins: Arc::new(Semaphore::new(LOGINS_MAX)),
@@ -142,14 +155,24 @@ impl Proxy {
         }
     }
 
-    /// Reads again who may come in. If that fails, all stays as it is.
-    pub fn reload(&self) -> Result<(), String> {
-        let admission = Arc::new((self.reload)()?);
+    /// Reads again what can be changed. If that fails, all stays as it is, but for Extensions: those
+    /// that can be taken up are.
+    pub async fn reload(&self) -> Result<(), String> {
+        let mut named = self.named.lock().await;
+        let reloaded = (self.reload)()?;
+        let wanted = reloaded.extensions.unwrap_or_else(|| named.clone());
+        if self.routing.is_none() && !wanted.is_empty() {
+            return Err("it was started without Extensions: restart it with them".into());
+        }
         *self
             .admission
             .lock()
-            .unwrap_or_else(PoisonError::into_inner) = admission;
-        Ok(())
+            .unwrap_or_else(PoisonError::into_inner) = Arc::new(reloaded.admission);
+        let Some(routing) = &self.routing else {
+            return Ok(());
+        };
+        let before = std::mem::replace(&mut *named, wanted);
+        routing.extensions.exchange(&before, &named).await
     }
 
     fn admission(&self) -> Arc<Admission> {

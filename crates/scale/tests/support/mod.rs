@@ -45,6 +45,7 @@ pub fn options(postgres: &Postgres, connections: usize) -> Options {
             tls: None,
             operators: vec![SUPERUSER.into()],
         },
+        extensions: Vec::new(),
         reload: Box::new(|| Err("nothing is kept in files here".into())),
         pinning: Pinning::WhenNeeded,
         connections_max: connections,

@@ -92,6 +92,7 @@ impl Stage {
                 tls: None,
                 operators: vec![SUPERUSER.into()],
             },
+            extensions: Vec::new(),
             reload: Box::new(|| Err("a demo has no files".into())),
             pinning: Pinning::WhenNeeded,
             connections_max: 20,
