@@ -176,6 +176,44 @@ async fn rows_are_named_by_parameters_too() {
     assert_eq!(read(2).await, (0, 1));
 }
 
+/// At `1sr` a commit is answered when every Extension has it; at `gssi` when the Primary has.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn commits_at_1sr_wait_for_extensions() {
+    if !is_there() {
+        return;
+    }
+    let cluster = Cluster::start(1).await;
+    let client = cluster.front.connect().await;
+    let create = "CREATE TABLE t (id int PRIMARY KEY, n int)";
+    client.batch_execute(create).await.unwrap();
+    cluster.wait_until_equal("SELECT count(*) FROM t").await;
+    let extension = connect(cluster.extensions[0].socket()).await;
+    let lock = "BEGIN; LOCK TABLE t IN EXCLUSIVE MODE";
+    extension.batch_execute(lock).await.unwrap();
+    client
+        .batch_execute("INSERT INTO t VALUES (1, 1)")
+        .await
+        .unwrap();
+    let one_copy = "SET replex.consistency = '1sr'";
+    client.batch_execute(one_copy).await.unwrap();
+    let commit = tokio::spawn(async move {
+        let insert = "BEGIN; INSERT INTO t VALUES (2, 2); COMMIT";
+        client.batch_execute(insert).await.unwrap();
+        client
+    });
+    let primary = connect(cluster.primary.socket()).await;
+    let started = Instant::now();
+    let is_everywhere_known = || cluster.manager.lock().unwrap().pending_count() == 0;
+    while text(&primary, "SELECT count(*) FROM t").await != "2" || !is_everywhere_known() {
+        assert!(started.elapsed() < PATIENCE);
+    }
+    assert!(!commit.is_finished());
+    extension.batch_execute("COMMIT").await.unwrap();
+    let client = commit.await.unwrap();
+    assert_eq!(text(&extension, "SELECT count(*) FROM t").await, "2");
+    assert_eq!(text(&client, "SELECT sum(n) FROM t").await, "3");
+}
+
 /// A load through the proxy leaves all databases equal, and an Extension that dies takes no read
 /// with it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

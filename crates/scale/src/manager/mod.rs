@@ -240,6 +240,11 @@ impl Manager {
         self.indexes.latest()
     }
 
+    /// Whether the slot's reader has not seen this commit yet, if it happened.
+    pub fn is_pending(&self, id: TStateId) -> bool {
+        self.pending.contains(id)
+    }
+
     /// Number of commits that are Pending.
     pub fn pending_count(&self) -> usize {
         self.pending.count()

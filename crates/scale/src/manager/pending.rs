@@ -70,6 +70,11 @@ impl Pending {
         self.items.is_empty()
     }
 
+    /// Whether this one is there.
+    pub fn contains(&self, id: TStateId) -> bool {
+        self.items.contains_key(&id)
+    }
+
     /// How many there are.
     pub fn count(&self) -> usize {
         self.items.len()

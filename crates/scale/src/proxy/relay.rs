@@ -18,7 +18,7 @@ use super::clients::{self, Client};
 use super::login::{Outset, Welcome};
 use super::routing::{Before, Routing, Touched};
 use super::writes::Writes;
-use crate::manager::{ExtensionId, Manager};
+use crate::manager::{ExtensionId, Level, Manager, TStateId, Tsid};
 use crate::pool::stream::Peer;
 use crate::pool::{Connection, Login, Node};
 use crate::wire::Malformed;
@@ -30,6 +30,9 @@ use crate::wire::session::{Leftover, Out, Session, Trace, Wants};
 
 /// Bytes that may wait for a peer before nothing more is read for it.
 const OUTPUT_LEN_MAX: usize = 256 * 1024;
+
+/// How often a commit is looked after that Extensions do not have yet.
+const HELD_INTERVAL: Duration = Duration::from_millis(1);
 
 /// Bytes of a client that are read ahead, at most: one whole message, and what came with it.
 const INPUT_LEN_MAX: usize = WHOLE_LEN_MAX;
@@ -59,7 +62,19 @@ struct Relay<'a> {
     connection: Option<Connection>,
     place: Place,
     writes: Writes,
+    held: Held,
     out: Out,
+}
+
+/// What the client's answers wait for, at [`Level::OneCopy`].
+#[derive(Debug, Default)]
+enum Held {
+    #[default]
+    Nothing,
+    /// That the slot's reader sees these commits.
+    Commits(Vec<TStateId>),
+    /// That every Extension that serves has everything up to there.
+    Until(Tsid),
 }
 
 /// Where a server is.
@@ -132,6 +147,7 @@ pub async fn run(proxy: &Arc<Proxy>, peer: Peer, address: Option<SocketAddr>, we
         connection: None,
         place: proxy.primary_place(),
         writes: Writes::default(),
+        held: Held::Nothing,
         out,
     };
     let end = loop {
@@ -231,6 +247,10 @@ impl Relay<'_> {
         if let Some(routing) = self.routing
             && self.session.is_idle()
         {
+            let is_one_copy = self.session.settings().level == Level::OneCopy;
+            if is_one_copy && self.writes.is_pending() {
+                self.held = Held::Commits(self.writes.pending().collect());
+            }
             for statement in self.writes.ended(routing) {
                 self.session.run(&statement, &mut self.out);
             }
@@ -346,8 +366,30 @@ impl Relay<'_> {
         Ok((plan, connection))
     }
 
+    /// Do the client's answers still wait?
+    fn is_held(&mut self) -> bool {
+        let Some(routing) = self.routing else {
+            return false;
+        };
+        let manager = match &self.held {
+            Held::Nothing => return false,
+            _ => routing.manager(),
+        };
+        if let Held::Commits(commits) = &self.held
+            && !commits.iter().any(|id| manager.is_pending(*id))
+        {
+            self.held = Held::Until(manager.latest());
+        }
+        if let Held::Until(tsid) = self.held
+            && manager.applied_everywhere().is_none_or(|has| has >= tsid)
+        {
+            self.held = Held::Nothing;
+        }
+        !matches!(self.held, Held::Nothing)
+    }
+
     async fn flush_client(&mut self) -> Result<(), End> {
-        if !self.out.to_client.is_empty() {
+        if !self.out.to_client.is_empty() && !self.is_held() {
             let output = self.out.to_client.split();
             let written = self.client.write_all(&output).await;
             written.map_err(|_| End::Client)?;
@@ -374,13 +416,19 @@ impl Relay<'_> {
 
     /// Waits until something can be read or written, and does it.
     async fn transfer(&mut self) -> Result<(), End> {
-        match poll_fn(|context| self.poll_transfer(context)).await {
+        let is_held = self.is_held();
+        let transfer = poll_fn(|context| self.poll_transfer(is_held, context));
+        let moved = match is_held {
+            true => tokio::time::timeout(HELD_INTERVAL, transfer).await,
+            false => Ok(transfer.await),
+        };
+        match moved.unwrap_or(Ok(())) {
             Err(End::Lost(error)) => self.server_lost(error).await,
             moved => moved,
         }
     }
 
-    fn poll_transfer(&mut self, context: &mut Context<'_>) -> Poll<Result<(), End>> {
+    fn poll_transfer(&mut self, is_held: bool, context: &mut Context<'_>) -> Poll<Result<(), End>> {
         let mut has_moved = false;
         if let Some(connection) = &mut self.connection {
             let peer = &mut connection.peer;
@@ -402,7 +450,8 @@ impl Relay<'_> {
                 }
             }
         }
-        if self.client.has_to_write(&self.out.to_client)
+        if !is_held
+            && self.client.has_to_write(&self.out.to_client)
             && let Poll::Ready(written) = self.client.poll_write(context, &mut self.out.to_client)
         {
             match written {

@@ -6,7 +6,7 @@
 //! was committed before it, and the Pending item ends (R29).
 
 use super::routing::{Routing, Touched};
-use crate::manager::{Mark, Outcome, Sets};
+use crate::manager::{Mark, Outcome, Sets, TStateId};
 
 /// The writes of one session.
 #[derive(Debug, Default)]
@@ -46,6 +46,11 @@ impl Writes {
     /// Is something Pending?
     pub fn is_pending(&self) -> bool {
         !self.pending.is_empty()
+    }
+
+    /// What is Pending.
+    pub fn pending(&self) -> impl Iterator<Item = TStateId> {
+        self.pending.iter().map(|mark| mark.id)
     }
 
     /// No transaction is open any more, and everything that was sent is answered: the statements

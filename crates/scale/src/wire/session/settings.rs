@@ -58,6 +58,7 @@ impl Session {
             ("replex.consistency", "gssi") => self.level(Level::Gssi),
             ("replex.consistency", "weak") => self.level(Level::Weak),
             ("replex.consistency", "rsi-pc") => self.level(Level::RsiPc),
+            ("replex.consistency", "1sr") => self.level(Level::OneCopy),
             ("replex.trace" | "replex.consistency", _) => false,
             _ => return false,
         };
@@ -66,8 +67,8 @@ impl Session {
         } else {
             let text = format!("invalid value for parameter \"{name}\": \"{value}\"");
             let report = Report::new(Severity::Error, INVALID_VALUE, text);
-            let hint =
-                "There is replex.trace = on or off, and replex.consistency = gssi, weak or rsi-pc.";
+            let hint = "There is replex.trace = on or off, and replex.consistency = gssi, weak, \
+                        rsi-pc or 1sr.";
             report.hint(hint).write(&mut out.to_client);
         }
         message::write_ready(&mut out.to_client, self.status);
