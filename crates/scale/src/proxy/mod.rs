@@ -160,15 +160,15 @@ impl Proxy {
     pub async fn reload(&self) -> Result<(), String> {
         let mut named = self.named.lock().await;
         let reloaded = (self.reload)()?;
-        let wanted = reloaded.extensions.unwrap_or_else(|| named.clone());
-        if self.routing.is_none() && !wanted.is_empty() {
+        let is_named = |named: &Vec<Address>| !named.is_empty();
+        if self.routing.is_none() && reloaded.extensions.as_ref().is_some_and(is_named) {
             return Err("it was started without Extensions: restart it with them".into());
         }
         *self
             .admission
             .lock()
             .unwrap_or_else(PoisonError::into_inner) = Arc::new(reloaded.admission);
-        let Some(routing) = &self.routing else {
+        let (Some(routing), Some(wanted)) = (&self.routing, reloaded.extensions) else {
             return Ok(());
         };
         let before = std::mem::replace(&mut *named, wanted);
