@@ -181,13 +181,15 @@ pub type Analysis = Vec<Statement>;
 #[derive(Debug)]
 pub struct Analyser {
     catalogue: RwLock<Arc<Catalogue>>,
-    cache: Mutex<HashMap<Text, Arc<Analysis>>>,
+    cache: Mutex<Cache>,
 }
 
-#[derive(Debug, PartialEq, Eq, Hash)]
-struct Text {
-    text: String,
-    search_path: Vec<String>,
+#[derive(Debug, Default)]
+struct Cache {
+    /// By the schemas in which names are looked up, and by text.
+    analyses: HashMap<Vec<String>, HashMap<String, Arc<Analysis>>>,
+    /// How many there are.
+    count: usize,
 }
 
 impl Analyser {
@@ -195,7 +197,7 @@ impl Analyser {
     pub fn new(catalogue: Catalogue) -> Analyser {
         Analyser {
             catalogue: RwLock::new(Arc::new(catalogue)),
-            cache: Mutex::new(HashMap::new()),
+            cache: Mutex::default(),
         }
     }
 
@@ -207,7 +209,7 @@ impl Analyser {
             .write()
             .unwrap_or_else(PoisonError::into_inner);
         *here = Arc::new(catalogue);
-        cache.clear();
+        *cache = Cache::default();
     }
 
     /// The catalogue as it is now.
@@ -220,22 +222,21 @@ impl Analyser {
     ///
     /// Ask again for every execution: the answer changes with the catalogue.
     pub fn analyse(&self, text: &str, search_path: &[String]) -> Arc<Analysis> {
-        let key = Text {
-            text: text.to_owned(),
-            search_path: search_path.to_vec(),
-        };
         let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(analysis) = cache.get(&key) {
+        let known = cache.analyses.get(search_path);
+        if let Some(analysis) = known.and_then(|known| known.get(text)) {
             return Arc::clone(analysis);
         }
         // Under the cache's lock, so that nothing from an old catalogue is put in after `replace`.
         let catalogue = self.catalogue();
         let analysis = Arc::new(analyse(&catalogue, text, search_path));
         if text.len() <= CACHED_TEXT_LENGTH_MAX {
-            if cache.len() >= CACHE_COUNT_MAX {
-                cache.clear();
+            if cache.count >= CACHE_COUNT_MAX {
+                *cache = Cache::default();
             }
-            cache.insert(key, Arc::clone(&analysis));
+            cache.count += 1;
+            let known = cache.analyses.entry(search_path.to_vec()).or_default();
+            known.insert(text.to_owned(), Arc::clone(&analysis));
         }
         analysis
     }

@@ -261,11 +261,7 @@ impl Relay<'_> {
     async fn attach(&mut self) -> Result<(), End> {
         // It may take a while: the client gets first what is its own already.
         self.flush_client().await?;
-        let plan = match self.session.refusal() {
-            Some(report) => Err(report),
-            None => self.plan(),
-        };
-        let attached = match plan {
+        let attached = match self.plan() {
             Ok(plan) => self.take(plan).await,
             Err(report) => Err(report),
         };
@@ -298,6 +294,10 @@ impl Relay<'_> {
     /// Where what the session holds goes. What it may write is Pending from here on.
     fn plan(&mut self) -> Result<Plan, Report> {
         let place = self.proxy.primary_place();
+        let demand = self.session.demand();
+        if let Some(report) = demand.refusal() {
+            return Err(report);
+        }
         let Some(routing) = self.routing else {
             let reason = "there is no Extension";
             return Ok(Plan {
@@ -308,7 +308,6 @@ impl Relay<'_> {
             });
         };
         let reading = (!self.session.is_pinned()).then_some(&self.outset.reading);
-        let demand = self.session.demand();
         let mut touched = Touched::default();
         let mut leaves_nothing = true;
         for text in &demand.texts {

@@ -14,6 +14,7 @@ use crate::manager::{ExtensionId, Level, Manager, Reason, Sets, Target, mark};
 use crate::pool::Node;
 use crate::replication::{Error, Replication};
 use crate::wire::cut::Message;
+use crate::wire::effect::Effect;
 use crate::wire::message;
 use crate::wire::report::{Report, Severity};
 use crate::wire::session::{Out, Prepared, Session, Text};
@@ -151,7 +152,8 @@ impl Before<'_> {
         let bound;
         let text = match message.tag() {
             b'Q' => match message::split_string(message.body()) {
-                Ok((text, _)) if message.is_whole() => Text::Simple(text),
+                // What it leaves behind is looked at where it is forwarded.
+                Ok((text, _)) if message.is_whole() => Text::Simple(text, Effect::Nothing),
                 _ => Text::Unknown,
             },
             b'E' => {

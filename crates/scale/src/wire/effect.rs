@@ -4,6 +4,9 @@
 //! leaves nothing, and no word of it, even in a literal or a comment, belongs to what leaves
 //! something. Functions that users have written are not looked into.
 
+use super::cut::Message;
+use super::message;
+
 /// What a text leaves behind in its session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
@@ -93,6 +96,14 @@ const KEEPS_BEGINNINGS: &[&str] = &[
 
 /// What may stand behind SET to make it end with the transaction.
 const SET_FOR_TRANSACTION: &[&str] = &["constraints", "local", "transaction"];
+
+/// The effect of a simple query's message.
+pub fn of_query(message: Message<'_>) -> Effect {
+    match message::split_string(message.body()) {
+        Ok((text, _)) if message.is_whole() => of(text),
+        _ => Effect::KeepsSession,
+    }
+}
 
 /// The effect of a simple query's or a prepared statement's text, which may hold several
 /// statements.

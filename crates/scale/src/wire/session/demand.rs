@@ -4,14 +4,18 @@ use std::sync::Arc;
 
 use super::{Prepared, Session};
 use crate::wire::cut::HEADER_LEN;
-use crate::wire::effect::{self, Effect};
+use crate::wire::effect::Effect;
 use crate::wire::message::{Bind, Parse, split_string};
+use crate::wire::report::{Report, Severity};
+
+/// SQLSTATE: what pooling by transaction cannot do.
+const UNSUPPORTED: &str = "0A000";
 
 /// A statement of a batch.
 #[derive(Clone, Debug)]
 pub enum Text<'a> {
-    /// A simple query's text, which may hold several statements.
-    Simple(&'a [u8]),
+    /// A simple query's text, which may hold several statements, and what it may leave behind.
+    Simple(&'a [u8], Effect),
     /// A statement that is prepared by extended messages.
     Prepared(Arc<Prepared>),
     /// A statement that is run by extended messages, and what follows the names in its Bind message.
@@ -24,7 +28,7 @@ impl Text<'_> {
     /// The text itself, if it is known.
     pub fn text(&self) -> Option<&[u8]> {
         match self {
-            Text::Simple(text) => Some(text),
+            Text::Simple(text, _) => Some(text),
             Text::Prepared(prepared) | Text::Bound(prepared, _) => prepared.text(),
             Text::Unknown => None,
         }
@@ -33,7 +37,7 @@ impl Text<'_> {
     /// What it may leave behind in its session.
     pub fn effect(&self) -> Effect {
         match self {
-            Text::Simple(text) => effect::of(text),
+            Text::Simple(_, effect) => *effect,
             Text::Prepared(prepared) | Text::Bound(prepared, _) => prepared.effect,
             Text::Unknown => Effect::Nothing,
         }
@@ -51,6 +55,18 @@ pub struct Demand<'a> {
     pub executes: bool,
 }
 
+impl Demand<'_> {
+    /// Why it must not get a server.
+    pub fn refusal(&self) -> Option<Report> {
+        let first = self.texts.first()?;
+        (first.effect() == Effect::ReadsSequenceState).then(|| {
+            let text = "the last value of a sequence is known only in the transaction that drew it";
+            Report::new(Severity::Error, UNSUPPORTED, text)
+                .hint("Use INSERT … RETURNING, or one transaction for both, or --pooling session.")
+        })
+    }
+}
+
 impl Session {
     /// The batch that waits for a server.
     pub fn demand(&self) -> Demand<'_> {
@@ -62,7 +78,10 @@ impl Session {
             let body = &frame[HEADER_LEN..];
             match frame[0] {
                 b'Q' if self.held_rest == 0 => match split_string(body) {
-                    Ok((text, _)) => texts.push(Text::Simple(text)),
+                    Ok((text, _)) => {
+                        let effect = self.held_effect.unwrap_or(Effect::KeepsSession);
+                        texts.push(Text::Simple(text, effect));
+                    }
                     Err(_) => texts.push(Text::Unknown),
                 },
                 b'P' if self.held_rest == 0 => match Parse::read(body) {

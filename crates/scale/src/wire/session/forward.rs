@@ -11,7 +11,7 @@ use super::{
 use crate::wire::Malformed;
 use crate::wire::cut::Message;
 use crate::wire::effect::{self, Effect};
-use crate::wire::message::{self, Bind, Parse, Subject, split_string};
+use crate::wire::message::{self, Bind, Parse, Subject};
 use crate::wire::server::Server;
 
 const PARSE_COMPLETE: &[u8] = b"1\0\0\0\x04";
@@ -96,11 +96,8 @@ impl Session {
 
     /// A simple query, which also ends the unnamed statement.
     fn query(&mut self, message: Message<'_>, server: &mut Server) {
-        let effect = match split_string(message.body()) {
-            Ok((text, _)) if message.is_whole() => effect::of(text),
-            _ => Effect::KeepsSession,
-        };
-        self.leaves(effect, server);
+        let known = self.held_effect.take();
+        self.leaves(known.unwrap_or_else(|| effect::of_query(message)), server);
         self.unnamed = None;
         server.unnamed = None;
     }

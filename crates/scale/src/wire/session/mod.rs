@@ -39,9 +39,9 @@ use bytes::{Bytes, BytesMut};
 
 use super::Malformed;
 use super::cut::{Message, Piece};
-use super::effect::Effect;
+use super::effect::{self, Effect};
 use super::message;
-use super::report::{Report, Severity};
+use super::report::Report;
 use super::server::{Parameters, Server, UnnamedId};
 pub use demand::{Demand, Text};
 use expected::{Expected, Kind};
@@ -52,9 +52,6 @@ pub use statements::{Bound, Prepared};
 pub const HELD_LEN_MAX: usize = 64 * 1024;
 /// Prepared statements that one client may have.
 pub const STATEMENTS_MAX: usize = 10_000;
-
-/// SQLSTATE: what pooling by transaction cannot do.
-const UNSUPPORTED: &str = "0A000";
 
 /// Portals of one transaction whose statements are remembered.
 const PORTALS_MAX: usize = 1_000;
@@ -136,6 +133,8 @@ pub struct Session {
     held_len: usize,
     /// Bytes of the last held message that are still to come.
     held_rest: usize,
+    /// What a simple query may leave behind that is held, or forwarded from there.
+    held_effect: Option<Effect>,
     expected: expected::Queue,
     /// A batch has failed: the server skips everything up to Sync, and so does the session.
     is_skipping: bool,
@@ -175,6 +174,7 @@ impl Session {
             held: Vec::new(),
             held_len: 0,
             held_rest: 0,
+            held_effect: None,
             expected: expected::Queue::default(),
             is_skipping: false,
             copies_in: false,
@@ -245,17 +245,6 @@ impl Session {
         self.is_told_of_end
     }
 
-    /// Why what waits for a server must not get one.
-    pub fn refusal(&self) -> Option<Report> {
-        let demand = self.demand();
-        let first = demand.texts.first()?;
-        (first.effect() == Effect::ReadsSequenceState).then(|| {
-            let text = "the last value of a sequence is known only in the transaction that drew it";
-            Report::new(Severity::Error, UNSUPPORTED, text)
-                .hint("Use INSERT … RETURNING, or one transaction for both, or --pooling session.")
-        })
-    }
-
     /// A piece of what the client sends. To be called only if [`Session::takes_client`], or with
     /// the rest of a message whose head was taken; `server` is the one that is attached.
     ///
@@ -307,6 +296,9 @@ impl Session {
             b'Q' | b'F' | b'S' | b'H' => true,
             _ => false,
         };
+        if message.tag() == b'Q' {
+            self.held_effect = Some(effect::of_query(message));
+        }
         self.held.push(Bytes::copy_from_slice(message.frame));
         self.held_len += message.frame.len();
         self.held_rest = message.rest;
@@ -366,6 +358,7 @@ impl Session {
         self.held_len = 0;
         self.held_rest = 0;
         self.client_rest = RestGoes::Nowhere;
+        self.held_effect = None;
         let held = std::mem::take(&mut self.held);
         report.write(&mut out.to_client);
         let is_ended = held

@@ -36,6 +36,10 @@ impl Session {
     /// Carries out a simple query that is only about these settings. False if it is not: then it
     /// is a server's.
     pub(super) fn sets(&mut self, text: &[u8], out: &mut Out) -> bool {
+        let first = text.trim_ascii_start().get(..3);
+        if !first.is_some_and(|word| word.eq_ignore_ascii_case(b"set")) {
+            return false;
+        }
         let Ok(text) = str::from_utf8(text) else {
             return false;
         };
