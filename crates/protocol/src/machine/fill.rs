@@ -592,6 +592,7 @@ impl CoreMachine {
             if can_serve {
                 self.note(&text, output);
             }
+            self.keep_own_completions(id, output);
         }
         self.end_fetches(now, id, fetches, tables, output)
     }

@@ -3,8 +3,8 @@
 //!
 //! Every member of a chain has the records of its operations. Each row of the partition is in some
 //! member of the cover, which was in the chains that changed it: so all cores of the table that are
-//! up, among which the cover's are, have all records between them. The same cores have seen every
-//! version that a row of the partition had (R6).
+//! up, among which the cover's are and this one may be, have all records between them. The same cores
+//! have seen every version that a row of the partition had (R6).
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -98,10 +98,6 @@ impl CoreMachine {
         if self.recovering.is_some() {
             return;
         }
-        let concerns = |head: PartitionId| match of.replex {
-            0 => head == of,
-            _ => head.table == of.table,
-        };
         let mut completions: Vec<SavedCompletion> = Vec::new();
         let mut next = None;
         let mut bytes = 0;
@@ -112,7 +108,7 @@ impl CoreMachine {
                 next = Some(saved.request.request);
                 break;
             }
-            if concerns(saved.head) {
+            if concerns(of, saved.head) {
                 bytes += saved.to_bytes().len();
                 completions.push(saved);
             }
@@ -155,13 +151,35 @@ impl CoreMachine {
             None => peer.is_done = true,
         }
         fill.completions.count();
-        let durability = self.partitions[&of].table.durability();
         if self.last_version < last_version {
             self.last_version = last_version;
             // No row need tell of it: those with the highest versions may have been deleted.
+            let durability = self.partitions[&of].table.durability();
             let record = Record::Versions { last: last_version };
             self.log(&record, durability, output);
         }
+        self.keep_completions(of, completions, output);
+        self.try_end_fill(now, of, tables, output)?;
+        self.ask_covers(now, output);
+        Ok(())
+    }
+
+    /// As if this core had asked itself: what it knows by operations in which other partitions of it
+    /// took part.
+    pub(super) fn keep_own_completions(&mut self, of: PartitionId, output: &mut Output) {
+        let saved = self.sessions.saved();
+        let own = saved.filter(|saved| concerns(of, saved.head)).collect();
+        self.keep_completions(of, own, output);
+    }
+
+    /// Logs those of which the log has no record of their own.
+    fn keep_completions(
+        &mut self,
+        of: PartitionId,
+        completions: Vec<SavedCompletion>,
+        output: &mut Output,
+    ) {
+        let durability = self.partitions[&of].table.durability();
         let mut by_head: BTreeMap<PartitionId, Vec<_>> = BTreeMap::new();
         for SavedCompletion { head, request } in completions {
             if self.sessions.is_to_be_kept(&request) && !planted::is(Bug::CompletionsNotCopied) {
@@ -179,9 +197,15 @@ impl CoreMachine {
         // What was logged before for another partition, too, must be durable before this one may serve.
         let last = Position(self.next_position.0 - 1);
         let fill = self.fills.partitions.get_mut(&of);
-        fill.expect("it was just there").has_logged(last);
-        self.try_end_fill(now, of, tables, output)?;
-        self.ask_covers(now, output);
-        Ok(())
+        fill.expect("it is being filled").has_logged(last);
+    }
+}
+
+/// Whether a partition's cores must know of requests to a head: its own, where it is one, otherwise
+/// all requests to the table.
+fn concerns(of: PartitionId, head: PartitionId) -> bool {
+    match of.replex {
+        0 => head == of,
+        _ => head.table == of.table,
     }
 }
