@@ -329,11 +329,12 @@ fn happen_to(
     arguments: &mut ArgumentConsumer<'_>,
 ) -> Result<(), Box<dyn Error>> {
     let id = server(arguments.next_pos())?;
-    let keeps_all = arguments.next_pos() == Some("keeps-all");
+    let how = arguments.next_pos();
     match what {
         "flush" => cluster.flush(id)?,
+        "checkpoint" if how == Some("unflushed") => cluster.checkpoint_unflushed(id)?,
         "checkpoint" => cluster.checkpoint(id)?,
-        "crash" => cluster.crash(id, keeps_all)?,
+        "crash" => cluster.crash(id, how == Some("keeps-all"))?,
         "restart" => cluster.start(id)?,
         "rejoin" => cluster.rejoin(id)?,
         "down" => cluster.note_down(id)?,

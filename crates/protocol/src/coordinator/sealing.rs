@@ -24,7 +24,7 @@ const PATIENCE_US: u64 = 5_000_000;
 pub(super) struct Seals {
     /// When servers that are down are to be replaced.
     due_us: BTreeMap<ServerId, u64>,
-    /// Since when servers stand in the way of the end of epochs: those that were stopped in order.
+    /// The same for those that were stopped in order and that the end of epochs waits for.
     waited_for_us: BTreeMap<ServerId, u64>,
     /// What the cores have said in this epoch, and when it came.
     reports: BTreeMap<CoreId, (SealReport, u64)>,
@@ -54,12 +54,15 @@ impl Seals {
         self.reports.insert(core, (report, now.monotonic_us));
     }
 
-    fn is_due(&self, server: ServerId, patience_us: u64, now: Now) -> bool {
-        let due_us = self.due_us.get(&server).copied();
-        let since_us = self.waited_for_us.get(&server);
-        let patience_ends_us = since_us.map(|since_us| since_us.saturating_add(patience_us));
-        let mut due_us = due_us.into_iter().chain(patience_ends_us);
-        due_us.any(|due_us| due_us <= now.monotonic_us)
+    fn is_due(&self, server: ServerId, now: Now) -> bool {
+        let mut due_us = self.all_due_us().filter(|(id, _)| *id == server);
+        due_us.any(|(_, due_us)| due_us <= now.monotonic_us)
+    }
+
+    /// When which servers are to be replaced; some are named twice.
+    fn all_due_us(&self) -> impl Iterator<Item = (ServerId, u64)> {
+        let all = self.due_us.iter().chain(&self.waited_for_us);
+        all.map(|(id, due_us)| (*id, *due_us))
     }
 
     /// Says a thing once.
@@ -104,13 +107,12 @@ impl Coordinator {
     /// Replaces who is due.
     pub(super) fn advance_seal(&mut self, now: Now, output: &mut Output) {
         self.wait_for_stopped(now);
-        let patience_us = self.patience_us();
         let mut removed = self.removed();
         let known = removed.len();
         let servers = self.state.configuration.servers.iter();
         let lost = servers.filter(|server| {
             server.state == ServerState::Down
-                && self.seals.is_due(server.id, patience_us, now)
+                && self.seals.is_due(server.id, now)
                 && self.state.configuration.holds(server.id)
         });
         removed.extend(lost.map(|server| server.id));
@@ -146,17 +148,15 @@ impl Coordinator {
             .map(|core| core.server)
             .filter(|server| self.has_stopped(*server))
             .collect();
+        // No shorter than for one that fell silent: where nothing is to be replaced before an operator
+        // says so, epochs wait, too.
+        let patience_us = self.settings.replace_after_us.max(PATIENCE_US);
+        let due_us = now.monotonic_us.saturating_add(patience_us);
         let waited_for_us = &mut self.seals.waited_for_us;
         waited_for_us.retain(|server, _| missing.contains(server));
         for server in missing {
-            waited_for_us.entry(server).or_insert(now.monotonic_us);
+            waited_for_us.entry(server).or_insert(due_us);
         }
-    }
-
-    /// So long does the end of epochs wait for a server that was stopped in order. No shorter than for
-    /// one that was not: where nothing is to be replaced before an operator says so, it waits, too.
-    fn patience_us(&self) -> u64 {
-        self.settings.replace_after_us.max(PATIENCE_US)
     }
 
     /// Ends the epochs before without these servers.
@@ -270,17 +270,12 @@ impl Coordinator {
     /// When something here is due.
     pub(super) fn seal_deadline_us(&self) -> Option<u64> {
         let configuration = &self.state.configuration;
-        let due = self.seals.due_us.iter();
-        let due = due.filter(|(id, _)| !configuration.is_removed(**id));
-        let due = due.filter(|(id, _)| configuration.holds(**id));
-        let due = due
-            .map(|(_, due_us)| *due_us)
-            .filter(|due_us| *due_us != u64::MAX);
-        let waited_for = self.seals.waited_for_us.iter();
-        let waited_for = waited_for.filter(|(id, _)| !configuration.is_removed(**id));
-        let impatient = waited_for.map(|(_, since_us)| since_us.saturating_add(self.patience_us()));
-        let impatient = impatient.filter(|due_us| *due_us != u64::MAX);
-        due.chain(impatient).chain(self.seal_ends_us()).min()
+        let due = self.seals.all_due_us();
+        let due = due.filter(|(id, _)| !configuration.is_removed(*id));
+        let due = due.filter(|(id, _)| configuration.holds(*id));
+        let due = due.map(|(_, due_us)| due_us);
+        let due = due.filter(|due_us| *due_us != u64::MAX);
+        due.chain(self.seal_ends_us()).min()
     }
 }
 

@@ -434,6 +434,12 @@ impl CoreMachine {
         Ok(())
     }
 
+    /// Whether the log has that a partition is whole, though it may not be durable yet.
+    pub(super) fn logged_whole(&self, id: PartitionId) -> bool {
+        let taking = self.taking.get(&id);
+        taking.is_some_and(|taking| matches!(taking.stage, Stage::Ending(_)))
+    }
+
     /// The log has, or had, that a partition is whole.
     pub(super) fn note_whole(&mut self, id: PartitionId) {
         if let Some(held) = self.held.get_mut(&id) {

@@ -125,7 +125,9 @@ impl CoreMachine {
         }
         for (partition, held) in &self.held {
             let key = [HELD_PREFIX, &partition.to_bytes()].concat();
-            let saved = (*partition, held.since, held.is_whole);
+            // What the log has of it is in the checkpoint, be it durable or not: it is not read again.
+            let is_whole = held.is_whole || self.logged_whole(*partition);
+            let saved = (*partition, held.since, is_whole);
             tables.put(SAVED_TABLE, &key, &saved.to_bytes());
         }
         let own = (self.identity.core, self.own_finished());
