@@ -14,6 +14,7 @@ use scale::replication::Contents;
 use support::cluster::{Cluster, PATIENCE, text};
 use support::raw::Raw;
 use support::{connect, is_there, printed, run};
+use tokio_postgres::Client;
 
 /// The message of the notice that comes before ReadyForQuery.
 async fn notice(raw: &mut Raw) -> String {
@@ -76,6 +77,14 @@ async fn trace_says_where_statements_go() {
     }
 }
 
+/// A table with a key of this type, and two rows.
+async fn make_two_rows(client: &Client, key: &str) {
+    let create = format!("CREATE TABLE t (id {key} PRIMARY KEY, n int)");
+    client.batch_execute(&create).await.unwrap();
+    let insert = "INSERT INTO t VALUES (1, 0), (2, 0)";
+    client.batch_execute(insert).await.unwrap();
+}
+
 /// R32: whoever reads after a commit was answered sees it, through whatever connection.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn reads_never_miss_what_was_committed() {
@@ -84,16 +93,9 @@ async fn reads_never_miss_what_was_committed() {
     }
     let cluster = Cluster::start(2).await;
     let (writer, reader) = (cluster.front.connect().await, cluster.front.connect().await);
-    writer
-        .batch_execute("CREATE TABLE t (id int PRIMARY KEY, n int)")
-        .await
-        .unwrap();
+    make_two_rows(&writer, "int").await;
     writer
         .batch_execute("CREATE TABLE calm (id int PRIMARY KEY)")
-        .await
-        .unwrap();
-    writer
-        .batch_execute("INSERT INTO t VALUES (1, 0), (2, 0)")
         .await
         .unwrap();
     let select = reader
@@ -138,14 +140,7 @@ async fn rows_are_named_by_parameters_too() {
     }
     let cluster = Cluster::start(1).await;
     let (writer, reader) = (cluster.front.connect().await, cluster.front.connect().await);
-    writer
-        .batch_execute("CREATE TABLE t (id int8 PRIMARY KEY, n int)")
-        .await
-        .unwrap();
-    writer
-        .batch_execute("INSERT INTO t VALUES (1, 0), (2, 0)")
-        .await
-        .unwrap();
+    make_two_rows(&writer, "int8").await;
     let read = reader.prepare("SELECT n FROM t WHERE id = $1").await;
     let read = read.unwrap();
     cluster

@@ -63,33 +63,35 @@ pub struct Value<'a> {
 /// The parameters' values in what follows the names in a Bind message.
 pub fn values(rest: &[u8]) -> Result<Vec<Value<'_>>, Malformed> {
     let short = || Malformed::new("the parameters of a message are cut off");
-    let count = |bytes: &mut &[u8]| {
-        let (count, after) = bytes.split_first_chunk::<2>().ok_or_else(short)?;
-        *bytes = after;
-        Ok(usize::from(u16::from_be_bytes(*count)))
-    };
     let mut rest = rest;
-    let formats = count(&mut rest)?;
+    let formats = count(&mut rest).ok_or_else(short)?;
     let (formats, after) = rest.split_at_checked(2 * formats).ok_or_else(short)?;
     rest = after;
     let formats: Vec<bool> = formats.chunks(2).map(|format| format != [0, 0]).collect();
     let mut values = Vec::new();
-    for index in 0..count(&mut rest)? {
-        let (length, after) = rest.split_first_chunk::<4>().ok_or_else(short)?;
-        let length = i32::from_be_bytes(*length);
+    for index in 0..count(&mut rest).ok_or_else(short)? {
         // One format stands for all, none for text.
         let binary = *formats.get(index).or(formats.first()).unwrap_or(&false);
-        let (bytes, after) = match usize::try_from(length) {
-            Ok(length) => {
-                let (bytes, after) = after.split_at_checked(length).ok_or_else(short)?;
-                (Some(bytes), after)
-            }
-            Err(_) => (None, after),
-        };
-        rest = after;
+        let bytes = field(&mut rest).ok_or_else(short)?;
         values.push(Value { binary, bytes });
     }
     Ok(values)
+}
+
+/// Takes a count of 16 bits; none if it is cut off.
+fn count(rest: &mut &[u8]) -> Option<usize> {
+    let (count, after) = rest.split_first_chunk()?;
+    *rest = after;
+    Some(u16::from_be_bytes(*count).into())
+}
+
+/// Takes a value with its length, or NULL; none if it is cut off.
+fn field<'a>(rest: &mut &'a [u8]) -> Option<Option<&'a [u8]>> {
+    let (length, after) = rest.split_first_chunk()?;
+    let length = usize::try_from(i32::from_be_bytes(*length)).ok();
+    let (bytes, after) = after.split_at_checked(length.unwrap_or(0))?;
+    *rest = after;
+    Some(length.map(|_| bytes))
 }
 
 /// The body of a Describe or Close message: what it is about.
@@ -139,14 +141,11 @@ pub fn parameter_status(body: &[u8]) -> Result<(Bytes, Bytes), Malformed> {
 /// The columns of a DataRow message's body, as text; NULL is empty.
 pub fn row(body: &[u8]) -> Result<Vec<String>, Malformed> {
     let short = || Malformed::new("a row is too short");
-    let (count, mut rest) = body.split_first_chunk::<2>().ok_or_else(short)?;
+    let mut rest = body;
     let mut columns = Vec::new();
-    for _ in 0..u16::from_be_bytes(*count) {
-        let (length, after) = rest.split_first_chunk::<4>().ok_or_else(short)?;
-        let length = usize::try_from(i32::from_be_bytes(*length)).unwrap_or(0);
-        let (column, after) = after.split_at_checked(length).ok_or_else(short)?;
-        columns.push(String::from_utf8_lossy(column).into_owned());
-        rest = after;
+    for _ in 0..count(&mut rest).ok_or_else(short)? {
+        let column = field(&mut rest).ok_or_else(short)?;
+        columns.push(String::from_utf8_lossy(column.unwrap_or_default()).into_owned());
     }
     Ok(columns)
 }

@@ -99,9 +99,9 @@ impl Session {
                     };
                     let is_whole = index < last || self.held_rest == 0;
                     let parameters = if is_whole { bind.rest } else { &[] };
-                    let of_batch = prepared.iter().rev();
-                    let mut of_batch = of_batch.filter(|(name, ..)| *name == bind.statement);
-                    if let Some((_, at, statement)) = of_batch.next() {
+                    let mut of_batch = prepared.iter().rev();
+                    let of_batch = of_batch.find(|(name, ..)| *name == bind.statement);
+                    if let Some((_, at, statement)) = of_batch {
                         let bound = Text::Bound(Arc::clone(statement), parameters);
                         // What it is run with says more than that it is prepared.
                         match &texts[*at] {
