@@ -442,3 +442,133 @@ async fn other_databases_stay_on_the_primary() {
     assert_eq!(cluster.served(), 0);
     assert_eq!(cluster.manager.lock().unwrap().pending_count(), 0);
 }
+
+/// Where statements inside of transactions go, and what their clients hear of transactions that were
+/// on no server.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn transactions_begin_where_they_must() {
+    if !is_there() {
+        return;
+    }
+    let cluster = Cluster::start(1).await;
+    make_two_rows(&cluster.front.connect().await, "int").await;
+    cluster.wait_until_equal("SELECT id, n FROM t").await;
+    let mut raw = Raw::log_in(cluster.front.address).await;
+    let served = cluster.served();
+    for (text, heard) in [
+        ("BEGIN", "CZT"),
+        ("SELECT n FROM t WHERE id = 1", "T'0'CZT"),
+        ("SELECT n FROM t WHERE id = 2", "T'0'CZT"),
+        ("COMMIT", "CZI"),
+        ("START TRANSACTION READ ONLY", "CZT"),
+        ("SELECT count(*) FROM t", "T'2'CZT"),
+        ("END", "CZI"),
+    ] {
+        raw.query(text);
+        assert_eq!(raw.hear().await, heard, "{text}");
+    }
+    assert_eq!(cluster.served() - served, 3);
+    // The statement that writes takes the transaction to the Primary.
+    for (text, heard) in [
+        ("BEGIN", "CZT"),
+        ("SELECT n FROM t WHERE id = 1", "T'0'CZT"),
+        ("UPDATE t SET n = 7 WHERE id = 1", "CZT"),
+        ("SELECT n FROM t WHERE id = 1", "T'7'CZT"),
+        ("ROLLBACK", "CZI"),
+        ("SELECT n FROM t WHERE id = 1", "T'0'CZI"),
+        // How it was begun counts there.
+        ("BEGIN READ ONLY", "CZT"),
+        ("SELECT n FROM t WHERE id = 1", "T'0'CZT"),
+        ("UPDATE t SET n = 7 WHERE id = 1", "[25006]ZE"),
+        ("ROLLBACK", "CZI"),
+        // The time of a transaction is one for all of its statements.
+        ("BEGIN", "CZT"),
+        (
+            "SELECT count(DISTINCT x) FROM (VALUES (now()), (now())) a(x)",
+            "T'1'CZT",
+        ),
+        ("COMMIT", "CZI"),
+        // Without an end it is none of the next client's on that server.
+        ("BEGIN", "CZT"),
+    ] {
+        raw.query(text);
+        assert_eq!(raw.hear().await, heard, "{text}");
+    }
+    drop(raw);
+    let other = cluster.front.connect().await;
+    other.batch_execute("UPDATE t SET n = 1").await.unwrap();
+}
+
+/// A transaction that has failed on no server ends like one on a server.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn transactions_on_no_server_fail() {
+    if !is_there() {
+        return;
+    }
+    let cluster = Cluster::start(1).await;
+    make_two_rows(&cluster.front.connect().await, "int").await;
+    cluster.wait_until_equal("SELECT id, n FROM t").await;
+    let mut raw = Raw::log_in(cluster.front.address).await;
+    let served = cluster.served();
+    for (text, heard) in [
+        ("BEGIN", "CZT"),
+        ("SELECT 1 / n FROM t", "T[22012]ZE"),
+        ("SELECT n FROM t", "[25P02]ZE"),
+        ("UPDATE t SET n = 1", "[25P02]ZE"),
+        ("BEGIN", "[25P02]ZE"),
+        ("COMMIT", "CZI"),
+        ("SELECT count(*) FROM t WHERE n = 0", "T'2'CZI"),
+    ] {
+        raw.query(text);
+        assert_eq!(raw.hear().await, heard, "{text}");
+    }
+    assert_eq!(cluster.served() - served, 2);
+    raw.query("BEGIN");
+    assert_eq!(raw.hear().await, "CZT");
+    // An extended batch, which is skipped up to Sync.
+    raw.parse("", "SELECT 1 / n FROM t").bind("").execute(0);
+    raw.parse("", "SELECT n FROM t").bind("").execute(0).sync();
+    assert_eq!(raw.hear().await, "12[22012]ZE");
+    raw.parse("", "SELECT n FROM t").bind("").execute(0).sync();
+    assert_eq!(raw.hear().await, "[25P02]ZE");
+    raw.parse("", "ROLLBACK").bind("").execute(0).sync();
+    assert_eq!(raw.hear().await, "12CZI");
+}
+
+/// Drivers that begin transactions by extended messages, in front of the first statement.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn batches_begin_transactions() {
+    if !is_there() {
+        return;
+    }
+    let cluster = Cluster::start(1).await;
+    make_two_rows(&cluster.front.connect().await, "int").await;
+    cluster.wait_until_equal("SELECT id, n FROM t").await;
+    let mut raw = Raw::log_in(cluster.front.address).await;
+    let served = cluster.served();
+    for round in 0..3 {
+        match round {
+            0 => raw.parse("b", "BEGIN").bind("b").execute(0),
+            _ => raw.bind("b").execute(0),
+        };
+        raw.parse("", "SELECT id FROM t WHERE id = 1");
+        raw.bind("").execute(0).sync();
+        let prepared = if round == 0 { "1" } else { "" };
+        assert_eq!(raw.hear().await, format!("{prepared}2C12'1'CZT"));
+        raw.parse("", "COMMIT").bind("").execute(0).sync();
+        assert_eq!(raw.hear().await, "12CZI");
+    }
+    assert_eq!(cluster.served() - served, 3);
+    // A portal that is to go on in the next batch needs a transaction on a server.
+    raw.bind("b").execute(0);
+    raw.parse("", "SELECT id FROM t ORDER BY id");
+    raw.bind("").execute(1).sync();
+    assert_eq!(raw.hear().await, "2C12'1'sZT");
+    raw.execute(1).sync();
+    assert_eq!(raw.hear().await, "'2'sZT");
+    raw.bind("b").execute(0).sync();
+    // A warning: there is a transaction already.
+    assert_eq!(raw.hear().await, "2NCZT");
+    raw.query("ROLLBACK");
+    assert_eq!(raw.hear().await, "CZI");
+}

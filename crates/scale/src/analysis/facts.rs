@@ -5,10 +5,10 @@
 
 use std::collections::BTreeSet;
 
-use pg_raw_parse::Node;
 use pg_raw_parse::list::NodeList;
 use pg_raw_parse::nodes::{FuncCall, RangeVar, SelectStmt, TypeName};
 use pg_raw_parse::raw::SQLValueFunctionOp as ValueOp;
+use pg_raw_parse::{ConstValue, Node};
 
 use super::catalogue::Catalogue;
 use super::functions;
@@ -53,6 +53,8 @@ pub struct Facts {
     pub query_count: usize,
     /// Whether it depends on the time or on settings.
     pub stable: bool,
+    /// Whether it asks for the time at which its transaction began.
+    pub transaction_time: bool,
     /// The numbers of parameters that stand there.
     pub parameters: BTreeSet<i32>,
     /// Those that stand there more than once.
@@ -100,7 +102,14 @@ impl<'a> Walk<'a, '_> {
 
     fn see(&mut self, node: Node<'a>) {
         match node {
-            Node::None | Node::A_Const(_) | Node::SetToDefault(_) => {}
+            Node::None | Node::SetToDefault(_) => {}
+            Node::A_Const(constant) => {
+                let text = match constant.val() {
+                    Some(ConstValue::String(text)) => text.trim().to_ascii_lowercase(),
+                    _ => return,
+                };
+                self.facts.transaction_time |= functions::TIMES.contains(&text.as_str());
+            }
             Node::ParamRef(parameter) => {
                 if !self.facts.parameters.insert(parameter.number) {
                     self.facts.repeated_parameters.insert(parameter.number);
@@ -122,6 +131,7 @@ impl<'a> Walk<'a, '_> {
             }
             Node::SQLValueFunction(function) => {
                 self.facts.stable = true;
+                self.facts.transaction_time |= function.op < ValueOp::SVFOP_CURRENT_ROLE;
                 if function.op >= ValueOp::SVFOP_CURRENT_ROLE {
                     self.facts.only_primary("it asks who or where it is");
                 }
@@ -308,6 +318,7 @@ impl<'a> Walk<'a, '_> {
             self.facts.only_primary("it calls a volatile function");
         }
         self.facts.stable |= !self.catalogue.immutable_functions.contains(name);
+        self.facts.transaction_time |= functions::OF_TRANSACTION_TIME.contains(&name);
         self.list(call.args());
         self.list(call.agg_order().iter().map(Node::SortBy));
         self.add(call.agg_filter());

@@ -45,6 +45,12 @@ const STABLE: &[&str] = &[
     "websearch_to_tsquery",
 ];
 
+/// Those of them that give or use the time at which the transaction began.
+pub const OF_TRANSACTION_TIME: &[&str] = &["age", "now", "transaction_timestamp"];
+
+/// Texts that are read as the time at which the transaction began, or a day beside it.
+pub const TIMES: &[&str] = &["now", "today", "tomorrow", "yesterday"];
+
 /// Volatile functions whose effects, if they have any, are sequences' values or chance: they touch
 /// no table. A statement with one runs on the Primary.
 const VOLATILE: &[&str] = &[

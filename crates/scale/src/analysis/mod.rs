@@ -79,6 +79,8 @@ pub struct Statement {
     tables: Vec<TableUse>,
     reads_anything: bool,
     writes_anything: bool,
+    /// Does it ask for the time at which its transaction began?
+    pub of_transaction_time: bool,
 }
 
 /// What a statement does with one table: by rows, if parameters can be understood.
@@ -102,6 +104,7 @@ impl Statement {
             tables,
             reads_anything: false,
             writes_anything: false,
+            of_transaction_time: false,
         }
     }
 

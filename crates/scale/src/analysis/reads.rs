@@ -61,6 +61,7 @@ struct Tables {
     uses: Vec<TableUse>,
     primary: Option<&'static str>,
     unknown: bool,
+    of_transaction_time: bool,
     views: usize,
 }
 
@@ -68,6 +69,7 @@ impl Tables {
     fn add(&mut self, names: &Names<'_>, facts: &Facts) {
         self.unknown |= facts.unknown || !facts.inner_writes.is_empty();
         self.primary = self.primary.or(facts.primary);
+        self.of_transaction_time |= facts.transaction_time;
         if names.catalogue.has_user_casts {
             self.primary
                 .get_or_insert("users have made casts between types");
@@ -185,7 +187,10 @@ impl Tables {
             Some(why) => Action::Primary(why),
             None => Action::Read,
         };
-        Statement::touching(action, self.uses)
+        Statement {
+            of_transaction_time: self.of_transaction_time,
+            ..Statement::touching(action, self.uses)
+        }
     }
 }
 

@@ -383,3 +383,23 @@ proptest! {
         Analyser::new(catalogue()).analyse(&text, &["public".into()]);
     }
 }
+
+/// What would find another time outside of its transaction, and what would not.
+#[test]
+fn time_of_the_transaction_is_noticed() {
+    for (text, expected) in [
+        ("SELECT a1 FROM r", false),
+        ("SELECT a1, to_char(a2, '9') FROM r", false),
+        ("SELECT now()", true),
+        (
+            "SELECT a1 FROM r WHERE a2 < (SELECT max(a2) FROM r WHERE current_date IS NULL)",
+            true,
+        ),
+        ("SELECT age(a2) FROM r", true),
+        ("SELECT a1 FROM r WHERE a2 > ' Yesterday '", true),
+        ("SELECT current_user", false),
+    ] {
+        let statement = analyse_one(text);
+        assert_eq!(statement.of_transaction_time, expected, "{text}");
+    }
+}

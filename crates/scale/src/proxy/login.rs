@@ -62,14 +62,37 @@ pub struct Reading {
     pub is_utf8: bool,
 }
 
+/// How transactions are isolated.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Isolation {
+    /// Each statement sees what is committed when it begins.
+    #[default]
+    ReadCommitted,
+    /// All see what was committed when the first one began.
+    RepeatableRead,
+    /// As if they ran one after the other: what they read counts as well.
+    Serializable,
+}
+
+impl Isolation {
+    /// As PostgreSQL's setting says it.
+    fn of(setting: &str) -> Isolation {
+        match setting {
+            "read committed" | "read uncommitted" => Isolation::ReadCommitted,
+            "repeatable read" => Isolation::RepeatableRead,
+            _ => Isolation::Serializable,
+        }
+    }
+}
+
 /// What a session has on every server from the start.
 pub struct Outset {
     /// User, database and settings.
     pub key: Key,
     /// How its statements are read.
     pub reading: Reading,
-    /// Are its transactions serializable unless it says otherwise? Then its reads count as well.
-    pub is_serializable: bool,
+    /// How its transactions are isolated unless it says otherwise.
+    pub isolation: Isolation,
 }
 
 impl Outset {
@@ -78,7 +101,7 @@ impl Outset {
         Outset {
             key,
             reading: Reading::default(),
-            is_serializable: false,
+            isolation: Isolation::default(),
         }
     }
 }
@@ -119,7 +142,7 @@ async fn outset(connection: &mut Connection) -> io::Result<Outset> {
             search_path: crate::analysis::search_path(search_path, &key.user),
             is_utf8: encoding == "UTF8",
         },
-        is_serializable: isolation == "serializable",
+        isolation: Isolation::of(isolation),
         key: key.with(names.into_iter().zip(values.iter().cloned())),
     })
 }

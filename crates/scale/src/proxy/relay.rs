@@ -15,7 +15,7 @@ use bytes::Buf;
 use super::Proxy;
 use super::cancel::{self, Entry};
 use super::clients::{self, Client};
-use super::login::{Outset, Welcome};
+use super::login::{Isolation, Outset, Welcome};
 use super::routing::{Before, Routing, Touched};
 use super::writes::Writes;
 use crate::manager::{ExtensionId, Level, Manager, TStateId, Tsid};
@@ -133,13 +133,18 @@ pub async fn run(proxy: &Arc<Proxy>, peer: Peer, address: Option<SocketAddr>, we
         batches: AtomicU64::default(),
         server: Mutex::default(),
     };
+    let routing = proxy.routing(&outset.key.database);
+    let mut session = Session::new(number, parameters, proxy.pinning);
+    if routing.is_some() && outset.isolation == Isolation::ReadCommitted {
+        session.defer_transactions();
+    }
     let mut relay = Relay {
         proxy,
-        routing: proxy.routing(&outset.key.database),
+        routing,
         client: peer,
         cutter: Cutter::new(Side::Client),
         client_ended: false,
-        session: Session::new(number, parameters, proxy.pinning),
+        session,
         outset,
         login,
         entry,
@@ -281,6 +286,9 @@ impl Relay<'_> {
         self.visit.goes(plan.place.extension, plan.reason);
         self.proxy.count(&plan.place, Manager::started);
         self.place = plan.place;
+        if self.place.extension.is_none() {
+            self.session.begin(&mut self.out);
+        }
         let server = &mut self.connection.insert(connection).server;
         self.session
             .attach(server, &plan.prelude, &mut self.out)
@@ -318,7 +326,12 @@ impl Relay<'_> {
             touched.schema.clear();
         }
         let prelude = routing.prelude(&touched, reading, &self.outset.key.user)?;
-        let is_read = demand.is_whole && leaves_nothing && !self.outset.is_serializable;
+        let is_inside = self.session.is_deferred();
+        if is_inside {
+            touched.stays_inside(demand.keeps_portals);
+        }
+        let is_serializable = self.outset.isolation == Isolation::Serializable;
+        let is_read = demand.is_whole && leaves_nothing && !is_serializable;
         if is_read && touched.needs_primary.is_none() && !self.session.is_pinned() {
             let route = routing.route(&touched.sets, self.session.settings().level);
             let place = route.extension.map_or(place, |(id, node)| Place {
@@ -333,7 +346,7 @@ impl Relay<'_> {
             });
         }
         if demand.executes {
-            self.writes.note(&touched, false, routing);
+            self.writes.note(&touched, is_inside, routing);
         }
         let reason = touched
             .needs_primary

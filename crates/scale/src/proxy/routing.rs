@@ -45,6 +45,8 @@ pub struct Touched {
     pub schema: Vec<String>,
     /// May they change where names are looked up, or who runs what follows?
     pub changes_settings: bool,
+    /// Do they ask for the time at which their transaction began?
+    pub of_transaction_time: bool,
     /// Why they must not run.
     pub refused: Option<&'static str>,
     /// How many statements there are.
@@ -69,13 +71,26 @@ impl Touched {
         self.needs_primary = self.needs_primary.or(other.needs_primary);
         self.may_end |= other.may_end;
         self.changes_settings |= other.changes_settings;
+        self.of_transaction_time |= other.of_transaction_time;
         self.schema.extend(other.schema);
         self.refused = self.refused.or(other.refused);
         self.count += other.count;
     }
 
+    /// They are statements of a transaction that is on no server: outside of one they would find
+    /// another time, and leave no portals to later statements.
+    pub fn stays_inside(&mut self, keeps_portals: bool) {
+        let why = match (self.of_transaction_time, keeps_portals) {
+            (true, _) => "it asks for the time of its transaction",
+            (_, true) => "its transaction goes on with its portals",
+            _ => return,
+        };
+        self.needs_primary = self.needs_primary.or(Some(why));
+    }
+
     fn add(&mut self, statement: &Statement, parameters: &[Parameter<'_>]) {
         self.count += 1;
+        self.of_transaction_time |= statement.of_transaction_time;
         self.sets.merge(&statement.sets(parameters));
         let why = match &statement.action {
             Action::Read => return,

@@ -53,6 +53,8 @@ pub struct Demand<'a> {
     pub is_whole: bool,
     /// Does it run anything, or does it only prepare statements?
     pub executes: bool,
+    /// May it leave portals to later batches of its transaction?
+    pub keeps_portals: bool,
 }
 
 impl Demand<'_> {
@@ -73,6 +75,7 @@ impl Session {
         let mut texts = Vec::new();
         // A name that the batch itself prepares, and where: it is found here before the client's.
         let mut prepared: Vec<(&[u8], usize, Arc<Prepared>)> = Vec::new();
+        let mut keeps_portals = false;
         let last = self.held.len().saturating_sub(1);
         for (index, frame) in self.held.iter().enumerate() {
             let body = &frame[HEADER_LEN..];
@@ -97,6 +100,7 @@ impl Session {
                         texts.push(Text::Unknown);
                         continue;
                     };
+                    keeps_portals |= !bind.portal.is_empty();
                     let is_whole = index < last || self.held_rest == 0;
                     let parameters = if is_whole { bind.rest } else { &[] };
                     let mut of_batch = prepared.iter().rev();
@@ -114,7 +118,8 @@ impl Session {
                     let bound = of_client.map(|statement| Text::Bound(statement, parameters));
                     texts.push(bound.unwrap_or(Text::Unknown));
                 }
-                b'D' | b'E' | b'C' | b'S' | b'H' => {}
+                b'E' => keeps_portals |= !body.ends_with(&[0; 4]),
+                b'D' | b'C' | b'S' | b'H' => {}
                 _ => texts.push(Text::Unknown),
             }
         }
@@ -128,6 +133,7 @@ impl Session {
             texts,
             is_whole,
             executes,
+            keeps_portals,
         }
     }
 

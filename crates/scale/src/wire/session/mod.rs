@@ -23,6 +23,7 @@
 //!   session may have left anything on it.
 
 mod added;
+mod block;
 mod demand;
 mod expected;
 mod forward;
@@ -43,6 +44,7 @@ use super::effect::{self, Effect};
 use super::message;
 use super::report::Report;
 use super::server::{Parameters, Server, UnnamedId};
+use block::Block;
 pub use demand::{Demand, Text};
 use expected::{Expected, Kind};
 pub use settings::{Settings, Trace};
@@ -126,7 +128,7 @@ enum RestGoes {
 pub struct Session {
     number: u64,
     stage: Stage,
-    /// The transaction's status that the client was told last.
+    /// The transaction's status that a server has told last.
     status: u8,
     /// Frames of a batch that waits for a server.
     held: Vec<Bytes>,
@@ -159,6 +161,10 @@ pub struct Session {
     is_told_of_end: bool,
     /// Its server is an Extension, without which it can go on.
     is_on_extension: bool,
+    /// Its transactions begin on a server only where they must.
+    defers: bool,
+    /// A transaction that has begun and is on no server.
+    block: Option<Block>,
     /// Settings as the client knows them.
     parameters: Arc<Parameters>,
 }
@@ -191,6 +197,8 @@ impl Session {
             portals: BTreeMap::new(),
             is_told_of_end: false,
             is_on_extension: false,
+            defers: false,
+            block: None,
             parameters,
         }
     }
@@ -283,15 +291,12 @@ impl Session {
             _ if self.is_skipping => {
                 if message.tag() == b'S' {
                     self.is_skipping = false;
-                    message::write_ready(&mut out.to_client, IDLE);
+                    message::write_ready(&mut out.to_client, self.told_status());
                 }
                 return Ok(());
             }
-            b'Q' if self.sets_by(message, out) => return Ok(()),
-            b'S' if self.held.is_empty() => {
-                message::write_ready(&mut out.to_client, IDLE);
-                return Ok(());
-            }
+            b'Q' if self.sets_by(message, out) || self.turns_by(message, out) => return Ok(()),
+            b'S' if self.turns_batch(out) => return Ok(()),
             b'H' if self.held.is_empty() => return Ok(()),
             b'Q' | b'F' | b'S' | b'H' => true,
             _ => false,
@@ -305,6 +310,9 @@ impl Session {
         if ends || self.held_len > HELD_LEN_MAX || !message.is_whole() {
             self.stage = Stage::Wanting;
             self.client_rest = RestGoes::On;
+            if let Some(failure) = self.block_failure() {
+                self.refuse(&failure, out);
+            }
         }
         Ok(())
     }
@@ -313,6 +321,13 @@ impl Session {
     fn sets_by(&mut self, message: Message<'_>, out: &mut Out) -> bool {
         let text = message::split_string(message.body());
         self.held.is_empty() && text.is_ok_and(|(text, _)| self.sets(text, out))
+    }
+
+    /// Is a message all about a transaction that is on no server? Then it is done.
+    fn turns_by(&mut self, message: Message<'_>, out: &mut Out) -> bool {
+        let text = message::split_string(message.body()).ok();
+        let text = text.filter(|_| self.held.is_empty() && message.is_whole());
+        text.is_some_and(|(text, _)| self.turns(text, out))
     }
 
     /// The server that was wanted: what was held goes to it. `prelude` are statements that run in
@@ -361,11 +376,12 @@ impl Session {
         self.held_effect = None;
         let held = std::mem::take(&mut self.held);
         report.write(&mut out.to_client);
+        self.block_fails();
         let is_ended = held
             .last()
             .is_some_and(|frame| matches!(frame[0], b'Q' | b'F' | b'S'));
         if is_ended {
-            message::write_ready(&mut out.to_client, IDLE);
+            message::write_ready(&mut out.to_client, self.told_status());
         } else {
             self.is_skipping = true;
         }

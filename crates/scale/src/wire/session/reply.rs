@@ -60,7 +60,9 @@ impl Session {
         } else {
             RestGoes::Nowhere
         };
-        if is_seen {
+        if is_seen && message.tag() == b'Z' {
+            message::write_ready(&mut out.to_client, self.told_status());
+        } else if is_seen {
             out.to_client.extend_from_slice(message.frame);
         }
         self.expected.give_made(&mut out.to_client);
@@ -92,6 +94,7 @@ impl Session {
         // Any other error is the client's, even of what was added for its sake.
         self.server_rest = RestGoes::On;
         let prelude = front.map_or(0, |reply| reply.prelude.length);
+        self.block_fails();
         self.failed(server, out);
         if prelude > 0 && message.is_whole() {
             let body = report::moved(message.body(), prelude);
@@ -121,9 +124,10 @@ impl Session {
         assert!(self.expected.is_empty(), "there was one batch");
         if !was_idle {
             report.write(&mut out.to_client);
+            self.block_fails();
             self.is_skipping = !has_sync;
             if has_sync {
-                message::write_ready(&mut out.to_client, IDLE);
+                message::write_ready(&mut out.to_client, self.told_status());
             }
         }
         out.to_server.clear();

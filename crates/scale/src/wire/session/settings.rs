@@ -75,7 +75,7 @@ impl Session {
                         rsi-pc or 1sr.";
             report.hint(hint).write(&mut out.to_client);
         }
-        message::write_ready(&mut out.to_client, self.status);
+        message::write_ready(&mut out.to_client, self.told_status());
         true
     }
 

@@ -29,6 +29,10 @@ fn body() -> impl Strategy<Value = Vec<u8>> {
         Just(b"\0a\0\0\0\0\0\0\0".to_vec()),
         Just(b"a\0SELECT 1\0\0\0".to_vec()),
         Just(b"SET a.b = 1\0".to_vec()),
+        Just(b"BEGIN\0".to_vec()),
+        Just(b"COMMIT\0".to_vec()),
+        Just(b"\0BEGIN\0\0\0".to_vec()),
+        Just(b"\0\0\0\0\0".to_vec()),
         Just(b"Sa\0".to_vec()),
         Just(b"I".to_vec()),
         Just(b"T".to_vec()),
@@ -66,10 +70,13 @@ fn serve(session: &mut Session, server: &mut Option<Server>, refuse: bool, out: 
             session.refuse(&Report::new(Severity::Error, "08001", "no"), out);
         }
         Wants::Server => {
-            let is_whole = session.demand().is_whole;
+            let is_read = session.demand().is_whole && !session.is_pinned();
+            if !is_read {
+                session.begin(out);
+            }
             let server = server.insert(Server::default());
             let attached = session.attach(server, &[], out);
-            if is_whole && !session.is_pinned() {
+            if is_read && !session.is_pinned() {
                 session.is_at_extension();
             }
             return attached.is_err();
@@ -82,6 +89,7 @@ proptest! {
     #[test]
     fn any_order_of_messages(steps in prop::collection::vec(step(), 0..60)) {
         let mut session = Session::new(1, Arc::new(Parameters::new()), Pinning::WhenNeeded);
+        session.defer_transactions();
         let (mut server, mut out) = (None, Out::default());
         for step in steps {
             let mut frame = bytes::BytesMut::new();

@@ -1,0 +1,331 @@
+//! Transactions that have begun, but on no server yet.
+//!
+//! In a session that defers them, `BEGIN` is answered here. At READ COMMITTED each statement sees what
+//! is committed when that statement begins: as long as the transaction only reads, each may run
+//! anywhere, by itself (HIHOOI c6). The transaction begins on the Primary in front of the first batch
+//! that goes there; from then on it is one like any other. One that never gets there ends here, too.
+//!
+//! Invariant: while there is a [`Block`], the session has no transaction on a server.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::{Out, Prepared, STATEMENTS_MAX, Session, Trace};
+use crate::wire::cut::HEADER_LEN;
+use crate::wire::message::{self, Bind, Parse, Subject};
+use crate::wire::report::{Report, Severity};
+
+/// SQLSTATE: the transaction has failed.
+const IN_FAILED_TRANSACTION: &str = "25P02";
+
+/// Words that may stand behind `BEGIN` and `START`. Other levels of isolation are a server's.
+const MODES: &[&[&str]] = &[
+    &["isolation", "level", "read", "committed"],
+    &["isolation", "level", "read", "uncommitted"],
+    &["read", "write"],
+    &["read", "only"],
+    &["not", "deferrable"],
+    &["deferrable"],
+];
+
+/// A transaction that is on no server.
+#[derive(Debug)]
+pub(super) struct Block {
+    /// How it was begun.
+    begin: String,
+    /// A statement of it has failed: only its end can follow.
+    pub is_failed: bool,
+}
+
+/// A text that begins or ends a transaction and does nothing else.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Command {
+    /// What PostgreSQL answers to it.
+    Begin(&'static str),
+    Commit,
+    Rollback,
+}
+
+/// A statement at the front of a batch of extended messages, which begins or ends a transaction.
+struct Front<'a> {
+    command: Command,
+    text: Bytes,
+    /// Under which name it is prepared here.
+    parse: Option<Parse<'a>>,
+    is_described: bool,
+    /// How many messages it takes.
+    count: usize,
+}
+
+impl Session {
+    /// From now on transactions begin on a server only where they must. To be called where
+    /// transactions are at READ COMMITTED unless they say otherwise.
+    pub fn defer_transactions(&mut self) {
+        self.defers = true;
+    }
+
+    /// Has a transaction begun that is on no server?
+    pub fn is_deferred(&self) -> bool {
+        self.block.is_some()
+    }
+
+    /// The server that is wanted is the Primary: the transaction begins there.
+    pub fn begin(&mut self, out: &mut Out) {
+        if let Some(block) = self.block.take() {
+            self.run(&block.begin, out);
+        }
+    }
+
+    /// The transaction's status as the client is told.
+    pub(super) fn told_status(&self) -> u8 {
+        match &self.block {
+            Some(block) if block.is_failed => b'E',
+            Some(_) => b'T',
+            None => self.status,
+        }
+    }
+
+    /// The client was told of an error.
+    pub(super) fn block_fails(&mut self) {
+        if let Some(block) = &mut self.block {
+            block.is_failed = true;
+        }
+    }
+
+    /// Why nothing more runs in the transaction.
+    pub(super) fn block_failure(&self) -> Option<Report> {
+        let failed = self.block.as_ref().is_some_and(|block| block.is_failed);
+        failed.then(|| {
+            let text = "current transaction is aborted, commands ignored until end of transaction \
+                        block";
+            Report::new(Severity::Error, IN_FAILED_TRANSACTION, text)
+        })
+    }
+
+    /// Carries out a simple query that only begins or ends a transaction that is on no server. False
+    /// if it is a server's.
+    pub(super) fn turns(&mut self, text: &[u8], out: &mut Out) -> bool {
+        let Some(command) = self.command(text) else {
+            return false;
+        };
+        self.turn(command, text, out);
+        self.unnamed = None;
+        message::write_ready(&mut out.to_client, self.told_status());
+        true
+    }
+
+    /// Carries out what stands at the front of a batch that Sync ends, as [`Session::turns`]. True if
+    /// nothing else was in it.
+    pub(super) fn turns_batch(&mut self, out: &mut Out) -> bool {
+        let held = std::mem::take(&mut self.held);
+        let mut rest = &held[..];
+        while let Some(front) = self.front(rest) {
+            if let Some(parse) = front.parse {
+                self.prepare(parse);
+                message::write(&mut out.to_client, b'1', &[], 0);
+            }
+            message::write(&mut out.to_client, b'2', &[], 0);
+            if front.is_described {
+                message::write(&mut out.to_client, b'n', &[], 0);
+            }
+            self.turn(front.command, &front.text, out);
+            rest = &rest[front.count..];
+        }
+        self.held = rest.to_vec();
+        self.held_len = rest.iter().map(Bytes::len).sum();
+        let is_done = rest.is_empty();
+        if is_done {
+            message::write_ready(&mut out.to_client, self.told_status());
+        }
+        is_done
+    }
+
+    /// What a text does to a transaction that is on no server.
+    fn command(&self, text: &[u8]) -> Option<Command> {
+        if !self.defers || self.is_pinned {
+            return None;
+        }
+        let command = command_of(text)?;
+        let is_begin = matches!(command, Command::Begin(_));
+        (is_begin != self.is_deferred()).then_some(command)
+    }
+
+    fn turn(&mut self, command: Command, text: &[u8], out: &mut Out) {
+        let (tag, why) = match command {
+            Command::Begin(tag) => {
+                let begin = String::from_utf8_lossy(text).into_owned();
+                let is_failed = false;
+                self.block = Some(Block { begin, is_failed });
+                (tag, "its transaction begins where it must")
+            }
+            Command::Commit | Command::Rollback => {
+                let block = self.block.take();
+                let has_failed = block.is_none_or(|block| block.is_failed);
+                let is_commit = command == Command::Commit && !has_failed;
+                let tag = if is_commit { "COMMIT" } else { "ROLLBACK" };
+                (tag, "its transaction was on no server")
+            }
+        };
+        if self.settings.trace == Trace::On {
+            let text = format!("replex: no server, {why}");
+            Report::new(Severity::Notice, "00000", text).write(&mut out.to_client);
+        }
+        message::write(&mut out.to_client, b'C', &[tag.as_bytes(), b"\0"], 0);
+    }
+
+    /// The statement at the front of a batch, if it begins or ends a transaction that is on no server.
+    fn front<'a>(&self, frames: &'a [Bytes]) -> Option<Front<'a>> {
+        let frame = |index: usize| {
+            frames
+                .get(index)
+                .map(|frame| (frame[0], &frame[HEADER_LEN..]))
+        };
+        let mut count = 0;
+        let mut parse = None;
+        if let Some((b'P', body)) = frame(0) {
+            let new = Parse::read(body).ok()?;
+            let is_new = !self.statements.contains_key(new.name);
+            let has_room = self.statements.len() < STATEMENTS_MAX;
+            parse = (is_new && has_room).then_some(new);
+            parse?;
+            count += 1;
+        }
+        let (b'B', body) = frame(count)? else {
+            return None;
+        };
+        count += 1;
+        let bind = Bind::read(body).ok()?;
+        let no_values = message::values(bind.rest).is_ok_and(|values| values.is_empty());
+        if !bind.portal.is_empty() || !no_values {
+            return None;
+        }
+        let text = match parse {
+            Some(parse) if parse.name == bind.statement => {
+                Bytes::copy_from_slice(parse.text().ok()?)
+            }
+            Some(_) => return None,
+            None => Bytes::copy_from_slice(self.statement(bind.statement)?.text()?),
+        };
+        let mut is_described = false;
+        if let Some((b'D', body)) = frame(count) {
+            is_described = Subject::read(body) == Ok(Subject::Portal(b""));
+            count += usize::from(is_described);
+        }
+        let (b'E', body) = frame(count)? else {
+            return None;
+        };
+        count += 1;
+        let is_of_it = message::executed_portal(body) == Ok(b"");
+        let command = self.command(&text).filter(|_| is_of_it)?;
+        Some(Front {
+            command,
+            text,
+            parse,
+            is_described,
+            count,
+        })
+    }
+
+    /// The client has a statement that no server has yet.
+    fn prepare(&mut self, parse: Parse<'_>) {
+        if parse.name.is_empty() {
+            self.unnamed_count += 1;
+            let id = (self.number, self.unnamed_count);
+            self.unnamed = Some((id, Arc::new(Prepared::unnamed(parse.rest))));
+        } else {
+            let name = Bytes::copy_from_slice(parse.name);
+            let prepared = Arc::new(Prepared::named(parse.rest));
+            self.statements.insert(name, prepared);
+        }
+    }
+}
+
+/// What a text does, if it is one such statement and nothing else, not even a comment.
+fn command_of(text: &[u8]) -> Option<Command> {
+    let text = str::from_utf8(text).ok()?.trim();
+    let text = text.strip_suffix(';').unwrap_or(text);
+    let is_plain = |sign: char| sign.is_ascii_alphabetic() || sign.is_whitespace() || sign == ',';
+    if text.len() > 100 || !text.chars().all(is_plain) {
+        return None;
+    }
+    let text = text.to_ascii_lowercase();
+    let mut parts = text.split(',').map(|part| part.split_whitespace());
+    let first: Vec<&str> = parts.next()?.collect();
+    let (command, mut modes) = match &first[..] {
+        ["begin", "work" | "transaction", modes @ ..] | ["begin", modes @ ..] => {
+            (Command::Begin("BEGIN"), modes)
+        }
+        ["start", "transaction", modes @ ..] => (Command::Begin("START TRANSACTION"), modes),
+        ["commit" | "end", "work" | "transaction"] | ["commit" | "end"] => {
+            (Command::Commit, &[][..])
+        }
+        ["rollback" | "abort", "work" | "transaction"] | ["rollback" | "abort"] => {
+            (Command::Rollback, &[][..])
+        }
+        _ => return None,
+    };
+    let further: Vec<Vec<&str>> = parts.map(Iterator::collect).collect();
+    if !further.is_empty() && (modes.is_empty() || !matches!(command, Command::Begin(_))) {
+        return None;
+    }
+    let mut lists = further.iter();
+    loop {
+        while !modes.is_empty() {
+            let mode = MODES.iter().find(|mode| modes.starts_with(mode))?;
+            modes = &modes[mode.len()..];
+        }
+        match lists.next() {
+            None => return Some(command),
+            Some(list) if list.is_empty() => return None,
+            Some(list) => modes = list,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_that_only_begin_or_end() {
+        for (text, command) in [
+            ("BEGIN", Command::Begin("BEGIN")),
+            (" begin work; ", Command::Begin("BEGIN")),
+            (
+                "BEGIN TRANSACTION ISOLATION LEVEL READ COMMITTED, READ ONLY;",
+                Command::Begin("BEGIN"),
+            ),
+            ("begin read write not deferrable", Command::Begin("BEGIN")),
+            ("START\nTRANSACTION", Command::Begin("START TRANSACTION")),
+            ("COMMIT", Command::Commit),
+            ("end transaction;", Command::Commit),
+            ("ROLLBACK", Command::Rollback),
+            ("abort work", Command::Rollback),
+        ] {
+            assert_eq!(command_of(text.as_bytes()), Some(command), "{text}");
+        }
+    }
+
+    #[test]
+    fn texts_that_are_a_servers() {
+        for text in [
+            "",
+            "BEGIN ISOLATION LEVEL SERIALIZABLE",
+            "BEGIN ISOLATION LEVEL REPEATABLE READ",
+            "BEGIN; SELECT 1",
+            "BEGIN,",
+            "BEGIN READ ONLY,",
+            "COMMIT AND CHAIN",
+            "COMMIT, READ ONLY",
+            "COMMIT PREPARED 'x'",
+            "ROLLBACK TO a",
+            "BEGIN -- so",
+            "BEGIN READ",
+            "begin;;",
+            "SELECT 1",
+        ] {
+            assert_eq!(command_of(text.as_bytes()), None, "{text}");
+        }
+    }
+}
