@@ -158,7 +158,7 @@ async fn standbys_and_what_is_not_reached_are_found() {
         &check(&tls, &[], 40).await,
         Weight::Stops,
         "Primary",
-        "with TLS only",
+        "no connection",
     );
 }
 

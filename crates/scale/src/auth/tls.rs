@@ -1,6 +1,6 @@
 //! TLS to clients and to servers.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
@@ -20,6 +20,8 @@ pub enum Policy {
     Prefer(Arc<ClientConfig>),
     /// With TLS or not at all.
     Require(Arc<ClientConfig>),
+    /// With TLS, and only where one of the certificates in this file vouches for the server.
+    Verify(Arc<ClientConfig>, PathBuf),
 }
 
 impl Policy {
@@ -29,13 +31,35 @@ impl Policy {
             ("disable", _) => Ok(Policy::Disable),
             ("prefer", _) => Ok(Policy::Prefer(unverified())),
             ("require", None) => Ok(Policy::Require(unverified())),
-            ("require" | "verify-full", Some(roots)) => Ok(Policy::Require(verified(roots)?)),
+            ("require" | "verify-full", Some(roots)) => {
+                Ok(Policy::Verify(verified(roots)?, roots.to_owned()))
+            }
             ("verify-full", None) => {
                 Err("sslmode=verify-full needs sslrootcert=FILE in the URL".into())
             }
             (mode, _) => Err(format!(
                 "sslmode={mode} is not known: there is disable, prefer, require and verify-full"
             )),
+        }
+    }
+}
+
+impl Policy {
+    /// The same as libpq's `sslmode`.
+    pub fn mode(&self) -> &'static str {
+        match self {
+            Policy::Disable => "disable",
+            Policy::Prefer(_) => "prefer",
+            Policy::Require(_) => "require",
+            Policy::Verify(..) => "verify-full",
+        }
+    }
+
+    /// The file of certificates that vouch for the server, if it must prove who it is.
+    pub fn roots(&self) -> Option<&Path> {
+        match self {
+            Policy::Verify(_, roots) => Some(roots),
+            _ => None,
         }
     }
 }

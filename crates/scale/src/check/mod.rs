@@ -11,7 +11,7 @@ use std::fmt::Display;
 use tokio_postgres::Client;
 
 use crate::address::Address;
-use crate::replication::{Error, configuration, connect, setup};
+use crate::replication::{Error, connect, setup};
 
 /// The oldest PostgreSQL that is understood: its slots give the proxy's messages.
 const VERSION_MIN: u64 = 14;
@@ -110,14 +110,7 @@ impl Notes {
     }
 
     async fn connect(&mut self, address: &Address) -> Option<Client> {
-        let config = match configuration(address) {
-            Ok(config) => config,
-            Err(problem) => {
-                self.stops(problem, "Use sslmode=disable or prefer for now.");
-                return None;
-            }
-        };
-        match connect(&config, "replex check").await {
+        match connect(address, "replex check").await {
             Ok(client) => Some(client),
             Err(problem) => {
                 self.stops(

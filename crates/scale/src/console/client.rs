@@ -4,7 +4,7 @@ use tokio_postgres::SimpleQueryMessage;
 
 use super::DATABASE;
 use crate::address::Address;
-use crate::replication::{Error, configuration, connect};
+use crate::replication::{Error, connect};
 
 /// What the console answered: names of columns, and rows of texts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -21,7 +21,7 @@ pub async fn ask(address: &Address, command: &str) -> Result<Told, Error> {
         database: DATABASE.into(),
         ..address.clone()
     };
-    let client = connect(&configuration(&address)?, "replex scale admin").await?;
+    let client = connect(&address, "replex scale admin").await?;
     let refused = |error: tokio_postgres::Error| match error.as_db_error() {
         Some(said) => {
             let hint = said.hint().unwrap_or_default();

@@ -306,7 +306,7 @@ pub async fn connect(address: &Address) -> io::Result<Stream> {
     let (config, is_needed) = match &address.tls {
         Policy::Disable => return Ok(Stream::Plain(socket)),
         Policy::Prefer(config) => (config, false),
-        Policy::Require(config) => (config, true),
+        Policy::Require(config) | Policy::Verify(config, _) => (config, true),
     };
     let mut answer = [0];
     socket.write_all(&startup::write_tls()).await?;

@@ -12,13 +12,14 @@ use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
-use tokio_postgres::{Client, Config};
+use tokio_postgres::Client;
 
 use super::apply::quoted;
 use super::catalogue::{rows, value};
 use super::seed::TABLES;
 use super::snapshot::Snapshot;
 use super::{Error, Shared, connect, reader, setup};
+use crate::address::Address;
 use crate::manager::{ExtensionId, Tsid};
 
 /// Time between two comparisons.
@@ -51,7 +52,7 @@ pub enum Request {
 pub async fn watch(
     shared: &Shared,
     id: ExtensionId,
-    extension: &Config,
+    extension: &Address,
     requests: mpsc::Sender<Request>,
 ) -> Error {
     loop {
@@ -71,7 +72,7 @@ pub async fn watch(
 /// Compares once. Returns false if the two were never held at one place.
 async fn compare(
     shared: &Shared,
-    extension: &Config,
+    extension: &Address,
     requests: &mpsc::Sender<Request>,
 ) -> Result<bool, Error> {
     let primary = connect(&shared.primary, "replex compare").await?;

@@ -9,7 +9,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 use tokio_postgres::error::SqlState;
-use tokio_postgres::{Client, Config, SimpleQueryMessage};
+use tokio_postgres::{Client, SimpleQueryMessage};
 
 use super::apply::{self, Step};
 use super::divergence::Request;
@@ -19,6 +19,7 @@ use super::setup::{Seed, Start};
 use super::snapshot::Snapshot;
 use super::tstate::TState;
 use super::{Error, Progress, Shared, connect, described};
+use crate::address::Address;
 use crate::manager::{ExtensionId, Sets, State, Tsid};
 
 /// Connections that execute at one Extension.
@@ -83,7 +84,7 @@ pub struct Inputs {
 pub async fn run(
     shared: &Shared,
     id: ExtensionId,
-    config: &Config,
+    config: &Address,
     (control, start): (Client, Start),
     mut inputs: Inputs,
 ) -> Result<(), Error> {

@@ -19,6 +19,7 @@ pub mod catalogue;
 pub mod setup;
 
 mod apply;
+mod bridge;
 mod divergence;
 mod extractor;
 mod pgoutput;
@@ -38,12 +39,13 @@ use std::time::Duration;
 use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
+use tokio_postgres::config::SslMode;
 use tokio_postgres::{Client, Config, NoTls};
 
 use crate::address::Address;
 use crate::analysis::Analyser;
-use crate::auth::tls::Policy;
 use crate::manager::{ExtensionId, Manager, State, Tsid};
+use crate::pool::connection;
 pub use progress::{Progress, Status};
 pub(crate) use quarantine::is_same;
 pub(crate) use quarantine::noted as noted_difference;
@@ -107,7 +109,7 @@ fn described(error: &tokio_postgres::Error) -> String {
 /// What all parts share.
 #[derive(Clone)]
 struct Shared {
-    primary: Config,
+    primary: Address,
     manager: Arc<Mutex<Manager>>,
     analyser: Arc<Analyser>,
     /// Up to where each Extension has everything on disk.
@@ -172,7 +174,7 @@ impl Replication {
     pub async fn start(
         primary: &Address,
     ) -> Result<(Replication, Arc<Mutex<Manager>>, Arc<Analyser>), Error> {
-        let primary = configuration(primary)?;
+        let primary = primary.clone();
         let client = connect(&primary, "replex set-up").await?;
         let (key, floor) = setup::prepare(&client).await?;
         let analyser = Arc::new(Analyser::new(catalogue::read(&client).await?));
@@ -203,20 +205,14 @@ impl Replication {
     /// must be new.
     ///
     /// Returns at once; [`Replication::status`] says how it goes.
-    pub fn add_extension(
-        &self,
-        id: ExtensionId,
-        extension: &Address,
-        contents: Contents,
-    ) -> Result<(), Error> {
-        let extension = configuration(extension)?;
+    pub fn add_extension(&self, id: ExtensionId, extension: &Address, contents: Contents) {
+        let extension = extension.clone();
         // Holds the slot from now on.
         self.shared.durable().insert(id, Tsid(0));
         self.shared.manager().add_extension(id, Tsid(0));
         let keep = tokio::spawn(keep(self.shared.clone(), id, extension, contents));
         let before = self.extensions().insert(id, keep);
         assert!(before.is_none(), "a number is used once");
-        Ok(())
     }
 
     /// From now on the Primary keeps its log only for the Extensions that are there, and for nobody
@@ -275,7 +271,7 @@ impl Drop for Replication {
 }
 
 /// Keeps one Extension until it differs from the Primary.
-async fn keep(shared: Shared, id: ExtensionId, extension: Config, mut contents: Contents) {
+async fn keep(shared: Shared, id: ExtensionId, extension: Address, mut contents: Contents) {
     let mut wait = RETRY_WAIT_MIN;
     loop {
         let followed = async {
@@ -323,7 +319,7 @@ fn leave(shared: &Shared, id: ExtensionId) {
 async fn follow(
     shared: &Shared,
     id: ExtensionId,
-    extension: &Config,
+    extension: &Address,
     wait: &mut Duration,
 ) -> Result<(), Error> {
     shared.set_status(id, "connecting");
@@ -369,34 +365,26 @@ async fn follow(
     }
 }
 
-/// Replication speaks to databases without TLS so far, and does so only where that is allowed.
-pub(crate) fn configuration(address: &Address) -> Result<Config, Error> {
-    if matches!(address.tls, Policy::Require(_)) {
-        let (host, port) = (&address.host, address.port);
-        return Err(Error::Setup(format!(
-            "{host}:{port} is to be spoken to with TLS only, which replication cannot do yet: use \
-             sslmode=disable or prefer on a network that you trust"
-        )));
-    }
+/// Connects for the proxy's own work, with TLS as the address says; the connection's own task ends with
+/// the client.
+pub(crate) async fn connect(address: &Address, name: &str) -> Result<Client, Error> {
     let mut config = Config::new();
     config
-        .host(&address.host)
-        .port(address.port)
         .user(&address.user)
-        .dbname(&address.database);
+        .dbname(&address.database)
+        .application_name(name)
+        // The stream has it already.
+        .ssl_mode(SslMode::Disable);
     if let Some(password) = &address.password {
         config.password(password);
     }
-    Ok(config)
-}
-
-/// Connects; the connection's own task ends with the client.
-pub(crate) async fn connect(config: &Config, name: &str) -> Result<Client, Error> {
-    let mut config = config.clone();
-    config.application_name(name);
+    let connected = timeout(CONNECT_MAX, async {
+        let stream = connection::connect(address).await;
+        let stream = stream.map_err(|error| Error::Connection(error.to_string()))?;
+        Ok::<_, Error>(config.connect_raw(stream, NoTls).await?)
+    });
     let silent = |_| Error::Connection("it does not answer".into());
-    let connected = timeout(CONNECT_MAX, config.connect(NoTls)).await;
-    let (client, connection) = connected.map_err(silent)??;
+    let (client, connection) = connected.await.map_err(silent)??;
     // What ends the connection is told to whoever uses the client.
     tokio::spawn(async move {
         let _ = connection.await;

@@ -4,14 +4,15 @@
 //! Invariant: a database that was found to differ is not followed again until it was emptied, whoever
 //! asks and however often the proxy was started since.
 
-use tokio_postgres::{Client, Config};
+use tokio_postgres::Client;
 
 use super::apply::{literal, quoted};
 use super::setup::one;
 use super::{Error, Shared, connect};
+use crate::address::Address;
 
 /// Notes in the Extension's own database that it differs.
-pub async fn note(extension: &Config, why: &str) -> Result<(), Error> {
+pub async fn note(extension: &Address, why: &str) -> Result<(), Error> {
     let client = connect(extension, "replex extractor").await?;
     let why = literal(why);
     let sql = format!(
@@ -52,11 +53,13 @@ pub async fn is_same(primary: &Client, extension: &Client) -> Result<bool, Error
 
 /// Puts an empty database in the place of the Extension's, or makes it; with the Primary's encoding
 /// and order of texts. The new one is made before the old one is dropped.
-pub async fn empty(shared: &Shared, extension: &Config) -> Result<(), Error> {
+pub async fn empty(shared: &Shared, extension: &Address) -> Result<(), Error> {
     let primary = connect(&shared.primary, "replex seed").await?;
-    let name = extension.get_dbname().unwrap_or("postgres");
-    let mut maintenance = extension.clone();
-    maintenance.dbname("template1");
+    let name = &extension.database;
+    let maintenance = Address {
+        database: "template1".into(),
+        ..extension.clone()
+    };
     let server = connect(&maintenance, "replex seed").await?;
     let has = format!(
         "SELECT count(*) FROM pg_database WHERE datname = {}",

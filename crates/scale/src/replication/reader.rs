@@ -5,7 +5,9 @@
 //! than the last one read, the stream begins again from where the slot is confirmed, and every other
 //! Extension is spared what it was given before.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -13,12 +15,14 @@ use std::time::Duration;
 use pgwire_replication::{Lsn, ReplicationClient, ReplicationConfig, ReplicationEvent};
 use tokio::sync::mpsc;
 use tokio::time::MissedTickBehavior;
-use tokio_postgres::config::Host;
-use tokio_postgres::{Client, Config};
+use tokio_postgres::Client;
 
+use super::bridge::{self, Bridge};
 use super::snapshot::Snapshot;
 use super::tstate::{Assembler, TState};
 use super::{Error, RETRY_WAIT_MAX, RETRY_WAIT_MIN, SLOT, Shared, catalogue, connect, setup};
+use crate::address::Address;
+use crate::auth::tls::Policy;
 use crate::manager::{Committed, ExtensionId, TStateId, Tsid};
 
 /// Time between two looks at what can be confirmed and what is in doubt.
@@ -107,7 +111,14 @@ impl Reader {
         let primary = connect(&self.shared.primary, "replex reader").await?;
         let stream_error =
             |error: pgwire_replication::PgWireError| Error::Stream(error.to_string());
-        let configuration = stream_configuration(&self.shared.primary)?;
+        let address = &self.shared.primary;
+        let bridge = match address.tls {
+            Policy::Disable => None,
+            _ => Some(Bridge::start(address).await),
+        };
+        let unreachable = |error: io::Error| Error::Connection(error.to_string());
+        let bridge = bridge.transpose().map_err(unreachable)?;
+        let configuration = stream_configuration(address, bridge.as_ref());
         let mut stream = ReplicationClient::connect(configuration)
             .await
             .map_err(stream_error)?;
@@ -268,27 +279,18 @@ pub async fn nudge(primary: &Client) -> Result<(), Error> {
     Ok(())
 }
 
-fn stream_configuration(primary: &Config) -> Result<ReplicationConfig, Error> {
-    let missing = |what: &str| Error::Setup(format!("the Primary's address has no {what}"));
-    let port = primary.get_ports().first().copied().unwrap_or(5432);
-    let user = primary.get_user().ok_or_else(|| missing("user"))?;
-    let database = primary.get_dbname().unwrap_or(user);
-    let password = primary.get_password().unwrap_or_default();
-    let password = String::from_utf8_lossy(password);
-    let host = primary.get_hosts().first().ok_or_else(|| missing("host"))?;
-    let configuration = match host {
-        Host::Tcp(name) => {
-            ReplicationConfig::new(name.as_str(), user, &*password, database, SLOT, SLOT)
-        }
-        Host::Unix(folder) => {
-            let folder = folder.to_string_lossy();
-            ReplicationConfig::new(&*folder, user, &*password, database, SLOT, SLOT)
-        }
+/// How the slot's stream is read; where that is to be done over TLS, through the bridge.
+fn stream_configuration(primary: &Address, bridge: Option<&Bridge>) -> ReplicationConfig {
+    let (host, port) = match bridge {
+        Some(bridge) => (bridge.folder().to_string_lossy(), bridge::PORT),
+        None => (Cow::from(&primary.host), primary.port),
     };
-    Ok(configuration
+    let password = primary.password.as_deref().unwrap_or_default();
+    let (user, database) = (&primary.user, &primary.database);
+    ReplicationConfig::new(&*host, user, password, database, SLOT, SLOT)
         .with_port(port)
         .with_options(OPTIONS)
         .with_status_interval(TICK)
         .with_wakeup_interval(TICK)
-        .with_application_name("replex slot"))
+        .with_application_name("replex slot")
 }

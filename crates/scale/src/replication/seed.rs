@@ -9,14 +9,14 @@ use std::time::Duration;
 
 use tokio::process::Command;
 use tokio::time::Instant;
-use tokio_postgres::config::Host;
-use tokio_postgres::{Client, Config};
+use tokio_postgres::Client;
 
 use super::apply::quoted;
 use super::catalogue::{rows, value};
 use super::extractor::WORKER_COUNT;
 use super::setup::{self, Seed, Start};
 use super::{Error, Progress, Shared, connect};
+use crate::address::Address;
 use crate::local;
 use crate::manager::{ExtensionId, Tsid};
 
@@ -47,7 +47,7 @@ SELECT n.nspname, c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.rel
 pub async fn fill(
     shared: &Shared,
     id: ExtensionId,
-    extension: &Config,
+    extension: &Address,
     control: &Client,
 ) -> Result<Start, Error> {
     if has_tables(control).await? {
@@ -146,7 +146,7 @@ async fn watch(shared: &Shared, id: ExtensionId, control: &Client, expected: u64
 async fn copy(
     shared: &Shared,
     id: ExtensionId,
-    extension: &Config,
+    extension: &Address,
     snapshot: &str,
 ) -> Result<(), Error> {
     shared.set_status(id, "copying roles");
@@ -167,7 +167,7 @@ async fn copy(
     dump.args(["--no-unlogged-table-data", "--snapshot", snapshot]);
     let mut restore = tool("pg_restore", extension);
     restore.args(["--exit-on-error", "--single-transaction", "--dbname"]);
-    restore.arg(database(extension));
+    restore.arg(&extension.database);
     // Nothing fires and nothing is checked again.
     restore.env("PGOPTIONS", "-c session_replication_role=replica");
     let (dumped, restored) = pipe(dump, restore).await?;
@@ -229,28 +229,22 @@ async fn compare_counts(
     Ok(())
 }
 
-fn database(config: &Config) -> &str {
-    config
-        .get_dbname()
-        .or(config.get_user())
-        .unwrap_or("postgres")
-}
-
-fn tool(name: &str, config: &Config) -> Command {
+/// One of PostgreSQL's own tools, for a database.
+fn tool(name: &str, address: &Address) -> Command {
     let folder = local::programs().unwrap_or_default();
     let mut command = Command::new(folder.join(name));
-    let host = match config.get_hosts().first() {
-        Some(Host::Tcp(host)) => host.clone(),
-        Some(Host::Unix(folder)) => folder.to_string_lossy().into_owned(),
-        None => "localhost".into(),
-    };
-    let port = config.get_ports().first().copied().unwrap_or(5432);
-    let password = config.get_password().unwrap_or_default();
     command
-        .env("PGHOST", host)
-        .env("PGPORT", port.to_string())
-        .env("PGUSER", config.get_user().unwrap_or_default())
-        .env("PGPASSWORD", String::from_utf8_lossy(password).as_ref())
-        .env("PGDATABASE", database(config));
+        .env("PGHOST", &address.host)
+        .env("PGPORT", address.port.to_string())
+        .env("PGUSER", &address.user)
+        .env(
+            "PGPASSWORD",
+            address.password.as_deref().unwrap_or_default(),
+        )
+        .env("PGDATABASE", &address.database)
+        .env("PGSSLMODE", address.tls.mode());
+    if let Some(roots) = address.tls.roots() {
+        command.env("PGSSLROOTCERT", roots);
+    }
     command
 }
