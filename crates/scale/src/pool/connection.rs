@@ -12,6 +12,7 @@ use tokio::net::TcpStream;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio_rustls::TlsConnector;
 
+use super::silence;
 use super::stream::{Peer, Stream};
 use super::{Key, Login};
 use crate::address::Address;
@@ -303,6 +304,7 @@ fn refused(text: String) -> Report {
 pub async fn connect(address: &Address) -> io::Result<Stream> {
     let mut socket = TcpStream::connect((address.host.as_str(), address.port)).await?;
     socket.set_nodelay(true)?;
+    silence::WITH_SERVERS.bound(&socket)?;
     let (config, is_needed) = match &address.tls {
         Policy::Disable => return Ok(Stream::Plain(socket)),
         Policy::Prefer(config) => (config, false),

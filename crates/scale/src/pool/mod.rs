@@ -7,6 +7,7 @@
 //!   permit; whoever waits for one is served in order.
 
 pub mod connection;
+pub mod silence;
 pub mod stream;
 
 use std::collections::BTreeMap;
@@ -91,6 +92,8 @@ pub struct Node {
     pub address: Address,
     permits: Arc<Semaphore>,
     connections_max: usize,
+    /// It is sent nothing but reads.
+    is_for_reads: bool,
     open: Mutex<Open>,
 }
 
@@ -109,8 +112,17 @@ impl Node {
             address,
             permits: Arc::new(Semaphore::new(connections_max)),
             connections_max,
+            is_for_reads: false,
             open: Mutex::new(Open::default()),
         }
+    }
+
+    /// One that is sent nothing but reads, and so never more than its system takes at once: it is soon
+    /// noticed where its machine has fallen silent.
+    #[must_use]
+    pub fn for_reads(mut self) -> Node {
+        self.is_for_reads = true;
+        self
     }
 
     fn open(&self) -> std::sync::MutexGuard<'_, Open> {
@@ -127,6 +139,10 @@ impl Node {
         }
         let counted = Counted::new(self);
         let mut connection = Connection::open(&self.address, key, login).await?;
+        if self.is_for_reads {
+            // Only a hint to the system.
+            let _ = silence::WITH_SERVERS.bound_sent(connection.peer.socket());
+        }
         std::mem::forget(counted);
         connection.permit = Some(permit);
         Ok(connection)

@@ -72,6 +72,14 @@ pub struct Peer {
 }
 
 impl Peer {
+    /// Its socket.
+    pub fn socket(&self) -> &TcpStream {
+        match &self.stream {
+            Stream::Plain(socket) => socket,
+            Stream::Tls(stream) => stream.get_ref().0,
+        }
+    }
+
     /// With nothing read yet.
     pub fn new(stream: Stream) -> Peer {
         Peer {

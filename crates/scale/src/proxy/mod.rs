@@ -23,7 +23,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use crate::address::Address;
 use crate::auth::users::Users;
 use crate::console;
-use crate::pool::Node;
+use crate::pool::{Node, silence};
 use crate::wire::session::Pinning;
 use cancel::Registry;
 use clients::{Clients, Where};
@@ -141,8 +141,9 @@ impl Proxy {
 
     /// One client, from its first byte to its last.
     async fn client(self: Arc<Self>, socket: TcpStream, login_permit: OwnedSemaphorePermit) {
-        // Only a hint to the system.
+        // Only hints to the system.
         let _ = socket.set_nodelay(true);
+        let _ = silence::WITH_CLIENTS.bound(&socket);
         let address = socket.peer_addr().ok();
         let welcomed = tokio::time::timeout(self.login_timeout, self.welcome(socket)).await;
         drop(login_permit);

@@ -1,0 +1,52 @@
+//! How long a peer is believed to be there that says nothing.
+//!
+//! A machine that loses its power or its network closes no connection: whoever waits for it waits until
+//! the system gives up, a quarter of an hour and longer. Here the system asks the peer's system, which
+//! answers also while the peer itself is busy.
+
+use std::io;
+use std::time::Duration;
+
+use rustix::net::sockopt;
+use tokio::net::TcpStream;
+
+/// When a peer's system is asked, how often, and how many times without an answer.
+#[derive(Clone, Copy, Debug)]
+pub struct Patience {
+    idle: Duration,
+    interval: Duration,
+    count: u32,
+}
+
+/// Towards servers, on which clients wait: 7 seconds.
+pub const WITH_SERVERS: Patience = Patience {
+    idle: Duration::from_secs(3),
+    interval: Duration::from_secs(1),
+    count: 4,
+};
+
+/// Towards clients, whose transactions may hold locks: a minute.
+pub const WITH_CLIENTS: Patience = Patience {
+    idle: Duration::from_secs(30),
+    interval: Duration::from_secs(10),
+    count: 3,
+};
+
+impl Patience {
+    /// From now on the connection fails when the peer's machine has been silent for so long, unless
+    /// something is on its way there.
+    pub fn bound(self, socket: &TcpStream) -> io::Result<()> {
+        sockopt::set_tcp_keepidle(socket, self.idle)?;
+        sockopt::set_tcp_keepintvl(socket, self.interval)?;
+        sockopt::set_tcp_keepcnt(socket, self.count)?;
+        Ok(sockopt::set_socket_keepalive(socket, true)?)
+    }
+
+    /// The same for what is on its way. Not for a peer that may be sent more than its system takes for
+    /// it: one that is only slow to read would be taken for silent.
+    pub fn bound_sent(self, socket: &TcpStream) -> io::Result<()> {
+        let milliseconds = (self.idle + self.interval * self.count).as_millis();
+        let milliseconds = u32::try_from(milliseconds).unwrap_or(u32::MAX);
+        Ok(sockopt::set_tcp_user_timeout(socket, milliseconds)?)
+    }
+}
