@@ -5,7 +5,7 @@
 
 use super::Error;
 use super::pgoutput::{Old, Tuple, Value};
-use super::tstate::{Change, Shape, ShapeColumn, TState};
+use super::tstate::{Change, Shape, ShapeColumn};
 
 /// One statement, and how many rows it must affect.
 #[derive(Debug, PartialEq, Eq)]
@@ -16,10 +16,10 @@ pub struct Step {
     pub row_count: Option<u64>,
 }
 
-/// The statements of a state, in order.
-pub fn steps(tstate: &TState) -> Result<Vec<Step>, Error> {
-    let mut steps = Vec::with_capacity(tstate.changes.len());
-    for change in &tstate.changes {
+/// The statements that do these changes, in order.
+pub fn steps(changes: &[Change]) -> Result<Vec<Step>, Error> {
+    let mut steps = Vec::with_capacity(changes.len());
+    for change in changes {
         match change {
             Change::Insert { table, new } => steps.push(one_row(insert(table, new)?)),
             Change::Update { table, old, new } => {

@@ -2,6 +2,7 @@
 //! and says how far it is.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,7 +18,7 @@ use super::reader::Commit;
 use super::schedule::{Command, Schedule, Worker};
 use super::setup::{Seed, Start};
 use super::snapshot::Snapshot;
-use super::tstate::TState;
+use super::tstate::{Effect, TState};
 use super::{Error, Progress, Shared, connect, described};
 use crate::address::Address;
 use crate::manager::{ExtensionId, Sets, State, Tsid};
@@ -308,7 +309,7 @@ impl Extractor<'_> {
     /// showed it.
     fn is_empty(&self, tstate: &TState) -> bool {
         let seed = self.seed.as_ref();
-        tstate.changes.is_empty()
+        tstate.effect.is_empty()
             || seed.is_some_and(|seed| tstate.tsid <= seed.until && seed.snapshot.shows(tstate.xid))
     }
 
@@ -461,24 +462,54 @@ async fn execute(
 }
 
 async fn try_execute(worker: Worker, client: &Client, tstate: &TState) -> Result<(), Failure> {
-    let lasting = |text: String| Failure {
-        text,
-        may_pass: false,
-    };
-    let mut steps = apply::steps(tstate).map_err(|error| lasting(error.to_string()))?;
     let (tsid, worker) = (tstate.tsid.0, worker.0);
-    steps.insert(
-        0,
-        Step {
-            sql: "BEGIN".into(),
-            row_count: None,
-        },
-    );
-    steps.push(Step {
+    let begin = Step {
+        sql: "BEGIN".into(),
+        row_count: None,
+    };
+    let end = Step {
         sql: format!("UPDATE hihooi.applied SET tsid = {tsid} WHERE worker = {worker}"),
         row_count: Some(1),
-    });
-    let mut rest = &steps[..];
+    };
+    match &tstate.effect {
+        Effect::Short(changes) => {
+            let mut steps = vec![begin];
+            steps.extend(apply::steps(changes).map_err(|error| lasting(error.to_string()))?);
+            steps.push(end);
+            do_all(client, &steps).await
+        }
+        Effect::Long(spill) => {
+            do_all(client, &[begin]).await?;
+            let mut reading = spill.read();
+            loop {
+                let unreadable = |error: io::Error| Failure {
+                    text: error.to_string(),
+                    may_pass: true,
+                };
+                let steps = reading.next().await.map_err(unreadable)?;
+                if steps.is_empty() {
+                    break;
+                }
+                do_all(client, &steps).await?;
+            }
+            match spill.failure() {
+                Some(why) => Err(lasting(why.to_owned())),
+                None => do_all(client, &[end]).await,
+            }
+        }
+    }
+}
+
+fn lasting(text: String) -> Failure {
+    Failure {
+        text,
+        may_pass: false,
+    }
+}
+
+/// Runs statements, many in one message.
+async fn do_all(client: &Client, steps: &[Step]) -> Result<(), Failure> {
+    let mut rest = steps;
     while !rest.is_empty() {
         let mut text = String::new();
         let mut count = 0;

@@ -29,6 +29,7 @@ mod reader;
 mod schedule;
 mod seed;
 mod snapshot;
+mod spill;
 mod tstate;
 
 use std::collections::BTreeMap;

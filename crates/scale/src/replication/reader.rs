@@ -143,13 +143,15 @@ impl Reader {
                         }
                         ReplicationEvent::XLogData { data, .. } => {
                             assembler.data(data, &self.shared.analyser.catalogue())?;
+                            assembler.bound().await.map_err(no_file)?;
                         }
                         ReplicationEvent::Message { transactional: true, prefix, content, .. } => {
                             assembler.message(&prefix, &content, &key);
                         }
                         ReplicationEvent::Commit { end_lsn, .. } => {
                             is_inside = false;
-                            let tstate = assembler.commit(Tsid(end_lsn.as_u64()));
+                            let end = Tsid(end_lsn.as_u64());
+                            let tstate = assembler.commit(end).await.map_err(no_file)?;
                             let is_old = std::mem::take(&mut assembler.catalogue_is_old);
                             self.committed(&primary, tstate, is_old).await?;
                         }
@@ -180,7 +182,7 @@ impl Reader {
         tstate: TState,
         catalogue_is_old: bool,
     ) -> Result<(), Error> {
-        if catalogue_is_old || tstate.has_statements() {
+        if catalogue_is_old || tstate.has_statements {
             self.shown(primary, tstate.xid).await?;
             let catalogue = catalogue::read(primary).await?;
             self.shared.analyser.replace(catalogue);
@@ -189,7 +191,7 @@ impl Reader {
             tsid: tstate.tsid,
             mark: tstate.mark,
             writes: &tstate.sets,
-            has_statements: tstate.has_statements(),
+            has_statements: tstate.has_statements,
         });
         if !is_shown {
             self.shown(primary, tstate.xid).await?;
@@ -270,6 +272,13 @@ impl Reader {
         self.shared.manager().settle_doubts(&settled);
         Ok(())
     }
+}
+
+fn no_file(error: io::Error) -> Error {
+    Error::Stream(format!(
+        "a long transaction cannot be kept in a temporary file ({error}): is the disk full? TMPDIR names \
+         another folder"
+    ))
 }
 
 /// Writes a commit of no effect, so that the stream goes past the log's end as it is now.

@@ -4,12 +4,14 @@
 //! independent touch no common row.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io;
 use std::sync::Arc;
 
 use bytes::Bytes;
 
 use super::Error;
 use super::pgoutput::{self, Message, Old, Tuple, Value};
+use super::spill::Spill;
 use crate::analysis::Catalogue;
 use crate::analysis::catalogue::Relation;
 use crate::manager::mark::{self, Mark};
@@ -17,6 +19,10 @@ use crate::manager::{Row, Sets, Table, Touch, Tsid};
 
 /// Rows of one table that a state names one by one, at most; with more it touches the whole table.
 const ROWS_MAX: usize = 4096;
+
+/// Longer ones are kept in a file, in bytes: this and what may wait for an Extension is what replication
+/// holds in memory.
+const LENGTH_MAX: usize = 256 * 1024;
 
 /// What one commit did.
 #[derive(Debug)]
@@ -28,16 +34,26 @@ pub struct TState {
     /// Our mark.
     pub mark: Option<Mark>,
     /// What it did, in order.
-    pub changes: Vec<Change>,
+    pub effect: Effect,
     /// What it wrote; everything, if it has statements.
     pub sets: Sets,
+    /// Whether it has statements like DDL.
+    pub has_statements: bool,
 }
 
-impl TState {
-    /// Whether it has statements like DDL.
-    pub fn has_statements(&self) -> bool {
-        let mut changes = self.changes.iter();
-        changes.any(|change| matches!(change, Change::Statement(_)))
+/// What a commit did.
+#[derive(Debug)]
+pub enum Effect {
+    /// These changes.
+    Short(Vec<Change>),
+    /// More than is kept in memory.
+    Long(Spill),
+}
+
+impl Effect {
+    /// Did it do nothing?
+    pub fn is_empty(&self) -> bool {
+        matches!(self, Effect::Short(changes) if changes.is_empty())
     }
 }
 
@@ -160,6 +176,11 @@ pub struct Assembler {
     xid: u32,
     mark: Option<Mark>,
     changes: Vec<Change>,
+    /// Bytes of messages that the changes were made of, and of which they hold most.
+    length: usize,
+    /// What came before the changes, if that was too much.
+    spill: Option<Spill>,
+    has_statements: bool,
     writes: BTreeMap<Table, Option<BTreeSet<Row>>>,
 }
 
@@ -172,6 +193,7 @@ impl Assembler {
 
     /// A row message of it.
     pub fn data(&mut self, data: Bytes, catalogue: &Catalogue) -> Result<(), Error> {
+        self.length += data.len();
         let malformed = |_| Error::Stream("the Primary sent what is no pgoutput message".into());
         match pgoutput::decode(data).map_err(malformed)? {
             Message::Relation(relation) => self.relation(relation, catalogue),
@@ -218,14 +240,39 @@ impl Assembler {
         match mark::Message::decode(prefix, content, key) {
             Some(mark::Message::Mark(mark)) => self.mark = Some(mark),
             Some(mark::Message::Statement(statement)) => {
+                self.length += statement.text.len();
+                self.has_statements = true;
                 self.changes.push(Change::Statement(statement));
             }
             None => {}
         }
     }
 
+    /// Moves what there is of it into a file, if it is too much for memory.
+    pub async fn bound(&mut self) -> io::Result<()> {
+        match self.length > LENGTH_MAX {
+            true => self.spill().await,
+            false => Ok(()),
+        }
+    }
+
+    async fn spill(&mut self) -> io::Result<()> {
+        let spill = match &mut self.spill {
+            Some(spill) => spill,
+            none => none.insert(Spill::new()?),
+        };
+        spill.add(&self.changes).await?;
+        self.changes.clear();
+        self.length = 0;
+        Ok(())
+    }
+
     /// It is committed, and its commit record ends at `end`.
-    pub fn commit(&mut self, end: Tsid) -> TState {
+    pub async fn commit(&mut self, end: Tsid) -> io::Result<TState> {
+        if self.spill.is_some() {
+            self.spill().await?;
+        }
+        self.length = 0;
         let mut sets = Sets::default();
         for (table, rows) in std::mem::take(&mut self.writes) {
             let touch = match rows {
@@ -234,17 +281,21 @@ impl Assembler {
             };
             sets.touch(table, &touch);
         }
-        let mut tstate = TState {
+        let has_statements = std::mem::take(&mut self.has_statements);
+        if has_statements {
+            sets.merge(&Sets::writes_anything());
+        }
+        Ok(TState {
             tsid: end,
             xid: self.xid,
             mark: self.mark.take(),
-            changes: std::mem::take(&mut self.changes),
+            effect: match self.spill.take() {
+                Some(spill) => Effect::Long(spill),
+                None => Effect::Short(std::mem::take(&mut self.changes)),
+            },
             sets,
-        };
-        if tstate.has_statements() {
-            tstate.sets.merge(&Sets::writes_anything());
-        }
-        tstate
+            has_statements,
+        })
     }
 
     fn relation(&mut self, relation: pgoutput::Relation, catalogue: &Catalogue) {
