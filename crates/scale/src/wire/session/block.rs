@@ -29,6 +29,9 @@ const MODES: &[&[&str]] = &[
     &["deferrable"],
 ];
 
+/// Longer texts are a server's, in bytes.
+const TEXT_LENGTH_MAX: usize = 100;
+
 /// A transaction that is on no server.
 #[derive(Debug)]
 pub(super) struct Block {
@@ -118,9 +121,9 @@ impl Session {
     /// Carries out what stands at the front of a batch that Sync ends, as [`Session::turns`]. True if
     /// nothing else was in it.
     pub(super) fn turns_batch(&mut self, out: &mut Out) -> bool {
-        let held = std::mem::take(&mut self.held);
-        let mut rest = &held[..];
-        while let Some(front) = self.front(rest) {
+        let mut held = std::mem::take(&mut self.held);
+        let mut count = 0;
+        while let Some(front) = self.front(&held[count..]) {
             if let Some(parse) = front.parse {
                 self.prepare(parse);
                 message::write(&mut out.to_client, b'1', &[], 0);
@@ -130,11 +133,11 @@ impl Session {
                 message::write(&mut out.to_client, b'n', &[], 0);
             }
             self.turn(front.command, &front.text, out);
-            rest = &rest[front.count..];
+            count += front.count;
         }
-        self.held = rest.to_vec();
-        self.held_len = rest.iter().map(Bytes::len).sum();
-        let is_done = rest.is_empty();
+        self.held_len -= held.drain(..count).map(|frame| frame.len()).sum::<usize>();
+        self.held = held;
+        let is_done = self.held.is_empty();
         if is_done {
             message::write_ready(&mut out.to_client, self.told_status());
         }
@@ -181,32 +184,34 @@ impl Session {
                 .get(index)
                 .map(|frame| (frame[0], &frame[HEADER_LEN..]))
         };
-        let mut count = 0;
-        let mut parse = None;
-        if let Some((b'P', body)) = frame(0) {
-            let new = Parse::read(body).ok()?;
-            let is_new = !self.statements.contains_key(new.name);
-            let has_room = self.statements.len() < STATEMENTS_MAX;
-            parse = (is_new && has_room).then_some(new);
-            parse?;
-            count += 1;
-        }
+        let parse = match frame(0)? {
+            (b'P', body) => Some(Parse::read(body).ok()?),
+            _ => None,
+        };
+        let mut count = usize::from(parse.is_some());
         let (b'B', body) = frame(count)? else {
             return None;
         };
         count += 1;
         let bind = Bind::read(body).ok()?;
+        let known;
+        let text = match parse {
+            Some(parse) => parse.text().ok()?,
+            None => {
+                known = self.statement(bind.statement)?;
+                known.text()?
+            }
+        };
+        let command = self.command(text)?;
+        let is_of_parse = parse.is_none_or(|parse| {
+            let has_room = self.statements.len() < STATEMENTS_MAX;
+            let is_new = !self.statements.contains_key(parse.name);
+            parse.name == bind.statement && is_new && has_room
+        });
         let no_values = message::values(bind.rest).is_ok_and(|values| values.is_empty());
-        if !bind.portal.is_empty() || !no_values {
+        if !is_of_parse || !bind.portal.is_empty() || !no_values {
             return None;
         }
-        let text = match parse {
-            Some(parse) if parse.name == bind.statement => {
-                Bytes::copy_from_slice(parse.text().ok()?)
-            }
-            Some(_) => return None,
-            None => Bytes::copy_from_slice(self.statement(bind.statement)?.text()?),
-        };
         let mut is_described = false;
         if let Some((b'D', body)) = frame(count) {
             is_described = Subject::read(body) == Ok(Subject::Portal(b""));
@@ -217,10 +222,9 @@ impl Session {
         };
         count += 1;
         let is_of_it = message::executed_portal(body) == Ok(b"");
-        let command = self.command(&text).filter(|_| is_of_it)?;
-        Some(Front {
+        is_of_it.then(|| Front {
             command,
-            text,
+            text: Bytes::copy_from_slice(text),
             parse,
             is_described,
             count,
@@ -243,10 +247,15 @@ impl Session {
 
 /// What a text does, if it is one such statement and nothing else, not even a comment.
 fn command_of(text: &[u8]) -> Option<Command> {
+    // Most texts are something else.
+    let first = text.trim_ascii_start().first()?.to_ascii_lowercase();
+    if !b"abcers".contains(&first) || text.len() > TEXT_LENGTH_MAX {
+        return None;
+    }
     let text = str::from_utf8(text).ok()?.trim();
     let text = text.strip_suffix(';').unwrap_or(text);
     let is_plain = |sign: char| sign.is_ascii_alphabetic() || sign.is_whitespace() || sign == ',';
-    if text.len() > 100 || !text.chars().all(is_plain) {
+    if !text.chars().all(is_plain) {
         return None;
     }
     let text = text.to_ascii_lowercase();
