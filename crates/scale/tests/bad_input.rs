@@ -16,7 +16,7 @@ use scale::auth::users::Users;
 use scale::local::Postgres;
 use scale::proxy::Authentication;
 use support::raw::Raw;
-use support::{Front, connect, is_there, options};
+use support::{Front, ask_for_passwords, connect, is_there, options, users};
 use tempfile::TempDir;
 use tokio::io::AsyncWriteExt;
 
@@ -185,12 +185,6 @@ fn certificate(folder: &Path) -> Arc<ServerConfig> {
     tls::server_config(&chain, &key).unwrap()
 }
 
-fn users() -> Users {
-    let mut users = Users::default();
-    users.add("ann", "right").unwrap();
-    users
-}
-
 /// SCRAM and TLS to the proxy; SCRAM, md5 and TLS from there to the server, which is a proxy itself.
 #[tokio::test]
 async fn passwords_and_encryption_on_both_sides() {
@@ -262,12 +256,7 @@ async fn password_that_the_server_refuses() {
     let admin = connect(postgres.socket()).await;
     let text = "CREATE ROLE ann LOGIN PASSWORD 'other'";
     admin.batch_execute(text).await.unwrap();
-    let rules = "host all ann all scram-sha-256\nhost all all all trust\n";
-    std::fs::write(postgres.data().join("pg_hba.conf"), rules).unwrap();
-    admin
-        .batch_execute("SELECT pg_reload_conf()")
-        .await
-        .unwrap();
+    ask_for_passwords(&postgres).await;
     for known in [users(), Users::default()] {
         let mut told = options(&postgres, 1);
         told.admission.authentication = Authentication::Trust(known);

@@ -6,10 +6,11 @@ use std::time::{Duration, Instant};
 use scale::local::Postgres;
 use scale::manager::{Manager, State};
 use scale::proxy::routing::Routing;
+use scale::proxy::{Authentication, Options};
 use scale::replication::Contents;
 use tokio_postgres::{Client, SimpleQueryMessage};
 
-use super::{Front, connect, options};
+use super::{Front, PASSWORD, USER, ask_for_passwords, connect, options, users};
 
 /// Everything here is done within this.
 pub const PATIENCE: Duration = Duration::from_secs(120);
@@ -25,10 +26,33 @@ pub struct Cluster {
 impl Cluster {
     /// With so many Extensions, all of which serve.
     pub async fn start(extensions: usize) -> Cluster {
-        // The slot gives only what is on the Primary's disk.
-        let primary = Postgres::start(&["synchronous_commit=on"]).unwrap();
+        let primary = primary();
+        let told = options(&primary, 10);
+        Cluster::behind(told, primary, extensions).await
+    }
+
+    /// With an Extension, so many connections to each server, and passwords on both sides of the proxy.
+    /// The database belongs to [`support::USER`], who is no superuser.
+    pub async fn with_passwords(connections: usize) -> Cluster {
+        let primary = primary();
+        ask_for_passwords(&primary).await;
+        let admin = connect(primary.socket()).await;
+        let make = format!(
+            "CREATE ROLE {USER} LOGIN PASSWORD '{PASSWORD}'; ALTER DATABASE postgres OWNER TO {USER}"
+        );
+        admin.batch_execute(&make).await.unwrap();
+        let mut told = options(&primary, connections);
+        told.admission.authentication = Authentication::Scram(users());
+        let cluster = Cluster::behind(told, primary, 1).await;
+        // Nobody has logged in there as that user yet.
+        ask_for_passwords(&cluster.extensions[0]).await;
+        cluster
+    }
+
+    async fn behind(told: Options, primary: Postgres, extensions: usize) -> Cluster {
         let address = primary.address("postgres");
-        let routing = Routing::start(&address, 10).await.unwrap();
+        let routing = Routing::start(&address, told.connections_max);
+        let routing = routing.await.unwrap();
         let manager = Arc::clone(&routing.manager);
         let mut started = Vec::new();
         for _ in 0..extensions {
@@ -38,7 +62,7 @@ impl Cluster {
             added.unwrap();
             started.push(postgres);
         }
-        let front = Front::routed(options(&primary, 10), Some(routing)).await;
+        let front = Front::routed(told, Some(routing)).await;
         let cluster = Cluster {
             primary,
             extensions: started,
@@ -91,6 +115,11 @@ impl Cluster {
             .map(|(_, extension)| extension.served)
             .sum()
     }
+}
+
+/// The slot gives only what is on the Primary's disk.
+fn primary() -> Postgres {
+    Postgres::start(&["synchronous_commit=on"]).unwrap()
 }
 
 /// The first column of all rows; an error, as of a table that is not there yet, is an answer, too.

@@ -20,6 +20,10 @@ use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_postgres::{Client, NoTls};
 
+/// A user who has a password, and what that is.
+pub const USER: &str = "ann";
+pub const PASSWORD: &str = "right";
+
 /// Whether there is a PostgreSQL to test with. Where there is none a test says so and tests nothing.
 pub fn is_there() -> bool {
     let there = local::programs().is_some();
@@ -88,6 +92,22 @@ impl Drop for Front {
     fn drop(&mut self) {
         self.task.abort();
     }
+}
+
+/// What the proxy knows of users.
+pub fn users() -> Users {
+    let mut users = Users::default();
+    users.add(USER, PASSWORD).unwrap();
+    users
+}
+
+/// From now on [`USER`] has to log in to this server by SCRAM.
+pub async fn ask_for_passwords(postgres: &Postgres) {
+    let rules = format!("host all {USER} all scram-sha-256\nhost all all all trust\n");
+    std::fs::write(postgres.data().join("pg_hba.conf"), rules).unwrap();
+    let admin = connect(postgres.socket()).await;
+    let reload = "SELECT pg_reload_conf()";
+    admin.batch_execute(reload).await.unwrap();
 }
 
 /// A session of tokio-postgres with the superuser's right.

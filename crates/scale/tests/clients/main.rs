@@ -2,9 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod drivers;
+#[path = "../support/mod.rs"]
 mod support;
-
-use std::process::Command;
 
 use scale::local::Postgres;
 use support::{Front, is_there, options, printed, run};
@@ -91,31 +91,4 @@ async fn psql_and_pg_dump_as_without_the_proxy() {
         lines.map(ToString::to_string).collect::<Vec<_>>()
     };
     assert_eq!(lines(printed(&through)), lines(printed(&direct)));
-}
-
-/// psycopg 3 with pipelines, server-side cursors and COPY, and asyncpg.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn drivers_of_python() {
-    let python = std::env::var("REPLEX_PYTHON").unwrap_or_else(|_| "python3".into());
-    let mut has_drivers = Command::new(&python);
-    let has_drivers = has_drivers
-        .args(["-c", "import asyncpg, psycopg"])
-        .output()
-        .is_ok_and(|output| output.status.success());
-    if !has_drivers {
-        println!(
-            "SKIPPED, nothing was tested: install Debian's python3-psycopg and python3-asyncpg"
-        );
-    }
-    if !is_there() || !has_drivers {
-        return;
-    }
-    let postgres = Postgres::start(&[]).unwrap();
-    let front = Front::start(options(&postgres, 2)).await;
-    let url = format!("postgresql://postgres@{}/postgres", front.address);
-    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/drivers.py");
-    let mut command = Command::new(&python);
-    command.args([script, &url]);
-    let output = tokio::task::spawn_blocking(move || command.output().unwrap());
-    assert_eq!(printed(&output.await.unwrap()), "done\n");
 }
