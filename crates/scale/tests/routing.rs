@@ -13,7 +13,7 @@ use scale::manager::{ExtensionId, State};
 use scale::replication::Contents;
 use support::cluster::{Cluster, PATIENCE, text};
 use support::raw::Raw;
-use support::{connect, is_there, printed, run};
+use support::{connect, connect_by, is_there, printed, run};
 use tokio_postgres::Client;
 
 /// The message of the notice that comes before ReadyForQuery.
@@ -75,6 +75,94 @@ async fn trace_says_where_statements_go() {
             "{text}"
         );
     }
+}
+
+/// What somebody may do in the database for owning it, or by a right of its own, is done on Extensions,
+/// too.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rights_in_the_database_are_the_same_everywhere() {
+    if !is_there() {
+        return;
+    }
+    let setup = "
+        CREATE ROLE ann LOGIN; CREATE ROLE \"Bob B.\" LOGIN;
+        ALTER DATABASE postgres OWNER TO ann;
+        GRANT CREATE ON DATABASE postgres TO \"Bob B.\" WITH GRANT OPTION";
+    let cluster = Cluster::start_after(setup).await;
+    let (host, port) = (cluster.front.address.ip(), cluster.front.address.port());
+    let line = format!("host={host} port={port} dbname=postgres user");
+    for (user, text) in [
+        ("ann", "CREATE TABLE t (id int PRIMARY KEY)"),
+        ("'Bob B.'", "CREATE SCHEMA bobs"),
+        ("'Bob B.'", "CREATE TABLE bobs.t (id int PRIMARY KEY)"),
+    ] {
+        let client = connect_by(&format!("{line}={user}")).await;
+        client.batch_execute(text).await.unwrap();
+    }
+    let tables = "SELECT schemaname || tableowner FROM pg_tables WHERE tablename = 't' ORDER BY 1";
+    cluster.wait_until_equal(tables).await;
+    let rights = "
+        SELECT rolname || privilege_type || is_grantable
+          FROM pg_database, aclexplode(datacl) JOIN pg_roles r ON r.oid = grantee
+         WHERE datname = current_database() ORDER BY 1";
+    cluster.wait_until_equal(rights).await;
+}
+
+/// An unnamed statement outlives the mark that is written behind its commit.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn unnamed_statements_are_run_again_after_a_commit() {
+    if !is_there() {
+        return;
+    }
+    let cluster = Cluster::start(0).await;
+    make_two_rows(&cluster.front.connect().await, "int").await;
+    let mut raw = Raw::log_in(cluster.front.address).await;
+    raw.parse("", "UPDATE t SET n = n + 1 WHERE id = 1 RETURNING n");
+    raw.bind("").execute(0).sync();
+    assert_eq!(raw.hear().await, "12'1'CZI");
+    for count in 2..5 {
+        raw.bind("").execute(0).sync();
+        assert_eq!(raw.hear().await, format!("2'{count}'CZI"));
+    }
+}
+
+/// What is refused fails as any other statement: its transaction does, and its session goes on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn refused_changes_of_the_schema_leave_the_session() {
+    if !is_there() {
+        return;
+    }
+    let cluster = Cluster::start(1).await;
+    let mut raw = Raw::log_in(cluster.front.address).await;
+    let mixed = "CREATE TABLE a (id int PRIMARY KEY); INSERT INTO a VALUES (1)";
+    for (text, heard) in [
+        (mixed, "[0A000]ZI"),
+        ("BEGIN", "CZT"),
+        (mixed, "[0A000]ZE"),
+        ("SELECT 1", "[25P02]ZE"),
+        ("ROLLBACK", "CZI"),
+        ("SET search_path = public", "CZI"),
+        ("CREATE TABLE a (id int PRIMARY KEY)", "[0A000]ZI"),
+        ("SELECT 1", "T'1'CZI"),
+    ] {
+        raw.query(text);
+        assert_eq!(raw.hear().await, heard, "{text}");
+    }
+    raw.parse("", "CREATE TABLE a (id int PRIMARY KEY)");
+    raw.bind("").execute(0).sync();
+    assert_eq!(raw.hear().await, "12[0A000]ZI");
+    raw.query("CREATE TABLE a (id int PRIMARY KEY)")
+        .flush()
+        .await;
+    while let Some((tag, body)) = raw.message().await {
+        if tag == b'E' {
+            let report = scale::wire::report::Report::read(&body);
+            assert!(report.message.contains("changed its settings"), "{report}");
+            assert!(report.hint.contains("search_path"), "{report}");
+            break;
+        }
+    }
+    cluster.wait(|states| states == [State::Serving]).await;
 }
 
 /// A table with a key of this type, and two rows.
@@ -296,8 +384,7 @@ async fn what_cannot_be_replicated_is_refused() {
     raw.query("SET search_path = elsewhere");
     assert_eq!(raw.hear().await, "CZI");
     raw.query("CREATE TABLE d (id int PRIMARY KEY)");
-    raw.flush().await;
-    assert_eq!(raw.last_words().await.code, "0A000");
+    assert_eq!(raw.hear().await, "[0A000]ZI");
 }
 
 /// Reads that run at an Extension which dies fail with a clear error; their sessions go on, and so does

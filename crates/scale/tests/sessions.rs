@@ -74,6 +74,37 @@ async fn batches_and_errors_before_sync() {
     .await;
 }
 
+/// Sessions share what servers have prepared. Whoever prepares a statement after its table has changed
+/// must not get one from before, which would fail for good.
+#[tokio::test]
+async fn statements_are_prepared_anew_when_their_table_has_changed() {
+    with(1, async |front: &Front| {
+        let mut one = Raw::log_in(front.address).await;
+        let mut two = Raw::log_in(front.address).await;
+        one.query("CREATE TABLE t (a int); INSERT INTO t VALUES (7)");
+        assert_eq!(one.hear().await, "CCZI");
+        one.parse("s", "SELECT * FROM t");
+        one.bind("s").execute(0).sync();
+        assert_eq!(one.hear().await, "12'7'CZI");
+        two.query("ALTER TABLE t ADD COLUMN b int");
+        assert_eq!(two.hear().await, "CZI");
+        two.parse("other", "SELECT * FROM t");
+        two.bind("other").execute(0).sync();
+        assert!(two.hear().await.starts_with("12'"));
+        // Whoever has one from before is told, and prepares it anew, too.
+        two.query("ALTER TABLE t DROP COLUMN b");
+        assert_eq!(two.hear().await, "CZI");
+        one.bind("s").execute(0).sync();
+        assert_eq!(one.hear().await, "[0A000]ZI");
+        one.close("s").parse("s", "SELECT * FROM t");
+        one.bind("s").execute(0).sync();
+        assert_eq!(one.hear().await, "312'7'CZI");
+        one.bind("s").execute(0).sync();
+        assert_eq!(one.hear().await, "2'7'CZI");
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn prepared_statements_are_their_clients_own() {
     with(1, async |front: &Front| {
@@ -239,6 +270,42 @@ async fn settings_of_a_session_stay_with_it() {
             one.execute("INSERT INTO t VALUES (1)", &[]).await.unwrap();
         }
         assert!(two.execute("INSERT INTO t VALUES (1)", &[]).await.is_err());
+    })
+    .await;
+}
+
+/// Some drivers give a name in every session: that does not keep them from sharing connections.
+#[tokio::test]
+async fn names_of_applications_are_carried_along() {
+    with(1, async |front: &Front| {
+        let mut one = Raw::log_in(front.address).await;
+        let mut two = Raw::log_in(front.address).await;
+        one.parse("s", "SHOW application_name").sync();
+        assert_eq!(one.hear().await, "1ZI");
+        for name in ["first", "it's"] {
+            let text = format!("SET application_name = '{}'", name.replace('\'', "''"));
+            one.query(&text);
+            assert_eq!(one.hear().await, "CZI");
+            for _ in 0..2 {
+                one.bind("s").execute(0).sync();
+                assert_eq!(one.hear().await, format!("2'{name}'CZI"));
+                two.query("SHOW application_name");
+                assert_eq!(two.hear().await, "T''CZI");
+            }
+        }
+        // A session that keeps its server for another reason sets it there, until all is reset.
+        one.query("SET work_mem = '1MB'");
+        assert_eq!(one.hear().await, "CZI");
+        one.query("SET application_name = 'third'");
+        assert_eq!(one.hear().await, "CZI");
+        one.query("SHOW application_name");
+        assert_eq!(one.hear().await, "T'third'CZI");
+        one.query("DISCARD ALL");
+        assert_eq!(one.hear().await, "CZI");
+        two.query("SHOW application_name");
+        assert_eq!(two.hear().await, "T''CZI");
+        one.query("SHOW application_name");
+        assert_eq!(one.hear().await, "T''CZI");
     })
     .await;
 }

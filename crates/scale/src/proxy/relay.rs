@@ -16,17 +16,17 @@ use super::Proxy;
 use super::cancel::{self, Entry};
 use super::clients::{self, Client};
 use super::login::{Isolation, Outset, Welcome};
-use super::routing::{Before, Routing, Touched};
+use super::routing::{Before, Goes, Routing, Touched};
 use super::writes::Writes;
 use crate::manager::{ExtensionId, Level, Manager, TStateId, Tsid};
 use crate::pool::stream::Peer;
 use crate::pool::{Connection, Login, Node};
 use crate::wire::Malformed;
-use crate::wire::cut::{Cutter, Piece, Side, WHOLE_LEN_MAX};
+use crate::wire::cut::{Cutter, Message, Piece, Side, WHOLE_LEN_MAX};
 use crate::wire::effect::Effect;
 use crate::wire::message;
 use crate::wire::report::{Report, Severity};
-use crate::wire::session::{Leftover, Out, Session, Trace, Wants};
+use crate::wire::session::{At, Leftover, Out, Session, Trace, Wants};
 
 /// Bytes that may wait for a peer before nothing more is read for it.
 const OUTPUT_LEN_MAX: usize = 256 * 1024;
@@ -224,8 +224,9 @@ impl Relay<'_> {
                 break;
             };
             used += length(&piece);
-            if let (Piece::Message(message), Some(_), Some(routing)) =
-                (piece, &server, self.routing)
+            let mut refused = None;
+            if let (Piece::Message(message), Some(connection), Some(routing)) =
+                (piece, &mut server, self.routing)
             {
                 let is_known = !self.session.is_pinned() && !self.writes.has_settings();
                 let before = Before {
@@ -233,11 +234,19 @@ impl Relay<'_> {
                     reading: is_known.then_some(&self.outset.reading),
                     user: &self.outset.key.user,
                 };
-                before.look(message, &mut self.session, &mut self.writes, &mut self.out)?;
+                let goes = Goes {
+                    session: &mut self.session,
+                    server: &mut connection.server,
+                    writes: &mut self.writes,
+                    out: &mut self.out,
+                };
+                refused = before.look(message, goes);
             }
+            let instead = refused.as_deref();
+            let instead = instead.map(|frame| Piece::Message(Message { frame, rest: 0 }));
             let server = server.as_mut().map(|connection| &mut connection.server);
             self.session
-                .client(piece, server, &mut self.out)
+                .client(instead.unwrap_or(piece), server, &mut self.out)
                 .map_err(violation)?;
             if self.session.wants() != Wants::Messages {
                 break;
@@ -249,7 +258,7 @@ impl Relay<'_> {
 
     /// Says what a transaction that has ended may have written.
     fn settle(&mut self) {
-        if let Some(routing) = self.routing
+        if let (Some(routing), Some(connection)) = (self.routing, &mut self.connection)
             && self.session.is_idle()
         {
             let is_one_copy = self.session.settings().level == Level::OneCopy;
@@ -257,7 +266,8 @@ impl Relay<'_> {
                 self.held = Held::Commits(self.writes.pending().collect());
             }
             for statement in self.writes.ended(routing) {
-                self.session.run(&statement, &mut self.out);
+                let server = &mut connection.server;
+                self.session.run(&statement, server, &mut self.out);
             }
         }
     }
@@ -286,17 +296,14 @@ impl Relay<'_> {
         self.visit.goes(plan.place.extension, plan.reason);
         self.proxy.count(&plan.place, Manager::started);
         self.place = plan.place;
-        if self.place.extension.is_none() {
-            self.session.begin(&mut self.out);
-        }
+        let at = match self.place.extension {
+            Some(_) => At::Extension,
+            None => At::Primary,
+        };
         let server = &mut self.connection.insert(connection).server;
         self.session
-            .attach(server, &plan.prelude, &mut self.out)
-            .map_err(violation)?;
-        if self.place.extension.is_some() {
-            self.session.is_at_extension();
-        }
-        Ok(())
+            .attach(server, (at, &plan.prelude), &mut self.out)
+            .map_err(violation)
     }
 
     /// Where what the session holds goes. What it may write is Pending from here on.

@@ -5,6 +5,8 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use bytes::BytesMut;
+
 use super::extensions::Extensions;
 use super::login::Reading;
 use super::writes::Writes;
@@ -17,6 +19,7 @@ use crate::wire::cut::Message;
 use crate::wire::effect::Effect;
 use crate::wire::message;
 use crate::wire::report::{Report, Severity};
+use crate::wire::server::Server;
 use crate::wire::session::{Out, Prepared, Session, Text};
 
 /// SQLSTATE: what cannot be replicated.
@@ -152,17 +155,31 @@ pub struct Before<'a> {
     pub user: &'a str,
 }
 
+/// Where a message goes.
+pub struct Goes<'a> {
+    /// Whose it is.
+    pub session: &'a mut Session,
+    /// What is attached.
+    pub server: &'a mut Server,
+    /// What its transaction has written.
+    pub writes: &'a mut Writes,
+    /// For both peers.
+    pub out: &'a mut Out,
+}
+
 impl Before<'_> {
     /// Notes what the message's statements may write, and adds what must run in front of them.
-    pub fn look(
-        &self,
-        message: Message<'_>,
-        session: &mut Session,
-        writes: &mut Writes,
-        out: &mut Out,
-    ) -> Result<(), Report> {
+    ///
+    /// Returns what goes in its place, if it is a simple query that must not run.
+    pub fn look(&self, message: Message<'_>, goes: Goes<'_>) -> Option<BytesMut> {
+        let Goes {
+            session,
+            server,
+            writes,
+            out,
+        } = goes;
         if session.is_skipping() {
-            return Ok(());
+            return None;
         }
         let bound;
         let text = match message.tag() {
@@ -180,23 +197,28 @@ impl Before<'_> {
                 }
             }
             b'F' => Text::Unknown,
-            _ => return Ok(()),
+            _ => return None,
         };
+        let is_simple = message.tag() == b'Q';
         let mut touched = self.routing.touched(&text, self.reading);
         if session.is_failed() {
             // Nothing changes the schema before a rollback.
             touched.schema.clear();
         }
         let routing = self.routing;
-        for statement in routing.prelude(&touched, self.reading, self.user)? {
-            if message.tag() == b'Q' {
-                session.run(&statement, out);
+        let prelude = match routing.prelude(&touched, self.reading, self.user) {
+            Ok(prelude) => prelude,
+            Err(report) => return session.raise(&report, is_simple, out),
+        };
+        for statement in prelude {
+            if is_simple {
+                session.run(&statement, server, out);
             } else {
                 session.add(&statement, out);
             }
         }
         writes.note(&touched, session.is_in_transaction(), routing);
-        Ok(())
+        None
     }
 }
 
@@ -315,7 +337,11 @@ impl Routing {
             matches!(statement.action, Action::Transaction(_) | Action::Session)
         };
         if reading.is_none() && !analysis.iter().all(is_transaction) {
-            touched.merge(Touched::anything("its session has settings of its own"));
+            // It is no further statement.
+            touched.merge(Touched {
+                count: 0,
+                ..Touched::anything("its session has settings of its own")
+            });
         }
         touched
     }

@@ -95,6 +95,7 @@ pub async fn fill(
         copied = copy(shared, id, extension, &snapshot) => copied?,
         problem = watch(shared, id, control, expected) => return Err(problem),
     }
+    set_rights(&primary, extension, control).await?;
     compare_counts(shared, id, &primary, control).await?;
     primary.batch_execute("COMMIT").await?;
     let start = Start {
@@ -177,6 +178,30 @@ async fn copy(
         }
     }
     Ok(())
+}
+
+/// The owner of the database and the rights in it, which `pg_dump` leaves out. Changes of the schema run
+/// here as whoever made them, and need the same rights.
+async fn set_rights(primary: &Client, extension: &Address, control: &Client) -> Result<(), Error> {
+    const OWNER: &str =
+        "SELECT datdba::regrole FROM pg_database WHERE datname = current_database()";
+    const RIGHTS: &str = "
+        SELECT privilege_type, CASE grantee WHEN 0 THEN 'PUBLIC' ELSE grantee::regrole::text END,
+               CASE WHEN is_grantable THEN 'WITH GRANT OPTION' ELSE '' END
+          FROM pg_database, aclexplode(datacl) WHERE datname = current_database()";
+    let name = quoted(&extension.database);
+    let owner = setup::one(primary, OWNER).await?;
+    let mut text = format!("ALTER DATABASE {name} OWNER TO {owner};");
+    let rights = rows(primary, RIGHTS).await?;
+    if !rights.is_empty() {
+        // What is granted replaces what everybody may do by default.
+        text += &format!("REVOKE ALL ON DATABASE {name} FROM PUBLIC;");
+    }
+    for right in &rights {
+        let (right, role, option) = (value(right, 0)?, value(right, 1)?, value(right, 2)?);
+        text += &format!("GRANT {right} ON DATABASE {name} TO {role} {option};");
+    }
+    Ok(control.batch_execute(&text).await?)
 }
 
 /// Runs one tool into another; for each that fails, what it said.

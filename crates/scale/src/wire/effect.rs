@@ -48,6 +48,7 @@ const LEAVES_NOTHING: &[&str] = &[
     "refresh",
     "reindex",
     "release",
+    "reset",
     "revoke",
     "rollback",
     "savepoint",
@@ -57,6 +58,7 @@ const LEAVES_NOTHING: &[&str] = &[
     "start",
     "table",
     "truncate",
+    "unlisten",
     "update",
     "vacuum",
     "values",
@@ -82,7 +84,6 @@ const KEEPS: &[&str] = &[
     "setseed",
     "temp",
     "temporary",
-    "unlisten",
 ];
 
 /// How further such words begin: functions of advisory locks that outlive transactions, and the
@@ -93,6 +94,10 @@ const KEEPS_BEGINNINGS: &[&str] = &[
     "pg_temp_",
     "pg_try_advisory_lock",
 ];
+
+/// Drivers' pools call it, with CLOSE ALL, UNLISTEN * and RESET ALL, whatever was done before: a session
+/// that shares connections has nothing of the kind.
+const UNLOCKS_ALL: &str = "pg_advisory_unlock_all";
 
 /// What may stand behind SET to make it end with the transaction.
 const SET_FOR_TRANSACTION: &[&str] = &["constraints", "local", "transaction"];
@@ -139,7 +144,8 @@ pub fn of(text: &[u8]) -> Effect {
             let start = name.get(..known.len());
             start.is_some_and(|start| start.eq_ignore_ascii_case(known.as_bytes()))
         };
-        if KEEPS.iter().any(is) || KEEPS_BEGINNINGS.iter().any(begins) {
+        let keeps = KEEPS.iter().any(is) || KEEPS_BEGINNINGS.iter().any(begins);
+        if keeps && !is(&UNLOCKS_ALL) {
             return Effect::KeepsSession;
         }
         if ["currval", "lastval"].iter().any(is) {
@@ -236,6 +242,7 @@ mod tests {
             "/* a /* nested */ note */ -- and\n SELECT 1",
             "SET LOCAL a.b = 1",
             "set transaction read only",
+            "SELECT pg_advisory_unlock_all();\nCLOSE ALL;\nUNLISTEN *;\nRESET ALL;",
         ] {
             assert_eq!(of(text.as_bytes()), Effect::Nothing, "{text}");
         }
@@ -256,7 +263,8 @@ mod tests {
             "DO $$ BEGIN END $$",
             "CALL p()",
             "/* SELECT */ SET a.b = 1",
-            "-- note\nRESET ALL",
+            "-- note\nSET a.b = 1; RESET ALL",
+            "SELECT pg_advisory_unlock(1)",
             "SELECT 1 INTO TEMP t",
             "SELECT '; -- ', 1; SET a.b = 1",
             "SELECT 1; /* SELECT */ SET a.b = 1",

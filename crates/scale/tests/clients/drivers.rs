@@ -137,9 +137,15 @@ async fn pgjdbc() {
     let definition = |name: &str, path: &Path| format!("-D{name}={}", path.display());
     fetch
         .args(["--quiet", "--batch-mode", "--strict-checksums"])
-        .args(["dependency:copy-dependencies", "-Dmdep.overWriteReleases=true"])
+        .args([
+            "dependency:copy-dependencies",
+            "-Dmdep.overWriteReleases=true",
+        ])
         .arg("-Dmdep.stripVersion=true")
-        .arg(definition("maven.repo.local", &driver.kept.join("repository")))
+        .arg(definition(
+            "maven.repo.local",
+            &driver.kept.join("repository"),
+        ))
         .arg(definition("outputDirectory", &jars))
         .current_dir(&driver.sources);
     if driver.fetch("pom.xml", &mut fetch) {

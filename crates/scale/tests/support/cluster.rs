@@ -49,6 +49,15 @@ impl Cluster {
         cluster
     }
 
+    /// With an Extension of a Primary in which this was run before.
+    pub async fn start_after(setup: &str) -> Cluster {
+        let primary = primary();
+        let admin = connect(primary.socket()).await;
+        admin.batch_execute(setup).await.unwrap();
+        let told = options(&primary, 10);
+        Cluster::behind(told, primary, 1).await
+    }
+
     async fn behind(told: Options, primary: Postgres, extensions: usize) -> Cluster {
         let address = primary.address("postgres");
         let routing = Routing::start(&address, told.connections_max);

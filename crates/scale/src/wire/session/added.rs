@@ -5,7 +5,10 @@ use bytes::{Bytes, BytesMut};
 use super::expected::{Expected, Kind, Prelude};
 use super::{Out, Session};
 use crate::wire::cut::HEADER_LEN;
+use crate::wire::effect::Effect;
 use crate::wire::message;
+use crate::wire::report::Report;
+use crate::wire::server::Server;
 
 /// Name of the statement and the portal that are added to extended batches.
 const NAME: &[u8] = b"replex_added\0";
@@ -13,7 +16,9 @@ const NAME: &[u8] = b"replex_added\0";
 impl Session {
     /// Runs a statement in a simple query of its own. To be called while the session is idle, or
     /// inside of a transaction with nothing expected.
-    pub fn run(&mut self, statement: &str, out: &mut Out) {
+    pub fn run(&mut self, statement: &str, server: &mut Server, out: &mut Out) {
+        // Any simple query ends the server's unnamed statement; the client's goes on.
+        server.unnamed = None;
         message::write_query(&mut out.to_server, statement);
         self.expected.push(Expected::hidden(Kind::Ready));
     }
@@ -36,6 +41,26 @@ impl Session {
         for kind in kinds {
             self.expected.push(Expected::hidden(kind));
         }
+    }
+
+    /// Has the server raise an error in place of the client's next message, so that its transaction
+    /// fails as it would by an error of its own. Returns what a simple query is to be replaced with.
+    pub fn raise(&mut self, report: &Report, is_simple: bool, out: &mut Out) -> Option<BytesMut> {
+        let quoted = |text: &str| format!("'{}'", text.replace('\'', "''"));
+        let statement = format!(
+            "DO $replex$BEGIN RAISE EXCEPTION USING ERRCODE = {}, MESSAGE = {}, HINT = {}; END$replex$",
+            quoted(&report.code),
+            quoted(&report.message),
+            quoted(&report.hint)
+        );
+        if !is_simple {
+            self.add(&statement, out);
+            return None;
+        }
+        self.held_effect = Some(Effect::Nothing);
+        let mut frame = BytesMut::new();
+        message::write_query(&mut frame, &statement);
+        Some(frame)
     }
 
     /// A simple query's frame with statements in front of its text.

@@ -15,6 +15,7 @@ use super::{Out, Prepared, STATEMENTS_MAX, Session, Trace};
 use crate::wire::cut::HEADER_LEN;
 use crate::wire::message::{self, Bind, Parse, Subject};
 use crate::wire::report::{Report, Severity};
+use crate::wire::server::Server;
 
 /// SQLSTATE: the transaction has failed.
 const IN_FAILED_TRANSACTION: &str = "25P02";
@@ -73,10 +74,10 @@ impl Session {
         self.block.is_some()
     }
 
-    /// The server that is wanted is the Primary: the transaction begins there.
-    pub fn begin(&mut self, out: &mut Out) {
+    /// The server is the Primary: the transaction begins there.
+    pub(super) fn begin(&mut self, server: &mut Server, out: &mut Out) {
         if let Some(block) = self.block.take() {
-            self.run(&block.begin, out);
+            self.run(&block.begin, server, out);
         }
     }
 

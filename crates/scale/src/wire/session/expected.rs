@@ -150,6 +150,18 @@ impl Queue {
         Some(expected)
     }
 
+    /// What the session itself asked for, in front of the client's batches, is answered no more.
+    pub fn forget_hidden(&mut self) {
+        while let Some(Expected {
+            kind: Kind::Ready,
+            is_hidden: true,
+            ..
+        }) = self.front()
+        {
+            self.pop();
+        }
+    }
+
     /// Gives the client what was made for it and whose turn has come.
     pub fn give_made(&mut self, to_client: &mut BytesMut) {
         while let Some(Expected {

@@ -12,7 +12,7 @@ use crate::wire::Malformed;
 use crate::wire::cut::Message;
 use crate::wire::effect::{self, Effect};
 use crate::wire::message::{self, Bind, Parse, Subject};
-use crate::wire::server::Server;
+use crate::wire::server::{Server, StatementId};
 
 const PARSE_COMPLETE: &[u8] = b"1\0\0\0\x04";
 const CLOSE_COMPLETE: &[u8] = b"3\0\0\0\x04";
@@ -152,11 +152,17 @@ impl Session {
             )));
         }
         let client_name = Bytes::copy_from_slice(parse.name);
-        if server.uses(&prepared.id) {
+        let is_there = server.uses(&prepared.id);
+        if is_there && self.may_have_portal(&prepared.id) {
             let made = Expected::of(Kind::Made(PARSE_COMPLETE));
             self.expected
                 .push(made.or(Undo::Forget(client_name.clone())));
         } else {
+            if is_there {
+                // What it names may have changed since it was prepared there.
+                server.forget(&prepared.id);
+                self.close_on_server(prepared.id, out);
+            }
             let parts: [&[u8]; 2] = [&prepared.server_name, parse.rest];
             self.make_room(&prepared, server, out);
             message::write(&mut out.to_server, b'P', &parts, message.rest);
@@ -256,12 +262,22 @@ impl Session {
 
     /// A statement is about to be prepared on the server: another may have to be closed for it.
     fn make_room(&mut self, prepared: &Prepared, server: &mut Server, out: &mut Out) {
-        let Some(closed) = server.prepare(prepared.id) else {
-            return;
-        };
-        let name = super::statements::server_name(&closed);
+        if let Some(closed) = server.prepare(prepared.id) {
+            self.close_on_server(closed, out);
+        }
+    }
+
+    /// Closes a statement on the server, and with it the portals that run it.
+    fn close_on_server(&mut self, id: StatementId, out: &mut Out) {
+        let name = super::statements::server_name(&id);
         message::write(&mut out.to_server, b'C', &[b"S", &name], 0);
         let reply = Expected::hidden(Kind::Close);
-        self.expected.push(reply.or(Undo::KeepOnServer(closed)));
+        self.expected.push(reply.or(Undo::KeepOnServer(id)));
+    }
+
+    /// May a portal of the current transaction run this statement?
+    fn may_have_portal(&self, id: &StatementId) -> bool {
+        let mut portals = self.portals.values();
+        self.portals.len() >= PORTALS_MAX || portals.any(|bound| bound.prepared.id == *id)
     }
 }

@@ -96,6 +96,15 @@ enum Stage {
     Ended,
 }
 
+/// What a server is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum At {
+    /// It runs anything.
+    Primary,
+    /// It runs reads, each by itself.
+    Extension,
+}
+
 /// When a session keeps its server until it ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pinning {
@@ -167,13 +176,19 @@ pub struct Session {
     block: Option<Block>,
     /// Settings as the client knows them.
     parameters: Arc<Parameters>,
+    /// What servers are to call it, and what they call it by themselves.
+    application: Option<Bytes>,
+    application_at_login: Option<Bytes>,
 }
 
 impl Session {
     /// A session that has just logged in and was told these settings. `number` is unique among
     /// sessions.
     pub fn new(number: u64, parameters: Arc<Parameters>, pinning: Pinning) -> Session {
+        let application = parameters.get(settings::APPLICATION_NAME).cloned();
         Session {
+            application: application.clone(),
+            application_at_login: application,
             number,
             stage: Stage::Free,
             status: IDLE,
@@ -331,16 +346,22 @@ impl Session {
     }
 
     /// The server that was wanted: what was held goes to it. `prelude` are statements that run in
-    /// front of it in the same transaction, unseen by the client.
+    /// front of it in the same transaction, unseen by the client; on an Extension, nothing is begun
+    /// that outlives a batch.
     pub fn attach(
         &mut self,
         server: &mut Server,
-        prelude: &[String],
+        (at, prelude): (At, &[String]),
         out: &mut Out,
     ) -> Result<(), Malformed> {
         assert_eq!(self.stage, Stage::Wanting, "attached what was not wanted");
         self.stage = Stage::Attached;
+        self.is_on_extension = at == At::Extension;
         server.is_dirty |= self.is_pinned;
+        self.name_application(server, out);
+        if at == At::Primary {
+            self.begin(server, out);
+        }
         self.tell_parameters(server, out);
         self.held_len = 0;
         let held_rest = std::mem::take(&mut self.held_rest);
@@ -358,12 +379,6 @@ impl Session {
             self.forward(Message { frame, rest }, server, out)?;
         }
         Ok(())
-    }
-
-    /// The server that is attached is an Extension, on which nothing is begun that outlives a batch.
-    pub fn is_at_extension(&mut self) {
-        assert_eq!(self.stage, Stage::Attached, "nothing is attached");
-        self.is_on_extension = true;
     }
 
     /// No server can run what is held: the client is told why. The session goes on.
@@ -400,7 +415,8 @@ impl Session {
             return;
         }
         for (name, value) in server.parameters.iter() {
-            if !OF_NODES.contains(&&name[..]) && self.parameters.get(name) != Some(value) {
+            let is_told = !OF_NODES.contains(&&name[..]) && name != settings::APPLICATION_NAME;
+            if is_told && self.parameters.get(name) != Some(value) {
                 message::write(&mut out.to_client, b'S', &[name, b"\0", value, b"\0"], 0);
             }
         }

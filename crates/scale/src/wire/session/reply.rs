@@ -109,6 +109,9 @@ impl Session {
     /// Its server is lost. Where that was an Extension, the client is told that its batch failed, and
     /// the session goes on: true.
     pub fn lost(&mut self, report: &Report, out: &mut Out) -> bool {
+        if self.is_on_extension {
+            self.expected.forget_hidden();
+        }
         let has_more = self.is_pinned || self.copies_in || !self.expected.is_one_batch();
         if !self.is_on_extension || self.status != IDLE || has_more {
             return false;
@@ -171,6 +174,7 @@ impl Session {
                 self.statements.clear();
                 server.is_dirty = false;
                 self.is_pinned = self.pinning == Pinning::Always;
+                self.application.clone_from(&self.application_at_login);
             }
             _ => {}
         }

@@ -1,9 +1,18 @@
-//! Settings of the proxy itself, which clients change with `SET replex.… = …` in a simple query.
+//! Settings that the proxy carries for a session, which clients change in a simple query: its own, by
+//! `SET replex.… = …`, and `application_name`, which some drivers set in every session.
 
-use super::{Out, Session};
+use bytes::Bytes;
+
+use super::{Out, Session, Stage};
 use crate::manager::Level;
 use crate::wire::message;
 use crate::wire::report::{Report, Severity};
+use crate::wire::server::Server;
+
+/// The setting by which servers tell their sessions apart.
+pub const APPLICATION_NAME: &[u8] = b"application_name";
+/// PostgreSQL cuts longer ones, in bytes.
+const APPLICATION_NAME_LEN_MAX: usize = 63;
 
 /// SQLSTATE: a parameter's value is invalid.
 const INVALID_VALUE: &str = "22023";
@@ -43,11 +52,20 @@ impl Session {
         let Ok(text) = str::from_utf8(text) else {
             return false;
         };
-        let text = text
-            .trim()
-            .trim_end_matches(';')
-            .trim_end()
-            .to_ascii_lowercase();
+        let text = text.trim().trim_end_matches(';').trim_end();
+        // A server that is attached is told itself; in a transaction it may be taken back.
+        if self.stage == Stage::Free
+            && !self.is_deferred()
+            && let Some(name) = application_name(text)
+        {
+            self.application = Some(Bytes::copy_from_slice(name.as_bytes()));
+            message::write(&mut out.to_client, b'C', &[b"SET\0"], 0);
+            let parts: [&[u8]; 4] = [APPLICATION_NAME, b"\0", name.as_bytes(), b"\0"];
+            message::write(&mut out.to_client, b'S', &parts, 0);
+            message::write_ready(&mut out.to_client, self.status);
+            return true;
+        }
+        let text = text.to_ascii_lowercase();
         let words: Vec<&str> = text
             .split(|sign: char| sign.is_whitespace() || sign == '=')
             .filter(|word| !word.is_empty() && *word != "to")
@@ -79,6 +97,16 @@ impl Session {
         true
     }
 
+    /// Has the server call the session as it wants to be called.
+    pub(super) fn name_application(&mut self, server: &mut Server, out: &mut Out) {
+        if server.parameters.get(APPLICATION_NAME) != self.application.as_ref()
+            && let Some(Ok(name)) = self.application.as_deref().map(str::from_utf8)
+        {
+            let set = format!("SET application_name = '{}'", name.replace('\'', "''"));
+            self.run(&set, server, out);
+        }
+    }
+
     fn trace(&mut self, trace: Trace) -> bool {
         self.settings.trace = trace;
         true
@@ -87,5 +115,55 @@ impl Session {
     fn level(&mut self, level: Level) -> bool {
         self.settings.level = level;
         true
+    }
+}
+
+/// The name in `SET application_name = '…'`, if servers take it as it is. With a backslash it may mean
+/// something else, by `standard_conforming_strings`.
+fn application_name(text: &str) -> Option<String> {
+    let skip = |text: &str, word: &str| {
+        let (start, rest) = text.split_at_checked(word.len())?;
+        start.eq_ignore_ascii_case(word).then(|| rest.to_owned())
+    };
+    let rest = skip(text, "SET")?;
+    if !rest.starts_with(|sign: char| sign.is_ascii_whitespace()) {
+        return None;
+    }
+    let rest = skip(rest.trim_start(), "application_name")?;
+    let rest = rest.trim_start();
+    let value = skip(rest, "=").or_else(|| skip(rest, "TO "))?;
+    let value = value.trim().strip_prefix('\'')?.strip_suffix('\'')?;
+    let name = value.replace("''", "'");
+    let is_text = value.split("''").all(|part| !part.contains(['\'', '\\']));
+    let is_plain = name.bytes().all(|byte| matches!(byte, b' '..=b'~'));
+    (is_text && is_plain && name.len() <= APPLICATION_NAME_LEN_MAX).then_some(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_applications() {
+        let named = |text: &str, name: &str| {
+            assert_eq!(application_name(text).as_deref(), Some(name), "{text}");
+        };
+        named(
+            "SET application_name = 'PostgreSQL JDBC Driver'",
+            "PostgreSQL JDBC Driver",
+        );
+        named("set Application_Name TO 'it''s'", "it's");
+        named("SET  application_name=''", "");
+        for text in [
+            "SET application_name = 'a'; SELECT 'b'",
+            "SET application_name = 'a\\'",
+            "SET application_name = DEFAULT",
+            "SET application_name = 'ä'",
+            "SETapplication_name = 'a'",
+            "SET LOCAL application_name = 'a'",
+            "SET application_name = 'a', 'b'",
+        ] {
+            assert_eq!(application_name(text), None, "{text}");
+        }
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 
-use super::{Leftover, Out, Pinning, Session, Wants};
+use super::{At, Leftover, Out, Pinning, Session, Wants};
 use crate::wire::cut::{Cutter, Piece, Side};
 use crate::wire::message;
 use crate::wire::report::{Report, Severity};
@@ -33,6 +33,7 @@ fn body() -> impl Strategy<Value = Vec<u8>> {
         Just(b"COMMIT\0".to_vec()),
         Just(b"\0BEGIN\0\0\0".to_vec()),
         Just(b"\0\0\0\0\0".to_vec()),
+        Just(b"SET application_name = 'a'\0".to_vec()),
         Just(b"Sa\0".to_vec()),
         Just(b"I".to_vec()),
         Just(b"T".to_vec()),
@@ -71,15 +72,9 @@ fn serve(session: &mut Session, server: &mut Option<Server>, refuse: bool, out: 
         }
         Wants::Server => {
             let is_read = session.demand().is_whole && !session.is_pinned();
-            if !is_read {
-                session.begin(out);
-            }
+            let at = if is_read { At::Extension } else { At::Primary };
             let server = server.insert(Server::default());
-            let attached = session.attach(server, &[], out);
-            if is_read && !session.is_pinned() {
-                session.is_at_extension();
-            }
-            return attached.is_err();
+            return session.attach(server, (at, &[]), out).is_err();
         }
     }
     false
