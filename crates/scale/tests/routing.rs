@@ -165,6 +165,54 @@ async fn refused_changes_of_the_schema_leave_the_session() {
     cluster.wait(|states| states == [State::Serving]).await;
 }
 
+/// The body of a function may have any words: its session may change the schema further.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn functions_and_triggers_keep_no_session() {
+    if !is_there() {
+        return;
+    }
+    let cluster = Cluster::start(1).await;
+    let mut raw = Raw::log_in(cluster.front.address).await;
+    let function = |name: &str| {
+        format!(
+            "CREATE FUNCTION {name}() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+                 PERFORM set_config('a.b', '1', true); EXECUTE 'SELECT 1'; RETURN NEW;
+             END $$"
+        )
+    };
+    let trigger = "CREATE TRIGGER f BEFORE INSERT ON t FOR EACH ROW EXECUTE FUNCTION f()";
+    for text in [
+        &*function("f"),
+        "CREATE TABLE t (id int PRIMARY KEY)",
+        trigger,
+    ] {
+        raw.query(text);
+        assert_eq!(raw.hear().await, "CZI", "{text}");
+    }
+    for begin in ["SELECT 1", "BEGIN"] {
+        raw.query(begin);
+        raw.hear().await;
+        let text = function(&format!("after_{}", begin.len()));
+        raw.parse("", &text).bind("").execute(0).sync();
+        assert!(raw.hear().await.starts_with("12CZ"));
+    }
+    raw.query(&function("g"));
+    assert_eq!(raw.hear().await, "CZT");
+    raw.query("COMMIT");
+    assert_eq!(raw.hear().await, "CZI");
+    raw.query("CREATE TABLE u (id int PRIMARY KEY)");
+    assert_eq!(raw.hear().await, "CZI");
+    let names = "SELECT string_agg(proname, ' ' ORDER BY 1) FROM pg_proc WHERE oid >= 16384
+        AND pronamespace = 'public'::regnamespace";
+    cluster.wait_until_equal(names).await;
+    // What is made for the session alone keeps it.
+    let temporary = function("pg_temp.own");
+    raw.query(&temporary);
+    assert_eq!(raw.hear().await, "CZI");
+    raw.query("CREATE TABLE v (id int PRIMARY KEY)");
+    assert_eq!(raw.hear().await, "[0A000]ZI");
+}
+
 /// A table with a key of this type, and two rows.
 async fn make_two_rows(client: &Client, key: &str) {
     let create = format!("CREATE TABLE t (id {key} PRIMARY KEY, n int)");

@@ -203,6 +203,9 @@ fn what_must_stay_on_the_primary_stays() {
         "EXPLAIN SELECT 1",
         "VACUUM r",
         "CREATE INDEX CONCURRENTLY i ON r (a2)",
+        "ALTER LARGE OBJECT 70001 OWNER TO ann",
+        "COMMENT ON LARGE OBJECT 70001 IS 'large'",
+        "GRANT SELECT ON LARGE OBJECT 70001 TO ann",
     ];
     for text in primary {
         let statement = analyse_one(text);

@@ -98,8 +98,20 @@ fn of_session(names: &Names<'_>, node: Node<'_>) -> Option<Statement> {
         Node::DropStmt(drop) if drop.remove_type == ObjectType::OBJECT_PUBLICATION => {
             primary("it concerns one server")
         }
+        _ if concerns_large_object(node) => primary("large objects are on the Primary only"),
         _ => None,
     }
+}
+
+fn concerns_large_object(node: Node<'_>) -> bool {
+    let kind = match node {
+        Node::AlterOwnerStmt(alter) => alter.object_type,
+        Node::CommentStmt(comment) => comment.objtype,
+        Node::GrantStmt(grant) => grant.objtype,
+        Node::SecLabelStmt(label) => label.objtype,
+        _ => return false,
+    };
+    kind == ObjectType::OBJECT_LARGEOBJECT
 }
 
 fn of_copy(names: &Names<'_>, copy: &CopyStmt) -> Statement {

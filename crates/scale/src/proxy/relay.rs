@@ -325,20 +325,29 @@ impl Relay<'_> {
         let reading = (!self.session.is_pinned()).then_some(&self.outset.reading);
         let mut touched = Touched::default();
         let mut leaves_nothing = true;
+        let mut is_schema_only = true;
         for text in &demand.texts {
-            touched.merge(routing.touched(text, reading));
+            let by_text = routing.touched(text, reading);
+            let bytes = text.text().unwrap_or_default();
+            is_schema_only &= by_text.is_schema_only(bytes);
+            touched.merge(by_text);
             leaves_nothing &= text.effect() == Effect::Nothing;
         }
-        if !demand.executes {
+        let (is_whole, executes) = (demand.is_whole, demand.executes);
+        let keeps_portals = demand.keeps_portals;
+        if is_schema_only {
+            self.session.knows_schema_only();
+        }
+        if !executes {
             touched.schema.clear();
         }
         let prelude = routing.prelude(&touched, reading, &self.outset.key.user)?;
         let is_inside = self.session.is_deferred();
         if is_inside {
-            touched.stays_inside(demand.keeps_portals);
+            touched.stays_inside(keeps_portals);
         }
         let is_serializable = self.outset.isolation == Isolation::Serializable;
-        let is_read = demand.is_whole && leaves_nothing && !is_serializable;
+        let is_read = is_whole && leaves_nothing && !is_serializable;
         if is_read && touched.needs_primary.is_none() && !self.session.is_pinned() {
             let route = routing.route(&touched.sets, self.session.settings().level);
             let place = route.extension.map_or(place, |(id, node)| Place {
@@ -352,7 +361,7 @@ impl Relay<'_> {
                 prelude,
             });
         }
-        if demand.executes {
+        if executes {
             self.writes.note(&touched, is_inside, routing);
         }
         let reason = touched

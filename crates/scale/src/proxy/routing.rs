@@ -24,6 +24,10 @@ use crate::wire::session::{Out, Prepared, Session, Text};
 
 /// SQLSTATE: what cannot be replicated.
 const UNSUPPORTED: &str = "0A000";
+/// How every name of that schema begins.
+const TEMPORARY_SCHEMA: &[u8] = b"pg_temp";
+/// How a statement begins that may have the body of a function.
+const CREATE: &[u8] = b"create";
 
 /// What routing needs to know, and where reads can go.
 pub struct Routing {
@@ -131,6 +135,15 @@ impl Touched {
 }
 
 impl Touched {
+    /// Do the statements change the schema and do nothing else? `text` is theirs: what it makes in the
+    /// schema of temporary tables is its session's.
+    pub fn is_schema_only(&self, text: &[u8]) -> bool {
+        let is_temporary = |part: &[u8]| part.eq_ignore_ascii_case(TEMPORARY_SCHEMA);
+        !self.schema.is_empty()
+            && self.schema.len() == self.count
+            && !text.windows(TEMPORARY_SCHEMA.len()).any(is_temporary)
+    }
+
     /// Why the statements must not run, if they cannot be replicated.
     fn refusal(&self) -> Option<Report> {
         let refused = |text: &str| Report::new(Severity::Error, UNSUPPORTED, text);
@@ -197,6 +210,10 @@ impl Before<'_> {
                 }
             }
             b'F' => Text::Unknown,
+            b'P' => {
+                self.look_at_parse(message, session);
+                return None;
+            }
             _ => return None,
         };
         let is_simple = message.tag() == b'Q';
@@ -204,6 +221,9 @@ impl Before<'_> {
         if session.is_failed() {
             // Nothing changes the schema before a rollback.
             touched.schema.clear();
+        }
+        if text.text().is_some_and(|text| touched.is_schema_only(text)) {
+            session.knows_schema_only();
         }
         let routing = self.routing;
         let prelude = match routing.prelude(&touched, self.reading, self.user) {
@@ -219,6 +239,24 @@ impl Before<'_> {
         }
         writes.note(&touched, session.is_in_transaction(), routing);
         None
+    }
+}
+
+impl Before<'_> {
+    /// A statement that is being prepared may keep its session by its words.
+    fn look_at_parse(&self, message: Message<'_>, session: &mut Session) {
+        let Ok(parse) = message::Parse::read(message.body()) else {
+            return;
+        };
+        let start = parse.rest.trim_ascii_start().get(..CREATE.len());
+        if !message.is_whole() || !start.is_some_and(|word| word.eq_ignore_ascii_case(CREATE)) {
+            return;
+        }
+        let text = Text::Prepared(Arc::new(Prepared::unnamed(parse.rest)));
+        let touched = self.routing.touched(&text, self.reading);
+        if text.text().is_some_and(|text| touched.is_schema_only(text)) {
+            session.knows_schema_only();
+        }
     }
 }
 

@@ -7,7 +7,9 @@
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::pin::pin;
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
 
 use crate::support::cluster::{Cluster, PATIENCE};
 use crate::support::{PASSWORD, USER, is_there, printed};
@@ -69,17 +71,32 @@ impl Driver {
     }
 }
 
-/// Runs a program with the proxy's URL. What it wrote must then be on the Extension, too.
+/// Runs a program with the proxy's URL. When its work is done, it goes on reading until its standard input
+/// ends, which is when the Extension has answered it often enough. What it wrote must then be there, too.
 async fn works(program: Command) {
     let cluster = Cluster::with_passwords(CONNECTIONS).await;
     let address = cluster.front.address;
     let mut program = tokio::process::Command::from(program);
     program.arg(format!("postgresql://{USER}:{PASSWORD}@{address}/postgres"));
-    let output = program.kill_on_drop(true).output();
-    let output: Output = tokio::time::timeout(PATIENCE, output)
-        .await
-        .expect("it does not end")
-        .unwrap();
+    program.stdin(Stdio::piped()).stdout(Stdio::piped());
+    program.stderr(Stdio::piped()).kill_on_drop(true);
+    let mut child = program.spawn().unwrap();
+    let input = child.stdin.take();
+    let is_read = async {
+        while cluster.served() < SERVED {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+        drop(input);
+    };
+    let ended = async {
+        let mut ended = pin!(child.wait_with_output());
+        tokio::select! {
+            output = &mut ended => output,
+            () = is_read => ended.await,
+        }
+    };
+    let ended = tokio::time::timeout(PATIENCE, ended).await;
+    let output: Output = ended.expect("it does not end").unwrap();
     assert_eq!(printed(&output), "done\n");
     let rows = "SELECT count(*) || md5(string_agg(item::text, ' ' ORDER BY id)) FROM item";
     cluster.wait_until_equal(rows).await;

@@ -6,7 +6,11 @@ mod drivers;
 #[path = "../support/mod.rs"]
 mod support;
 
+use std::net::SocketAddr;
+use std::process::Command;
+
 use scale::local::Postgres;
+use support::cluster::Cluster;
 use support::{Front, is_there, options, printed, run};
 
 /// Eight clients share four connections, in each of pgbench's protocols: no transaction is lost or
@@ -53,7 +57,7 @@ async fn pgbench_in_its_three_protocols() {
 
 /// Scripts of psql with COPY both ways, errors and transactions print the same through the proxy.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn psql_and_pg_dump_as_without_the_proxy() {
+async fn psql_as_without_the_proxy() {
     if !is_there() {
         return;
     }
@@ -80,15 +84,72 @@ async fn psql_and_pg_dump_as_without_the_proxy() {
     assert_eq!(printed(&through), printed(&direct));
     assert_eq!(through.stderr, direct.stderr);
     assert!(through.stdout.len() > 500_000);
+}
 
-    let init = ["-i", "-q", "postgres"];
-    printed(&run(&postgres, "pgbench", postgres.socket(), &init).await);
-    let direct = run(&postgres, "pg_dump", postgres.socket(), &["postgres"]).await;
-    let through = run(&postgres, "pg_dump", front.address, &["postgres"]).await;
-    // Newer ones begin and end with a key of chance.
-    let lines = |text: String| {
-        let lines = text.lines().filter(|line| !line.contains("restrict "));
-        lines.map(ToString::to_string).collect::<Vec<_>>()
+/// A database with something of every kind, made through the proxy: `pg_dump` gives the same with and
+/// without it, and the same schema at the Extension.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pg_dump_as_without_the_proxy() {
+    if !is_there() {
+        return;
+    }
+    let cluster = Cluster::start(1).await;
+    let (postgres, front) = (&cluster.primary, cluster.front.address);
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/clients/shop.sql");
+    let load = [
+        "-X",
+        "-q",
+        "-v",
+        "ON_ERROR_STOP=1",
+        "-f",
+        script,
+        "postgres",
+    ];
+    printed(&run(postgres, "psql", front, &load).await);
+
+    let folder = tempfile::TempDir::new().unwrap();
+    let dump = async |name: &str, address: SocketAddr, words: &[&str]| {
+        let file = folder.path().join(name).to_string_lossy().into_owned();
+        let words = [words, &["-f", &file, "postgres"]].concat();
+        printed(&run(postgres, "pg_dump", address, &words).await);
+        file
     };
-    assert_eq!(lines(printed(&through)), lines(printed(&direct)));
+    // Newer ones begin and end with a key of chance.
+    let read = |file: &str| {
+        let text = std::fs::read_to_string(file).unwrap();
+        let lines = text.split_inclusive('\n');
+        lines.filter(|line| !line.contains("restrict ")).collect()
+    };
+    let texts: &[&[&str]] = &[&[], &["--inserts", "--rows-per-insert=100"]];
+    for words in texts {
+        let direct: String = read(&dump("direct", postgres.socket(), words).await);
+        let through: String = read(&dump("through", front, words).await);
+        assert!(direct.contains("a large one"), "{direct}");
+        assert_eq!(through, direct);
+    }
+    // Three sessions that share a snapshot.
+    let parallel = ["--format=directory", "--jobs=3"];
+    let mut restored = Vec::new();
+    for (name, address) in [("one", postgres.socket()), ("other", front)] {
+        let archive = dump(name, address, &parallel).await;
+        let file = format!("{archive}.sql");
+        let mut restore = Command::new(postgres.programs().join("pg_restore"));
+        printed(&restore.args(["-f", &file, &archive]).output().unwrap());
+        let text: String = read(&file);
+        restored.push(text);
+    }
+    assert_eq!(restored[0], restored[1]);
+
+    cluster
+        .wait_until_equal("SELECT sum(total) FROM shop.sale")
+        .await;
+    let schema = [
+        "--schema-only",
+        "--exclude-schema=hihooi",
+        "--no-publications",
+    ];
+    let here: String = read(&dump("here", postgres.socket(), &schema).await);
+    let there = cluster.extensions[0].socket();
+    let there: String = read(&dump("there", there, &schema).await);
+    assert_eq!(there, here);
 }

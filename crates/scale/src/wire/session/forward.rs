@@ -103,7 +103,7 @@ impl Session {
     }
 
     fn leaves(&mut self, effect: Effect, server: &mut Server) {
-        if effect == Effect::KeepsSession {
+        if effect == Effect::KeepsSession && !self.is_schema_only {
             self.is_pinned = true;
             server.is_dirty = true;
         }

@@ -162,6 +162,8 @@ pub struct Session {
     statements: BTreeMap<Bytes, Arc<Prepared>>,
     unnamed: Option<(UnnamedId, Arc<Prepared>)>,
     unnamed_count: u64,
+    /// What is forwarded next changes nothing but the schema, whatever words it has.
+    is_schema_only: bool,
     /// What was put in front of the simple query that is forwarded next.
     prelude: expected::Prelude,
     /// What the portals of the current transaction run.
@@ -208,6 +210,7 @@ impl Session {
             statements: BTreeMap::new(),
             unnamed: None,
             unnamed_count: 0,
+            is_schema_only: false,
             prelude: expected::Prelude::default(),
             portals: BTreeMap::new(),
             is_told_of_end: false,
@@ -288,9 +291,19 @@ impl Session {
             }
         };
         match (self.stage, server) {
-            (Stage::Attached, Some(server)) => self.forward(message, server, out),
+            (Stage::Attached, Some(server)) => {
+                let forwarded = self.forward(message, server, out);
+                self.is_schema_only = false;
+                forwarded
+            }
             _ => self.gather(message, out),
         }
+    }
+
+    /// What is forwarded next, be it held or not, is known to change nothing but the schema: that leaves
+    /// nothing behind, though the body of a function may have any words.
+    pub fn knows_schema_only(&mut self) {
+        self.is_schema_only = true;
     }
 
     /// A message while no server is attached.
@@ -378,6 +391,7 @@ impl Session {
             let rest = if index == last { held_rest } else { 0 };
             self.forward(Message { frame, rest }, server, out)?;
         }
+        self.is_schema_only = false;
         Ok(())
     }
 
@@ -389,6 +403,7 @@ impl Session {
         self.held_rest = 0;
         self.client_rest = RestGoes::Nowhere;
         self.held_effect = None;
+        self.is_schema_only = false;
         let held = std::mem::take(&mut self.held);
         report.write(&mut out.to_client);
         self.block_fails();

@@ -1,4 +1,4 @@
-// What node-postgres does, through the proxy. Prints `done` at the end.
+// What node-postgres does, through the proxy. Then reads until standard input ends, and prints `done`.
 //
 // The one argument is a URL. Clients are more than the proxy has connections to a server.
 
@@ -183,5 +183,11 @@ await manyAtOnce(clients);
 await notifications(one, two);
 const bad = new pg.Client({ connectionString: url.replace(/:[^:@]*@/, ":wrong@") });
 assert.equal(await failure(bad.connect()), "28P01");
+let isOpen = true;
+process.stdin.on("end", () => (isOpen = false)).resume();
+while (isOpen) {
+  const { rows } = await two.query("SELECT note FROM item WHERE id = $1", [1000]);
+  assert.equal(rows[0].note, "copied");
+}
 await Promise.all(clients.map((client) => client.end()));
 console.log("done");

@@ -1,4 +1,4 @@
-// What pgjdbc does, through the proxy. Prints `done` at the end.
+// What pgjdbc does, through the proxy. Then reads until standard input ends, and prints `done`.
 //
 // The one argument is a URL. Clients are more than the proxy has connections to a server.
 
@@ -331,6 +331,12 @@ public class Client {
       manyAtOnce(first);
       notifications(first, second);
       fails("28P01", () -> connect("wrong", ""));
+      ExecutorService threads = Executors.newSingleThreadExecutor();
+      Future<byte[]> input = threads.submit(() -> System.in.readAllBytes());
+      while (!input.isDone()) {
+        equal(one(second, "SELECT note FROM item WHERE id = ?", 1000), "copied");
+      }
+      threads.shutdown();
     }
     System.out.println("done");
   }

@@ -1,4 +1,4 @@
-// What pgx does, through the proxy. Prints `done` at the end.
+// What pgx does, through the proxy. Then reads until standard input ends, and prints `done`.
 //
 // The one argument is a URL. Clients are more than the proxy has connections to a server.
 package main
@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"reflect"
 	"strings"
@@ -346,6 +347,20 @@ func main() {
 	notifications(first, second)
 	_, err := pgx.Connect(ctx, strings.Replace(url, ":right@", ":wrong@", 1))
 	fails(err, "28P01")
+	over := make(chan error)
+	go func() {
+		_, err := io.Copy(io.Discard, os.Stdin)
+		over <- err
+	}()
+	for isOpen := true; isOpen; {
+		equal(one[string](second, "SELECT note FROM item WHERE id = $1", 1000), "copied")
+		select {
+		case err := <-over:
+			must(err)
+			isOpen = false
+		default:
+		}
+	}
 	must(first.Close(ctx))
 	must(second.Close(ctx))
 	fmt.Println("done")

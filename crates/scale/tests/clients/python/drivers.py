@@ -1,4 +1,5 @@
-"""What Python's drivers do, through the proxy: psycopg 3 and asyncpg. Prints `done` at the end.
+"""What Python's drivers do, through the proxy: psycopg 3 and asyncpg. Then reads until standard input ends,
+and prints `done`.
 
 The one argument is a URL. Clients are more than the proxy has connections to a server.
 """
@@ -195,4 +196,9 @@ transactions_and_cursors(sys.argv[1])
 asyncio.run(asyncpg_work(sys.argv[1]))
 asyncio.run(many_at_once(sys.argv[1]))
 errors_and_cancel(sys.argv[1])
+reader = threading.Thread(target=sys.stdin.read)
+reader.start()
+with psycopg.connect(sys.argv[1], autocommit=True) as last:
+    while reader.is_alive():
+        assert last.execute("SELECT note FROM item WHERE id = %s", (1,)).fetchone() == (NOTE,)
 print("done")
