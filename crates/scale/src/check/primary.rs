@@ -1,13 +1,10 @@
 //! What a Primary must be.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
-
 use tokio_postgres::Client;
 
 use super::{Notes, major, setting};
 use crate::address::Address;
-use crate::pool::{Connection, Key, Login};
+use crate::pool::{Connection, Key, Login, Settings};
 use crate::replication::setup::{KEYLESS, one};
 use crate::replication::{Error, SLOT, dump_version};
 
@@ -119,11 +116,9 @@ async fn stream(notes: &mut Notes, address: &Address, client: &Client) -> Result
     let key = Key {
         user: address.user.clone(),
         database: address.database.clone(),
-        settings: Arc::new(BTreeMap::from([(
-            "replication".to_owned(),
-            "database".to_owned(),
-        )])),
+        settings: Settings::default(),
     };
+    let key = key.with([("replication".into(), "database".into())]);
     let password = address.password.clone();
     let opened = Connection::open(address, &key, &Login { password }).await;
     match opened {

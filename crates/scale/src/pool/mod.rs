@@ -10,7 +10,9 @@ pub mod connection;
 pub mod silence;
 pub mod stream;
 
-use std::collections::BTreeMap;
+use std::borrow::Cow;
+use std::cmp::Ordering;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -21,6 +23,9 @@ use crate::address::Address;
 use crate::wire::report::{Report, Severity};
 use crate::wire::startup::Startup;
 pub use connection::Connection;
+
+/// Different settings that are remembered, at most; past this all are forgotten.
+const KNOWN_MAX: usize = 1000;
 
 /// How long a session waits for a connection to become free.
 const WAIT_MAX: Duration = Duration::from_secs(60);
@@ -35,8 +40,57 @@ pub struct Key {
     pub user: String,
     /// The database.
     pub database: String,
-    /// Settings that they start with, by name.
-    pub settings: Arc<BTreeMap<String, String>>,
+    /// Settings that they start with.
+    pub settings: Settings,
+}
+
+/// Settings by name. Those that were made equal by [`Known::same`] are compared at once.
+#[derive(Clone, Debug, Default)]
+pub struct Settings(Arc<BTreeMap<String, String>>);
+
+impl PartialEq for Settings {
+    fn eq(&self, other: &Settings) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for Settings {}
+
+impl PartialOrd for Settings {
+    fn partial_cmp(&self, other: &Settings) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Settings {
+    fn cmp(&self, other: &Settings) -> Ordering {
+        match Arc::ptr_eq(&self.0, &other.0) {
+            true => Ordering::Equal,
+            false => self.0.cmp(&other.0),
+        }
+    }
+}
+
+/// Settings that sessions have.
+#[derive(Debug, Default)]
+pub struct Known(Mutex<BTreeSet<Settings>>);
+
+impl Known {
+    /// A key with the same settings, which are kept once for all sessions.
+    #[must_use]
+    pub fn same(&self, mut key: Key) -> Key {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match known.get(&key.settings) {
+            Some(settings) => key.settings = settings.clone(),
+            None => {
+                if known.len() >= KNOWN_MAX {
+                    known.clear();
+                }
+                known.insert(key.settings.clone());
+            }
+        }
+        key
+    }
 }
 
 impl Key {
@@ -52,19 +106,30 @@ impl Key {
         Key {
             user: user.to_string(),
             database: database.to_string(),
-            settings: Arc::new(settings.cloned().collect()),
+            settings: Settings(Arc::new(settings.cloned().collect())),
         }
     }
 
     /// The same, with further settings.
     #[must_use]
     pub fn with(&self, settings: impl IntoIterator<Item = (String, String)>) -> Key {
-        let mut all = BTreeMap::clone(&self.settings);
+        let mut all = BTreeMap::clone(&self.settings.0);
         all.extend(settings);
         Key {
-            settings: Arc::new(all),
+            settings: Settings(Arc::new(all)),
             ..self.clone()
         }
+    }
+
+    /// The same for another database.
+    pub fn of_database<'a>(&'a self, database: &str) -> Cow<'a, Key> {
+        if self.database == database {
+            return Cow::Borrowed(self);
+        }
+        Cow::Owned(Key {
+            database: database.to_owned(),
+            ..self.clone()
+        })
     }
 
     /// The parameters of a server's start-up packet.
@@ -73,7 +138,7 @@ impl Key {
             ("user", self.user.as_str()),
             ("database", self.database.as_str()),
         ];
-        let settings = self.settings.iter();
+        let settings = self.settings.0.iter();
         who.into_iter()
             .chain(settings.map(|(name, value)| (name.as_str(), value.as_str())))
     }
@@ -189,8 +254,15 @@ impl Node {
     /// Gives back a connection that is in no transaction, with nothing of a session on it.
     pub fn give_back(&self, mut connection: Connection) {
         let permit = connection.permit.take();
-        let key = connection.key.clone();
-        self.open().idle.entry(key).or_default().push(connection);
+        let mut open = self.open();
+        match open.idle.get_mut(&connection.key) {
+            Some(idle) => idle.push(connection),
+            None => {
+                let key = connection.key.clone();
+                open.idle.insert(key, vec![connection]);
+            }
+        }
+        drop(open);
         // Only now: whoever gets the permit finds the connection.
         drop(permit);
     }

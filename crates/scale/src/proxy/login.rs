@@ -14,7 +14,7 @@ use crate::auth::scram::{self, Exchange, Verifier};
 use crate::auth::users::Users;
 use crate::console;
 use crate::pool::stream::{Peer, Stream};
-use crate::pool::{Connection, Key, Login};
+use crate::pool::{Connection, Key, Known, Login};
 use crate::wire::cut::HEADER_LEN;
 use crate::wire::message::{self, split_string};
 use crate::wire::report::{Report, Severity};
@@ -89,6 +89,8 @@ impl Isolation {
 pub struct Outset {
     /// User, database and settings.
     pub key: Key,
+    /// The same for reads at Extensions: should one write after all, it fails.
+    pub reads: Key,
     /// How its statements are read.
     pub reading: Reading,
     /// How its transactions are isolated unless it says otherwise.
@@ -99,6 +101,7 @@ impl Outset {
     /// Where nothing needs to be known of it.
     fn of(key: Key) -> Outset {
         Outset {
+            reads: key.clone(),
             key,
             reading: Reading::default(),
             isolation: Isolation::default(),
@@ -130,20 +133,23 @@ const OUTSET_NAMES: [&str; 12] = [
 ];
 
 /// Reads what a session begins with from a connection that has just been opened for it.
-async fn outset(connection: &mut Connection) -> io::Result<Outset> {
+async fn outset(connection: &mut Connection, known: &Known) -> io::Result<Outset> {
     let values = connection.row(OUTSET).await?;
     let [search_path, isolation, _, _, _, encoding, ..] = &values[..] else {
         return Err(io::Error::other("the server gives no settings"));
     };
     let key = &connection.key;
     let names = OUTSET_NAMES.map(str::to_string);
+    let key = known.same(key.with(names.into_iter().zip(values.iter().cloned())));
+    let read_only = ("default_transaction_read_only".into(), "on".into());
     Ok(Outset {
         reading: Reading {
             search_path: crate::analysis::search_path(search_path, &key.user),
             is_utf8: encoding == "UTF8",
         },
         isolation: Isolation::of(isolation),
-        key: key.with(names.into_iter().zip(values.iter().cloned())),
+        reads: known.same(key.with([read_only])),
+        key,
     })
 }
 
@@ -255,7 +261,7 @@ impl Proxy {
         let parameters = Arc::clone(&connection.server.parameters);
         let outset = match &self.routing {
             None => Outset::of(key),
-            Some(_) => match outset(&mut connection).await {
+            Some(_) => match outset(&mut connection, &self.known).await {
                 Ok(outset) => outset,
                 Err(error) => {
                     self.primary.close(connection);

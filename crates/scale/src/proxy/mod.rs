@@ -23,7 +23,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use crate::address::Address;
 use crate::auth::users::Users;
 use crate::console;
-use crate::pool::{Node, silence};
+use crate::pool::{Known, Node, silence};
 use crate::wire::session::Pinning;
 use cancel::Registry;
 use clients::{Clients, Where};
@@ -99,6 +99,7 @@ pub struct Proxy {
     sessions: AtomicU64,
     cancels: Registry,
     visitors: Clients,
+    known: Known,
 }
 
 impl Proxy {
@@ -117,6 +118,7 @@ impl Proxy {
             sessions: AtomicU64::new(0),
             cancels: Registry::default(),
             visitors: Clients::default(),
+            known: Known::default(),
         })
     }
 

@@ -16,7 +16,7 @@ use super::Proxy;
 use super::cancel::{self, Entry};
 use super::clients::{self, Client};
 use super::login::{Isolation, Outset, Welcome};
-use super::routing::{Before, Goes, Routing, Touched};
+use super::routing::{Before, Goes, Routing, Touched, Why};
 use super::writes::Writes;
 use crate::manager::{ExtensionId, Level, Manager, TStateId, Tsid};
 use crate::pool::stream::Peer;
@@ -88,9 +88,7 @@ struct Place {
 /// Where a batch goes, why, and what runs in front of it.
 struct Plan {
     place: Place,
-    why: String,
-    /// Why, without what differs from time to time.
-    reason: &'static str,
+    why: Why,
     prelude: Vec<String>,
 }
 
@@ -293,7 +291,7 @@ impl Relay<'_> {
         }
         let target = (Arc::clone(&plan.place.node), connection.cancel_key.clone());
         *self.entry.target.lock().await = Some(target);
-        self.visit.goes(plan.place.extension, plan.reason);
+        self.visit.goes(plan.place.extension, plan.why.reason);
         self.proxy.count(&plan.place, Manager::started);
         self.place = plan.place;
         let at = match self.place.extension {
@@ -314,11 +312,9 @@ impl Relay<'_> {
             return Err(report);
         }
         let Some(routing) = self.routing else {
-            let reason = "there is no Extension";
             return Ok(Plan {
                 place,
-                why: format!("the Primary, {reason}"),
-                reason,
+                why: Why::primary("there is no Extension"),
                 prelude: Vec::new(),
             });
         };
@@ -357,7 +353,6 @@ impl Relay<'_> {
             return Ok(Plan {
                 place,
                 why: route.why,
-                reason: route.reason,
                 prelude,
             });
         }
@@ -369,8 +364,7 @@ impl Relay<'_> {
             .unwrap_or("what it leaves is kept there");
         Ok(Plan {
             place,
-            why: format!("the Primary, {reason}"),
-            reason,
+            why: Why::primary(reason),
             prelude,
         })
     }
@@ -379,15 +373,12 @@ impl Relay<'_> {
     async fn take(&self, mut plan: Plan) -> Result<(Plan, Connection), Report> {
         let (key, login) = (&self.outset.key, &self.login);
         if plan.place.extension.is_some() {
-            // Should a read write after all, it fails.
-            let read_only = ("default_transaction_read_only".into(), "on".into());
-            let mut key = key.with([read_only]);
-            key.database.clone_from(&plan.place.node.address.database);
-            match plan.place.node.take(&key, login).await {
+            let database = &plan.place.node.address.database;
+            let reads = self.outset.reads.of_database(database);
+            match plan.place.node.take(&reads, login).await {
                 Ok(connection) => return Ok((plan, connection)),
-                Err(report) => plan.why = format!("the Primary, since {report}"),
+                Err(report) => plan.why = Why::unreachable(report),
             }
-            plan.reason = "the Extension cannot be reached";
             plan.place = self.proxy.primary_place();
         }
         let connection = plan.place.node.take(key, login).await?;

@@ -3,6 +3,7 @@
 //! Reads outside of transactions may go to an Extension; everything else goes to the Primary. What is
 //! not understood counts as writing anything (R33).
 
+use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::BytesMut;
@@ -12,7 +13,7 @@ use super::login::Reading;
 use super::writes::Writes;
 use crate::address::Address;
 use crate::analysis::{Action, Analyser, Parameter, Statement, TransactionCommand};
-use crate::manager::{ExtensionId, Level, Manager, Reason, Sets, Target, mark};
+use crate::manager::{ExtensionId, Level, Manager, Reason, Sets, Target, Tsid, mark};
 use crate::pool::Node;
 use crate::replication::{Error, Replication};
 use crate::wire::cut::Message;
@@ -252,7 +253,7 @@ impl Before<'_> {
         if !message.is_whole() || !start.is_some_and(|word| word.eq_ignore_ascii_case(CREATE)) {
             return;
         }
-        let text = Text::Prepared(Arc::new(Prepared::unnamed(parse.rest)));
+        let text = Text::Prepared(Arc::new(Prepared::of(parse)));
         let touched = self.routing.touched(&text, self.reading);
         if text.text().is_some_and(|text| touched.is_schema_only(text)) {
             session.knows_schema_only();
@@ -260,12 +261,64 @@ impl Before<'_> {
     }
 }
 
+/// Why a batch goes where it goes.
+#[derive(Debug)]
+pub struct Why {
+    /// Without what differs from time to time.
+    pub reason: &'static str,
+    detail: Detail,
+}
+
+#[derive(Debug)]
+enum Detail {
+    /// The Primary, and nothing else is to be said.
+    Nothing,
+    /// An Extension.
+    Extension {
+        id: ExtensionId,
+        need: Tsid,
+        applied: Tsid,
+    },
+    /// The Primary, since no Extension has this.
+    NoneHas(Tsid),
+    /// The Primary, since the Extension said this.
+    Refused(Report),
+}
+
+impl Why {
+    /// The Primary, for this reason.
+    pub fn primary(reason: &'static str) -> Why {
+        let detail = Detail::Nothing;
+        Why { reason, detail }
+    }
+
+    /// The Primary, since the Extension cannot be reached.
+    pub fn unreachable(report: Report) -> Why {
+        Why {
+            reason: "the Extension cannot be reached",
+            detail: Detail::Refused(report),
+        }
+    }
+}
+
+/// For people.
+impl fmt::Display for Why {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.detail {
+            Detail::Nothing => write!(f, "the Primary, {}", self.reason),
+            Detail::Extension { id, need, applied } => {
+                write!(f, "Extension {}, it has {applied}, needed is {need}", id.0)
+            }
+            Detail::NoneHas(need) => write!(f, "the Primary, no Extension has {need} yet"),
+            Detail::Refused(report) => write!(f, "the Primary, since {report}"),
+        }
+    }
+}
+
 /// Where a read goes.
 pub struct Route {
-    /// Why, for people.
-    pub why: String,
-    /// Why, without what differs from time to time.
-    pub reason: &'static str,
+    /// Why.
+    pub why: Why,
     /// Unless it goes to the Primary.
     pub extension: Option<(ExtensionId, Arc<Node>)>,
 }
@@ -321,27 +374,27 @@ impl Routing {
     /// Where a read goes.
     pub fn route(&self, sets: &Sets, level: Level) -> Route {
         let target = self.manager().route(sets, level);
-        let (why, reason) = match target {
+        let why = match target {
             Target::Extension { id, need, applied } => match self.extensions.node(id) {
                 Some(node) => {
-                    return Route {
-                        why: format!("Extension {}, it has {applied}, needed is {need}", id.0),
+                    let why = Why {
                         reason: "it has all that is read",
-                        extension: Some((id, node)),
+                        detail: Detail::Extension { id, need, applied },
                     };
+                    let extension = Some((id, node));
+                    return Route { why, extension };
                 }
-                None => (None, "the Extension is gone"),
+                None => Why::primary("the Extension is gone"),
             },
-            Target::Primary(Reason::Writes) => (None, "it writes"),
-            Target::Primary(Reason::Pending) => (None, "it touches what is being committed"),
-            Target::Primary(Reason::NoneFresh { need }) => {
-                let why = format!("the Primary, no Extension has {need} yet");
-                (Some(why), "no Extension has all that is read yet")
-            }
+            Target::Primary(Reason::Writes) => Why::primary("it writes"),
+            Target::Primary(Reason::Pending) => Why::primary("it touches what is being committed"),
+            Target::Primary(Reason::NoneFresh { need }) => Why {
+                reason: "no Extension has all that is read yet",
+                detail: Detail::NoneHas(need),
+            },
         };
         Route {
-            why: why.unwrap_or_else(|| format!("the Primary, {reason}")),
-            reason,
+            why,
             extension: None,
         }
     }

@@ -234,13 +234,14 @@ impl Session {
 
     /// The client has a statement that no server has yet.
     fn prepare(&mut self, parse: Parse<'_>) {
+        let held = self.held_statements.pop_front();
+        let prepared = held.unwrap_or_else(|| Arc::new(Prepared::of(parse)));
         if parse.name.is_empty() {
             self.unnamed_count += 1;
             let id = (self.number, self.unnamed_count);
-            self.unnamed = Some((id, Arc::new(Prepared::unnamed(parse.rest))));
+            self.unnamed = Some((id, prepared));
         } else {
             let name = Bytes::copy_from_slice(parse.name);
-            let prepared = Arc::new(Prepared::named(parse.rest));
             self.statements.insert(name, prepared);
         }
     }

@@ -75,6 +75,7 @@ impl Session {
         let mut texts = Vec::new();
         // A name that the batch itself prepares, and where: it is found here before the client's.
         let mut prepared: Vec<(&[u8], usize, Arc<Prepared>)> = Vec::new();
+        let mut statements = self.held_statements.iter();
         let mut keeps_portals = false;
         let last = self.held.len().saturating_sub(1);
         for (index, frame) in self.held.iter().enumerate() {
@@ -89,7 +90,8 @@ impl Session {
                 },
                 b'P' if self.held_rest == 0 => match Parse::read(body) {
                     Ok(parse) => {
-                        let statement = Arc::new(Prepared::unnamed(parse.rest));
+                        let known = statements.next().map(Arc::clone);
+                        let statement = known.unwrap_or_else(|| Arc::new(Prepared::of(parse)));
                         prepared.push((parse.name, texts.len(), Arc::clone(&statement)));
                         texts.push(Text::Prepared(statement));
                     }

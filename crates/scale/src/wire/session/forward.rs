@@ -119,15 +119,16 @@ impl Session {
         if message.is_whole() {
             parse.text()?;
         }
-        let prepared = if !message.is_whole() {
-            self.unnamed_count += 1;
-            Prepared::long(self.number, self.unnamed_count)
-        } else if parse.name.is_empty() {
-            Prepared::unnamed(parse.rest)
-        } else {
-            Prepared::named(parse.rest)
+        let held = self.held_statements.pop_front();
+        let held = held.filter(|held| held.body.as_deref() == Some(parse.rest));
+        let prepared = match held {
+            Some(held) => held,
+            None if message.is_whole() => Arc::new(Prepared::of(parse)),
+            None => {
+                self.unnamed_count += 1;
+                Arc::new(Prepared::long(self.number, self.unnamed_count))
+            }
         };
-        let prepared = Arc::new(prepared);
         self.leaves(prepared.effect, server);
         if parse.name.is_empty() {
             self.unnamed_count += 1;

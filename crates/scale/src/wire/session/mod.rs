@@ -33,7 +33,7 @@ mod statements;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
@@ -41,7 +41,7 @@ use bytes::{Bytes, BytesMut};
 use super::Malformed;
 use super::cut::{Message, Piece};
 use super::effect::{self, Effect};
-use super::message;
+use super::message::{self, Parse};
 use super::report::Report;
 use super::server::{Parameters, Server, UnnamedId};
 use block::Block;
@@ -146,6 +146,8 @@ pub struct Session {
     held_rest: usize,
     /// What a simple query may leave behind that is held, or forwarded from there.
     held_effect: Option<Effect>,
+    /// The statements of the Parse messages that are held, or forwarded from there, in order.
+    held_statements: VecDeque<Arc<Prepared>>,
     expected: expected::Queue,
     /// A batch has failed: the server skips everything up to Sync, and so does the session.
     is_skipping: bool,
@@ -198,6 +200,7 @@ impl Session {
             held_len: 0,
             held_rest: 0,
             held_effect: None,
+            held_statements: VecDeque::new(),
             expected: expected::Queue::default(),
             is_skipping: false,
             copies_in: false,
@@ -329,8 +332,14 @@ impl Session {
             b'Q' | b'F' | b'S' | b'H' => true,
             _ => false,
         };
-        if message.tag() == b'Q' {
-            self.held_effect = Some(effect::of_query(message));
+        match message.tag() {
+            b'Q' => self.held_effect = Some(effect::of_query(message)),
+            b'P' if message.is_whole() => {
+                let parse = Parse::read(message.body()).ok();
+                let statement = parse.map(|parse| Arc::new(Prepared::of(parse)));
+                self.held_statements.extend(statement);
+            }
+            _ => {}
         }
         self.held.push(Bytes::copy_from_slice(message.frame));
         self.held_len += message.frame.len();
@@ -404,6 +413,7 @@ impl Session {
         self.client_rest = RestGoes::Nowhere;
         self.held_effect = None;
         self.is_schema_only = false;
+        self.held_statements.clear();
         let held = std::mem::take(&mut self.held);
         report.write(&mut out.to_client);
         self.block_fails();

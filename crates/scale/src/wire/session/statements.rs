@@ -7,7 +7,7 @@ use bytes::Bytes;
 use ring::digest;
 
 use crate::wire::effect::{self, Effect};
-use crate::wire::message;
+use crate::wire::message::{self, Parse};
 use crate::wire::server::StatementId;
 
 /// A statement that a client has prepared.
@@ -25,8 +25,16 @@ pub struct Prepared {
 }
 
 impl Prepared {
+    /// A statement that is whole.
+    pub fn of(parse: Parse<'_>) -> Prepared {
+        match parse.name.is_empty() {
+            true => Prepared::unnamed(parse.rest),
+            false => Prepared::named(parse.rest),
+        }
+    }
+
     /// A named statement: its identity is a hash of text and types.
-    pub fn named(body: &[u8]) -> Prepared {
+    fn named(body: &[u8]) -> Prepared {
         let hash = digest::digest(&digest::SHA256, body);
         let id = *hash.as_ref().first_chunk().expect("SHA-256 has 32 bytes");
         Prepared {
@@ -38,7 +46,7 @@ impl Prepared {
     }
 
     /// An unnamed statement, which is on a server under no name.
-    pub fn unnamed(body: &[u8]) -> Prepared {
+    fn unnamed(body: &[u8]) -> Prepared {
         Prepared {
             id: StatementId::default(),
             server_name: Bytes::from_static(b"\0"),
