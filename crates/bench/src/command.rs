@@ -79,7 +79,7 @@ pub enum Command {
     /// Load, A, B, C, D and F with rows of 100 B and 1 kB: S7, S8.
     Ycsb,
     /// CPU time per operation with 3, 6, 12 and 24 servers: S10.
-    Scale,
+    Servers,
     /// Memory beside the data held, and restarts: S11.
     Memory,
     /// What a server held is rebuilt, with nothing else to do: F3.
@@ -141,7 +141,7 @@ pub fn run(arguments: &Arguments) -> io::Result<()> {
             Command::Insert,
             Command::HotKey,
             Command::Ycsb,
-            Command::Scale,
+            Command::Servers,
             Command::Memory,
         ],
         one => vec![one],
@@ -168,7 +168,7 @@ fn measure(command: Command, options: &Options) -> io::Result<(&'static str, Rep
             Command::Insert => ("insert", experiments::insert::run(options).await?),
             Command::HotKey => ("hot-key", experiments::hot_key::run(options).await?),
             Command::Ycsb => ("ycsb", experiments::ycsb::run(options).await?),
-            Command::Scale => ("scale", experiments::scale::run(options).await?),
+            Command::Servers => ("servers", experiments::servers::run(options).await?),
             Command::Memory => ("memory", experiments::memory::run(options).await?),
             Command::Rebuild => ("rebuild", experiments::rebuild::run(options).await?),
             Command::Recovery => ("recovery", experiments::recovery::run(options).await?),

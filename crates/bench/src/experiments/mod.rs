@@ -9,7 +9,7 @@ pub mod memory;
 pub mod parametrization;
 pub mod rebuild;
 pub mod recovery;
-pub mod scale;
+pub mod servers;
 pub mod sharing;
 pub mod ycsb;
 

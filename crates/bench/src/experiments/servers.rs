@@ -33,7 +33,7 @@ struct Site {
     inserts: Series,
 }
 
-/// `replex bench scale`
+/// `replex bench servers`
 pub async fn run(options: &Options) -> io::Result<Report> {
     let shape = Shape {
         rows: options.rows,
@@ -80,7 +80,7 @@ pub async fn run(options: &Options) -> io::Result<Report> {
             );
         }
     }
-    options.draw_lines("scale", &plot(&sites))?;
+    options.draw_lines("servers", &plot(&sites))?;
     Ok(report)
 }
 
