@@ -1,4 +1,4 @@
-//! A PostgreSQL of one's own, on loopback in a temporary folder: for the demo and for tests.
+//! A PostgreSQL of one's own, on loopback in a temporary folder: for the demo, benchmarks and tests.
 //!
 //! It gives up durability for speed, and takes everything away when it is dropped. PostgreSQL
 //! does not run as root: there it runs as `nobody`.
@@ -73,59 +73,69 @@ pub fn programs() -> Option<PathBuf> {
 impl Postgres {
     /// Makes and starts a database with these further settings (`name=value`).
     pub fn start(settings: &[&str]) -> io::Result<Postgres> {
+        Postgres::start_in(&std::env::temp_dir(), settings)
+    }
+
+    /// The same, with its folder in this one, which everybody must be able to reach.
+    pub fn start_in(base: &Path, settings: &[&str]) -> io::Result<Postgres> {
+        let mut postgres = Postgres::stopped(base, settings)?;
+        let mut command = postgres.command("initdb")?;
+        let words = "--no-sync --auth=trust --encoding=UTF8 --locale=C";
+        command
+            .args(words.split(' '))
+            .args(["--username", SUPERUSER]);
+        run(command.arg("--pgdata").arg(postgres.data()), "initdb")?;
+        postgres.restart()?;
+        Ok(postgres)
+    }
+
+    /// Starts a copy of another database that follows it by PostgreSQL's own streaming replication,
+    /// and answers reads.
+    pub fn standby_of(primary: &Postgres, base: &Path, settings: &[&str]) -> io::Result<Postgres> {
+        let mut postgres = Postgres::stopped(base, settings)?;
+        let mut command = postgres.command("pg_basebackup")?;
+        let words = "--checkpoint=fast --no-sync --wal-method=stream --write-recovery-conf";
+        command
+            .args(words.split(' '))
+            .args(["--username", SUPERUSER])
+            .args(["--host", &primary.host.to_string()])
+            .args(["--port", &primary.port.to_string()]);
+        run(
+            command.arg("--pgdata").arg(postgres.data()),
+            "pg_basebackup",
+        )?;
+        postgres.restart()?;
+        Ok(postgres)
+    }
+
+    /// One that has no data yet.
+    fn stopped(base: &Path, settings: &[&str]) -> io::Result<Postgres> {
         let programs = programs().ok_or_else(|| {
             io::Error::other("PostgreSQL is not installed: `apt-get install postgresql`")
         })?;
-        let folder = TempDir::with_prefix("replex-postgres-")?;
-        if is_root()? {
-            chown(folder.path(), Some(NOBODY), Some(NOBODY))?;
-        }
         let settings = SETTINGS.iter().chain(settings);
-        let mut postgres = Postgres {
+        Ok(Postgres {
             programs,
             host: own_address(),
             port: 0,
             settings: settings.map(ToString::to_string).collect(),
             process: None,
-            folder,
-        };
-        postgres.initialise()?;
-        postgres.restart()?;
-        Ok(postgres)
+            folder: folder_in(base, "replex-postgres-")?,
+        })
     }
 
     fn command(&self, program: &str) -> io::Result<Command> {
         let mut command = Command::new(self.programs.join(program));
         command.current_dir(self.folder.path()).stdin(Stdio::null());
-        if is_root()? {
-            command.uid(NOBODY).gid(NOBODY);
-        }
+        without_root(&mut command)?;
         Ok(command)
-    }
-
-    fn initialise(&self) -> io::Result<()> {
-        let mut command = self.command("initdb")?;
-        let words = "--no-sync --auth=trust --encoding=UTF8 --locale=C";
-        command
-            .args(words.split(' '))
-            .args(["--username", SUPERUSER]);
-        let output = command.arg("--pgdata").arg(self.data()).output()?;
-        if output.status.success() {
-            Ok(())
-        } else {
-            let said = String::from_utf8_lossy(&output.stderr);
-            Err(io::Error::other(format!("initdb failed: {said}")))
-        }
     }
 
     /// Starts it again, on a port that is free.
     pub fn restart(&mut self) -> io::Result<()> {
         let mut last = Ok(());
         for _ in 0..TRIES_MAX {
-            let free = TcpListener::bind((self.host, 0))?;
-            let port = free.local_addr()?.port();
-            drop(free);
-            last = self.restart_at(port);
+            last = self.restart_at(free_place()?.port());
             if last.is_ok() {
                 break;
             }
@@ -239,6 +249,38 @@ impl Drop for Postgres {
     fn drop(&mut self) {
         self.kill();
     }
+}
+
+/// Has a command run as `nobody` where this process is root: there PostgreSQL and its poolers refuse
+/// to run.
+pub fn without_root(command: &mut Command) -> io::Result<()> {
+    if is_root()? {
+        command.uid(NOBODY).gid(NOBODY);
+    }
+    Ok(())
+}
+
+/// A temporary folder of whom [`without_root`] has commands run as.
+pub fn folder_in(base: &Path, prefix: &str) -> io::Result<TempDir> {
+    let folder = TempDir::with_prefix_in(prefix, base)?;
+    if is_root()? {
+        chown(folder.path(), Some(NOBODY), Some(NOBODY))?;
+    }
+    Ok(folder)
+}
+
+/// A place on loopback where nobody listens now: for programs that do not take port 0.
+pub fn free_place() -> io::Result<SocketAddr> {
+    TcpListener::bind((own_address(), 0))?.local_addr()
+}
+
+fn run(command: &mut Command, name: &str) -> io::Result<()> {
+    let output = command.output()?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    Err(io::Error::other(format!("{name} failed: {said}")))
 }
 
 /// Whether a process still does something: one that nobody has asked for its end does not.
