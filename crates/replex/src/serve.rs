@@ -117,7 +117,7 @@ fn say_ready(line: &str) {
 }
 
 /// A pipe ends with the process that holds its other end, however that one ended.
-fn stop_when_stdin_ends() {
+pub fn stop_when_stdin_ends() {
     std::thread::spawn(|| {
         let mut stdin = std::io::stdin();
         let mut buffer = [0; 64];

@@ -61,7 +61,7 @@ async fn good_databases_pass_and_are_left_as_they_were() {
     run(&primary, untouched).await;
 
     // With a proxy in front of it, another one cannot follow; without it, it can.
-    let routing = Routing::start(&at, 4).await.unwrap();
+    let routing = Routing::start(&at, 4, 4).await.unwrap();
     let slot_is_read = "DO $$BEGIN WHILE NOT EXISTS (SELECT FROM pg_replication_slots WHERE active)
                         LOOP PERFORM pg_sleep(0.01); END LOOP; END$$";
     run(&primary, slot_is_read).await;

@@ -19,7 +19,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 /// A proxy that has no Extension yet.
 async fn start(primary: &Postgres) -> Front {
     let address = primary.address("postgres");
-    let routing = Routing::start(&address, 10).await.unwrap();
+    let routing = Routing::start(&address, 10, 4).await.unwrap();
     routing.extensions.replication().knows_all();
     Front::routed(options(primary, 10), Some(routing)).await
 }

@@ -36,10 +36,14 @@ struct Hihooi {
 
 impl Hihooi {
     async fn start(primary: &Postgres) -> Hihooi {
+        Hihooi::with_connections(primary, 4).await
+    }
+
+    async fn with_connections(primary: &Postgres, replay_connections: u16) -> Hihooi {
         let address = primary.address("postgres");
         let started = Instant::now();
         loop {
-            match Replication::start(&address).await {
+            match Replication::start(&address, replay_connections).await {
                 Ok((replication, manager, analyser)) => {
                     return Hihooi {
                         replication,
@@ -302,6 +306,27 @@ async fn extensions_stay_equal_under_load_and_kills() {
     let client = connect(primary.socket()).await;
     write(&client, 2).await;
     assert_equal(&hihooi, FIRST, &client, &first).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn extension_goes_on_with_more_and_with_fewer_connections() {
+    let Some(pair) = Pair::start(SCHEMA).await else {
+        return;
+    };
+    let Pair {
+        primary,
+        extension,
+        client,
+        hihooi,
+    } = pair;
+    drop(hihooi);
+    let rounds = Arc::new(AtomicU64::new(0));
+    for (count, writes) in [(6, 300), (1, 600), (3, 900)] {
+        load(&primary, &rounds, writes).join_all().await;
+        let hihooi = Hihooi::with_connections(&primary, count).await;
+        hihooi.add(FIRST, &extension);
+        assert_equal(&hihooi, FIRST, &client, &extension).await;
+    }
 }
 
 /// Each would differ if the statements were run again (HIHOOI c4).
@@ -714,7 +739,7 @@ async fn what_cannot_be_replicated_is_refused_in_words() {
     let said = |primary: &Postgres| {
         let address = primary.address("postgres");
         async move {
-            match Replication::start(&address).await {
+            match Replication::start(&address, 4).await {
                 Err(Error::Setup(text)) => text,
                 Err(other) => panic!("{other:?}"),
                 Ok(_) => panic!("it started"),

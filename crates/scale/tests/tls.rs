@@ -75,7 +75,7 @@ async fn databases_with_tls_only_are_followed() {
     let roots = folder.path().join("roots.pem");
     let proven = format!("sslmode=verify-full&sslrootcert={}", roots.display());
     let at = address(&primary, &proven);
-    let routing = Routing::start(&at, 10).await.unwrap();
+    let routing = Routing::start(&at, 10, 4).await.unwrap();
     let manager = Arc::clone(&routing.manager);
     for (extension, query) in extensions.iter().zip([proven.as_str(), "sslmode=require"]) {
         let at = address(extension, query);
@@ -125,11 +125,11 @@ async fn databases_that_do_not_prove_who_they_are() {
     let roots = other.path().join("roots.pem");
     fs::write(&roots, stranger.cert.pem()).unwrap();
     let query = format!("sslmode=verify-full&sslrootcert={}", roots.display());
-    let Err(problem) = Routing::start(&address(&primary, &query), 10).await else {
+    let Err(problem) = Routing::start(&address(&primary, &query), 10, 4).await else {
         panic!("it was trusted");
     };
     assert!(problem.to_string().contains("certificate"), "{problem}");
-    let Err(problem) = Routing::start(&address(&primary, "sslmode=disable"), 10).await else {
+    let Err(problem) = Routing::start(&address(&primary, "sslmode=disable"), 10, 4).await else {
         panic!("it was spoken to without TLS");
     };
     assert!(problem.to_string().contains("no encryption"), "{problem}");

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
+use scale::replication::REPLAY_CONNECTIONS_DEFAULT;
 
 /// `replex scale`
 #[derive(Args, Clone, Debug)]
@@ -152,6 +153,15 @@ pub struct Serve {
     /// Connections to each database, at most.
     #[arg(long, value_name = "COUNT", default_value_t = 40, value_parser = clap::value_parser!(u16).range(1..))]
     pub connections: u16,
+    /// Connections to each Extension on which the Primary's commits are executed; 1 is one commit after
+    /// the other.
+    #[arg(
+        long,
+        value_name = "COUNT",
+        default_value_t = REPLAY_CONNECTIONS_DEFAULT,
+        value_parser = clap::value_parser!(u16).range(1..=64)
+    )]
+    pub replay_connections: u16,
     /// Clients that are logged in, at most.
     #[arg(long, value_name = "COUNT", default_value_t = 5_000, value_parser = clap::value_parser!(u16).range(1..))]
     pub clients: u16,
@@ -161,11 +171,14 @@ pub struct Serve {
     /// Listen on a network although nothing is encrypted.
     #[arg(long)]
     pub allow_unencrypted_network: bool,
+    /// Stop when stdin ends: whoever started this process and dies takes it along.
+    #[arg(long, hide = true)]
+    pub until_stdin_ends: bool,
 }
 
 impl Serve {
     /// The options that cannot be changed while the proxy runs, by name.
-    pub fn fixed(&self) -> [(&'static str, String); 9] {
+    pub fn fixed(&self) -> [(&'static str, String); 10] {
         let text = |value: &dyn Debug| format!("{value:?}");
         [
             ("primary", text(&self.primary)),
@@ -175,6 +188,7 @@ impl Serve {
             ("metrics", text(&self.metrics)),
             ("pooling", text(&self.pooling)),
             ("connections", text(&self.connections)),
+            ("replay-connections", text(&self.replay_connections)),
             ("clients", text(&self.clients)),
             ("login-timeout", text(&self.login_timeout)),
         ]

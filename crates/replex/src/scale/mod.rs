@@ -57,6 +57,9 @@ async fn serve(arguments: &Serve) -> Result<(), Failure> {
     // Before anything else: SIGHUP must not end what has just been started.
     let mut hangup = signal(SignalKind::hangup()).map_err(Failure::at("wait for signals"))?;
     let mut terminate = signal(SignalKind::terminate()).map_err(Failure::at("wait for signals"))?;
+    if arguments.until_stdin_ends {
+        crate::serve::stop_when_stdin_ends();
+    }
     let serving = async {
         let arguments = &file::with_file(arguments).map_err(Failure::Usage)?;
         let listen = arguments.listen;
@@ -113,7 +116,8 @@ async fn replicate(options: &Options, arguments: &Serve) -> Result<Option<Routin
     if arguments.extension.is_empty() && !arguments.replicate {
         return Ok(None);
     }
-    let started = Routing::start(&options.primary, options.connections_max).await;
+    let replay = arguments.replay_connections;
+    let started = Routing::start(&options.primary, options.connections_max, replay).await;
     let what = format!("replicate from the Primary at {}", options.primary);
     let routing = started.map_err(Failure::at(what))?;
     for address in &options.extensions {

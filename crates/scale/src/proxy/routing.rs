@@ -325,9 +325,14 @@ pub struct Route {
 
 impl Routing {
     /// Prepares the Primary for Extensions, of which there are none yet. Each will have so many
-    /// connections for sessions, at most.
-    pub async fn start(primary: &Address, connections_max: usize) -> Result<Routing, Error> {
-        let (replication, manager, analyser) = Replication::start(primary).await?;
+    /// connections for sessions, at most, and so many that execute commits.
+    pub async fn start(
+        primary: &Address,
+        connections_max: usize,
+        replay_connections: u16,
+    ) -> Result<Routing, Error> {
+        let started = Replication::start(primary, replay_connections).await?;
+        let (replication, manager, analyser) = started;
         Ok(Routing {
             analyser,
             manager,

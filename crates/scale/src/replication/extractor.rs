@@ -16,15 +16,13 @@ use super::apply::{self, Step};
 use super::divergence::Request;
 use super::reader::Commit;
 use super::schedule::{Command, Schedule, Worker};
-use super::setup::{Seed, Start};
+use super::setup::{self, FLUSHER, Seed, Start};
 use super::snapshot::Snapshot;
 use super::tstate::{Effect, TState};
 use super::{Error, Progress, Shared, connect, described};
 use crate::address::Address;
 use crate::manager::{ExtensionId, Sets, State, Tsid};
 
-/// Connections that execute at one Extension.
-pub const WORKER_COUNT: usize = 4;
 /// Commits that wait in an Extractor's queue, at most.
 pub const QUEUE_LENGTH_MAX: usize = 1024;
 /// Commits that an Extractor has in hand, at most.
@@ -89,11 +87,13 @@ pub async fn run(
     (control, start): (Client, Start),
     mut inputs: Inputs,
 ) -> Result<(), Error> {
-    let (events_in, mut events) = mpsc::channel(4 * WORKER_COUNT);
+    let worker_count = usize::from(shared.replay_connections);
+    setup::make_rows(&control, &start, worker_count).await?;
+    let (events_in, mut events) = mpsc::channel(4 * worker_count);
     // Ends the connections' tasks when this function ends.
     let mut tasks = JoinSet::new();
     let mut workers = Vec::new();
-    for number in 0..WORKER_COUNT {
+    for number in 0..worker_count {
         let client = connect(config, "replex extractor").await?;
         client
             .batch_execute(SETTINGS)
@@ -109,7 +109,7 @@ pub async fn run(
         id,
         control,
         workers,
-        schedule: Schedule::new(WORKER_COUNT),
+        schedule: Schedule::new(worker_count),
         in_hand: BTreeMap::new(),
         begun: (start.applied, Instant::now()),
         given: start.applied,
@@ -406,7 +406,7 @@ impl Extractor<'_> {
         let tsid = applied.0;
         let sql = format!(
             "BEGIN; SET LOCAL synchronous_commit = on; {forget_seed}
-             UPDATE hihooi.applied SET tsid = {tsid} WHERE worker = {WORKER_COUNT}; COMMIT"
+             UPDATE hihooi.applied SET tsid = {tsid} WHERE worker = {FLUSHER}; COMMIT"
         );
         self.control.batch_execute(&sql).await?;
         if !forget_seed.is_empty() {

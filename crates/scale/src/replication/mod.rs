@@ -56,6 +56,9 @@ pub(crate) use seed::{dump_version, has_tables};
 /// Name of the slot and of the publication on the Primary.
 pub const SLOT: &str = "hihooi";
 
+/// Connections that execute commits at one Extension, unless told otherwise.
+pub const REPLAY_CONNECTIONS_DEFAULT: u16 = 4;
+
 /// Waits between two tries to reach a server, at least and at most.
 const RETRY_WAIT_MIN: Duration = Duration::from_millis(100);
 const RETRY_WAIT_MAX: Duration = Duration::from_secs(10);
@@ -121,6 +124,8 @@ struct Shared {
     compare_now: Arc<Notify>,
     /// Whether every Extension is known that the Primary keeps its log for.
     knows_all: Arc<AtomicBool>,
+    /// Connections that execute at one Extension.
+    replay_connections: u16,
     joins: mpsc::Sender<Join>,
 }
 
@@ -169,12 +174,15 @@ pub enum Contents {
 }
 
 impl Replication {
-    /// Prepares the Primary, reads its catalogue and begins to read its slot.
+    /// Prepares the Primary, reads its catalogue and begins to read its slot. Commits will be executed
+    /// on so many connections to each Extension.
     ///
     /// Returns what the proxy routes by: the manager and the analyser.
     pub async fn start(
         primary: &Address,
+        replay_connections: u16,
     ) -> Result<(Replication, Arc<Mutex<Manager>>, Arc<Analyser>), Error> {
+        assert!(replay_connections > 0, "somebody has to execute");
         let primary = primary.clone();
         let client = connect(&primary, "replex set-up").await?;
         let (key, floor) = setup::prepare(&client).await?;
@@ -191,6 +199,7 @@ impl Replication {
             compared: Arc::default(),
             compare_now: Arc::default(),
             knows_all: Arc::default(),
+            replay_connections,
             joins,
         };
         let reader = tokio::spawn(Reader::new(shared.clone(), joined).run());

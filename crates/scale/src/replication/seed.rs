@@ -13,7 +13,6 @@ use tokio_postgres::Client;
 
 use super::apply::quoted;
 use super::catalogue::{rows, value};
-use super::extractor::WORKER_COUNT;
 use super::setup::{self, Seed, Start};
 use super::{Error, Progress, Shared, connect};
 use crate::address::Address;
@@ -102,7 +101,7 @@ pub async fn fill(
         applied,
         seed: Some(seed),
     };
-    setup::make_tables(control, &start, WORKER_COUNT).await?;
+    setup::make_tables(control, &start).await?;
     Ok(start)
 }
 

@@ -8,6 +8,9 @@ use super::{Error, SLOT};
 use crate::manager::Tsid;
 use crate::manager::mark::Key;
 
+/// Who writes down in `hihooi.applied` what is on disk; connections that execute are numbered from 0.
+pub const FLUSHER: i32 = -1;
+
 /// Where an Extension begins.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Start {
@@ -139,7 +142,7 @@ pub async fn applied(extension: &Client) -> Result<Option<Start>, Error> {
 }
 
 /// Makes the tables by which an Extension says how far it is. They are in place when its rows are.
-pub async fn make_tables(extension: &Client, start: &Start, workers: usize) -> Result<(), Error> {
+pub async fn make_tables(extension: &Client, start: &Start) -> Result<(), Error> {
     let tsid = start.applied.0;
     let mut sql = format!(
         "BEGIN;
@@ -147,7 +150,7 @@ pub async fn make_tables(extension: &Client, start: &Start, workers: usize) -> R
          CREATE TABLE hihooi.applied (worker int PRIMARY KEY, tsid numeric NOT NULL)
            WITH (fillfactor = 50);
          CREATE TABLE hihooi.seed (snapshot text NOT NULL, until numeric NOT NULL);
-         INSERT INTO hihooi.applied SELECT n, {tsid} FROM generate_series(0, {workers}) n;"
+         INSERT INTO hihooi.applied VALUES ({FLUSHER}, {tsid});"
     );
     if let Some(seed) = &start.seed {
         let (snapshot, until) = (&seed.snapshot, seed.until.0);
@@ -156,6 +159,18 @@ pub async fn make_tables(extension: &Client, start: &Start, workers: usize) -> R
         ));
     }
     sql.push_str("COMMIT");
+    extension.batch_execute(&sql).await?;
+    Ok(())
+}
+
+/// Makes sure that each of so many connections has a row to say how far it is. Rows of more connections
+/// than there are now say what they said last, which is less than others say soon.
+pub async fn make_rows(extension: &Client, start: &Start, workers: usize) -> Result<(), Error> {
+    let tsid = start.applied.0;
+    let sql = format!(
+        "INSERT INTO hihooi.applied SELECT n, {tsid} FROM generate_series(0, {workers} - 1) n
+         ON CONFLICT DO NOTHING"
+    );
     extension.batch_execute(&sql).await?;
     Ok(())
 }

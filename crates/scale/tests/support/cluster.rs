@@ -60,7 +60,7 @@ impl Cluster {
 
     async fn behind(told: Options, primary: Postgres, extensions: usize) -> Cluster {
         let address = primary.address("postgres");
-        let routing = Routing::start(&address, told.connections_max);
+        let routing = Routing::start(&address, told.connections_max, 4);
         let routing = routing.await.unwrap();
         let manager = Arc::clone(&routing.manager);
         let mut started = Vec::new();
