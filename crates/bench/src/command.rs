@@ -21,7 +21,8 @@ use crate::report::Report;
     after_help = "Examples:\n  \
         replex bench all --seconds 1\n  \
         replex bench lookup\n  \
-        replex bench ycsb --rows 100000 --out results"
+        replex bench ycsb --rows 100000 --out results\n\n\
+        Built with the feature `scale`, it measures the PostgreSQL proxy, too: replex bench scale --help"
 )]
 pub struct Arguments {
     /// What to measure.
@@ -90,8 +91,12 @@ pub enum Command {
     Parametrization,
     /// A hybrid that three indexes share: the paper's Table 6.
     Sharing,
-    /// All of them but the last four, which take many minutes.
+    /// All of them but those of lost servers, which take many minutes, and of the proxy.
     All,
+    /// The PostgreSQL proxy, beside what one would use instead: H1 to H5.
+    #[cfg(feature = "scale")]
+    #[command(subcommand)]
+    Scale(crate::scale::Measurement),
 }
 
 impl Options {
@@ -144,10 +149,18 @@ pub fn run(arguments: &Arguments) -> io::Result<()> {
             Command::Servers,
             Command::Memory,
         ],
+        #[cfg(feature = "scale")]
+        Command::Scale(crate::scale::Measurement::All) => {
+            crate::scale::ALL.map(Command::Scale).to_vec()
+        }
         one => vec![one],
     };
     for command in commands {
         let (name, report) = measure(command, options)?;
+        if report.lines.is_empty() {
+            // It has said what it lacks.
+            continue;
+        }
         let path = options.out.join(format!("{name}.csv"));
         report.write_csv(&path)?;
         println!("{name}\n{}\n", report.table());
@@ -178,6 +191,8 @@ fn measure(command: Command, options: &Options) -> io::Result<(&'static str, Rep
             }
             Command::Sharing => ("sharing", experiments::sharing::run(options).await?),
             Command::All => unreachable!("it was taken apart into the others"),
+            #[cfg(feature = "scale")]
+            Command::Scale(what) => crate::scale::run(what, options).await?,
         };
         Ok(report)
     })

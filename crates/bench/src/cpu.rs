@@ -29,6 +29,22 @@ pub fn processes_us(ids: &[u32]) -> io::Result<f64> {
     ids.iter().map(|id| process_us(*id)).sum()
 }
 
+/// The processes that a process has started and that still run.
+///
+/// # Errors
+/// The process is gone.
+pub fn children(id: u32) -> io::Result<Vec<u32>> {
+    let mut children = Vec::new();
+    for thread in fs::read_dir(format!("/proc/{id}/task"))? {
+        let text = fs::read_to_string(thread?.path().join("children"))?;
+        children.extend(
+            text.split_whitespace()
+                .filter_map(|word| word.parse::<u32>().ok()),
+        );
+    }
+    Ok(children)
+}
+
 /// Memory that a process holds, in bytes.
 ///
 /// # Errors
@@ -45,6 +61,19 @@ pub fn resident_bytes(id: u32) -> io::Result<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn children_are_found_while_they_run() {
+        let own = std::process::id();
+        let mut child = std::process::Command::new("cat")
+            .stdin(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        assert!(children(own).unwrap().contains(&child.id()));
+        drop(child.stdin.take());
+        child.wait().unwrap();
+        assert!(!children(own).unwrap().contains(&child.id()));
+    }
 
     #[test]
     fn work_shows_in_the_account() {

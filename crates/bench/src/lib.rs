@@ -17,6 +17,8 @@ mod plot;
 mod processes;
 mod quota;
 mod report;
+#[cfg(feature = "scale")]
+mod scale;
 mod store;
 mod ycsb;
 

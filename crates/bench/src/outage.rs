@@ -23,9 +23,12 @@ use crate::command::Options;
 use crate::cpu;
 use crate::distribution::Random;
 use crate::processes::{Cluster, Process, ServerKind};
-use crate::quota::{self, Quota};
+use crate::quota::{self, CoreShare, Quota};
 use crate::store::{self, FIELDS, Shape};
 
+/// What each server may use. With half as much, servers that were asked for more than they could do
+/// while others were filled lost their leases.
+const SHARE: CoreShare = CoreShare::of_core(20);
 /// Servers of the paper's experiments, and partitions of each copy.
 const SERVERS: usize = 12;
 const PARTITIONS: u32 = 12;
@@ -152,10 +155,10 @@ impl Site {
     pub fn hold_back(&mut self) {
         let ids = self.servers.iter().map(|(_, _, process)| process.id());
         let quotas: io::Result<_> =
-            quota::remove_leftovers().and_then(|()| ids.map(Quota::of).collect());
+            quota::remove_leftovers().and_then(|()| ids.map(|id| Quota::of(id, SHARE)).collect());
         match quotas {
             Ok(quotas) => {
-                eprintln!("each server is held to {} from here on", quota::SHARE);
+                eprintln!("each server is held to {SHARE} from here on");
                 self.quotas = Some(quotas);
             }
             Err(error) => eprintln!(
@@ -280,7 +283,7 @@ impl Site {
         for number in std::mem::take(&mut self.lost) {
             let process = self.cluster.server(number)?;
             if let Some(quotas) = &mut self.quotas {
-                quotas.push(Quota::of(process.id())?);
+                quotas.push(Quota::of(process.id(), SHARE)?);
             }
             self.servers.push((id(&process)?, number, process));
         }

@@ -1,42 +1,99 @@
-//! Equal shares of CPU for servers, so that a cluster on one machine has the shape of a cluster: what
-//! one server cannot do in a second another cannot do for it.
+//! Equal shares of CPU for servers and databases, so that a cluster on one machine has the shape
+//! of a cluster: what one cannot do in a second another cannot do for it.
 //!
 //! By the kernel's control groups (version 1, controller `cpu`), which need root.
 
+use std::fmt::{self, Display, Formatter};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::cpu;
+
 const CONTROLLER: &str = "/sys/fs/cgroup/cpu";
 /// A group is named by its process behind this.
 const PREFIX: &str = "replex-bench-";
-/// A server may use this of each period: a twentieth of a core. The quota is the kernel's least, so
-/// that nobody stands still for long. With half as much, servers that were asked for more than they
-/// could do while others were filled lost their leases.
-const QUOTA_US: u32 = 1_000;
+/// Quotas are of this: short, so that nobody stands still for long.
 const PERIOD_US: u32 = 20_000;
+/// The kernel takes no smaller quota.
+const QUOTA_US_MIN: u32 = 1_000;
 
-/// What a server may use, for people.
-pub const SHARE: &str = "a twentieth of a core";
+/// A share of one core.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CoreShare {
+    /// This much of a core is one over so many.
+    parts: u32,
+}
+
+impl CoreShare {
+    /// One of so many equal parts of a core.
+    ///
+    /// # Panics
+    /// If that is less than the kernel can hold a process to.
+    pub const fn of_core(parts: u32) -> CoreShare {
+        assert!(
+            PERIOD_US / parts >= QUOTA_US_MIN,
+            "the kernel takes no such quota"
+        );
+        CoreShare { parts }
+    }
+
+    /// CPU time in each period, µs.
+    fn quota_us(self) -> u32 {
+        PERIOD_US / self.parts
+    }
+}
+
+impl Display for CoreShare {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "1/{} of a core", self.parts)
+    }
+}
 
 /// A group with a quota; dropped, it is removed, if its processes have ended.
 #[derive(Debug)]
 pub struct Quota(PathBuf);
 
 impl Quota {
-    /// Holds a process to its share from now on.
+    /// Holds a process, and all that it has started and will, to one share together from now on.
     ///
     /// # Errors
     /// There is no such controller, or no right to it.
-    pub fn of(process: u32) -> io::Result<Quota> {
+    pub fn of(process: u32, share: CoreShare) -> io::Result<Quota> {
         let folder = Path::new(CONTROLLER).join(format!("{PREFIX}{process}"));
         fs::create_dir(&folder)?;
         let quota = Quota(folder);
         fs::write(quota.0.join("cpu.cfs_period_us"), PERIOD_US.to_string())?;
-        fs::write(quota.0.join("cpu.cfs_quota_us"), QUOTA_US.to_string())?;
-        fs::write(quota.0.join("cgroup.procs"), process.to_string())?;
+        fs::write(
+            quota.0.join("cpu.cfs_quota_us"),
+            share.quota_us().to_string(),
+        )?;
+        let procs = quota.0.join("cgroup.procs");
+        fs::write(&procs, process.to_string())?;
+        // What it starts from here on is in the group already.
+        for child in cpu::children(process)? {
+            let moved = fs::write(&procs, child.to_string());
+            // One that has ended meanwhile needs no quota.
+            if moved.is_err() && Path::new("/proc").join(child.to_string()).exists() {
+                moved?;
+            }
+        }
         Ok(quota)
     }
+}
+
+/// Sees whether processes can be held to shares here.
+///
+/// # Errors
+/// There is no such controller, or no right to it.
+#[cfg(feature = "scale")]
+pub fn try_out() -> io::Result<()> {
+    remove_leftovers()?;
+    let folder = Path::new(CONTROLLER).join(format!("{PREFIX}try-{}", std::process::id()));
+    fs::create_dir(&folder)?;
+    let group = Quota(folder);
+    fs::write(group.0.join("cpu.cfs_period_us"), PERIOD_US.to_string())?;
+    fs::write(group.0.join("cpu.cfs_quota_us"), QUOTA_US_MIN.to_string())
 }
 
 /// Removes groups that a run left which was killed: those without their process.
@@ -60,5 +117,24 @@ impl Drop for Quota {
     fn drop(&mut self) {
         // Fails only while its process still runs, whose owner is dropped before this.
         let _ = fs::remove_dir(&self.0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_are_parts_of_each_period() {
+        for (parts, quota_us) in [(1, 20_000), (10, 2_000), (20, 1_000)] {
+            assert_eq!(CoreShare::of_core(parts).quota_us(), quota_us);
+        }
+        assert_eq!(CoreShare::of_core(10).to_string(), "1/10 of a core");
+    }
+
+    #[test]
+    #[should_panic(expected = "no such quota")]
+    fn shares_below_what_the_kernel_takes_are_refused() {
+        CoreShare::of_core(21);
     }
 }

@@ -1,6 +1,10 @@
 //! `replex bench` from end to end, as short as can be: that it runs, counts and writes its files.
 //! What it measures is asserted nowhere.
 
+#[cfg(feature = "scale")]
+use std::fs::Permissions;
+#[cfg(feature = "scale")]
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -58,6 +62,34 @@ fn lost_servers_are_measured_until_all_is_filled_again() {
     assert!(figures.contains("paper: 13.0 ± 0"), "{figures}");
     let plot = std::fs::read_to_string(out.join("sharing.svg")).unwrap();
     assert_eq!(plot.matches("<polyline").count(), 2, "{plot}");
+    assert_nothing_is_left(&folder);
+}
+
+#[cfg(feature = "scale")]
+#[test]
+fn the_proxy_is_measured_over_databases_that_go_with_it() {
+    if scale::local::programs().is_none() {
+        println!("SKIPPED, nothing was tested: install Debian's package postgresql");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    // PostgreSQL does not run as root, and must be able to reach its own.
+    std::fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).unwrap();
+    let out = measure(
+        &folder,
+        &["scale", "replay", "--seconds", "1", "--pairs", "1"],
+    );
+
+    let figures = std::fs::read_to_string(out.join("scale-replay.csv")).unwrap();
+    let rates = figures.lines().filter_map(|line| {
+        let fields: Vec<&str> = line.split(',').collect();
+        fields.get(2).and_then(|field| field.parse::<f64>().ok())
+    });
+    let rates: Vec<f64> = rates.collect();
+    assert_eq!(rates.len(), 4, "{figures}");
+    assert!(rates.iter().all(|rate| *rate > 0.0), "{figures}");
+    let plot = std::fs::read_to_string(out.join("scale-replay.svg")).unwrap();
+    assert_eq!(plot.matches("<polyline").count(), 1, "{plot}");
     assert_nothing_is_left(&folder);
 }
 

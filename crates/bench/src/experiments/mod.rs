@@ -22,7 +22,7 @@ const LOOKUP_FRAME_BYTES: usize = 128;
 const INSERT_FRAME_BYTES: usize = 256;
 
 /// Cumulative distributions of latencies side by side.
-fn latency_plot(title: &str, series: &[(&str, &Series)]) -> Lines {
+pub fn latency_plot(title: &str, series: &[(&str, &Series)]) -> Lines {
     let lines = series.iter().map(|(name, series)| {
         let points = series.latencies().distribution();
         ((*name).to_owned(), points)

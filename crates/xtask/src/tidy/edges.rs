@@ -17,7 +17,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("sql", &["placement", "client"]),
     ("scale", &["client"]),
     ("simulator", &["placement", "protocol", "storage"]),
-    ("bench", &["client"]),
+    ("bench", &["client", "scale"]),
     ("model", &[]),
     ("replex", ALL),
     ("xtask", &[]),

@@ -1,0 +1,282 @@
+//! YCSB's balanced mix, 85% reads of a row and 15% inserts, with more and more replicas, each database
+//! held to an equal share of a core: the proxy over Extensions, Pgpool-II over streaming standbys, and
+//! the Primary alone (H4, the paper's Figure 11).
+//!
+//! Keys are popular by Zipf's law and no neighbours, rows have ten fields. The exponent is 1.001, the
+//! least that pgbench takes; YCSB has 0.99. Queries are simple, which Pgpool-II is better at. Answers of
+//! Pgpool-II may be stale, the proxy's are not.
+
+use std::io;
+use std::net::SocketAddr;
+use std::time::Instant;
+
+use scale::local::Postgres;
+
+use super::databases::{Site, Streaming, ask, await_row, connect};
+use super::pgbench::{Load, Script};
+use super::rivals::{Rival, has_pgpool, pgpool};
+use super::{CLIENTS_PER_EXTENSION, RAMP_UP, SHARE, has_quotas};
+use crate::command::Options;
+use crate::measure::{Sample, Series};
+use crate::pairs::Figures;
+use crate::plot::{Lines, Scale};
+use crate::report::Report;
+use crate::store::FIELDS;
+
+const REPLICAS: [usize; 3] = [1, 2, 4];
+const READS: u32 = 85;
+const INSERTS: u32 = 15;
+/// Rows that one client inserts in a run, at most.
+const INSERTS_MAX: u64 = 10_000_000;
+/// Clients, at most.
+const CLIENTS_MAX: u64 = 100;
+
+/// One system's runs with one number of replicas.
+#[derive(Default)]
+struct Measured {
+    series: Series,
+    /// From the end of a run until every replica had everything, seconds.
+    behind: Figures,
+}
+
+impl Measured {
+    fn push(&mut self, (sample, behind): (Sample, f64)) {
+        self.series.push(sample);
+        self.behind.push(behind);
+    }
+}
+
+fn clients(replicas: usize) -> usize {
+    CLIENTS_PER_EXTENSION * replicas
+}
+
+/// All systems with one number of replicas.
+struct Size {
+    replicas: usize,
+    site: Site,
+    streaming: Option<(Rival, Streaming)>,
+    proxy: Measured,
+    pgpool: Measured,
+    alone: Series,
+}
+
+impl Size {
+    async fn start(options: &Options, replicas: usize, with_pgpool: bool) -> io::Result<Size> {
+        let (base, schema) = (options.base(), schema(options.rows));
+        let mut site = Site::start(&base, &schema, (replicas, &[])).await?;
+        site.hold_back()?;
+        let streaming = if with_pgpool {
+            let databases = Streaming::start(&base, &schema, replicas).await?;
+            let rival = pgpool(&base, &databases, clients(replicas)).await?;
+            rival.map(|rival| (rival, databases))
+        } else {
+            None
+        };
+        Ok(Size {
+            replicas,
+            site,
+            streaming,
+            proxy: Measured::default(),
+            pgpool: Measured::default(),
+            alone: Series::default(),
+        })
+    }
+}
+
+/// Runs loads whose inserts never meet.
+struct Runs<'a> {
+    options: &'a Options,
+    count: u64,
+}
+
+impl Runs<'_> {
+    /// The next run's load.
+    fn next(&mut self, clients: usize) -> Load {
+        let mut load = Load::of(READ, self.options.rows, clients, self.options.span());
+        load.scripts[0].weight = READS;
+        load.scripts.push(Script {
+            text: insert(),
+            weight: INSERTS,
+        });
+        load.ramp_up = RAMP_UP;
+        self.count += 1;
+        load.variables.push(("n", 0));
+        load.variables.push(("base", self.first_key()));
+        load
+    }
+
+    /// Below are the keys of runs before.
+    fn first_key(&self) -> u64 {
+        self.count * INSERTS_MAX * CLIENTS_MAX
+    }
+
+    /// Measures one system, until its replicas have everything, which takes so many seconds.
+    async fn measure(
+        &mut self,
+        (place, ids): (SocketAddr, &[u32]),
+        primary: &Postgres,
+        replicas: &[Postgres],
+    ) -> io::Result<(Sample, f64)> {
+        // To connect is work, too: it is done before.
+        let writer = connect(primary.socket()).await?;
+        let mut readers = Vec::new();
+        for replica in replicas {
+            readers.push(connect(replica.socket()).await?);
+        }
+        let load = self.next(clients(replicas.len()));
+        let sample = load.run(place, ids).await?;
+        let ended = Instant::now();
+        // Behind everything else.
+        let last = self.first_key() - 1;
+        let insert = format!("INSERT INTO usertable (key) VALUES ({last})");
+        ask(&writer, &insert).await?;
+        let there = format!("SELECT 1 FROM usertable WHERE key = {last}");
+        for reader in &readers {
+            await_row(reader, &there).await?;
+        }
+        Ok((sample, ended.elapsed().as_secs_f64()))
+    }
+}
+
+/// `replex bench scale balanced`
+pub async fn run(options: &Options) -> io::Result<Report> {
+    if !has_quotas("H4") {
+        return Ok(Report::default());
+    }
+    std::fs::create_dir_all(options.base())?;
+    let with_pgpool = has_pgpool();
+    let alone = Streaming::start(&options.base(), &schema(options.rows), 0).await?;
+    let mut sizes = Vec::new();
+    for replicas in REPLICAS {
+        sizes.push(Size::start(options, replicas, with_pgpool).await?);
+    }
+    eprintln!("each database is held to {SHARE} from here on");
+    let mut runs = Runs { options, count: 0 };
+    // The first round opens the pools' connections, and does not count.
+    for round in 0..=options.pairs {
+        for size in &mut sizes {
+            let load = runs.next(clients(size.replicas));
+            let of_alone = load.run(alone.primary.socket(), &[]).await?;
+            let site = &size.site;
+            let way = (site.place()?, &[site.proxy_id()?][..]);
+            let of_proxy = runs.measure(way, &site.primary, &site.extensions).await?;
+            let mut of_pgpool = None;
+            if let Some((rival, databases)) = &size.streaming {
+                let (primary, standbys) = (&databases.primary, &databases.standbys);
+                let way = (rival.place, &rival.ids()?[..]);
+                of_pgpool = Some(runs.measure(way, primary, standbys).await?);
+            }
+            if round > 0 {
+                size.alone.push(of_alone);
+                size.proxy.push(of_proxy);
+                of_pgpool.into_iter().for_each(|it| size.pgpool.push(it));
+            }
+        }
+    }
+    options.draw_lines("scale-balanced", &plot(&sizes, with_pgpool))?;
+    report(&sizes).await
+}
+
+async fn report(sizes: &[Size]) -> io::Result<Report> {
+    let mut report = Report::default();
+    for size in sizes {
+        let what = format!("85/15, replicas: {}", size.replicas);
+        let alone = size.alone.rate();
+        let primary = format!("{what}, Primary alone: rate");
+        report.plain("", &primary, &alone, "1/s");
+        let (proxy, rate) = (format!("{what}, proxy"), size.proxy.series.rate());
+        let of_proxy = format!("{proxy}: rate");
+        let own = (&rate, "1/s");
+        report.pair(("", ""), &of_proxy, own, ("Primary alone", &alone));
+        if size.streaming.is_some() {
+            let (pgpool, rival) = (format!("{what}, Pgpool-II"), size.pgpool.series.rate());
+            let target = ("H4", "≥ 1.35 ×");
+            report.pair(target, &of_proxy, own, ("Pgpool-II", &rival));
+            let of_pgpool = format!("{pgpool}: rate");
+            report.pair(
+                ("", ""),
+                &of_pgpool,
+                (&rival, "1/s"),
+                ("Primary alone", &alone),
+            );
+            tell(&mut report, &pgpool, &size.pgpool);
+        }
+        tell(&mut report, &proxy, &size.proxy);
+        let mut share = Figures::default();
+        share.push(size.site.share_at_extensions().await? * 100.0);
+        let answered = format!("{proxy}: answered by Extensions");
+        report.plain("", &answered, &share, "%");
+    }
+    Ok(report)
+}
+
+/// What a system's runs say besides their rate.
+fn tell(report: &mut Report, what: &str, measured: &Measured) {
+    let (p50, cpu) = (measured.series.p50_us(), measured.series.server_us());
+    report.plain("", &format!("{what}: p50"), &p50, "µs");
+    report.plain(
+        "",
+        &format!("{what}: CPU of what stands between"),
+        &cpu,
+        "µs",
+    );
+    let until = format!("{what}: from a run's end until replicas had everything");
+    report.plain("", &until, &measured.behind, "s");
+}
+
+fn plot(sizes: &[Size], with_pgpool: bool) -> Lines {
+    let line = |rate: &dyn Fn(&Size) -> Figures| {
+        let points = sizes.iter();
+        points
+            .map(|size| (size.replicas as f64, rate(size).median()))
+            .collect()
+    };
+    let mut series = vec![
+        ("proxy".to_owned(), line(&|size| size.proxy.series.rate())),
+        ("Primary alone".to_owned(), line(&|size| size.alone.rate())),
+    ];
+    if with_pgpool {
+        let rate = line(&|size| size.pgpool.series.rate());
+        series.push(("Pgpool-II over streaming standbys".to_owned(), rate));
+    }
+    Lines {
+        title: format!("YCSB, 85% reads and 15% inserts, each database held to {SHARE}"),
+        x: "Extensions or standbys".to_owned(),
+        y: "operations per second".to_owned(),
+        x_scale: Scale::Linear,
+        series,
+    }
+}
+
+const READ: &str = "\\set z random_zipfian(1, :rows, 1.001)\n\
+    \\set key permute(:z - 1, :rows)\n\
+    SELECT * FROM usertable WHERE key = :key;\n";
+
+/// A row that no other client inserts.
+fn insert() -> String {
+    let mut sets = format!(
+        "\\set n :n + 1\n\
+         \\set key :base + :client_id * {INSERTS_MAX} + :n\n"
+    );
+    let mut values = String::from(":key");
+    for field in 0..FIELDS {
+        sets += &format!("\\set field{field} random(1000000000, 9999999999)\n");
+        values += &format!(", ':field{field}'");
+    }
+    format!("{sets}INSERT INTO usertable VALUES ({values});\n")
+}
+
+fn schema(rows: u64) -> String {
+    let columns = (0..FIELDS).map(|field| format!("field{field} text"));
+    let columns: Vec<String> = columns.collect();
+    let values =
+        (0..FIELDS).map(|field| format!("substr(md5((n * {FIELDS} + {field})::text), 1, 10)"));
+    let values: Vec<String> = values.collect();
+    format!(
+        "CREATE TABLE usertable (key bigint PRIMARY KEY, {});
+         INSERT INTO usertable SELECT n, {} FROM generate_series(0, {rows} - 1) n;
+         ANALYZE usertable",
+        columns.join(", "),
+        values.join(", ")
+    )
+}

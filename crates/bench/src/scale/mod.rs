@@ -1,0 +1,92 @@
+//! `replex bench scale …`: the PostgreSQL proxy beside a direct connection, beside PgBouncer, and
+//! beside Pgpool-II over streaming standbys, all in one run (H1 to H5).
+//!
+//! Databases are started for it, on loopback in temporary folders, without durability: what stands
+//! between client and database is under measurement, not the disk. Rivals are Debian's packages;
+//! what is not installed is left out, in words.
+
+mod balanced;
+mod databases;
+mod latency;
+mod pgbench;
+mod reads;
+mod replay;
+mod rivals;
+
+use std::io;
+use std::time::Duration;
+
+use clap::Subcommand;
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::command::Options;
+use crate::quota::{self, CoreShare};
+use crate::report::Report;
+
+/// What each database may use where they are to be equal.
+const SHARE: CoreShare = CoreShare::of_core(10);
+/// Under quotas it takes a while until all connections have opened and have warm caches.
+const RAMP_UP: Duration = Duration::from_secs(4);
+/// Clients for each Extension, as in the paper.
+const CLIENTS_PER_EXTENSION: usize = 6;
+
+/// The measurements.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Subcommand)]
+pub enum Measurement {
+    /// What the proxy and PgBouncer add to a query: time with one client, CPU with 16: H1, H2.
+    Latency,
+    /// Reads through the proxy with 1 to 4 Extensions, each database under a quota: H3, the paper's
+    /// Figure 3 (a).
+    Reads,
+    /// YCSB, 85% reads and 15% inserts, beside Pgpool-II and the Primary alone, each database under a
+    /// quota: H4, the paper's Figure 11.
+    Balanced,
+    /// How quickly an Extension makes up for what it missed, over its number of connections: H5.
+    Replay,
+    /// All of them.
+    All,
+}
+
+/// All of them.
+pub const ALL: [Measurement; 4] = [
+    Measurement::Latency,
+    Measurement::Reads,
+    Measurement::Balanced,
+    Measurement::Replay,
+];
+
+/// Measures, and takes everything away that was started, also when it is interrupted.
+///
+/// # Errors
+/// A process does not start, a query fails, a file cannot be written; somebody interrupts it.
+pub async fn run(what: Measurement, options: &Options) -> io::Result<(&'static str, Report)> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    let measured = async {
+        Ok(match what {
+            Measurement::Latency => ("scale-latency", latency::run(options).await?),
+            Measurement::Reads => ("scale-reads", reads::run(options).await?),
+            Measurement::Balanced => ("scale-balanced", balanced::run(options).await?),
+            Measurement::Replay => ("scale-replay", replay::run(options).await?),
+            Measurement::All => unreachable!("it was taken apart into the others"),
+        })
+    };
+    tokio::select! {
+        measured = measured => measured,
+        _ = tokio::signal::ctrl_c() => Err(io::Error::other("interrupted")),
+        _ = terminate.recv() => Err(io::Error::other("interrupted")),
+    }
+}
+
+/// Whether databases can be held to equal shares here; says what is left out where they cannot.
+fn has_quotas(id: &str) -> bool {
+    match quota::try_out() {
+        Ok(()) => true,
+        Err(error) => {
+            eprintln!(
+                "NOT MEASURED: {id} needs every database under an equal CPU quota, which takes root \
+                 and control groups of version 1 with the controller `cpu` ({error})"
+            );
+            false
+        }
+    }
+}

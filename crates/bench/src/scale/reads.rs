@@ -1,0 +1,115 @@
+//! Reads alone, with more and more Extensions, each database held to an equal share of a core (H3, the
+//! paper's Figure 3 (a)).
+//!
+//! Each number of Extensions has a Primary and a proxy of its own, so that all can be run in turn.
+
+use std::io;
+
+use super::databases::Site;
+use super::latency::{SELECT, schema};
+use super::pgbench::Load;
+use super::{CLIENTS_PER_EXTENSION, RAMP_UP, SHARE, has_quotas};
+use crate::command::Options;
+use crate::measure::Series;
+use crate::plot::{Lines, Scale};
+use crate::report::Report;
+
+const EXTENSIONS: [usize; 4] = [1, 2, 3, 4];
+
+/// What was measured with one number of Extensions.
+#[derive(Default)]
+struct Measured {
+    /// Its Primary, asked directly by as many clients.
+    alone: Series,
+    proxy: Series,
+}
+
+/// `replex bench scale reads`
+pub async fn run(options: &Options) -> io::Result<Report> {
+    if !has_quotas("H3") {
+        return Ok(Report::default());
+    }
+    let base = options.base();
+    std::fs::create_dir_all(&base)?;
+    let mut sites = Vec::new();
+    for count in EXTENSIONS {
+        let mut site = Site::start(&base, &schema(options.rows), (count, &[])).await?;
+        site.hold_back()?;
+        sites.push((site, Measured::default()));
+    }
+    eprintln!("each database is held to {SHARE} from here on");
+    // The first round opens the pool's connections, and does not count.
+    for round in 0..=options.pairs {
+        for (site, measured) in &mut sites {
+            let clients = CLIENTS_PER_EXTENSION * site.extensions.len();
+            let mut load = Load::of(SELECT, options.rows, clients, options.span());
+            load.ramp_up = RAMP_UP;
+            let alone = load.run(site.primary.socket(), &[]).await?;
+            let proxy = load.run(site.place()?, &[site.proxy_id()?]).await?;
+            if round > 0 {
+                measured.alone.push(alone);
+                measured.proxy.push(proxy);
+            }
+        }
+    }
+    let measured: Vec<&Measured> = sites.iter().map(|(_, measured)| measured).collect();
+    options.draw_lines("scale-reads", &plot(&measured))?;
+    Ok(report(&measured))
+}
+
+fn report(measured: &[&Measured]) -> Report {
+    let mut report = Report::default();
+    let one = measured[0].proxy.rate();
+    for (it, count) in measured.iter().zip(EXTENSIONS) {
+        let what = format!("reads, Extensions: {count}");
+        let alone = it.alone.rate();
+        let of_primary = format!("{what}: rate of the Primary alone");
+        report.plain("", &of_primary, &alone, "1/s");
+        let target = match count {
+            4 => ("H3", "≥ 3.4 ×"),
+            _ => ("", ""),
+        };
+        let rate = it.proxy.rate();
+        let through = format!("{what}: rate through the proxy");
+        report.pair(target, &through, (&rate, "1/s"), ("one Extension", &one));
+        report.pair(
+            ("", ""),
+            &through,
+            (&rate, "1/s"),
+            ("Primary alone", &alone),
+        );
+        let cpu = it.proxy.server_us();
+        report.plain("", &format!("{what}: CPU of the proxy"), &cpu, "µs");
+    }
+    report
+}
+
+fn plot(measured: &[&Measured]) -> Lines {
+    let line = |rate: &dyn Fn(&Measured, usize) -> f64| {
+        let points = measured.iter().zip(EXTENSIONS);
+        points
+            .map(|(it, count)| (count as f64, rate(it, count)))
+            .collect()
+    };
+    let one = measured[0].proxy.rate().median();
+    Lines {
+        title: format!("Reads by key, each database held to {SHARE}"),
+        x: "Extensions".to_owned(),
+        y: "reads per second".to_owned(),
+        x_scale: Scale::Linear,
+        series: vec![
+            (
+                "through the proxy".to_owned(),
+                line(&|it, _| it.proxy.rate().median()),
+            ),
+            (
+                "so many times one Extension".to_owned(),
+                line(&|_, count| one * count as f64),
+            ),
+            (
+                "Primary alone".to_owned(),
+                line(&|it, _| it.alone.rate().median()),
+            ),
+        ],
+    }
+}
