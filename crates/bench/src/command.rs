@@ -197,3 +197,40 @@ fn measure(command: Command, options: &Options) -> io::Result<(&'static str, Rep
         Ok(report)
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(words: &str) -> Result<Arguments, clap::Error> {
+        Arguments::try_parse_from(format!("bench {words}").split(' '))
+    }
+
+    #[test]
+    fn options_stand_behind_any_measurement() {
+        let arguments = parsed("servers --seconds 0.5 --pairs 3").unwrap();
+        assert_eq!(arguments.command, Command::Servers);
+        assert_eq!(arguments.options.pairs, 3);
+        assert_eq!(arguments.options.span(), Duration::from_millis(500));
+        assert!(parsed("lookup --pairs 0").is_err());
+        assert!(parsed("nothing").is_err());
+    }
+
+    #[cfg(feature = "scale")]
+    #[test]
+    fn the_proxy_has_measurements_of_its_own() {
+        use crate::scale::{ALL, Measurement};
+
+        for (name, measurement) in ["latency", "reads", "balanced", "replay"]
+            .into_iter()
+            .zip(ALL)
+        {
+            let arguments = parsed(&format!("scale {name} --rows 300")).unwrap();
+            assert_eq!(arguments.command, Command::Scale(measurement));
+            assert_eq!(arguments.options.rows, 300);
+        }
+        let all = parsed("scale all").unwrap();
+        assert_eq!(all.command, Command::Scale(Measurement::All));
+        assert!(parsed("scale").is_err());
+    }
+}
