@@ -63,7 +63,7 @@ fn report(measured: &[&Measured]) -> Report {
     for (it, count) in measured.iter().zip(EXTENSIONS) {
         let what = format!("reads, Extensions: {count}");
         let alone = it.alone.rate();
-        let of_primary = format!("{what}: rate of the Primary alone");
+        let of_primary = format!("{what}: rate of the Primary asked directly");
         report.plain("", &of_primary, &alone, "1/s");
         let target = match count {
             4 => ("H3", "≥ 3.4 ×"),
@@ -76,7 +76,7 @@ fn report(measured: &[&Measured]) -> Report {
             ("", ""),
             &through,
             (&rate, "1/s"),
-            ("Primary alone", &alone),
+            ("Primary directly", &alone),
         );
         let cpu = it.proxy.server_us();
         report.plain("", &format!("{what}: CPU of the proxy"), &cpu, "µs");
@@ -107,7 +107,7 @@ fn plot(measured: &[&Measured]) -> Lines {
                 line(&|_, count| one * count as f64),
             ),
             (
-                "Primary alone".to_owned(),
+                "Primary, asked directly".to_owned(),
                 line(&|it, _| it.alone.rate().median()),
             ),
         ],
