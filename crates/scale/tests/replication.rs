@@ -780,30 +780,3 @@ async fn what_cannot_be_replicated_is_refused_in_words() {
     let status = hihooi.says(SECOND);
     assert!(status.contains("give an empty one"), "{status}");
 }
-
-/// Files of long transactions that this process has open.
-fn long_transactions() -> usize {
-    let files = std::fs::read_dir("/proc/self/fd").unwrap().flatten();
-    let names = files.filter_map(|file| std::fs::read_link(file.path()).ok());
-    let names = names.filter(|name| name.starts_with(std::env::temp_dir()));
-    names
-        .filter(|name| name.to_string_lossy().ends_with("(deleted)"))
-        .count()
-}
-
-/// What a transaction did that is too long for memory waits in a file, and reaches the Extension.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn long_transactions_are_followed() {
-    let schema = "CREATE TABLE long (id int PRIMARY KEY, text text)";
-    let Some(pair) = Pair::start(schema).await else {
-        return;
-    };
-    let text =
-        "BEGIN; INSERT INTO long SELECT id, repeat('x', 100) FROM generate_series(1, 20000) id;
-        UPDATE long SET text = id WHERE id % 3 = 0; DELETE FROM long WHERE id % 5 = 0;
-        INSERT INTO long VALUES (0, repeat('y', 3000000)); COMMIT";
-    pair.client.batch_execute(text).await.unwrap();
-    pair.hihooi.wait(|| long_transactions() > 0).await;
-    assert_equal(&pair.hihooi, FIRST, &pair.client, &pair.extension).await;
-    pair.hihooi.wait(|| long_transactions() == 0).await;
-}

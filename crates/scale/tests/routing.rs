@@ -707,3 +707,41 @@ async fn batches_begin_transactions() {
     raw.query("ROLLBACK");
     assert_eq!(raw.hear().await, "CZI");
 }
+
+/// Files of long transactions that this process has open.
+fn long_transactions() -> usize {
+    let files = std::fs::read_dir("/proc/self/fd").unwrap().flatten();
+    let names = files.filter_map(|file| std::fs::read_link(file.path()).ok());
+    let names = names.filter(|name| name.starts_with(std::env::temp_dir()));
+    names
+        .filter(|name| name.to_string_lossy().ends_with("(deleted)"))
+        .count()
+}
+
+/// What a transaction did that is too long for memory waits in a file, and reaches the Extension.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn long_transactions_are_followed() {
+    if !is_there() {
+        return;
+    }
+    let cluster = Cluster::start(1).await;
+    let client = cluster.front.connect().await;
+    let table = "CREATE TABLE long (id int PRIMARY KEY, text text)";
+    client.batch_execute(table).await.unwrap();
+    let text =
+        "BEGIN; INSERT INTO long SELECT id, repeat('x', 100) FROM generate_series(1, 20000) id;
+        UPDATE long SET text = id WHERE id % 3 = 0; DELETE FROM long WHERE id % 5 = 0;
+        INSERT INTO long VALUES (0, repeat('y', 3000000)); COMMIT";
+    client.batch_execute(text).await.unwrap();
+    let started = Instant::now();
+    while long_transactions() == 0 {
+        assert!(started.elapsed() < PATIENCE);
+        tokio::task::yield_now().await;
+    }
+    let sum = "SELECT count(*) || ' ' || sum(hashtext(id || text)) FROM long";
+    cluster.wait_until_equal(sum).await;
+    while long_transactions() > 0 {
+        assert!(started.elapsed() < PATIENCE);
+        tokio::task::yield_now().await;
+    }
+}

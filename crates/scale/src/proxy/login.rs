@@ -34,7 +34,7 @@ const CONNECTION_FAILURE: &str = "08006";
 /// What a client gets that has logged in, and has not been told yet.
 pub enum Entrance {
     /// A session on servers.
-    Session(Welcome),
+    Session(Box<Welcome>),
     /// The console.
     Console,
 }
@@ -273,13 +273,13 @@ impl Proxy {
         // It has the same settings by itself, and resets them to the same values.
         connection.key = outset.key.clone();
         self.primary.give_back(connection);
-        Ok(Entrance::Session(Welcome {
+        Ok(Entrance::Session(Box::new(Welcome {
             minor: startup.minor_spoken(),
             outset,
             login,
             parameters,
             permit,
-        }))
+        })))
     }
 
     /// Operators come in however many clients there are, and whatever has become of the servers.

@@ -151,7 +151,7 @@ impl Proxy {
         drop(login_permit);
         match welcomed {
             Ok(Some((peer, Entrance::Session(welcome)))) => {
-                relay::run(&self, peer, address, welcome).await;
+                relay::run(&self, peer, address, *welcome).await;
             }
             Ok(Some((peer, Entrance::Console))) => console::run(&self, peer).await,
             Ok(None) | Err(_) => {}
