@@ -199,6 +199,22 @@ impl World {
         }
     }
 
+    /// The power fails everywhere at a moment that somebody chose.
+    pub fn cut(&mut self) {
+        if self.faults.power_cut_every_us > 0 {
+            self.power_cut();
+        }
+    }
+
+    /// Partitions have been handed over, and whoever holds them now lacks the last changes: maybe the
+    /// power fails before they are there.
+    pub fn tempt_hand_over(&mut self) {
+        if self.faults.cut_at_hand_over > 0.0 && self.random.chance(self.faults.cut_at_hand_over) {
+            let delay_us = self.random.exponential(4 * self.faults.latency_us);
+            self.after(delay_us, Event::Cut);
+        }
+    }
+
     /// A server has started: maybe one is killed while that is news.
     pub fn tempt_start(&mut self) {
         if self.random.chance(self.faults.crash_at_start) {

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-use protocol::configuration::{Configuration, PartitionState};
+use protocol::configuration::{Configuration, Moving, PartitionState};
 use protocol::coordinator::{
     Answer, AskerId, Coordinator, Input, Output, Settings, State, decode_state, encode_state,
 };
@@ -338,6 +338,10 @@ impl World {
             return;
         }
         self.epoch = configuration.epoch;
+        let mut places = configuration.places();
+        if places.any(|(_, place)| matches!(place.moving, Some(Moving::From(_)))) {
+            self.tempt_hand_over();
+        }
         let Some((id, table)) = &mut self.table else {
             return;
         };

@@ -48,6 +48,8 @@ pub enum Event {
     Start(usize),
     /// A server's process is killed, unless faults have stopped.
     Die(usize),
+    /// The power fails everywhere, at a moment that somebody chose.
+    Cut,
     /// A server's process is killed, and stays down for long.
     Lose(usize),
     /// It is this server's turn to be restarted in order.

@@ -34,8 +34,8 @@ fn suits(bug: Bug, plan: &Plan) -> bool {
         | Bug::ComparisonSkipped
         | Bug::ChangesNotListed
         | Bug::PartialTaken
-        | Bug::TakenOverResolved
         | Bug::GiverForgets => faults.drain_every_us > 0,
+        Bug::TakenOverResolved => faults.cut_at_hand_over > 0.0,
         Bug::ResolutionGuesses => faults.loss_at_record > 0.0 && plan.replace_after_us < u64::MAX,
         Bug::RefusalsIgnored | Bug::RestartedSaysNone => {
             faults.loss_every_us > 0 && plan.replace_after_us < u64::MAX

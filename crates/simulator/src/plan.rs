@@ -94,6 +94,8 @@ pub struct Faults {
     pub loss_at_record: f64,
     /// All are killed at once, as by a power cut.
     pub power_cut_every_us: u64,
+    /// Partitions that are handed over, soon after which that happens.
+    pub cut_at_hand_over: f64,
     /// A process stands still, maybe for longer than a lease.
     pub pause_every_us: u64,
     /// A wall clock steps.
@@ -379,6 +381,9 @@ fn draw_faults(random: &mut Random) -> Faults {
     if random.chance(0.3) {
         faults.loss_every_us = *random.pick(&[300, 1_500]) * MILLISECOND;
         faults.loss_at_record = *random.pick(&[0.0, 0.003, 0.02]);
+    }
+    if faults.drain_every_us > 0 && faults.power_cut_every_us > 0 {
+        faults.cut_at_hand_over = *random.pick(&[0.0, 0.2, 0.5]);
     }
     faults
 }

@@ -263,6 +263,7 @@ impl World {
             }
             Event::Start(place) => self.start_server(place),
             Event::Die(place) => self.die(place),
+            Event::Cut => self.cut(),
             Event::Lose(place) => self.lose(place),
             Event::Roll(place) => self.roll(place),
             Event::JoinAgain(place, life) => self.join(place, life),
