@@ -7,8 +7,9 @@ mod support;
 
 use scale::local::Postgres;
 use scale::wire::server::STATEMENTS_MAX;
+use support::cluster::{Cluster, text};
 use support::raw::Raw;
-use support::{Front, is_there, options};
+use support::{Front, connect, is_there, options};
 
 /// Runs a test against a proxy with this many connections.
 async fn with(connections: usize, test: impl AsyncFnOnce(&Front)) {
@@ -414,4 +415,23 @@ async fn long_messages_both_ways() {
             .unwrap();
     })
     .await;
+}
+
+/// Clients that come and go one after the other use the same connection, also with Extensions.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn clients_that_come_and_go_share_a_connection() {
+    if !is_there() {
+        return;
+    }
+    let cluster = Cluster::start(1).await;
+    for _ in 0..20 {
+        let mut raw = Raw::log_in(cluster.front.address).await;
+        raw.query("SELECT pg_backend_pid() IS NULL");
+        assert_eq!(raw.hear().await, "T'f'CZI");
+    }
+    let own = connect(cluster.primary.socket()).await;
+    let count = "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend'
+                 AND application_name NOT LIKE 'replex%' AND pid <> pg_backend_pid()";
+    let count: usize = text(&own, count).await.parse().unwrap();
+    assert!(count <= 3, "{count}");
 }

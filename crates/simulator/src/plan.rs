@@ -325,13 +325,7 @@ fn draw_faults(random: &mut Random) -> Faults {
     if random.chance(0.1) {
         return faults;
     }
-    let mut every = |probability: f64, intervals: [u64; 2]| {
-        if random.chance(probability) {
-            *random.pick(&intervals) * MILLISECOND
-        } else {
-            0
-        }
-    };
+    let mut every = |probability, intervals| interval(random, probability, intervals);
     faults.break_every_us = every(0.4, [50, 400]);
     faults.clog_every_us = every(0.4, [100, 800]);
     faults.crash_every_us = every(0.6, [40, 500]);
@@ -360,24 +354,13 @@ fn draw_faults(random: &mut Random) -> Faults {
         faults.crash_at_record = rate(0.5, [0.003, 0.03]);
     }
     faults.drift_ppm = *random.pick(&[0, 50, 200]);
-    if random.chance(0.3) {
-        faults.seal_every_us = *random.pick(&[60, 400]) * MILLISECOND;
-    }
-    if random.chance(0.3) {
-        faults.drain_every_us = *random.pick(&[100, 500]) * MILLISECOND;
-    }
-    if random.chance(0.4) {
-        faults.copies_every_us = *random.pick(&[30, 150]) * MILLISECOND;
-    }
-    if random.chance(0.3) {
-        faults.stop_every_us = *random.pick(&[60, 400]) * MILLISECOND;
-    }
-    if random.chance(0.15) {
-        faults.rolling_every_us = *random.pick(&[100, 1_000]) * MILLISECOND;
-    }
-    if random.chance(0.3) {
-        faults.deposition_every_us = *random.pick(&[50, 500]) * MILLISECOND;
-    }
+    let mut every = |probability, intervals| interval(random, probability, intervals);
+    faults.seal_every_us = every(0.3, [60, 400]);
+    faults.drain_every_us = every(0.3, [100, 500]);
+    faults.copies_every_us = every(0.4, [30, 150]);
+    faults.stop_every_us = every(0.3, [60, 400]);
+    faults.rolling_every_us = every(0.15, [100, 1_000]);
+    faults.deposition_every_us = every(0.3, [50, 500]);
     if random.chance(0.3) {
         faults.loss_every_us = *random.pick(&[300, 1_500]) * MILLISECOND;
         faults.loss_at_record = *random.pick(&[0.0, 0.003, 0.02]);
@@ -386,6 +369,15 @@ fn draw_faults(random: &mut Random) -> Faults {
         faults.cut_at_hand_over = *random.pick(&[0.0, 0.2, 0.5]);
     }
     faults
+}
+
+/// In some seeds one of these intervals, in milliseconds there and in microseconds here; else 0.
+fn interval(random: &mut Random, probability: f64, intervals: [u64; 2]) -> u64 {
+    if random.chance(probability) {
+        *random.pick(&intervals) * MILLISECOND
+    } else {
+        0
+    }
 }
 
 impl Faults {

@@ -27,7 +27,12 @@ pub const PATIENCE: Duration = Duration::from_secs(300);
 pub const CONNECTIONS: &str = "60";
 /// Of all databases. What is answered is in the log that Extensions follow; nothing is vacuumed at a
 /// moment of the system's choice.
-const SETTINGS: &[&str] = &["synchronous_commit=on", "autovacuum=off"];
+const SETTINGS: &[&str] = &[
+    "synchronous_commit=on",
+    "autovacuum=off",
+    // Every pool keeps some, and those of a run that has ended go a little later.
+    "max_connections=400",
+];
 
 /// A Primary with its Extensions, and the proxy. Processes go before their quotas.
 pub struct Site {

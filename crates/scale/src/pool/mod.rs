@@ -15,7 +15,7 @@ use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -26,6 +26,9 @@ pub use connection::Connection;
 
 /// Different settings that are remembered, at most; past this all are forgotten.
 const KNOWN_MAX: usize = 1000;
+
+/// How long it is believed what sessions begin with.
+const OUTSET_MAX: Duration = Duration::from_secs(60);
 
 /// How long a session waits for a connection to become free.
 const WAIT_MAX: Duration = Duration::from_secs(60);
@@ -68,6 +71,29 @@ impl Ord for Settings {
             true => Ordering::Equal,
             false => self.0.cmp(&other.0),
         }
+    }
+}
+
+/// What sessions that ask for the same begin with.
+#[derive(Debug, Default)]
+pub struct Outsets(Mutex<BTreeMap<Key, (Key, Instant)>>);
+
+impl Outsets {
+    /// What those begin with that ask for `asked`, if that was seen lately: their roles' and databases'
+    /// settings may be changed.
+    pub fn of(&self, asked: &Key) -> Option<Key> {
+        let outsets = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let (outset, seen) = outsets.get(asked)?;
+        (seen.elapsed() < OUTSET_MAX).then(|| outset.clone())
+    }
+
+    /// A session that has just been begun anew begins with this.
+    pub fn saw(&self, asked: Key, outset: Key) {
+        let mut outsets = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if outsets.len() >= KNOWN_MAX {
+            outsets.clear();
+        }
+        outsets.insert(asked, (outset, Instant::now()));
     }
 }
 

@@ -257,12 +257,20 @@ impl Proxy {
         }
         let login = self.authenticate(peer, user).await?;
         let key = Key::of(startup, user);
-        let mut connection = self.primary.take(&key, &login).await?;
+        // One that is idle begins as this session would.
+        let begun = self.outsets.of(&key);
+        let begins_as = begun.as_ref().unwrap_or(&key);
+        let mut connection = self.primary.take(begins_as, &login).await?;
         let parameters = Arc::clone(&connection.server.parameters);
         let outset = match &self.routing {
             None => Outset::of(key),
             Some(_) => match outset(&mut connection, &self.known).await {
-                Ok(outset) => outset,
+                Ok(outset) => {
+                    if begun.is_none() {
+                        self.outsets.saw(key, outset.key.clone());
+                    }
+                    outset
+                }
                 Err(error) => {
                     self.primary.close(connection);
                     let text = format!("cannot read the session's settings: {error}");

@@ -23,7 +23,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use crate::address::Address;
 use crate::auth::users::Users;
 use crate::console;
-use crate::pool::{Known, Node, silence};
+use crate::pool::{Known, Node, Outsets, silence};
 use crate::wire::session::Pinning;
 use cancel::Registry;
 use clients::{Clients, Where};
@@ -100,6 +100,7 @@ pub struct Proxy {
     cancels: Registry,
     visitors: Clients,
     known: Known,
+    outsets: Outsets,
 }
 
 impl Proxy {
@@ -119,6 +120,7 @@ impl Proxy {
             cancels: Registry::default(),
             visitors: Clients::default(),
             known: Known::default(),
+            outsets: Outsets::default(),
         })
     }
 
