@@ -34,7 +34,7 @@ pub fn run(arguments: &Scale) -> Result<(), Failure> {
         Some(Command::Admin(arguments)) => run_to_its_end(admin::run(arguments)),
         Some(Command::Check(arguments)) => run_to_its_end(check::run(arguments)),
         Some(Command::Demo) => run_to_its_end(demo::run()),
-        None => match runtime()?.block_on(serve(&arguments.serve)) {
+        None => match runtime(Some(threads(&arguments.serve)))?.block_on(serve(&arguments.serve)) {
             // It has no end of its own: to be stopped is how it ends well.
             Err(Failure::Interrupted) => Ok(()),
             other => other,
@@ -43,12 +43,20 @@ pub fn run(arguments: &Scale) -> Result<(), Failure> {
 }
 
 fn run_to_its_end(work: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
-    runtime()?.block_on(crate::interruptible(work))
+    runtime(None)?.block_on(crate::interruptible(work))
 }
 
-/// A thread for each CPU: sessions are many, and have nothing to do with each other.
-fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
+/// How many threads the options ask for; what is wrong with them is said where they are read again.
+fn threads(arguments: &Serve) -> u16 {
+    file::with_file(arguments).map_or(1, |arguments| arguments.threads)
+}
+
+/// With so many threads, or one for each processor.
+fn runtime(threads: Option<u16>) -> Result<tokio::runtime::Runtime, Failure> {
     let mut builder = tokio::runtime::Builder::new_multi_thread();
+    if let Some(threads) = threads {
+        builder.worker_threads(threads.into());
+    }
     let runtime = builder.enable_all().build();
     runtime.map_err(Failure::at("start the event loop"))
 }
