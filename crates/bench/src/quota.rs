@@ -60,14 +60,7 @@ impl Quota {
     /// # Errors
     /// There is no such controller, or no right to it.
     pub fn of(process: u32, share: CoreShare) -> io::Result<Quota> {
-        let folder = Path::new(CONTROLLER).join(format!("{PREFIX}{process}"));
-        fs::create_dir(&folder)?;
-        let quota = Quota(folder);
-        fs::write(quota.0.join("cpu.cfs_period_us"), PERIOD_US.to_string())?;
-        fs::write(
-            quota.0.join("cpu.cfs_quota_us"),
-            share.quota_us().to_string(),
-        )?;
+        let quota = Quota::empty(&process.to_string(), share.quota_us())?;
         let procs = quota.0.join("cgroup.procs");
         fs::write(&procs, process.to_string())?;
         // What it starts from here on is in the group already.
@@ -80,6 +73,16 @@ impl Quota {
         }
         Ok(quota)
     }
+
+    /// A group that nobody is in.
+    fn empty(name: &str, quota_us: u32) -> io::Result<Quota> {
+        let folder = Path::new(CONTROLLER).join(format!("{PREFIX}{name}"));
+        fs::create_dir(&folder)?;
+        let quota = Quota(folder);
+        fs::write(quota.0.join("cpu.cfs_period_us"), PERIOD_US.to_string())?;
+        fs::write(quota.0.join("cpu.cfs_quota_us"), quota_us.to_string())?;
+        Ok(quota)
+    }
 }
 
 /// Sees whether processes can be held to shares here.
@@ -89,11 +92,7 @@ impl Quota {
 #[cfg(feature = "scale")]
 pub fn try_out() -> io::Result<()> {
     remove_leftovers()?;
-    let folder = Path::new(CONTROLLER).join(format!("{PREFIX}try-{}", std::process::id()));
-    fs::create_dir(&folder)?;
-    let group = Quota(folder);
-    fs::write(group.0.join("cpu.cfs_period_us"), PERIOD_US.to_string())?;
-    fs::write(group.0.join("cpu.cfs_quota_us"), QUOTA_US_MIN.to_string())
+    Quota::empty(&format!("try-{}", std::process::id()), QUOTA_US_MIN).map(drop)
 }
 
 /// Removes groups that a run left which was killed: those without their process.

@@ -15,4 +15,5 @@ pub mod manager;
 pub mod pool;
 pub mod proxy;
 pub mod replication;
+mod sql;
 pub mod wire;

@@ -135,7 +135,7 @@ async fn refused_changes_of_the_schema_leave_the_session() {
     let cluster = Cluster::start(1).await;
     let mut raw = Raw::log_in(cluster.front.address).await;
     let mixed = "CREATE TABLE a (id int PRIMARY KEY); INSERT INTO a VALUES (1)";
-    for (text, heard) in [
+    raw.converse(&[
         (mixed, "[0A000]ZI"),
         ("BEGIN", "CZT"),
         (mixed, "[0A000]ZE"),
@@ -144,10 +144,8 @@ async fn refused_changes_of_the_schema_leave_the_session() {
         ("SET search_path = public", "CZI"),
         ("CREATE TABLE a (id int PRIMARY KEY)", "[0A000]ZI"),
         ("SELECT 1", "T'1'CZI"),
-    ] {
-        raw.query(text);
-        assert_eq!(raw.hear().await, heard, "{text}");
-    }
+    ])
+    .await;
     raw.parse("", "CREATE TABLE a (id int PRIMARY KEY)");
     raw.bind("").execute(0).sync();
     assert_eq!(raw.hear().await, "12[0A000]ZI");
@@ -578,19 +576,27 @@ async fn other_databases_stay_on_the_primary() {
     assert_eq!(cluster.manager.lock().unwrap().pending_count(), 0);
 }
 
-/// Where statements inside of transactions go, and what their clients hear of transactions that were
-/// on no server.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn transactions_begin_where_they_must() {
+/// A cluster whose Extension has two rows, and a session; none where there is no PostgreSQL.
+async fn two_rows_at_an_extension() -> Option<(Cluster, Raw)> {
     if !is_there() {
-        return;
+        return None;
     }
     let cluster = Cluster::start(1).await;
     make_two_rows(&cluster.front.connect().await, "int").await;
     cluster.wait_until_equal("SELECT id, n FROM t").await;
-    let mut raw = Raw::log_in(cluster.front.address).await;
+    let raw = Raw::log_in(cluster.front.address).await;
+    Some((cluster, raw))
+}
+
+/// Where statements inside of transactions go, and what their clients hear of transactions that were
+/// on no server.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn transactions_begin_where_they_must() {
+    let Some((cluster, mut raw)) = two_rows_at_an_extension().await else {
+        return;
+    };
     let served = cluster.served();
-    for (text, heard) in [
+    raw.converse(&[
         ("BEGIN", "CZT"),
         ("SELECT n FROM t WHERE id = 1", "T'0'CZT"),
         ("SELECT n FROM t WHERE id = 2", "T'0'CZT"),
@@ -598,13 +604,11 @@ async fn transactions_begin_where_they_must() {
         ("START TRANSACTION READ ONLY", "CZT"),
         ("SELECT count(*) FROM t", "T'2'CZT"),
         ("END", "CZI"),
-    ] {
-        raw.query(text);
-        assert_eq!(raw.hear().await, heard, "{text}");
-    }
+    ])
+    .await;
     assert_eq!(cluster.served() - served, 3);
     // The statement that writes takes the transaction to the Primary.
-    for (text, heard) in [
+    raw.converse(&[
         ("BEGIN", "CZT"),
         ("SELECT n FROM t WHERE id = 1", "T'0'CZT"),
         ("UPDATE t SET n = 7 WHERE id = 1", "CZT"),
@@ -625,10 +629,8 @@ async fn transactions_begin_where_they_must() {
         ("COMMIT", "CZI"),
         // Without an end it is none of the next client's on that server.
         ("BEGIN", "CZT"),
-    ] {
-        raw.query(text);
-        assert_eq!(raw.hear().await, heard, "{text}");
-    }
+    ])
+    .await;
     drop(raw);
     let other = cluster.front.connect().await;
     other.batch_execute("UPDATE t SET n = 1").await.unwrap();
@@ -637,15 +639,11 @@ async fn transactions_begin_where_they_must() {
 /// A transaction that has failed on no server ends like one on a server.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn transactions_on_no_server_fail() {
-    if !is_there() {
+    let Some((cluster, mut raw)) = two_rows_at_an_extension().await else {
         return;
-    }
-    let cluster = Cluster::start(1).await;
-    make_two_rows(&cluster.front.connect().await, "int").await;
-    cluster.wait_until_equal("SELECT id, n FROM t").await;
-    let mut raw = Raw::log_in(cluster.front.address).await;
+    };
     let served = cluster.served();
-    for (text, heard) in [
+    raw.converse(&[
         ("BEGIN", "CZT"),
         ("SELECT 1 / n FROM t", "T[22012]ZE"),
         ("SELECT n FROM t", "[25P02]ZE"),
@@ -653,10 +651,8 @@ async fn transactions_on_no_server_fail() {
         ("BEGIN", "[25P02]ZE"),
         ("COMMIT", "CZI"),
         ("SELECT count(*) FROM t WHERE n = 0", "T'2'CZI"),
-    ] {
-        raw.query(text);
-        assert_eq!(raw.hear().await, heard, "{text}");
-    }
+    ])
+    .await;
     assert_eq!(cluster.served() - served, 2);
     raw.query("BEGIN");
     assert_eq!(raw.hear().await, "CZT");
@@ -673,13 +669,9 @@ async fn transactions_on_no_server_fail() {
 /// Drivers that begin transactions by extended messages, in front of the first statement.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn batches_begin_transactions() {
-    if !is_there() {
+    let Some((cluster, mut raw)) = two_rows_at_an_extension().await else {
         return;
-    }
-    let cluster = Cluster::start(1).await;
-    make_two_rows(&cluster.front.connect().await, "int").await;
-    cluster.wait_until_equal("SELECT id, n FROM t").await;
-    let mut raw = Raw::log_in(cluster.front.address).await;
+    };
     let served = cluster.served();
     for round in 0..3 {
         match round {

@@ -325,7 +325,7 @@ fn draw_faults(random: &mut Random) -> Faults {
     if random.chance(0.1) {
         return faults;
     }
-    let mut every = |probability, intervals| interval(random, probability, intervals);
+    let mut every = |probability, ms: [u64; 2]| sometimes(random, probability, ms) * MILLISECOND;
     faults.break_every_us = every(0.4, [50, 400]);
     faults.clog_every_us = every(0.4, [100, 800]);
     faults.crash_every_us = every(0.6, [40, 500]);
@@ -336,13 +336,7 @@ fn draw_faults(random: &mut Random) -> Faults {
     faults.client_every_us = every(0.4, [100, 1_000]);
     faults.full_every_us = every(0.15, [200, 1_000]);
     faults.checkpoint_every_us = every(0.6, [50, 500]);
-    let mut rate = |probability: f64, rates: [f64; 2]| {
-        if random.chance(probability) {
-            *random.pick(&rates)
-        } else {
-            0.0
-        }
-    };
+    let mut rate = |probability, rates: [f64; 2]| sometimes(random, probability, rates);
     faults.loss = rate(0.5, [0.01, 0.1]);
     faults.duplication = rate(0.5, [0.01, 0.1]);
     faults.reordering = rate(0.5, [0.02, 0.2]);
@@ -354,7 +348,7 @@ fn draw_faults(random: &mut Random) -> Faults {
         faults.crash_at_record = rate(0.5, [0.003, 0.03]);
     }
     faults.drift_ppm = *random.pick(&[0, 50, 200]);
-    let mut every = |probability, intervals| interval(random, probability, intervals);
+    let mut every = |probability, ms: [u64; 2]| sometimes(random, probability, ms) * MILLISECOND;
     faults.seal_every_us = every(0.3, [60, 400]);
     faults.drain_every_us = every(0.3, [100, 500]);
     faults.copies_every_us = every(0.4, [30, 150]);
@@ -371,12 +365,11 @@ fn draw_faults(random: &mut Random) -> Faults {
     faults
 }
 
-/// In some seeds one of these intervals, in milliseconds there and in microseconds here; else 0.
-fn interval(random: &mut Random, probability: f64, intervals: [u64; 2]) -> u64 {
-    if random.chance(probability) {
-        *random.pick(&intervals) * MILLISECOND
-    } else {
-        0
+/// In some seeds one of these values, in the others zero.
+fn sometimes<T: Copy + Default>(random: &mut Random, probability: f64, values: [T; 2]) -> T {
+    match random.chance(probability) {
+        true => *random.pick(&values),
+        false => T::default(),
     }
 }
 

@@ -104,11 +104,10 @@ impl<'a> Walk<'a, '_> {
         match node {
             Node::None | Node::SetToDefault(_) => {}
             Node::A_Const(constant) => {
-                let text = match constant.val() {
-                    Some(ConstValue::String(text)) => text.trim().to_ascii_lowercase(),
-                    _ => return,
-                };
-                self.facts.transaction_time |= functions::TIMES.contains(&text.as_str());
+                if let Some(ConstValue::String(text)) = constant.val() {
+                    let is = |time: &&str| text.trim().eq_ignore_ascii_case(time);
+                    self.facts.transaction_time |= functions::TIMES.iter().any(is);
+                }
             }
             Node::ParamRef(parameter) => {
                 if !self.facts.parameters.insert(parameter.number) {

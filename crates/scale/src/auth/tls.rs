@@ -42,9 +42,7 @@ impl Policy {
             )),
         }
     }
-}
 
-impl Policy {
     /// The same as libpq's `sslmode`.
     pub fn mode(&self) -> &'static str {
         match self {

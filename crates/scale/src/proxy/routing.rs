@@ -16,6 +16,7 @@ use crate::analysis::{Action, Analyser, Parameter, Statement, TransactionCommand
 use crate::manager::{ExtensionId, Level, Manager, Reason, Sets, Target, Tsid, mark};
 use crate::pool::Node;
 use crate::replication::{Error, Replication};
+use crate::sql::quoted;
 use crate::wire::cut::Message;
 use crate::wire::effect::Effect;
 use crate::wire::message;
@@ -133,9 +134,7 @@ impl Touched {
         self.may_end |= self.sets.may_write_anything();
         self.needs_primary = self.needs_primary.or(Some(why));
     }
-}
 
-impl Touched {
     /// Do the statements change the schema and do nothing else? `text` is theirs: what it makes in the
     /// schema of temporary tables is its session's.
     pub fn is_schema_only(&self, text: &[u8]) -> bool {
@@ -241,9 +240,7 @@ impl Before<'_> {
         writes.note(&touched, session.is_in_transaction(), routing);
         None
     }
-}
 
-impl Before<'_> {
     /// A statement that is being prepared may keep its session by its words.
     fn look_at_parse(&self, message: Message<'_>, session: &mut Session) {
         let Ok(parse) = message::Parse::read(message.body()) else {
@@ -359,11 +356,8 @@ impl Routing {
             let report = Report::new(Severity::Error, UNSUPPORTED, text);
             return Err(report.hint("Give search_path and role when connecting, not by SET."));
         };
-        let quoted = reading
-            .search_path
-            .iter()
-            .map(|name| format!("\"{}\"", name.replace('"', "\"\"")));
-        let search_path = quoted.collect::<Vec<_>>().join(", ");
+        let names = reading.search_path.iter().map(|name| quoted(name));
+        let search_path = names.collect::<Vec<_>>().join(", ");
         let manager = self.manager();
         let statements = touched.schema.iter().map(|text| {
             let statement = mark::Statement {

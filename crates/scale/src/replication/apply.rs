@@ -6,6 +6,7 @@
 use super::Error;
 use super::pgoutput::{Old, Tuple, Value};
 use super::tstate::{Change, Shape, ShapeColumn};
+use crate::sql::{literal, quoted};
 
 /// One statement, and how many rows it must affect.
 #[derive(Debug, PartialEq, Eq)]
@@ -184,14 +185,4 @@ fn text(value: &Value) -> Result<String, Error> {
 
 fn name(table: &Shape) -> String {
     format!("{}.{}", quoted(&table.schema), quoted(&table.name))
-}
-
-/// A name as it stands in SQL.
-pub fn quoted(name: &str) -> String {
-    format!("\"{}\"", name.replace('"', "\"\""))
-}
-
-/// A text as it stands in SQL, with `standard_conforming_strings` on.
-pub fn literal(text: &str) -> String {
-    format!("'{}'", text.replace('\'', "''"))
 }

@@ -14,13 +14,13 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 use tokio_postgres::Client;
 
-use super::apply::quoted;
 use super::catalogue::{rows, value};
 use super::seed::TABLES;
 use super::snapshot::Snapshot;
 use super::{Error, Shared, connect, reader, setup};
 use crate::address::Address;
 use crate::manager::{ExtensionId, Tsid};
+use crate::sql::quoted;
 
 /// Time between two comparisons.
 const INTERVAL: Duration = Duration::from_secs(30);

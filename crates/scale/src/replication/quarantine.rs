@@ -6,10 +6,10 @@
 
 use tokio_postgres::Client;
 
-use super::apply::{literal, quoted};
 use super::setup::one;
 use super::{Error, Shared, connect};
 use crate::address::Address;
+use crate::sql::{literal, quoted};
 
 /// Notes in the Extension's own database that it differs.
 pub async fn note(extension: &Address, why: &str) -> Result<(), Error> {

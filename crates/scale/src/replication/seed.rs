@@ -11,13 +11,13 @@ use tokio::process::Command;
 use tokio::time::Instant;
 use tokio_postgres::Client;
 
-use super::apply::quoted;
 use super::catalogue::{rows, value};
 use super::setup::{self, Seed, Start};
 use super::{Error, Progress, Shared, connect};
 use crate::address::Address;
 use crate::local;
 use crate::manager::{ExtensionId, Tsid};
+use crate::sql::quoted;
 
 /// Wait before looking again whether old transactions have ended.
 const OLD_WAIT: Duration = Duration::from_millis(20);

@@ -122,6 +122,14 @@ impl Raw {
         self.until_ready().await
     }
 
+    /// Runs texts one after the other; each must be answered as it says, see [`Raw::until_ready`].
+    pub async fn converse(&mut self, texts: &[(&str, &str)]) {
+        for (text, heard) in texts {
+            self.query(text);
+            assert_eq!(self.hear().await, *heard, "{text}");
+        }
+    }
+
     /// The error that ends the connection, which must end.
     pub async fn last_words(&mut self) -> Report {
         let mut report = None;

@@ -4,6 +4,7 @@ use bytes::{Bytes, BytesMut};
 
 use super::expected::{Expected, Kind, Prelude};
 use super::{Out, Session};
+use crate::sql::literal;
 use crate::wire::cut::HEADER_LEN;
 use crate::wire::effect::Effect;
 use crate::wire::message;
@@ -46,12 +47,11 @@ impl Session {
     /// Has the server raise an error in place of the client's next message, so that its transaction
     /// fails as it would by an error of its own. Returns what a simple query is to be replaced with.
     pub fn raise(&mut self, report: &Report, is_simple: bool, out: &mut Out) -> Option<BytesMut> {
-        let quoted = |text: &str| format!("'{}'", text.replace('\'', "''"));
         let statement = format!(
             "DO $replex$BEGIN RAISE EXCEPTION USING ERRCODE = {}, MESSAGE = {}, HINT = {}; END$replex$",
-            quoted(&report.code),
-            quoted(&report.message),
-            quoted(&report.hint)
+            literal(&report.code),
+            literal(&report.message),
+            literal(&report.hint)
         );
         if !is_simple {
             self.add(&statement, out);

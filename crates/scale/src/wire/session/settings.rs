@@ -5,6 +5,7 @@ use bytes::Bytes;
 
 use super::{Out, Session, Stage};
 use crate::manager::Level;
+use crate::sql::literal;
 use crate::wire::message;
 use crate::wire::report::{Report, Severity};
 use crate::wire::server::Server;
@@ -102,7 +103,7 @@ impl Session {
         if server.parameters.get(APPLICATION_NAME) != self.application.as_ref()
             && let Some(Ok(name)) = self.application.as_deref().map(str::from_utf8)
         {
-            let set = format!("SET application_name = '{}'", name.replace('\'', "''"));
+            let set = format!("SET application_name = {}", literal(name));
             self.run(&set, server, out);
         }
     }
