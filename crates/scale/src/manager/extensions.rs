@@ -28,6 +28,9 @@ pub struct Extension {
     pub state: State,
     /// It has every commit up to this one, and none after.
     pub applied: Tsid,
+    /// Its own database says that it has everything up to here: what has no effect is not noted there
+    /// at once.
+    pub noted: Tsid,
     /// Reads that run there.
     pub running: u64,
     /// Reads that were sent there.
@@ -44,6 +47,7 @@ impl Extensions {
         let extension = Extension {
             state: State::Away,
             applied,
+            noted: Tsid(0),
             running: 0,
             served: 0,
         };
@@ -62,12 +66,20 @@ impl Extensions {
         }
     }
 
-    /// It has committed everything up to `tsid`.
-    pub fn applied(&mut self, id: ExtensionId, tsid: Tsid) {
+    /// It has committed everything up to `tsid`, and its own database says so up to `noted`.
+    pub fn applied(&mut self, id: ExtensionId, tsid: Tsid, noted: Tsid) {
+        assert!(noted <= tsid, "nothing is noted before it is done");
         if let Some(extension) = self.0.get_mut(&id) {
             assert!(extension.applied <= tsid, "watermarks rise");
             extension.applied = tsid;
+            extension.noted = noted;
         }
+    }
+
+    /// Whether it serves, and has `need`.
+    pub fn has(&self, id: ExtensionId, need: Tsid) -> bool {
+        let mut serving = self.serving();
+        serving.any(|(other, extension)| other == id && extension.applied >= need)
     }
 
     /// A read begins.
@@ -86,11 +98,10 @@ impl Extensions {
     }
 
     /// The one that has `need` and runs the fewest reads; among equals the one that served least.
-    pub fn least_loaded(&self, need: Tsid) -> Option<(ExtensionId, Tsid)> {
+    pub fn least_loaded(&self, need: Tsid) -> Option<(ExtensionId, &Extension)> {
         self.serving()
             .filter(|(_, extension)| extension.applied >= need)
             .min_by_key(|(id, extension)| (extension.running, extension.served, *id))
-            .map(|(id, extension)| (id, extension.applied))
     }
 
     /// What all that serve have.

@@ -65,6 +65,10 @@ pub enum Target {
         need: Tsid,
         /// What the Extension has.
         applied: Tsid,
+        /// What its own database says that it has, at least. A connection that is opened for this read
+        /// and finds less there has found a server that lost what it had: it had crashed, and nobody
+        /// has said so yet.
+        noted: Tsid,
     },
 }
 
@@ -195,9 +199,20 @@ impl Manager {
             return Target::Primary(Reason::Pending);
         }
         match self.extensions.least_loaded(need) {
-            Some((id, applied)) => Target::Extension { id, need, applied },
+            Some((id, extension)) => Target::Extension {
+                id,
+                need,
+                applied: extension.applied,
+                noted: extension.noted,
+            },
             None => Target::Primary(Reason::NoneFresh { need }),
         }
+    }
+
+    /// Whether an Extension still serves and has `need`: it may have gone, or gone back, while a read
+    /// that was routed there waited for a connection.
+    pub fn has(&self, id: ExtensionId, need: Tsid) -> bool {
+        self.extensions.has(id, need)
     }
 
     /// A read began at an Extension.
@@ -225,9 +240,9 @@ impl Manager {
         self.extensions.set_state(id, state);
     }
 
-    /// An Extension has committed everything up to `tsid`.
-    pub fn applied(&mut self, id: ExtensionId, tsid: Tsid) {
-        self.extensions.applied(id, tsid);
+    /// An Extension has committed everything up to `tsid`, and its own database says so up to `noted`.
+    pub fn applied(&mut self, id: ExtensionId, tsid: Tsid, noted: Tsid) {
+        self.extensions.applied(id, tsid, noted);
     }
 
     /// What each Extension does, by its number.
@@ -323,10 +338,14 @@ mod tests {
         let need = Tsid(12);
         let stale = Some(Reason::NoneFresh { need });
         assert_eq!(goes_to_primary(&mut manager, &read(1)), stale);
-        manager.applied(SECOND, need);
-        let target = manager.route(&read(1), Level::Gssi);
-        let (id, applied) = (SECOND, need);
-        assert_eq!(target, Target::Extension { id, need, applied });
+        manager.applied(SECOND, need, Tsid(11));
+        let expected = Target::Extension {
+            id: SECOND,
+            need,
+            applied: need,
+            noted: Tsid(11),
+        };
+        assert_eq!(manager.route(&read(1), Level::Gssi), expected);
     }
 
     #[test]
@@ -395,6 +414,17 @@ mod tests {
         see(&mut manager, 12, Some(mark), &write(1, 7));
         assert!(on_primary(&mut manager, 2, Level::RsiPc));
         assert!(!on_primary(&mut manager, 2, Level::OneCopy));
+    }
+
+    #[test]
+    fn extension_that_has_gone_back_has_not_what_it_had() {
+        let mut manager = two_extensions();
+        manager.applied(FIRST, Tsid(12), Tsid(12));
+        assert!(manager.has(FIRST, Tsid(12)));
+        manager.add_extension(FIRST, Tsid(11));
+        assert!(!manager.has(FIRST, Tsid(11)), "it does not serve yet");
+        manager.set_state(FIRST, State::Serving);
+        assert!(manager.has(FIRST, Tsid(11)) && !manager.has(FIRST, Tsid(12)));
     }
 
     #[test]

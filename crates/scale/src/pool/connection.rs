@@ -18,6 +18,7 @@ use super::{Key, Login};
 use crate::address::Address;
 use crate::auth::scram;
 use crate::auth::tls::Policy;
+use crate::manager::Tsid;
 use crate::wire::cut::{Cutter, HEADER_LEN, Piece, Side, WHOLE_LEN_MAX};
 use crate::wire::message::{self, parameter_status};
 use crate::wire::report::{Report, Severity};
@@ -28,6 +29,9 @@ use crate::wire::startup::{self, CancelKey};
 const LOGIN_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a server may take to be made clean for its next user.
 const RESET_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How far an Extension is, as anybody may ask who is logged in there.
+pub const HAS: &str = "SELECT pg_catalog.max(tsid) FROM hihooi.applied";
 
 /// SQLSTATE: no connection could be made.
 const UNREACHABLE: &str = "08001";
@@ -239,6 +243,25 @@ impl Connection {
                 _ => {}
             }
         }
+    }
+
+    /// At an Extension that has just been logged in to: is its own database as far as `noted`, as it was
+    /// before? If not, that server has crashed and lost what it had not on disk.
+    pub async fn has(&mut self, noted: Tsid) -> Result<(), Report> {
+        let unknown = |what: String| {
+            let text = format!("it is not known how far it is: {what}");
+            Report::new(Severity::Error, UNREACHABLE, text)
+        };
+        let row = tokio::time::timeout(RESET_TIMEOUT, self.row(HAS)).await;
+        let row = row.map_err(|error| unknown(error.to_string()))?;
+        let row = row.map_err(|error| unknown(error.to_string()))?;
+        let has = row.first().and_then(|number| number.parse().ok());
+        let has = Tsid(has.ok_or_else(|| unknown("it does not say".into()))?);
+        if has < noted {
+            let text = format!("it has {has}, and had {noted} before");
+            return Err(Report::new(Severity::Error, UNREACHABLE, text));
+        }
+        Ok(())
     }
 
     /// Takes in settings and notices that came while nobody used it. False if anything else came:

@@ -20,6 +20,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::address::Address;
+use crate::manager::Tsid;
 use crate::wire::report::{Report, Severity};
 use crate::wire::startup::Startup;
 pub use connection::Connection;
@@ -183,8 +184,6 @@ pub struct Node {
     pub address: Address,
     permits: Arc<Semaphore>,
     connections_max: usize,
-    /// It is sent nothing but reads.
-    is_for_reads: bool,
     open: Mutex<Open>,
 }
 
@@ -203,17 +202,8 @@ impl Node {
             address,
             permits: Arc::new(Semaphore::new(connections_max)),
             connections_max,
-            is_for_reads: false,
             open: Mutex::new(Open::default()),
         }
-    }
-
-    /// One that is sent nothing but reads, and so never more than its system takes at once: it is soon
-    /// noticed where its machine has fallen silent.
-    #[must_use]
-    pub fn for_reads(mut self) -> Node {
-        self.is_for_reads = true;
-        self
     }
 
     fn open(&self) -> std::sync::MutexGuard<'_, Open> {
@@ -223,6 +213,33 @@ impl Node {
 
     /// A connection of this key: an idle one or a new one. The error is for the client.
     pub async fn take(&self, key: &Key, login: &Login) -> Result<Connection, Report> {
+        self.take_that(key, login, async |_| Ok(())).await
+    }
+
+    /// A connection of this key for a read at an Extension that has noted `noted`. One that is opened now
+    /// and finds less there is refused: that server has crashed, and lost what the read may have to see.
+    /// One that was open before has shown that, and would be closed since.
+    pub async fn take_for_read(
+        &self,
+        key: &Key,
+        login: &Login,
+        noted: Tsid,
+    ) -> Result<Connection, Report> {
+        self.take_that(key, login, async |connection| {
+            // Only a hint to the system.
+            let _ = silence::WITH_SERVERS.bound_sent(connection.peer.socket());
+            connection.has(noted).await
+        })
+        .await
+    }
+
+    /// A connection of this key: an idle one, or a new one that passes.
+    async fn take_that(
+        &self,
+        key: &Key,
+        login: &Login,
+        passes: impl AsyncFnOnce(&mut Connection) -> Result<(), Report>,
+    ) -> Result<Connection, Report> {
         let permit = self.permit().await?;
         if let Some(mut connection) = self.take_idle(key) {
             connection.permit = Some(permit);
@@ -230,10 +247,7 @@ impl Node {
         }
         let counted = Counted::new(self);
         let mut connection = Connection::open(&self.address, key, login).await?;
-        if self.is_for_reads {
-            // Only a hint to the system.
-            let _ = silence::WITH_SERVERS.bound_sent(connection.peer.socket());
-        }
+        passes(&mut connection).await?;
         std::mem::forget(counted);
         connection.permit = Some(permit);
         Ok(connection)

@@ -56,7 +56,7 @@ impl Extensions {
         let id = ExtensionId(nodes.last + 1);
         self.replication.add_extension(id, address, contents);
         nodes.last = id.0;
-        let node = Node::new(address.clone(), self.connections_max).for_reads();
+        let node = Node::new(address.clone(), self.connections_max);
         nodes.all.insert(id, Arc::new(node));
         Ok(id)
     }

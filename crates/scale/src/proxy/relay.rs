@@ -16,7 +16,7 @@ use super::Proxy;
 use super::cancel::{self, Entry};
 use super::clients::{self, Client};
 use super::login::{Isolation, Outset, Welcome};
-use super::routing::{Before, Goes, Routing, Touched, Why};
+use super::routing::{Before, Chosen, Goes, Routing, Touched, Why};
 use super::writes::Writes;
 use crate::manager::{ExtensionId, Level, Manager, TStateId, Tsid};
 use crate::pool::stream::Peer;
@@ -87,7 +87,8 @@ struct Place {
 
 /// Where a batch goes, why, and what runs in front of it.
 struct Plan {
-    place: Place,
+    /// None for the Primary.
+    extension: Option<Chosen>,
     why: Why,
     prelude: Vec<String>,
 }
@@ -278,7 +279,7 @@ impl Relay<'_> {
             Ok(plan) => self.take(plan).await,
             Err(report) => Err(report),
         };
-        let (plan, connection) = match attached {
+        let (plan, place, connection) = match attached {
             Ok(attached) => attached,
             Err(report) => {
                 self.session.refuse(&report, &mut self.out);
@@ -289,11 +290,11 @@ impl Relay<'_> {
             let notice = Report::new(Severity::Notice, "00000", format!("replex: {}", plan.why));
             notice.write(&mut self.out.to_client);
         }
-        let target = (Arc::clone(&plan.place.node), connection.cancel_key.clone());
+        let target = (Arc::clone(&place.node), connection.cancel_key.clone());
         *self.entry.target.lock().await = Some(target);
-        self.visit.goes(plan.place.extension, plan.why.reason);
-        self.proxy.count(&plan.place, Manager::started);
-        self.place = plan.place;
+        self.visit.goes(place.extension, plan.why.reason);
+        self.proxy.count(&place, Manager::started);
+        self.place = place;
         let at = match self.place.extension {
             Some(_) => At::Extension,
             None => At::Primary,
@@ -306,14 +307,13 @@ impl Relay<'_> {
 
     /// Where what the session holds goes. What it may write is Pending from here on.
     fn plan(&mut self) -> Result<Plan, Report> {
-        let place = self.proxy.primary_place();
         let demand = self.session.demand();
         if let Some(report) = demand.refusal() {
             return Err(report);
         }
         let Some(routing) = self.routing else {
             return Ok(Plan {
-                place,
+                extension: None,
                 why: Why::primary("there is no Extension"),
                 prelude: Vec::new(),
             });
@@ -346,12 +346,8 @@ impl Relay<'_> {
         let is_read = is_whole && leaves_nothing && !is_serializable;
         if is_read && touched.needs_primary.is_none() && !self.session.is_pinned() {
             let route = routing.route(&touched.sets, self.session.settings().level);
-            let place = route.extension.map_or(place, |(id, node)| Place {
-                node,
-                extension: Some(id),
-            });
             return Ok(Plan {
-                place,
+                extension: route.extension,
                 why: route.why,
                 prelude,
             });
@@ -363,26 +359,43 @@ impl Relay<'_> {
             .needs_primary
             .unwrap_or("what it leaves is kept there");
         Ok(Plan {
-            place,
+            extension: None,
             why: Why::primary(reason),
             prelude,
         })
     }
 
     /// A connection for a plan; if an Extension has none, the Primary's.
-    async fn take(&self, mut plan: Plan) -> Result<(Plan, Connection), Report> {
-        let (key, login) = (&self.outset.key, &self.login);
-        if plan.place.extension.is_some() {
-            let database = &plan.place.node.address.database;
-            let reads = self.outset.reads.of_database(database);
-            match plan.place.node.take(&reads, login).await {
-                Ok(connection) => return Ok((plan, connection)),
-                Err(report) => plan.why = Why::unreachable(report),
+    async fn take(&self, mut plan: Plan) -> Result<(Plan, Place, Connection), Report> {
+        if let (Some(chosen), Some(routing)) = (&plan.extension, self.routing) {
+            match self.take_there(chosen, routing).await {
+                Ok(connection) => {
+                    let place = Place {
+                        node: Arc::clone(&chosen.node),
+                        extension: Some(chosen.id),
+                    };
+                    return Ok((plan, place, connection));
+                }
+                Err(why) => plan.why = why,
             }
-            plan.place = self.proxy.primary_place();
         }
-        let connection = plan.place.node.take(key, login).await?;
-        Ok((plan, connection))
+        let place = self.proxy.primary_place();
+        let connection = place.node.take(&self.outset.key, &self.login).await?;
+        Ok((plan, place, connection))
+    }
+
+    /// A connection of an Extension that has what was chosen for, also when there is a connection at last:
+    /// it may have crashed meanwhile, and have lost what it had; or be another's by now.
+    async fn take_there(&self, chosen: &Chosen, routing: &Routing) -> Result<Connection, Why> {
+        let node = &chosen.node;
+        let key = self.outset.reads.of_database(&node.address.database);
+        let taken = node.take_for_read(&key, &self.login, chosen.noted).await;
+        let connection = taken.map_err(Why::unreachable)?;
+        if !routing.manager().has(chosen.id, chosen.need) {
+            node.give_back(connection);
+            return Err(Why::primary("the Extension has gone back meanwhile"));
+        }
+        Ok(connection)
     }
 
     /// Do the client's answers still wait?

@@ -317,7 +317,19 @@ pub struct Route {
     /// Why.
     pub why: Why,
     /// Unless it goes to the Primary.
-    pub extension: Option<(ExtensionId, Arc<Node>)>,
+    pub extension: Option<Chosen>,
+}
+
+/// An Extension for a read.
+pub struct Chosen {
+    /// Its number.
+    pub id: ExtensionId,
+    /// Its connections.
+    pub node: Arc<Node>,
+    /// What the read must see.
+    pub need: Tsid,
+    /// What its database says that it has, at least.
+    pub noted: Tsid,
 }
 
 impl Routing {
@@ -374,14 +386,27 @@ impl Routing {
     pub fn route(&self, sets: &Sets, level: Level) -> Route {
         let target = self.manager().route(sets, level);
         let why = match target {
-            Target::Extension { id, need, applied } => match self.extensions.node(id) {
+            Target::Extension {
+                id,
+                need,
+                applied,
+                noted,
+            } => match self.extensions.node(id) {
                 Some(node) => {
                     let why = Why {
                         reason: "it has all that is read",
                         detail: Detail::Extension { id, need, applied },
                     };
-                    let extension = Some((id, node));
-                    return Route { why, extension };
+                    let chosen = Chosen {
+                        id,
+                        node,
+                        need,
+                        noted,
+                    };
+                    return Route {
+                        why,
+                        extension: Some(chosen),
+                    };
                 }
                 None => Why::primary("the Extension is gone"),
             },

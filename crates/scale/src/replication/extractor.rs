@@ -114,6 +114,7 @@ pub async fn run(
         begun: (start.applied, Instant::now()),
         given: start.applied,
         applied: start.applied,
+        noted: start.applied,
         flushed: start.applied,
         seed: start.seed,
         hold: Hold::No,
@@ -196,6 +197,8 @@ struct Extractor<'a> {
     /// The newest that was given to it.
     given: Tsid,
     applied: Tsid,
+    /// The newest that its own database says.
+    noted: Tsid,
     flushed: Tsid,
     seed: Option<Seed>,
     hold: Hold,
@@ -328,6 +331,7 @@ impl Extractor<'_> {
             Event::Committed(worker, tsid) => {
                 self.schedule.committed(worker, tsid);
                 self.in_hand.remove(&tsid);
+                self.noted = tsid;
                 self.advance(tsid);
             }
             Event::RolledBack(tsid) => self.schedule.rolled_back(tsid),
@@ -377,7 +381,7 @@ impl Extractor<'_> {
             self.shared.set_status(self.id, SERVING);
         }
         let mut manager = self.shared.manager();
-        manager.applied(self.id, self.applied);
+        manager.applied(self.id, self.applied, self.noted);
         manager.set_state(self.id, State::Serving);
     }
 
@@ -412,7 +416,7 @@ impl Extractor<'_> {
         if !forget_seed.is_empty() {
             self.seed = None;
         }
-        self.flushed = applied;
+        (self.flushed, self.noted) = (applied, applied);
         self.shared.durable().insert(self.id, applied);
         if !self.is_catching_up() {
             self.shared.set_status(self.id, SERVING);

@@ -7,6 +7,7 @@ use super::catalogue::value;
 use super::{Error, SLOT};
 use crate::manager::Tsid;
 use crate::manager::mark::Key;
+use crate::pool::connection::HAS;
 
 /// Who writes down in `hihooi.applied` what is on disk; connections that execute are numbered from 0.
 pub const FLUSHER: i32 = -1;
@@ -123,8 +124,7 @@ pub async fn applied(extension: &Client) -> Result<Option<Start>, Error> {
     if one(extension, has).await? == "0" {
         return Ok(None);
     }
-    let applied = one(extension, "SELECT max(tsid) FROM hihooi.applied").await?;
-    let applied = Tsid(number(&applied)?);
+    let applied = Tsid(number(&one(extension, HAS).await?)?);
     let seed = "SELECT snapshot, until FROM hihooi.seed";
     let rows = extension.simple_query(seed).await?;
     let seed = rows.iter().find_map(|row| match row {
@@ -163,13 +163,16 @@ pub async fn make_tables(extension: &Client, start: &Start) -> Result<(), Error>
     Ok(())
 }
 
-/// Makes sure that each of so many connections has a row to say how far it is. Rows of more connections
-/// than there are now say what they said last, which is less than others say soon.
+/// Makes sure that each of so many connections has a row to say how far it is, and that everybody may
+/// read that. Rows of more connections than there are now say what they said last, which is less than
+/// others say soon.
 pub async fn make_rows(extension: &Client, start: &Start, workers: usize) -> Result<(), Error> {
     let tsid = start.applied.0;
     let sql = format!(
         "INSERT INTO hihooi.applied SELECT n, {tsid} FROM generate_series(0, {workers} - 1) n
-         ON CONFLICT DO NOTHING"
+         ON CONFLICT DO NOTHING;
+         GRANT USAGE ON SCHEMA hihooi TO PUBLIC;
+         GRANT SELECT ON hihooi.applied TO PUBLIC"
     );
     extension.batch_execute(&sql).await?;
     Ok(())
