@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use placement::Durability;
-use protocol::identity::{CoreId, OperationId, PartitionId, Position, RequestId};
+use protocol::identity::{CoreId, Epoch, OperationId, PartitionId, Position, RequestId};
 use protocol::operation::{Decision, Prepare, RequestResult, Vote};
 use protocol::record::Record;
 
@@ -22,9 +22,9 @@ pub struct Ledger {
     /// Results that ended at a head alone.
     pub completed: BTreeMap<RequestId, Vec<(CoreId, Position, RequestResult)>>,
     logs: BTreeMap<CoreId, Log>,
-    /// Cores that are ending the epochs before, and the record that says so: nobody sees what they
-    /// decide before an epoch serves.
-    sealing: BTreeMap<CoreId, Position>,
+    /// Cores that are ending the epochs before, the record that says so, and the epoch that is to serve:
+    /// nobody sees what they decide before an epoch serves.
+    sealing: BTreeMap<CoreId, (Position, Epoch)>,
 }
 
 /// An operation.
@@ -48,6 +48,8 @@ pub struct Entry {
     pub refused: bool,
     /// An epoch's end has decided it: members that were removed need not have it.
     pub resolved: bool,
+    /// The last epoch that served with its decision.
+    pub served_in: Epoch,
 }
 
 impl Entry {
@@ -124,6 +126,7 @@ impl Ledger {
                         visible: false,
                         refused: false,
                         resolved: false,
+                        served_in: Epoch(0),
                     }
                 });
                 if let Some(place) = place(entry, *partition) {
@@ -146,9 +149,12 @@ impl Ledger {
                     }
                     // An epoch's end may decide otherwise what nobody has seen.
                     let sealing = self.sealing.contains_key(&core);
-                    if sealing {
+                    if let Some((_, awaited)) = self.sealing.get(&core) {
                         entry.resolved = true;
-                        entry.decision = Some(decision.clone());
+                        // Unless a later epoch serves than the one that a removed member waits for.
+                        if entry.served_in <= *awaited {
+                            entry.decision = Some(decision.clone());
+                        }
                     }
                     entry.decision.get_or_insert_with(|| decision.clone());
                     // An epoch's end may decide otherwise before, whatever a crash takes back.
@@ -158,8 +164,8 @@ impl Ledger {
                 }
                 self.note(core, position, *operation, *partition);
             }
-            Record::Sealed { .. } => {
-                self.sealing.insert(core, position);
+            Record::Sealed { epoch, .. } => {
+                self.sealing.insert(core, (position, *epoch));
             }
             Record::Resolved { .. } => {
                 self.sealing.remove(&core);
@@ -194,7 +200,7 @@ impl Ledger {
         }
     }
 
-    /// An epoch serves at a core after others have ended: what it has decided for the partitions that
+    /// This epoch serves at a core after others have ended: what it has decided for the partitions that
     /// it still holds may be seen, and all who remain have it, so that what removed ones lack proves
     /// nothing any more. What was decided at the end of an epoch after which none served, by members
     /// that are gone, never counted.
@@ -203,7 +209,7 @@ impl Ledger {
     /// Something else was seen before.
     pub fn served(
         &mut self,
-        core: CoreId,
+        (core, epoch): (CoreId, Epoch),
         holds: impl Fn(PartitionId) -> bool,
     ) -> Result<(), String> {
         for (operation, entry) in &mut self.operations {
@@ -226,20 +232,22 @@ impl Ledger {
                 entry.resolved = true;
                 entry.seen = true;
                 entry.visible = true;
+                entry.served_in = entry.served_in.max(epoch);
             }
         }
         Ok(())
     }
 
-    /// Whether what a core decides comes from an epoch's end.
-    pub fn is_sealing(&self, core: CoreId) -> bool {
-        self.sealing.contains_key(&core)
+    /// The epoch that is to serve once a core has decided what is left of those before, if it is about
+    /// that.
+    pub fn awaited(&self, core: CoreId) -> Option<Epoch> {
+        self.sealing.get(&core).map(|(_, epoch)| *epoch)
     }
 
     /// Whether a core has sealed, durably.
     pub fn has_sealed(&self, core: CoreId) -> bool {
         let sealed = self.sealing.get(&core);
-        sealed.is_some_and(|position| self.is_durable((core, *position)))
+        sealed.is_some_and(|(position, _)| self.is_durable((core, *position)))
     }
 
     /// Whether a core's disk has all that it has voted and decided.

@@ -1,5 +1,6 @@
 //! I2 and I3: an outcome is never reversed, and nothing is both committed and aborted.
 
+use protocol::identity::Epoch;
 use protocol::operation::{Decision, RequestResult, Vote};
 
 use crate::ledger::Entry;
@@ -32,9 +33,13 @@ pub fn decided(entry: &Entry, decision: &Decision, shows: bool) -> Result<(), St
     }
 }
 
-/// A decision is about to be logged that an epoch's end has come to: nothing else was seen, and no
-/// vote is against it.
-pub fn resolved(entry: &Entry, decision: &Decision) -> Result<(), String> {
+/// A decision is about to be logged that the end of the epochs before `awaited` has come to: nothing else
+/// was seen, and no vote is against it. Where a later epoch serves, the member was removed and goes on:
+/// what it awaits never serves, and it overwrites what it has when it comes back (R16, R25).
+pub fn resolved(entry: &Entry, decision: &Decision, awaited: Epoch) -> Result<(), String> {
+    if awaited < entry.served_in {
+        return Ok(());
+    }
     let operation = entry.prepare.operation;
     if let Some(before) = entry.decision.as_ref().filter(|_| entry.visible)
         && before != decision
@@ -86,6 +91,7 @@ mod tests {
     use crate::ledger::Ledger;
     use crate::ledger::testing::{core, prepare, prepared};
     use protocol::identity::{Position, Version};
+    use protocol::record::Record;
 
     fn ledger(votes: &[Vote]) -> Ledger {
         let mut ledger = Ledger::default();
@@ -130,6 +136,30 @@ mod tests {
         let record = crate::ledger::testing::decided(1, 0, Decision::Commit);
         ledger.append((core(0), Position(2)), &record, None);
         assert_eq!(settled(entry(&ledger)), Ok(()));
+    }
+
+    /// Server 0 decides at the end of epochs before the seventh, which serves; server 1 was removed before
+    /// that, and still awaits the sixth.
+    #[test]
+    fn what_a_removed_member_comes_to_late_counts_for_nothing() {
+        let mut ledger = ledger(&[Vote::Yes]);
+        let abort = Decision::Abort(RequestResult::Conflict);
+        let sealed = |epoch| Record::Sealed {
+            epoch: Epoch(epoch),
+            forgot_nothing: true,
+        };
+        ledger.append((core(0), Position(2)), &sealed(7), None);
+        let decided = crate::ledger::testing::decided(1, 0, abort.clone());
+        ledger.append((core(0), Position(3)), &decided, None);
+        assert_eq!(ledger.served((core(0), Epoch(7)), |_| true), Ok(()));
+        let of_entry = |awaited| resolved(entry(&ledger), &Decision::Commit, Epoch(awaited));
+        assert_eq!(of_entry(6), Ok(()));
+        assert!(of_entry(7).is_err());
+        assert!(of_entry(8).is_err());
+        ledger.append((core(1), Position(2)), &sealed(6), None);
+        let late = crate::ledger::testing::decided(1, 0, Decision::Commit);
+        ledger.append((core(1), Position(3)), &late, None);
+        assert_eq!(entry(&ledger).decision, Some(abort));
     }
 
     #[test]

@@ -139,16 +139,16 @@ impl World {
                     self.check("I1 commit ⇒ prepared at all members", Err(text));
                     return;
                 };
-                let sealing = self.ledger.is_sealing(core);
-                let outcome = match sealing {
-                    true => outcomes::resolved(entry, decision),
-                    false => {
+                let awaited = self.ledger.awaited(core);
+                let outcome = match awaited {
+                    Some(awaited) => outcomes::resolved(entry, decision, awaited),
+                    None => {
                         let shows = entry.shows(*partition);
                         outcomes::decided(entry, decision, shows)
                     }
                 };
                 let complete = match decision {
-                    Decision::Commit if self.is_sync() && !sealing => {
+                    Decision::Commit if self.is_sync() && awaited.is_none() => {
                         prepared::decided(&self.ledger, entry, *partition)
                     }
                     _ => Ok(()),
@@ -168,7 +168,7 @@ impl World {
         }
         let visible_at = self.visible_at(core, record);
         self.ledger.append((core, position), record, visible_at);
-        if let Record::Resolved { .. } = record {
+        if let Record::Resolved { epoch } = record {
             let cores = self.servers[self.places[&core.server]].cores();
             let configuration = cores[usize::from(core.core)].machine.configuration();
             let place = |partition| configuration.place(partition);
@@ -177,7 +177,7 @@ impl World {
                 let place = place(partition);
                 place.is_some_and(|place| place.core == core || place.giver() == Some(core))
             };
-            let served = self.ledger.served(core, holds);
+            let served = self.ledger.served((core, *epoch), holds);
             self.check("I2 a seen outcome is never reversed", served);
         }
         if let Record::Prepared { .. } | Record::Decided { .. } = record {
