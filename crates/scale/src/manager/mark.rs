@@ -144,23 +144,24 @@ fn text(input: &mut &[u8]) -> Option<String> {
     String::from_utf8(first.to_vec()).ok()
 }
 
+/// The prefix and the bytes of a statement that emits a message.
+#[cfg(test)]
+pub(crate) fn emitted(sql: &str) -> (String, Vec<u8>) {
+    let parts: Vec<&str> = sql.split('\'').collect();
+    let hex = parts[3].strip_prefix("\\x").expect("it is hexadecimal");
+    let pairs = hex.as_bytes().chunks(2);
+    let byte = |pair: &[u8]| {
+        let pair = std::str::from_utf8(pair).expect("it is ASCII");
+        u8::from_str_radix(pair, 16).expect("it is hexadecimal")
+    };
+    (parts[1].to_owned(), pairs.map(byte).collect())
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
 
     use super::*;
-
-    /// The prefix and the bytes of a statement that emits a message.
-    fn emitted(sql: &str) -> (String, Vec<u8>) {
-        let parts: Vec<&str> = sql.split('\'').collect();
-        let hex = parts[3].strip_prefix("\\x").expect("it is hexadecimal");
-        let pairs = hex.as_bytes().chunks(2);
-        let byte = |pair: &[u8]| {
-            let pair = std::str::from_utf8(pair).expect("it is ASCII");
-            u8::from_str_radix(pair, 16).expect("it is hexadecimal")
-        };
-        (parts[1].to_owned(), pairs.map(byte).collect())
-    }
 
     proptest! {
         #[test]

@@ -12,6 +12,8 @@
 //!   Algorithm 4; and what is not proven goes to the Primary (R33).
 //! - A commit is given to Extensions only after the Primary shows it.
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
 pub mod execution;
 pub mod independence;
 pub mod indexes;
@@ -37,6 +39,11 @@ use pending::Pending;
 
 /// Commits between two prunings of RIndex.
 const PRUNE_INTERVAL: u64 = 1024;
+
+/// The manager, locked for a moment: none of its functions waits, and none leaves it half changed.
+pub fn locked(manager: &Mutex<Manager>) -> MutexGuard<'_, Manager> {
+    manager.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// How consistent a session's reads are (the paper's section 5.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]

@@ -264,7 +264,7 @@ impl Relay<'_> {
             if is_one_copy && self.writes.is_pending() {
                 self.held = Held::Commits(self.writes.pending().collect());
             }
-            for statement in self.writes.ended(routing) {
+            for statement in self.writes.ended(&routing.manager) {
                 let server = &mut connection.server;
                 self.session.run(&statement, server, &mut self.out);
             }
@@ -353,7 +353,7 @@ impl Relay<'_> {
             });
         }
         if executes {
-            self.writes.note(&touched, is_inside, routing);
+            self.writes.note(&touched, is_inside, &routing.manager);
         }
         let reason = touched
             .needs_primary
@@ -552,7 +552,8 @@ impl Relay<'_> {
             self.proxy.count(&self.place, Manager::ended);
             let is_in_doubt = self.writes.is_pending();
             if let Some(routing) = self.routing {
-                self.writes.lost(connection.cancel_key.process, routing);
+                self.writes
+                    .lost(connection.cancel_key.process, &routing.manager);
             }
             match self.session.leftover() {
                 leftover @ (Leftover::Nothing | Leftover::Transaction)

@@ -4,7 +4,7 @@
 //! not understood counts as writing anything (R33).
 
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use bytes::BytesMut;
 
@@ -13,7 +13,7 @@ use super::login::Reading;
 use super::writes::Writes;
 use crate::address::Address;
 use crate::analysis::{Action, Analyser, Parameter, Statement, TransactionCommand};
-use crate::manager::{ExtensionId, Level, Manager, Reason, Sets, Target, Tsid, mark};
+use crate::manager::{ExtensionId, Level, Manager, Reason, Sets, Target, Tsid, locked, mark};
 use crate::pool::Node;
 use crate::replication::{Error, Replication};
 use crate::sql::quoted;
@@ -237,7 +237,7 @@ impl Before<'_> {
                 session.add(&statement, out);
             }
         }
-        writes.note(&touched, session.is_in_transaction(), routing);
+        writes.note(&touched, session.is_in_transaction(), &routing.manager);
         None
     }
 
@@ -425,7 +425,7 @@ impl Routing {
 
     /// The manager; it is locked for a moment only, as none of its functions waits.
     pub fn manager(&self) -> MutexGuard<'_, Manager> {
-        self.manager.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.manager)
     }
 
     /// What a text touches that is read like this; none where that is not known.

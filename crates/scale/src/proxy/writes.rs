@@ -5,8 +5,10 @@
 //! right behind it on the same connection: once the slot's reader has seen a mark, it has seen what
 //! was committed before it, and the Pending item ends (R29).
 
-use super::routing::{Routing, Touched};
-use crate::manager::{Mark, Outcome, Sets, TStateId};
+use std::sync::Mutex;
+
+use super::routing::Touched;
+use crate::manager::{Manager, Mark, Outcome, Sets, TStateId, locked};
 
 /// The writes of one session.
 #[derive(Debug, Default)]
@@ -26,7 +28,7 @@ pub struct Writes {
 impl Writes {
     /// Statements are about to be sent. `is_inside` says that they run inside of a transaction that
     /// goes on behind them, unless it may end by them.
-    pub fn note(&mut self, touched: &Touched, is_inside: bool, routing: &Routing) {
+    pub fn note(&mut self, touched: &Touched, is_inside: bool, manager: &Mutex<Manager>) {
         self.has_settings |= touched.changes_settings;
         if touched.sets.is_written() {
             self.unsent.merge(&touched.sets);
@@ -34,7 +36,7 @@ impl Writes {
         self.may_be_over |= touched.may_end || !is_inside;
         if self.unsent.is_written() && self.may_be_over {
             let sets = std::mem::take(&mut self.unsent);
-            self.pending.push(routing.manager().begin_commit(sets));
+            self.pending.push(locked(manager).begin_commit(sets));
         }
     }
 
@@ -55,7 +57,7 @@ impl Writes {
 
     /// No transaction is open any more, and everything that was sent is answered: the statements
     /// that are to be run now, each in a transaction of its own.
-    pub fn ended(&mut self, routing: &Routing) -> Vec<String> {
+    pub fn ended(&mut self, manager: &Mutex<Manager>) -> Vec<String> {
         self.unsent = Sets::default();
         self.has_settings = false;
         self.may_be_over = false;
@@ -64,12 +66,12 @@ impl Writes {
         }
         if !self.is_marked {
             self.is_marked = true;
-            let manager = routing.manager();
+            let manager = locked(manager);
             let key = manager.key();
             return self.pending.iter().map(|mark| mark.sql(key)).collect();
         }
         self.is_marked = false;
-        let mut manager = routing.manager();
+        let mut manager = locked(manager);
         for mark in self.pending.drain(..) {
             manager.finished(mark.id, Outcome::Committed);
         }
@@ -77,8 +79,8 @@ impl Writes {
     }
 
     /// The connection to this process on the Primary is lost, or is closed.
-    pub fn lost(&mut self, backend: u32, routing: &Routing) {
-        let mut manager = routing.manager();
+    pub fn lost(&mut self, backend: u32, manager: &Mutex<Manager>) {
+        let mut manager = locked(manager);
         for mark in self.pending.drain(..) {
             let backend = i32::try_from(backend).unwrap_or(0);
             manager.finished(mark.id, Outcome::InDoubt { backend });

@@ -26,7 +26,7 @@ mod pgoutput;
 mod progress;
 mod quarantine;
 mod reader;
-mod schedule;
+pub(crate) mod schedule;
 mod seed;
 mod snapshot;
 mod spill;
@@ -45,7 +45,7 @@ use tokio_postgres::{Client, Config, NoTls};
 
 use crate::address::Address;
 use crate::analysis::Analyser;
-use crate::manager::{ExtensionId, Manager, State, Tsid};
+use crate::manager::{ExtensionId, Manager, State, Tsid, locked};
 use crate::pool::connection;
 pub use progress::{Progress, Status};
 pub(crate) use quarantine::is_same;
@@ -131,7 +131,7 @@ struct Shared {
 
 impl Shared {
     fn manager(&self) -> MutexGuard<'_, Manager> {
-        self.manager.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.manager)
     }
 
     fn durable(&self) -> MutexGuard<'_, BTreeMap<ExtensionId, Tsid>> {
