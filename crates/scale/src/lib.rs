@@ -12,8 +12,11 @@ pub mod check;
 pub mod console;
 pub mod local;
 pub mod manager;
+mod planted;
 pub mod pool;
 pub mod proxy;
 pub mod replication;
+#[cfg(test)]
+mod simulation;
 mod sql;
 pub mod wire;

@@ -13,6 +13,7 @@ use std::collections::{BTreeMap, VecDeque};
 use super::independence::independent;
 use super::items::Tsid;
 use super::sets::Sets;
+use crate::planted::{self, Bug};
 
 /// Of those that wait, so many are looked at when one has committed. Each costs some microseconds.
 const WINDOW: usize = 16;
@@ -44,7 +45,11 @@ impl Execution {
 
     /// A transaction has committed; returns those that may run now (lines 14 to 23).
     pub fn complete(&mut self, tsid: Tsid) -> Vec<Tsid> {
-        let first = self.running.pop_first().expect("something runs");
+        let first = match planted::is(Bug::CommitsOutOfOrder) {
+            true => self.running.remove_entry(&tsid),
+            false => self.running.pop_first(),
+        };
+        let first = first.expect("something runs");
         assert_eq!(first.0, tsid, "they commit in TSID order");
         self.running_state.remove(&first.1);
         let mut started = Vec::new();

@@ -12,6 +12,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use super::items::{Column, Items, Row, Table, Tsid};
 use super::sets::{Class, Sets, TableSets};
+use crate::planted::{self, Bug};
 
 /// Rows in RIndex, at most; past this its older half goes, and the floor rises to what has gone.
 pub const ROWS_MAX: usize = 1 << 20;
@@ -97,14 +98,21 @@ impl Indexes {
     /// it must see.
     pub fn need(&self, sets: &Sets) -> Tsid {
         if sets.may_read_anything() || sets.may_write_anything() {
-            return self.latest;
+            return match planted::is(Bug::UnknownReadsNothing) {
+                true => Tsid(0),
+                false => self.latest,
+            };
         }
         let of_tables = sets
             .tables()
             // Line 4.
             .filter_map(|(table, sets)| Some((self.tables.get(&table)?, sets)))
             .map(|(index, sets)| index.need(sets));
-        of_tables.fold(self.floor.max(self.anything), Tsid::max)
+        let least = match planted::is(Bug::FloorIgnored) {
+            true => Tsid(0),
+            false => self.floor.max(self.anything),
+        };
+        of_tables.fold(least, Tsid::max)
     }
 
     /// Forgets the rows that all Extensions have: those at or before `applied` (section 5.1).
@@ -113,7 +121,9 @@ impl Indexes {
         if applied <= self.floor {
             return;
         }
-        self.floor = applied;
+        if !planted::is(Bug::FloorStays) {
+            self.floor = applied;
+        }
         self.row_count = 0;
         for index in self.tables.values_mut() {
             index.rows.retain(|_, tsid| *tsid > applied);
@@ -150,7 +160,10 @@ impl TableIndex {
         }
         for row in rows.named() {
             let entry = self.rows.entry(row).or_default();
-            *entry = tsid.max(*entry);
+            *entry = match planted::is(Bug::IndexesGoBack) {
+                true => tsid,
+                false => tsid.max(*entry),
+            };
         }
     }
 
@@ -160,6 +173,9 @@ impl TableIndex {
             // Lines 5 and 6.
             Class::Table => self.table,
             // Lines 7 to 9: any row that was written may have had any of its columns written.
+            Class::Columns if planted::is(Bug::RowsHaveNoColumns) => {
+                self.need_of_columns(&read.columns)
+            }
             Class::Columns => self.need_of_columns(&read.columns).max(self.newest_row),
             // Lines 10 to 12.
             Class::Rows => self

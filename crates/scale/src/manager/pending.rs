@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 use super::mark::TStateId;
 use super::sets::Sets;
+use crate::planted::{self, Bug};
 
 /// What became of a commit, as the Primary's connection told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,7 +49,12 @@ impl Pending {
 
     /// The outcome is known, or will never be known from that connection.
     pub fn finished(&mut self, id: TStateId, outcome: Outcome) {
-        if outcome == Outcome::RolledBack {
+        let is_over = match outcome {
+            Outcome::RolledBack => true,
+            Outcome::Committed => planted::is(Bug::PendingEndsAtAnswer),
+            Outcome::InDoubt { .. } => planted::is(Bug::DoubtForgotten),
+        };
+        if is_over {
             self.remove(id);
         } else if let Some(item) = self.items.get_mut(&id) {
             item.outcome = Some(outcome);

@@ -8,7 +8,7 @@ pub mod extensions;
 mod login;
 mod relay;
 pub mod routing;
-mod writes;
+pub(crate) mod writes;
 
 use std::collections::BTreeMap;
 use std::io;

@@ -9,6 +9,7 @@ use std::sync::Mutex;
 
 use super::routing::Touched;
 use crate::manager::{Manager, Mark, Outcome, Sets, TStateId, locked};
+use crate::planted::{self, Bug};
 
 /// The writes of one session.
 #[derive(Debug, Default)]
@@ -34,7 +35,7 @@ impl Writes {
             self.unsent.merge(&touched.sets);
         }
         self.may_be_over |= touched.may_end || !is_inside;
-        if self.unsent.is_written() && self.may_be_over {
+        if self.unsent.is_written() && self.may_be_over && !planted::is(Bug::NotPending) {
             let sets = std::mem::take(&mut self.unsent);
             self.pending.push(locked(manager).begin_commit(sets));
         }

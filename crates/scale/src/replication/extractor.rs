@@ -19,7 +19,7 @@ use super::schedule::{Command, Schedule, Worker};
 use super::setup::{self, FLUSHER, Seed, Start};
 use super::snapshot::Snapshot;
 use super::tstate::{Effect, TState};
-use super::{Error, Progress, Shared, connect, described};
+use super::{EXTRACTOR, Error, Progress, Shared, connect, described};
 use crate::address::Address;
 use crate::manager::{ExtensionId, Sets, State, Tsid};
 
@@ -94,7 +94,7 @@ pub async fn run(
     let mut tasks = JoinSet::new();
     let mut workers = Vec::new();
     for number in 0..worker_count {
-        let client = connect(config, "replex extractor").await?;
+        let client = connect(config, EXTRACTOR).await?;
         client
             .batch_execute(SETTINGS)
             .await

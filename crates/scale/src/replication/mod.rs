@@ -53,6 +53,9 @@ pub(crate) use quarantine::noted as noted_difference;
 use reader::{Join, Reader};
 pub(crate) use seed::{dump_version, has_tables};
 
+/// What connections that apply commits are called at Extensions.
+const EXTRACTOR: &str = "replex extractor";
+
 /// Name of the slot and of the publication on the Primary.
 pub const SLOT: &str = "hihooi";
 
@@ -333,7 +336,7 @@ async fn follow(
     wait: &mut Duration,
 ) -> Result<(), Error> {
     shared.set_status(id, "connecting");
-    let control = connect(extension, "replex extractor").await?;
+    let control = connect(extension, EXTRACTOR).await?;
     let primary = connect(&shared.primary, "replex set-up").await?;
     quarantine::refuse_primary(&primary, &control).await?;
     if let Some(why) = quarantine::noted(&control).await? {
@@ -341,8 +344,12 @@ async fn follow(
             "it was found to differ from the Primary ({why}): remove it and add it again with EMPTY"
         )));
     }
+    setup::end_others(&control).await?;
     let start = match setup::applied(&control).await? {
-        Some(start) => start,
+        Some(start) => {
+            setup::flush(&control).await?;
+            start
+        }
         None => seed::fill(shared, id, extension, &control).await?,
     };
     if start.applied < setup::confirmed(&primary).await? {

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 
 use crate::manager::execution::Execution;
 use crate::manager::{Sets, Tsid};
+use crate::planted::{self, Bug};
 
 /// A connection's number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -142,6 +143,14 @@ impl Schedule {
                 }
                 Phase::Executing(_) if item.alone => return commands,
                 _ => break,
+            }
+        }
+        if planted::is(Bug::CommitsOutOfOrder) {
+            for (tsid, item) in &mut self.items {
+                if let Phase::Executed(worker) = item.phase {
+                    item.phase = Phase::Committing;
+                    commands.push(Command::Commit(worker, *tsid));
+                }
             }
         }
         self.start(&mut commands);

@@ -1,16 +1,22 @@
 //! What must be there on the Primary and on Extensions before anything is replicated.
 
+use std::time::Duration;
+
 use ring::rand::{SecureRandom, SystemRandom};
 use tokio_postgres::{Client, SimpleQueryMessage};
 
 use super::catalogue::value;
-use super::{Error, SLOT};
+use super::{EXTRACTOR, Error, SLOT};
 use crate::manager::Tsid;
 use crate::manager::mark::Key;
+use crate::planted::{self, Bug};
 use crate::pool::connection::HAS;
 
 /// Who writes down in `hihooi.applied` what is on disk; connections that execute are numbered from 0.
 pub const FLUSHER: i32 = -1;
+
+/// Wait before it is looked again whether connections have ended.
+const END_WAIT: Duration = Duration::from_millis(10);
 
 /// Where an Extension begins.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -139,6 +145,33 @@ pub async fn applied(extension: &Client) -> Result<Option<Start>, Error> {
         None => None,
     };
     Ok(Some(Start { applied, seed }))
+}
+
+/// Ends the connections of an Extractor before, and waits until they have ended. It has let go of them, but
+/// a COMMIT that it had sent, to a machine that was paused say, would still be done there, after it was
+/// asked how far it is: then that commit would be done twice.
+pub async fn end_others(extension: &Client) -> Result<(), Error> {
+    let end = format!(
+        "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
+          WHERE application_name = '{EXTRACTOR}' AND datname = current_database()
+            AND pid <> pg_backend_pid()"
+    );
+    while !planted::is(Bug::OldExtractorGoesOn) && one(extension, &end).await? != "0" {
+        tokio::time::sleep(END_WAIT).await;
+    }
+    Ok(())
+}
+
+/// What an Extension shows is on its disk from now on: Extractors commit without waiting for that.
+pub async fn flush(extension: &Client) -> Result<(), Error> {
+    let sql = format!(
+        "BEGIN; SET LOCAL synchronous_commit = on;
+         UPDATE hihooi.applied SET tsid = tsid WHERE worker = {FLUSHER}; COMMIT"
+    );
+    if !planted::is(Bug::UnflushedCounts) {
+        extension.batch_execute(&sql).await?;
+    }
+    Ok(())
 }
 
 /// Makes the tables by which an Extension says how far it is. They are in place when its rows are.

@@ -1,0 +1,78 @@
+//! Planted bugs: each breaks one rule of SAFETY on purpose, so that the simulation can prove that it would
+//! notice. They exist in this crate's own tests only; elsewhere [`is`] is the constant false.
+
+/// One mutation of the rules.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Bug {
+    /// R29: a commit is Pending only until its client has the answer.
+    PendingEndsAtAnswer,
+    /// R29: a mark counts that an earlier manager wrote.
+    MarkOfAnyEpoch,
+    /// R31: what was executed is committed whatever is before it.
+    CommitsOutOfOrder,
+    /// R32: what may be committing is not Pending.
+    NotPending,
+    /// R32: a commit whose connection broke did not happen.
+    DoubtForgotten,
+    /// R32: Extensions get a commit that the Primary does not show yet.
+    GivenBeforeShown,
+    /// R33: an Extension that has less than what was pruned serves what is not in the indexes.
+    FloorIgnored,
+    /// R33: rows are pruned, and the floor does not rise.
+    FloorStays,
+    /// R33: what may read anything need see nothing.
+    UnknownReadsNothing,
+    /// R33: who reads a column need not see rows that were written.
+    RowsHaveNoColumns,
+    /// R33: a commit that is read again from the slot counts as the newest of its rows.
+    IndexesGoBack,
+    /// I14: what an Extension shows counts as being on its disk when it is taken up.
+    UnflushedCounts,
+    /// I14: what an Extractor had sent before its connections broke may still be done.
+    OldExtractorGoesOn,
+    /// I14: a server that came back with less than it had is taken for what it was.
+    GoneBackServes,
+}
+
+#[cfg(test)]
+impl Bug {
+    pub(crate) const ALL: &[Bug] = &[
+        Bug::PendingEndsAtAnswer,
+        Bug::MarkOfAnyEpoch,
+        Bug::CommitsOutOfOrder,
+        Bug::NotPending,
+        Bug::DoubtForgotten,
+        Bug::GivenBeforeShown,
+        Bug::FloorIgnored,
+        Bug::FloorStays,
+        Bug::UnknownReadsNothing,
+        Bug::RowsHaveNoColumns,
+        Bug::IndexesGoBack,
+        Bug::UnflushedCounts,
+        Bug::OldExtractorGoesOn,
+        Bug::GoneBackServes,
+    ];
+}
+
+#[cfg(test)]
+thread_local! {
+    static PLANTED: std::cell::Cell<Option<Bug>> = const { std::cell::Cell::new(None) };
+}
+
+/// Plants a bug in what this thread does from now on, or none.
+#[cfg(test)]
+pub(crate) fn plant(bug: Option<Bug>) {
+    PLANTED.set(bug);
+}
+
+/// Whether this bug is planted.
+#[cfg(test)]
+pub(crate) fn is(bug: Bug) -> bool {
+    PLANTED.get() == Some(bug)
+}
+
+/// Whether this bug is planted: never, outside of tests.
+#[cfg(not(test))]
+pub(crate) const fn is(_: Bug) -> bool {
+    false
+}

@@ -1,0 +1,262 @@
+//! An Extension: a database that forgets what was not on its disk when it crashes, and the Extractor's part
+//! that decides, which is the real one.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::rc::Rc;
+
+use super::primary::{Change, Data, put};
+use crate::manager::{Sets, Tsid};
+use crate::replication::schedule::{Command, Schedule, Worker};
+
+/// Connections that execute.
+const WORKERS: usize = 3;
+
+/// A commit, as the slot's reader gives it.
+#[derive(Debug)]
+pub struct Commit {
+    pub tsid: Tsid,
+    pub changes: Vec<Change>,
+    pub sets: Sets,
+}
+
+/// The database.
+#[derive(Debug)]
+pub struct Database {
+    /// How often it has started.
+    pub life: u64,
+    pub is_up: bool,
+    /// What it shows, and what it says that it has.
+    pub data: Data,
+    pub noted: Tsid,
+    /// What its disk has, and the commits since.
+    durable: (Data, Tsid),
+    recent: Vec<(Data, Tsid)>,
+    executed: BTreeMap<Tsid, Vec<Change>>,
+    /// Commits that were sent on connections that nobody listens to any more.
+    left: Vec<Tsid>,
+}
+
+impl Database {
+    /// A copy of an empty Primary.
+    pub fn new(noted: Tsid) -> Database {
+        Database {
+            life: 1,
+            is_up: true,
+            data: Data::new(),
+            noted,
+            durable: (Data::new(), noted),
+            recent: Vec::new(),
+            executed: BTreeMap::new(),
+            left: Vec::new(),
+        }
+    }
+
+    /// Dies, and loses all but `kept` of what was not on disk.
+    pub fn crash(&mut self, kept: usize) {
+        self.is_up = false;
+        self.life += 1;
+        self.hang_up();
+        self.recent.truncate(kept);
+        let last = self.recent.last().unwrap_or(&self.durable).clone();
+        (self.data, self.noted) = last.clone();
+        self.durable = last;
+        self.recent.clear();
+    }
+
+    /// Commits that are not on disk.
+    pub fn recent_count(&self) -> usize {
+        self.recent.len()
+    }
+
+    /// Everything is on disk, up to this place.
+    pub fn flush(&mut self, applied: Tsid) {
+        self.noted = self.noted.max(applied);
+        self.durable = (self.data.clone(), self.noted);
+        self.recent.clear();
+    }
+
+    /// Its connections to Extractors are closed.
+    pub fn hang_up(&mut self) {
+        self.executed.clear();
+        self.left.clear();
+    }
+
+    /// An Extractor of this life is gone; what it has sent is still there.
+    pub fn leave(&mut self, extractor: &Extractor) {
+        if extractor.life == self.life {
+            self.left
+                .extend(extractor.sent.iter().filter_map(|sent| match sent {
+                    Command::Commit(_, tsid) => Some(*tsid),
+                    _ => None,
+                }));
+        }
+    }
+
+    /// Does what an Extractor has left, if there is something. Returns what it committed.
+    pub fn do_left(&mut self) -> Option<Tsid> {
+        let tsid = self.left.pop()?;
+        self.commit(tsid);
+        Some(tsid)
+    }
+
+    /// Whether an Extractor has left something to do.
+    pub fn has_left(&self) -> bool {
+        !self.left.is_empty()
+    }
+
+    /// Executes without committing.
+    fn execute(&mut self, commit: &Commit) -> Result<(), Problem> {
+        let mut held = self.executed.values().flatten();
+        let is_held = |change: &Change| held.any(|other| other.key == change.key);
+        if commit.changes.iter().any(is_held) {
+            return Err(Problem::InTheWay);
+        }
+        // Every row is found as it was on the Primary (HIHOOI c4).
+        let is_found =
+            |change: &Change| self.data.contains_key(&change.key) == change.old.is_some();
+        if !commit.changes.iter().all(is_found) {
+            return Err(Problem::Differs);
+        }
+        self.executed.insert(commit.tsid, commit.changes.clone());
+        Ok(())
+    }
+
+    fn commit(&mut self, tsid: Tsid) {
+        let changes = self.executed.remove(&tsid).expect("it was executed");
+        for change in changes {
+            put(&mut self.data, change.key, change.new);
+        }
+        self.noted = tsid;
+        self.recent.push((self.data.clone(), tsid));
+    }
+}
+
+/// Why a commit cannot be executed now.
+#[derive(Debug)]
+enum Problem {
+    InTheWay,
+    Differs,
+}
+
+/// What a connection to the database says.
+#[derive(Debug)]
+enum Said {
+    Executed(Tsid),
+    Failed(Tsid, Problem),
+    Committed(Worker, Tsid),
+    RolledBack(Tsid),
+}
+
+/// The Extractor of one Extension, from its start to its end.
+#[derive(Debug)]
+pub struct Extractor {
+    /// The life of the database that it speaks to.
+    pub life: u64,
+    schedule: Schedule,
+    /// What the reader gave, and was not taken.
+    queue: VecDeque<(Tsid, Option<Rc<Commit>>)>,
+    in_hand: BTreeMap<Tsid, Rc<Commit>>,
+    /// Sent to the database.
+    sent: Vec<Command>,
+    /// Said by the database, and not heard.
+    said: VecDeque<Said>,
+    pub applied: Tsid,
+    pub noted: Tsid,
+}
+
+impl Extractor {
+    /// One that begins where the database is.
+    pub fn new(database: &Database) -> Extractor {
+        Extractor {
+            life: database.life,
+            schedule: Schedule::new(WORKERS),
+            queue: VecDeque::new(),
+            in_hand: BTreeMap::new(),
+            sent: Vec::new(),
+            said: VecDeque::new(),
+            applied: database.noted,
+            noted: database.noted,
+        }
+    }
+
+    /// The reader gives a commit, or says that there is none up to here.
+    pub fn give(&mut self, tsid: Tsid, commit: Option<Rc<Commit>>) {
+        self.queue.push_back((tsid, commit));
+    }
+
+    /// Whether there is something to take, to send or to hear.
+    pub fn can(&self) -> [bool; 3] {
+        [
+            !self.queue.is_empty(),
+            !self.sent.is_empty(),
+            !self.said.is_empty(),
+        ]
+    }
+
+    /// Takes the next from its queue.
+    pub fn take(&mut self) {
+        let (tsid, commit) = self.queue.pop_front().expect("there is one");
+        match commit.filter(|commit| !commit.changes.is_empty()) {
+            Some(commit) => {
+                self.schedule.add(tsid, commit.sets.clone(), false);
+                self.in_hand.insert(tsid, commit);
+            }
+            None => self.schedule.add(tsid, Sets::default(), true),
+        }
+        self.go_on();
+    }
+
+    /// The database does one of the things that it was sent. Returns what it committed.
+    pub fn do_one(&mut self, database: &mut Database, which: usize) -> Option<Tsid> {
+        let command = self.sent.remove(which % self.sent.len());
+        match command {
+            Command::Execute(_, tsid) => {
+                let commit = &self.in_hand[&tsid];
+                let said = match database.execute(commit) {
+                    Ok(()) => Said::Executed(tsid),
+                    Err(problem) => Said::Failed(tsid, problem),
+                };
+                self.said.push_back(said);
+            }
+            Command::Commit(worker, tsid) => {
+                database.commit(tsid);
+                self.said.push_back(Said::Committed(worker, tsid));
+                return Some(tsid);
+            }
+            Command::Rollback(_, tsid) => {
+                database.executed.remove(&tsid);
+                self.said.push_back(Said::RolledBack(tsid));
+            }
+            Command::Advance(_) => unreachable!("nobody is sent that"),
+        }
+        None
+    }
+
+    /// Hears what the database has said.
+    pub fn hear(&mut self) {
+        match self.said.pop_front().expect("there is something") {
+            Said::Executed(tsid) => self.schedule.executed(tsid),
+            Said::Failed(tsid, problem) => {
+                let alone = self.schedule.failed(tsid);
+                assert!(!alone, "the commit at {tsid} failed alone: {problem:?}");
+            }
+            Said::Committed(worker, tsid) => {
+                self.schedule.committed(worker, tsid);
+                self.in_hand.remove(&tsid);
+                self.noted = self.noted.max(tsid);
+                self.applied = self.applied.max(tsid);
+            }
+            Said::RolledBack(tsid) => self.schedule.rolled_back(tsid),
+        }
+        self.go_on();
+    }
+
+    fn go_on(&mut self) {
+        for command in self.schedule.commands() {
+            match command {
+                Command::Advance(tsid) => self.applied = self.applied.max(tsid),
+                other => self.sent.push(other),
+            }
+        }
+    }
+}

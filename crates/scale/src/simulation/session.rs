@@ -1,0 +1,60 @@
+//! A client's session: what it does next, and what it waits for. What it has written is noted by the real
+//! code.
+
+use std::collections::VecDeque;
+
+use super::primary::{Reads, Statement};
+use crate::manager::{ExtensionId, Level, Tsid};
+use crate::proxy::writes::Writes;
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct Session {
+    /// Its connection to the Primary.
+    pub backend: Option<i32>,
+    pub writes: Writes,
+    pub doing: Doing,
+}
+
+/// What a session does.
+#[derive(Debug, Default)]
+pub enum Doing {
+    /// Its client asks for nothing.
+    #[default]
+    Nothing,
+    /// It has sent a statement of its transaction.
+    Statement {
+        statement: Statement,
+        /// How many more there will be.
+        more: u64,
+        /// Whether it is a transaction of its own.
+        alone: bool,
+    },
+    /// It has sent COMMIT, or ROLLBACK.
+    End { commits: bool },
+    /// Its commit is in the log, at this place.
+    Logged(usize),
+    /// It has sent its marks.
+    Marks(VecDeque<String>),
+    /// Its read waits for a connection.
+    Asks(Read, Option<Chosen>),
+    /// Its read runs at an Extension.
+    Runs(Read, Chosen),
+}
+
+/// A read.
+#[derive(Clone, Debug)]
+pub struct Read {
+    pub reads: Reads,
+    pub level: Level,
+    pub started: u64,
+}
+
+/// An Extension that was chosen for a read, and the life of its server that the read runs in.
+#[derive(Clone, Copy, Debug)]
+pub struct Chosen {
+    pub id: ExtensionId,
+    pub need: Tsid,
+    pub noted: Tsid,
+    pub life: u64,
+}

@@ -1,0 +1,703 @@
+//! All parts of one run, and what may happen next.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Mutex;
+
+use super::Counts;
+use super::extension::{Database, Extractor};
+use super::primary::{COLUMNS, Key, Primary, ROWS, Reads, Statement, TABLES};
+use super::random::Random;
+use super::reader::Reader;
+use super::session::{Chosen, Doing, Read, Session};
+use crate::manager::mark;
+use crate::manager::{ExtensionId, Level, Manager, State, Target, Tsid, locked};
+use crate::planted::{self, Bug};
+use crate::proxy::routing::Touched;
+
+/// Things that happen while there are faults, and at most afterwards.
+const EVENTS: u64 = 600;
+const EVENTS_AFTER_MAX: u64 = 20_000;
+const SESSIONS: usize = 4;
+const EXTENSIONS: u32 = 2;
+
+/// Something that can happen now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Action {
+    /// A client asks for something.
+    Begin(usize),
+    /// A session's work goes on.
+    GoOn(usize),
+    /// A session's connection to the Primary breaks.
+    Lose(usize),
+    /// A process whose connection broke goes on.
+    Orphan(usize),
+    /// Somebody writes around the proxy.
+    Bypass,
+    /// The slot's reader goes on.
+    Read,
+    /// It looks at what is in doubt.
+    Settle,
+    /// Its stream breaks.
+    Break,
+    /// An Extractor takes a commit, or hears what its database said.
+    Take(ExtensionId),
+    Hear(ExtensionId),
+    /// A database does something.
+    Do(ExtensionId),
+    /// An Extractor writes down how far it is.
+    Flush(ExtensionId),
+    /// A database dies, and comes back.
+    Crash(ExtensionId),
+    Start(ExtensionId),
+    /// It does what an Extractor before had sent.
+    DoLeft(ExtensionId),
+    /// Its connections break, or are found to be broken.
+    Cut(ExtensionId),
+    Notice(ExtensionId),
+    /// It is taken up.
+    Join(ExtensionId),
+    /// The proxy dies, and another one begins.
+    Restart,
+}
+
+/// See the module.
+pub struct World {
+    random: Random,
+    now: u64,
+    primary: Primary,
+    manager: Mutex<Manager>,
+    reader: Reader,
+    databases: BTreeMap<ExtensionId, Database>,
+    extractors: BTreeMap<ExtensionId, Extractor>,
+    /// Up to where each Extension has everything on disk, as the proxy knows it.
+    durable: BTreeMap<ExtensionId, Tsid>,
+    /// The slot gives what is behind this.
+    confirmed: Tsid,
+    /// Idle connections for reads: the life of the server that each was opened in.
+    idle: BTreeMap<ExtensionId, Vec<u64>>,
+    sessions: Vec<Session>,
+    /// Processes whose connection broke, and whether they commit before they end.
+    orphans: Vec<(i32, bool)>,
+    last_value: u64,
+    has_faults: bool,
+    pub story: Vec<String>,
+    pub counts: Counts,
+}
+
+impl World {
+    /// The world of a seed.
+    pub fn new(seed: u64) -> World {
+        let primary = Primary::new();
+        let floor = primary.position();
+        let ids = (1..=EXTENSIONS).map(ExtensionId);
+        World {
+            random: Random::new(seed),
+            now: 0,
+            manager: manager(floor),
+            reader: Reader::new(&primary, floor),
+            databases: ids.map(|id| (id, Database::new(floor))).collect(),
+            extractors: BTreeMap::new(),
+            durable: BTreeMap::new(),
+            confirmed: floor,
+            idle: BTreeMap::new(),
+            sessions: (0..SESSIONS).map(|_| Session::default()).collect(),
+            orphans: Vec::new(),
+            last_value: 0,
+            has_faults: true,
+            story: Vec::new(),
+            counts: Counts::default(),
+            primary,
+        }
+    }
+
+    /// Runs it to its end.
+    pub fn run(&mut self) -> Result<(), String> {
+        while self.now < EVENTS {
+            self.step()?;
+        }
+        self.has_faults = false;
+        while !self.is_at_rest() {
+            if self.now > EVENTS + EVENTS_AFTER_MAX {
+                return Err(format!(
+                    "it does not come to rest: the log ends at {}, {:?}; {:?}; {:?}",
+                    self.primary.position(),
+                    self.reader,
+                    self.extractors,
+                    locked(&self.manager)
+                ));
+            }
+            self.step()?;
+        }
+        for (id, database) in &self.databases {
+            if database.data != self.primary.shown {
+                return Err(format!("at rest Extension {} differs", id.0));
+            }
+        }
+        self.counts.commits = self.primary.log.len() as u64;
+        Ok(())
+    }
+
+    /// Nobody does anything, nothing is Pending, and Extensions have everything.
+    fn is_at_rest(&self) -> bool {
+        let is_idle = |session: &Session| matches!(session.doing, Doing::Nothing);
+        let end = self.primary.position();
+        let has_all = |id| {
+            let extractor = self.extractors.get(id);
+            let life = self.databases[id].life;
+            extractor.is_some_and(|extractor| extractor.life == life && extractor.applied == end)
+        };
+        self.sessions.iter().all(is_idle)
+            && self.orphans.is_empty()
+            && locked(&self.manager).pending_count() == 0
+            && self.databases.keys().all(has_all)
+    }
+
+    fn step(&mut self) -> Result<(), String> {
+        self.now += 1;
+        let actions = self.actions();
+        let total = actions.iter().map(|(weight, _)| weight).sum();
+        let mut at = self.random.below(total);
+        let chosen = actions.iter().find(|(weight, _)| {
+            let is_here = at < *weight;
+            at = at.saturating_sub(*weight);
+            is_here
+        });
+        let (_, action) = chosen.expect("the weights are all of it");
+        self.story.push(format!("{:5} {action:?}", self.now));
+        self.perform(*action)
+    }
+
+    /// What can happen now, each with how likely it is.
+    fn actions(&self) -> Vec<(u64, Action)> {
+        let mut all = vec![(20, Action::Settle)];
+        for (number, session) in self.sessions.iter().enumerate() {
+            match session.doing {
+                Doing::Nothing if self.has_faults => all.push((30, Action::Begin(number))),
+                Doing::Nothing => {}
+                Doing::Logged(_) => {
+                    all.push((30, Action::GoOn(number)));
+                    if self.has_faults {
+                        all.push((3, Action::Lose(number)));
+                    }
+                }
+                _ => all.push((100, Action::GoOn(number))),
+            }
+            if self.has_faults && session.backend.is_some() {
+                all.push((1, Action::Lose(number)));
+            }
+        }
+        let orphans = 0..self.orphans.len();
+        all.extend(orphans.map(|number| (20, Action::Orphan(number))));
+        if self.reader.can_go_on(&self.primary) {
+            all.push((100, Action::Read));
+        }
+        if self.has_faults {
+            all.extend([
+                (3, Action::Bypass),
+                (2, Action::Break),
+                (1, Action::Restart),
+            ]);
+        }
+        for (id, database) in &self.databases {
+            self.actions_of_extension(*id, database, &mut all);
+        }
+        all
+    }
+
+    fn actions_of_extension(
+        &self,
+        id: ExtensionId,
+        database: &Database,
+        all: &mut Vec<(u64, Action)>,
+    ) {
+        if !database.is_up {
+            all.push((20, Action::Start(id)));
+        } else if self.has_faults {
+            all.push((2, Action::Crash(id)));
+        }
+        if database.has_left() {
+            all.push((20, Action::DoLeft(id)));
+        }
+        let Some(extractor) = self.extractors.get(&id) else {
+            if database.is_up {
+                all.push((20, Action::Join(id)));
+            }
+            return;
+        };
+        let is_connected = database.is_up && extractor.life == database.life;
+        let [takes, sends, hears] = extractor.can();
+        let own = [
+            (takes, 100, Action::Take(id)),
+            (sends && is_connected, 100, Action::Do(id)),
+            (hears, 100, Action::Hear(id)),
+            (is_connected, 10, Action::Flush(id)),
+            (is_connected && self.has_faults, 1, Action::Cut(id)),
+            (!is_connected, 30, Action::Notice(id)),
+        ];
+        let own = own.into_iter().filter(|(can, ..)| *can);
+        all.extend(own.map(|(_, weight, action)| (weight, action)));
+    }
+
+    // tidy: long — a dispatching match over all that can happen.
+    fn perform(&mut self, action: Action) -> Result<(), String> {
+        match action {
+            Action::Begin(number) => self.begin(number),
+            Action::GoOn(number) => return self.go_on(number),
+            Action::Lose(number) => self.lose(number),
+            Action::Orphan(number) => self.orphan(number),
+            Action::Bypass => {
+                let statement = self.statement();
+                self.primary.bypass(&statement);
+            }
+            Action::Read => {
+                let mut manager = locked(&self.manager);
+                let extractors = &mut self.extractors;
+                self.reader.go_on(&self.primary, &mut manager, extractors);
+            }
+            Action::Settle => {
+                let mut manager = locked(&self.manager);
+                self.reader.settle(&self.primary, &mut manager);
+            }
+            Action::Break => {
+                self.counts.faults += 1;
+                self.reader.restart(&self.primary, self.confirmed);
+            }
+            Action::Take(id) => {
+                self.extractor(id).take();
+                self.tell(id);
+            }
+            Action::Hear(id) => {
+                self.extractor(id).hear();
+                self.tell(id);
+            }
+            Action::Do(id) => return self.do_one(id),
+            Action::Flush(id) => {
+                let applied = self.extractors[&id].applied;
+                self.extractor(id).noted = applied;
+                self.database(id).flush(applied);
+                self.durable.insert(id, applied);
+                self.confirm();
+            }
+            Action::Crash(id) => {
+                self.counts.faults += 1;
+                let recent = self.databases[&id].recent_count() as u64;
+                let kept = self.random.below(recent + 1) as usize;
+                self.database(id).crash(kept);
+            }
+            Action::Start(id) => self.database(id).is_up = true,
+            Action::DoLeft(id) => {
+                let done = self.database(id).do_left();
+                return self.is_prefix(id, done);
+            }
+            Action::Cut(id) | Action::Notice(id) => {
+                let extractor = self.extractors.remove(&id).expect("it is there");
+                self.database(id).leave(&extractor);
+                self.reader.leave(id);
+                locked(&self.manager).set_state(id, State::Away);
+            }
+            Action::Join(id) => return self.join(id),
+            Action::Restart => self.restart(),
+        }
+        Ok(())
+    }
+
+    fn extractor(&mut self, id: ExtensionId) -> &mut Extractor {
+        self.extractors.get_mut(&id).expect("it is there")
+    }
+
+    fn database(&mut self, id: ExtensionId) -> &mut Database {
+        self.databases.get_mut(&id).expect("it is there")
+    }
+
+    fn tell(&self, id: ExtensionId) {
+        let extractor = &self.extractors[&id];
+        let mut manager = locked(&self.manager);
+        manager.applied(id, extractor.applied, extractor.noted);
+        manager.set_state(id, State::Serving);
+    }
+
+    /// I14.
+    fn do_one(&mut self, id: ExtensionId) -> Result<(), String> {
+        let which = self.random.below(8) as usize;
+        let extractor = self.extractors.get_mut(&id).expect("it is there");
+        let database = self.databases.get_mut(&id).expect("it is there");
+        let done = extractor.do_one(database, which);
+        self.is_prefix(id, done)
+    }
+
+    fn is_prefix(&self, id: ExtensionId, done: Option<Tsid>) -> Result<(), String> {
+        match done {
+            Some(tsid) if self.databases[&id].data != self.primary.states[&tsid] => Err(format!(
+                "I14: Extension {} with the commit at {tsid} is no prefix of the log",
+                id.0
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    fn confirm(&mut self) {
+        if self.durable.len() == self.databases.len() {
+            let durable = self.durable.values().min().copied();
+            self.confirmed = self.confirmed.max(durable.unwrap_or_default());
+        }
+    }
+
+    fn join(&mut self, id: ExtensionId) -> Result<(), String> {
+        let database = self.databases.get_mut(&id).expect("it is there");
+        if !planted::is(Bug::OldExtractorGoesOn) {
+            database.hang_up();
+        }
+        // What it says is on its disk before it counts.
+        if !planted::is(Bug::UnflushedCounts) {
+            database.flush(database.noted);
+        }
+        let noted = database.noted;
+        if noted < self.confirmed {
+            return Err(format!(
+                "Extension {} has {noted}, and the slot gives only what is behind {}",
+                id.0, self.confirmed
+            ));
+        }
+        let extractor = Extractor::new(database);
+        self.extractors.insert(id, extractor);
+        locked(&self.manager).add_extension(id, noted);
+        self.durable.insert(id, noted);
+        self.confirm();
+        let confirmed = self.confirmed;
+        self.reader.join(id, noted, &self.primary, confirmed);
+        self.tell(id);
+        Ok(())
+    }
+
+    /// The proxy dies. The next one begins once all processes of the one before have ended: who takes over
+    /// ends them.
+    fn restart(&mut self) {
+        self.counts.faults += 1;
+        for number in 0..self.sessions.len() {
+            let doing = std::mem::take(&mut self.sessions[number].doing);
+            self.abandon(number, &doing);
+            self.sessions[number] = Session::default();
+        }
+        while !self.orphans.is_empty() {
+            self.orphan(0);
+        }
+        let floor = self.primary.position();
+        self.manager = manager(floor);
+        for id in self.databases.keys() {
+            locked(&self.manager).add_extension(*id, Tsid(0));
+        }
+        self.reader = Reader::new(&self.primary, self.confirmed);
+        for (id, extractor) in std::mem::take(&mut self.extractors) {
+            self.database(id).leave(&extractor);
+        }
+        self.durable.clear();
+        self.idle.clear();
+    }
+
+    /// A session's connection breaks, and the proxy knows that: it ends the session, and the client comes
+    /// anew.
+    fn lose(&mut self, number: usize) {
+        self.counts.faults += 1;
+        let session = &mut self.sessions[number];
+        let doing = std::mem::take(&mut session.doing);
+        if let Some(backend) = session.backend {
+            session.writes.lost(backend as u32, &self.manager);
+        }
+        self.abandon(number, &doing);
+        self.sessions[number] = Session::default();
+    }
+
+    /// Whatever a session's process on the Primary was about may still happen there.
+    fn abandon(&mut self, number: usize, doing: &Doing) {
+        let commits = match doing {
+            Doing::Logged(_) => true,
+            Doing::End { commits } => *commits && self.random.one_in(2),
+            Doing::Marks(marks) => {
+                let sent = self.random.below(marks.len() as u64 + 1) as usize;
+                for mark in marks.iter().take(sent) {
+                    self.primary.emit(mark);
+                }
+                false
+            }
+            Doing::Runs(_, chosen) => {
+                locked(&self.manager).ended(chosen.id);
+                false
+            }
+            _ => false,
+        };
+        if let Some(backend) = self.sessions[number].backend.take() {
+            self.orphans.push((backend, commits));
+        }
+    }
+
+    fn orphan(&mut self, number: usize) {
+        let (backend, commits) = self.orphans[number];
+        if self.primary.is_logged(backend) {
+            self.primary.show(backend);
+        } else if commits && self.primary.commit(backend).is_some() {
+            self.orphans[number].1 = false;
+            return;
+        }
+        self.primary.close(backend);
+        self.orphans.remove(number);
+    }
+
+    fn key(&mut self) -> Key {
+        Key {
+            table: self.random.below(u64::from(TABLES)) as u32,
+            row: self.random.below(ROWS),
+        }
+    }
+
+    fn statement(&mut self) -> Statement {
+        self.last_value += 1;
+        let value = self.last_value;
+        let key = self.key();
+        match self.random.below(16) {
+            0..6 => Statement::Put(key, [value; COLUMNS]),
+            6..11 => Statement::Set(key, self.random.below(COLUMNS as u64) as usize, value),
+            11..13 => Statement::Delete(key),
+            13..15 => Statement::SetWhere(key.table, value % 2, value),
+            _ => Statement::Schema,
+        }
+    }
+
+    /// A client asks for a read or for a transaction.
+    fn begin(&mut self, number: usize) {
+        if !self.random.one_in(3) {
+            let key = self.key();
+            let reads = match self.random.below(8) {
+                0..4 => Reads::Row(key),
+                4..6 => Reads::Column(key.table, self.random.below(COLUMNS as u64) as usize),
+                6 => Reads::Table(key.table),
+                _ => Reads::Anything,
+            };
+            let level = match self.random.below(10) {
+                0 => Level::Weak,
+                1 => Level::RsiPc,
+                _ => Level::Gssi,
+            };
+            let started = self.now;
+            let target = locked(&self.manager).route(&reads.sets(), level);
+            let chosen = match target {
+                Target::Primary(_) => None,
+                Target::Extension {
+                    id, need, noted, ..
+                } => Some(Chosen {
+                    id,
+                    need,
+                    noted,
+                    life: 0,
+                }),
+            };
+            let read = Read {
+                reads,
+                level,
+                started,
+            };
+            self.sessions[number].doing = Doing::Asks(read, chosen);
+            return;
+        }
+        let alone = self.random.one_in(2);
+        let more = match alone {
+            true => 0,
+            false => self.random.below(3),
+        };
+        if self.sessions[number].backend.is_none() {
+            self.sessions[number].backend = Some(self.primary.open());
+        }
+        self.send(number, more, alone);
+    }
+
+    /// A session sends a statement. What it may write is noted before.
+    fn send(&mut self, number: usize, more: u64, alone: bool) {
+        let statement = self.statement();
+        let touched = Touched {
+            sets: statement.sets(),
+            may_end: matches!(statement, Statement::Schema),
+            ..Touched::default()
+        };
+        let session = &mut self.sessions[number];
+        session.writes.note(&touched, !alone, &self.manager);
+        session.doing = Doing::Statement {
+            statement,
+            more,
+            alone,
+        };
+    }
+
+    /// A session sends COMMIT or ROLLBACK.
+    fn send_end(&mut self, number: usize, commits: bool) {
+        let touched = Touched {
+            may_end: true,
+            ..Touched::default()
+        };
+        let session = &mut self.sessions[number];
+        session.writes.note(&touched, true, &self.manager);
+        session.doing = Doing::End { commits };
+    }
+
+    /// A session's transaction has ended: marks are written, if there are any.
+    fn ended(&mut self, number: usize) {
+        let session = &mut self.sessions[number];
+        let marks: VecDeque<String> = session.writes.ended(&self.manager).into();
+        session.doing = match marks.is_empty() {
+            true => Doing::Nothing,
+            false => Doing::Marks(marks),
+        };
+    }
+
+    fn go_on(&mut self, number: usize) -> Result<(), String> {
+        let doing = std::mem::take(&mut self.sessions[number].doing);
+        let backend = self.sessions[number].backend;
+        match doing {
+            Doing::Nothing => unreachable!("it does something"),
+            Doing::Statement {
+                statement,
+                more,
+                alone,
+            } => {
+                let backend = backend.expect("it has one");
+                match self.primary.execute(backend, &statement) {
+                    true if alone => self.sessions[number].doing = Doing::End { commits: true },
+                    true if more > 0 => self.send(number, more - 1, false),
+                    true => {
+                        let commits = !self.random.one_in(6);
+                        self.send_end(number, commits);
+                    }
+                    // It has waited for too long, as in a deadlock.
+                    false if self.random.one_in(8) => match alone {
+                        true => self.sessions[number].doing = Doing::End { commits: false },
+                        false => self.send_end(number, false),
+                    },
+                    false => {
+                        self.sessions[number].doing = Doing::Statement {
+                            statement,
+                            more,
+                            alone,
+                        };
+                    }
+                }
+            }
+            Doing::End { commits } => {
+                let backend = backend.expect("it has one");
+                let logged = match commits {
+                    true => self.primary.commit(backend),
+                    false => None,
+                };
+                match logged {
+                    Some(place) => self.sessions[number].doing = Doing::Logged(place),
+                    None => {
+                        self.primary.roll_back(backend);
+                        self.ended(number);
+                    }
+                }
+            }
+            Doing::Logged(place) => {
+                self.primary.show(backend.expect("it has one"));
+                self.primary.log[place].known_at = Some(self.now);
+                self.ended(number);
+            }
+            Doing::Marks(mut marks) => {
+                self.primary.emit(&marks.pop_front().expect("there is one"));
+                match marks.is_empty() {
+                    true => self.ended(number),
+                    false => self.sessions[number].doing = Doing::Marks(marks),
+                }
+            }
+            Doing::Asks(read, None) => return self.read_primary(&read),
+            Doing::Asks(read, Some(chosen)) => self.connect(number, read, chosen),
+            Doing::Runs(read, chosen) => return self.read_extension(&read, chosen),
+        }
+        Ok(())
+    }
+
+    /// Takes a connection for a read, as `Relay::take_there` and `Node::take_for_read` do.
+    fn connect(&mut self, number: usize, read: Read, mut chosen: Chosen) {
+        let database = &self.databases[&chosen.id];
+        let idle = self.idle.entry(chosen.id).or_default();
+        // A connection to a server that died is found to be closed.
+        idle.retain(|life| database.is_up && *life == database.life);
+        let is_open = match idle.pop() {
+            Some(_) => true,
+            None => {
+                let is_that_far = database.noted >= chosen.noted;
+                database.is_up && (is_that_far || planted::is(Bug::GoneBackServes))
+            }
+        };
+        chosen.life = database.life;
+        let mut manager = locked(&self.manager);
+        self.sessions[number].doing = match is_open && manager.has(chosen.id, chosen.need) {
+            true => {
+                manager.started(chosen.id);
+                Doing::Runs(read, chosen)
+            }
+            false => Doing::Asks(read, None),
+        };
+    }
+
+    fn read_primary(&mut self, read: &Read) -> Result<(), String> {
+        self.counts.reads_at_the_primary += 1;
+        let (reads, started) = (&read.reads, read.started);
+        let knew = |known_at: Option<u64>| known_at.is_some_and(|at| at < started);
+        let mut log = self.primary.log.iter();
+        let gone = log.find(|entry| !entry.is_shown && reads.meet(entry) && knew(entry.known_at));
+        if let Some(entry) = gone {
+            let tsid = entry.tsid;
+            return Err(format!("the commit at {tsid} was seen, and then no more"));
+        }
+        self.saw(read, Tsid(u64::MAX));
+        Ok(())
+    }
+
+    fn read_extension(&mut self, read: &Read, chosen: Chosen) -> Result<(), String> {
+        locked(&self.manager).ended(chosen.id);
+        let database = &self.databases[&chosen.id];
+        if !database.is_up || database.life != chosen.life {
+            return Ok(());
+        }
+        self.counts.reads_at_extensions += 1;
+        self.idle.entry(chosen.id).or_default().push(chosen.life);
+        let has = database.noted;
+        let all = match read.level {
+            Level::RsiPc => &Reads::Anything,
+            _ => &read.reads,
+        };
+        let knew = |known_at: Option<u64>| known_at.is_some_and(|at| at < read.started);
+        let mut missing = self.primary.missing(all, has);
+        let missed = missing.find(|entry| knew(entry.known_at));
+        let missed = missed.map(|entry| entry.tsid);
+        if let Some(tsid) = missed.filter(|_| read.level != Level::Weak) {
+            return Err(format!(
+                "a read of {:?} at Extension {}, which has {has}, misses the commit at {tsid}",
+                read.reads, chosen.id.0
+            ));
+        }
+        drop(missing);
+        self.saw(read, has);
+        Ok(())
+    }
+
+    /// Somebody has seen what a read touches, up to here. What is written around the proxy counts once
+    /// the slot's reader has read it.
+    fn saw(&mut self, read: &Read, until: Tsid) {
+        let (now, position) = (self.now, self.reader.position);
+        let seen = self.primary.log.iter_mut().filter(|entry| {
+            let is_there = match until {
+                Tsid(u64::MAX) => entry.is_shown,
+                until => entry.tsid <= until,
+            };
+            let is_read = entry.is_ours || entry.tsid <= position;
+            is_there && is_read && read.reads.meet(entry)
+        });
+        for entry in seen {
+            entry.known_at.get_or_insert(now);
+        }
+    }
+}
+
+/// A manager that begins at the log's end, which is higher than that of every one before.
+fn manager(floor: Tsid) -> Mutex<Manager> {
+    let key = mark::Key::new(b"secret");
+    Mutex::new(Manager::new(key, floor.0, floor))
+}
