@@ -11,7 +11,7 @@ use super::facts::Facts;
 use crate::manager::Row;
 
 const BOOL: u32 = 16;
-const INT8: u32 = 20;
+pub(super) const INT8: u32 = 20;
 const INT2: u32 = 21;
 const INT4: u32 = 23;
 const TEXT: u32 = 25;
@@ -173,6 +173,8 @@ fn canonical_text(text: &str, type_oid: u32) -> Option<Vec<u8>> {
             let value: i64 = text.trim_ascii().parse().ok()?;
             Some(value.to_string().into_bytes())
         }
+        // Spaces past the length of a varchar(n) are cut off.
+        VARCHAR if text.ends_with(' ') => None,
         TEXT | VARCHAR => Some(text.as_bytes().to_vec()),
         UUID => canonical_uuid(text),
         // Only what `bool_out` writes: the other spellings are rare as keys.
@@ -215,7 +217,7 @@ fn canonical_parameter(parameter: &Parameter<'_>, column_type: u32) -> Option<Ve
             };
             Some(value.to_string().into_bytes())
         }
-        TEXT | VARCHAR => Some(value.to_vec()),
+        TEXT | VARCHAR => canonical_text(std::str::from_utf8(value).ok()?, column_type),
         UUID => {
             let bytes: &[u8; 16] = value.try_into().ok()?;
             let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();

@@ -7,6 +7,7 @@
 
 pub mod catalogue;
 
+mod constants;
 mod facts;
 mod functions;
 mod keys;
@@ -22,6 +23,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use pg_raw_parse::Node;
 
 pub use catalogue::Catalogue;
+pub use constants::Constant;
 pub use keys::Parameter;
 
 use crate::manager::{Class, Sets, Table, Touch};
@@ -129,6 +131,15 @@ impl Statement {
         }
     }
 
+    /// Whether it is no more than what its sets and its action say, whatever its constants are.
+    fn is_plain(&self) -> bool {
+        let is_plain = matches!(
+            self.action,
+            Action::Read | Action::Write | Action::Primary(_)
+        );
+        is_plain && !self.writes_anything
+    }
+
     /// Whether its sets are smaller where parameters are known.
     pub fn is_by_parameters(&self) -> bool {
         let rows = self.tables.iter().flat_map(|table| &table.rows);
@@ -219,6 +230,24 @@ impl Analyser {
     pub fn catalogue(&self) -> Arc<Catalogue> {
         let catalogue = self.catalogue.read();
         Arc::clone(&catalogue.unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// The statements of a text that has its values in it, and those of them that stand for parameters:
+    /// texts with other values are one text, analysed once. Otherwise as [`Analyser::analyse`].
+    pub fn analyse_with_constants<'t>(
+        &self,
+        text: &'t str,
+        search_path: &[String],
+    ) -> (Arc<Analysis>, Vec<Constant<'t>>) {
+        if text.len() <= CACHED_TEXT_LENGTH_MAX
+            && let Some(template) = constants::template(text)
+        {
+            let analysis = self.analyse(&template.text, search_path);
+            if analysis.iter().all(Statement::is_plain) {
+                return (analysis, template.values);
+            }
+        }
+        (self.analyse(text, search_path), Vec::new())
     }
 
     /// The statements of a text, with names looked up in the schemas of `search_path`.

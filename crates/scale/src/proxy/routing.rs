@@ -12,7 +12,7 @@ use super::extensions::Extensions;
 use super::login::Reading;
 use super::writes::Writes;
 use crate::address::Address;
-use crate::analysis::{Action, Analyser, Parameter, Statement, TransactionCommand};
+use crate::analysis::{Action, Analyser, Constant, Parameter, Statement, TransactionCommand};
 use crate::manager::{ExtensionId, Level, Manager, Reason, Sets, Target, Tsid, locked, mark};
 use crate::pool::Node;
 use crate::replication::{Error, Replication};
@@ -437,14 +437,15 @@ impl Routing {
         };
         let search_path = reading.map_or(&[][..], |reading| &reading.search_path);
         let mut touched = Touched::default();
-        let analysis = self.analyser.analyse(words, search_path);
-        let by_parameters = analysis.iter().any(Statement::is_by_parameters);
-        let mut parameters = Vec::new();
-        if let Text::Bound(prepared, bytes) = text
-            && by_parameters
-        {
-            parameters = parameters_of(prepared, bytes, is_utf8);
-        }
+        let (analysis, constants) = match text {
+            Text::Simple(..) => self.analyser.analyse_with_constants(words, search_path),
+            _ => (self.analyser.analyse(words, search_path), Vec::new()),
+        };
+        let parameters = match text {
+            _ if !analysis.iter().any(Statement::is_by_parameters) => Vec::new(),
+            Text::Bound(prepared, bytes) => parameters_of(prepared, bytes, is_utf8),
+            _ => constants.iter().map(Constant::parameter).collect(),
+        };
         for statement in &*analysis {
             touched.add(statement, &parameters);
         }
