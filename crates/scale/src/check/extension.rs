@@ -5,7 +5,7 @@ use tokio_postgres::Client;
 use super::{Notes, major, texts};
 use crate::manager::Tsid;
 use crate::replication::setup::{self, Start};
-use crate::replication::{Error, has_tables, is_same, noted_difference};
+use crate::replication::{Error, has_tables, is_same, noted_difference, refused_standby};
 
 const EMPTY: &str =
     "ADD EXTENSION '…' EMPTY drops what is there and fills it; or empty it by hand.";
@@ -17,10 +17,14 @@ pub async fn look(
     client: &Client,
 ) -> Result<(), Error> {
     if setup::one(client, "SELECT pg_is_in_recovery()").await? == "t" {
-        notes.stops(
-            "it is a standby, which takes no writes",
-            "An Extension is a database of its own: name an empty one.",
-        );
+        let refused = match primary {
+            Some(primary) => refused_standby(primary, client).await?,
+            None => None,
+        };
+        match refused {
+            Some(why) => notes.stops(why, "Name a standby of the Primary, or an empty database."),
+            None => notes.fine("it is a standby, and is followed as it is"),
+        }
         return Ok(());
     }
     if let Some(primary) = primary

@@ -32,6 +32,9 @@ const RESET_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How far an Extension is, as anybody may ask who is logged in there.
 pub const HAS: &str = "SELECT pg_catalog.max(tsid) FROM hihooi.applied";
+/// How far a standby is; an empty text if it is none.
+pub const REPLAYED: &str = "SELECT CASE WHEN pg_catalog.pg_is_in_recovery()
+    THEN (pg_catalog.pg_last_wal_replay_lsn() - '0/0'::pg_catalog.pg_lsn)::text ELSE '' END";
 
 /// SQLSTATE: no connection could be made.
 const UNREACHABLE: &str = "08001";
@@ -252,8 +255,14 @@ impl Connection {
             let text = format!("it is not known how far it is: {what}");
             Report::new(Severity::Error, UNREACHABLE, text)
         };
-        let row = tokio::time::timeout(RESET_TIMEOUT, self.row(HAS)).await;
-        let row = row.map_err(|error| unknown(error.to_string()))?;
+        let asked = tokio::time::timeout(RESET_TIMEOUT, async {
+            let replayed = self.row(REPLAYED).await?;
+            match replayed.iter().any(String::is_empty) {
+                true => self.row(HAS).await,
+                false => Ok(replayed),
+            }
+        });
+        let row = asked.await.map_err(|error| unknown(error.to_string()))?;
         let row = row.map_err(|error| unknown(error.to_string()))?;
         let has = row.first().and_then(|number| number.parse().ok());
         let has = Tsid(has.ok_or_else(|| unknown("it does not say".into()))?);

@@ -365,12 +365,19 @@ impl Drop for Counted<'_> {
     }
 }
 
-/// Has an idle connection stayed open? What the server said meanwhile is taken in.
+/// Has an idle connection stayed open? What the server said meanwhile is taken in: it may have said
+/// goodbye before it closed.
 fn is_alive(connection: &mut Connection) -> bool {
     let mut context = Context::from_waker(Waker::noop());
-    match connection.peer.poll_read(&mut context) {
-        Poll::Pending => connection.take_in(),
-        Poll::Ready(Ok(count)) if count > 0 => connection.take_in(),
-        Poll::Ready(_) => false,
+    loop {
+        match connection.peer.poll_read(&mut context) {
+            Poll::Pending => return connection.take_in(),
+            Poll::Ready(Ok(count)) if count > 0 => {
+                if !connection.take_in() {
+                    return false;
+                }
+            }
+            Poll::Ready(_) => return false,
+        }
     }
 }

@@ -30,7 +30,7 @@ const IN_HAND_MAX: usize = 256;
 /// Nothing is held back for longer than this without a word from who asked for it.
 const PAUSE_MAX: Duration = Duration::from_secs(1);
 /// An Extension that is silent for longer serves nothing until it answers again.
-const ANSWER_MAX: Duration = Duration::from_secs(3);
+pub const ANSWER_MAX: Duration = Duration::from_secs(3);
 /// Time between two flushes of what is applied.
 const FLUSH_INTERVAL: Duration = Duration::from_millis(500);
 /// Statements of one commit are sent in pieces of about this size, in bytes.
@@ -48,7 +48,7 @@ SET default_transaction_read_only = off; SET default_transaction_isolation = 're
 SET row_security = off";
 
 /// What an Extension does that has nothing else to do.
-const SERVING: &str = "serving";
+pub const SERVING: &str = "serving";
 
 enum Work {
     Execute(Arc<TState>),

@@ -6,6 +6,7 @@
 //! - `extractor` executes commits in parallel at one Extension and commits them in order; `schedule`
 //!   decides, `apply` writes the statements.
 //! - `divergence` compares them with the Primary.
+//! - `standby` follows a streaming standby of the Primary, which needs none of these.
 //! - `seed` fills a new Extension while the Primary goes on.
 //! - `catalogue` reads what `analysis` must know of the Primary.
 //!
@@ -30,6 +31,7 @@ pub(crate) mod schedule;
 mod seed;
 mod snapshot;
 mod spill;
+mod standby;
 mod tstate;
 
 use std::collections::BTreeMap;
@@ -52,6 +54,7 @@ pub(crate) use quarantine::is_same;
 pub(crate) use quarantine::noted as noted_difference;
 use reader::{Join, Reader};
 pub(crate) use seed::{dump_version, has_tables};
+pub(crate) use standby::refused as refused_standby;
 
 /// What connections that apply commits are called at Extensions.
 const EXTRACTOR: &str = "replex extractor";
@@ -338,6 +341,9 @@ async fn follow(
     shared.set_status(id, "connecting");
     let control = connect(extension, EXTRACTOR).await?;
     let primary = connect(&shared.primary, "replex set-up").await?;
+    if standby::is_one(&control).await? {
+        return standby::follow(shared, id, (&primary, &control), wait).await;
+    }
     quarantine::refuse_primary(&primary, &control).await?;
     if let Some(why) = quarantine::noted(&control).await? {
         return Err(Error::Setup(format!(

@@ -116,7 +116,7 @@ pub async fn empty(shared: &Shared, extension: &Address) -> Result<(), Error> {
 pub async fn refuse_primary(primary: &Client, extension: &Client) -> Result<(), Error> {
     if one(extension, "SELECT pg_is_in_recovery()").await? == "t" {
         return Err(Error::Setup(
-            "it is a standby, which takes no writes: an Extension is a database of its own".into(),
+            "it is a standby, which takes no writes: add it without EMPTY".into(),
         ));
     }
     match is_same(primary, extension).await? {

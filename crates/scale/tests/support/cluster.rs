@@ -135,7 +135,11 @@ fn primary() -> Postgres {
 pub async fn text(client: &Client, query: &str) -> String {
     let messages = match client.simple_query(query).await {
         Ok(messages) => messages,
-        Err(error) => return error.to_string(),
+        Err(error) => {
+            return error
+                .as_db_error()
+                .map_or(error.to_string(), ToString::to_string);
+        }
     };
     let rows = messages.iter().filter_map(|message| match message {
         SimpleQueryMessage::Row(row) => Some(row.get(0).unwrap_or("").to_string()),
