@@ -6,6 +6,7 @@ mod support;
 
 use std::time::Instant;
 
+use scale::check::{Weight, check};
 use scale::local::Postgres;
 use scale::manager::State;
 use scale::replication::Contents;
@@ -73,6 +74,22 @@ async fn standbys_of_others_are_refused() {
     let cluster = Cluster::start(0).await;
     let other = Postgres::start(&[]).unwrap();
     let standbys = [standby_of(&other), standby_of(&cluster.primary)];
+    let named = standbys
+        .each_ref()
+        .map(|standby| standby.address("postgres"));
+    let findings = check(&cluster.primary.address("postgres"), &named, 10).await;
+    let of_standbys = findings.iter().filter(|it| it.what.contains("standby"));
+    let of_standbys: Vec<_> = of_standbys
+        .map(|it| (it.weight, it.what.as_str()))
+        .collect();
+    let expected = [
+        (
+            Weight::Stops,
+            "it is a standby of another server than the Primary",
+        ),
+        (Weight::Fine, "it is a standby, and is followed as it is"),
+    ];
+    assert_eq!(of_standbys, expected);
     let whys = ["of another server", "without EMPTY"];
     let contents = [Contents::Kept, Contents::Dropped];
     for ((standby, contents), why) in standbys.iter().zip(contents).zip(whys) {

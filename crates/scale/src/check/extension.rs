@@ -25,6 +25,7 @@ pub async fn look(
             Some(why) => notes.stops(why, "Name a standby of the Primary, or an empty database."),
             None => notes.fine("it is a standby, and is followed as it is"),
         }
+        notes.look_at_server(client).await?;
         return Ok(());
     }
     if let Some(primary) = primary
