@@ -67,6 +67,9 @@ fn catalogue() -> Catalogue {
         odd.kind = Kind::View("SELECT public.mine() AS a1".into())
     });
     add("pg_class", &|class| class.kind = Kind::Other);
+    add("watched", &|watched| watched.children = vec![Table(6)]);
+    add("watching", &|watching| watching.cascades = vec![Table(6)]);
+    add("family", &|family| family.children = vec![Table(8)]);
     let named = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
     catalogue.immutable_functions = named(&["abs", "count", "lower", "max", "sum"]);
     catalogue.user_functions = named(&["mine"]);
@@ -286,6 +289,8 @@ fn what_is_not_understood_may_write_anything() {
         "SELECT set_config('search_path', 'x', false)",
         "SELECT * FROM other.public.r",
         "INSERT INTO triggered VALUES (1)",
+        "INSERT INTO watched VALUES (1)",
+        "DELETE FROM watching",
         "INSERT INTO r SELECT mine()",
         "WITH x AS (UPDATE triggered SET a2 = 1 RETURNING a1) SELECT * FROM r",
         "TRUNCATE r",
@@ -327,6 +332,10 @@ fn views_parents_and_cascades_touch_what_is_behind_them() {
     assert_eq!(touched("SELECT a1 FROM seen"), [1]);
     assert_eq!(touched("SELECT a1 FROM parent"), [1, 7]);
     assert_eq!(touched("DELETE FROM parted WHERE a1 = 1"), [2, 8]);
+    assert_eq!(touched("UPDATE parent SET a2 = 1"), [1, 7]);
+    assert_eq!(touched("INSERT INTO parent VALUES (1)"), [1, 7]);
+    assert_eq!(touched("DELETE FROM family"), [2, 8, 15]);
+    assert_eq!(touched("INSERT INTO family VALUES (1)"), [8, 15]);
     assert_eq!(touched("SELECT 1"), [0; 0]);
     assert_eq!(analyse_one("SELECT a1 FROM seen").action, Action::Read);
 }

@@ -6,11 +6,11 @@ use std::collections::BTreeSet;
 use pg_raw_parse::Node;
 use pg_raw_parse::nodes::{InsertStmt, RangeVar};
 
-use super::catalogue::{Kind, Relation};
+use super::catalogue::{Catalogue, Kind, Relation};
 use super::facts::{Facts, Name, parts_of_write};
 use super::keys::{self, KeyValue};
 use super::{Action, Names, Statement, TableUse, reads};
-use crate::manager::{Class, Column, Items, Parts, Touch};
+use crate::manager::{Class, Column, Items, Parts, Table, Touch};
 
 const VARCHAR: u32 = 1043;
 
@@ -28,14 +28,18 @@ fn uses(names: &Names<'_>, node: Node<'_>, facts: &Facts) -> Option<Vec<TableUse
     let range = target(node)?;
     let relation = plain_table(names, &Name::of(range)?)?;
     let mut uses = vec![use_of_target(names, node, range, relation, facts)];
+    let cascades = !matches!(node, Node::InsertStmt(_)) || has_conflict_clause(node);
+    let mut whole = changed_with(names.catalogue, relation, cascades)?;
     for name in &facts.inner_writes {
         let inner = plain_table(names, name)?;
-        uses.extend(whole(inner));
+        whole.insert(inner.table);
+        whole.extend(changed_with(names.catalogue, inner, true)?);
     }
-    if !matches!(node, Node::InsertStmt(_)) || has_conflict_clause(node) {
-        let cascades = relation.cascades.iter();
-        uses.extend(cascades.map(|table| TableUse::new(*table, Touch::write_table())));
-    }
+    uses.extend(
+        whole
+            .into_iter()
+            .map(|table| TableUse::new(table, Touch::write_table())),
+    );
     for name in &facts.reads {
         let of_with = name.schema.is_none() && facts.with_names.contains(&name.name);
         match names.resolve(name) {
@@ -69,12 +73,34 @@ fn plain_table<'a>(names: &Names<'a>, name: &Name) -> Option<&'a Relation> {
     (relation.kind == Kind::Table && !relation.has_triggers).then_some(relation)
 }
 
-fn whole(relation: &Relation) -> impl Iterator<Item = TableUse> {
-    let children = relation.children.iter().chain(&relation.cascades).copied();
-    let all = [relation.table].into_iter().chain(children);
-    all.map(|table| TableUse::new(table, Touch::write_table()))
-        .collect::<Vec<_>>()
-        .into_iter()
+/// The tables that change with one on which a statement does no more than it says: its children, and
+/// what foreign keys reach from any of them. None if users' triggers of those may do anything.
+fn changed_with(
+    catalogue: &Catalogue,
+    relation: &Relation,
+    cascades: bool,
+) -> Option<BTreeSet<Table>> {
+    let mut tables: BTreeSet<Table> = relation.children.iter().copied().collect();
+    if cascades {
+        let children = relations_of(catalogue, &tables);
+        let further: Vec<Table> = children
+            .flat_map(|child| child.cascades.iter().copied())
+            .collect();
+        tables.extend(further);
+        tables.extend(relation.cascades.iter().copied());
+    }
+    let is_plain = relations_of(catalogue, &tables).all(|relation| !relation.has_triggers);
+    is_plain.then_some(tables)
+}
+
+fn relations_of<'a>(
+    catalogue: &'a Catalogue,
+    tables: &BTreeSet<Table>,
+) -> impl Iterator<Item = &'a Relation> {
+    // Most tables have none: then the catalogue, which may be long, is not looked through.
+    let all = catalogue.relations.values();
+    let all = all.take(if tables.is_empty() { 0 } else { usize::MAX });
+    all.filter(|relation| tables.contains(&relation.table))
 }
 
 fn use_of_target(
