@@ -18,6 +18,7 @@ mod utility;
 mod writes;
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use pg_raw_parse::Node;
@@ -195,6 +196,8 @@ pub type Analysis = Vec<Statement>;
 #[derive(Debug)]
 pub struct Analyser {
     catalogue: RwLock<Arc<Catalogue>>,
+    /// How often it was replaced.
+    generation: AtomicU64,
     cache: Mutex<Cache>,
 }
 
@@ -211,6 +214,7 @@ impl Analyser {
     pub fn new(catalogue: Catalogue) -> Analyser {
         Analyser {
             catalogue: RwLock::new(Arc::new(catalogue)),
+            generation: AtomicU64::new(0),
             cache: Mutex::default(),
         }
     }
@@ -224,6 +228,14 @@ impl Analyser {
             .unwrap_or_else(PoisonError::into_inner);
         *here = Arc::new(catalogue);
         *cache = Cache::default();
+        // Only now: what is analysed from here on is by the new one.
+        self.generation.fetch_add(1, Ordering::Release);
+    }
+
+    /// Rises with each change of the catalogue. What is analysed after it was asked for is by the
+    /// catalogue that it stands for, or by a newer one.
+    pub fn generation(&self) -> u64 {
+        self.generation.load(Ordering::Acquire)
     }
 
     /// The catalogue as it is now.

@@ -78,6 +78,11 @@ impl Entry<'_> {
         *routes.entry((server, why)).or_default() += 1;
     }
 
+    /// The client goes on with a server that it kept.
+    pub fn returns(&self, server: Where) {
+        self.set(Some(server));
+    }
+
     /// The client gives its server back.
     pub fn leaves(&self) {
         self.set(None);

@@ -2,6 +2,8 @@
 //!
 //! Memory per session is bounded: nothing is read for a peer that does not take what it was sent.
 
+mod elsewhere;
+
 use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
@@ -61,6 +63,8 @@ struct Relay<'a> {
     /// The server that is attached, and where it is.
     connection: Option<Connection>,
     place: Place,
+    /// The Primary's, while a read of its transaction runs elsewhere.
+    kept: Option<Connection>,
     writes: Writes,
     held: Held,
     out: Out,
@@ -150,6 +154,7 @@ pub async fn run(proxy: &Arc<Proxy>, peer: Peer, address: Option<SocketAddr>, we
         visit: proxy.visitors.enter(number, client),
         connection: None,
         place: proxy.primary_place(),
+        kept: None,
         writes: Writes::default(),
         held: Held::Nothing,
         out,
@@ -172,9 +177,11 @@ impl Relay<'_> {
         loop {
             self.read_server()?;
             self.settle();
+            self.pause();
             match self.session.wants() {
                 Wants::End => return Err(End::Client),
                 Wants::Release => self.release().await,
+                Wants::Server if self.session.is_waiting() => self.go_on().await?,
                 Wants::Server => self.attach().await?,
                 Wants::Messages => {}
             }
@@ -212,42 +219,26 @@ impl Relay<'_> {
     /// What the client has sent. Has the session come to want something?
     fn read_client(&mut self) -> Result<bool, End> {
         let mut used = 0;
-        let mut server = self.connection.as_mut();
-        while self.out.to_server.len() < OUTPUT_LEN_MAX {
-            let is_rest = !self.cutter.is_between_messages() && self.session.takes_rest();
-            if !is_rest && !self.session.takes_client() {
+        let mut input = Input {
+            routing: self.routing,
+            outset: &self.outset,
+            connection: self.connection.as_mut(),
+            session: &mut self.session,
+            writes: &mut self.writes,
+            out: &mut self.out,
+        };
+        while input.out.to_server.len() < OUTPUT_LEN_MAX {
+            let is_rest = !self.cutter.is_between_messages() && input.session.takes_rest();
+            if !is_rest && !input.session.takes_client() {
                 break;
             }
-            let input = &self.client.input[used..];
-            let Some(piece) = self.cutter.next(input).map_err(violation)? else {
+            let bytes = &self.client.input[used..];
+            let Some(piece) = self.cutter.next(bytes).map_err(violation)? else {
                 break;
             };
             used += length(&piece);
-            let mut refused = None;
-            if let (Piece::Message(message), Some(connection), Some(routing)) =
-                (piece, &mut server, self.routing)
-            {
-                let is_known = !self.session.is_pinned() && !self.writes.has_settings();
-                let before = Before {
-                    routing,
-                    reading: is_known.then_some(&self.outset.reading),
-                    user: &self.outset.key.user,
-                };
-                let goes = Goes {
-                    session: &mut self.session,
-                    server: &mut connection.server,
-                    writes: &mut self.writes,
-                    out: &mut self.out,
-                };
-                refused = before.look(message, goes);
-            }
-            let instead = refused.as_deref();
-            let instead = instead.map(|frame| Piece::Message(Message { frame, rest: 0 }));
-            let server = server.as_mut().map(|connection| &mut connection.server);
-            self.session
-                .client(instead.unwrap_or(piece), server, &mut self.out)
-                .map_err(violation)?;
-            if self.session.wants() != Wants::Messages {
+            input.take(piece)?;
+            if input.session.wants() != Wants::Messages {
                 break;
             }
         }
@@ -330,7 +321,7 @@ impl Relay<'_> {
             leaves_nothing &= text.effect() == Effect::Nothing;
         }
         let (is_whole, executes) = (demand.is_whole, demand.executes);
-        let keeps_portals = demand.keeps_portals;
+        let shares_portals = demand.shares_portals;
         if is_schema_only {
             self.session.knows_schema_only();
         }
@@ -340,7 +331,7 @@ impl Relay<'_> {
         let prelude = routing.prelude(&touched, reading, &self.outset.key.user)?;
         let is_inside = self.session.is_deferred();
         if is_inside {
-            touched.stays_inside(keeps_portals);
+            touched.stays_inside(shares_portals);
         }
         let is_serializable = self.outset.isolation == Isolation::Serializable;
         let is_read = is_whole && leaves_nothing && !is_serializable;
@@ -433,7 +424,6 @@ impl Relay<'_> {
     async fn release(&mut self) {
         // Waits for a cancel request that is under way.
         *self.entry.target.lock().await = None;
-        self.session.released();
         self.visit.leaves();
         if let Some(connection) = self.connection.take() {
             self.proxy.count(&self.place, Manager::ended);
@@ -444,6 +434,8 @@ impl Relay<'_> {
                 self.place.node.close(connection);
             }
         }
+        self.session.released(&mut self.out);
+        self.return_to_primary().await;
     }
 
     /// Waits until something can be read or written, and does it.
@@ -511,7 +503,8 @@ impl Relay<'_> {
 
     /// A session outlives an Extension, but not the Primary's connection.
     async fn server_lost(&mut self, error: Option<io::Error>) -> Result<(), End> {
-        let is_between = |lost: &Connection| lost.cutter.is_between_messages();
+        let is_between =
+            |lost: &Connection| lost.cutter.is_between_messages() || self.session.keeps_answer();
         if self.session.is_told_of_end() || !self.connection.as_ref().is_some_and(is_between) {
             return Err(End::Server);
         }
@@ -531,6 +524,7 @@ impl Relay<'_> {
             if let Some(connection) = self.connection.take() {
                 self.place.node.close(connection);
             }
+            self.return_to_primary().await;
             return Ok(());
         }
         let hint = "Whether a COMMIT that was under way took effect is not known.";
@@ -545,6 +539,10 @@ impl Relay<'_> {
             report.write(&mut self.out.to_client);
         }
         *self.entry.target.lock().await = None;
+        if let Some(kept) = self.kept.take() {
+            let primary = Arc::clone(&self.proxy.primary);
+            tokio::spawn(async move { primary.recycle(kept, true).await });
+        }
         if let Some(connection) = self.connection.take() {
             let is_drained =
                 self.out.to_server.is_empty() && connection.cutter.is_between_messages();
@@ -581,6 +579,47 @@ impl Relay<'_> {
             self.client.shutdown().await;
         };
         let _ = tokio::time::timeout(GOODBYE_TIMEOUT, goodbye).await;
+    }
+}
+
+/// What a client's messages are given to.
+struct Input<'a> {
+    routing: Option<&'a Routing>,
+    outset: &'a Outset,
+    connection: Option<&'a mut Connection>,
+    session: &'a mut Session,
+    writes: &'a mut Writes,
+    out: &'a mut Out,
+}
+
+impl Input<'_> {
+    fn take(&mut self, piece: Piece<'_>) -> Result<(), End> {
+        let is_attached = self.session.is_attached();
+        let mut connection = self.connection.as_mut().filter(|_| is_attached);
+        let mut refused = None;
+        if let (Piece::Message(message), Some(connection), Some(routing)) =
+            (piece, &mut connection, self.routing)
+        {
+            let is_known = !self.session.is_pinned() && !self.writes.has_settings();
+            let before = Before {
+                routing,
+                reading: is_known.then_some(&self.outset.reading),
+                user: &self.outset.key.user,
+            };
+            let goes = Goes {
+                session: &mut *self.session,
+                server: &mut connection.server,
+                writes: &mut *self.writes,
+                out: &mut *self.out,
+            };
+            refused = before.look(message, goes);
+        }
+        let instead = refused.as_deref();
+        let instead = instead.map(|frame| Piece::Message(Message { frame, rest: 0 }));
+        let server = connection.map(|connection| &mut connection.server);
+        self.session
+            .client(instead.unwrap_or(piece), server, self.out)
+            .map_err(violation)
     }
 }
 

@@ -1,7 +1,8 @@
 //! Where a batch goes, by what its statements touch.
 //!
-//! Reads outside of transactions may go to an Extension; everything else goes to the Primary. What is
-//! not understood counts as writing anything (R33).
+//! Reads outside of transactions, and those of a transaction at READ COMMITTED that are independent of
+//! what it has written, may go to an Extension; everything else goes to the Primary. What is not
+//! understood counts as writing anything (R33).
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -60,6 +61,8 @@ pub struct Touched {
     pub refused: Option<&'static str>,
     /// How many statements there are.
     pub count: usize,
+    /// The oldest catalogue by which this is known, see [`Analyser::generation`].
+    pub generation: Option<u64>,
 }
 
 impl Touched {
@@ -84,12 +87,14 @@ impl Touched {
         self.schema.extend(other.schema);
         self.refused = self.refused.or(other.refused);
         self.count += other.count;
+        let generations = [self.generation, other.generation];
+        self.generation = generations.into_iter().flatten().min();
     }
 
-    /// They are statements of a transaction that is on no server: outside of one they would find
-    /// another time, and leave no portals to later statements.
-    pub fn stays_inside(&mut self, keeps_portals: bool) {
-        let why = match (self.of_transaction_time, keeps_portals) {
+    /// They are statements of a transaction that is on no server, or waits on the Primary: outside of it
+    /// they would find another time, and share no portals with its other statements.
+    pub fn stays_inside(&mut self, shares_portals: bool) {
+        let why = match (self.of_transaction_time, shares_portals) {
             (true, _) => "it asks for the time of its transaction",
             (_, true) => "its transaction goes on with its portals",
             _ => return,
@@ -289,6 +294,14 @@ impl Why {
         Why { reason, detail }
     }
 
+    /// The Primary, since the read has failed at the Extension.
+    pub fn failed(report: Report) -> Why {
+        Why {
+            reason: "it failed at the Extension",
+            detail: Detail::Refused(report),
+        }
+    }
+
     /// The Primary, since the Extension cannot be reached.
     pub fn unreachable(report: Report) -> Why {
         Why {
@@ -436,7 +449,10 @@ impl Routing {
             return Touched::anything("it is not understood");
         };
         let search_path = reading.map_or(&[][..], |reading| &reading.search_path);
-        let mut touched = Touched::default();
+        let mut touched = Touched {
+            generation: Some(self.analyser.generation()),
+            ..Touched::default()
+        };
         let (analysis, constants) = match text {
             Text::Simple(..) => self.analyser.analyse_with_constants(words, search_path),
             _ => (self.analyser.analyse(words, search_path), Vec::new()),

@@ -8,6 +8,7 @@
 use std::sync::Mutex;
 
 use super::routing::Touched;
+use crate::manager::independence::independent;
 use crate::manager::{Manager, Mark, Outcome, Sets, TStateId, locked};
 use crate::planted::{self, Bug};
 
@@ -16,6 +17,8 @@ use crate::planted::{self, Bug};
 pub struct Writes {
     /// Written in a transaction that cannot have committed.
     unsent: Sets,
+    /// The oldest catalogue by which that is known.
+    generation: Option<u64>,
     /// What is Pending.
     pending: Vec<Mark>,
     /// May the transaction have ended, so that what follows runs outside of it?
@@ -33,6 +36,7 @@ impl Writes {
         self.has_settings |= touched.changes_settings;
         if touched.sets.is_written() {
             self.unsent.merge(&touched.sets);
+            self.generation = self.generation.or(touched.generation);
         }
         self.may_be_over |= touched.may_end || !is_inside;
         if self.unsent.is_written() && self.may_be_over && !planted::is(Bug::NotPending) {
@@ -44,6 +48,25 @@ impl Writes {
     /// Has the transaction changed its settings? Then names in it may mean something else.
     pub fn has_settings(&self) -> bool {
         self.has_settings
+    }
+
+    /// May a read of the transaction run elsewhere at all? Not where it may have ended, or where names
+    /// may mean something else: what is not understood may have changed settings, too.
+    pub fn let_reads_go(&self) -> bool {
+        !self.may_be_over && !self.has_settings && !self.unsent.may_write_anything()
+    }
+
+    /// Does a read touch nothing of what the transaction has written (Algorithm 1)?
+    pub fn is_independent(&self, reads: &Sets) -> bool {
+        independent(&self.unsent, reads)
+    }
+
+    /// Has the schema changed since the transaction wrote? Then what it wrote is not known: a trigger or
+    /// a foreign key may have come before its lock. To be asked when a read has been routed: as long as
+    /// the change is Pending, that read goes to the Primary.
+    pub fn is_outdated(&self, routing: &Routing) -> bool {
+        let generation = routing.analyser.generation();
+        self.unsent.is_written() && self.generation != Some(generation)
     }
 
     /// Is something Pending?
@@ -60,6 +83,7 @@ impl Writes {
     /// that are to be run now, each in a transaction of its own.
     pub fn ended(&mut self, manager: &Mutex<Manager>) -> Vec<String> {
         self.unsent = Sets::default();
+        self.generation = None;
         self.has_settings = false;
         self.may_be_over = false;
         if !self.is_pending() {

@@ -103,9 +103,10 @@ impl Writer {
     async fn work(&mut self) {
         while !self.run.is_over.load(Ordering::Relaxed) {
             let began = Instant::now();
-            let ended = match self.random.below(4) {
+            let ended = match self.random.below(5) {
                 0 => self.append().await,
                 1 => self.transaction().await,
+                2 => self.read_committed().await,
                 _ => self.read_some().await,
             };
             let ending = match ended {
@@ -127,6 +128,17 @@ impl Writer {
         let begin = "BEGIN ISOLATION LEVEL REPEATABLE READ";
         self.client.batch_execute(begin).await?;
         let done = self.statements().await;
+        self.end(done).await
+    }
+
+    /// Several statements, of which each has a snapshot of its own.
+    async fn read_committed(&mut self) -> Result<Ending, Error> {
+        self.client.batch_execute("BEGIN").await?;
+        let done = self.separate_statements().await;
+        self.end(done).await
+    }
+
+    async fn end(&mut self, done: Result<(), Error>) -> Result<Ending, Error> {
         let commits = done.is_ok() && self.random.below(8) > 0;
         let end = if commits { "COMMIT" } else { "ROLLBACK" };
         self.client.batch_execute(end).await?;
@@ -136,6 +148,47 @@ impl Writer {
         } else {
             Ending::Aborted
         })
+    }
+
+    async fn separate_statements(&mut self) -> Result<(), Error> {
+        for _ in 0..=self.random.below(4) {
+            match self.random.below(2) {
+                0 => {
+                    self.append().await?;
+                }
+                _ => self.read_separately().await?,
+            }
+        }
+        Ok(())
+    }
+
+    /// A read within a transaction at READ COMMITTED, which is judged as a transaction of its own that
+    /// sees what others have committed. What its transaction has appended so far stands behind that.
+    async fn read_separately(&mut self) -> Result<(), Error> {
+        let began = Instant::now();
+        let appended = self.operations.len();
+        self.read_some().await?;
+        let mut reads = self.operations.split_off(appended);
+        for read in &mut reads {
+            let Operation::Read(key, seen) = read else {
+                panic!("a read appends nothing");
+            };
+            let own = self.operations.iter().filter_map(|own| match own {
+                Operation::Append(list, element) if list == key => Some(*element),
+                _ => None,
+            });
+            let own: Vec<Element> = own.collect();
+            let others = seen.strip_suffix(&own[..]).map(<[Element]>::to_vec);
+            *seen = others.unwrap_or_else(|| panic!("list {key} is {seen:?} without own {own:?}"));
+        }
+        let transaction = Transaction {
+            began,
+            ended: Instant::now(),
+            ending: Ending::Committed,
+            operations: reads,
+        };
+        self.run.history.lock().unwrap().push(transaction);
+        Ok(())
     }
 
     async fn statements(&mut self) -> Result<(), Error> {

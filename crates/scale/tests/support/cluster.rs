@@ -116,6 +116,24 @@ impl Cluster {
         }
     }
 
+    /// Waits until every Extension has all that was committed, and the manager knows it.
+    pub async fn settle(&self) {
+        let started = Instant::now();
+        loop {
+            let is_settled = {
+                let manager = self.manager.lock().unwrap();
+                let applied = manager.applied_everywhere();
+                manager.pending_count() == 0 && applied >= Some(manager.latest())
+            };
+            if is_settled {
+                return;
+            }
+            let status = self.front.extensions().replication().status();
+            assert!(started.elapsed() < PATIENCE, "{status:?}");
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    }
+
     /// Reads that Extensions were given.
     pub fn served(&self) -> u64 {
         let manager = self.manager.lock().unwrap();

@@ -20,6 +20,8 @@ pub struct Raw {
     input: BytesMut,
     /// Said at the next flush.
     pub out: BytesMut,
+    /// The messages of notices that [`Raw::until_ready`] has heard.
+    pub notices: Vec<String>,
 }
 
 impl Raw {
@@ -28,6 +30,7 @@ impl Raw {
             socket: TcpStream::connect(address).await.unwrap(),
             input: BytesMut::new(),
             out: BytesMut::new(),
+            notices: Vec::new(),
         }
     }
 
@@ -103,6 +106,10 @@ impl Raw {
                 b'E' => told += &format!("[{}]", Report::read(&body).code),
                 b'D' if body.len() >= 6 => {
                     told += &format!("'{}'", String::from_utf8_lossy(&body[6..]));
+                }
+                b'N' => {
+                    self.notices.push(Report::read(&body).message);
+                    told.push('N');
                 }
                 b'S' | b'K' | b'R' => {}
                 b'Z' => {

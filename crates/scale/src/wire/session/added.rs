@@ -47,12 +47,7 @@ impl Session {
     /// Has the server raise an error in place of the client's next message, so that its transaction
     /// fails as it would by an error of its own. Returns what a simple query is to be replaced with.
     pub fn raise(&mut self, report: &Report, is_simple: bool, out: &mut Out) -> Option<BytesMut> {
-        let statement = format!(
-            "DO $replex$BEGIN RAISE EXCEPTION USING ERRCODE = {}, MESSAGE = {}, HINT = {}; END$replex$",
-            literal(&report.code),
-            literal(&report.message),
-            literal(&report.hint)
-        );
+        let statement = raising(report);
         if !is_simple {
             self.add(&statement, out);
             return None;
@@ -80,4 +75,14 @@ impl Session {
         message::write(&mut out, b'Q', &[text.as_bytes(), &frame[HEADER_LEN..]], 0);
         out.freeze()
     }
+}
+
+/// A statement that fails with this.
+pub(super) fn raising(report: &Report) -> String {
+    format!(
+        "DO $replex$BEGIN RAISE EXCEPTION USING ERRCODE = {}, MESSAGE = {}, HINT = {}; END$replex$",
+        literal(&report.code),
+        literal(&report.message),
+        literal(&report.hint)
+    )
 }

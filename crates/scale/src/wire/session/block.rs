@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::{Out, Prepared, STATEMENTS_MAX, Session, Trace};
+use super::{INSIDE, Out, Prepared, STATEMENTS_MAX, Session, Trace};
 use crate::wire::cut::HEADER_LEN;
 use crate::wire::message::{self, Bind, Parse, Subject};
 use crate::wire::report::{Report, Severity};
@@ -85,7 +85,8 @@ impl Session {
     pub(super) fn told_status(&self) -> u8 {
         match &self.block {
             Some(block) if block.is_failed => b'E',
-            Some(_) => b'T',
+            Some(_) => INSIDE,
+            None if self.is_waiting() => INSIDE,
             None => self.status,
         }
     }
@@ -147,7 +148,7 @@ impl Session {
 
     /// What a text does to a transaction that is on no server.
     fn command(&self, text: &[u8]) -> Option<Command> {
-        if !self.defers || self.is_pinned {
+        if !self.defers || self.is_pinned || self.is_waiting() {
             return None;
         }
         let command = command_of(text)?;

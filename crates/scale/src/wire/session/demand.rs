@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::{Prepared, Session};
 use crate::wire::cut::HEADER_LEN;
 use crate::wire::effect::Effect;
-use crate::wire::message::{Bind, Parse, split_string};
+use crate::wire::message::{Bind, Parse, Subject, executed_portal, split_string};
 use crate::wire::report::{Report, Severity};
 
 /// SQLSTATE: what pooling by transaction cannot do.
@@ -53,8 +53,8 @@ pub struct Demand<'a> {
     pub is_whole: bool,
     /// Does it run anything, or does it only prepare statements?
     pub executes: bool,
-    /// May it leave portals to later batches of its transaction?
-    pub keeps_portals: bool,
+    /// May it leave portals to later batches of its transaction, or use those of earlier ones?
+    pub shares_portals: bool,
 }
 
 impl Demand<'_> {
@@ -76,7 +76,8 @@ impl Session {
         // A name that the batch itself prepares, and where: it is found here before the client's.
         let mut prepared: Vec<(&[u8], usize, Arc<Prepared>)> = Vec::new();
         let mut statements = self.held_statements.iter();
-        let mut keeps_portals = false;
+        let mut shares_portals = false;
+        let mut portals: Vec<&[u8]> = Vec::new();
         let last = self.held.len().saturating_sub(1);
         for (index, frame) in self.held.iter().enumerate() {
             let body = &frame[HEADER_LEN..];
@@ -102,7 +103,8 @@ impl Session {
                         texts.push(Text::Unknown);
                         continue;
                     };
-                    keeps_portals |= !bind.portal.is_empty();
+                    shares_portals |= !bind.portal.is_empty();
+                    portals.push(bind.portal);
                     let is_whole = index < last || self.held_rest == 0;
                     let parameters = if is_whole { bind.rest } else { &[] };
                     let mut of_batch = prepared.iter().rev();
@@ -120,8 +122,17 @@ impl Session {
                     let bound = of_client.map(|statement| Text::Bound(statement, parameters));
                     texts.push(bound.unwrap_or(Text::Unknown));
                 }
-                b'E' => keeps_portals |= !body.ends_with(&[0; 4]),
-                b'D' | b'C' | b'S' | b'H' => {}
+                b'E' => {
+                    let portal = executed_portal(body).ok();
+                    shares_portals |= portal.is_none_or(|portal| !portals.contains(&portal));
+                    shares_portals |= !body.ends_with(&[0; 4]);
+                }
+                b'D' | b'C' => {
+                    if let Ok(Subject::Portal(portal)) = Subject::read(body) {
+                        shares_portals |= !portals.contains(&portal);
+                    }
+                }
+                b'S' | b'H' => {}
                 _ => texts.push(Text::Unknown),
             }
         }
@@ -135,7 +146,7 @@ impl Session {
             texts,
             is_whole,
             executes,
-            keeps_portals,
+            shares_portals,
         }
     }
 

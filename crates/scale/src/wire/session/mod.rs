@@ -14,6 +14,8 @@
 //! Attached  a server runs a batch or is inside of a transaction, or belongs to the session
 //! ```
 //!
+//! A transaction on the Primary that waits (see `elsewhere`) is Free or Wanting between its batches.
+//!
 //! Invariants
 //! - A reply reaches the client only if the client sent what it replies to.
 //! - `expected` holds, in the server's order, one entry for each reply that is still to come.
@@ -25,6 +27,7 @@
 mod added;
 mod block;
 mod demand;
+mod elsewhere;
 mod expected;
 mod forward;
 mod reply;
@@ -46,6 +49,7 @@ use super::report::Report;
 use super::server::{Parameters, Server, UnnamedId};
 use block::Block;
 pub use demand::{Demand, Text};
+use elsewhere::Waiting;
 use expected::{Expected, Kind};
 pub use settings::{Settings, Trace};
 pub use statements::{Bound, Prepared};
@@ -61,6 +65,8 @@ const PORTALS_MAX: usize = 1_000;
 const PARAMETERS_LEN_MAX: usize = 1024;
 /// Outside of a transaction, in ReadyForQuery.
 const IDLE: u8 = b'I';
+/// Inside of a transaction.
+const INSIDE: u8 = b'T';
 /// Inside of a transaction that has failed.
 const FAILED: u8 = b'E';
 /// Settings that tell the Primary from Extensions, which is nothing to clients.
@@ -178,6 +184,10 @@ pub struct Session {
     defers: bool,
     /// A transaction that has begun and is on no server.
     block: Option<Block>,
+    /// Its transaction on the server was one such: at READ COMMITTED, unless it has ended since.
+    is_read_committed: bool,
+    /// A transaction on the Primary of which the next batch may run elsewhere.
+    waiting: Option<Waiting>,
     /// Settings as the client knows them.
     parameters: Arc<Parameters>,
     /// What servers are to call it, and what they call it by themselves.
@@ -220,6 +230,8 @@ impl Session {
             is_on_extension: false,
             defers: false,
             block: None,
+            is_read_committed: false,
+            waiting: None,
             parameters,
         }
     }
@@ -260,7 +272,9 @@ impl Session {
 
     /// What is left to do on its server if it ended now.
     pub fn leftover(&self) -> Leftover {
-        if !self.expected.is_empty() || self.is_within_batch() {
+        if self.is_waiting() && self.stage != Stage::Attached {
+            Leftover::Transaction
+        } else if !self.expected.is_empty() || self.is_within_batch() {
             Leftover::Batch
         } else if self.status == IDLE {
             Leftover::Nothing
@@ -382,9 +396,12 @@ impl Session {
         server.is_dirty |= self.is_pinned;
         self.name_application(server, out);
         if at == At::Primary {
+            assert!(!self.is_waiting(), "its transaction is there: see resume");
+            self.is_read_committed = self.is_deferred();
             self.begin(server, out);
         }
         self.tell_parameters(server, out);
+        self.goes_elsewhere();
         self.held_len = 0;
         let held_rest = std::mem::take(&mut self.held_rest);
         let mut held = std::mem::take(&mut self.held);
@@ -396,17 +413,20 @@ impl Session {
             }
         }
         let last = held.len().saturating_sub(1);
-        for (index, frame) in held.iter().enumerate() {
-            let rest = if index == last { held_rest } else { 0 };
-            self.forward(Message { frame, rest }, server, out)?;
-        }
+        let forwarded = self.answering(out, |session, out| {
+            held.iter().enumerate().try_for_each(|(index, frame)| {
+                let rest = if index == last { held_rest } else { 0 };
+                session.forward(Message { frame, rest }, server, out)
+            })
+        });
         self.is_schema_only = false;
-        Ok(())
+        forwarded
     }
 
     /// No server can run what is held: the client is told why. The session goes on.
     pub fn refuse(&mut self, report: &Report, out: &mut Out) {
         assert_eq!(self.stage, Stage::Wanting, "refused what was not wanted");
+        assert!(!self.is_waiting(), "its transaction has a server");
         self.stage = Stage::Free;
         self.held_len = 0;
         self.held_rest = 0;
@@ -428,10 +448,11 @@ impl Session {
     }
 
     /// Its server was taken from it, as it wanted.
-    pub fn released(&mut self) {
+    pub fn released(&mut self, out: &mut Out) {
         assert_eq!(self.wants(), Wants::Release, "released what is in use");
         self.stage = Stage::Free;
         self.is_on_extension = false;
+        self.comes_back(out);
     }
 
     /// Tells the client those settings in which the server differs from what it knows.
@@ -450,7 +471,12 @@ impl Session {
 
     /// Is it with a server, in no transaction, with nothing expected?
     pub fn is_idle(&self) -> bool {
-        self.stage == Stage::Attached && self.is_done()
+        self.is_attached() && self.is_done() && !self.is_waiting()
+    }
+
+    /// Does what the client sends go to its server at once?
+    pub fn is_attached(&self) -> bool {
+        self.stage == Stage::Attached
     }
 
     /// Does it keep its server?

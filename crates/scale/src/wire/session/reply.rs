@@ -20,6 +20,15 @@ impl Session {
         server: &mut Server,
         out: &mut Out,
     ) -> Result<(), Malformed> {
+        self.answering(out, |session, out| session.hear(piece, server, out))
+    }
+
+    fn hear(
+        &mut self,
+        piece: Piece<'_>,
+        server: &mut Server,
+        out: &mut Out,
+    ) -> Result<(), Malformed> {
         let message = match piece {
             Piece::Message(message) => message,
             Piece::Rest(rest) => {
@@ -41,7 +50,7 @@ impl Session {
             }
             b'C' | b'I' | b's' => self.completed(message, server),
             b'E' => return self.error(message, server, out),
-            b'Z' => is_seen = !self.ready(message)?.is_hidden,
+            b'Z' => is_seen = !self.ready(message)?.is_hidden && !self.is_ready_elsewhere(),
             b'G' | b'W' => {
                 self.copies_in = true;
                 self.expected.reopen();
@@ -52,7 +61,7 @@ impl Session {
                 server.report(name, value);
                 self.parameters = server.parameters.clone();
             }
-            b'N' | b'A' => is_seen = true,
+            b'N' | b'A' => is_seen = !self.has_failed_elsewhere(),
             _ => {}
         }
         self.server_rest = if is_seen {
@@ -91,9 +100,14 @@ impl Session {
                 "a statement of the proxy failed: {report}"
             )));
         }
+        let prelude = front.map_or(0, |reply| reply.prelude.length);
+        if self.fails_elsewhere(&report) {
+            self.server_rest = RestGoes::Nowhere;
+            self.failed(server, out);
+            return Ok(());
+        }
         // Any other error is the client's, even of what was added for its sake.
         self.server_rest = RestGoes::On;
-        let prelude = front.map_or(0, |reply| reply.prelude.length);
         self.block_fails();
         self.failed(server, out);
         if prelude > 0 && message.is_whole() {
@@ -125,7 +139,7 @@ impl Session {
         }
         self.expected.pop();
         assert!(self.expected.is_empty(), "there was one batch");
-        if !was_idle {
+        if !was_idle && !self.fails_elsewhere(report) {
             report.write(&mut out.to_client);
             self.block_fails();
             self.is_skipping = !has_sync;
@@ -138,6 +152,7 @@ impl Session {
         self.is_on_extension = false;
         self.server_rest = RestGoes::Nowhere;
         self.stage = Stage::Free;
+        self.comes_back(out);
         true
     }
 

@@ -57,6 +57,7 @@ impl Session {
         // A server that is attached is told itself; in a transaction it may be taken back.
         if self.stage == Stage::Free
             && !self.is_deferred()
+            && !self.is_waiting()
             && let Some(name) = application_name(text)
         {
             self.application = Some(Bytes::copy_from_slice(name.as_bytes()));

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use proptest::prelude::*;
 
 use super::{At, Leftover, Out, Pinning, Session, Wants};
-use crate::wire::cut::{Cutter, Piece, Side};
+use crate::wire::cut::{Cutter, Message, Piece, Side};
 use crate::wire::message;
 use crate::wire::report::{Report, Severity};
 use crate::wire::server::{Parameters, Server};
@@ -54,30 +54,58 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
+/// The server that is attached, and the Primary's where a batch runs elsewhere.
+#[derive(Default)]
+struct Servers {
+    attached: Option<Server>,
+    kept: Option<Server>,
+}
+
 /// Gives the session what it wants, as a relay does. True if it ended.
-fn serve(session: &mut Session, server: &mut Option<Server>, refuse: bool, out: &mut Out) -> bool {
+fn serve(session: &mut Session, servers: &mut Servers, refuse: bool, out: &mut Out) -> bool {
     match session.wants() {
+        Wants::Messages if session.may_wait() => session.wait(),
         Wants::Messages => {}
         Wants::End => return true,
         Wants::Release => {
             assert_eq!(session.leftover(), Leftover::Nothing);
-            let released = server
-                .take()
-                .expect("only a server that is attached is released");
+            let released = servers.attached.take();
+            let released = released.expect("only a server that is attached is released");
             assert!(!released.is_dirty);
-            session.released();
+            session.released(out);
+            servers.attached = servers.kept.take();
         }
+        Wants::Server if session.is_waiting() => return go_on(session, servers, refuse, out),
         Wants::Server if refuse => {
             session.refuse(&Report::new(Severity::Error, "08001", "no"), out);
         }
         Wants::Server => {
             let is_read = session.demand().is_whole && !session.is_pinned();
             let at = if is_read { At::Extension } else { At::Primary };
-            let server = server.insert(Server::default());
+            let server = servers.attached.insert(Server::default());
             return session.attach(server, (at, &[]), out).is_err();
         }
     }
     false
+}
+
+/// A batch of a transaction on the Primary, which runs elsewhere unless it is to stay. True if the
+/// session ended.
+fn go_on(session: &mut Session, servers: &mut Servers, stays: bool, out: &mut Out) -> bool {
+    let primary = servers.attached.as_mut().expect("its transaction is there");
+    let has_failed = session.failure_elsewhere().is_some();
+    if stays || has_failed || !session.demand().is_whole {
+        let (frames, rest) = session.resume(primary, out);
+        let last = frames.len().saturating_sub(1);
+        return frames.iter().enumerate().any(|(index, frame)| {
+            let rest = if index == last { rest } else { 0 };
+            let message = Piece::Message(Message { frame, rest });
+            session.client(message, Some(&mut *primary), out).is_err()
+        });
+    }
+    servers.kept = servers.attached.replace(Server::default());
+    let server = servers.attached.as_mut().expect("it was put there");
+    session.attach(server, (At::Extension, &[]), out).is_err()
 }
 
 proptest! {
@@ -85,7 +113,7 @@ proptest! {
     fn any_order_of_messages(steps in prop::collection::vec(step(), 0..60)) {
         let mut session = Session::new(1, Arc::new(Parameters::new()), Pinning::WhenNeeded);
         session.defer_transactions();
-        let (mut server, mut out) = (None, Out::default());
+        let (mut servers, mut out) = (Servers::default(), Out::default());
         for step in steps {
             let mut frame = bytes::BytesMut::new();
             let refuse = matches!(step, Step::Refuse);
@@ -94,27 +122,28 @@ proptest! {
                     message::write(&mut frame, tag, &[&body], 0);
                     let piece = Cutter::new(Side::Client).next(&frame);
                     let piece = piece.unwrap().expect("it is whole");
-                    session.client(piece, server.as_mut(), &mut out)
+                    let server = servers.attached.as_mut().filter(|_| session.is_attached());
+                    session.client(piece, server, &mut out)
                 }
-                Step::Server(tag, body) if server.is_some() => {
+                Step::Server(tag, body) if servers.attached.is_some() => {
                     message::write(&mut frame, tag, &[&body], 0);
                     let piece = Cutter::new(Side::Server).next(&frame);
                     let piece: Piece<'_> = piece.unwrap().expect("it is whole");
-                    let server = server.as_mut().expect("it is some");
+                    let server = servers.attached.as_mut().expect("it is some");
                     session.server(piece, server, &mut out)
                 }
-                Step::Lose if server.is_some() => {
+                Step::Lose if servers.attached.is_some() => {
                     let report = Report::new(Severity::Error, "08006", "gone");
                     if !session.lost(&report, &mut out) {
                         break;
                     }
-                    server = None;
-                    prop_assert!(session.takes_client());
+                    servers.attached = servers.kept.take();
+                    prop_assert!(session.takes_client() || session.is_waiting());
                     Ok(())
                 }
                 _ => Ok(()),
             };
-            if result.is_err() || serve(&mut session, &mut server, refuse, &mut out) {
+            if result.is_err() || serve(&mut session, &mut servers, refuse, &mut out) {
                 break;
             }
             // It never waits for somebody who waits for it.

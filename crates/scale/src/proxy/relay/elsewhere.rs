@@ -1,0 +1,145 @@
+//! Batches of a transaction that is on the Primary, of which reads may run at an Extension.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::{CONNECTION_FAILURE, End, Input, Place, Relay, violation};
+use crate::manager::Manager;
+use crate::pool::{Connection, Node};
+use crate::proxy::routing::{Route, Touched, Why};
+use crate::wire::cut::{Message, Piece};
+use crate::wire::effect::Effect;
+use crate::wire::report::{Report, Severity};
+use crate::wire::session::{At, Trace};
+
+/// How long a read whose transaction holds locks on the Primary waits for a connection elsewhere.
+const CONNECTING_MAX: Duration = Duration::from_secs(1);
+
+impl Relay<'_> {
+    /// A transaction on the Primary waits for its next batch, if that may run elsewhere.
+    pub(super) fn pause(&mut self) {
+        let goes = self.routing.is_some() && self.writes.let_reads_go();
+        if goes && self.session.may_wait() && self.out.to_server.is_empty() {
+            self.session.wait();
+        }
+    }
+
+    /// Finds a server for what the session holds, in a transaction on the Primary.
+    pub(super) async fn go_on(&mut self) -> Result<(), End> {
+        // It may take a while: the client gets first what is its own already.
+        self.flush_client().await?;
+        let mut route = self.route_inside();
+        let mut taken = None;
+        if let Some((id, node)) = route.extension.take() {
+            match self.take_soon(&node).await {
+                Ok(connection) => taken = Some((id, node, connection)),
+                Err(report) => route.why = Why::unreachable(report),
+            }
+        }
+        if self.session.settings().trace == Trace::On {
+            let notice = Report::new(Severity::Notice, "00000", format!("replex: {}", route.why));
+            notice.write(&mut self.out.to_client);
+        }
+        let extension = taken.as_ref().map(|(id, ..)| *id);
+        self.visit.goes(extension, route.why.reason);
+        let Some((id, node, connection)) = taken else {
+            return self.resume();
+        };
+        let target = (Arc::clone(&node), connection.cancel_key.clone());
+        *self.entry.target.lock().await = Some(target);
+        let extension = Some(id);
+        self.place = Place { node, extension };
+        self.proxy.count(&self.place, Manager::started);
+        self.kept = self.connection.replace(connection);
+        assert!(
+            self.kept.is_some(),
+            "its transaction is on the Primary's connection"
+        );
+        let connection = self.connection.as_mut();
+        let server = &mut connection.expect("it was put there").server;
+        self.session
+            .attach(server, (At::Extension, &[]), &mut self.out)
+            .map_err(violation)
+    }
+
+    /// Where what the session holds goes, in a transaction on the Primary that waits. What it may write is
+    /// noted when it goes to the Primary.
+    fn route_inside(&self) -> Route {
+        let primary = |why| Route {
+            why,
+            extension: None,
+        };
+        let Some(routing) = self.routing else {
+            return primary(Why::primary("there is no Extension"));
+        };
+        if let Some(failure) = self.session.failure_elsewhere() {
+            return primary(Why::failed(failure.clone()));
+        }
+        let demand = self.session.demand();
+        let mut touched = Touched::default();
+        let mut leaves_nothing = true;
+        for text in &demand.texts {
+            touched.merge(routing.touched(text, Some(&self.outset.reading)));
+            leaves_nothing &= text.effect() == Effect::Nothing;
+        }
+        touched.stays_inside(demand.shares_portals);
+        if let Some(why) = touched.needs_primary {
+            return primary(Why::primary(why));
+        }
+        if !demand.is_whole || !leaves_nothing {
+            return primary(Why::primary("what it leaves is kept there"));
+        }
+        if !self.writes.is_independent(&touched.sets) {
+            let why = "it touches what its transaction has written";
+            return primary(Why::primary(why));
+        }
+        let route = routing.route(&touched.sets, self.session.settings().level);
+        if route.extension.is_some() && self.writes.is_outdated(routing) {
+            let why = "the schema has changed since its transaction wrote";
+            return primary(Why::primary(why));
+        }
+        route
+    }
+
+    /// A connection to an Extension, if that comes soon.
+    async fn take_soon(&self, node: &Node) -> Result<Connection, Report> {
+        let reads = self.outset.reads.of_database(&node.address.database);
+        let taken = tokio::time::timeout(CONNECTING_MAX, node.take(&reads, &self.login)).await;
+        taken.unwrap_or_else(|_| {
+            let text = format!("no connection to {} came soon", node.address);
+            Err(Report::new(Severity::Error, CONNECTION_FAILURE, text))
+        })
+    }
+
+    /// What the session holds goes to the Primary, where its transaction is.
+    fn resume(&mut self) -> Result<(), End> {
+        let connection = self.connection.as_mut();
+        let connection = connection.expect("its transaction is on the Primary's connection");
+        let (frames, rest) = self.session.resume(&mut connection.server, &mut self.out);
+        let mut input = Input {
+            routing: self.routing,
+            outset: &self.outset,
+            connection: Some(connection),
+            session: &mut self.session,
+            writes: &mut self.writes,
+            out: &mut self.out,
+        };
+        let last = frames.len().saturating_sub(1);
+        for (index, frame) in frames.iter().enumerate() {
+            let rest = if index == last { rest } else { 0 };
+            input.take(Piece::Message(Message { frame, rest }))?;
+        }
+        Ok(())
+    }
+
+    /// The Extension's connection is the session's no more: the Primary's is again, if it was kept.
+    pub(super) async fn return_to_primary(&mut self) {
+        if let Some(kept) = self.kept.take() {
+            self.place = self.proxy.primary_place();
+            let target = (Arc::clone(&self.place.node), kept.cancel_key.clone());
+            *self.entry.target.lock().await = Some(target);
+            self.visit.returns(None);
+            self.connection = Some(kept);
+        }
+    }
+}

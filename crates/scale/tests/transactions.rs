@@ -1,0 +1,440 @@
+//! Reads of transactions that have written run at Extensions where they touch nothing of it, and fail
+//! as they would on one server.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod support;
+
+use std::time::Instant;
+
+use support::cluster::{Cluster, PATIENCE, text};
+use support::raw::Raw;
+use support::{connect, is_there};
+use tokio_postgres::NoTls;
+use tokio_postgres::error::SqlState;
+
+/// Where a statement went.
+const EXTENSION: &str = "Extension 1,";
+const OWN: &str = "the Primary, it touches what its transaction has written";
+
+/// What is in the database: a table that transactions write, and one that they read.
+const SETUP: &str = "
+    CREATE TABLE t (id int PRIMARY KEY, n int); INSERT INTO t VALUES (1, 0), (2, 0);
+    CREATE TABLE u (id int PRIMARY KEY, n int); INSERT INTO u VALUES (1, 0), (2, 0)";
+
+/// A cluster whose Extension has all, and a session that is told where its statements go; none where
+/// there is no PostgreSQL.
+async fn cluster(further: &str) -> Option<(Cluster, Raw)> {
+    if !is_there() {
+        return None;
+    }
+    let cluster = Cluster::start_after(&format!("{SETUP}; {further}")).await;
+    cluster.settle().await;
+    let mut raw = Raw::log_in(cluster.front.address).await;
+    raw.converse(&[("SET replex.trace = on", "CZI")]).await;
+    Some((cluster, raw))
+}
+
+/// Hears what was said, and where it went: the last place, if there were several.
+async fn heard(raw: &mut Raw) -> (String, String) {
+    raw.notices.clear();
+    let told = raw.hear().await.replace('N', "");
+    let place = raw.notices.pop().unwrap_or_default();
+    (place.replace("replex: ", ""), told)
+}
+
+/// Runs texts, each of which must go to a place that begins so, and be answered so.
+async fn converse(raw: &mut Raw, texts: &[(&str, &str, &str)]) {
+    for (text, place, told) in texts {
+        raw.query(text);
+        let (went, heard) = heard(raw).await;
+        assert_eq!(heard, *told, "{text}");
+        assert!(went.starts_with(place), "{text} went to {went}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn reads_behind_writes_run_elsewhere() {
+    let Some((cluster, mut raw)) = cluster("").await else {
+        return;
+    };
+    let begun = [
+        ("BEGIN", "no server", "CZT"),
+        ("UPDATE t SET n = 7 WHERE id = 1", "the Primary", "CZT"),
+        ("SELECT n FROM u WHERE id = 1", EXTENSION, "T'0'CZT"),
+        ("SELECT n FROM t WHERE id = 2", EXTENSION, "T'0'CZT"),
+        ("SELECT n FROM t WHERE id = 1", OWN, "T'7'CZT"),
+        ("SELECT sum(n) FROM t", OWN, "T'7'CZT"),
+        (
+            "SELECT now() > 'epoch' FROM u WHERE id = 1",
+            "the Primary, it asks for the time",
+            "T't'CZT",
+        ),
+    ];
+    converse(&mut raw, &begun).await;
+    // What others commit meanwhile is seen at once, wherever the read goes.
+    let other = cluster.front.connect().await;
+    for n in 1..=50 {
+        let update = format!("UPDATE u SET n = {n} WHERE id = 1");
+        other.batch_execute(&update).await.unwrap();
+        raw.query("SELECT n FROM u WHERE id = 1");
+        assert_eq!(heard(&mut raw).await.1, format!("T'{n}'CZT"));
+    }
+    cluster.settle().await;
+    let ended = [
+        ("SELECT n FROM u WHERE id = 1", EXTENSION, "T'50'CZT"),
+        ("SELECT n FROM t WHERE id = 1", OWN, "T'7'CZT"),
+        ("COMMIT", "the Primary", "CZI"),
+    ];
+    converse(&mut raw, &ended).await;
+    cluster.settle().await;
+    let after = [("SELECT n FROM t WHERE id = 1", EXTENSION, "T'7'CZI")];
+    converse(&mut raw, &after).await;
+}
+
+/// What a savepoint takes back counts as written still; the rest goes on as before.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn savepoints_and_levels_of_isolation() {
+    let Some((cluster, mut raw)) = cluster("").await else {
+        return;
+    };
+    let savepoints = [
+        ("BEGIN", "no server", "CZT"),
+        ("SAVEPOINT a", "the Primary", "CZT"),
+        ("UPDATE t SET n = 7 WHERE id = 1", "the Primary", "CZT"),
+        ("SELECT n FROM u WHERE id = 1", EXTENSION, "T'0'CZT"),
+        ("ROLLBACK TO a", "the Primary", "CZT"),
+        ("SELECT n FROM t WHERE id = 1", OWN, "T'0'CZT"),
+        ("SELECT n FROM u WHERE id = 1", EXTENSION, "T'0'CZT"),
+        (
+            "SELECT 1 / n FROM u WHERE id = 1",
+            "the Primary",
+            "T[22012]ZE",
+        ),
+        ("SELECT n FROM u WHERE id = 1", "", "[25P02]ZE"),
+        ("ROLLBACK TO a", "", "CZT"),
+        ("SELECT n FROM u WHERE id = 1", EXTENSION, "T'0'CZT"),
+        ("UPDATE t SET n = 8 WHERE id = 1", "the Primary", "CZT"),
+        ("COMMIT", "the Primary", "CZI"),
+    ];
+    converse(&mut raw, &savepoints).await;
+    let primary = connect(cluster.primary.socket()).await;
+    assert_eq!(text(&primary, "SELECT n FROM t WHERE id = 1").await, "8");
+    cluster.settle().await;
+    let served = cluster.served();
+    let stays = [
+        ("BEGIN ISOLATION LEVEL REPEATABLE READ", "", "CZT"),
+        ("UPDATE t SET n = 9 WHERE id = 1", "", "CZT"),
+        ("SELECT n FROM u WHERE id = 1", "", "T'0'CZT"),
+        ("ROLLBACK", "", "CZI"),
+        // A transaction that follows in the same text may be at another level.
+        ("BEGIN", "no server", "CZT"),
+        (
+            "COMMIT; BEGIN ISOLATION LEVEL SERIALIZABLE; UPDATE t SET n = 9 WHERE id = 2",
+            "",
+            "CCCZT",
+        ),
+        ("SELECT n FROM u WHERE id = 1", "", "T'0'CZT"),
+        ("ROLLBACK", "", "CZI"),
+        ("BEGIN", "no server", "CZT"),
+        ("SET LOCAL search_path = public", "the Primary", "CZT"),
+        ("SELECT n FROM u WHERE id = 1", "", "T'0'CZT"),
+        ("ROLLBACK", "", "CZI"),
+    ];
+    converse(&mut raw, &stays).await;
+    assert_eq!(cluster.served(), served);
+}
+
+/// An error elsewhere is one of the transaction, if the Primary says the same.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_fails_elsewhere_runs_again_on_the_primary() {
+    let Some((cluster, mut raw)) = cluster("").await else {
+        return;
+    };
+    let extension = connect(cluster.extensions[0].socket()).await;
+    let begun = [
+        ("BEGIN", "no server", "CZT"),
+        ("UPDATE t SET n = 7 WHERE id = 1", "the Primary", "CZT"),
+    ];
+    converse(&mut raw, &begun).await;
+    let rename = "ALTER TABLE u RENAME TO gone";
+    extension.batch_execute(rename).await.unwrap();
+    let read = "SELECT n FROM u WHERE id = 1";
+    let again = "the Primary, since relation \"u\" does not exist";
+    converse(&mut raw, &[(read, again, "T'0'CZT")]).await;
+    // Both times it is prepared under its name.
+    raw.parse("s", read).bind("s").execute(0).sync();
+    let told = heard(&mut raw).await;
+    assert_eq!(told, (again.into(), "12'0'CZT".into()));
+    let rename = "ALTER TABLE gone RENAME TO u";
+    extension.batch_execute(rename).await.unwrap();
+    raw.bind("s").execute(0).sync();
+    let (place, told) = heard(&mut raw).await;
+    assert!(place.starts_with(EXTENSION), "{place}");
+    assert_eq!(told, "2'0'CZT");
+    converse(&mut raw, &[("COMMIT", "the Primary", "CZI")]).await;
+    let primary = connect(cluster.primary.socket()).await;
+    assert_eq!(text(&primary, "SELECT n FROM t WHERE id = 1").await, "7");
+}
+
+/// What was told of an answer stays told: the Primary's transaction fails behind it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn long_answers_are_told_as_they_come() {
+    let Some((_cluster, mut raw)) = cluster("").await else {
+        return;
+    };
+    let begun = [
+        ("BEGIN", "no server", "CZT"),
+        ("UPDATE t SET n = 7 WHERE id = 1", "the Primary", "CZT"),
+    ];
+    converse(&mut raw, &begun).await;
+    let read = "SELECT repeat('x', 1000) FROM u, generate_series(1, 2000) g WHERE id = 1";
+    raw.query(read);
+    let (place, told) = heard(&mut raw).await;
+    assert!(place.starts_with(EXTENSION), "{place}");
+    assert_eq!(told.matches('\'').count(), 2 * 2000);
+    assert!(told.ends_with("CZT"));
+    let read = "SELECT repeat('x', 1000), 1 / (2000 - g - n) FROM u, generate_series(1, 2000) g
+        WHERE id = 1";
+    for is_simple in [true, false] {
+        match is_simple {
+            true => raw.query(read),
+            false => raw.parse("", read).bind("").execute(0).sync(),
+        };
+        let (place, told) = heard(&mut raw).await;
+        assert!(place.starts_with(EXTENSION), "{place}");
+        assert!(told.len() > 1_000_000, "{}", told.len());
+        assert!(told.ends_with("[22012]ZE"));
+        let failed = [
+            ("SELECT n FROM u WHERE id = 1", "", "[25P02]ZE"),
+            ("ROLLBACK", "", "CZI"),
+            ("BEGIN", "no server", "CZT"),
+            ("UPDATE t SET n = 7 WHERE id = 1", "the Primary", "CZT"),
+        ];
+        converse(&mut raw, &failed).await;
+    }
+}
+
+/// Waits until somebody waits for a lock at the Extension.
+async fn wait_for_lock(cluster: &Cluster) {
+    let extension = connect(cluster.extensions[0].socket()).await;
+    let waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted";
+    let started = Instant::now();
+    while text(&extension, waiting).await == "0" {
+        assert!(started.elapsed() < PATIENCE, "nobody waits");
+    }
+}
+
+/// A read that is cancelled fails, and does not begin anew elsewhere; one whose Extension dies does.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn reads_are_cancelled_and_outlive_their_extension() {
+    let Some((mut cluster, mut raw)) = cluster("").await else {
+        return;
+    };
+    let in_the_way = connect(cluster.extensions[0].socket()).await;
+    let lock = "BEGIN; LOCK TABLE u";
+    in_the_way.batch_execute(lock).await.unwrap();
+    let client = cluster.front.connect().await;
+    client.batch_execute("BEGIN").await.unwrap();
+    let update = "UPDATE t SET n = 7 WHERE id = 1";
+    client.batch_execute(update).await.unwrap();
+    let cancel = client.cancel_token();
+    let read = "SELECT n FROM u WHERE id = 1";
+    let reading = tokio::spawn(async move {
+        let read = client.simple_query(read).await;
+        let next = client.simple_query("SELECT 1").await;
+        (client, [read, next])
+    });
+    wait_for_lock(&cluster).await;
+    cancel.cancel_query(NoTls).await.unwrap();
+    let (client, told) = reading.await.unwrap();
+    let codes = told.map(|told| told.unwrap_err().code().cloned());
+    let expected = [
+        SqlState::QUERY_CANCELED,
+        SqlState::IN_FAILED_SQL_TRANSACTION,
+    ];
+    assert_eq!(codes, expected.map(Some));
+    client.batch_execute("ROLLBACK").await.unwrap();
+    let begun = [
+        ("BEGIN", "no server", "CZT"),
+        (update, "the Primary", "CZT"),
+    ];
+    converse(&mut raw, &begun).await;
+    raw.query(read).flush().await;
+    wait_for_lock(&cluster).await;
+    cluster.extensions[0].kill();
+    let (place, told) = heard(&mut raw).await;
+    assert!(place.starts_with("the Primary, since"), "{place}");
+    assert_eq!(told, "T'0'CZT");
+    converse(&mut raw, &[("COMMIT", "the Primary", "CZI")]).await;
+}
+
+/// While a transaction waits, its client hears of the Primary's end at once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_primary_is_heard_between_statements() {
+    let Some((cluster, mut raw)) = cluster("").await else {
+        return;
+    };
+    let begun = [
+        ("BEGIN", "no server", "CZT"),
+        ("UPDATE t SET n = 7 WHERE id = 1", "the Primary", "CZT"),
+        ("SELECT n FROM u WHERE id = 1", EXTENSION, "T'0'CZT"),
+    ];
+    converse(&mut raw, &begun).await;
+    let primary = connect(cluster.primary.socket()).await;
+    let end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+        WHERE state = 'idle in transaction' AND query LIKE 'UPDATE t%'";
+    assert_eq!(text(&primary, end).await, "t");
+    assert_eq!(raw.last_words().await.code, "57P01");
+}
+
+/// A client that leaves takes its transaction along, also while a read runs elsewhere.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn clients_leave_no_transactions() {
+    let Some((cluster, raw)) = cluster("").await else {
+        return;
+    };
+    let in_the_way = connect(cluster.extensions[0].socket()).await;
+    in_the_way
+        .batch_execute("BEGIN; LOCK TABLE u")
+        .await
+        .unwrap();
+    for is_reading in [false, true] {
+        let mut gone = Raw::log_in(cluster.front.address).await;
+        let begun = [("BEGIN", "CZT"), ("UPDATE t SET n = 7 WHERE id = 1", "CZT")];
+        gone.converse(&begun).await;
+        if is_reading {
+            gone.query("SELECT n FROM u WHERE id = 1").flush().await;
+            wait_for_lock(&cluster).await;
+        }
+        drop(gone);
+        if is_reading {
+            in_the_way.batch_execute("COMMIT").await.unwrap();
+        }
+        // It would wait for the row for ever.
+        let other = cluster.front.connect().await;
+        let update = "UPDATE t SET n = n + 1 WHERE id = 1";
+        let updated = tokio::time::timeout(PATIENCE, other.batch_execute(update));
+        updated.await.expect("the row is free").unwrap();
+    }
+    drop(raw);
+    let primary = connect(cluster.primary.socket()).await;
+    assert_eq!(text(&primary, "SELECT n FROM t WHERE id = 1").await, "2");
+}
+
+/// Portals belong to the transaction: those that outlive their batch are on the Primary, and the unnamed
+/// one is what the last batch made of it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn portals_and_prepared_statements() {
+    let Some((_cluster, mut raw)) = cluster("").await else {
+        return;
+    };
+    raw.parse("u", "SELECT n FROM u ORDER BY id").sync();
+    assert_eq!(heard(&mut raw).await.1, "1ZI");
+    let begun = [
+        ("BEGIN", "no server", "CZT"),
+        ("UPDATE t SET n = 7 WHERE id = 1", "the Primary", "CZT"),
+    ];
+    converse(&mut raw, &begun).await;
+    let goes = async |raw: &mut Raw, place: &str, told: &str| {
+        let (went, heard) = heard(raw).await;
+        assert_eq!(heard, told);
+        assert!(went.starts_with(place), "{went}");
+    };
+    let portals = "the Primary, its transaction goes on with its portals";
+    raw.bind("u").execute(0).sync();
+    goes(&mut raw, EXTENSION, "2'0''0'CZT").await;
+    raw.bind("u").execute(1).sync();
+    goes(&mut raw, portals, "2'0'sZT").await;
+    raw.execute(1).sync();
+    goes(&mut raw, portals, "'0'sZT").await;
+    raw.bind("u").execute(1).sync();
+    goes(&mut raw, portals, "2'0'sZT").await;
+    raw.bind("u").execute(0).sync();
+    goes(&mut raw, EXTENSION, "2'0''0'CZT").await;
+    raw.parse("t", "SELECT n FROM t WHERE id = 1").sync();
+    goes(&mut raw, OWN, "1ZT").await;
+    raw.bind("t").execute(0).sync();
+    goes(&mut raw, OWN, "2'7'CZT").await;
+    raw.parse("", "UPDATE t SET n = 8 WHERE id = 2")
+        .bind("")
+        .execute(0)
+        .sync();
+    goes(&mut raw, "the Primary, it writes", "12CZT").await;
+    raw.bind("u").execute(1).sync();
+    goes(&mut raw, portals, "2'0'sZT").await;
+    raw.bind("u").execute(0).sync();
+    goes(&mut raw, EXTENSION, "2'0''0'CZT").await;
+    // It has ended; what the Primary has under this name is older.
+    raw.execute(0).sync();
+    goes(&mut raw, portals, "[34000]ZE").await;
+    raw.query("ROLLBACK");
+    goes(&mut raw, "", "CZI").await;
+}
+
+/// A transaction sees what its triggers and cascades have written, in whatever table.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_writes_bring_about_is_seen() {
+    let further = "
+        CREATE TABLE audit (id int PRIMARY KEY);
+        CREATE FUNCTION audit() RETURNS trigger LANGUAGE plpgsql AS
+            $$ BEGIN INSERT INTO audit SELECT count(*) FROM audit; RETURN NULL; END $$;
+        CREATE TABLE watched (id int PRIMARY KEY);
+        CREATE TRIGGER audit AFTER INSERT ON watched FOR EACH ROW EXECUTE FUNCTION audit();
+        CREATE TABLE child (id int PRIMARY KEY, t int REFERENCES t ON DELETE CASCADE);
+        INSERT INTO child VALUES (1, 1), (2, 2);
+        CREATE TABLE grandchild (id int PRIMARY KEY, child int REFERENCES child ON DELETE SET NULL);
+        INSERT INTO grandchild VALUES (1, 1);
+        CREATE TABLE parted (id int PRIMARY KEY, n int) PARTITION BY RANGE (id);
+        CREATE TABLE part PARTITION OF parted FOR VALUES FROM (1) TO (10);
+        CREATE TRIGGER audit AFTER DELETE ON part FOR EACH ROW EXECUTE FUNCTION audit();
+        CREATE TABLE plain (id int PRIMARY KEY, n int) PARTITION BY RANGE (id);
+        CREATE TABLE plain_part PARTITION OF plain FOR VALUES FROM (1) TO (10);
+        INSERT INTO parted VALUES (1, 0); INSERT INTO plain VALUES (1, 0);
+        CREATE FUNCTION own() RETURNS int LANGUAGE sql AS 'INSERT INTO audit VALUES (100); SELECT 1'";
+    let Some((cluster, mut raw)) = cluster(further).await else {
+        return;
+    };
+    for (write, read, told) in [
+        (
+            "INSERT INTO watched VALUES (1)",
+            "SELECT count(*) FROM audit",
+            "1",
+        ),
+        (
+            "DELETE FROM t WHERE id = 1",
+            "SELECT count(*) FROM child",
+            "1",
+        ),
+        (
+            "DELETE FROM t WHERE id = 1",
+            "SELECT count(child) FROM grandchild",
+            "0",
+        ),
+        (
+            "DELETE FROM parted WHERE id = 1",
+            "SELECT count(*) FROM audit",
+            "1",
+        ),
+        (
+            "UPDATE plain SET n = 7 WHERE id = 1",
+            "SELECT n FROM plain_part",
+            "7",
+        ),
+        (
+            "UPDATE plain_part SET n = 7 WHERE id = 1",
+            "SELECT n FROM plain",
+            "7",
+        ),
+        ("SELECT own()", "SELECT count(*) FROM audit", "1"),
+        ("TRUNCATE u", "SELECT count(*) FROM u", "0"),
+    ] {
+        let told = format!("T'{told}'CZT");
+        raw.query("BEGIN");
+        assert_eq!(heard(&mut raw).await.1, "CZT");
+        raw.query(write);
+        assert!(heard(&mut raw).await.1.ends_with("ZT"), "{write}");
+        converse(&mut raw, &[(read, "", &told), ("ROLLBACK", "", "CZI")]).await;
+    }
+    assert_eq!(cluster.served(), 0);
+}
