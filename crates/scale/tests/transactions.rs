@@ -35,24 +35,6 @@ async fn cluster(further: &str) -> Option<(Cluster, Raw)> {
     Some((cluster, raw))
 }
 
-/// Hears what was said, and where it went: the last place, if there were several.
-async fn heard(raw: &mut Raw) -> (String, String) {
-    raw.notices.clear();
-    let told = raw.hear().await.replace('N', "");
-    let place = raw.notices.pop().unwrap_or_default();
-    (place.replace("replex: ", ""), told)
-}
-
-/// Runs texts, each of which must go to a place that begins so, and be answered so.
-async fn converse(raw: &mut Raw, texts: &[(&str, &str, &str)]) {
-    for (text, place, told) in texts {
-        raw.query(text);
-        let (went, heard) = heard(raw).await;
-        assert_eq!(heard, *told, "{text}");
-        assert!(went.starts_with(place), "{text} went to {went}");
-    }
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn reads_behind_writes_run_elsewhere() {
     let Some((cluster, mut raw)) = cluster("").await else {
@@ -71,14 +53,14 @@ async fn reads_behind_writes_run_elsewhere() {
             "T't'CZT",
         ),
     ];
-    converse(&mut raw, &begun).await;
+    raw.converse_at(&begun).await;
     // What others commit meanwhile is seen at once, wherever the read goes.
     let other = cluster.front.connect().await;
     for n in 1..=50 {
         let update = format!("UPDATE u SET n = {n} WHERE id = 1");
         other.batch_execute(&update).await.unwrap();
         raw.query("SELECT n FROM u WHERE id = 1");
-        assert_eq!(heard(&mut raw).await.1, format!("T'{n}'CZT"));
+        assert_eq!(raw.hear_at().await.1, format!("T'{n}'CZT"));
     }
     cluster.settle().await;
     let ended = [
@@ -86,10 +68,10 @@ async fn reads_behind_writes_run_elsewhere() {
         ("SELECT n FROM t WHERE id = 1", OWN, "T'7'CZT"),
         ("COMMIT", "the Primary", "CZI"),
     ];
-    converse(&mut raw, &ended).await;
+    raw.converse_at(&ended).await;
     cluster.settle().await;
     let after = [("SELECT n FROM t WHERE id = 1", EXTENSION, "T'7'CZI")];
-    converse(&mut raw, &after).await;
+    raw.converse_at(&after).await;
 }
 
 /// What a savepoint takes back counts as written still; the rest goes on as before.
@@ -117,7 +99,7 @@ async fn savepoints_and_levels_of_isolation() {
         ("UPDATE t SET n = 8 WHERE id = 1", "the Primary", "CZT"),
         ("COMMIT", "the Primary", "CZI"),
     ];
-    converse(&mut raw, &savepoints).await;
+    raw.converse_at(&savepoints).await;
     let primary = connect(cluster.primary.socket()).await;
     assert_eq!(text(&primary, "SELECT n FROM t WHERE id = 1").await, "8");
     cluster.settle().await;
@@ -141,7 +123,7 @@ async fn savepoints_and_levels_of_isolation() {
         ("SELECT n FROM u WHERE id = 1", "", "T'0'CZT"),
         ("ROLLBACK", "", "CZI"),
     ];
-    converse(&mut raw, &stays).await;
+    raw.converse_at(&stays).await;
     assert_eq!(cluster.served(), served);
 }
 
@@ -156,23 +138,23 @@ async fn what_fails_elsewhere_runs_again_on_the_primary() {
         ("BEGIN", "no server", "CZT"),
         ("UPDATE t SET n = 7 WHERE id = 1", "the Primary", "CZT"),
     ];
-    converse(&mut raw, &begun).await;
+    raw.converse_at(&begun).await;
     let rename = "ALTER TABLE u RENAME TO gone";
     extension.batch_execute(rename).await.unwrap();
     let read = "SELECT n FROM u WHERE id = 1";
     let again = "the Primary, since relation \"u\" does not exist";
-    converse(&mut raw, &[(read, again, "T'0'CZT")]).await;
+    raw.converse_at(&[(read, again, "T'0'CZT")]).await;
     // Both times it is prepared under its name.
     raw.parse("s", read).bind("s").execute(0).sync();
-    let told = heard(&mut raw).await;
+    let told = raw.hear_at().await;
     assert_eq!(told, (again.into(), "12'0'CZT".into()));
     let rename = "ALTER TABLE gone RENAME TO u";
     extension.batch_execute(rename).await.unwrap();
     raw.bind("s").execute(0).sync();
-    let (place, told) = heard(&mut raw).await;
+    let (place, told) = raw.hear_at().await;
     assert!(place.starts_with(EXTENSION), "{place}");
     assert_eq!(told, "2'0'CZT");
-    converse(&mut raw, &[("COMMIT", "the Primary", "CZI")]).await;
+    raw.converse_at(&[("COMMIT", "the Primary", "CZI")]).await;
     let primary = connect(cluster.primary.socket()).await;
     assert_eq!(text(&primary, "SELECT n FROM t WHERE id = 1").await, "7");
 }
@@ -187,10 +169,10 @@ async fn long_answers_are_told_as_they_come() {
         ("BEGIN", "no server", "CZT"),
         ("UPDATE t SET n = 7 WHERE id = 1", "the Primary", "CZT"),
     ];
-    converse(&mut raw, &begun).await;
+    raw.converse_at(&begun).await;
     let read = "SELECT repeat('x', 1000) FROM u, generate_series(1, 2000) g WHERE id = 1";
     raw.query(read);
-    let (place, told) = heard(&mut raw).await;
+    let (place, told) = raw.hear_at().await;
     assert!(place.starts_with(EXTENSION), "{place}");
     assert_eq!(told.matches('\'').count(), 2 * 2000);
     assert!(told.ends_with("CZT"));
@@ -201,7 +183,7 @@ async fn long_answers_are_told_as_they_come() {
             true => raw.query(read),
             false => raw.parse("", read).bind("").execute(0).sync(),
         };
-        let (place, told) = heard(&mut raw).await;
+        let (place, told) = raw.hear_at().await;
         assert!(place.starts_with(EXTENSION), "{place}");
         assert!(told.len() > 1_000_000, "{}", told.len());
         assert!(told.ends_with("[22012]ZE"));
@@ -211,7 +193,7 @@ async fn long_answers_are_told_as_they_come() {
             ("BEGIN", "no server", "CZT"),
             ("UPDATE t SET n = 7 WHERE id = 1", "the Primary", "CZT"),
         ];
-        converse(&mut raw, &failed).await;
+        raw.converse_at(&failed).await;
     }
 }
 
@@ -259,14 +241,14 @@ async fn reads_are_cancelled_and_outlive_their_extension() {
         ("BEGIN", "no server", "CZT"),
         (update, "the Primary", "CZT"),
     ];
-    converse(&mut raw, &begun).await;
+    raw.converse_at(&begun).await;
     raw.query(read).flush().await;
     wait_for_lock(&cluster).await;
     cluster.extensions[0].kill();
-    let (place, told) = heard(&mut raw).await;
+    let (place, told) = raw.hear_at().await;
     assert!(place.starts_with("the Primary, since"), "{place}");
     assert_eq!(told, "T'0'CZT");
-    converse(&mut raw, &[("COMMIT", "the Primary", "CZI")]).await;
+    raw.converse_at(&[("COMMIT", "the Primary", "CZI")]).await;
 }
 
 /// While a transaction waits, its client hears of the Primary's end at once.
@@ -280,7 +262,7 @@ async fn the_primary_is_heard_between_statements() {
         ("UPDATE t SET n = 7 WHERE id = 1", "the Primary", "CZT"),
         ("SELECT n FROM u WHERE id = 1", EXTENSION, "T'0'CZT"),
     ];
-    converse(&mut raw, &begun).await;
+    raw.converse_at(&begun).await;
     let primary = connect(cluster.primary.socket()).await;
     let end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
         WHERE state = 'idle in transaction' AND query LIKE 'UPDATE t%'";
@@ -330,14 +312,14 @@ async fn portals_and_prepared_statements() {
         return;
     };
     raw.parse("u", "SELECT n FROM u ORDER BY id").sync();
-    assert_eq!(heard(&mut raw).await.1, "1ZI");
+    assert_eq!(raw.hear_at().await.1, "1ZI");
     let begun = [
         ("BEGIN", "no server", "CZT"),
         ("UPDATE t SET n = 7 WHERE id = 1", "the Primary", "CZT"),
     ];
-    converse(&mut raw, &begun).await;
+    raw.converse_at(&begun).await;
     let goes = async |raw: &mut Raw, place: &str, told: &str| {
-        let (went, heard) = heard(raw).await;
+        let (went, heard) = raw.hear_at().await;
         assert_eq!(heard, told);
         assert!(went.starts_with(place), "{went}");
     };
@@ -431,10 +413,11 @@ async fn what_writes_bring_about_is_seen() {
     ] {
         let told = format!("T'{told}'CZT");
         raw.query("BEGIN");
-        assert_eq!(heard(&mut raw).await.1, "CZT");
+        assert_eq!(raw.hear_at().await.1, "CZT");
         raw.query(write);
-        assert!(heard(&mut raw).await.1.ends_with("ZT"), "{write}");
-        converse(&mut raw, &[(read, "", &told), ("ROLLBACK", "", "CZI")]).await;
+        assert!(raw.hear_at().await.1.ends_with("ZT"), "{write}");
+        raw.converse_at(&[(read, "", &told), ("ROLLBACK", "", "CZI")])
+            .await;
     }
     assert_eq!(cluster.served(), 0);
 }

@@ -95,6 +95,15 @@ pub enum Reason {
     },
 }
 
+/// When a transaction began that sees everything that was committed before it, and nothing later.
+#[derive(Debug)]
+pub struct Moment {
+    /// What was Pending then: others may have seen it on the Primary.
+    pending: Vec<TStateId>,
+    /// What it must see, once all of that has its place in the order.
+    need: Option<Tsid>,
+}
+
 /// A commit as the slot's reader saw it.
 #[derive(Debug)]
 pub struct Committed<'a> {
@@ -209,6 +218,10 @@ impl Manager {
         if touches_pending {
             return Target::Primary(Reason::Pending);
         }
+        self.least_loaded(need)
+    }
+
+    fn least_loaded(&self, need: Tsid) -> Target {
         match self.extensions.least_loaded(need) {
             Some((id, extension)) => Target::Extension {
                 id,
@@ -218,6 +231,31 @@ impl Manager {
             },
             None => Target::Primary(Reason::NoneFresh { need }),
         }
+    }
+
+    /// A transaction begins that is to see everything that was committed, and goes on with that.
+    pub fn moment(&self) -> Moment {
+        Moment {
+            pending: self.pending.ids().collect(),
+            need: None,
+        }
+    }
+
+    /// Where such a transaction may take its snapshot. As long as it is not known what must be seen, or no
+    /// Extension has it, that is the Primary; ask again a little later (HIHOOI c6).
+    pub fn route_snapshot(&mut self, moment: &mut Moment, level: Level) -> Target {
+        if level != Level::Weak {
+            moment.pending.retain(|id| self.pending.contains(*id));
+            if !moment.pending.is_empty() {
+                return Target::Primary(Reason::Pending);
+            }
+        }
+        let latest = match level {
+            Level::Weak => Tsid(0),
+            _ => self.indexes.latest(),
+        };
+        let need = *moment.need.get_or_insert(latest);
+        self.least_loaded(need)
     }
 
     /// Whether an Extension still serves and has `need`: it may have gone, or gone back, while a read
@@ -453,6 +491,32 @@ mod tests {
         manager.ended(FIRST);
         manager.remove_extension(FIRST);
         assert_eq!(target(&mut manager), None);
+    }
+
+    /// HIHOOI c6: a snapshot covers what was acknowledged and what was Pending, and waits for no more.
+    #[test]
+    fn snapshots_cover_what_was_pending() {
+        let mut manager = two_extensions();
+        let first = manager.begin_commit(write(1, 7));
+        let mut moment = manager.moment();
+        let later = manager.begin_commit(write(2, 7));
+        let target = manager.route_snapshot(&mut moment, Level::Gssi);
+        assert_eq!(target, Target::Primary(Reason::Pending));
+        let weak = manager.route_snapshot(&mut manager.moment(), Level::Weak);
+        assert!(matches!(weak, Target::Extension { .. }));
+        see(&mut manager, 12, Some(first), &write(1, 7));
+        let need = Tsid(12);
+        let target = manager.route_snapshot(&mut moment, Level::Gssi);
+        assert_eq!(target, Target::Primary(Reason::NoneFresh { need }));
+        see(&mut manager, 13, Some(later), &write(2, 7));
+        manager.applied(SECOND, need, need);
+        let expected = Target::Extension {
+            id: SECOND,
+            need,
+            applied: need,
+            noted: need,
+        };
+        assert_eq!(manager.route_snapshot(&mut moment, Level::Gssi), expected);
     }
 
     #[test]

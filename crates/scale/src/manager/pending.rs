@@ -71,6 +71,11 @@ impl Pending {
         &self.state
     }
 
+    /// All of them.
+    pub fn ids(&self) -> impl Iterator<Item = TStateId> {
+        self.items.keys().copied()
+    }
+
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.items.is_empty()

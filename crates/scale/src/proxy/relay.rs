@@ -3,6 +3,7 @@
 //! Memory per session is bounded: nothing is read for a peer that does not take what it was sent.
 
 mod elsewhere;
+mod snapshot;
 
 use std::future::poll_fn;
 use std::io;
@@ -28,7 +29,7 @@ use crate::wire::cut::{Cutter, Message, Piece, Side, WHOLE_LEN_MAX};
 use crate::wire::effect::Effect;
 use crate::wire::message;
 use crate::wire::report::{Report, Severity};
-use crate::wire::session::{At, Leftover, Out, Session, Trace, Wants};
+use crate::wire::session::{At, Leftover, Out, Session, Snapshots, Trace, Wants};
 
 /// Bytes that may wait for a peer before nothing more is read for it.
 const OUTPUT_LEN_MAX: usize = 256 * 1024;
@@ -138,8 +139,13 @@ pub async fn run(proxy: &Arc<Proxy>, peer: Peer, address: Option<SocketAddr>, we
     };
     let routing = proxy.routing(&outset.key.database);
     let mut session = Session::new(number, parameters, proxy.pinning);
-    if routing.is_some() && outset.isolation == Isolation::ReadCommitted {
-        session.defer_transactions();
+    let snapshots = match outset.isolation {
+        Isolation::ReadCommitted => Some(Snapshots::OfStatements),
+        Isolation::RepeatableRead => Some(Snapshots::OfTransaction),
+        Isolation::Serializable => None,
+    };
+    if let Some(snapshots) = snapshots.filter(|_| routing.is_some()) {
+        session.defer_transactions(snapshots);
     }
     let mut relay = Relay {
         proxy,
@@ -266,7 +272,11 @@ impl Relay<'_> {
     async fn attach(&mut self) -> Result<(), End> {
         // It may take a while: the client gets first what is its own already.
         self.flush_client().await?;
-        let attached = match self.plan() {
+        let planned = match self.session.is_snapshot_deferred() {
+            true => self.plan_snapshot().await,
+            false => self.plan(),
+        };
+        let attached = match planned {
             Ok(plan) => self.take(plan).await,
             Err(report) => Err(report),
         };
@@ -514,9 +524,11 @@ impl Relay<'_> {
             text += &format!(": {error}");
         }
         let report = Report::new(Severity::Error, CONNECTION_FAILURE, text);
-        let told = report
-            .clone()
-            .hint("It was a read: ask again, and it goes elsewhere.");
+        let hint = match self.session.has_snapshot_elsewhere() {
+            true => "Its transaction only read: begin that again, and it goes elsewhere.",
+            false => "It was a read: ask again, and it goes elsewhere.",
+        };
+        let told = report.clone().hint(hint);
         if self.session.lost(&told, &mut self.out) {
             self.visit.leaves();
             *self.entry.target.lock().await = None;
@@ -619,7 +631,11 @@ impl Input<'_> {
         let server = connection.map(|connection| &mut connection.server);
         self.session
             .client(instead.unwrap_or(piece), server, self.out)
-            .map_err(violation)
+            .map_err(violation)?;
+        if instead.is_some() {
+            self.session.drop_rest();
+        }
+        Ok(())
     }
 }
 

@@ -1,8 +1,8 @@
 //! Where a batch goes, by what its statements touch.
 //!
-//! Reads outside of transactions, and those of a transaction at READ COMMITTED that are independent of
-//! what it has written, may go to an Extension; everything else goes to the Primary. What is not
-//! understood counts as writing anything (R33).
+//! Reads outside of transactions, those of a transaction at READ COMMITTED that are independent of what
+//! it has written, and transactions at REPEATABLE READ that are to read only may go to an Extension;
+//! everything else goes to the Primary. What is not understood counts as writing anything (R33).
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -14,12 +14,14 @@ use super::login::Reading;
 use super::writes::Writes;
 use crate::address::Address;
 use crate::analysis::{Action, Analyser, Constant, Parameter, Statement, TransactionCommand};
-use crate::manager::{ExtensionId, Level, Manager, Reason, Sets, Target, Tsid, locked, mark};
+use crate::manager::{
+    ExtensionId, Level, Manager, Moment, Reason, Sets, Target, Tsid, locked, mark,
+};
 use crate::pool::Node;
 use crate::replication::{Error, Replication};
 use crate::sql::quoted;
 use crate::wire::cut::Message;
-use crate::wire::effect::Effect;
+use crate::wire::effect::{self, Effect};
 use crate::wire::message;
 use crate::wire::report::{Report, Severity};
 use crate::wire::server::Server;
@@ -27,6 +29,8 @@ use crate::wire::session::{Out, Prepared, Session, Text};
 
 /// SQLSTATE: what cannot be replicated.
 const UNSUPPORTED: &str = "0A000";
+/// SQLSTATE: the transaction is to be tried again.
+const SERIALIZATION_FAILURE: &str = "40001";
 /// How every name of that schema begins.
 const TEMPORARY_SCHEMA: &[u8] = b"pg_temp";
 /// How a statement begins that may have the body of a function.
@@ -57,6 +61,8 @@ pub struct Touched {
     pub changes_settings: bool,
     /// Do they ask for the time at which their transaction began?
     pub of_transaction_time: bool,
+    /// How many of them begin or end a transaction or a part of one.
+    pub commands: usize,
     /// Why they must not run.
     pub refused: Option<&'static str>,
     /// How many statements there are.
@@ -86,6 +92,7 @@ impl Touched {
         self.of_transaction_time |= other.of_transaction_time;
         self.schema.extend(other.schema);
         self.refused = self.refused.or(other.refused);
+        self.commands += other.commands;
         self.count += other.count;
         let generations = [self.generation, other.generation];
         self.generation = generations.into_iter().flatten().min();
@@ -120,6 +127,7 @@ impl Touched {
                 "it changes the schema"
             }
             Action::Transaction(command) => {
+                self.commands += 1;
                 match command {
                     TransactionCommand::Begin | TransactionCommand::Savepoint => {}
                     TransactionCommand::Commit | TransactionCommand::Rollback => {
@@ -147,6 +155,17 @@ impl Touched {
         !self.schema.is_empty()
             && self.schema.len() == self.count
             && !text.windows(TEMPORARY_SCHEMA.len()).any(is_temporary)
+    }
+
+    /// May they run in a transaction that has its snapshot at an Extension? Reads may, savepoints, and what
+    /// does nothing but end it; behind that, another may begin.
+    fn stays_elsewhere(&self, text: &[u8]) -> bool {
+        let is_read = self.needs_primary.is_none();
+        let is_savepoint = self.count == 1 && self.commands == 1 && !self.may_end;
+        let leaves_nothing = effect::of(text) == Effect::Nothing;
+        let goes_on =
+            (is_read || is_savepoint) && self.sets.tables().all(|(_, it)| !it.is_written());
+        Session::is_end(text) || goes_on && leaves_nothing && !self.sets.may_write_anything()
     }
 
     /// Why the statements must not run, if they cannot be replicated.
@@ -188,7 +207,7 @@ pub struct Goes<'a> {
 impl Before<'_> {
     /// Notes what the message's statements may write, and adds what must run in front of them.
     ///
-    /// Returns what goes in its place, if it is a simple query that must not run.
+    /// Returns what goes in its place, if it is not to run.
     pub fn look(&self, message: Message<'_>, goes: Goes<'_>) -> Option<BytesMut> {
         let Goes {
             session,
@@ -198,6 +217,17 @@ impl Before<'_> {
         } = goes;
         if session.is_skipping() {
             return None;
+        }
+        if session.has_snapshot_elsewhere() {
+            return self.look_elsewhere(
+                message,
+                Goes {
+                    session,
+                    server,
+                    writes,
+                    out,
+                },
+            );
         }
         let bound;
         let text = match message.tag() {
@@ -244,6 +274,67 @@ impl Before<'_> {
         }
         writes.note(&touched, session.is_in_transaction(), &routing.manager);
         None
+    }
+
+    /// The message goes to an Extension, where its transaction has its snapshot. What would find something
+    /// else there than on the Primary fails, so that the client begins anew: then on the Primary.
+    ///
+    /// Returns what goes in its place, as [`Before::look`].
+    fn look_elsewhere(&self, message: Message<'_>, goes: Goes<'_>) -> Option<BytesMut> {
+        let session = goes.session;
+        let portal = |body| message::executed_portal(body).ok();
+        let bound;
+        let text = match message.tag() {
+            b'Q' => match message::split_string(message.body()) {
+                Ok((text, _)) if message.is_whole() => Text::Simple(text, Effect::Nothing),
+                _ => Text::Unknown,
+            },
+            b'P' => match message::Parse::read(message.body()) {
+                Ok(parse) if message.is_whole() => Text::Prepared(Arc::new(Prepared::of(parse))),
+                _ => Text::Unknown,
+            },
+            b'D' => match message::Subject::read(message.body()) {
+                Ok(message::Subject::Statement(name)) => {
+                    let prepared = session.statement(name);
+                    prepared.map_or(Text::Unknown, Text::Prepared)
+                }
+                _ => return None,
+            },
+            b'E' => {
+                bound = portal(message.body()).and_then(|portal| session.of_portal(portal));
+                match &bound {
+                    Some(bound) => Text::Bound(Arc::clone(&bound.prepared), &bound.parameters),
+                    None => Text::Unknown,
+                }
+            }
+            b'F' => Text::Unknown,
+            _ => return None,
+        };
+        let touched = self.routing.touched(&text, self.reading);
+        let words = text.text().unwrap_or_default();
+        if touched.stays_elsewhere(words) && !goes.writes.may_be_over() {
+            // Nothing is written: this says that the transaction may end.
+            let is_run = matches!(message.tag(), b'Q' | b'E');
+            let is_inside = !is_run || !Session::is_end(words);
+            goes.writes
+                .note(&Touched::default(), is_inside, self.routing);
+            return None;
+        }
+        if !session.is_failed() {
+            session.keep_snapshots();
+        }
+        let text = "the transaction has its snapshot at an Extension, where this cannot run";
+        let report = Report::new(Severity::Error, SERIALIZATION_FAILURE, text)
+            .hint("Begin it again: then it has one on the Primary.");
+        let is_batch = matches!(message.tag(), b'Q' | b'F');
+        let instead = session.raise(&report, is_batch, goes.out);
+        // What it would leave behind must not keep the session there: Flush stands in its place, which
+        // has no answer, and what follows is skipped.
+        Some(instead.unwrap_or_else(|| {
+            let mut flush = BytesMut::new();
+            message::write(&mut flush, b'H', &[], 0);
+            flush
+        }))
     }
 
     /// A statement that is being prepared may keep its session by its words.
@@ -398,6 +489,22 @@ impl Routing {
     /// Where a read goes.
     pub fn route(&self, sets: &Sets, level: Level) -> Route {
         let target = self.manager().route(sets, level);
+        self.of_target(target, "it has all that is read")
+    }
+
+    /// Where a transaction may take its snapshot, see [`Manager::route_snapshot`].
+    pub fn route_snapshot(&self, moment: &mut Moment, level: Level) -> Route {
+        let target = self.manager().route_snapshot(moment, level);
+        if target == Target::Primary(Reason::Pending) {
+            return Route {
+                why: Why::primary("what it must see is being committed"),
+                extension: None,
+            };
+        }
+        self.of_target(target, "it has all that was committed")
+    }
+
+    fn of_target(&self, target: Target, reason: &'static str) -> Route {
         let why = match target {
             Target::Extension {
                 id,
@@ -407,7 +514,7 @@ impl Routing {
             } => match self.extensions.node(id) {
                 Some(node) => {
                     let why = Why {
-                        reason: "it has all that is read",
+                        reason,
                         detail: Detail::Extension { id, need, applied },
                     };
                     let chosen = Chosen {

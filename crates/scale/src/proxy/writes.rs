@@ -50,6 +50,11 @@ impl Writes {
         self.has_settings
     }
 
+    /// May the transaction have ended?
+    pub fn may_be_over(&self) -> bool {
+        self.may_be_over
+    }
+
     /// May a read of the transaction run elsewhere at all? Not where it may have ended, or where names
     /// may mean something else: what is not understood may have changed settings, too.
     pub fn let_reads_go(&self) -> bool {

@@ -103,10 +103,11 @@ impl Writer {
     async fn work(&mut self) {
         while !self.run.is_over.load(Ordering::Relaxed) {
             let began = Instant::now();
-            let ended = match self.random.below(5) {
+            let ended = match self.random.below(6) {
                 0 => self.append().await,
                 1 => self.transaction().await,
                 2 => self.read_committed().await,
+                3 => self.snapshot().await,
                 _ => self.read_some().await,
             };
             let ending = match ended {
@@ -128,6 +129,19 @@ impl Writer {
         let begin = "BEGIN ISOLATION LEVEL REPEATABLE READ";
         self.client.batch_execute(begin).await?;
         let done = self.statements().await;
+        self.end(done).await
+    }
+
+    /// Several reads with one snapshot.
+    async fn snapshot(&mut self) -> Result<Ending, Error> {
+        let begin = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
+        self.client.batch_execute(begin).await?;
+        let mut done = Ok(());
+        for _ in 0..=self.random.below(4) {
+            if done.is_ok() {
+                done = self.read_some().await.map(|_| ());
+            }
+        }
         self.end(done).await
     }
 

@@ -137,6 +137,25 @@ impl Raw {
         }
     }
 
+    /// Hears where a statement went, of several places the last, and what was said but for notices. To be
+    /// told of places, the session has set `replex.trace`.
+    pub async fn hear_at(&mut self) -> (String, String) {
+        self.notices.clear();
+        let told = self.hear().await.replace('N', "");
+        let place = self.notices.pop().unwrap_or_default();
+        (place.replace("replex: ", ""), told)
+    }
+
+    /// Runs texts, each of which must go to a place that begins so, and be answered so.
+    pub async fn converse_at(&mut self, texts: &[(&str, &str, &str)]) {
+        for (text, place, told) in texts {
+            self.query(text);
+            let (went, heard) = self.hear_at().await;
+            assert_eq!(heard, *told, "{text}");
+            assert!(went.starts_with(place), "{text} went to {went}");
+        }
+    }
+
     /// The error that ends the connection, which must end.
     pub async fn last_words(&mut self) -> Report {
         let mut report = None;

@@ -5,13 +5,17 @@
 //! anywhere, by itself (HIHOOI c6). The transaction begins on the Primary in front of the first batch
 //! that goes there; from then on it is one like any other. One that never gets there ends here, too.
 //!
+//! One at REPEATABLE READ that is to read only has a *snapshot* for all of its statements, which is taken in
+//! front of the first batch, on the server that this goes to: there it stays. If that was an Extension which
+//! dies, the transaction has failed, on no server.
+//!
 //! Invariant: while there is a [`Block`], the session has no transaction on a server.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::{INSIDE, Out, Prepared, STATEMENTS_MAX, Session, Trace};
+use super::{At, IDLE, INSIDE, Out, Prepared, STATEMENTS_MAX, Session, Trace};
 use crate::wire::cut::HEADER_LEN;
 use crate::wire::message::{self, Bind, Parse, Subject};
 use crate::wire::report::{Report, Severity};
@@ -20,33 +24,66 @@ use crate::wire::server::Server;
 /// SQLSTATE: the transaction has failed.
 const IN_FAILED_TRANSACTION: &str = "25P02";
 
-/// Words that may stand behind `BEGIN` and `START`. Other levels of isolation are a server's.
-const MODES: &[&[&str]] = &[
-    &["isolation", "level", "read", "committed"],
-    &["isolation", "level", "read", "uncommitted"],
-    &["read", "write"],
-    &["read", "only"],
-    &["not", "deferrable"],
-    &["deferrable"],
+/// Words that may stand behind `BEGIN` and `START`. Serializable transactions are a server's.
+const MODES: &[(&[&str], Mode)] = &[
+    (
+        &["isolation", "level", "read", "committed"],
+        Mode::Snapshots(Snapshots::OfStatements),
+    ),
+    (
+        &["isolation", "level", "read", "uncommitted"],
+        Mode::Snapshots(Snapshots::OfStatements),
+    ),
+    (
+        &["isolation", "level", "repeatable", "read"],
+        Mode::Snapshots(Snapshots::OfTransaction),
+    ),
+    (&["read", "write"], Mode::ReadWrite),
+    (&["read", "only"], Mode::ReadOnly),
+    (&["not", "deferrable"], Mode::OfSerializable),
+    (&["deferrable"], Mode::OfSerializable),
 ];
 
 /// Longer texts are a server's, in bytes.
 const TEXT_LENGTH_MAX: usize = 100;
+
+/// What a snapshot is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Snapshots {
+    /// Each statement has its own: READ COMMITTED.
+    OfStatements,
+    /// One for all of a transaction: REPEATABLE READ.
+    OfTransaction,
+}
+
+/// What a transaction is asked to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mode {
+    Snapshots(Snapshots),
+    ReadOnly,
+    ReadWrite,
+    /// It means something to serializable ones only.
+    OfSerializable,
+}
 
 /// A transaction that is on no server.
 #[derive(Debug)]
 pub(super) struct Block {
     /// How it was begun.
     begin: String,
+    snapshots: Snapshots,
     /// A statement of it has failed: only its end can follow.
     pub is_failed: bool,
+    /// Why its server is gone, if the client is still to be told.
+    lost: Option<Report>,
 }
 
 /// A text that begins or ends a transaction and does nothing else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Command {
-    /// What PostgreSQL answers to it.
-    Begin(&'static str),
+    /// What PostgreSQL answers to it; and whose snapshots are asked for, if any, in a transaction that is
+    /// to read only, if that is said.
+    Begin(&'static str, Option<Snapshots>, bool),
     Commit,
     Rollback,
 }
@@ -63,10 +100,10 @@ struct Front<'a> {
 }
 
 impl Session {
-    /// From now on transactions begin on a server only where they must. To be called where
-    /// transactions are at READ COMMITTED unless they say otherwise.
-    pub fn defer_transactions(&mut self) {
-        self.defers = true;
+    /// From now on transactions begin on a server only where they must. They have such snapshots unless
+    /// they say otherwise.
+    pub fn defer_transactions(&mut self, snapshots: Snapshots) {
+        self.defers = Some(snapshots);
     }
 
     /// Has a transaction begun that is on no server?
@@ -74,11 +111,56 @@ impl Session {
         self.block.is_some()
     }
 
-    /// The server is the Primary: the transaction begins there.
-    pub(super) fn begin(&mut self, server: &mut Server, out: &mut Out) {
-        if let Some(block) = self.block.take() {
-            self.run(&block.begin, server, out);
+    /// Is it one that takes its snapshot where its first batch goes?
+    pub fn is_snapshot_deferred(&self) -> bool {
+        let block = self.block.as_ref();
+        block.is_some_and(|block| block.snapshots == Snapshots::OfTransaction)
+    }
+
+    /// Has its transaction taken its snapshot at an Extension?
+    pub fn has_snapshot_elsewhere(&self) -> bool {
+        self.has_snapshot_elsewhere
+    }
+
+    /// From now on its snapshots are taken on the Primary.
+    pub fn keep_snapshots(&mut self) {
+        self.keeps_snapshots = true;
+    }
+
+    /// Does a text end a transaction, and do nothing else?
+    pub fn is_end(text: &[u8]) -> bool {
+        matches!(command_of(text), Some(Command::Commit | Command::Rollback))
+    }
+
+    /// The transaction begins on this server, if it must begin on this one.
+    pub(super) fn begin(&mut self, at: At, server: &mut Server, out: &mut Out) {
+        let is_here = at == At::Primary || self.is_snapshot_deferred();
+        let Some(block) = self.block.take_if(|_| is_here) else {
+            return;
+        };
+        match (at, block.snapshots) {
+            (At::Primary, Snapshots::OfStatements) => self.is_read_committed = true,
+            (At::Primary, Snapshots::OfTransaction) => {}
+            (At::Extension, _) => {
+                self.has_snapshot_elsewhere = true;
+                // It is taken now, whatever the batch does.
+                let begin = format!("{};SELECT 1", block.begin);
+                return self.run(&begin, server, out);
+            }
         }
+        self.run(&block.begin, server, out);
+    }
+
+    /// The Extension is lost where the transaction had its snapshot. The client is told with the next
+    /// batch, unless it waits for an answer.
+    pub(super) fn snapshot_is_lost(&mut self, report: &Report) {
+        self.status = IDLE;
+        self.block = Some(Block {
+            begin: String::new(),
+            snapshots: Snapshots::OfTransaction,
+            is_failed: true,
+            lost: Some(report.clone()),
+        });
     }
 
     /// The transaction's status as the client is told.
@@ -95,17 +177,18 @@ impl Session {
     pub(super) fn block_fails(&mut self) {
         if let Some(block) = &mut self.block {
             block.is_failed = true;
+            block.lost = None;
         }
     }
 
     /// Why nothing more runs in the transaction.
     pub(super) fn block_failure(&self) -> Option<Report> {
-        let failed = self.block.as_ref().is_some_and(|block| block.is_failed);
-        failed.then(|| {
+        let block = self.block.as_ref().filter(|block| block.is_failed)?;
+        Some(block.lost.clone().unwrap_or_else(|| {
             let text = "current transaction is aborted, commands ignored until end of transaction \
                         block";
             Report::new(Severity::Error, IN_FAILED_TRANSACTION, text)
-        })
+        }))
     }
 
     /// Carries out a simple query that only begins or ends a transaction that is on no server. False
@@ -148,20 +231,31 @@ impl Session {
 
     /// What a text does to a transaction that is on no server.
     fn command(&self, text: &[u8]) -> Option<Command> {
-        if !self.defers || self.is_pinned || self.is_waiting() {
+        let usual = self.defers?;
+        if self.is_pinned || self.is_waiting() {
             return None;
         }
         let command = command_of(text)?;
-        let is_begin = matches!(command, Command::Begin(_));
+        let is_begin = matches!(command, Command::Begin(..));
+        if let Command::Begin(_, snapshots, reads_only) = command
+            && snapshots.unwrap_or(usual) == Snapshots::OfTransaction
+            && (!reads_only || self.keeps_snapshots)
+        {
+            return None;
+        }
         (is_begin != self.is_deferred()).then_some(command)
     }
 
     fn turn(&mut self, command: Command, text: &[u8], out: &mut Out) {
         let (tag, why) = match command {
-            Command::Begin(tag) => {
-                let begin = String::from_utf8_lossy(text).into_owned();
-                let is_failed = false;
-                self.block = Some(Block { begin, is_failed });
+            Command::Begin(tag, snapshots, _) => {
+                let snapshots = snapshots.or(self.defers);
+                self.block = Some(Block {
+                    begin: String::from_utf8_lossy(text).into_owned(),
+                    snapshots: snapshots.unwrap_or(Snapshots::OfStatements),
+                    is_failed: false,
+                    lost: None,
+                });
                 (tag, "its transaction begins where it must")
             }
             Command::Commit | Command::Rollback => {
@@ -264,11 +358,13 @@ fn command_of(text: &[u8]) -> Option<Command> {
     let text = text.to_ascii_lowercase();
     let mut parts = text.split(',').map(|part| part.split_whitespace());
     let first: Vec<&str> = parts.next()?.collect();
-    let (command, mut modes) = match &first[..] {
+    let (mut command, mut modes) = match &first[..] {
         ["begin", "work" | "transaction", modes @ ..] | ["begin", modes @ ..] => {
-            (Command::Begin("BEGIN"), modes)
+            (Command::Begin("BEGIN", None, false), modes)
         }
-        ["start", "transaction", modes @ ..] => (Command::Begin("START TRANSACTION"), modes),
+        ["start", "transaction", modes @ ..] => {
+            (Command::Begin("START TRANSACTION", None, false), modes)
+        }
         ["commit" | "end", "work" | "transaction"] | ["commit" | "end"] => {
             (Command::Commit, &[][..])
         }
@@ -278,14 +374,23 @@ fn command_of(text: &[u8]) -> Option<Command> {
         _ => return None,
     };
     let further: Vec<Vec<&str>> = parts.map(Iterator::collect).collect();
-    if !further.is_empty() && (modes.is_empty() || !matches!(command, Command::Begin(_))) {
+    if !further.is_empty() && (modes.is_empty() || !matches!(command, Command::Begin(..))) {
         return None;
     }
     let mut lists = further.iter();
     loop {
         while !modes.is_empty() {
-            let mode = MODES.iter().find(|mode| modes.starts_with(mode))?;
-            modes = &modes[mode.len()..];
+            let (words, mode) = MODES.iter().find(|(words, _)| modes.starts_with(words))?;
+            modes = &modes[words.len()..];
+            // The last one counts, as with PostgreSQL.
+            if let Command::Begin(_, snapshots, reads_only) = &mut command {
+                match mode {
+                    Mode::Snapshots(asked) => *snapshots = Some(*asked),
+                    Mode::ReadOnly => *reads_only = true,
+                    Mode::ReadWrite => *reads_only = false,
+                    Mode::OfSerializable => {}
+                }
+            }
         }
         match lists.next() {
             None => return Some(command),
@@ -302,14 +407,24 @@ mod tests {
     #[test]
     fn texts_that_only_begin_or_end() {
         for (text, command) in [
-            ("BEGIN", Command::Begin("BEGIN")),
-            (" begin work; ", Command::Begin("BEGIN")),
+            ("BEGIN", Command::Begin("BEGIN", None, false)),
+            (" begin work; ", Command::Begin("BEGIN", None, false)),
             (
                 "BEGIN TRANSACTION ISOLATION LEVEL READ COMMITTED, READ ONLY;",
-                Command::Begin("BEGIN"),
+                Command::Begin("BEGIN", Some(Snapshots::OfStatements), true),
             ),
-            ("begin read write not deferrable", Command::Begin("BEGIN")),
-            ("START\nTRANSACTION", Command::Begin("START TRANSACTION")),
+            (
+                "BEGIN READ ONLY ISOLATION LEVEL REPEATABLE READ",
+                Command::Begin("BEGIN", Some(Snapshots::OfTransaction), true),
+            ),
+            (
+                "begin read only, read write not deferrable",
+                Command::Begin("BEGIN", None, false),
+            ),
+            (
+                "START\nTRANSACTION",
+                Command::Begin("START TRANSACTION", None, false),
+            ),
             ("COMMIT", Command::Commit),
             ("end transaction;", Command::Commit),
             ("ROLLBACK", Command::Rollback),
@@ -324,7 +439,6 @@ mod tests {
         for text in [
             "",
             "BEGIN ISOLATION LEVEL SERIALIZABLE",
-            "BEGIN ISOLATION LEVEL REPEATABLE READ",
             "BEGIN; SELECT 1",
             "BEGIN,",
             "BEGIN READ ONLY,",

@@ -151,7 +151,7 @@ impl Session {
     }
 
     /// The statement that the client has under a name.
-    pub(super) fn statement(&self, name: &[u8]) -> Option<Arc<Prepared>> {
+    pub fn statement(&self, name: &[u8]) -> Option<Arc<Prepared>> {
         if name.is_empty() {
             self.unnamed
                 .as_ref()

@@ -48,6 +48,7 @@ use super::message::{self, Parse};
 use super::report::Report;
 use super::server::{Parameters, Server, UnnamedId};
 use block::Block;
+pub use block::Snapshots;
 pub use demand::{Demand, Text};
 use elsewhere::Waiting;
 use expected::{Expected, Kind};
@@ -107,7 +108,7 @@ enum Stage {
 pub enum At {
     /// It runs anything.
     Primary,
-    /// It runs reads, each by itself.
+    /// It runs reads, each by itself, or all of one transaction that only reads.
     Extension,
 }
 
@@ -180,12 +181,17 @@ pub struct Session {
     is_told_of_end: bool,
     /// Its server is an Extension, without which it can go on.
     is_on_extension: bool,
-    /// Its transactions begin on a server only where they must.
-    defers: bool,
+    /// Its transactions begin on a server only where they must; with such snapshots unless they say
+    /// otherwise.
+    defers: Option<Snapshots>,
     /// A transaction that has begun and is on no server.
     block: Option<Block>,
     /// Its transaction on the server was one such: at READ COMMITTED, unless it has ended since.
     is_read_committed: bool,
+    /// Its transaction has taken its snapshot at the Extension that is attached.
+    has_snapshot_elsewhere: bool,
+    /// Its transactions take their snapshots on the Primary.
+    keeps_snapshots: bool,
     /// A transaction on the Primary of which the next batch may run elsewhere.
     waiting: Option<Waiting>,
     /// Settings as the client knows them.
@@ -228,9 +234,11 @@ impl Session {
             portals: BTreeMap::new(),
             is_told_of_end: false,
             is_on_extension: false,
-            defers: false,
+            defers: None,
             block: None,
             is_read_committed: false,
+            has_snapshot_elsewhere: false,
+            keeps_snapshots: false,
             waiting: None,
             parameters,
         }
@@ -317,6 +325,12 @@ impl Session {
         }
     }
 
+    /// Something else went in the place of the message that was given: what is still to come of it goes
+    /// nowhere.
+    pub fn drop_rest(&mut self) {
+        self.client_rest = RestGoes::Nowhere;
+    }
+
     /// What is forwarded next, be it held or not, is known to change nothing but the schema: that leaves
     /// nothing behind, though the body of a function may have any words.
     pub fn knows_schema_only(&mut self) {
@@ -383,7 +397,7 @@ impl Session {
 
     /// The server that was wanted: what was held goes to it. `prelude` are statements that run in
     /// front of it in the same transaction, unseen by the client; on an Extension, nothing is begun
-    /// that outlives a batch.
+    /// that outlives a batch but for a transaction's snapshot.
     pub fn attach(
         &mut self,
         server: &mut Server,
@@ -395,11 +409,12 @@ impl Session {
         self.is_on_extension = at == At::Extension;
         server.is_dirty |= self.is_pinned;
         self.name_application(server, out);
-        if at == At::Primary {
-            assert!(!self.is_waiting(), "its transaction is there: see resume");
-            self.is_read_committed = self.is_deferred();
-            self.begin(server, out);
-        }
+        assert!(
+            at == At::Extension || !self.is_waiting(),
+            "its transaction is there: see resume"
+        );
+        self.is_read_committed &= self.is_waiting();
+        self.begin(at, server, out);
         self.tell_parameters(server, out);
         self.goes_elsewhere();
         self.held_len = 0;
@@ -452,6 +467,7 @@ impl Session {
         assert_eq!(self.wants(), Wants::Release, "released what is in use");
         self.stage = Stage::Free;
         self.is_on_extension = false;
+        self.has_snapshot_elsewhere = false;
         self.comes_back(out);
     }
 

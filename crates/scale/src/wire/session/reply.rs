@@ -123,16 +123,22 @@ impl Session {
     /// Its server is lost. Where that was an Extension, the client is told that its batch failed, and
     /// the session goes on: true.
     pub fn lost(&mut self, report: &Report, out: &mut Out) -> bool {
+        let had_snapshot = self.has_snapshot_elsewhere && !self.is_done();
         if self.is_on_extension {
             self.expected.forget_hidden();
         }
         let has_more = self.is_pinned || self.copies_in || !self.expected.is_one_batch();
-        if !self.is_on_extension || self.status != IDLE || has_more {
+        let is_alone = self.status == IDLE || had_snapshot;
+        if !self.is_on_extension || !is_alone || has_more {
             return false;
         }
         // What it knew is gone with it.
         let mut gone = Server::default();
-        let was_idle = self.is_done();
+        let was_idle = self.expected.is_empty() && !self.is_within_batch();
+        if had_snapshot {
+            self.snapshot_is_lost(report);
+        }
+        self.has_snapshot_elsewhere = false;
         let (skipped, has_sync) = self.expected.skip_batch();
         for reply in skipped {
             self.undo(reply.undo, &mut gone);
@@ -140,7 +146,9 @@ impl Session {
         self.expected.pop();
         assert!(self.expected.is_empty(), "there was one batch");
         if !was_idle && !self.fails_elsewhere(report) {
-            report.write(&mut out.to_client);
+            if !self.is_skipping {
+                report.write(&mut out.to_client);
+            }
             self.block_fails();
             self.is_skipping = !has_sync;
             if has_sync {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 
-use super::{At, Leftover, Out, Pinning, Session, Wants};
+use super::{At, Leftover, Out, Pinning, Session, Snapshots, Wants};
 use crate::wire::cut::{Cutter, Message, Piece, Side};
 use crate::wire::message;
 use crate::wire::report::{Report, Severity};
@@ -30,6 +30,7 @@ fn body() -> impl Strategy<Value = Vec<u8>> {
         Just(b"a\0SELECT 1\0\0\0".to_vec()),
         Just(b"SET a.b = 1\0".to_vec()),
         Just(b"BEGIN\0".to_vec()),
+        Just(b"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY\0".to_vec()),
         Just(b"COMMIT\0".to_vec()),
         Just(b"\0BEGIN\0\0\0".to_vec()),
         Just(b"\0\0\0\0\0".to_vec()),
@@ -112,7 +113,7 @@ proptest! {
     #[test]
     fn any_order_of_messages(steps in prop::collection::vec(step(), 0..60)) {
         let mut session = Session::new(1, Arc::new(Parameters::new()), Pinning::WhenNeeded);
-        session.defer_transactions();
+        session.defer_transactions(Snapshots::OfStatements);
         let (mut servers, mut out) = (Servers::default(), Out::default());
         for step in steps {
             let mut frame = bytes::BytesMut::new();

@@ -1,0 +1,65 @@
+//! Transactions at REPEATABLE READ that are to read only: all of one runs where it has its snapshot.
+
+use std::time::{Duration, Instant};
+
+use super::{Place, Plan, Relay};
+use crate::proxy::routing::{Route, Routing, Touched, Why};
+use crate::wire::effect::Effect;
+use crate::wire::report::Report;
+
+/// How long it is waited for an Extension that has all that was committed (HIHOOI c6).
+const WAIT_MAX: Duration = Duration::from_millis(10);
+/// How often one is looked for meanwhile.
+const WAIT_STEP: Duration = Duration::from_millis(1);
+
+impl Relay<'_> {
+    /// Where what the session holds goes, with which its transaction takes its snapshot.
+    pub(super) async fn plan_snapshot(&mut self) -> Result<Plan, Report> {
+        let Some(routing) = self.routing.filter(|_| self.begins_by_reading()) else {
+            return self.plan();
+        };
+        let route = self.route_snapshot(routing).await;
+        let place = self.proxy.primary_place();
+        Ok(Plan {
+            place: route.extension.map_or(place, |(id, node)| Place {
+                node,
+                extension: Some(id),
+            }),
+            why: route.why,
+            prelude: Vec::new(),
+        })
+    }
+
+    /// Does the session hold nothing but reads for any node?
+    fn begins_by_reading(&self) -> bool {
+        let demand = self.session.demand();
+        let mut touched = Touched::default();
+        let mut leaves_nothing = true;
+        if let Some(routing) = self.routing {
+            for text in &demand.texts {
+                touched.merge(routing.touched(text, Some(&self.outset.reading)));
+                leaves_nothing &= text.effect() == Effect::Nothing;
+            }
+        }
+        touched.needs_primary.is_none() && !touched.sets.is_written() && leaves_nothing
+    }
+
+    async fn route_snapshot(&self, routing: &Routing) -> Route {
+        let level = self.session.settings().level;
+        if routing.manager().applied_everywhere().is_none() {
+            return Route {
+                why: Why::primary("no Extension serves"),
+                extension: None,
+            };
+        }
+        let mut moment = routing.manager().moment();
+        let started = Instant::now();
+        loop {
+            let route = routing.route_snapshot(&mut moment, level);
+            if route.extension.is_some() || started.elapsed() > WAIT_MAX {
+                return route;
+            }
+            tokio::time::sleep(WAIT_STEP).await;
+        }
+    }
+}
