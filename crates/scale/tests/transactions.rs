@@ -15,12 +15,13 @@ use tokio_postgres::error::SqlState;
 
 /// Where a statement went.
 const EXTENSION: &str = "Extension 1,";
-const OWN: &str = "the Primary, it touches what its transaction has written";
+const OWN: &str = "the Primary, it touches what its transaction has written or locked";
 
 /// What is in the database: a table that transactions write, and one that they read.
 const SETUP: &str = "
     CREATE TABLE t (id int PRIMARY KEY, n int); INSERT INTO t VALUES (1, 0), (2, 0);
-    CREATE TABLE u (id int PRIMARY KEY, n int); INSERT INTO u VALUES (1, 0), (2, 0)";
+    CREATE TABLE u (id int PRIMARY KEY, n int); INSERT INTO u VALUES (1, 0), (2, 0);
+    CREATE TABLE v (id int PRIMARY KEY, n int)";
 
 /// A cluster whose Extension has all, and a session that is told where its statements go; none where
 /// there is no PostgreSQL.
@@ -72,6 +73,42 @@ async fn reads_behind_writes_run_elsewhere() {
     cluster.settle().await;
     let after = [("SELECT n FROM t WHERE id = 1", EXTENSION, "T'7'CZI")];
     raw.converse_at(&after).await;
+}
+
+/// A row that is locked is not read where it may be older.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn locked_tables_are_read_on_the_primary() {
+    let Some((_cluster, mut raw)) = cluster("").await else {
+        return;
+    };
+    for (lock, told) in [
+        ("SELECT n FROM t WHERE id = 1 FOR UPDATE", "T'0'CZT"),
+        (
+            "SELECT n FROM (SELECT n, random() FROM t WHERE id = 1 FOR SHARE) x",
+            "T'0'CZT",
+        ),
+        (
+            "UPDATE v SET n = 1 WHERE EXISTS (SELECT FROM t FOR UPDATE)",
+            "CZT",
+        ),
+    ] {
+        raw.converse_at(&[
+            ("BEGIN", "no server", "CZT"),
+            (lock, "the Primary", told),
+            ("SELECT n FROM u WHERE id = 1", EXTENSION, "T'0'CZT"),
+            ("SELECT n FROM t WHERE id = 2", OWN, "T'0'CZT"),
+            ("ROLLBACK", "the Primary", "CZI"),
+        ])
+        .await;
+    }
+    raw.converse_at(&[
+        ("BEGIN", "no server", "CZT"),
+        ("LOCK TABLE t", "the Primary", "CZT"),
+        ("SELECT n FROM u WHERE id = 1", OWN, "T'0'CZT"),
+        ("SELECT 1", EXTENSION, "T'1'CZT"),
+        ("COMMIT", "the Primary", "CZI"),
+    ])
+    .await;
 }
 
 /// What a savepoint takes back counts as written still; the rest goes on as before.

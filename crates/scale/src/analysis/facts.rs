@@ -57,6 +57,8 @@ pub struct Facts {
     pub transaction_time: bool,
     /// The numbers of parameters that stand there.
     pub parameters: BTreeSet<i32>,
+    /// Does it lock the rows that it reads?
+    pub locks: bool,
     /// Those that stand there more than once.
     pub repeated_parameters: BTreeSet<i32>,
 }
@@ -232,6 +234,7 @@ impl<'a> Walk<'a, '_> {
             self.facts.not_understood("it makes a table");
         }
         if !select.locking_clause().is_empty() {
+            self.facts.locks = true;
             self.facts.only_primary("it locks rows");
         }
         self.list(select.target_list().iter().map(Node::ResTarget));

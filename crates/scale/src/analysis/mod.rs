@@ -84,6 +84,8 @@ pub struct Statement {
     writes_anything: bool,
     /// Does it ask for the time at which its transaction began?
     pub of_transaction_time: bool,
+    /// Does it lock what it reads, until its transaction ends?
+    pub locks: bool,
 }
 
 /// What a statement does with one table: by rows, if parameters can be understood.
@@ -108,6 +110,7 @@ impl Statement {
             reads_anything: false,
             writes_anything: false,
             of_transaction_time: false,
+            locks: false,
         }
     }
 

@@ -62,6 +62,7 @@ struct Tables {
     primary: Option<&'static str>,
     unknown: bool,
     of_transaction_time: bool,
+    locks: bool,
     views: usize,
 }
 
@@ -70,6 +71,7 @@ impl Tables {
         self.unknown |= facts.unknown || !facts.inner_writes.is_empty();
         self.primary = self.primary.or(facts.primary);
         self.of_transaction_time |= facts.transaction_time;
+        self.locks |= facts.locks;
         if names.catalogue.has_user_casts {
             self.primary
                 .get_or_insert("users have made casts between types");
@@ -189,6 +191,7 @@ impl Tables {
         };
         Statement {
             of_transaction_time: self.of_transaction_time,
+            locks: self.locks,
             ..Statement::touching(action, self.uses)
         }
     }

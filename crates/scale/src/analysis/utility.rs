@@ -75,7 +75,10 @@ fn of_session(names: &Names<'_>, node: Node<'_>) -> Option<Statement> {
         Node::DiscardStmt(_) => Some(Statement::without_tables(Action::Session)),
         Node::LoadStmt(_) => Some(Statement::without_tables(Action::Pin("it loads a library"))),
         Node::NotifyStmt(_) => primary("it notifies"),
-        Node::LockStmt(_) => primary("it locks a table"),
+        Node::LockStmt(_) => Some(Statement {
+            locks: true,
+            ..Statement::reads_anything(Action::Primary("it locks a table"))
+        }),
         Node::VacuumStmt(_)
         | Node::ClusterStmt(_)
         | Node::ReindexStmt(_)

@@ -19,7 +19,10 @@ pub fn analyse(names: &Names<'_>, node: Node<'_>) -> Statement {
     let facts = Facts::of(names.catalogue, parts_of_write(node));
     let known = || uses(names, node, &facts);
     match known() {
-        Some(uses) if !facts.unknown => Statement::touching(Action::Write, uses),
+        Some(uses) if !facts.unknown => Statement {
+            locks: facts.locks,
+            ..Statement::touching(Action::Write, uses)
+        },
         _ => Statement::writes_anything(Action::Write),
     }
 }

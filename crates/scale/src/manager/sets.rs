@@ -229,6 +229,15 @@ impl Sets {
         self.tables.get(&table)
     }
 
+    /// Whether there may be a table that both touch, whatever they do with it.
+    pub fn shares_table(&self, other: &Sets) -> bool {
+        let may_be_any = |sets: &Sets| sets.any_readers > 0 || sets.any_writers > 0;
+        let mut tables = self.tables.keys();
+        (may_be_any(self) && !other.is_empty())
+            || (may_be_any(other) && !self.is_empty())
+            || tables.any(|table| other.tables.contains_key(table))
+    }
+
     /// Counts the other's sets in.
     pub fn merge(&mut self, other: &Sets) {
         self.any_readers += other.any_readers;
@@ -283,6 +292,16 @@ mod tests {
         reader.touch(Table(1), &count);
         writer.touch(Table(1), &insert);
         assert!(!crate::manager::independence::independent(&reader, &writer));
+    }
+
+    #[test]
+    fn tables_that_both_touch() {
+        let sets = |table| statement(Table(table), Class::Rows, &[], &[(1, 1)]);
+        assert!(sets(1).shares_table(&sets(1)));
+        assert!(!sets(1).shares_table(&sets(2)));
+        assert!(sets(1).shares_table(&Sets::reads_anything()));
+        assert!(Sets::reads_anything().shares_table(&sets(1)));
+        assert!(!Sets::reads_anything().shares_table(&Sets::default()));
     }
 
     #[test]

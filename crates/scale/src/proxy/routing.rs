@@ -51,6 +51,8 @@ pub struct Routing {
 pub struct Touched {
     /// All that they touch.
     pub sets: Sets,
+    /// What they lock, among other things.
+    pub locked: Sets,
     /// Is there something that is no read for any node?
     pub needs_primary: Option<&'static str>,
     /// May their transaction end with them, or with one of them?
@@ -86,6 +88,7 @@ impl Touched {
     /// Both together.
     pub fn merge(&mut self, other: Touched) {
         self.sets.merge(&other.sets);
+        self.locked.merge(&other.locked);
         self.needs_primary = self.needs_primary.or(other.needs_primary);
         self.may_end |= other.may_end;
         self.changes_settings |= other.changes_settings;
@@ -112,7 +115,11 @@ impl Touched {
     fn add(&mut self, statement: &Statement, parameters: &[Parameter<'_>]) {
         self.count += 1;
         self.of_transaction_time |= statement.of_transaction_time;
-        self.sets.merge(&statement.sets(parameters));
+        let sets = statement.sets(parameters);
+        self.sets.merge(&sets);
+        if statement.locks {
+            self.locked.merge(&sets);
+        }
         let why = match &statement.action {
             Action::Read => return,
             Action::Primary(why) | Action::Pin(why) => why,

@@ -17,6 +17,8 @@ use crate::planted::{self, Bug};
 pub struct Writes {
     /// Written in a transaction that cannot have committed.
     unsent: Sets,
+    /// What it has locked: what writers around the proxy did there before is seen on the Primary at once.
+    locked: Sets,
     /// The oldest catalogue by which that is known.
     generation: Option<u64>,
     /// What is Pending.
@@ -34,6 +36,7 @@ impl Writes {
     /// goes on behind them, unless it may end by them.
     pub fn note(&mut self, touched: &Touched, is_inside: bool, manager: &Mutex<Manager>) {
         self.has_settings |= touched.changes_settings;
+        self.locked.merge(&touched.locked);
         if touched.sets.is_written() {
             self.unsent.merge(&touched.sets);
             self.generation = self.generation.or(touched.generation);
@@ -61,9 +64,10 @@ impl Writes {
         !self.may_be_over && !self.has_settings && !self.unsent.may_write_anything()
     }
 
-    /// Does a read touch nothing of what the transaction has written (Algorithm 1)?
+    /// Does a read touch nothing of what the transaction has written (Algorithm 1), and no table in which
+    /// it has locked something?
     pub fn is_independent(&self, reads: &Sets) -> bool {
-        independent(&self.unsent, reads)
+        independent(&self.unsent, reads) && !self.locked.shares_table(reads)
     }
 
     /// Has the schema changed since the transaction wrote? Then what it wrote is not known: a trigger or
@@ -88,6 +92,7 @@ impl Writes {
     /// that are to be run now, each in a transaction of its own.
     pub fn ended(&mut self, manager: &Mutex<Manager>) -> Vec<String> {
         self.unsent = Sets::default();
+        self.locked = Sets::default();
         self.generation = None;
         self.has_settings = false;
         self.may_be_over = false;

@@ -90,7 +90,7 @@ impl Relay<'_> {
             return primary(Why::primary("what it leaves is kept there"));
         }
         if !self.writes.is_independent(&touched.sets) {
-            let why = "it touches what its transaction has written";
+            let why = "it touches what its transaction has written or locked";
             return primary(Why::primary(why));
         }
         let route = routing.route(&touched.sets, self.session.settings().level);

@@ -76,8 +76,6 @@ impl Session {
         // A name that the batch itself prepares, and where: it is found here before the client's.
         let mut prepared: Vec<(&[u8], usize, Arc<Prepared>)> = Vec::new();
         let mut statements = self.held_statements.iter();
-        let mut shares_portals = false;
-        let mut portals: Vec<&[u8]> = Vec::new();
         let last = self.held.len().saturating_sub(1);
         for (index, frame) in self.held.iter().enumerate() {
             let body = &frame[HEADER_LEN..];
@@ -103,8 +101,6 @@ impl Session {
                         texts.push(Text::Unknown);
                         continue;
                     };
-                    shares_portals |= !bind.portal.is_empty();
-                    portals.push(bind.portal);
                     let is_whole = index < last || self.held_rest == 0;
                     let parameters = if is_whole { bind.rest } else { &[] };
                     let mut of_batch = prepared.iter().rev();
@@ -122,17 +118,7 @@ impl Session {
                     let bound = of_client.map(|statement| Text::Bound(statement, parameters));
                     texts.push(bound.unwrap_or(Text::Unknown));
                 }
-                b'E' => {
-                    let portal = executed_portal(body).ok();
-                    shares_portals |= portal.is_none_or(|portal| !portals.contains(&portal));
-                    shares_portals |= !body.ends_with(&[0; 4]);
-                }
-                b'D' | b'C' => {
-                    if let Ok(Subject::Portal(portal)) = Subject::read(body) {
-                        shares_portals |= !portals.contains(&portal);
-                    }
-                }
-                b'S' | b'H' => {}
+                b'E' | b'D' | b'C' | b'S' | b'H' => {}
                 _ => texts.push(Text::Unknown),
             }
         }
@@ -146,8 +132,35 @@ impl Session {
             texts,
             is_whole,
             executes,
-            shares_portals,
+            shares_portals: self.shares_portals(),
         }
+    }
+
+    fn shares_portals(&self) -> bool {
+        let mut bound: Vec<&[u8]> = Vec::new();
+        let mut shares = false;
+        for frame in &self.held {
+            let body = &frame[HEADER_LEN..];
+            let used = match frame[0] {
+                b'B' => {
+                    let portal = Bind::read(body).map_or(&b""[..], |bind| bind.portal);
+                    bound.push(portal);
+                    shares |= !portal.is_empty();
+                    continue;
+                }
+                b'E' => {
+                    shares |= !body.ends_with(&[0; 4]);
+                    executed_portal(body).ok()
+                }
+                b'D' | b'C' => match Subject::read(body) {
+                    Ok(Subject::Portal(portal)) => Some(portal),
+                    _ => continue,
+                },
+                _ => continue,
+            };
+            shares |= used.is_none_or(|portal| !bound.contains(&portal));
+        }
+        shares
     }
 
     /// The statement that the client has under a name.
