@@ -15,10 +15,18 @@ use crate::wire::server::{Parameters, Server};
 enum Step {
     Client(u8, Vec<u8>),
     Server(u8, Vec<u8>),
-    /// The next server that is wanted cannot be had.
-    Refuse,
     /// The server that is attached is gone.
     Lose,
+}
+
+/// Which server can be had, if one is wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Offer {
+    /// An Extension, for what may run there.
+    Extension,
+    Primary,
+    /// None; the Primary for a transaction that is there.
+    Nothing,
 }
 
 fn body() -> impl Strategy<Value = Vec<u8>> {
@@ -44,14 +52,33 @@ fn body() -> impl Strategy<Value = Vec<u8>> {
     ]
 }
 
-fn step() -> impl Strategy<Value = Step> {
+fn step() -> impl Strategy<Value = (Step, Offer)> {
     let client = prop::sample::select(b"QPBDECSSSHFdcfX".to_vec());
     let server = prop::sample::select(b"1122334TtnDCCIsEZZZGHWdcSNAVKR".to_vec());
-    prop_oneof![
+    let step = prop_oneof![
         5 => (client, body()).prop_map(|(tag, body)| Step::Client(tag, body)),
         5 => (server, body()).prop_map(|(tag, body)| Step::Server(tag, body)),
-        1 => Just(Step::Refuse),
         1 => Just(Step::Lose),
+    ];
+    let offer = prop_oneof![
+        6 => Just(Offer::Extension),
+        3 => Just(Offer::Primary),
+        1 => Just(Offer::Nothing),
+    ];
+    (step, offer)
+}
+
+/// A transaction has begun on the Primary, and its first batch is answered.
+fn begun() -> Vec<(Step, Offer)> {
+    let client = |text: &[u8]| (Step::Client(b'Q', text.to_vec()), Offer::Primary);
+    let server = |tag, body: &[u8]| (Step::Server(tag, body.to_vec()), Offer::Primary);
+    vec![
+        client(b"BEGIN\0"),
+        client(b"SELECT 1\0"),
+        server(b'C', b"BEGIN\0"),
+        server(b'Z', b"T"),
+        server(b'C', b"SELECT 1\0"),
+        server(b'Z', b"T"),
     ]
 }
 
@@ -63,7 +90,7 @@ struct Servers {
 }
 
 /// Gives the session what it wants, as a relay does. True if it ended.
-fn serve(session: &mut Session, servers: &mut Servers, refuse: bool, out: &mut Out) -> bool {
+fn serve(session: &mut Session, servers: &mut Servers, offer: Offer, out: &mut Out) -> bool {
     match session.wants() {
         Wants::Messages if session.may_wait() => session.wait(),
         Wants::Messages => {}
@@ -76,13 +103,16 @@ fn serve(session: &mut Session, servers: &mut Servers, refuse: bool, out: &mut O
             session.released(out);
             servers.attached = servers.kept.take();
         }
-        Wants::Server if session.is_waiting() => return go_on(session, servers, refuse, out),
-        Wants::Server if refuse => {
+        Wants::Server if session.is_waiting() => return go_on(session, servers, offer, out),
+        Wants::Server if offer == Offer::Nothing => {
             session.refuse(&Report::new(Severity::Error, "08001", "no"), out);
         }
         Wants::Server => {
             let is_read = session.demand().is_whole && !session.is_pinned();
-            let at = if is_read { At::Extension } else { At::Primary };
+            let at = match offer {
+                Offer::Extension if is_read => At::Extension,
+                _ => At::Primary,
+            };
             let server = servers.attached.insert(Server::default());
             return session.attach(server, (at, &[]), out).is_err();
         }
@@ -90,12 +120,11 @@ fn serve(session: &mut Session, servers: &mut Servers, refuse: bool, out: &mut O
     false
 }
 
-/// A batch of a transaction on the Primary, which runs elsewhere unless it is to stay. True if the
-/// session ended.
-fn go_on(session: &mut Session, servers: &mut Servers, stays: bool, out: &mut Out) -> bool {
+/// A batch of a transaction on the Primary. True if the session ended.
+fn go_on(session: &mut Session, servers: &mut Servers, offer: Offer, out: &mut Out) -> bool {
     let primary = servers.attached.as_mut().expect("its transaction is there");
     let has_failed = session.failure_elsewhere().is_some();
-    if stays || has_failed || !session.demand().is_whole {
+    if offer != Offer::Extension || has_failed || !session.demand().is_whole {
         let (frames, rest) = session.resume(primary, out);
         let last = frames.len().saturating_sub(1);
         return frames.iter().enumerate().any(|(index, frame)| {
@@ -109,47 +138,57 @@ fn go_on(session: &mut Session, servers: &mut Servers, stays: bool, out: &mut Ou
     session.attach(server, (At::Extension, &[]), out).is_err()
 }
 
+/// Takes the steps, one after the other, until the session ends.
+fn run(steps: Vec<(Step, Offer)>) -> Result<(), TestCaseError> {
+    let mut session = Session::new(1, Arc::new(Parameters::new()), Pinning::WhenNeeded);
+    session.defer_transactions(Snapshots::OfStatements);
+    let (mut servers, mut out) = (Servers::default(), Out::default());
+    for (step, offer) in steps {
+        let mut frame = bytes::BytesMut::new();
+        let result = match step {
+            Step::Client(tag, body) if session.takes_client() => {
+                message::write(&mut frame, tag, &[&body], 0);
+                let piece = Cutter::new(Side::Client).next(&frame);
+                let piece = piece.unwrap().expect("it is whole");
+                let server = servers.attached.as_mut();
+                session.client(piece, server.filter(|_| session.is_attached()), &mut out)
+            }
+            Step::Server(tag, body) if servers.attached.is_some() => {
+                message::write(&mut frame, tag, &[&body], 0);
+                let piece = Cutter::new(Side::Server).next(&frame);
+                let piece: Piece<'_> = piece.unwrap().expect("it is whole");
+                let server = servers.attached.as_mut().expect("it is some");
+                session.server(piece, server, &mut out)
+            }
+            Step::Lose if servers.attached.is_some() => {
+                let report = Report::new(Severity::Error, "08006", "gone");
+                if !session.lost(&report, &mut out) {
+                    break;
+                }
+                servers.attached = servers.kept.take();
+                prop_assert!(session.takes_client() || session.is_waiting());
+                Ok(())
+            }
+            _ => Ok(()),
+        };
+        if result.is_err() || serve(&mut session, &mut servers, offer, &mut out) {
+            break;
+        }
+        // It never waits for somebody who waits for it.
+        let waits_for_server = !session.takes_client() && session.wants() == Wants::Messages;
+        prop_assert!(!waits_for_server || session.leftover() == Leftover::Batch);
+    }
+    Ok(())
+}
+
 proptest! {
     #[test]
     fn any_order_of_messages(steps in prop::collection::vec(step(), 0..60)) {
-        let mut session = Session::new(1, Arc::new(Parameters::new()), Pinning::WhenNeeded);
-        session.defer_transactions(Snapshots::OfStatements);
-        let (mut servers, mut out) = (Servers::default(), Out::default());
-        for step in steps {
-            let mut frame = bytes::BytesMut::new();
-            let refuse = matches!(step, Step::Refuse);
-            let result = match step {
-                Step::Client(tag, body) if session.takes_client() => {
-                    message::write(&mut frame, tag, &[&body], 0);
-                    let piece = Cutter::new(Side::Client).next(&frame);
-                    let piece = piece.unwrap().expect("it is whole");
-                    let server = servers.attached.as_mut().filter(|_| session.is_attached());
-                    session.client(piece, server, &mut out)
-                }
-                Step::Server(tag, body) if servers.attached.is_some() => {
-                    message::write(&mut frame, tag, &[&body], 0);
-                    let piece = Cutter::new(Side::Server).next(&frame);
-                    let piece: Piece<'_> = piece.unwrap().expect("it is whole");
-                    let server = servers.attached.as_mut().expect("it is some");
-                    session.server(piece, server, &mut out)
-                }
-                Step::Lose if servers.attached.is_some() => {
-                    let report = Report::new(Severity::Error, "08006", "gone");
-                    if !session.lost(&report, &mut out) {
-                        break;
-                    }
-                    servers.attached = servers.kept.take();
-                    prop_assert!(session.takes_client() || session.is_waiting());
-                    Ok(())
-                }
-                _ => Ok(()),
-            };
-            if result.is_err() || serve(&mut session, &mut servers, refuse, &mut out) {
-                break;
-            }
-            // It never waits for somebody who waits for it.
-            let waits_for_server = !session.takes_client() && session.wants() == Wants::Messages;
-            prop_assert!(!waits_for_server || session.leftover() == Leftover::Batch);
-        }
+        run(steps)?;
+    }
+
+    #[test]
+    fn any_order_in_a_transaction(steps in prop::collection::vec(step(), 0..60)) {
+        run([begun(), steps].concat())?;
     }
 }
