@@ -98,7 +98,7 @@ fn is_same_with_constants(analyser: &Analyser, text: &str) {
     assert_eq!(found.len(), expected.len(), "{text}");
     for (found, expected) in found.iter().zip(&*expected) {
         assert_eq!(found.action, expected.action, "{text}");
-        let times = [found, expected].map(|statement| statement.of_transaction_time);
+        let times = [found, expected].map(|it| (it.of_transaction_time, it.locks));
         assert_eq!(times[0], times[1], "{text}");
         assert_eq!(found.sets(&constants), expected.sets(&[]), "{text}");
     }

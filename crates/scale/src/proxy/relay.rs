@@ -90,6 +90,15 @@ struct Place {
     extension: Option<ExtensionId>,
 }
 
+impl Chosen {
+    fn place(&self) -> Place {
+        Place {
+            node: Arc::clone(&self.node),
+            extension: Some(self.id),
+        }
+    }
+}
+
 /// Where a batch goes, why, and what runs in front of it.
 struct Plan {
     /// None for the Primary.
@@ -371,10 +380,7 @@ impl Relay<'_> {
         if let (Some(chosen), Some(routing)) = (&plan.extension, self.routing) {
             match self.take_there(chosen, routing).await {
                 Ok(connection) => {
-                    let place = Place {
-                        node: Arc::clone(&chosen.node),
-                        extension: Some(chosen.id),
-                    };
+                    let place = chosen.place();
                     return Ok((plan, place, connection));
                 }
                 Err(why) => plan.why = why,

@@ -324,7 +324,7 @@ impl Before<'_> {
             let is_run = matches!(message.tag(), b'Q' | b'E');
             let is_inside = !is_run || !Session::is_end(words);
             goes.writes
-                .note(&Touched::default(), is_inside, self.routing);
+                .note(&Touched::default(), is_inside, &self.routing.manager);
             return None;
         }
         if !session.is_failed() {

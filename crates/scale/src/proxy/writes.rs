@@ -73,8 +73,7 @@ impl Writes {
     /// Has the schema changed since the transaction wrote? Then what it wrote is not known: a trigger or
     /// a foreign key may have come before its lock. To be asked when a read has been routed: as long as
     /// the change is Pending, that read goes to the Primary.
-    pub fn is_outdated(&self, routing: &Routing) -> bool {
-        let generation = routing.analyser.generation();
+    pub fn is_outdated(&self, generation: u64) -> bool {
         self.unsent.is_written() && self.generation != Some(generation)
     }
 

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{CONNECTION_FAILURE, End, Input, Place, Relay, violation};
+use super::{CONNECTION_FAILURE, End, Input, Relay, violation};
 use crate::manager::Manager;
-use crate::pool::{Connection, Node};
-use crate::proxy::routing::{Route, Touched, Why};
+use crate::pool::Connection;
+use crate::proxy::routing::{Chosen, Route, Routing, Touched, Why};
 use crate::wire::cut::{Message, Piece};
 use crate::wire::effect::Effect;
 use crate::wire::report::{Report, Severity};
@@ -30,25 +30,24 @@ impl Relay<'_> {
         self.flush_client().await?;
         let mut route = self.route_inside();
         let mut taken = None;
-        if let Some((id, node)) = route.extension.take() {
-            match self.take_soon(&node).await {
-                Ok(connection) => taken = Some((id, node, connection)),
-                Err(report) => route.why = Why::unreachable(report),
+        if let (Some(chosen), Some(routing)) = (route.extension.take(), self.routing) {
+            match self.take_soon(&chosen, routing).await {
+                Ok(connection) => taken = Some((chosen.place(), connection)),
+                Err(why) => route.why = why,
             }
         }
         if self.session.settings().trace == Trace::On {
             let notice = Report::new(Severity::Notice, "00000", format!("replex: {}", route.why));
             notice.write(&mut self.out.to_client);
         }
-        let extension = taken.as_ref().map(|(id, ..)| *id);
+        let extension = taken.as_ref().and_then(|(place, _)| place.extension);
         self.visit.goes(extension, route.why.reason);
-        let Some((id, node, connection)) = taken else {
+        let Some((place, connection)) = taken else {
             return self.resume();
         };
-        let target = (Arc::clone(&node), connection.cancel_key.clone());
+        let target = (Arc::clone(&place.node), connection.cancel_key.clone());
         *self.entry.target.lock().await = Some(target);
-        let extension = Some(id);
-        self.place = Place { node, extension };
+        self.place = place;
         self.proxy.count(&self.place, Manager::started);
         self.kept = self.connection.replace(connection);
         assert!(
@@ -94,7 +93,7 @@ impl Relay<'_> {
             return primary(Why::primary(why));
         }
         let route = routing.route(&touched.sets, self.session.settings().level);
-        if route.extension.is_some() && self.writes.is_outdated(routing) {
+        if route.extension.is_some() && self.writes.is_outdated(routing.analyser.generation()) {
             let why = "the schema has changed since its transaction wrote";
             return primary(Why::primary(why));
         }
@@ -102,12 +101,12 @@ impl Relay<'_> {
     }
 
     /// A connection to an Extension, if that comes soon.
-    async fn take_soon(&self, node: &Node) -> Result<Connection, Report> {
-        let reads = self.outset.reads.of_database(&node.address.database);
-        let taken = tokio::time::timeout(CONNECTING_MAX, node.take(&reads, &self.login)).await;
+    async fn take_soon(&self, chosen: &Chosen, routing: &Routing) -> Result<Connection, Why> {
+        let taken = tokio::time::timeout(CONNECTING_MAX, self.take_there(chosen, routing)).await;
         taken.unwrap_or_else(|_| {
-            let text = format!("no connection to {} came soon", node.address);
-            Err(Report::new(Severity::Error, CONNECTION_FAILURE, text))
+            let text = format!("no connection to {} came soon", chosen.node.address);
+            let report = Report::new(Severity::Error, CONNECTION_FAILURE, text);
+            Err(Why::unreachable(report))
         })
     }
 

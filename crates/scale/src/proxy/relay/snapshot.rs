@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::{Place, Plan, Relay};
+use super::{Plan, Relay};
 use crate::proxy::routing::{Route, Routing, Touched, Why};
 use crate::wire::effect::Effect;
 use crate::wire::report::Report;
@@ -19,12 +19,8 @@ impl Relay<'_> {
             return self.plan();
         };
         let route = self.route_snapshot(routing).await;
-        let place = self.proxy.primary_place();
         Ok(Plan {
-            place: route.extension.map_or(place, |(id, node)| Place {
-                node,
-                extension: Some(id),
-            }),
+            extension: route.extension,
             why: route.why,
             prelude: Vec::new(),
         })
