@@ -21,6 +21,8 @@ use scale::replication::REPLAY_CONNECTIONS_DEFAULT;
     it must see, by what it touches. With --extension, the user in --primary must be a superuser there; \
     the Primary needs wal_level = logical, and each table a primary key or REPLICA IDENTITY FULL.\n\n\
     Prints one line `ready proxy=ADDRESS` once it serves, with `metrics=ADDRESS` if there are any. \
+    Where another proxy with Extensions is in front of the same database, it prints `standby …` \
+    instead, refuses clients, and takes over when the other one ends or falls silent. \
     SIGHUP reads --config, the file of users and the certificate again.\n\n\
     A file for --config is TOML with the names of these options:\n  \
     primary = \"postgresql://ann:secret@db/shop\"\n  \

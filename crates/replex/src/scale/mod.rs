@@ -8,6 +8,7 @@ mod check;
 mod demo;
 mod file;
 
+use std::convert::Infallible;
 use std::io::Write;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -17,9 +18,8 @@ use replex::failure::Failure;
 use scale::address::Address;
 use scale::auth::tls;
 use scale::auth::users::Users;
-use scale::proxy::routing::Routing;
+use scale::proxy::standing::Standing;
 use scale::proxy::{Admission, Authentication, Options, Proxy, Reloaded};
-use scale::replication::Contents;
 use scale::wire::session::Pinning;
 use server::metrics::Metrics;
 use tokio::net::TcpListener;
@@ -74,28 +74,65 @@ async fn serve(arguments: &Serve) -> Result<(), Failure> {
         let options = options(arguments)?;
         let listener = TcpListener::bind(listen).await;
         let listener = listener.map_err(Failure::at(format!("listen at {listen}")))?;
-        let routing = replicate(&options, arguments).await?;
-        let proxy = Proxy::new(options, routing);
-        say_ready(&proxy, &listener, arguments.metrics)?;
+        let is_router = !arguments.extension.is_empty() || arguments.replicate;
+        let proxy = match is_router {
+            true => Proxy::standing_by(options),
+            false => Proxy::new(options, None),
+        };
+        let places = places(&proxy, &listener, arguments.metrics)?;
+        let stood = async {
+            match is_router {
+                true => stand(&proxy, arguments, &places).await,
+                false => {
+                    say(&format!("ready {places}"));
+                    std::future::pending().await
+                }
+            }
+        };
+        let ended = async {
+            tokio::select! {
+                _ = tokio::signal::ctrl_c() => {}
+                _ = terminate.recv() => {}
+            }
+        };
         tokio::select! {
             served = proxy.serve(listener) => served.map_err(Failure::at("serve")),
+            stood = stood => stood.map(|never| match never {}),
             () = reload_on(&mut hangup, &proxy) => Ok(()),
+            () = ended => {
+                proxy.give_up().await;
+                Err(Failure::Interrupted)
+            }
         }
     };
-    tokio::select! {
-        served = serving => served,
-        _ = tokio::signal::ctrl_c() => Err(Failure::Interrupted),
-        _ = terminate.recv() => Err(Failure::Interrupted),
-    }
+    serving.await
 }
 
-fn say_ready(
+/// Is the active proxy while no other is. Fails where it cannot be.
+async fn stand(proxy: &Proxy, arguments: &Serve, places: &str) -> Result<Infallible, Failure> {
+    let told = |standing| match standing {
+        Standing::Active => say(&format!("ready {places}")),
+        Standing::Waits(name) => say(&format!("standby {places} for {name}")),
+        Standing::Lost => {
+            eprintln!(
+                "replex: another proxy may be the active one: this one stands by, its clients were sent away"
+            );
+        }
+        Standing::Failed(problem) => eprintln!("replex: cannot be the active proxy now: {problem}"),
+    };
+    let problem = proxy.stand(arguments.replay_connections, told).await;
+    let what = format!("replicate from the Primary at {}", proxy.primary());
+    Err(Failure::at(what)(problem))
+}
+
+/// Where it listens, as it is said; metrics are served from here on.
+fn places(
     proxy: &Arc<Proxy>,
     listener: &TcpListener,
     metrics: Option<SocketAddr>,
-) -> Result<(), Failure> {
+) -> Result<String, Failure> {
     let address = listener.local_addr().map_err(Failure::at("listen"))?;
-    let mut line = format!("ready proxy={address}");
+    let mut line = format!("proxy={address}");
     if let Some(metrics) = metrics {
         let metrics = Metrics::bind(metrics).map_err(Failure::at("serve metrics"))?;
         line += &format!(" metrics={}", metrics.address());
@@ -103,11 +140,14 @@ fn say_ready(
         let served = metrics.serve(move || scale::console::metrics::text(&proxy));
         served.map_err(Failure::at("serve metrics"))?;
     }
+    Ok(line)
+}
+
+fn say(line: &str) {
     let mut stdout = std::io::stdout();
     // Nobody may be listening any more, which is no reason not to serve.
     let _ = writeln!(stdout, "{line}");
     let _ = stdout.flush();
-    Ok(())
 }
 
 /// Reads again who may come in, whenever the signal comes.
@@ -117,23 +157,6 @@ async fn reload_on(hangup: &mut Signal, proxy: &Proxy) {
             eprintln!("replex: what was in force before still is: {problem}");
         }
     }
-}
-
-/// Makes Extensions follow the Primary, and says how reads find them. None if there are to be none.
-async fn replicate(options: &Options, arguments: &Serve) -> Result<Option<Routing>, Failure> {
-    if arguments.extension.is_empty() && !arguments.replicate {
-        return Ok(None);
-    }
-    let replay = arguments.replay_connections;
-    let started = Routing::start(&options.primary, options.connections_max, replay).await;
-    let what = format!("replicate from the Primary at {}", options.primary);
-    let routing = started.map_err(Failure::at(what))?;
-    for address in &options.extensions {
-        let added = routing.extensions.add(address, Contents::Kept);
-        added.map_err(Failure::at(format!("take up the Extension at {address}")))?;
-    }
-    routing.extensions.replication().knows_all();
-    Ok(Some(routing))
 }
 
 fn addresses(urls: &[String]) -> Result<Vec<Address>, String> {

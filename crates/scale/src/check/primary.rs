@@ -85,9 +85,9 @@ async fn slot(notes: &mut Notes, client: &Client) -> Result<(), Error> {
             }
         }
         "free" => notes.fine(format!("the slot {SLOT} is there, and nobody reads it")),
-        "active" => notes.stops(
-            format!("the slot {SLOT} is read by somebody else"),
-            "Stop the other proxy: only one can follow this database.",
+        "active" => notes.mind(
+            format!("the slot {SLOT} is read: a proxy is active in front of this database"),
+            "One that is started with the same options stands by for it.",
         ),
         "other" => notes.stops(
             format!("there is a slot {SLOT} that is of another kind, or of another database"),

@@ -1,12 +1,13 @@
 //! What the console's commands give and do.
 
-use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
 
 use super::command::{Command, HELP, Subject};
 use super::table::{Columns, Type, Value};
 use crate::address::Address;
 use crate::manager::{ExtensionId, State};
+use crate::pool::Node;
 use crate::proxy::Proxy;
 use crate::proxy::clients::Where;
 use crate::proxy::routing::Routing;
@@ -68,6 +69,11 @@ const CLIENTS: Columns = &[
     ("batches", Type::Number),
     ("server", Type::Text),
 ];
+const PROXY: Columns = &[
+    ("standing", Type::Text),
+    ("waits_for", Type::Text),
+    ("epoch", Type::Number),
+];
 const HELP_COLUMNS: Columns = &[("command", Type::Text), ("meaning", Type::Text)];
 const ADDED: Columns = &[("extension", Type::Number)];
 
@@ -79,6 +85,7 @@ pub fn columns(command: &Command) -> Option<Columns> {
         Command::Show(Subject::Lag) => Some(LAG),
         Command::Show(Subject::Pools) => Some(POOLS),
         Command::Show(Subject::Clients) => Some(CLIENTS),
+        Command::Show(Subject::Proxy) => Some(PROXY),
         Command::Show(Subject::Help) => Some(HELP_COLUMNS),
         Command::Add { .. } => Some(ADDED),
         Command::Remove(_) | Command::Reload | Command::Ignored(_) => None,
@@ -93,8 +100,7 @@ pub async fn to(proxy: &Proxy, command: Command) -> Result<Answer, Report> {
         Command::Add { url, contents } => {
             let refused = |text: String| Report::new(Severity::Error, INVALID_VALUE, text);
             let address = Address::parse(&url).map_err(refused)?;
-            let extensions = &followed(proxy)?.extensions;
-            let added = extensions.add(&address, contents);
+            let added = followed(proxy)?.extensions.add(&address, contents);
             let id = added.map_err(|error| refused(error.to_string()))?;
             let row = vec![Value::count(id.0.into())];
             (vec![row], "ADD EXTENSION")
@@ -124,18 +130,24 @@ pub async fn to(proxy: &Proxy, command: Command) -> Result<Answer, Report> {
     })
 }
 
-fn followed(proxy: &Proxy) -> Result<&Routing, Report> {
-    proxy.followed().ok_or_else(|| {
-        let text = "this proxy only pools connections: it was started without Extensions";
-        Report::new(Severity::Error, NOT_READY, text)
-            .hint("Start it with --extension URL, or with --replicate and add Extensions later.")
-    })
+fn followed(proxy: &Proxy) -> Result<Arc<Routing>, Report> {
+    if proxy.is_router() {
+        // What it says to clients that it refuses is true here, too.
+        let servers = proxy.servers().map_err(|report| Report {
+            severity: Severity::Error,
+            ..report
+        })?;
+        return Ok(servers.routing.expect("a proxy that routes knows how"));
+    }
+    let text = "this proxy only pools connections: it was started without Extensions";
+    Err(Report::new(Severity::Error, NOT_READY, text)
+        .hint("Start it with --extension URL, or with --replicate and add Extensions later."))
 }
 
 fn shown(proxy: &Proxy, subject: Subject) -> Vec<Vec<Value>> {
     let of_routing = |rows: fn(&Routing) -> Vec<Vec<Value>>| {
-        let rows = proxy.followed().map(rows);
-        rows.unwrap_or_default()
+        let routing = proxy.followed();
+        routing.map(|routing| rows(&routing)).unwrap_or_default()
     };
     match subject {
         Subject::Extensions => of_routing(extensions),
@@ -143,6 +155,7 @@ fn shown(proxy: &Proxy, subject: Subject) -> Vec<Vec<Value>> {
         Subject::Routes => routes(proxy),
         Subject::Pools => pools(proxy),
         Subject::Clients => clients(proxy),
+        Subject::Proxy => vec![standing(proxy)],
         Subject::Help => {
             let row = |(command, meaning): &(&str, &str)| {
                 vec![Value::text(command), Value::text(meaning)]
@@ -150,6 +163,21 @@ fn shown(proxy: &Proxy, subject: Subject) -> Vec<Vec<Value>> {
             HELP.iter().map(row).collect()
         }
     }
+}
+
+fn standing(proxy: &Proxy) -> Vec<Value> {
+    let (standing, waits_for) = match proxy.servers() {
+        Ok(_) if proxy.is_router() => ("active", None),
+        Ok(_) => ("pooler", None),
+        Err(_) => ("standby", proxy.waits_for()),
+    };
+    let routing = proxy.followed();
+    let epoch = routing.map(|routing| routing.extensions.replication().epoch());
+    vec![
+        Value::text(standing),
+        waits_for.map_or(Value::Null, Value::text),
+        epoch.map_or(Value::Null, Value::count),
+    ]
 }
 
 /// A server's name for people.
@@ -224,7 +252,7 @@ fn routes(proxy: &Proxy) -> Vec<Vec<Value>> {
 }
 
 fn pools(proxy: &Proxy) -> Vec<Vec<Value>> {
-    let row = |(server, node): (Where, std::sync::Arc<crate::pool::Node>)| {
+    let row = |(server, node): (Where, Arc<Node>)| {
         let usage = node.usage();
         vec![
             Value::text(name(server)),

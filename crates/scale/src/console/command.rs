@@ -40,6 +40,8 @@ pub enum Subject {
     Pools,
     /// Who is logged in.
     Clients,
+    /// Whether this proxy is the active one.
+    Proxy,
     /// The commands.
     Help,
 }
@@ -53,6 +55,10 @@ pub const HELP: &[(&str, &str)] = &[
     (
         "SHOW CLIENTS",
         "who is logged in, and which server each uses now",
+    ),
+    (
+        "SHOW PROXY",
+        "whether this proxy is the active one, or for which it stands by",
     ),
     ("SHOW HELP", "this list"),
     (
@@ -147,9 +153,10 @@ fn subject_of(word: &str) -> Result<Subject, Report> {
         "LAG" => Ok(Subject::Lag),
         "POOLS" => Ok(Subject::Pools),
         "CLIENTS" => Ok(Subject::Clients),
+        "PROXY" => Ok(Subject::Proxy),
         "HELP" => Ok(Subject::Help),
         _ => Err(refused(format!("there is no {word} to be shown"))
-            .hint("There are EXTENSIONS, ROUTES, LAG, POOLS, CLIENTS and HELP.")),
+            .hint("There are EXTENSIONS, ROUTES, LAG, POOLS, CLIENTS, PROXY and HELP.")),
     }
 }
 

@@ -13,6 +13,7 @@ pub fn text(proxy: &Proxy) -> String {
     let mut line = |metric: &str, labels: &str, value: u64| {
         let _ = writeln!(text, "replex_scale_{metric}{labels} {value}");
     };
+    line("active", "", u64::from(proxy.servers().is_ok()));
     line("clients", "", proxy.visitors().all().len() as u64);
     for ((server, why), batches) in proxy.visitors().routes() {
         let labels = format!("{{server=\"{}\",why=\"{why}\"}}", name(server));

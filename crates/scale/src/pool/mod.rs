@@ -5,8 +5,10 @@
 //! - An idle connection is in no transaction and has nothing of a session on it.
 //! - No more than `connections_max` connections are open to a node. The right to be in use is a
 //!   permit; whoever waits for one is served in order.
+//! - Where there is a ledger, no connection is used that is not in it.
 
 pub mod connection;
+pub mod ledger;
 pub mod silence;
 pub mod stream;
 
@@ -24,6 +26,7 @@ use crate::manager::Tsid;
 use crate::wire::report::{Report, Severity};
 use crate::wire::startup::Startup;
 pub use connection::Connection;
+use ledger::Ledger;
 
 /// Different settings that are remembered, at most; past this all are forgotten.
 const KNOWN_MAX: usize = 1000;
@@ -184,6 +187,8 @@ pub struct Node {
     pub address: Address,
     permits: Arc<Semaphore>,
     connections_max: usize,
+    /// Where its connections are written down.
+    ledger: Option<Ledger>,
     open: Mutex<Open>,
 }
 
@@ -202,8 +207,16 @@ impl Node {
             address,
             permits: Arc::new(Semaphore::new(connections_max)),
             connections_max,
+            ledger: None,
             open: Mutex::new(Open::default()),
         }
+    }
+
+    /// One whose connections are written down before they are used.
+    #[must_use]
+    pub fn with_ledger(mut self, ledger: Ledger) -> Node {
+        self.ledger = Some(ledger);
+        self
     }
 
     fn open(&self) -> std::sync::MutexGuard<'_, Open> {
@@ -247,6 +260,9 @@ impl Node {
         }
         let counted = Counted::new(self);
         let mut connection = Connection::open(&self.address, key, login).await?;
+        if let Some(ledger) = &self.ledger {
+            ledger.write(connection.cancel_key.process).await?;
+        }
         passes(&mut connection).await?;
         std::mem::forget(counted);
         connection.permit = Some(permit);

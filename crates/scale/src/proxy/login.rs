@@ -9,6 +9,7 @@ use tokio::net::TcpStream;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio_rustls::TlsAcceptor;
 
+use super::standing::Servers;
 use super::{Authentication, Proxy};
 use crate::auth::scram::{self, Exchange, Verifier};
 use crate::auth::users::Users;
@@ -47,6 +48,8 @@ pub struct Welcome {
     pub outset: Outset,
     /// How to log in there.
     pub login: Login,
+    /// Where it may run.
+    pub servers: Servers,
     /// Settings as servers start with.
     pub parameters: Arc<Parameters>,
     /// The right to be logged in.
@@ -248,6 +251,8 @@ impl Proxy {
         if startup.parameter("database") == Some(console::DATABASE) {
             return self.log_in_operator(peer, startup, user).await;
         }
+        // Before anybody is asked for a password: libpq goes on to its next host only then.
+        let servers = self.servers()?;
         let Ok(permit) = Arc::clone(&self.clients).try_acquire_owned() else {
             let text = "sorry, too many clients already";
             return Err(Report::new(Severity::Fatal, TOO_MANY, text).into());
@@ -260,9 +265,9 @@ impl Proxy {
         // One that is idle begins as this session would.
         let begun = self.outsets.of(&key);
         let begins_as = begun.as_ref().unwrap_or(&key);
-        let mut connection = self.primary.take(begins_as, &login).await?;
+        let mut connection = servers.primary.take(begins_as, &login).await?;
         let parameters = Arc::clone(&connection.server.parameters);
-        let outset = match &self.routing {
+        let outset = match &servers.routing {
             None => Outset::of(key),
             Some(_) => match outset(&mut connection, &self.known).await {
                 Ok(outset) => {
@@ -272,7 +277,7 @@ impl Proxy {
                     outset
                 }
                 Err(error) => {
-                    self.primary.close(connection);
+                    servers.primary.close(connection);
                     let text = format!("cannot read the session's settings: {error}");
                     return Err(Report::new(Severity::Fatal, CONNECTION_FAILURE, text).into());
                 }
@@ -280,11 +285,12 @@ impl Proxy {
         };
         // It has the same settings by itself, and resets them to the same values.
         connection.key = outset.key.clone();
-        self.primary.give_back(connection);
+        servers.primary.give_back(connection);
         Ok(Entrance::Session(Box::new(Welcome {
             minor: startup.minor_spoken(),
             outset,
             login,
+            servers,
             parameters,
             permit,
         })))

@@ -8,12 +8,13 @@ pub mod extensions;
 mod login;
 mod relay;
 pub mod routing;
+pub mod standing;
 pub(crate) mod writes;
 
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
 use rustls::ServerConfig;
@@ -29,6 +30,7 @@ use cancel::Registry;
 use clients::{Clients, Where};
 use login::Entrance;
 use routing::Routing;
+use standing::Role;
 
 /// Clients that may be logging in at a time; more are turned away.
 const LOGINS_MAX: usize = 1_000;
@@ -84,10 +86,16 @@ pub struct Options {
     pub login_timeout: Duration,
 }
 
+/// What does not change while it runs.
+struct Fixed {
+    primary: Address,
+    connections_max: usize,
+}
+
 /// A running proxy.
 pub struct Proxy {
-    primary: Arc<Node>,
-    routing: Option<Routing>,
+    options: Fixed,
+    role: RwLock<Role>,
     admission: Mutex<Arc<Admission>>,
     reload: Reload,
     /// Extensions that were named when that was last read; whoever reads it again holds this.
@@ -104,11 +112,31 @@ pub struct Proxy {
 }
 
 impl Proxy {
-    /// A proxy that serves nobody yet. Without a routing everything goes to the Primary.
+    /// A proxy that serves nobody yet. Without a routing everything goes to the Primary; with one, it
+    /// refuses its clients once another proxy is the active one.
     pub fn new(options: Options, routing: Option<Routing>) -> Arc<Proxy> {
+        let role = match routing {
+            Some(routing) => Role::Active(Arc::new(routing)),
+            None => {
+                let node = Node::new(options.primary.clone(), options.connections_max);
+                Role::Pooler(Arc::new(node))
+            }
+        };
+        Proxy::of(options, role)
+    }
+
+    /// A proxy that serves nobody yet, and refuses its clients until [`Proxy::stand`] lets it be active.
+    pub fn standing_by(options: Options) -> Arc<Proxy> {
+        Proxy::of(options, Role::Standby(None))
+    }
+
+    fn of(options: Options, role: Role) -> Arc<Proxy> {
         Arc::new(Proxy {
-            primary: Arc::new(Node::new(options.primary, options.connections_max)),
-            routing,
+            options: Fixed {
+                primary: options.primary,
+                connections_max: options.connections_max,
+            },
+            role: RwLock::new(role),
             admission: Mutex::new(Arc::new(options.admission)),
             reload: options.reload,
             named: tokio::sync::Mutex::new(options.extensions),
@@ -166,18 +194,27 @@ impl Proxy {
         let mut named = self.named.lock().await;
         let reloaded = (self.reload)()?;
         let is_named = |named: &Vec<Address>| !named.is_empty();
-        if self.routing.is_none() && reloaded.extensions.as_ref().is_some_and(is_named) {
+        if !self.is_router() && reloaded.extensions.as_ref().is_some_and(is_named) {
             return Err("it was started without Extensions: restart it with them".into());
         }
         *self
             .admission
             .lock()
             .unwrap_or_else(PoisonError::into_inner) = Arc::new(reloaded.admission);
-        let (Some(routing), Some(wanted)) = (&self.routing, reloaded.extensions) else {
+        let Some(wanted) = reloaded.extensions else {
             return Ok(());
         };
         let before = std::mem::replace(&mut *named, wanted);
-        routing.extensions.exchange(&before, &named).await
+        match self.followed() {
+            Some(routing) => routing.extensions.exchange(&before, &named).await,
+            // They are taken up when this proxy becomes the active one.
+            None => Ok(()),
+        }
+    }
+
+    /// The Primary's address.
+    pub fn primary(&self) -> &Address {
+        &self.options.primary
     }
 
     fn admission(&self) -> Arc<Admission> {
@@ -190,20 +227,17 @@ impl Proxy {
         &self.visitors
     }
 
-    /// Every server.
+    /// Every server; none while it stands by.
     pub fn nodes(&self) -> BTreeMap<Where, Arc<Node>> {
-        let extensions = self.routing.as_ref();
-        let extensions = extensions.map(|routing| routing.extensions.all());
+        let Ok(servers) = self.servers() else {
+            return BTreeMap::new();
+        };
+        let extensions = servers.routing.map(|routing| routing.extensions.all());
         let extensions = extensions.into_iter().flatten();
         let mut nodes: BTreeMap<Where, Arc<Node>> =
             extensions.map(|(id, node)| (Some(id), node)).collect();
-        nodes.insert(None, Arc::clone(&self.primary));
+        nodes.insert(None, servers.primary);
         nodes
-    }
-
-    /// What makes Extensions follow the Primary, if it was started with it.
-    pub fn followed(&self) -> Option<&Routing> {
-        self.routing.as_ref()
     }
 
     fn session_number(&self) -> u64 {

@@ -8,6 +8,7 @@ mod snapshot;
 use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
@@ -20,6 +21,7 @@ use super::cancel::{self, Entry};
 use super::clients::{self, Client};
 use super::login::{Isolation, Outset, Welcome};
 use super::routing::{Before, Chosen, Goes, Routing, Touched, Why};
+use super::standing::{self, Servers};
 use super::writes::Writes;
 use crate::manager::{ExtensionId, Level, Manager, TStateId, Tsid};
 use crate::pool::stream::Peer;
@@ -48,7 +50,9 @@ const CONNECTION_FAILURE: &str = "08006";
 
 /// A client's session and its sockets.
 struct Relay<'a> {
-    proxy: &'a Arc<Proxy>,
+    servers: &'a Servers,
+    /// Ready when another proxy is the active one.
+    lost: Option<Pin<Box<dyn Future<Output = ()> + Send + Sync>>>,
     /// None if there are no Extensions of the session's database.
     routing: Option<&'a Routing>,
     client: Peer,
@@ -68,6 +72,10 @@ struct Relay<'a> {
     kept: Option<Connection>,
     writes: Writes,
     held: Held,
+    /// What waits for the client may come from an Extension.
+    has_read: bool,
+    /// A part of what waits for the client was sent.
+    is_cut: bool,
     out: Out,
 }
 
@@ -125,6 +133,7 @@ pub async fn run(proxy: &Arc<Proxy>, peer: Peer, address: Option<SocketAddr>, we
         minor,
         outset,
         login,
+        servers,
         parameters,
         permit: _logged_in,
     } = welcome;
@@ -146,7 +155,8 @@ pub async fn run(proxy: &Arc<Proxy>, peer: Peer, address: Option<SocketAddr>, we
         batches: AtomicU64::default(),
         server: Mutex::default(),
     };
-    let routing = proxy.routing(&outset.key.database);
+    let routing = servers.routing_of(&outset.key.database);
+    let lease = servers.routing.as_ref().map(|routing| &routing.lease);
     let mut session = Session::new(number, parameters, proxy.pinning);
     let snapshots = match outset.isolation {
         Isolation::ReadCommitted => Some(Snapshots::OfStatements),
@@ -157,7 +167,8 @@ pub async fn run(proxy: &Arc<Proxy>, peer: Peer, address: Option<SocketAddr>, we
         session.defer_transactions(snapshots);
     }
     let mut relay = Relay {
-        proxy,
+        lost: lease.map(|lease| Box::pin(lease.ended()) as _),
+        servers: &servers,
         routing,
         client: peer,
         cutter: Cutter::new(Side::Client),
@@ -168,10 +179,12 @@ pub async fn run(proxy: &Arc<Proxy>, peer: Peer, address: Option<SocketAddr>, we
         entry,
         visit: proxy.visitors.enter(number, client),
         connection: None,
-        place: proxy.primary_place(),
+        place: servers.primary_place(),
         kept: None,
         writes: Writes::default(),
         held: Held::Nothing,
+        has_read: false,
+        is_cut: false,
         out,
     };
     let end = loop {
@@ -228,6 +241,7 @@ impl Relay<'_> {
                 .map_err(out_of_step)?;
         }
         connection.peer.input.advance(used);
+        self.has_read |= used > 0 && self.place.extension.is_some();
         Ok(())
     }
 
@@ -303,7 +317,7 @@ impl Relay<'_> {
         let target = (Arc::clone(&place.node), connection.cancel_key.clone());
         *self.entry.target.lock().await = Some(target);
         self.visit.goes(place.extension, plan.why.reason);
-        self.proxy.count(&place, Manager::started);
+        self.servers.count(&place, Manager::started);
         self.place = place;
         let at = match self.place.extension {
             Some(_) => At::Extension,
@@ -386,7 +400,7 @@ impl Relay<'_> {
                 Err(why) => plan.why = why,
             }
         }
-        let place = self.proxy.primary_place();
+        let place = self.servers.primary_place();
         let connection = place.node.take(&self.outset.key, &self.login).await?;
         Ok((plan, place, connection))
     }
@@ -407,6 +421,9 @@ impl Relay<'_> {
 
     /// Do the client's answers still wait?
     fn is_held(&mut self) -> bool {
+        if self.is_unproven() {
+            return true;
+        }
         let Some(routing) = self.routing else {
             return false;
         };
@@ -427,13 +444,36 @@ impl Relay<'_> {
         !matches!(self.held, Held::Nothing)
     }
 
+    /// Waits something for the client that an Extension has said, while another proxy might be the active
+    /// one? It may be old then, and is told only when the Primary has shown that there was no other (R15).
+    fn is_unproven(&mut self) -> bool {
+        if self.out.to_client.is_empty() {
+            self.has_read = false;
+        }
+        self.has_read
+            && self
+                .routing
+                .is_some_and(|routing| !routing.lease.is_valid())
+    }
+
     async fn flush_client(&mut self) -> Result<(), End> {
-        if !self.out.to_client.is_empty() && !self.is_held() {
-            let output = self.out.to_client.split();
-            let written = self.client.write_all(&output).await;
+        while self.client.has_to_write(&self.out.to_client) && !self.is_held() {
+            let written = poll_fn(|context| self.poll_client(context)).await;
             written.map_err(|_| End::Client)?;
         }
         Ok(())
+    }
+
+    /// Writes to the client once, unless that must not be said now.
+    fn poll_client(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.is_unproven() {
+            return Poll::Ready(Ok(()));
+        }
+        let written = self.client.poll_write(context, &mut self.out.to_client);
+        if written.is_ready() {
+            self.is_cut = !self.out.to_client.is_empty();
+        }
+        written
     }
 
     /// Gives the server to others.
@@ -442,7 +482,7 @@ impl Relay<'_> {
         *self.entry.target.lock().await = None;
         self.visit.leaves();
         if let Some(connection) = self.connection.take() {
-            self.proxy.count(&self.place, Manager::ended);
+            self.servers.count(&self.place, Manager::ended);
             if self.out.to_server.is_empty() && !connection.server.is_dirty {
                 self.place.node.give_back(connection);
             } else {
@@ -470,6 +510,17 @@ impl Relay<'_> {
 
     fn poll_transfer(&mut self, is_held: bool, context: &mut Context<'_>) -> Poll<Result<(), End>> {
         let mut has_moved = false;
+        if let Some(lost) = &mut self.lost
+            && lost.as_mut().poll(context).is_ready()
+        {
+            let connection = self.connection.as_ref();
+            let is_between = connection.is_none_or(|it| it.cutter.is_between_messages());
+            return Poll::Ready(Err(match is_between {
+                true => standing::is_lost().into(),
+                // Behind a part of a message nothing else is understood.
+                false => End::Server,
+            }));
+        }
         if let Some(connection) = &mut self.connection {
             let peer = &mut connection.peer;
             if peer.has_to_write(&self.out.to_server)
@@ -492,7 +543,7 @@ impl Relay<'_> {
         }
         if !is_held
             && self.client.has_to_write(&self.out.to_client)
-            && let Poll::Ready(written) = self.client.poll_write(context, &mut self.out.to_client)
+            && let Poll::Ready(written) = self.poll_client(context)
         {
             match written {
                 Ok(()) => has_moved = true,
@@ -538,7 +589,7 @@ impl Relay<'_> {
         if self.session.lost(&told, &mut self.out) {
             self.visit.leaves();
             *self.entry.target.lock().await = None;
-            self.proxy.count(&self.place, Manager::ended);
+            self.servers.count(&self.place, Manager::ended);
             if let Some(connection) = self.connection.take() {
                 self.place.node.close(connection);
             }
@@ -553,19 +604,28 @@ impl Relay<'_> {
     async fn end(mut self, end: End) {
         let is_server_usable = matches!(end, End::Client)
             || matches!(&end, End::Told(report) if report.code == PROTOCOL_VIOLATION);
-        if let End::Told(report) = end {
+        let is_unproven = self.is_unproven();
+        if is_unproven {
+            // It would be old, and is never told.
+            self.out.to_client.clear();
+            self.has_read = false;
+        }
+        // Behind a part of a message nothing else is understood.
+        if let End::Told(report) = end
+            && !(is_unproven && self.is_cut)
+        {
             report.write(&mut self.out.to_client);
         }
         *self.entry.target.lock().await = None;
         if let Some(kept) = self.kept.take() {
-            let primary = Arc::clone(&self.proxy.primary);
+            let primary = Arc::clone(&self.servers.primary);
             tokio::spawn(async move { primary.recycle(kept, true).await });
         }
         if let Some(connection) = self.connection.take() {
             let is_drained =
                 self.out.to_server.is_empty() && connection.cutter.is_between_messages();
             let node = Arc::clone(&self.place.node);
-            self.proxy.count(&self.place, Manager::ended);
+            self.servers.count(&self.place, Manager::ended);
             let is_in_doubt = self.writes.is_pending();
             if let Some(routing) = self.routing {
                 self.writes
@@ -645,11 +705,11 @@ impl Input<'_> {
     }
 }
 
-impl Proxy {
+impl Servers {
     /// Where statements in a database may go; none for a database that Extensions do not follow.
-    fn routing(&self, database: &str) -> Option<&Routing> {
+    fn routing_of(&self, database: &str) -> Option<&Routing> {
         let is_followed = self.primary.address.database == database;
-        self.routing.as_ref().filter(|_| is_followed)
+        self.routing.as_deref().filter(|_| is_followed)
     }
 
     fn primary_place(&self) -> Place {

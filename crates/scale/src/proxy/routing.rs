@@ -18,7 +18,9 @@ use crate::manager::{
     ExtensionId, Level, Manager, Moment, Reason, Sets, Target, Tsid, locked, mark,
 };
 use crate::pool::Node;
-use crate::replication::{Error, Replication};
+use crate::replication::leadership::Leadership;
+use crate::replication::leadership::lease::Lease;
+use crate::replication::{Error, Replication, Started};
 use crate::sql::quoted;
 use crate::wire::cut::Message;
 use crate::wire::effect::{self, Effect};
@@ -38,6 +40,10 @@ const CREATE: &[u8] = b"create";
 
 /// What routing needs to know, and where reads can go.
 pub struct Routing {
+    /// The Primary, for as long as this proxy is the active one.
+    pub primary: Arc<Node>,
+    /// Whether it is.
+    pub lease: Lease,
     /// Says what statements touch.
     pub analyser: Arc<Analyser>,
     /// Says where reads may go, and is told of commits.
@@ -444,20 +450,39 @@ pub struct Chosen {
 }
 
 impl Routing {
-    /// Prepares the Primary for Extensions, of which there are none yet. Each will have so many
-    /// connections for sessions, at most, and so many that execute commits.
+    /// Becomes the active proxy, however long another one is, and prepares the Primary for Extensions,
+    /// of which there are none yet. Each will have so many connections for sessions, at most, and so many
+    /// that execute commits.
     pub async fn start(
         primary: &Address,
         connections_max: usize,
         replay_connections: u16,
     ) -> Result<Routing, Error> {
         let started = Replication::start(primary, replay_connections).await?;
+        Ok(Routing::of(started, primary, connections_max))
+    }
+
+    /// The same of the proxy that is the active one already.
+    pub async fn begin(
+        primary: &Address,
+        connections_max: usize,
+        replay_connections: u16,
+        leadership: Leadership,
+    ) -> Result<Routing, Error> {
+        let started = Replication::begin(primary, replay_connections, leadership).await?;
+        Ok(Routing::of(started, primary, connections_max))
+    }
+
+    fn of(started: Started, primary: &Address, connections_max: usize) -> Routing {
         let (replication, manager, analyser) = started;
-        Ok(Routing {
+        let node = Node::new(primary.clone(), connections_max);
+        Routing {
+            primary: Arc::new(node.with_ledger(replication.ledger().clone())),
+            lease: replication.lease().clone(),
             analyser,
             manager,
             extensions: Extensions::new(replication, connections_max),
-        })
+        }
     }
 
     /// What runs in front of statements: the texts that Extensions run, too, are written into the
@@ -513,6 +538,9 @@ impl Routing {
 
     fn of_target(&self, target: Target, reason: &'static str) -> Route {
         let why = match target {
+            Target::Extension { .. } if !self.lease.is_valid() => {
+                Why::primary("another proxy might be the active one")
+            }
             Target::Extension {
                 id,
                 need,

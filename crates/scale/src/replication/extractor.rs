@@ -19,7 +19,7 @@ use super::schedule::{Command, Schedule, Worker};
 use super::setup::{self, FLUSHER, Seed, Start};
 use super::snapshot::Snapshot;
 use super::tstate::{Effect, TState};
-use super::{EXTRACTOR, Error, Progress, Shared, connect, described};
+use super::{Error, Progress, Shared, connect, described, fence};
 use crate::address::Address;
 use crate::manager::{ExtensionId, Sets, State, Tsid};
 
@@ -94,7 +94,8 @@ pub async fn run(
     let mut tasks = JoinSet::new();
     let mut workers = Vec::new();
     for number in 0..worker_count {
-        let client = connect(config, EXTRACTOR).await?;
+        let client = connect(config, fence::EXTRACTOR).await?;
+        fence::pass(&client, shared.epoch).await?;
         client
             .batch_execute(SETTINGS)
             .await

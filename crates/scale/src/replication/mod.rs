@@ -9,20 +9,23 @@
 //! - `standby` follows a streaming standby of the Primary, which needs none of these.
 //! - `seed` fills a new Extension while the Primary goes on.
 //! - `catalogue` reads what `analysis` must know of the Primary.
+//! - `leadership` says which of several proxies is active; `fence` keeps the others from Extensions.
 //!
 //! Invariants:
 //! - An Extension's database shows a prefix of the Primary's commits (I14), and says in the same
 //!   transaction which: `hihooi.applied` (HIHOOI c5). So nothing is applied twice after a restart.
-//! - The slot is confirmed only up to what every Extension has on disk.
+//! - The slot is confirmed only up to what every Extension has on disk, and only by the active proxy.
 //! - A change that does not find exactly its row is never passed over: the Extension is quarantined.
 
 pub mod catalogue;
+pub mod leadership;
 pub mod setup;
 
 mod apply;
 mod bridge;
 mod divergence;
 mod extractor;
+mod fence;
 mod pgoutput;
 mod progress;
 mod quarantine;
@@ -49,15 +52,15 @@ use crate::address::Address;
 use crate::analysis::Analyser;
 use crate::manager::{ExtensionId, Manager, State, Tsid, locked};
 use crate::pool::connection;
+use crate::pool::ledger::Ledger;
+use leadership::Leadership;
+use leadership::lease::Lease;
 pub use progress::{Progress, Status};
 pub(crate) use quarantine::is_same;
 pub(crate) use quarantine::noted as noted_difference;
 use reader::{Join, Reader};
 pub(crate) use seed::{dump_version, has_tables};
 pub(crate) use standby::refused as refused_standby;
-
-/// What connections that apply commits are called at Extensions.
-const EXTRACTOR: &str = "replex extractor";
 
 /// Name of the slot and of the publication on the Primary.
 pub const SLOT: &str = "hihooi";
@@ -132,6 +135,9 @@ struct Shared {
     knows_all: Arc<AtomicBool>,
     /// Connections that execute at one Extension.
     replay_connections: u16,
+    /// The epoch of this proxy, and whether it is the active one.
+    epoch: u64,
+    lease: Lease,
     joins: mpsc::Sender<Join>,
 }
 
@@ -168,7 +174,12 @@ pub struct Replication {
     shared: Shared,
     reader: JoinHandle<()>,
     extensions: Mutex<BTreeMap<ExtensionId, JoinHandle<()>>>,
+    ledger: Ledger,
+    leadership: Mutex<Option<Leadership>>,
 }
+
+/// Replication, and what the proxy routes by.
+pub type Started = (Replication, Arc<Mutex<Manager>>, Arc<Analyser>);
 
 /// What becomes of what is in the database of a new Extension.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -180,21 +191,36 @@ pub enum Contents {
 }
 
 impl Replication {
+    /// Becomes the active proxy, however long another one is, and then does as [`Replication::begin`].
+    pub async fn start(primary: &Address, replay_connections: u16) -> Result<Started, Error> {
+        let leadership = Replication::stand(primary, |_| {}).await?;
+        Replication::begin(primary, replay_connections, leadership).await
+    }
+
+    /// Becomes the active proxy, however long another one is. `waits` is told for whom, whenever that
+    /// changes. Fails at once where the Primary is not set up for it.
+    pub async fn stand(primary: &Address, waits: impl FnMut(&str)) -> Result<Leadership, Error> {
+        let client = connect(primary, "replex set-up").await?;
+        setup::check(&client).await?;
+        drop(client);
+        leadership::stand(primary, waits).await
+    }
+
     /// Prepares the Primary, reads its catalogue and begins to read its slot. Commits will be executed
     /// on so many connections to each Extension.
-    ///
-    /// Returns what the proxy routes by: the manager and the analyser.
-    pub async fn start(
+    pub async fn begin(
         primary: &Address,
         replay_connections: u16,
-    ) -> Result<(Replication, Arc<Mutex<Manager>>, Arc<Analyser>), Error> {
+        leadership: Leadership,
+    ) -> Result<Started, Error> {
         assert!(replay_connections > 0, "somebody has to execute");
         let primary = primary.clone();
         let client = connect(&primary, "replex set-up").await?;
+        // All that others have committed is before this place, as they are fenced.
         let (key, floor) = setup::prepare(&client).await?;
         let analyser = Arc::new(Analyser::new(catalogue::read(&client).await?));
-        // The log has grown by every manager before that wrote a mark: its end is a new epoch.
-        let manager = Arc::new(Mutex::new(Manager::new(key, floor.0, floor)));
+        let manager = Manager::new(key, leadership.epoch, floor);
+        let manager = Arc::new(Mutex::new(manager));
         let (joins, joined) = mpsc::channel(JOINS_MAX);
         let shared = Shared {
             primary,
@@ -206,6 +232,8 @@ impl Replication {
             compare_now: Arc::default(),
             knows_all: Arc::default(),
             replay_connections,
+            epoch: leadership.epoch,
+            lease: leadership.lease.clone(),
             joins,
         };
         let reader = tokio::spawn(Reader::new(shared.clone(), joined).run());
@@ -213,8 +241,42 @@ impl Replication {
             shared,
             reader,
             extensions: Mutex::default(),
+            ledger: leadership.ledger.clone(),
+            leadership: Mutex::new(Some(leadership)),
         };
         Ok((replication, manager, analyser))
+    }
+
+    /// Whether this proxy is the active one.
+    pub fn lease(&self) -> &Lease {
+        &self.shared.lease
+    }
+
+    /// Its epoch, which is higher than that of every proxy before.
+    pub fn epoch(&self) -> u64 {
+        self.shared.epoch
+    }
+
+    /// Where connections to the Primary that clients use are written down.
+    pub fn ledger(&self) -> &Ledger {
+        &self.ledger
+    }
+
+    /// Ends, so that another proxy can become the active one at once.
+    pub async fn give_up(&self) {
+        let leadership = self.leadership.lock();
+        let leadership = leadership.unwrap_or_else(PoisonError::into_inner).take();
+        self.stop();
+        if let Some(leadership) = leadership {
+            leadership.give_up().await;
+        }
+    }
+
+    fn stop(&self) {
+        self.reader.abort();
+        for extension in self.extensions().values() {
+            extension.abort();
+        }
     }
 
     /// Takes up an Extension: seeds it if its database is empty, and keeps it from then on. Its number
@@ -279,10 +341,7 @@ impl Replication {
 
 impl Drop for Replication {
     fn drop(&mut self) {
-        self.reader.abort();
-        for extension in self.extensions().values() {
-            extension.abort();
-        }
+        self.stop();
     }
 }
 
@@ -339,7 +398,7 @@ async fn follow(
     wait: &mut Duration,
 ) -> Result<(), Error> {
     shared.set_status(id, "connecting");
-    let control = connect(extension, EXTRACTOR).await?;
+    let control = connect(extension, fence::EXTRACTOR).await?;
     let primary = connect(&shared.primary, "replex set-up").await?;
     if standby::is_one(&control).await? {
         return standby::follow(shared, id, (&primary, &control), wait).await;
@@ -350,7 +409,10 @@ async fn follow(
             "it was found to differ from the Primary ({why}): remove it and add it again with EMPTY"
         )));
     }
-    setup::end_others(&control).await?;
+    if setup::applied(&control).await?.is_none() {
+        seed::refuse_tables(&control).await?;
+    }
+    fence::raise(&control, shared.epoch).await?;
     let start = match setup::applied(&control).await? {
         Some(start) => {
             setup::flush(&control).await?;

@@ -7,13 +7,13 @@
 use tokio_postgres::Client;
 
 use super::setup::one;
-use super::{Error, Shared, connect};
+use super::{Error, Shared, connect, fence};
 use crate::address::Address;
 use crate::sql::{literal, quoted};
 
 /// Notes in the Extension's own database that it differs.
 pub async fn note(extension: &Address, why: &str) -> Result<(), Error> {
-    let client = connect(extension, "replex extractor").await?;
+    let client = connect(extension, fence::EXTRACTOR).await?;
     let why = literal(why);
     let sql = format!(
         "SET standard_conforming_strings = on; SET default_transaction_read_only = off;

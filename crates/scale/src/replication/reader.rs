@@ -108,6 +108,10 @@ impl Reader {
 
     /// Reads until an Extension needs older commits, or something goes wrong.
     async fn read(&mut self) -> Result<(), Error> {
+        if !self.shared.lease.is_valid() {
+            let text = "the Primary does not confirm that this proxy is the active one";
+            return Err(Error::Connection(text.into()));
+        }
         let primary = connect(&self.shared.primary, "replex reader").await?;
         let stream_error =
             |error: pgwire_replication::PgWireError| Error::Stream(error.to_string());
@@ -242,6 +246,9 @@ impl Reader {
 
     /// Lets the Primary forget what every Extension has on disk; everything, if there is none.
     fn confirm(&self, stream: &ReplicationClient) {
+        if !self.shared.lease.is_valid() {
+            return;
+        }
         let durable = self.shared.durable().values().min().copied();
         let knows_all = self.shared.knows_all.load(Ordering::Acquire);
         let durable = durable.or(knows_all.then_some(self.position));

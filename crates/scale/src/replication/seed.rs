@@ -13,7 +13,7 @@ use tokio_postgres::Client;
 
 use super::catalogue::{rows, value};
 use super::setup::{self, Seed, Start};
-use super::{Error, Progress, Shared, connect};
+use super::{Error, Progress, Shared, connect, fence};
 use crate::address::Address;
 use crate::local;
 use crate::manager::{ExtensionId, Tsid};
@@ -42,6 +42,18 @@ SELECT n.nspname, c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.rel
    AND n.nspname NOT IN ('information_schema', 'hihooi')
    AND NOT EXISTS (SELECT FROM pg_depend d WHERE d.objid = c.oid AND d.deptype = 'e')";
 
+/// Fails where a database that was never filled has tables.
+pub async fn refuse_tables(control: &Client) -> Result<(), Error> {
+    match has_tables(control).await? {
+        true => Err(Error::Setup(
+            "its database has tables, but was not filled from here: give an empty one, or add it with \
+             EMPTY, which drops what is there"
+                .into(),
+        )),
+        false => Ok(()),
+    }
+}
+
 /// See the module. The database must be empty.
 pub async fn fill(
     shared: &Shared,
@@ -49,13 +61,7 @@ pub async fn fill(
     extension: &Address,
     control: &Client,
 ) -> Result<Start, Error> {
-    if has_tables(control).await? {
-        return Err(Error::Setup(
-            "its database has tables, but was not filled from here: give an empty one, or add it with \
-             EMPTY, which drops what is there"
-                .into(),
-        ));
-    }
+    refuse_tables(control).await?;
     let primary = connect(&shared.primary, "replex seed").await?;
     // Every commit up to here is in the snapshot: all that ran now has ended before it is taken.
     let applied = setup::position(&primary).await?;
@@ -258,6 +264,8 @@ fn tool(name: &str, address: &Address) -> Command {
     let folder = local::programs().unwrap_or_default();
     let mut command = Command::new(folder.join(name));
     command
+        // Nothing of it outlives this proxy's epoch, see `fence`.
+        .env("PGAPPNAME", fence::SEED)
         .env("PGHOST", &address.host)
         .env("PGPORT", address.port.to_string())
         .env("PGUSER", &address.user)

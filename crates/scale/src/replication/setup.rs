@@ -1,12 +1,10 @@
 //! What must be there on the Primary and on Extensions before anything is replicated.
 
-use std::time::Duration;
-
 use ring::rand::{SecureRandom, SystemRandom};
 use tokio_postgres::{Client, SimpleQueryMessage};
 
 use super::catalogue::value;
-use super::{EXTRACTOR, Error, SLOT};
+use super::{Error, SLOT};
 use crate::manager::Tsid;
 use crate::manager::mark::Key;
 use crate::planted::{self, Bug};
@@ -14,9 +12,6 @@ use crate::pool::connection::HAS;
 
 /// Who writes down in `hihooi.applied` what is on disk; connections that execute are numbered from 0.
 pub const FLUSHER: i32 = -1;
-
-/// Wait before it is looked again whether connections have ended.
-const END_WAIT: Duration = Duration::from_millis(10);
 
 /// Where an Extension begins.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,12 +40,9 @@ SELECT coalesce(string_agg(c.oid::regclass::text, ', ' ORDER BY c.oid), '')
    AND (c.relreplident = 'n' OR c.relreplident = 'd' AND NOT EXISTS
         (SELECT FROM pg_index i WHERE i.indrelid = c.oid AND i.indisprimary))";
 
-/// Makes the publication and the slot on the Primary if they are missing. Returns the key of our
-/// messages, and the end of the log.
-///
 /// Refuses, and says how to mend it, where the Primary is not set up for logical decoding, or where a
 /// table's changes would come without a key.
-pub async fn prepare(primary: &Client) -> Result<(Key, Tsid), Error> {
+pub async fn check(primary: &Client) -> Result<(), Error> {
     let wal_level = one(primary, "SHOW wal_level").await?;
     if wal_level != "logical" {
         return Err(Error::Setup(format!(
@@ -64,6 +56,13 @@ pub async fn prepare(primary: &Client) -> Result<(Key, Tsid), Error> {
              Give each a primary key, or run ALTER TABLE … REPLICA IDENTITY FULL on it"
         )));
     }
+    Ok(())
+}
+
+/// Makes the publication and the slot on the Primary if they are missing. Returns the key of our
+/// messages, and the end of the log. To be called by the active proxy only.
+pub async fn prepare(primary: &Client) -> Result<(Key, Tsid), Error> {
+    check(primary).await?;
     let key = key(primary).await?;
     let has = format!("SELECT count(*) FROM pg_publication WHERE pubname = '{SLOT}'");
     if one(primary, &has).await? == "0" {
@@ -147,21 +146,6 @@ pub async fn applied(extension: &Client) -> Result<Option<Start>, Error> {
     Ok(Some(Start { applied, seed }))
 }
 
-/// Ends the connections of an Extractor before, and waits until they have ended. It has let go of them, but
-/// a COMMIT that it had sent, to a machine that was paused say, would still be done there, after it was
-/// asked how far it is: then that commit would be done twice.
-pub async fn end_others(extension: &Client) -> Result<(), Error> {
-    let end = format!(
-        "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
-          WHERE application_name = '{EXTRACTOR}' AND datname = current_database()
-            AND pid <> pg_backend_pid()"
-    );
-    while !planted::is(Bug::OldExtractorGoesOn) && one(extension, &end).await? != "0" {
-        tokio::time::sleep(END_WAIT).await;
-    }
-    Ok(())
-}
-
 /// What an Extension shows is on its disk from now on: Extractors commit without waiting for that.
 pub async fn flush(extension: &Client) -> Result<(), Error> {
     let sql = format!(
@@ -179,7 +163,7 @@ pub async fn make_tables(extension: &Client, start: &Start) -> Result<(), Error>
     let tsid = start.applied.0;
     let mut sql = format!(
         "BEGIN;
-         CREATE SCHEMA hihooi;
+         CREATE SCHEMA IF NOT EXISTS hihooi;
          CREATE TABLE hihooi.applied (worker int PRIMARY KEY, tsid numeric NOT NULL)
            WITH (fillfactor = 50);
          CREATE TABLE hihooi.seed (snapshot text NOT NULL, until numeric NOT NULL);
@@ -231,7 +215,8 @@ pub fn number(text: &str) -> Result<u64, Error> {
     text.parse().map_err(problem)
 }
 
-fn setup_error(error: tokio_postgres::Error) -> Error {
+/// What the Primary says that refuses to be set up.
+pub fn setup_error(error: tokio_postgres::Error) -> Error {
     match error.as_db_error() {
         Some(said) => Error::Setup(format!(
             "the Primary refused to be set up: {}. It needs a role that may create publications \

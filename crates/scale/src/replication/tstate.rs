@@ -24,6 +24,9 @@ const ROWS_MAX: usize = 4096;
 /// holds in memory.
 const LENGTH_MAX: usize = 256 * 1024;
 
+/// Where proxies keep what is their own, on every node something else.
+const OWN_SCHEMA: &str = "hihooi";
+
 /// What one commit did.
 #[derive(Debug)]
 pub struct TState {
@@ -171,6 +174,8 @@ fn row_of(key: u32, tuple: &Tuple, positions: impl Iterator<Item = usize>) -> Op
 #[derive(Default)]
 pub struct Assembler {
     shapes: BTreeMap<u32, Arc<Shape>>,
+    /// Tables of the schema in which proxies keep their own, which are no Extension's.
+    own: BTreeSet<u32>,
     /// Whether a table was described that is not what the catalogue says.
     pub catalogue_is_old: bool,
     xid: u32,
@@ -197,6 +202,10 @@ impl Assembler {
         let malformed = |_| Error::Stream("the Primary sent what is no pgoutput message".into());
         match pgoutput::decode(data).map_err(malformed)? {
             Message::Relation(relation) => self.relation(relation, catalogue),
+            Message::Insert { relation, .. }
+            | Message::Update { relation, .. }
+            | Message::Delete { relation, .. }
+                if self.own.contains(&relation) => {}
             Message::Insert { relation, new } => {
                 let table = self.shape(relation)?;
                 self.write(&table, [&new]);
@@ -220,8 +229,12 @@ impl Assembler {
                 relations,
                 restart_identity,
             } => {
-                let tables = relations.into_iter().map(|relation| self.shape(relation));
+                let others = relations.into_iter().filter(|it| !self.own.contains(it));
+                let tables = others.map(|relation| self.shape(relation));
                 let tables: Vec<_> = tables.collect::<Result<_, _>>()?;
+                if tables.is_empty() {
+                    return Ok(());
+                }
                 for table in &tables {
                     self.writes.insert(table.table, None);
                 }
@@ -299,6 +312,10 @@ impl Assembler {
     }
 
     fn relation(&mut self, relation: pgoutput::Relation, catalogue: &Catalogue) {
+        if relation.schema == OWN_SCHEMA {
+            self.own.insert(relation.oid);
+            return;
+        }
         let known = catalogue.numbered(Table(relation.oid));
         let agrees = known.is_some_and(|known| {
             let mut columns = relation.columns.iter();

@@ -10,6 +10,7 @@ use std::process::{Command, Output};
 use std::sync::Arc;
 use std::time::Duration;
 
+use scale::address::Address;
 use scale::auth::users::Users;
 use scale::local::{self, Postgres, SUPERUSER};
 use scale::proxy::extensions::Extensions;
@@ -37,13 +38,19 @@ pub fn is_there() -> bool {
 pub struct Front {
     pub address: SocketAddr,
     pub proxy: Arc<Proxy>,
+    routing: Option<Arc<Routing>>,
     task: JoinHandle<()>,
 }
 
 /// Options of a proxy that trusts everybody and has `connections` to each server.
 pub fn options(postgres: &Postgres, connections: usize) -> Options {
+    options_at(postgres.address("postgres"), connections)
+}
+
+/// The same, in front of this Primary.
+pub fn options_at(primary: Address, connections: usize) -> Options {
     Options {
-        primary: postgres.address("postgres"),
+        primary,
         admission: Admission {
             authentication: Authentication::Trust(Users::default()),
             tls: None,
@@ -72,6 +79,7 @@ impl Front {
         let task = tokio::spawn(async move { serving.serve(listener).await.unwrap() });
         Front {
             address,
+            routing: proxy.followed(),
             proxy,
             task,
         }
@@ -79,7 +87,7 @@ impl Front {
 
     /// The Extensions of a routed proxy.
     pub fn extensions(&self) -> &Extensions {
-        &self.proxy.followed().expect("it is routed").extensions
+        &self.routing.as_ref().expect("it is routed").extensions
     }
 
     /// A session of tokio-postgres.

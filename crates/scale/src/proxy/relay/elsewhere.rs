@@ -48,7 +48,7 @@ impl Relay<'_> {
         let target = (Arc::clone(&place.node), connection.cancel_key.clone());
         *self.entry.target.lock().await = Some(target);
         self.place = place;
-        self.proxy.count(&self.place, Manager::started);
+        self.servers.count(&self.place, Manager::started);
         self.kept = self.connection.replace(connection);
         assert!(
             self.kept.is_some(),
@@ -133,8 +133,10 @@ impl Relay<'_> {
 
     /// The Extension's connection is the session's no more: the Primary's is again, if it was kept.
     pub(super) async fn return_to_primary(&mut self) {
+        // What was kept back of its answer may only now wait for the client.
+        self.has_read |= self.place.extension.is_some();
         if let Some(kept) = self.kept.take() {
-            self.place = self.proxy.primary_place();
+            self.place = self.servers.primary_place();
             let target = (Arc::clone(&self.place.node), kept.cancel_key.clone());
             *self.entry.target.lock().await = Some(target);
             self.visit.returns(None);

@@ -1,0 +1,168 @@
+//! What a proxy is: a pooler, or of several proxies that route the active one, or one that stands by.
+//!
+//! Invariant: a session has one [`Servers`] from its login to its end, and ends with the lease of that.
+
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use super::Proxy;
+use super::routing::Routing;
+use crate::pool::Node;
+use crate::replication::leadership::Leadership;
+use crate::replication::{Contents, Error, Replication};
+use crate::wire::report::{Report, Severity};
+
+/// Wait between two tries to become the active proxy, of one that has stood by before.
+const RETRY_WAIT: Duration = Duration::from_secs(1);
+
+/// SQLSTATE: not now. Clients that know several servers go on to the next.
+const CANNOT_CONNECT_NOW: &str = "57P03";
+/// SQLSTATE: ended by who runs the server. Drivers take the connection for broken.
+const SHUTDOWN: &str = "57P01";
+
+/// What a proxy is.
+pub enum Role {
+    /// It routes nothing, and may be one of many.
+    Pooler(Arc<Node>),
+    /// It waits, for this proxy if it knows.
+    Standby(Option<String>),
+    /// It was the active one when it was last told.
+    Active(Arc<Routing>),
+}
+
+/// Where a session's statements may run.
+#[derive(Clone)]
+pub struct Servers {
+    /// The Primary.
+    pub primary: Arc<Node>,
+    /// None if there are no Extensions.
+    pub routing: Option<Arc<Routing>>,
+}
+
+/// What becomes of a proxy, for people.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// It waits for this one.
+    Waits(String),
+    /// It serves.
+    Active,
+    /// It was active, and another one is; its sessions were ended.
+    Lost,
+    /// It could not become the active one, and tries again.
+    Failed(String),
+}
+
+impl Proxy {
+    /// Is the active one whenever no other is, and stands by otherwise. `told` hears of each change.
+    ///
+    /// Returns what stands in the way where that was so from the beginning.
+    pub async fn stand(&self, replay_connections: u16, mut told: impl FnMut(Standing)) -> Error {
+        let mut has_stood = false;
+        loop {
+            let waits = |name: &str| {
+                has_stood = true;
+                self.become_role(Role::Standby(Some(name.into())));
+                told(Standing::Waits(name.into()));
+            };
+            let address = &self.options.primary;
+            let begun = match Replication::stand(address, waits).await {
+                Ok(leadership) => self.begin(replay_connections, leadership).await,
+                Err(problem) => Err(problem),
+            };
+            match begun {
+                Ok(routing) => {
+                    has_stood = true;
+                    self.become_role(Role::Active(Arc::clone(&routing)));
+                    told(Standing::Active);
+                    routing.lease.ended().await;
+                    self.become_role(Role::Standby(None));
+                    routing.extensions.replication().give_up().await;
+                    told(Standing::Lost);
+                }
+                // Whatever it is, people can mend it, and need not start the proxy again.
+                Err(problem) if has_stood => {
+                    told(Standing::Failed(problem.to_string()));
+                    tokio::time::sleep(RETRY_WAIT).await;
+                }
+                Err(problem) => return problem,
+            }
+        }
+    }
+
+    async fn begin(&self, replay: u16, leadership: Leadership) -> Result<Arc<Routing>, Error> {
+        let (primary, connections_max) = (&self.options.primary, self.options.connections_max);
+        // Whoever reads the list again waits until those are there that it names now.
+        let named = self.named.lock().await;
+        let routing = Routing::begin(primary, connections_max, replay, leadership).await?;
+        for address in &*named {
+            routing.extensions.add(address, Contents::Kept)?;
+        }
+        routing.extensions.replication().knows_all();
+        Ok(Arc::new(routing))
+    }
+
+    /// Gives up being the active one, so that another need not wait: clients are told so.
+    pub async fn give_up(&self) {
+        if let Some(routing) = self.followed() {
+            routing.extensions.replication().give_up().await;
+        }
+    }
+
+    /// Where new sessions may run. The error is for the client.
+    pub fn servers(&self) -> Result<Servers, Report> {
+        let role = self.role.read().unwrap_or_else(PoisonError::into_inner);
+        match &*role {
+            Role::Pooler(primary) => {
+                return Ok(Servers {
+                    primary: Arc::clone(primary),
+                    routing: None,
+                });
+            }
+            Role::Active(routing) if !routing.lease.has_ended() => {
+                return Ok(Servers {
+                    primary: Arc::clone(&routing.primary),
+                    routing: Some(Arc::clone(routing)),
+                });
+            }
+            Role::Standby(_) | Role::Active(_) => drop(role),
+        }
+        let text = match self.waits_for() {
+            Some(name) => format!("this proxy stands by for another one: {name}"),
+            None => "this proxy stands by".into(),
+        };
+        Err(Report::new(Severity::Fatal, CANNOT_CONNECT_NOW, text)
+            .hint("Name both proxies in the connection's URL, and it finds the active one."))
+    }
+
+    /// What makes Extensions follow the Primary, where this proxy is the active one.
+    pub fn followed(&self) -> Option<Arc<Routing>> {
+        self.servers().ok()?.routing
+    }
+
+    /// For whom it stands by, if it knows.
+    pub fn waits_for(&self) -> Option<String> {
+        let role = self.role.read().unwrap_or_else(PoisonError::into_inner);
+        match &*role {
+            Role::Standby(waits_for) => waits_for.clone(),
+            Role::Pooler(_) | Role::Active(_) => None,
+        }
+    }
+
+    /// Does it route when it is active?
+    pub fn is_router(&self) -> bool {
+        let role = self.role.read().unwrap_or_else(PoisonError::into_inner);
+        !matches!(*role, Role::Pooler(_))
+    }
+
+    fn become_role(&self, role: Role) {
+        *self.role.write().unwrap_or_else(PoisonError::into_inner) = role;
+    }
+}
+
+/// Tells a session's client that the proxy is the active one no more.
+pub fn is_lost() -> Report {
+    let text = "this proxy is not the active one any more";
+    Report::new(Severity::Fatal, SHUTDOWN, text).hint(
+        "Connect again, to the other proxy. Whether a COMMIT that was under way took effect is not known.",
+    )
+}
