@@ -10,7 +10,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
 use scale::local::{self, Postgres, SUPERUSER};
@@ -114,6 +114,9 @@ fn demo_that_is_interrupted_leaves_nothing() {
 /// A proxy, killed when it is dropped.
 struct Running {
     child: Child,
+    stdout: BufReader<ChildStdout>,
+    /// What it said first.
+    line: String,
     /// What it said when it was ready, by name.
     proxy: String,
     metrics: String,
@@ -145,6 +148,8 @@ impl Running {
         let (proxy, metrics) = (said("proxy="), said("metrics="));
         Running {
             child,
+            stdout,
+            line,
             proxy,
             metrics,
         }
@@ -224,6 +229,46 @@ fn operators_ask_and_reload() {
     kill_process(pid, Signal::HUP).unwrap();
     while ann(&running) {}
     assert!(running.admin(SUPERUSER, &["SHOW HELP"]).status.success());
+}
+
+#[test]
+fn second_proxy_stands_by_until_the_first_is_stopped() {
+    if !is_there() {
+        return;
+    }
+    let postgres = Postgres::start(&["synchronous_commit=on"]).unwrap();
+    let primary = format!("postgresql://{SUPERUSER}@{}/postgres", postgres.socket());
+    let arguments = ["--primary", &primary, "--replicate", "--trust"];
+    let mut first = Running::start(&arguments);
+    assert!(first.line.starts_with("ready proxy="), "{}", first.line);
+    let mut second = Running::start(&arguments);
+    let of_first = format!(" for process {} on ", first.child.id());
+    let is_standby = second.line.starts_with("standby proxy=") && second.line.contains(&of_first);
+    assert!(is_standby, "{}", second.line);
+    let told = second.admin(SUPERUSER, &["SHOW", "PROXY"]);
+    let told = String::from_utf8(told.stdout).unwrap();
+    assert!(told.contains("standby"), "{told}");
+    let psql = |proxies: String| {
+        let mut psql = Command::new(postgres.programs().join("psql"));
+        let url = format!("postgresql://{SUPERUSER}@{proxies}/postgres");
+        psql.args([&url, "-Atc", "SELECT 7"]).output().unwrap()
+    };
+    let refused = String::from_utf8(psql(second.proxy.clone()).stderr).unwrap();
+    assert!(refused.contains("this proxy stands by"), "{refused}");
+    assert_eq!(
+        psql(format!("{},{}", second.proxy, first.proxy)).stdout,
+        b"7\n"
+    );
+    let pid = Pid::from_raw(first.child.id().try_into().unwrap()).unwrap();
+    kill_process(pid, Signal::TERM).unwrap();
+    assert!(first.child.wait().unwrap().success());
+    let mut line = String::new();
+    second.stdout.read_line(&mut line).unwrap();
+    assert!(line.starts_with("ready proxy="), "{line}");
+    assert_eq!(
+        psql(format!("{},{}", first.proxy, second.proxy)).stdout,
+        b"7\n"
+    );
 }
 
 #[test]
