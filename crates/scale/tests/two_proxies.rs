@@ -403,22 +403,11 @@ async fn sleep_through(test: &'static str) {
     let other = Running::start(test, &[&primary, &extension]);
     other.says("Waits").await;
 
-    let sessions = [(); 4].map(|()| async { connect(zombie.address).await });
-    let [early, late, later, writer] = sessions;
-    let (early, late, later) = (early.await, late.await, later.await);
-    let writer = writer.await;
-    for session in [&early, &late, &later] {
-        let (served, read) = (zombie.served().await, || async {
-            hears(session, READ).await
-        });
-        assert_eq!(read().await, "0");
-        wait("read at the Extension", || async {
-            read().await;
-            (zombie.served().await > served).then_some(())
-        })
-        .await;
-    }
+    let early = session_at_extension(&zombie).await;
+    let late = session_at_extension(&zombie).await;
+    let later = session_at_extension(&zombie).await;
     // One has written, and not committed.
+    let writer = connect(zombie.address).await;
     let begun = "BEGIN; UPDATE counter SET n = 13 WHERE id = 2";
     writer.batch_execute(begun).await.unwrap();
     // One reads at the Extension, and is not answered before everything else has happened.
@@ -429,12 +418,7 @@ async fn sleep_through(test: &'static str) {
         .unwrap();
     let early = tokio::spawn(async move { hears(&early, READ).await });
     let watch = connect(extension.socket()).await;
-    wait("read that waits at the Extension", || async {
-        let waiting = "SELECT count(*) FROM pg_stat_activity
-                        WHERE wait_event_type = 'Lock' AND query LIKE 'SELECT n FROM counter%'";
-        (text(&watch, waiting).await == "1").then_some(())
-    })
-    .await;
+    wait_for_reads(&watch, READ, 1).await;
     zombie.signal(Signal::STOP);
     let stopped = Instant::now();
     // Nothing more is executed at the Extension, so that what is read there is old.
@@ -458,12 +442,7 @@ async fn sleep_through(test: &'static str) {
         [late, later].map(|session| tokio::spawn(async move { hears(&session, READ).await }));
     let commit = tokio::spawn(async move { hears(&writer, "COMMIT").await });
     there.batch_execute("COMMIT").await.unwrap();
-    wait("answer of the Extension", || async {
-        let running = "SELECT count(*) FROM pg_stat_activity
-                        WHERE state = 'active' AND query LIKE 'SELECT n FROM counter%'";
-        (text(&watch, running).await == "0").then_some(())
-    })
-    .await;
+    wait_for_reads(&watch, READ, 0).await;
     assert_eq!(
         text(&watch, READ).await,
         "0",
@@ -474,12 +453,7 @@ async fn sleep_through(test: &'static str) {
         let heard = heard.await.unwrap();
         assert!(GOODBYES.contains(&heard.as_str()), "{heard}");
     }
-    zombie.says("Lost").await;
-    wait("zombie that stands by", || async {
-        (zombie.ask("SHOW PROXY").await.rows[0][1].is_some()).then_some(())
-    })
-    .await;
-    assert_eq!(refused(zombie.address).await.0, "57P03");
+    expect_standby(&zombie).await;
     assert_eq!(hears(&new, "SELECT n FROM counter WHERE id = 2").await, "7");
     held.batch_execute("COMMIT").await.unwrap();
     other.serves().await;
@@ -488,6 +462,28 @@ async fn sleep_through(test: &'static str) {
         (text(&watch, ALL).await == expected).then_some(())
     })
     .await;
+}
+
+/// A session whose reads go to the Extension.
+async fn session_at_extension(proxy: &Running) -> Client {
+    let session = connect(proxy.address).await;
+    let served = proxy.served().await;
+    wait("read at the Extension", || async {
+        assert_eq!(hears(&session, READ).await, "0");
+        (proxy.served().await > served).then_some(())
+    })
+    .await;
+    session
+}
+
+/// One that was active has lost that, and stands by for the other.
+async fn expect_standby(zombie: &Running) {
+    zombie.says("Lost").await;
+    wait("zombie that stands by", || async {
+        (zombie.ask("SHOW PROXY").await.rows[0][1].is_some()).then_some(())
+    })
+    .await;
+    assert_eq!(refused(zombie.address).await.0, "57P03");
 }
 
 /// Says who has the lock of the active proxy: its process on the Primary.
@@ -576,41 +572,60 @@ async fn reads_at_extension(cluster: &Cluster, client: &Client) {
     .await;
 }
 
-/// Nothing is read at Extensions while the Primary does not confirm that the proxy is active.
+/// Nothing is read at Extensions while the Primary does not confirm that the proxy is active, and what was
+/// read there before is told only once it has.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn reads_go_to_the_primary_while_the_lease_is_not_renewed() {
+async fn extensions_say_nothing_while_the_lease_is_not_renewed() {
     if !is_there() {
         return;
     }
     let cluster = Cluster::start(1).await;
-    let client = cluster.front.connect().await;
+    let (client, early) = (cluster.front.connect().await, cluster.front.connect().await);
     let table = "CREATE TABLE t (id int PRIMARY KEY)";
     client.batch_execute(table).await.unwrap();
     cluster.wait_until_equal("SELECT count(*) FROM t").await;
     reads_at_extension(&cluster, &client).await;
+    let there = connect(cluster.extensions[0].socket()).await;
+    let watch = connect(cluster.extensions[0].socket()).await;
+    let lock = "BEGIN; LOCK TABLE t IN ACCESS EXCLUSIVE MODE";
+    there.batch_execute(lock).await.unwrap();
+    let read = "SELECT 5 + count(*) FROM t";
+    let early = tokio::spawn(async move { hears(&early, read).await });
+    wait_for_reads(&watch, read, 1).await;
     let held = connect(cluster.primary.socket()).await;
     let lock = "BEGIN; LOCK TABLE hihooi.beat IN ACCESS EXCLUSIVE MODE";
     held.batch_execute(lock).await.unwrap();
-    let why = (None, "another proxy might be the active one");
-    wait("read at the Primary", || async {
-        client
-            .batch_execute("SELECT count(*) FROM t")
-            .await
-            .unwrap();
-        let routes = cluster.front.proxy.visitors().routes();
-        routes.contains_key(&why).then_some(())
+    let lease = cluster.front.proxy.followed().unwrap().lease.clone();
+    wait("lease that has run out", || async {
+        (!lease.is_valid()).then_some(())
     })
     .await;
+    there.batch_execute("COMMIT").await.unwrap();
+    wait_for_reads(&watch, read, 0).await;
     let served = cluster.served();
     for _ in 0..20 {
-        client
-            .batch_execute("SELECT count(*) FROM t")
-            .await
-            .unwrap();
+        assert_eq!(hears(&client, "SELECT count(*) FROM t").await, "0");
     }
     assert_eq!(cluster.served(), served);
+    let routes = cluster.front.proxy.visitors().routes();
+    let why = (None, "another proxy might be the active one");
+    assert_eq!(routes.get(&why), Some(&20), "{routes:?}");
+    assert!(!early.is_finished(), "{:?}", early.await);
     held.batch_execute("COMMIT").await.unwrap();
+    assert_eq!(early.await.unwrap(), "5");
     reads_at_extension(&cluster, &client).await;
+}
+
+/// Waits until so many sessions of an Extension are with this statement.
+async fn wait_for_reads(extension: &Client, read: &str, count: u64) {
+    let running = format!(
+        "SELECT count(*) FROM pg_stat_activity
+          WHERE state = 'active' AND pid <> pg_backend_pid() AND query = '{read}'"
+    );
+    wait("other number of reads at the Extension", || async {
+        (text(extension, &running).await == count.to_string()).then_some(())
+    })
+    .await;
 }
 
 /// Who is no proxy may have the lock; they are left alone, and waited for.

@@ -31,6 +31,8 @@ const TICK: Duration = Duration::from_millis(200);
 const SHOWN_WAIT: Duration = Duration::from_millis(1);
 /// An Extension that takes nothing from its full queue for so long is let go; it joins again.
 const STALL_MAX: Duration = Duration::from_secs(10);
+/// Who has the slot may be another proxy.
+const UNPROVEN: &str = "the Primary does not confirm that this proxy is the active one";
 /// Text of values is the same here and at Extensions.
 const OPTIONS: &str = "-c datestyle=ISO,YMD -c intervalstyle=postgres -c extra_float_digits=3 \
                        -c bytea_output=hex -c timezone=UTC -c client_encoding=UTF8";
@@ -92,7 +94,11 @@ impl Reader {
         let mut wait = RETRY_WAIT_MIN;
         loop {
             let position = self.position;
-            if let Err(problem) = self.read().await {
+            let done = match self.shared.lease.is_valid() {
+                true => self.read().await,
+                false => Err(Error::Connection(UNPROVEN.into())),
+            };
+            if let Err(problem) = done {
                 for id in self.extensions.keys() {
                     let text = format!("the Primary's slot cannot be read: {problem}");
                     self.shared.set_status(*id, text);
@@ -108,10 +114,6 @@ impl Reader {
 
     /// Reads until an Extension needs older commits, or something goes wrong.
     async fn read(&mut self) -> Result<(), Error> {
-        if !self.shared.lease.is_valid() {
-            let text = "the Primary does not confirm that this proxy is the active one";
-            return Err(Error::Connection(text.into()));
-        }
         let primary = connect(&self.shared.primary, "replex reader").await?;
         let stream_error =
             |error: pgwire_replication::PgWireError| Error::Stream(error.to_string());
