@@ -659,6 +659,41 @@ async fn stranger_with_the_lock_is_waited_for() {
     assert!(leadership.lease.is_valid());
 }
 
+/// What a proxy before has begun at an Extension, and not committed, it never commits.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn extractor_of_a_proxy_before_is_ended() {
+    if !is_there() {
+        return;
+    }
+    let cluster = Cluster::start(1).await;
+    let client = cluster.front.connect().await;
+    let table = "CREATE TABLE t (id int PRIMARY KEY)";
+    client.batch_execute(table).await.unwrap();
+    cluster.wait_until_equal("SELECT count(*) FROM t").await;
+    let socket = cluster.extensions[0].socket();
+    let (host, port) = (socket.ip(), socket.port());
+    let line = format!(
+        "host={host} port={port} user={SUPERUSER} dbname=postgres application_name='replex extractor'"
+    );
+    let before = connect_by(&line).await;
+    let begun = "BEGIN; INSERT INTO t VALUES (1); UPDATE hihooi.applied SET tsid = tsid";
+    before.batch_execute(begun).await.unwrap();
+    let process = text(&before, "SELECT pg_backend_pid()").await;
+    let end_others = format!(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+          WHERE application_name = 'replex extractor' AND pid <> {process}"
+    );
+    let extension = connect(socket).await;
+    extension.batch_execute(&end_others).await.unwrap();
+    let insert = "INSERT INTO t VALUES (1), (2)";
+    client.batch_execute(insert).await.unwrap();
+    cluster
+        .wait_until_equal("SELECT id FROM t ORDER BY id")
+        .await;
+    let heard = hears(&before, "COMMIT").await;
+    assert!(GOODBYES.contains(&heard.as_str()), "{heard}");
+}
+
 /// What a later proxy has taken up is not executed at any more.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn extension_of_a_later_epoch_is_left_alone() {
