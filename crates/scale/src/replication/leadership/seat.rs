@@ -137,8 +137,8 @@ impl Seat {
     /// Who has the lock, and what the active proxy has shown.
     pub async fn look(&self) -> Result<Look, Error> {
         let holder = format!(
-            "SELECT a.pid, a.application_name, coalesce(a.usename, ''), coalesce(host(a.client_addr), 'its own machine'),
-                    (SELECT name FROM hihooi.leader)
+            "SELECT a.pid, a.application_name, coalesce(a.usename, ''),
+                    coalesce(host(a.client_addr), 'its own machine'), (SELECT name FROM hihooi.leader)
                FROM pg_locks l JOIN pg_stat_activity a USING (pid) WHERE {}",
             is_lock()
         );
@@ -159,7 +159,7 @@ impl Seat {
         let name = match is_proxy {
             true => format!("{} (from {address})", value(row, 4)?),
             false => format!(
-                "nobody known: user {user} from {address} (process {pid} there) has the proxies' lock"
+                "nobody known: user {user} from {address} has the proxies' lock (backend {pid})"
             ),
         };
         let holder = match (is_proxy, session == self.candidate.session) {
