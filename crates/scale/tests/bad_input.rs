@@ -6,12 +6,10 @@
 mod support;
 
 use std::path::Path;
-use std::sync::Arc;
 use std::time::Duration;
 
-use rustls::ServerConfig;
 use scale::address::Address;
-use scale::auth::tls;
+use scale::auth::tls::{self, Identity};
 use scale::auth::users::Users;
 use scale::local::Postgres;
 use scale::proxy::Authentication;
@@ -177,12 +175,12 @@ async fn primary_that_is_away_and_comes_back() {
 }
 
 /// A key and a certificate for `127.0.0.1`, signed by itself, as PEM files.
-fn certificate(folder: &Path) -> Arc<ServerConfig> {
+fn certificate(folder: &Path) -> Identity {
     let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_string()]).unwrap();
     let (chain, key) = (folder.join("chain.pem"), folder.join("key.pem"));
     std::fs::write(&chain, made.cert.pem()).unwrap();
     std::fs::write(&key, made.signing_key.serialize_pem()).unwrap();
-    tls::server_config(&chain, &key).unwrap()
+    tls::identity(&chain, &key).unwrap()
 }
 
 /// SCRAM and TLS to the proxy; SCRAM, md5 and TLS from there to the server, which is a proxy itself.

@@ -229,7 +229,7 @@ fn admission(serve: &Serve, primary: &Address) -> Result<Admission, String> {
         added.map_err(|error| format!("the password in --primary: {error}"))?;
     }
     let tls = match (&serve.tls_certificate, &serve.tls_key) {
-        (Some(certificate), Some(key)) => Some(tls::server_config(certificate, key)?),
+        (Some(certificate), Some(key)) => Some(tls::identity(certificate, key)?),
         _ => None,
     };
     let operators = match &serve.operator[..] {

@@ -1,12 +1,20 @@
-//! SCRAM-SHA-256 (RFC 5802, 7677), the server's side, as PostgreSQL speaks it. No channel binding
-//! is offered to clients.
+//! SCRAM-SHA-256 (RFC 5802, 7677), the server's side, as PostgreSQL speaks it.
+//!
+//! SCRAM-SHA-256-PLUS ties a login to the TLS connection that it runs in: the client proves which
+//! certificate it was shown, too. Whoever stands between with a certificate of their own is refused,
+//! and so are they if they hide from the client that it was offered.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use ring::{digest, hmac};
 
-/// The name of the mechanism.
+/// The mechanism that proves a password.
 pub const MECHANISM: &str = "SCRAM-SHA-256";
+/// The mechanism that proves which certificate the client was shown, too.
+pub const MECHANISM_PLUS: &str = "SCRAM-SHA-256-PLUS";
+
+/// The only kind of channel binding that PostgreSQL knows.
+const BOUND_HEADER: &str = "p=tls-server-end-point,,";
 
 /// What proves a password without containing it.
 #[derive(Clone)]
@@ -40,27 +48,60 @@ impl Verifier {
     }
 }
 
-/// An exchange in which the client has said its first word.
-pub struct Exchange {
-    verifier: Verifier,
-    /// The client's channel binding header, which it must repeat.
-    header: String,
-    nonce: String,
-    /// Both first messages, as they are signed.
-    signed: String,
+/// What a client is offered.
+#[derive(Clone, Debug, Default)]
+pub struct Offer {
+    /// What ties the login to its TLS connection, see [`end_point`](super::certificate::end_point).
+    pub end_point: Option<Vec<u8>>,
 }
 
-impl Exchange {
-    /// Reads the client's first message; `nonce` is 18 bytes of chance. Returns the answer, too.
-    /// None if the message is invalid.
-    pub fn start(first: &[u8], nonce: &[u8], verifier: Verifier) -> Option<(Exchange, String)> {
-        let first = str::from_utf8(first).ok()?;
-        let bare_at = first.match_indices(',').nth(1)?.0 + 1;
-        let (header, bare) = first.split_at(bare_at);
-        if !matches!(header.as_bytes()[0], b'n' | b'y') {
-            return None;
+/// Why a login is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// The client chose a mechanism that it was not offered.
+    Mechanism,
+    /// A message is none of the protocol's.
+    Malformed,
+    /// The client can tie its login to the connection, and was told that the server cannot.
+    Downgraded,
+    /// The client was shown another certificate.
+    OtherEndPoint,
+    /// The client does not know the password.
+    Password,
+}
+
+impl Offer {
+    /// The names of the mechanisms, the best first.
+    pub fn mechanisms(&self) -> &'static [&'static str] {
+        match self.end_point {
+            Some(_) => &[MECHANISM_PLUS, MECHANISM],
+            None => &[MECHANISM],
         }
-        let client_nonce = bare.split(',').find_map(|part| part.strip_prefix("r="))?;
+    }
+
+    /// Reads the mechanism that the client chose, and its first message; `nonce` is 18 bytes of chance.
+    /// Returns the answer, too.
+    pub fn start(
+        &self,
+        mechanism: &[u8],
+        first: &[u8],
+        nonce: &[u8],
+        verifier: Verifier,
+    ) -> Result<(Exchange, String), Refusal> {
+        let mut mechanisms = self.mechanisms().iter();
+        let mechanism = mechanisms.find(|name| name.as_bytes() == mechanism);
+        let mechanism = *mechanism.ok_or(Refusal::Mechanism)?;
+        let first = str::from_utf8(first).map_err(|_| Refusal::Malformed)?;
+        let bare_at = first.match_indices(',').nth(1).ok_or(Refusal::Malformed)?.0 + 1;
+        let (header, bare) = first.split_at(bare_at);
+        let end_point: &[u8] = match (mechanism, header, &self.end_point) {
+            (MECHANISM_PLUS, BOUND_HEADER, Some(end_point)) => end_point,
+            (MECHANISM, "y,,", Some(_)) => return Err(Refusal::Downgraded),
+            (MECHANISM, "n,,", _) | (MECHANISM, "y,,", None) => &[],
+            _ => return Err(Refusal::Malformed),
+        };
+        let client_nonce = bare.split(',').find_map(|part| part.strip_prefix("r="));
+        let client_nonce = client_nonce.ok_or(Refusal::Malformed)?;
         let nonce = format!("{client_nonce}{}", BASE64.encode(nonce));
         let answer = format!(
             "r={nonce},s={},i={}",
@@ -68,23 +109,44 @@ impl Exchange {
             verifier.iterations
         );
         let exchange = Exchange {
-            header: header.to_string(),
+            binding: BASE64.encode([header.as_bytes(), end_point].concat()),
+            is_bound: mechanism == MECHANISM_PLUS,
             signed: format!("{bare},{answer}"),
             nonce,
             verifier,
         };
-        Some((exchange, answer))
+        Ok((exchange, answer))
     }
+}
 
-    /// Reads the client's last message. Returns the server's own proof, or none if the client does
-    /// not know the password.
-    pub fn finish(self, last: &[u8]) -> Option<String> {
-        let last = str::from_utf8(last).ok()?;
-        let (without_proof, proof) = last.rsplit_once(",p=")?;
-        let expected = format!("c={},r={}", BASE64.encode(&self.header), self.nonce);
-        let proof = BASE64.decode(proof).ok()?;
-        if without_proof != expected || proof.len() != digest::SHA256_OUTPUT_LEN {
-            return None;
+/// An exchange in which the client has said its first word.
+pub struct Exchange {
+    verifier: Verifier,
+    /// The client's channel binding header, which it must repeat, and what it is bound to.
+    binding: String,
+    is_bound: bool,
+    nonce: String,
+    /// Both first messages, as they are signed.
+    signed: String,
+}
+
+impl Exchange {
+    /// Reads the client's last message. Returns the server's own proof.
+    pub fn finish(self, last: &[u8]) -> Result<String, Refusal> {
+        let last = str::from_utf8(last).map_err(|_| Refusal::Malformed)?;
+        let (without_proof, proof) = last.rsplit_once(",p=").ok_or(Refusal::Malformed)?;
+        let said = without_proof.strip_prefix("c=");
+        let said = said.and_then(|said| said.split_once(",r="));
+        let (binding, nonce) = said.ok_or(Refusal::Malformed)?;
+        if binding != self.binding && self.is_bound {
+            return Err(Refusal::OtherEndPoint);
+        }
+        let proof = BASE64.decode(proof).map_err(|_| Refusal::Malformed)?;
+        if binding != self.binding
+            || nonce != self.nonce
+            || proof.len() != digest::SHA256_OUTPUT_LEN
+        {
+            return Err(Refusal::Malformed);
         }
         let signed = format!("{},{without_proof}", self.signed);
         let sign = |key: &[u8]| {
@@ -96,10 +158,10 @@ impl Exchange {
         let client_key: Vec<u8> = pairs.map(|(proof, sign)| proof ^ sign).collect();
         // What is compared is a hash, so that the time it takes tells nothing.
         if digest::digest(&digest::SHA256, &client_key).as_ref() != self.verifier.stored_key {
-            return None;
+            return Err(Refusal::Password);
         }
         let proof = sign(&self.verifier.server_key);
-        Some(format!("v={}", BASE64.encode(proof)))
+        Ok(format!("v={}", BASE64.encode(proof)))
     }
 }
 
@@ -109,45 +171,109 @@ mod tests {
 
     use super::*;
 
-    /// Does a client with `given` log in where `known` is the password?
-    fn logs_in(known: &str, given: &str) -> bool {
-        let mut client = ScramSha256::new(given.as_bytes(), ChannelBinding::unsupported());
+    /// What comes of a login with the password `given` where it is `known`, by the best mechanism that
+    /// `binding` allows.
+    fn log_in(
+        offer: &Offer,
+        binding: ChannelBinding,
+        known: &str,
+        given: &str,
+    ) -> Result<(), Refusal> {
+        let mut client = ScramSha256::new(given.as_bytes(), binding);
+        let mechanism = match client.message().starts_with(b"p=") {
+            true => MECHANISM_PLUS,
+            false => MECHANISM,
+        };
         let verifier = Verifier::of_password(known);
-        let (exchange, answer) = Exchange::start(client.message(), &[7; 18], verifier).unwrap();
+        let (mechanism, first) = (mechanism.as_bytes(), client.message());
+        let (exchange, answer) = offer.start(mechanism, first, &[7; 18], verifier)?;
         client.update(answer.as_bytes()).unwrap();
-        match exchange.finish(client.message()) {
-            Some(proof) => {
-                client.finish(proof.as_bytes()).unwrap();
-                true
-            }
-            None => false,
+        let proof = exchange.finish(client.message())?;
+        client.finish(proof.as_bytes()).unwrap();
+        Ok(())
+    }
+
+    fn bound_to(hash: u8) -> ChannelBinding {
+        ChannelBinding::tls_server_end_point(vec![hash; 32])
+    }
+
+    fn offer(hash: u8) -> Offer {
+        Offer {
+            end_point: Some(vec![hash; 32]),
         }
     }
 
     #[test]
     fn only_the_right_password_logs_in() {
-        assert!(logs_in("correct horse", "correct horse"));
-        assert!(!logs_in("correct horse", "correct"));
-        assert!(!logs_in("x", ""));
+        let offers = [Offer::default(), offer(1)];
+        for offer in &offers {
+            let log_in = |known, given| log_in(offer, ChannelBinding::unsupported(), known, given);
+            assert_eq!(log_in("correct horse", "correct horse"), Ok(()));
+            assert_eq!(log_in("correct horse", "correct"), Err(Refusal::Password));
+            assert_eq!(log_in("x", ""), Err(Refusal::Password));
+        }
+        let bound = log_in(&offer(1), bound_to(1), "x", "y");
+        assert_eq!(bound, Err(Refusal::Password));
+    }
+
+    #[test]
+    fn login_is_tied_to_the_certificate_that_was_shown() {
+        assert_eq!(log_in(&offer(1), bound_to(1), "x", "x"), Ok(()));
+        let other = log_in(&offer(1), bound_to(2), "x", "x");
+        assert_eq!(other, Err(Refusal::OtherEndPoint));
+        // It was not offered.
+        let unasked = log_in(&Offer::default(), bound_to(1), "x", "x");
+        assert_eq!(unasked, Err(Refusal::Mechanism));
+    }
+
+    /// A client that could tie its login is told by whoever stands between that the server cannot.
+    #[test]
+    fn hidden_offer_is_noticed() {
+        let could = ChannelBinding::unrequested;
+        let hidden = log_in(&offer(1), could(), "x", "x");
+        assert_eq!(hidden, Err(Refusal::Downgraded));
+        assert_eq!(log_in(&Offer::default(), could(), "x", "x"), Ok(()));
     }
 
     #[test]
     fn invalid_messages_are_refused() {
         let verifier = Verifier::of_password("x");
-        for first in [
-            "",
-            "n,,",
-            "n,",
-            "p=tls-unique,,n=,r=x",
-            "x,,n=,r=x",
-            "n,,n=a",
+        let start = |mechanism: &str, first: &str| {
+            let (mechanism, first) = (mechanism.as_bytes(), first.as_bytes());
+            let started = offer(1).start(mechanism, first, b"", verifier.clone());
+            started.map(|(exchange, _)| exchange)
+        };
+        for (mechanism, first) in [
+            (MECHANISM, ""),
+            (MECHANISM, "n,,"),
+            (MECHANISM, "n,"),
+            (MECHANISM, "x,,n=,r=x"),
+            (MECHANISM, "n,,n=a"),
+            (MECHANISM, "n,a=eve,n=,r=x"),
+            // What is tied is not what was chosen.
+            (MECHANISM, "p=tls-server-end-point,,n=,r=x"),
+            (MECHANISM_PLUS, "n,,n=,r=x"),
+            (MECHANISM_PLUS, "y,,n=,r=x"),
+            (MECHANISM_PLUS, "p=tls-unique,,n=,r=x"),
         ] {
-            let started = Exchange::start(first.as_bytes(), b"", verifier.clone());
-            assert!(started.is_none(), "{first}");
+            let started = start(mechanism, first).err();
+            assert_eq!(started, Some(Refusal::Malformed), "{first}");
         }
-        for last in ["", "c=biws,r=abc", "c=biws,r=abc,p=", "c=biws,r=abc,p=AAAA"] {
-            let (exchange, _) = Exchange::start(b"n,,n=,r=abc", b"", verifier.clone()).unwrap();
-            assert!(exchange.finish(last.as_bytes()).is_none(), "{last}");
+        for mechanism in ["", "SCRAM-SHA-1", "SCRAM-SHA-256-PLUS-X"] {
+            let started = start(mechanism, "n,,n=,r=x").err();
+            assert_eq!(started, Some(Refusal::Mechanism), "{mechanism}");
+        }
+        for last in [
+            "",
+            "c=biws,r=abc",
+            "c=biws,r=abc,p=",
+            "c=biws,r=abc,p=AAAA",
+            "c=eSws,r=abc,p=AAAA",
+            "r=abc,p=AAAA",
+        ] {
+            let exchange = start(MECHANISM, "n,,n=,r=abc").unwrap_or_else(|_| panic!("{last}"));
+            let finished = exchange.finish(last.as_bytes());
+            assert_eq!(finished, Err(Refusal::Malformed), "{last}");
         }
     }
 }

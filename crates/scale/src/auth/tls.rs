@@ -11,6 +11,8 @@ use rustls::{
     ClientConfig, DigitallySignedStruct, Error, RootCertStore, ServerConfig, SignatureScheme,
 };
 
+use super::certificate;
+
 /// How a server is spoken to, as libpq's `sslmode` says it.
 #[derive(Clone, Debug)]
 pub enum Policy {
@@ -62,9 +64,19 @@ impl Policy {
     }
 }
 
+/// What clients are shown.
+#[derive(Clone, Debug)]
+pub struct Identity {
+    /// How they are spoken to.
+    pub config: Arc<ServerConfig>,
+    /// What their logins are tied to.
+    pub end_point: Option<Vec<u8>>,
+}
+
 /// What clients are shown: a chain of certificates and their key, both PEM.
-pub fn server_config(certificates: &Path, key: &Path) -> Result<Arc<ServerConfig>, String> {
+pub fn identity(certificates: &Path, key: &Path) -> Result<Identity, String> {
     let chain = certificates_of(certificates)?;
+    let end_point = chain.first().and_then(certificate::end_point);
     let key = PrivateKeyDer::from_pem_file(key)
         .map_err(|error| format!("cannot read a key from {}: {error}", key.display()))?;
     let config = ServerConfig::builder_with_provider(provider())
@@ -73,7 +85,10 @@ pub fn server_config(certificates: &Path, key: &Path) -> Result<Arc<ServerConfig
         .with_no_client_auth()
         .with_single_cert(chain, key)
         .map_err(|error| format!("cannot use {}: {error}", certificates.display()))?;
-    Ok(Arc::new(config))
+    Ok(Identity {
+        config: Arc::new(config),
+        end_point,
+    })
 }
 
 fn certificates_of(path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {

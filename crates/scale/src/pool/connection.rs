@@ -16,8 +16,8 @@ use super::silence;
 use super::stream::{Peer, Stream};
 use super::{Key, Login};
 use crate::address::Address;
-use crate::auth::scram;
 use crate::auth::tls::Policy;
+use crate::auth::{certificate, scram};
 use crate::manager::Tsid;
 use crate::wire::cut::{Cutter, HEADER_LEN, Piece, Side, WHOLE_LEN_MAX};
 use crate::wire::message::{self, parameter_status};
@@ -187,7 +187,7 @@ impl Connection {
                     .await
                     .map_err(failed)
             }
-            10 => self.scram(password).await.map_err(failed),
+            10 => self.scram(rest, password).await.map_err(failed),
             kind => Err(refused(format!(
                 "the server asks for authentication method {kind}, which is not known"
             ))),
@@ -200,16 +200,24 @@ impl Connection {
         self.send(&out).await
     }
 
-    async fn scram(&mut self, password: &str) -> io::Result<()> {
-        let mut scram = ScramSha256::new(password.as_bytes(), ChannelBinding::unsupported());
+    /// By the best of the mechanisms that the server offers, whose names end in zero bytes each.
+    async fn scram(&mut self, offered: &[u8], password: &str) -> io::Result<()> {
+        let mut names = offered.split(|&byte| byte == 0);
+        let is_plus_offered = names.any(|name| name == scram::MECHANISM_PLUS.as_bytes());
+        let end_point = self.peer.certificate().and_then(certificate::end_point);
+        let (mechanism, binding) = match end_point {
+            Some(end_point) if is_plus_offered => (
+                scram::MECHANISM_PLUS,
+                ChannelBinding::tls_server_end_point(end_point),
+            ),
+            // A server that has offered it after all learns that somebody hid that.
+            Some(_) => (scram::MECHANISM, ChannelBinding::unrequested()),
+            None => (scram::MECHANISM, ChannelBinding::unsupported()),
+        };
+        let mut scram = ScramSha256::new(password.as_bytes(), binding);
         let length = u32::try_from(scram.message().len()).map_err(io::Error::other)?;
         let first = scram.message().to_vec();
-        let parts: [&[u8]; 4] = [
-            scram::MECHANISM.as_bytes(),
-            b"\0",
-            &length.to_be_bytes(),
-            &first,
-        ];
+        let parts: [&[u8]; 4] = [mechanism.as_bytes(), b"\0", &length.to_be_bytes(), &first];
         self.password(&parts).await?;
         let challenge = self.sasl(11).await?;
         scram.update(&challenge)?;

@@ -5,9 +5,13 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use bytes::{Buf, BytesMut};
+use rustls::pki_types::CertificateDer;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::TcpStream;
+use tokio_postgres::tls::{self, ChannelBinding};
 use tokio_rustls::TlsStream;
+
+use crate::auth::certificate;
 
 /// How many bytes are read at a time, at least.
 const READ_LEN: usize = 16 * 1024;
@@ -19,6 +23,16 @@ pub enum Stream {
     Plain(TcpStream),
     /// With.
     Tls(Box<TlsStream<TcpStream>>),
+}
+
+impl Stream {
+    /// The certificate that the peer has shown.
+    pub fn certificate(&self) -> Option<&CertificateDer<'static>> {
+        match self {
+            Stream::Plain(_) => None,
+            Stream::Tls(stream) => stream.get_ref().1.peer_certificates()?.first(),
+        }
+    }
 }
 
 impl AsyncRead for Stream {
@@ -61,6 +75,13 @@ impl AsyncWrite for Stream {
     }
 }
 
+impl tls::TlsStream for Stream {
+    fn channel_binding(&self) -> ChannelBinding {
+        let end_point = self.certificate().and_then(certificate::end_point);
+        end_point.map_or_else(ChannelBinding::none, ChannelBinding::tls_server_end_point)
+    }
+}
+
 /// A stream with what has been read of it and not been looked at.
 #[derive(Debug)]
 pub struct Peer {
@@ -78,6 +99,11 @@ impl Peer {
             Stream::Plain(socket) => socket,
             Stream::Tls(stream) => stream.get_ref().0,
         }
+    }
+
+    /// The certificate that the peer has shown.
+    pub fn certificate(&self) -> Option<&CertificateDer<'static>> {
+        self.stream.certificate()
     }
 
     /// With nothing read yet.

@@ -1,33 +1,26 @@
-//! A client's first words: TLS, who it is, and what its session is told at the start.
+//! A client's first words: TLS, whom it says it is, and what its session is told at the start.
 
 use std::io;
 use std::sync::Arc;
 
-use bytes::{Buf, BytesMut};
-use ring::rand::{SecureRandom, SystemRandom};
+use bytes::BytesMut;
 use tokio::net::TcpStream;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio_rustls::TlsAcceptor;
 
 use super::standing::Servers;
-use super::{Authentication, Proxy};
-use crate::auth::scram::{self, Exchange, Verifier};
-use crate::auth::users::Users;
+use super::{Admission, Proxy, proof};
 use crate::console;
 use crate::pool::stream::{Peer, Stream};
 use crate::pool::{Connection, Key, Known, Login};
-use crate::wire::cut::HEADER_LEN;
-use crate::wire::message::{self, split_string};
+use crate::wire::message;
 use crate::wire::report::{Report, Severity};
 use crate::wire::server::Parameters;
 use crate::wire::startup::{self, First, Startup};
 
-/// The longest message of a client that logs in, in bytes (`PG_MAX_AUTH_TOKEN_LENGTH`).
-const MESSAGE_LEN_MAX: usize = 65_535;
 /// SQLSTATEs.
 const PROTOCOL_VIOLATION: &str = "08P01";
 const TOO_MANY: &str = "53300";
-const INVALID_PASSWORD: &str = "28P01";
 const NOT_ALLOWED: &str = "42501";
 const UNSUPPORTED: &str = "0A000";
 const CONNECTION_FAILURE: &str = "08006";
@@ -157,7 +150,7 @@ async fn outset(connection: &mut Connection, known: &Known) -> io::Result<Outset
 }
 
 /// Why a login failed.
-enum Failed {
+pub enum Failed {
     /// The client is told.
     Told(Report),
     /// The client is gone, or nobody it could be told to.
@@ -176,7 +169,8 @@ impl From<Report> for Failed {
     }
 }
 
-fn violation(what: impl Into<String>) -> Failed {
+/// The client does not keep to the protocol.
+pub fn violation(what: impl Into<String>) -> Failed {
     Report::new(Severity::Fatal, PROTOCOL_VIOLATION, what).into()
 }
 
@@ -184,20 +178,22 @@ impl Proxy {
     /// Lets a client log in. None if it wanted something else, or could not: then it was told.
     pub(super) async fn welcome(&self, socket: TcpStream) -> Option<(Peer, Entrance)> {
         let mut peer = Peer::new(Stream::Plain(socket));
+        // What is read again meanwhile is for those who come later.
+        let admission = self.admission();
         loop {
             let first = match first(&mut peer).await {
                 Ok(first) => first,
                 Err(failed) => return self.turn_away(peer, failed).await,
             };
             match first {
-                First::Tls => peer = self.encrypt(peer).await?,
+                First::Tls => peer = encrypt(peer, &admission).await?,
                 First::Gss => peer.write_all(b"N").await.ok()?,
                 First::Cancel(key) => {
                     self.cancels.cancel(&key).await;
                     return None;
                 }
                 First::Startup(startup) => {
-                    return match self.log_in(&mut peer, &startup).await {
+                    return match self.log_in(&mut peer, &admission, &startup).await {
                         Ok(entrance) => Some((peer, entrance)),
                         Err(failed) => self.turn_away(peer, failed).await,
                     };
@@ -217,25 +213,12 @@ impl Proxy {
         None
     }
 
-    /// Answers a client that asks for TLS.
-    async fn encrypt(&self, mut peer: Peer) -> Option<Peer> {
-        let Some(config) = self.admission().tls.clone() else {
-            peer.write_all(b"N").await.ok()?;
-            return Some(peer);
-        };
-        if peer.is_encrypted() {
-            return None;
-        }
-        peer.write_all(b"S").await.ok()?;
-        // Bytes that came before the handshake could be anybody's: CVE-2021-23222.
-        let Stream::Plain(socket) = peer.into_stream()? else {
-            return None;
-        };
-        let stream = TlsAcceptor::from(config).accept(socket).await;
-        Some(Peer::new(Stream::Tls(Box::new(stream.ok()?.into()))))
-    }
-
-    async fn log_in(&self, peer: &mut Peer, startup: &Startup) -> Result<Entrance, Failed> {
+    async fn log_in(
+        &self,
+        peer: &mut Peer,
+        admission: &Admission,
+        startup: &Startup,
+    ) -> Result<Entrance, Failed> {
         let Some(user) = startup.parameter("user").filter(|user| !user.is_empty()) else {
             return Err(violation(
                 "no PostgreSQL user name specified in startup packet",
@@ -249,7 +232,8 @@ impl Proxy {
                 .into());
         }
         if startup.parameter("database") == Some(console::DATABASE) {
-            return self.log_in_operator(peer, startup, user).await;
+            log_in_operator(peer, admission, startup, user).await?;
+            return Ok(Entrance::Console);
         }
         // Before anybody is asked for a password: libpq goes on to its next host only then.
         let servers = self.servers()?;
@@ -260,7 +244,7 @@ impl Proxy {
         if startup.minor != startup.minor_spoken() || startup.protocol_options().next().is_some() {
             peer.write_all(&negotiation(startup)).await?;
         }
-        let login = self.authenticate(peer, user).await?;
+        let login = proof::ask(peer, admission, user).await?;
         let key = Key::of(startup, user);
         // One that is idle begins as this session would.
         let begun = self.outsets.of(&key);
@@ -295,79 +279,47 @@ impl Proxy {
             permit,
         })))
     }
-
-    /// Operators come in however many clients there are, and whatever has become of the servers.
-    async fn log_in_operator(
-        &self,
-        peer: &mut Peer,
-        startup: &Startup,
-        user: &str,
-    ) -> Result<Entrance, Failed> {
-        if startup.minor != 0 || startup.protocol_options().next().is_some() {
-            let mut plain = startup.clone();
-            plain.minor = 0;
-            peer.write_all(&negotiation(&plain)).await?;
-        }
-        self.authenticate(peer, user).await?;
-        if !self.admission().operators.iter().any(|known| known == user) {
-            let text = format!("user \"{user}\" is no operator of this proxy");
-            return Err(Report::new(Severity::Fatal, NOT_ALLOWED, text)
-                .hint("Operators are named by --operator.")
-                .into());
-        }
-        Ok(Entrance::Console)
-    }
-
-    /// Lets the client prove who it is. Returns how its servers are logged in to.
-    async fn authenticate(&self, peer: &mut Peer, user: &str) -> Result<Login, Failed> {
-        let admission = self.admission();
-        let users = match &admission.authentication {
-            Authentication::Trust(users) => return Ok(login(users, user)),
-            Authentication::Scram(users) => users,
-        };
-        let mechanisms: [&[u8]; 3] = [&10_u32.to_be_bytes(), scram::MECHANISM.as_bytes(), b"\0\0"];
-        ask(peer, &mechanisms).await?;
-        let body = password_message(peer).await?;
-        let malformed = || violation("malformed SCRAM message");
-        let (mechanism, rest) = split_string(&body).map_err(|_| malformed())?;
-        let (length, first) = rest.split_first_chunk::<4>().ok_or_else(malformed)?;
-        if mechanism != scram::MECHANISM.as_bytes()
-            || u32::from_be_bytes(*length) as usize != first.len()
-        {
-            return Err(violation(
-                "client selected an invalid SASL authentication mechanism",
-            ));
-        }
-        let mut chance = [0; 18];
-        let random = SystemRandom::new();
-        let filled = random.fill(&mut chance);
-        filled.expect("the system gives random bytes");
-        // Whether a user exists shows only at the end, as a wrong password.
-        let known = users.find(user);
-        let verifier = match known {
-            Some(user) => user.verifier.clone(),
-            None => Verifier::of_password(&format!("{chance:?}")),
-        };
-        let (exchange, answer) = Exchange::start(first, &chance, verifier).ok_or_else(malformed)?;
-        ask(peer, &[&11_u32.to_be_bytes(), answer.as_bytes()]).await?;
-        let last = password_message(peer).await?;
-        match (exchange.finish(&last), known) {
-            (Some(proof), Some(_)) => {
-                ask(peer, &[&12_u32.to_be_bytes(), proof.as_bytes()]).await?;
-                Ok(login(users, user))
-            }
-            _ => {
-                let text = format!("password authentication failed for user \"{user}\"");
-                Err(Report::new(Severity::Fatal, INVALID_PASSWORD, text).into())
-            }
-        }
-    }
 }
 
-fn login(users: &Users, user: &str) -> Login {
-    Login {
-        password: users.find(user).and_then(|user| user.password.clone()),
+/// Answers a client that asks for TLS.
+async fn encrypt(mut peer: Peer, admission: &Admission) -> Option<Peer> {
+    let Some(identity) = &admission.tls else {
+        peer.write_all(b"N").await.ok()?;
+        return Some(peer);
+    };
+    if peer.is_encrypted() {
+        return None;
     }
+    peer.write_all(b"S").await.ok()?;
+    // Bytes that came before the handshake could be anybody's: CVE-2021-23222.
+    let Stream::Plain(socket) = peer.into_stream()? else {
+        return None;
+    };
+    let acceptor = TlsAcceptor::from(Arc::clone(&identity.config));
+    let stream = acceptor.accept(socket).await.ok()?;
+    Some(Peer::new(Stream::Tls(Box::new(stream.into()))))
+}
+
+/// Operators come in however many clients there are, and whatever has become of the servers.
+async fn log_in_operator(
+    peer: &mut Peer,
+    admission: &Admission,
+    startup: &Startup,
+    user: &str,
+) -> Result<(), Failed> {
+    if startup.minor != 0 || startup.protocol_options().next().is_some() {
+        let mut plain = startup.clone();
+        plain.minor = 0;
+        peer.write_all(&negotiation(&plain)).await?;
+    }
+    proof::ask(peer, admission, user).await?;
+    if admission.operators.iter().any(|known| known == user) {
+        return Ok(());
+    }
+    let text = format!("user \"{user}\" is no operator of this proxy");
+    Err(Report::new(Severity::Fatal, NOT_ALLOWED, text)
+        .hint("Operators are named by --operator.")
+        .into())
 }
 
 /// The first packet, whole.
@@ -377,34 +329,6 @@ async fn first(peer: &mut Peer) -> Result<First, Failed> {
         if let Some(length) = length.filter(|length| peer.input.len() >= *length) {
             let packet = peer.input.split_to(length);
             return startup::read(&packet).map_err(|error| violation(error.0));
-        }
-        if peer.read().await? == 0 {
-            return Err(Failed::Gone);
-        }
-    }
-}
-
-/// An Authentication message of these parts.
-async fn ask(peer: &mut Peer, parts: &[&[u8]]) -> io::Result<()> {
-    let mut out = BytesMut::new();
-    message::write(&mut out, b'R', parts, 0);
-    peer.write_all(&out).await
-}
-
-/// The body of the client's next message, which must be about its password.
-async fn password_message(peer: &mut Peer) -> Result<BytesMut, Failed> {
-    loop {
-        if let Some(header) = peer.input.first_chunk::<HEADER_LEN>() {
-            let [tag, length @ ..] = *header;
-            let length = u32::from_be_bytes(length) as usize;
-            if tag != b'p' || !(4..=MESSAGE_LEN_MAX).contains(&length) {
-                return Err(violation("expected a password response"));
-            }
-            if peer.input.len() > length {
-                let mut message = peer.input.split_to(length + 1);
-                message.advance(HEADER_LEN);
-                return Ok(message);
-            }
         }
         if peer.read().await? == 0 {
             return Err(Failed::Gone);

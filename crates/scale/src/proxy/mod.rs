@@ -6,6 +6,7 @@ mod cancel;
 pub mod clients;
 pub mod extensions;
 mod login;
+mod proof;
 mod relay;
 pub mod routing;
 pub mod standing;
@@ -17,11 +18,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
-use rustls::ServerConfig;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::address::Address;
+use crate::auth::tls::Identity;
 use crate::auth::users::Users;
 use crate::console;
 use crate::pool::{Known, Node, Outsets, silence};
@@ -49,8 +50,8 @@ pub enum Authentication {
 pub struct Admission {
     /// Who may log in.
     pub authentication: Authentication,
-    /// Certificate and key that clients are shown; without one nothing is encrypted.
-    pub tls: Option<Arc<ServerConfig>>,
+    /// What clients are shown; without it nothing is encrypted.
+    pub tls: Option<Identity>,
     /// Who may use the console.
     pub operators: Vec<String>,
 }

@@ -38,6 +38,8 @@ mod standby;
 mod tstate;
 
 use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::future::{Ready, ready};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -45,14 +47,16 @@ use std::time::Duration;
 use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
-use tokio_postgres::config::SslMode;
-use tokio_postgres::{Client, Config, NoTls};
+use tokio_postgres::config::{SslMode, SslNegotiation};
+use tokio_postgres::tls::TlsConnect;
+use tokio_postgres::{Client, Config};
 
 use crate::address::Address;
 use crate::analysis::Analyser;
 use crate::manager::{ExtensionId, Manager, State, Tsid, locked};
 use crate::pool::connection;
 use crate::pool::ledger::Ledger;
+use crate::pool::stream::Stream;
 use leadership::Leadership;
 use leadership::lease::Lease;
 pub use progress::{Progress, Status};
@@ -458,15 +462,17 @@ pub(crate) async fn connect(address: &Address, name: &str) -> Result<Client, Err
         .user(&address.user)
         .dbname(&address.database)
         .application_name(name)
-        // The stream has it already.
-        .ssl_mode(SslMode::Disable);
+        // Whether there is TLS is decided already; this has the library ask the stream for what ties
+        // a login to it.
+        .ssl_mode(SslMode::Require)
+        .ssl_negotiation(SslNegotiation::Direct);
     if let Some(password) = &address.password {
         config.password(password);
     }
     let connected = timeout(CONNECT_MAX, async {
         let stream = connection::connect(address).await;
         let stream = stream.map_err(|error| Error::Connection(error.to_string()))?;
-        Ok::<_, Error>(config.connect_raw(stream, NoTls).await?)
+        Ok::<_, Error>(config.connect_raw(stream, AsItIs).await?)
     });
     let silent = |_| Error::Connection("it does not answer".into());
     let (client, connection) = connected.await.map_err(silent)??;
@@ -475,4 +481,17 @@ pub(crate) async fn connect(address: &Address, name: &str) -> Result<Client, Err
         let _ = connection.await;
     });
     Ok(client)
+}
+
+/// Leaves a stream to a server as it is: with TLS, or without.
+struct AsItIs;
+
+impl TlsConnect<Stream> for AsItIs {
+    type Stream = Stream;
+    type Error = Infallible;
+    type Future = Ready<Result<Stream, Infallible>>;
+
+    fn connect(self, stream: Stream) -> Self::Future {
+        ready(Ok(stream))
+    }
 }

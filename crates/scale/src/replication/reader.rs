@@ -120,7 +120,7 @@ impl Reader {
         let address = &self.shared.primary;
         let bridge = match address.tls {
             Policy::Disable => None,
-            _ => Some(Bridge::start(address).await),
+            _ => Some(Bridge::start(address)),
         };
         let unreachable = |error: io::Error| Error::Connection(error.to_string());
         let bridge = bridge.transpose().map_err(unreachable)?;

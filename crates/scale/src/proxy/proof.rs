@@ -1,0 +1,130 @@
+//! How a client proves who it is.
+
+use std::io;
+
+use bytes::{Buf, BytesMut};
+use ring::rand::{SecureRandom, SystemRandom};
+
+use super::login::{Failed, violation};
+use super::{Admission, Authentication};
+use crate::auth::scram::{Offer, Refusal, Verifier};
+use crate::auth::users::Users;
+use crate::pool::Login;
+use crate::pool::stream::Peer;
+use crate::wire::cut::HEADER_LEN;
+use crate::wire::message::{self, split_string};
+use crate::wire::report::{Report, Severity};
+
+/// The longest message of a client that logs in, in bytes (`PG_MAX_AUTH_TOKEN_LENGTH`).
+const MESSAGE_LEN_MAX: usize = 65_535;
+/// SQLSTATEs.
+const INVALID_AUTHORIZATION: &str = "28000";
+const INVALID_PASSWORD: &str = "28P01";
+
+/// Lets a client prove that it is this user. Returns how its servers are logged in to.
+pub async fn ask(peer: &mut Peer, admission: &Admission, user: &str) -> Result<Login, Failed> {
+    let users = match &admission.authentication {
+        Authentication::Trust(users) => return Ok(login(users, user)),
+        Authentication::Scram(users) => users,
+    };
+    let identity = admission.tls.as_ref().filter(|_| peer.is_encrypted());
+    let offer = Offer {
+        end_point: identity.and_then(|identity| identity.end_point.clone()),
+    };
+    password(peer, &offer, users, user).await?;
+    Ok(login(users, user))
+}
+
+fn login(users: &Users, user: &str) -> Login {
+    Login {
+        password: users.find(user).and_then(|user| user.password.clone()),
+    }
+}
+
+/// Asks for a password by what is offered.
+async fn password(peer: &mut Peer, offer: &Offer, users: &Users, user: &str) -> Result<(), Failed> {
+    let refused = |refusal| refused(refusal, user);
+    let names = offer.mechanisms().join("\0");
+    say(peer, &[&10_u32.to_be_bytes(), names.as_bytes(), b"\0\0"]).await?;
+    let body = answer(peer).await?;
+    let malformed = || refused(Refusal::Malformed);
+    let (mechanism, rest) = split_string(&body).map_err(|_| malformed())?;
+    let (length, first) = rest.split_first_chunk::<4>().ok_or_else(malformed)?;
+    if u32::from_be_bytes(*length) as usize != first.len() {
+        return Err(malformed());
+    }
+    let mut chance = [0; 18];
+    let random = SystemRandom::new();
+    let filled = random.fill(&mut chance);
+    filled.expect("the system gives random bytes");
+    // Whether a user exists shows only at the end, as a wrong password.
+    let known = users.find(user);
+    let verifier = match known {
+        Some(user) => user.verifier.clone(),
+        None => Verifier::of_password(&format!("{chance:?}")),
+    };
+    let started = offer.start(mechanism, first, &chance, verifier);
+    let (exchange, challenge) = started.map_err(refused)?;
+    say(peer, &[&11_u32.to_be_bytes(), challenge.as_bytes()]).await?;
+    let last = answer(peer).await?;
+    let proof = exchange.finish(&last).map_err(refused)?;
+    if known.is_none() {
+        return Err(refused(Refusal::Password));
+    }
+    say(peer, &[&12_u32.to_be_bytes(), proof.as_bytes()]).await?;
+    Ok(())
+}
+
+/// What the client is told, mostly as PostgreSQL says it.
+fn refused(refusal: Refusal, user: &str) -> Failed {
+    let (code, text, hint) = match refusal {
+        Refusal::Mechanism => {
+            return violation("client selected an invalid SASL authentication mechanism");
+        }
+        Refusal::Malformed => return violation("malformed SCRAM message"),
+        Refusal::Downgraded => (
+            INVALID_AUTHORIZATION,
+            "SCRAM channel binding negotiation error".to_owned(),
+            "Channel binding was offered, and somebody hid that from the client.",
+        ),
+        Refusal::OtherEndPoint => (
+            INVALID_AUTHORIZATION,
+            "SCRAM channel binding check failed".to_owned(),
+            "The client was shown another certificate than the proxy's.",
+        ),
+        Refusal::Password => (
+            INVALID_PASSWORD,
+            format!("password authentication failed for user \"{user}\""),
+            "",
+        ),
+    };
+    Report::new(Severity::Fatal, code, text).hint(hint).into()
+}
+
+/// An Authentication message of these parts.
+async fn say(peer: &mut Peer, parts: &[&[u8]]) -> io::Result<()> {
+    let mut out = BytesMut::new();
+    message::write(&mut out, b'R', parts, 0);
+    peer.write_all(&out).await
+}
+
+/// The body of the client's next message, which must be about its password.
+async fn answer(peer: &mut Peer) -> Result<BytesMut, Failed> {
+    loop {
+        if let Some(header) = peer.input.first_chunk::<HEADER_LEN>() {
+            let [tag, length @ ..] = *header;
+            let length = u32::from_be_bytes(length) as usize;
+            if tag != b'p' || !(4..=MESSAGE_LEN_MAX).contains(&length) {
+                return Err(violation("expected a password response"));
+            }
+            if peer.input.len() > length {
+                let mut message = peer.input.split_to(length + 1);
+                message.advance(HEADER_LEN);
+                return Ok(message);
+            }
+        }
+        if peer.read().await? == 0 {
+            return Err(Failed::Gone);
+        }
+    }
+}
