@@ -1,64 +1,27 @@
-//! Databases that speak with TLS only, as those that others run do.
+//! Databases that speak with TLS only, and want passwords, as those that others run do.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod support;
 
-use std::fs::{self, Permissions};
-use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
-use std::path::Path;
+use std::fs;
 use std::sync::Arc;
 use std::time::Instant;
 
 use scale::address::Address;
+use scale::auth::users::Users;
 use scale::local::{Postgres, SUPERUSER};
+use scale::proxy::Authentication;
 use scale::proxy::routing::Routing;
 use scale::replication::Contents;
 use support::cluster::{PATIENCE, text};
-use support::{Front, connect, is_there, options};
+use support::tls::require_tls;
+use support::{Front, PASSWORD, is_there, options};
 use tempfile::TempDir;
-use tokio_postgres::NoTls;
-
-/// A certificate for all of these databases; from now on they let in nobody without TLS.
-async fn require_tls(databases: &[&Postgres], folder: &Path) {
-    let hosts: Vec<String> = databases
-        .iter()
-        .map(|it| it.socket().ip().to_string())
-        .collect();
-    let made = rcgen::generate_simple_self_signed(hosts).unwrap();
-    fs::write(folder.join("roots.pem"), made.cert.pem()).unwrap();
-    for postgres in databases {
-        let data = postgres.data();
-        let owner = fs::metadata(&data).unwrap();
-        let (certificate, key) = (data.join("server.crt"), data.join("server.key"));
-        fs::write(&certificate, made.cert.pem()).unwrap();
-        fs::write(&key, made.signing_key.serialize_pem()).unwrap();
-        fs::set_permissions(&key, Permissions::from_mode(0o600)).unwrap();
-        for file in [&certificate, &key] {
-            chown(file, Some(owner.uid()), Some(owner.gid())).unwrap();
-        }
-        let client = connect(postgres.socket()).await;
-        client
-            .batch_execute("ALTER SYSTEM SET ssl = on")
-            .await
-            .unwrap();
-        fs::write(data.join("pg_hba.conf"), "hostssl all all all trust\n").unwrap();
-        client
-            .batch_execute("SELECT pg_reload_conf()")
-            .await
-            .unwrap();
-        let (host, port) = (postgres.socket().ip(), postgres.socket().port());
-        let line = format!("host={host} port={port} user={SUPERUSER} dbname=postgres");
-        let started = Instant::now();
-        while tokio_postgres::connect(&line, NoTls).await.is_ok() {
-            assert!(started.elapsed() < PATIENCE);
-        }
-    }
-}
 
 fn address(postgres: &Postgres, query: &str) -> Address {
     let place = postgres.socket();
-    let url = format!("postgresql://{SUPERUSER}@{place}/postgres?{query}");
+    let url = format!("postgresql://{SUPERUSER}:{PASSWORD}@{place}/postgres?{query}");
     Address::parse(&url).unwrap()
 }
 
@@ -84,6 +47,9 @@ async fn databases_with_tls_only_are_followed() {
     }
     let mut options = options(&primary, 10);
     options.primary = at;
+    let mut users = Users::default();
+    users.add(SUPERUSER, PASSWORD).unwrap();
+    options.admission.authentication = Authentication::Trust(users);
     let front = Front::routed(options, Some(routing)).await;
     let client = front.connect().await;
     client

@@ -4,6 +4,7 @@
 
 pub mod cluster;
 pub mod raw;
+pub mod tls;
 
 use std::net::SocketAddr;
 use std::process::{Command, Output};
@@ -149,6 +150,26 @@ pub async fn run(
     tokio::task::spawn_blocking(move || command.output().unwrap())
         .await
         .unwrap()
+}
+
+/// Asks for `'here'` by psql, as [`USER`] with her password; `words` are libpq's further ones for the
+/// connection.
+pub async fn psql(postgres: &Postgres, words: &str) -> Output {
+    let line = format!("user={USER} dbname=postgres gssencmode=disable {words}");
+    let mut command = Command::new(postgres.programs().join("psql"));
+    command
+        .args(["-X", "-w", "-At", "-c", "SELECT 'here'", "-d", &line])
+        .env("PGPASSWORD", PASSWORD)
+        .env("PGCONNECT_TIMEOUT", "30");
+    tokio::task::spawn_blocking(move || command.output().unwrap())
+        .await
+        .unwrap()
+}
+
+/// What a program said that must have failed.
+pub fn complained(output: &Output) -> String {
+    assert!(!output.status.success(), "{output:?}");
+    String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
 /// What a program printed; it must have succeeded.

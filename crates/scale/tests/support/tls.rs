@@ -1,0 +1,147 @@
+//! Certificates, databases that want TLS, and somebody who stands between.
+
+use std::fs::{self, Permissions};
+use std::io;
+use std::net::SocketAddr;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+use std::path::Path;
+use std::time::Instant;
+
+use rcgen::{CertificateParams, KeyPair, SignatureAlgorithm};
+use scale::address::Address;
+use scale::auth::tls::{self, Identity};
+use scale::local::{Postgres, SUPERUSER};
+use scale::pool::connection;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinHandle;
+use tokio_postgres::NoTls;
+use tokio_rustls::TlsAcceptor;
+
+use super::cluster::PATIENCE;
+use super::{PASSWORD, connect};
+
+/// A certificate for `127.0.0.1` that is signed by its own key, of this kind. Its files are in the
+/// folder: `chain.pem` and `key.pem`.
+pub fn identity(folder: &Path, kind: &'static SignatureAlgorithm) -> Identity {
+    let key = KeyPair::generate_for(kind).unwrap();
+    let params = CertificateParams::new(["127.0.0.1".to_string()]).unwrap();
+    let certificate = params.self_signed(&key).unwrap();
+    let files = (folder.join("chain.pem"), folder.join("key.pem"));
+    fs::write(&files.0, certificate.pem()).unwrap();
+    fs::write(&files.1, key.serialize_pem()).unwrap();
+    tls::identity(&files.0, &files.1).unwrap()
+}
+
+/// A certificate for all of these databases, in the folder's `roots.pem`; from now on they let in nobody
+/// without TLS and a password, which is [`PASSWORD`] for the superuser.
+pub async fn require_tls(databases: &[&Postgres], folder: &Path) {
+    let hosts: Vec<String> = databases
+        .iter()
+        .map(|it| it.socket().ip().to_string())
+        .collect();
+    let made = rcgen::generate_simple_self_signed(hosts).unwrap();
+    fs::write(folder.join("roots.pem"), made.cert.pem()).unwrap();
+    for postgres in databases {
+        let data = postgres.data();
+        let owner = fs::metadata(&data).unwrap();
+        let (certificate, key) = (data.join("server.crt"), data.join("server.key"));
+        fs::write(&certificate, made.cert.pem()).unwrap();
+        fs::write(&key, made.signing_key.serialize_pem()).unwrap();
+        fs::set_permissions(&key, Permissions::from_mode(0o600)).unwrap();
+        for file in [&certificate, &key] {
+            chown(file, Some(owner.uid()), Some(owner.gid())).unwrap();
+        }
+        let client = connect(postgres.socket()).await;
+        let password = format!("ALTER ROLE {SUPERUSER} PASSWORD '{PASSWORD}'");
+        for text in [&password, "ALTER SYSTEM SET ssl = on"] {
+            client.batch_execute(text).await.unwrap();
+        }
+        let rules = "hostssl all all all scram-sha-256\n";
+        fs::write(data.join("pg_hba.conf"), rules).unwrap();
+        client
+            .batch_execute("SELECT pg_reload_conf()")
+            .await
+            .unwrap();
+        let (host, port) = (postgres.socket().ip(), postgres.socket().port());
+        let line = format!("host={host} port={port} user={SUPERUSER} dbname=postgres");
+        let started = Instant::now();
+        while tokio_postgres::connect(&line, NoTls).await.is_ok() {
+            assert!(started.elapsed() < PATIENCE);
+        }
+    }
+}
+
+/// What somebody between does to what is said.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Does {
+    /// Reads it.
+    Read,
+    /// Takes SCRAM-SHA-256-PLUS away from what the server offers.
+    Hide,
+}
+
+/// Somebody who stands between clients and a server, and shows a certificate of their own. Ends when it
+/// is dropped.
+pub struct Between {
+    pub address: SocketAddr,
+    task: JoinHandle<()>,
+}
+
+impl Between {
+    /// In front of this server, which is spoken to as its address says.
+    pub async fn start(server: Address, identity: Identity, does: Does) -> Between {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let task = tokio::spawn(async move {
+            while let Ok((socket, _)) = listener.accept().await {
+                let acceptor = TlsAcceptor::from(identity.config.clone());
+                let server = server.clone();
+                tokio::spawn(async move {
+                    // What goes wrong ends both connections.
+                    let _ = stand_between(socket, acceptor, &server, does).await;
+                });
+            }
+        });
+        Between { address, task }
+    }
+}
+
+impl Drop for Between {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+async fn stand_between(
+    mut socket: TcpStream,
+    acceptor: TlsAcceptor,
+    server: &Address,
+    does: Does,
+) -> io::Result<()> {
+    let mut wish = [0; 8];
+    socket.read_exact(&mut wish).await?;
+    socket.write_all(b"S").await?;
+    let mut client = acceptor.accept(socket).await?;
+    let mut server = connection::connect(server).await?;
+    let length = client.read_u32().await?;
+    let mut startup = vec![0; length as usize - 4];
+    client.read_exact(&mut startup).await?;
+    server.write_u32(length).await?;
+    server.write_all(&startup).await?;
+    server.flush().await?;
+    let tag = server.read_u8().await?;
+    let length = server.read_u32().await?;
+    let mut body = vec![0; length as usize - 4];
+    server.read_exact(&mut body).await?;
+    if does == Does::Hide {
+        let text = String::from_utf8(body).unwrap();
+        body = text.replace("SCRAM-SHA-256-PLUS\0", "").into_bytes();
+    }
+    client.write_u8(tag).await?;
+    client.write_u32(body.len() as u32 + 4).await?;
+    client.write_all(&body).await?;
+    client.flush().await?;
+    copy_bidirectional(&mut client, &mut server).await?;
+    Ok(())
+}
