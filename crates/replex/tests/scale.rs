@@ -124,14 +124,12 @@ struct Running {
 
 impl Running {
     fn start(arguments: &[&str]) -> Running {
+        Running::start_at("127.0.0.1:0", arguments)
+    }
+
+    fn start_at(listen: &str, arguments: &[&str]) -> Running {
         let mut child = Command::new(program())
-            .args([
-                "scale",
-                "--listen",
-                "127.0.0.1:0",
-                "--metrics",
-                "127.0.0.1:0",
-            ])
+            .args(["scale", "--listen", listen, "--metrics", "127.0.0.1:0"])
             .args(arguments)
             .stdout(Stdio::piped())
             .spawn()
@@ -229,6 +227,45 @@ fn operators_ask_and_reload() {
     kill_process(pid, Signal::HUP).unwrap();
     while ann(&running) {}
     assert!(running.admin(SUPERUSER, &["SHOW HELP"]).status.success());
+}
+
+/// One that is stopped takes its socket away; what one leaves that is killed, the next takes over.
+#[test]
+fn a_unix_socket_is_served() {
+    if !is_there() {
+        return;
+    }
+    let postgres = Postgres::start(&[]).unwrap();
+    let folder = TempDir::new().unwrap();
+    let sockets = TempDir::new().unwrap();
+    let file = folder.path().join("hihooi.toml");
+    let lines = format!(
+        "trust = true\nprimary = \"postgresql://{SUPERUSER}@{}/postgres\"\nsocket-directory = {:?}\n",
+        postgres.socket(),
+        sockets.path()
+    );
+    std::fs::write(&file, lines).unwrap();
+    let file = file.display().to_string();
+    let mut first = Running::start(&["--config", &file]);
+    let (_, port) = first.proxy.rsplit_once(':').unwrap();
+    let place = sockets.path().display().to_string().replace('/', "%2F");
+    let url = format!("postgresql://{SUPERUSER}@{place}:{port}");
+    let listen = format!("127.0.0.2:{port}");
+    let ask = ["scale", "admin", "--proxy", &url, "SHOW HELP"];
+    run_well(&ask);
+    let said = run_badly(&["scale", "--config", &file, "--listen", &listen], 1);
+    let serves = format!("process {} serves there", first.child.id());
+    assert!(said.contains(&serves), "{said}");
+
+    first.child.kill().unwrap();
+    first.child.wait().unwrap();
+    assert!(!is_empty(sockets.path()));
+    let mut second = Running::start_at(&listen, &["--config", &file]);
+    run_well(&ask);
+    let pid = Pid::from_raw(second.child.id().try_into().unwrap()).unwrap();
+    kill_process(pid, Signal::TERM).unwrap();
+    assert!(second.child.wait().unwrap().success());
+    assert!(is_empty(sockets.path()));
 }
 
 #[test]

@@ -1,19 +1,20 @@
 //! Where a database is and who logs in there: a URL as libpq takes it.
 
 use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::auth::tls::Policy;
 
 /// The port where nothing else is said.
 const PORT_DEFAULT: u16 = 5432;
 
-/// `postgresql://user:password@host:port/database?sslmode=…&sslrootcert=FILE`
+/// `postgresql://user:password@host:port/database?sslmode=…&sslrootcert=FILE`; host and port may stand
+/// behind the question mark, too.
 #[derive(Clone)]
 pub struct Address {
-    /// A name or an address.
+    /// A name, an address, or the folder of a Unix socket: then it begins with a slash.
     pub host: String,
-    /// The TCP port.
+    /// The TCP port, and part of a Unix socket's name.
     pub port: u16,
     /// Who logs in for the proxy's own work.
     pub user: String,
@@ -21,7 +22,7 @@ pub struct Address {
     pub password: Option<String>,
     /// The database that is replicated.
     pub database: String,
-    /// How it is spoken to.
+    /// How it is spoken to; over Unix sockets always without TLS.
     pub tls: Policy,
 }
 
@@ -29,6 +30,12 @@ impl Address {
     /// Which database it is, whoever logs in there.
     pub fn place(&self) -> (&str, u16, &str) {
         (&self.host, self.port, &self.database)
+    }
+
+    /// The Unix socket that it is reached by, if it is.
+    pub fn socket(&self) -> Option<PathBuf> {
+        let folder = self.host.starts_with('/').then(|| Path::new(&self.host));
+        folder.map(|folder| socket_in(folder, self.port))
     }
 
     /// Reads a URL. The error does not repeat it, since it may hold a password.
@@ -45,13 +52,16 @@ impl Address {
             None => (login, None),
         };
         let (host, port) = match place.rsplit_once(':') {
-            Some((host, port)) if !port.contains(']') => {
-                let port = port.parse().map_err(|_| "the URL's port is no number")?;
-                (host, port)
-            }
-            _ => (place, PORT_DEFAULT),
+            Some((host, port)) if !port.contains(']') => (host, Some(unescape(port)?)),
+            _ => (place, None),
         };
-        let host = host.trim_start_matches('[').trim_end_matches(']');
+        let host = unescape(host.trim_start_matches('[').trim_end_matches(']'))?;
+        let query = Query::parse(query)?;
+        let host = query.host.unwrap_or(host);
+        let port = match query.port.or(port) {
+            Some(port) => port.parse().map_err(|_| "the URL's port is no number")?,
+            None => PORT_DEFAULT,
+        };
         if host.is_empty() || user.is_empty() {
             return Err("a database's URL needs a user and a host".into());
         }
@@ -61,19 +71,25 @@ impl Address {
             database => unescape(database)?,
         };
         Ok(Address {
-            host: unescape(host)?,
+            tls: match host.starts_with('/') {
+                true => Policy::Disable,
+                false => query.tls,
+            },
+            host,
             port,
             user,
             password,
             database,
-            tls: policy(query)?,
         })
     }
 }
 
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}", self.host, self.port)
+        match self.socket() {
+            Some(socket) => write!(f, "{}", socket.display()),
+            None => write!(f, "{}:{}", self.host, self.port),
+        }
     }
 }
 
@@ -87,18 +103,39 @@ impl fmt::Debug for Address {
     }
 }
 
-fn policy(query: &str) -> Result<Policy, String> {
-    let (mut mode, mut roots) = ("prefer".to_string(), None);
-    for pair in query.split('&').filter(|pair| !pair.is_empty()) {
-        match pair.split_once('=') {
-            Some(("sslmode", value)) => mode = unescape(value)?,
-            Some(("sslrootcert", value)) => roots = Some(unescape(value)?),
-            _ => {
-                return Err("a database's URL may have sslmode and sslrootcert behind `?`".into());
+/// What a Unix socket in a folder is called, by PostgreSQL's servers and clients alike.
+pub fn socket_in(folder: &Path, port: u16) -> PathBuf {
+    folder.join(format!(".s.PGSQL.{port}"))
+}
+
+/// What stands behind the question mark.
+struct Query {
+    host: Option<String>,
+    port: Option<String>,
+    tls: Policy,
+}
+
+impl Query {
+    fn parse(query: &str) -> Result<Query, String> {
+        let (mut mode, mut roots) = ("prefer".to_string(), None);
+        let (mut host, mut port) = (None, None);
+        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+            match pair.split_once('=') {
+                Some(("sslmode", value)) => mode = unescape(value)?,
+                Some(("sslrootcert", value)) => roots = Some(unescape(value)?),
+                Some(("host", value)) => host = Some(unescape(value)?),
+                Some(("port", value)) => port = Some(unescape(value)?),
+                _ => {
+                    return Err(
+                        "a database's URL may have sslmode, sslrootcert, host and port behind `?`"
+                            .into(),
+                    );
+                }
             }
         }
+        let tls = Policy::of(&mode, roots.as_deref().map(Path::new))?;
+        Ok(Query { host, port, tls })
     }
-    Policy::of(&mode, roots.as_deref().map(Path::new))
 }
 
 /// Without percent signs.
@@ -137,6 +174,27 @@ mod tests {
     }
 
     #[test]
+    fn url_names_a_unix_socket() {
+        for url in [
+            "postgresql://ann@%2Frun%2Fpg:6000/shop?sslmode=require",
+            "postgresql://ann@%2Frun%2Fpg:1/shop?port=6000",
+            "postgresql://ann@/shop?host=/run/pg&port=6000",
+            "postgresql://ann@db/shop?host=%2Frun%2Fpg&port=6000",
+        ] {
+            let address = Address::parse(url).unwrap();
+            assert_eq!(address.to_string(), "/run/pg/.s.PGSQL.6000", "{url}");
+            assert_eq!(address.place(), ("/run/pg", 6000, "shop"), "{url}");
+            assert!(matches!(address.tls, Policy::Disable), "{url}");
+        }
+        let address = Address::parse("postgresql://ann@%2Frun").unwrap();
+        assert_eq!(address.to_string(), "/run/.s.PGSQL.5432");
+        assert_eq!(
+            Address::parse("postgresql://ann@db").unwrap().socket(),
+            None
+        );
+    }
+
+    #[test]
     fn invalid_urls_are_refused_without_their_password() {
         for url in [
             "",
@@ -147,6 +205,8 @@ mod tests {
             "postgresql://a:secret@b?sslmode=some",
             "postgresql://a:secret@b?sslmode=verify-full",
             "postgresql://a:secret@b?x=1",
+            "postgresql://a:secret@b?port=x",
+            "postgresql://a:secret@/b",
         ] {
             let error = Address::parse(url).unwrap_err();
             assert!(!error.contains("secret"), "{error}");

@@ -14,7 +14,9 @@ use scale::check::check;
 use scale::local::{Postgres, SUPERUSER};
 use scale::proxy::Authentication;
 use support::tls::{Between, Does, identity, require_tls};
-use support::{Front, PASSWORD, USER, complained, connect, is_there, options, printed, psql, users};
+use support::{
+    Front, PASSWORD, USER, complained, connect, is_there, options, printed, psql, users,
+};
 use tempfile::TempDir;
 use tokio_postgres::NoTls;
 
@@ -116,7 +118,10 @@ async fn somebody_between_proxy_and_server() {
     };
     let server = address(postgres.socket());
     let findings = format!("{:?}", check(&server, &[], 10).await);
-    assert!(findings.contains("its log can be read from here"), "{findings}");
+    assert!(
+        findings.contains("its log can be read from here"),
+        "{findings}"
+    );
     logged_in(&postgres, server.clone()).await.unwrap();
     for (does, said) in [(Does::Read, CHECK_FAILED), (Does::Hide, NEGOTIATION_FAILED)] {
         let shown = identity(folder.path(), &PKCS_ECDSA_P256_SHA256);

@@ -6,7 +6,6 @@ mod support;
 
 use std::fs;
 use std::sync::Arc;
-use std::time::Instant;
 
 use scale::address::Address;
 use scale::auth::users::Users;
@@ -14,7 +13,7 @@ use scale::local::{Postgres, SUPERUSER};
 use scale::proxy::Authentication;
 use scale::proxy::routing::Routing;
 use scale::replication::Contents;
-use support::cluster::{PATIENCE, text};
+use support::cluster::until_all_serve;
 use support::tls::require_tls;
 use support::{Front, PASSWORD, is_there, options};
 use tempfile::TempDir;
@@ -51,31 +50,7 @@ async fn databases_with_tls_only_are_followed() {
     users.add(SUPERUSER, PASSWORD).unwrap();
     options.admission.authentication = Authentication::Trust(users);
     let front = Front::routed(options, Some(routing)).await;
-    let client = front.connect().await;
-    client
-        .batch_execute("CREATE TABLE t (id int PRIMARY KEY, n int)")
-        .await
-        .unwrap();
-    let started = Instant::now();
-    let mut number = 0;
-    loop {
-        number += 1;
-        let write = format!(
-            "INSERT INTO t VALUES (1, {number}) ON CONFLICT (id) DO UPDATE SET n = {number}"
-        );
-        client.batch_execute(&write).await.unwrap();
-        let read = text(&client, "SELECT n FROM t WHERE id = 1").await;
-        assert_eq!(read, number.to_string());
-        let all_served = {
-            let manager = manager.lock().unwrap();
-            manager.extensions().all(|(_, it)| it.served > 0)
-        };
-        if all_served {
-            break;
-        }
-        let status = front.extensions().replication().status();
-        assert!(started.elapsed() < PATIENCE, "{status:?}");
-    }
+    until_all_serve(&front, &manager).await;
 }
 
 /// One that nobody vouches for is not spoken to.

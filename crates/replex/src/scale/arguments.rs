@@ -20,7 +20,8 @@ use scale::replication::REPLAY_CONNECTIONS_DEFAULT;
     Writes go to the Primary. A read outside of transactions goes to an Extension that has all that \
     it must see, by what it touches. With --extension, the user in --primary must be a superuser there; \
     the Primary needs wal_level = logical, and each table a primary key or REPLICA IDENTITY FULL.\n\n\
-    Prints one line `ready proxy=ADDRESS` once it serves, with `metrics=ADDRESS` if there are any. \
+    Prints one line `ready proxy=ADDRESS` once it serves, with `socket=PATH` and `metrics=ADDRESS` if \
+    there are any. \
     Where another proxy with Extensions is in front of the same database, it prints `standby …` \
     instead, refuses clients, and takes over when the other one ends or falls silent. \
     SIGHUP reads --config, the file of users and the certificate again.\n\n\
@@ -106,7 +107,8 @@ pub struct Serve {
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
     /// The database that takes all writes: postgresql://user:password@host:port/database. Behind
-    /// `?`: sslmode (disable, prefer, require, verify-full) and sslrootcert.
+    /// `?`: sslmode (disable, prefer, require, verify-full) and sslrootcert. For a Unix socket:
+    /// postgresql://user:password@%2Fvar%2Frun%2Fpostgresql/database, or host and port behind `?`.
     #[arg(
         long,
         value_name = "URL",
@@ -130,6 +132,9 @@ pub struct Serve {
     /// Where clients connect; port 0 takes a free one.
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:6432")]
     pub listen: SocketAddr,
+    /// Listen at the Unix socket of the same port in this folder, too: psql -h DIR -p PORT.
+    #[arg(long, value_name = "DIR")]
+    pub socket_directory: Option<PathBuf>,
     /// Who may log in.
     #[arg(long, value_name = "FILE", conflicts_with = "trust")]
     pub users: Option<PathBuf>,
@@ -185,12 +190,13 @@ pub struct Serve {
 
 impl Serve {
     /// The options that cannot be changed while the proxy runs, by name.
-    pub fn fixed(&self) -> [(&'static str, String); 11] {
+    pub fn fixed(&self) -> [(&'static str, String); 12] {
         let text = |value: &dyn Debug| format!("{value:?}");
         [
             ("primary", text(&self.primary)),
             ("replicate", text(&self.replicate)),
             ("listen", text(&self.listen)),
+            ("socket-directory", text(&self.socket_directory)),
             ("trust", text(&self.trust)),
             ("metrics", text(&self.metrics)),
             ("pooling", text(&self.pooling)),

@@ -11,13 +11,15 @@ mod file;
 use std::convert::Infallible;
 use std::io::Write;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use replex::failure::Failure;
-use scale::address::Address;
+use scale::address::{Address, socket_in};
 use scale::auth::tls;
 use scale::auth::users::Users;
+use scale::proxy::listener::Local;
 use scale::proxy::standing::Standing;
 use scale::proxy::{Admission, Authentication, Options, Proxy, Reloaded};
 use scale::wire::session::Pinning;
@@ -79,7 +81,19 @@ async fn serve(arguments: &Serve) -> Result<(), Failure> {
             true => Proxy::standing_by(options),
             false => Proxy::new(options, None),
         };
-        let places = places(&proxy, &listener, arguments.metrics)?;
+        let address = listener.local_addr().map_err(Failure::at("listen"))?;
+        let local = listen_locally(arguments.socket_directory.as_deref(), address).await?;
+        let mut places = format!("proxy={address}");
+        if let Some(local) = &local {
+            places += &format!(" socket={}", local.path().display());
+        }
+        places += &with_metrics(&proxy, arguments.metrics)?;
+        let serving_locally = async {
+            match local {
+                Some(local) => proxy.serve(local).await,
+                None => std::future::pending().await,
+            }
+        };
         let stood = async {
             match is_router {
                 true => stand(&proxy, arguments, &places).await,
@@ -98,6 +112,7 @@ async fn serve(arguments: &Serve) -> Result<(), Failure> {
         tokio::select! {
             served = proxy.serve(listener) => served.map_err(Failure::at("serve")),
             stood = stood => stood.map(|never| match never {}),
+            served = serving_locally => served.map_err(Failure::at("serve")),
             () = reload_on(&mut hangup, &proxy) => Ok(()),
             () = ended => {
                 proxy.give_up().await;
@@ -125,14 +140,23 @@ async fn stand(proxy: &Proxy, arguments: &Serve, places: &str) -> Result<Infalli
     Err(Failure::at(what)(problem))
 }
 
-/// Where it listens, as it is said; metrics are served from here on.
-fn places(
-    proxy: &Arc<Proxy>,
-    listener: &TcpListener,
-    metrics: Option<SocketAddr>,
-) -> Result<String, Failure> {
-    let address = listener.local_addr().map_err(Failure::at("listen"))?;
-    let mut line = format!("proxy={address}");
+/// At the Unix socket of the same port, if there is to be one.
+async fn listen_locally(
+    folder: Option<&Path>,
+    address: SocketAddr,
+) -> Result<Option<Local>, Failure> {
+    let Some(folder) = folder else {
+        return Ok(None);
+    };
+    let path = socket_in(folder, address.port());
+    let local = Local::bind(folder, address.port()).await;
+    let local = local.map_err(Failure::at(format!("listen at {}", path.display())))?;
+    Ok(Some(local))
+}
+
+/// Metrics are served from here on, if there are to be any; where, as it is said.
+fn with_metrics(proxy: &Arc<Proxy>, metrics: Option<SocketAddr>) -> Result<String, Failure> {
+    let mut line = String::new();
     if let Some(metrics) = metrics {
         let metrics = Metrics::bind(metrics).map_err(Failure::at("serve metrics"))?;
         line += &format!(" metrics={}", metrics.address());

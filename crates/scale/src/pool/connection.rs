@@ -8,7 +8,7 @@ use postgres_protocol::authentication::md5_hash;
 use postgres_protocol::authentication::sasl::{ChannelBinding, ScramSha256};
 use rustls::pki_types::ServerName;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::net::{TcpStream, UnixStream};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio_rustls::TlsConnector;
 
@@ -342,6 +342,9 @@ fn refused(text: String) -> Report {
 
 /// A socket to a server, with TLS as its address says.
 pub async fn connect(address: &Address) -> io::Result<Stream> {
+    if let Some(path) = address.socket() {
+        return Ok(Stream::Local(UnixStream::connect(path).await?));
+    }
     let mut socket = TcpStream::connect((address.host.as_str(), address.port)).await?;
     socket.set_nodelay(true)?;
     silence::WITH_SERVERS.bound(&socket)?;

@@ -239,8 +239,10 @@ impl Node {
         noted: Tsid,
     ) -> Result<Connection, Report> {
         self.take_that(key, login, async |connection| {
-            // Only a hint to the system.
-            let _ = silence::WITH_SERVERS.bound_sent(connection.peer.socket());
+            if let Some(socket) = connection.peer.network() {
+                // Only a hint to the system.
+                let _ = silence::WITH_SERVERS.bound_sent(socket);
+            }
             connection.has(noted).await
         })
         .await

@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 use bytes::{Buf, BytesMut};
 use rustls::pki_types::CertificateDer;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
-use tokio::net::TcpStream;
+use tokio::net::{TcpStream, UnixStream};
 use tokio_postgres::tls::{self, ChannelBinding};
 use tokio_rustls::TlsStream;
 
@@ -21,6 +21,8 @@ const READ_LEN: usize = 16 * 1024;
 pub enum Stream {
     /// Without.
     Plain(TcpStream),
+    /// Without, on this machine.
+    Local(UnixStream),
     /// With.
     Tls(Box<TlsStream<TcpStream>>),
 }
@@ -29,7 +31,7 @@ impl Stream {
     /// The certificate that the peer has shown.
     pub fn certificate(&self) -> Option<&CertificateDer<'static>> {
         match self {
-            Stream::Plain(_) => None,
+            Stream::Plain(_) | Stream::Local(_) => None,
             Stream::Tls(stream) => stream.get_ref().1.peer_certificates()?.first(),
         }
     }
@@ -43,6 +45,7 @@ impl AsyncRead for Stream {
     ) -> Poll<io::Result<()>> {
         match self.get_mut() {
             Stream::Plain(stream) => Pin::new(stream).poll_read(context, buffer),
+            Stream::Local(stream) => Pin::new(stream).poll_read(context, buffer),
             Stream::Tls(stream) => Pin::new(stream).poll_read(context, buffer),
         }
     }
@@ -56,6 +59,7 @@ impl AsyncWrite for Stream {
     ) -> Poll<io::Result<usize>> {
         match self.get_mut() {
             Stream::Plain(stream) => Pin::new(stream).poll_write(context, bytes),
+            Stream::Local(stream) => Pin::new(stream).poll_write(context, bytes),
             Stream::Tls(stream) => Pin::new(stream).poll_write(context, bytes),
         }
     }
@@ -63,6 +67,7 @@ impl AsyncWrite for Stream {
     fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self.get_mut() {
             Stream::Plain(stream) => Pin::new(stream).poll_flush(context),
+            Stream::Local(stream) => Pin::new(stream).poll_flush(context),
             Stream::Tls(stream) => Pin::new(stream).poll_flush(context),
         }
     }
@@ -70,6 +75,7 @@ impl AsyncWrite for Stream {
     fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self.get_mut() {
             Stream::Plain(stream) => Pin::new(stream).poll_shutdown(context),
+            Stream::Local(stream) => Pin::new(stream).poll_shutdown(context),
             Stream::Tls(stream) => Pin::new(stream).poll_shutdown(context),
         }
     }
@@ -93,11 +99,12 @@ pub struct Peer {
 }
 
 impl Peer {
-    /// Its socket.
-    pub fn socket(&self) -> &TcpStream {
+    /// Its socket, if that leads through a network.
+    pub fn network(&self) -> Option<&TcpStream> {
         match &self.stream {
-            Stream::Plain(socket) => socket,
-            Stream::Tls(stream) => stream.get_ref().0,
+            Stream::Plain(socket) => Some(socket),
+            Stream::Local(_) => None,
+            Stream::Tls(stream) => Some(stream.get_ref().0),
         }
     }
 

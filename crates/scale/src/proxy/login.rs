@@ -4,7 +4,6 @@ use std::io;
 use std::sync::Arc;
 
 use bytes::BytesMut;
-use tokio::net::TcpStream;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio_rustls::TlsAcceptor;
 
@@ -176,8 +175,8 @@ pub fn violation(what: impl Into<String>) -> Failed {
 
 impl Proxy {
     /// Lets a client log in. None if it wanted something else, or could not: then it was told.
-    pub(super) async fn welcome(&self, socket: TcpStream) -> Option<(Peer, Entrance)> {
-        let mut peer = Peer::new(Stream::Plain(socket));
+    pub(super) async fn welcome(&self, stream: Stream) -> Option<(Peer, Entrance)> {
+        let mut peer = Peer::new(stream);
         // What is read again meanwhile is for those who come later.
         let admission = self.admission();
         loop {
@@ -281,9 +280,10 @@ impl Proxy {
     }
 }
 
-/// Answers a client that asks for TLS.
+/// Answers a client that asks for TLS. There is none on Unix sockets, as with PostgreSQL.
 async fn encrypt(mut peer: Peer, admission: &Admission) -> Option<Peer> {
-    let Some(identity) = &admission.tls else {
+    let identity = admission.tls.as_ref().filter(|_| peer.network().is_some());
+    let Some(identity) = identity else {
         peer.write_all(b"N").await.ok()?;
         return Some(peer);
     };

@@ -5,6 +5,7 @@
 mod cancel;
 pub mod clients;
 pub mod extensions;
+pub mod listener;
 mod login;
 mod proof;
 mod relay;
@@ -14,21 +15,23 @@ pub(crate) mod writes;
 
 use std::collections::BTreeMap;
 use std::io;
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
-use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::address::Address;
 use crate::auth::tls::Identity;
 use crate::auth::users::Users;
 use crate::console;
-use crate::pool::{Known, Node, Outsets, silence};
+use crate::pool::stream::Stream;
+use crate::pool::{Known, Node, Outsets};
 use crate::wire::session::Pinning;
 use cancel::Registry;
 use clients::{Clients, Where};
+use listener::Listener;
 use login::Entrance;
 use routing::Routing;
 use standing::Role;
@@ -153,11 +156,12 @@ impl Proxy {
         })
     }
 
-    /// Serves clients for as long as it is polled.
-    pub async fn serve(self: &Arc<Self>, listener: TcpListener) -> io::Result<()> {
+    /// Serves clients for as long as it is polled; at several listeners if it is called for each.
+    pub async fn serve(self: &Arc<Self>, listener: impl Into<Listener>) -> io::Result<()> {
+        let listener = listener.into();
         loop {
-            let socket = match listener.accept().await {
-                Ok((socket, _)) => socket,
+            let (stream, address) = match listener.accept().await {
+                Ok(accepted) => accepted,
                 // Out of descriptors, or a client that has gone: others may still come.
                 Err(_) => {
                     tokio::time::sleep(Duration::from_millis(10)).await;
@@ -168,17 +172,18 @@ impl Proxy {
                 continue;
             };
             let proxy = Arc::clone(self);
-            tokio::spawn(async move { proxy.client(socket, permit).await });
+            tokio::spawn(async move { proxy.client(stream, address, permit).await });
         }
     }
 
     /// One client, from its first byte to its last.
-    async fn client(self: Arc<Self>, socket: TcpStream, login_permit: OwnedSemaphorePermit) {
-        // Only hints to the system.
-        let _ = socket.set_nodelay(true);
-        let _ = silence::WITH_CLIENTS.bound(&socket);
-        let address = socket.peer_addr().ok();
-        let welcomed = tokio::time::timeout(self.login_timeout, self.welcome(socket)).await;
+    async fn client(
+        self: Arc<Self>,
+        stream: Stream,
+        address: Option<SocketAddr>,
+        login_permit: OwnedSemaphorePermit,
+    ) {
+        let welcomed = tokio::time::timeout(self.login_timeout, self.welcome(stream)).await;
         drop(login_permit);
         match welcomed {
             Ok(Some((peer, Entrance::Session(welcome)))) => {

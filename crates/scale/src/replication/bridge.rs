@@ -15,7 +15,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::task::JoinHandle;
 
-use crate::address::Address;
+use crate::address::{Address, socket_in};
 use crate::pool::{Connection, Key, Login};
 use crate::wire::message;
 use crate::wire::startup::{self, First};
@@ -36,8 +36,7 @@ impl Bridge {
         let folder = tempfile::Builder::new()
             .permissions(Permissions::from_mode(0o700))
             .tempdir()?;
-        let socket = folder.path().join(format!(".s.PGSQL.{PORT}"));
-        let listener = UnixListener::bind(socket)?;
+        let listener = UnixListener::bind(socket_in(folder.path(), PORT))?;
         let address = address.clone();
         let task = tokio::spawn(async move {
             if let Ok((socket, _)) = listener.accept().await {

@@ -144,6 +144,35 @@ impl Cluster {
     }
 }
 
+/// Writes and reads through the proxy until every Extension has been read at.
+pub async fn until_all_serve(front: &Front, manager: &Mutex<Manager>) {
+    let client = front.connect().await;
+    client
+        .batch_execute("CREATE TABLE t (id int PRIMARY KEY, n int)")
+        .await
+        .unwrap();
+    let started = Instant::now();
+    let mut number = 0;
+    loop {
+        number += 1;
+        let write = format!(
+            "INSERT INTO t VALUES (1, {number}) ON CONFLICT (id) DO UPDATE SET n = {number}"
+        );
+        client.batch_execute(&write).await.unwrap();
+        let read = text(&client, "SELECT n FROM t WHERE id = 1").await;
+        assert_eq!(read, number.to_string());
+        let all_served = {
+            let manager = manager.lock().unwrap();
+            manager.extensions().all(|(_, it)| it.served > 0)
+        };
+        if all_served {
+            break;
+        }
+        let status = front.extensions().replication().status();
+        assert!(started.elapsed() < PATIENCE, "{status:?}");
+    }
+}
+
 /// The slot gives only what is on the Primary's disk.
 fn primary() -> Postgres {
     Postgres::start(&["synchronous_commit=on"]).unwrap()

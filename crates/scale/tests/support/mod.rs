@@ -7,6 +7,7 @@ pub mod raw;
 pub mod tls;
 
 use std::net::SocketAddr;
+use std::path::Path;
 use std::process::{Command, Output};
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,6 +16,7 @@ use scale::address::Address;
 use scale::auth::users::Users;
 use scale::local::{self, Postgres, SUPERUSER};
 use scale::proxy::extensions::Extensions;
+use scale::proxy::listener::Local;
 use scale::proxy::routing::Routing;
 use scale::proxy::{Admission, Authentication, Options, Proxy};
 use scale::wire::session::Pinning;
@@ -40,7 +42,7 @@ pub struct Front {
     pub address: SocketAddr,
     pub proxy: Arc<Proxy>,
     routing: Option<Arc<Routing>>,
-    task: JoinHandle<()>,
+    tasks: Vec<JoinHandle<()>>,
 }
 
 /// Options of a proxy that trusts everybody and has `connections` to each server.
@@ -82,8 +84,16 @@ impl Front {
             address,
             routing: proxy.followed(),
             proxy,
-            task,
+            tasks: vec![task],
         }
+    }
+
+    /// Has it listen at a Unix socket in this folder, too.
+    pub async fn listen_in(&mut self, folder: &Path) {
+        let local = Local::bind(folder, self.address.port()).await.unwrap();
+        let serving = Arc::clone(&self.proxy);
+        let task = tokio::spawn(async move { serving.serve(local).await.unwrap() });
+        self.tasks.push(task);
     }
 
     /// The Extensions of a routed proxy.
@@ -99,7 +109,9 @@ impl Front {
 
 impl Drop for Front {
     fn drop(&mut self) {
-        self.task.abort();
+        for task in &self.tasks {
+            task.abort();
+        }
     }
 }
 

@@ -1,0 +1,180 @@
+//! Where clients come in: an address of a network, or a Unix socket that is called as PostgreSQL's are.
+//!
+//! Invariant: who serves at a Unix socket holds the lock on its lock file, which the system takes away
+//! when that process ends, however it ends. A socket that nobody answers at, beside a lock that can be
+//! had, is left of a process that is gone. The lock file has the number of its process in its first line,
+//! by which PostgreSQL itself keeps away.
+
+use std::fs::{self, File, Permissions, TryLockError};
+use std::io::{self, ErrorKind, Write};
+use std::net::SocketAddr;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use tokio::net::{TcpListener, UnixListener, UnixStream};
+
+use crate::address::socket_in;
+use crate::pool::silence;
+use crate::pool::stream::Stream;
+
+/// Who may connect to a Unix socket: everybody, as PostgreSQL's `unix_socket_permissions` says.
+const SOCKET_MODE: u32 = 0o777;
+const LOCK_MODE: u32 = 0o600;
+/// A lock file may be taken away between being opened and being locked.
+const TRIES_MAX: usize = 10;
+
+/// See the module.
+#[derive(Debug)]
+pub enum Listener {
+    /// An address of a network.
+    Network(TcpListener),
+    /// A Unix socket.
+    Local(Local),
+}
+
+impl From<TcpListener> for Listener {
+    fn from(listener: TcpListener) -> Listener {
+        Listener::Network(listener)
+    }
+}
+
+impl From<Local> for Listener {
+    fn from(local: Local) -> Listener {
+        Listener::Local(local)
+    }
+}
+
+impl Listener {
+    /// The next client, and where it is, if that is said.
+    pub(super) async fn accept(&self) -> io::Result<(Stream, Option<SocketAddr>)> {
+        match self {
+            Listener::Network(listener) => {
+                let (socket, address) = listener.accept().await?;
+                // Only hints to the system.
+                let _ = socket.set_nodelay(true);
+                let _ = silence::WITH_CLIENTS.bound(&socket);
+                Ok((Stream::Plain(socket), Some(address)))
+            }
+            Listener::Local(local) => {
+                let (socket, _) = local.listener.accept().await?;
+                Ok((Stream::Local(socket), None))
+            }
+        }
+    }
+}
+
+/// A Unix socket, which is taken away when this is dropped.
+#[derive(Debug)]
+pub struct Local {
+    listener: UnixListener,
+    path: PathBuf,
+    _lock: Lock,
+}
+
+impl Local {
+    /// Makes the socket of this port in a folder. What a process that has ended left of it is taken over;
+    /// fails if there is anything else.
+    pub async fn bind(folder: &Path, port: u16) -> io::Result<Local> {
+        let path = socket_in(folder, port);
+        let mut lock = Lock::take(with_suffix(&path, ".lock"))?;
+        let taken = |what: String| Err(io::Error::new(ErrorKind::AddrInUse, what));
+        match UnixStream::connect(&path).await {
+            Ok(_) => return taken("another program serves there".into()),
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(error) if error.kind() == ErrorKind::ConnectionRefused => {
+                if !fs::symlink_metadata(&path)?.file_type().is_socket() {
+                    return taken("there is something else than a socket".into());
+                }
+                fs::remove_file(&path)?;
+            }
+            Err(error) => return taken(format!("there is a socket already: {error}")),
+        }
+        lock.sign()?;
+        let listener = UnixListener::bind(&path)?;
+        let local = Local {
+            listener,
+            path,
+            _lock: lock,
+        };
+        fs::set_permissions(&local.path, Permissions::from_mode(SOCKET_MODE))?;
+        Ok(local)
+    }
+
+    /// The socket.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for Local {
+    fn drop(&mut self) {
+        // If it stays, the next one takes it over.
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+/// A lock file that this process has locked; taken away with it.
+#[derive(Debug)]
+struct Lock {
+    file: File,
+    path: PathBuf,
+}
+
+impl Lock {
+    /// Fails if another process has it.
+    fn take(path: PathBuf) -> io::Result<Lock> {
+        for _ in 0..TRIES_MAX {
+            let file = File::options()
+                .write(true)
+                .create(true)
+                .truncate(false)
+                .mode(LOCK_MODE)
+                .open(&path)?;
+            match file.try_lock() {
+                Ok(()) => {}
+                Err(TryLockError::Error(error)) => return Err(error),
+                Err(TryLockError::WouldBlock) => {
+                    let number = fs::read_to_string(&path).unwrap_or_default();
+                    let text = format!("process {} serves there", number.trim());
+                    return Err(io::Error::new(ErrorKind::AddrInUse, text));
+                }
+            }
+            // Whoever had it before may have taken it away since it was opened.
+            let locked = file.metadata()?;
+            let is_there =
+                |there: fs::Metadata| there.ino() == locked.ino() && there.dev() == locked.dev();
+            if fs::metadata(&path).is_ok_and(is_there) {
+                return Ok(Lock { file, path });
+            }
+        }
+        Err(io::Error::other("its lock file changes all the time"))
+    }
+
+    /// Writes whose it is.
+    fn sign(&mut self) -> io::Result<()> {
+        self.file.set_len(0)?;
+        self.file.write_all(signature().as_bytes())
+    }
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // Another program's stays as it was. An empty one was made here, and PostgreSQL would refuse to
+        // start beside it.
+        let text = fs::read_to_string(&self.path).unwrap_or_default();
+        if text.is_empty() || text == signature() {
+            // If it stays, it is not locked.
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+fn signature() -> String {
+    format!("{}\n", std::process::id())
+}
+
+fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    name.into()
+}
