@@ -11,7 +11,9 @@ use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
 
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 use rustix::process::{Pid, Signal, kill_process};
 use scale::local::{self, Postgres, SUPERUSER};
 use support::{program, run, run_badly, run_well};
@@ -266,6 +268,84 @@ fn a_unix_socket_is_served() {
     kill_process(pid, Signal::TERM).unwrap();
     assert!(second.child.wait().unwrap().success());
     assert!(is_empty(sockets.path()));
+}
+
+/// A certificate for the superuser by a new authority, whose own is then in the folder's `ca.pem`. Returns
+/// libpq's words for it.
+fn certify(folder: &Path, name: &str) -> String {
+    let mut params = CertificateParams::default();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let authority = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
+    std::fs::write(folder.join("ca.pem"), authority.pem()).unwrap();
+    let key = KeyPair::generate().unwrap();
+    let mut params = CertificateParams::default();
+    params
+        .distinguished_name
+        .push(DnType::CommonName, SUPERUSER);
+    let certificate = params.signed_by(&key, &authority).unwrap();
+    let [pem, secret] = ["pem", "key"].map(|kind| folder.join(format!("{name}.{kind}")));
+    std::fs::write(&pem, certificate.pem()).unwrap();
+    std::fs::write(&secret, key.serialize_pem()).unwrap();
+    std::fs::set_permissions(&secret, Permissions::from_mode(0o600)).unwrap();
+    format!("sslcert={} sslkey={}", pem.display(), secret.display())
+}
+
+/// Who vouches for clients is said by options, and read again by the signal.
+#[test]
+fn clients_are_vouched_for() {
+    if !is_there() {
+        return;
+    }
+    let postgres = Postgres::start(&[]).unwrap();
+    let folder = TempDir::new().unwrap();
+    let own = rcgen::generate_simple_self_signed(["proxy".to_string()]).unwrap();
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    std::fs::write(path("chain.pem"), own.cert.pem()).unwrap();
+    std::fs::write(path("key.pem"), own.signing_key.serialize_pem()).unwrap();
+    let url = format!("postgresql://{SUPERUSER}@{}/postgres", postgres.socket());
+    let first = certify(folder.path(), "first");
+    let running = Running::start(&[
+        "--primary",
+        &url,
+        "--tls-certificate",
+        &path("chain.pem"),
+        "--tls-key",
+        &path("key.pem"),
+        "--tls-client-ca",
+        &path("ca.pem"),
+        "--tls-client-auth",
+        "cert",
+    ]);
+    let (host, port) = running.proxy.split_once(':').unwrap();
+    let logs_in = |certificate: &str| {
+        let words = format!(
+            "host={host} port={port} user={SUPERUSER} dbname=postgres sslmode=require {certificate}"
+        );
+        let mut psql = Command::new(postgres.programs().join("psql"));
+        psql.args(["-X", "-w", "-c", "SELECT 1", "-d", &words]);
+        psql.output().unwrap().status.success()
+    };
+    assert!(logs_in(&first));
+    let second = certify(folder.path(), "second");
+    assert!(!logs_in(&second));
+    let pid = Pid::from_raw(running.child.id().try_into().unwrap()).unwrap();
+    kill_process(pid, Signal::HUP).unwrap();
+    let started = Instant::now();
+    while !logs_in(&second) {
+        assert!(started.elapsed() < Duration::from_secs(60));
+    }
+    assert!(!logs_in(&first));
+
+    let alone = [
+        "scale",
+        "--primary",
+        &url,
+        "--trust",
+        "--tls-client-auth",
+        "cert",
+    ];
+    let said = run_badly(&alone, 2);
+    assert!(said.contains("--tls-client-ca"), "{said}");
 }
 
 #[test]

@@ -180,7 +180,7 @@ fn certificate(folder: &Path) -> Identity {
     let (chain, key) = (folder.join("chain.pem"), folder.join("key.pem"));
     std::fs::write(&chain, made.cert.pem()).unwrap();
     std::fs::write(&key, made.signing_key.serialize_pem()).unwrap();
-    tls::identity(&chain, &key).unwrap()
+    tls::identity(&chain, &key, None).unwrap()
 }
 
 /// SCRAM and TLS to the proxy; SCRAM, md5 and TLS from there to the server, which is a proxy itself.

@@ -24,7 +24,7 @@ use scale::replication::REPLAY_CONNECTIONS_DEFAULT;
     there are any. \
     Where another proxy with Extensions is in front of the same database, it prints `standby …` \
     instead, refuses clients, and takes over when the other one ends or falls silent. \
-    SIGHUP reads --config, the file of users and the certificate again.\n\n\
+    SIGHUP reads --config, the file of users and the certificates again.\n\n\
     A file for --config is TOML with the names of these options:\n  \
     primary = \"postgresql://ann:secret@db/shop\"\n  \
     extension = [\"postgresql://ann:secret@db2/shop\", \"postgresql://ann:secret@db3/shop\"]\n  \
@@ -154,6 +154,17 @@ pub struct Serve {
     /// The key of that certificate, as PEM.
     #[arg(long, value_name = "FILE", requires = "tls_certificate")]
     pub tls_key: Option<PathBuf>,
+    /// The certificates of those who vouch for clients, as PEM: clients are asked for a certificate.
+    #[arg(
+        long,
+        value_name = "FILE",
+        requires = "tls_certificate",
+        conflicts_with = "trust"
+    )]
+    pub tls_client_ca: Option<PathBuf>,
+    /// What a client's certificate is good for, whose common name must be the user's name.
+    #[arg(long, value_enum, default_value_t, requires = "tls_client_ca")]
+    pub tls_client_auth: ClientAuth,
     /// How long a client keeps its connection to a database.
     #[arg(long, value_enum, default_value_t)]
     pub pooling: Pooling,
@@ -215,6 +226,18 @@ fn threads_default() -> u16 {
     u16::try_from(processors / 4)
         .unwrap_or(u16::MAX)
         .clamp(1, 1024)
+}
+
+/// What a client's certificate is good for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum ClientAuth {
+    /// Every client must show one, and know the password.
+    #[default]
+    VerifyFull,
+    /// Every client must show one, and needs no password.
+    Cert,
+    /// Who shows one needs no password; others do.
+    CertOrPassword,
 }
 
 /// How long a client keeps its connection to a database.

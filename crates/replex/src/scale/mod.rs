@@ -21,14 +21,14 @@ use scale::auth::tls;
 use scale::auth::users::Users;
 use scale::proxy::listener::Local;
 use scale::proxy::standing::Standing;
-use scale::proxy::{Admission, Authentication, Options, Proxy, Reloaded};
+use scale::proxy::{Admission, Authentication, Certificates, Options, Proxy, Reloaded};
 use scale::wire::session::Pinning;
 use server::metrics::Metrics;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 pub use arguments::Scale;
-use arguments::{Command, Pooling, Serve};
+use arguments::{ClientAuth, Command, Pooling, Serve};
 
 /// `replex scale`
 pub fn run(arguments: &Scale) -> Result<(), Failure> {
@@ -219,7 +219,12 @@ fn options(serve: &Serve) -> Result<Options, Failure> {
             serve.listen
         )));
     }
-    if serve.users.is_none() && primary.password.is_none() && !serve.trust {
+    let (has_passwords, certificates) = (
+        serve.users.is_some() || primary.password.is_some(),
+        certificates(serve),
+    );
+    let asks_for_passwords = matches!(certificates, Certificates::Unasked | Certificates::Required);
+    if !has_passwords && asks_for_passwords && !serve.trust {
         return Err(Failure::Usage(
             "nobody could log in: give --users FILE, a password in --primary, or --trust".into(),
         ));
@@ -240,6 +245,15 @@ fn options(serve: &Serve) -> Result<Options, Failure> {
     })
 }
 
+fn certificates(serve: &Serve) -> Certificates {
+    match (&serve.tls_client_ca, serve.tls_client_auth) {
+        (None, _) => Certificates::Unasked,
+        (Some(_), ClientAuth::VerifyFull) => Certificates::Required,
+        (Some(_), ClientAuth::Cert) => Certificates::Enough,
+        (Some(_), ClientAuth::CertOrPassword) => Certificates::Instead,
+    }
+}
+
 /// Reads from files who may come in.
 fn admission(serve: &Serve, primary: &Address) -> Result<Admission, String> {
     let mut users = match &serve.users {
@@ -253,7 +267,10 @@ fn admission(serve: &Serve, primary: &Address) -> Result<Admission, String> {
         added.map_err(|error| format!("the password in --primary: {error}"))?;
     }
     let tls = match (&serve.tls_certificate, &serve.tls_key) {
-        (Some(certificate), Some(key)) => Some(tls::identity(certificate, key)?),
+        (Some(certificate), Some(key)) => {
+            let authorities = serve.tls_client_ca.as_deref();
+            Some(tls::identity(certificate, key, authorities)?)
+        }
         _ => None,
     };
     let operators = match &serve.operator[..] {
@@ -266,6 +283,7 @@ fn admission(serve: &Serve, primary: &Address) -> Result<Admission, String> {
             false => Authentication::Scram(users),
         },
         tls,
+        certificates: certificates(serve),
         operators,
     })
 }

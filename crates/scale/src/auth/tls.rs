@@ -7,6 +7,7 @@ use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, Server
 use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::server::WebPkiClientVerifier;
 use rustls::{
     ClientConfig, DigitallySignedStruct, Error, RootCertStore, ServerConfig, SignatureScheme,
 };
@@ -73,16 +74,32 @@ pub struct Identity {
     pub end_point: Option<Vec<u8>>,
 }
 
-/// What clients are shown: a chain of certificates and their key, both PEM.
-pub fn identity(certificates: &Path, key: &Path) -> Result<Identity, String> {
+/// What clients are shown: a chain of certificates and their key, both PEM. With a file of authorities
+/// they are asked for a certificate of their own, but need not have one; one that none of these has signed
+/// ends the handshake.
+pub fn identity(
+    certificates: &Path,
+    key: &Path,
+    authorities: Option<&Path>,
+) -> Result<Identity, String> {
     let chain = certificates_of(certificates)?;
     let end_point = chain.first().and_then(certificate::end_point);
     let key = PrivateKeyDer::from_pem_file(key)
         .map_err(|error| format!("cannot read a key from {}: {error}", key.display()))?;
     let config = ServerConfig::builder_with_provider(provider())
         .with_safe_default_protocol_versions()
-        .map_err(|error| format!("cannot set up TLS: {error}"))?
-        .with_no_client_auth()
+        .map_err(|error| format!("cannot set up TLS: {error}"))?;
+    let config = match authorities {
+        None => config.with_no_client_auth(),
+        Some(path) => {
+            let roots = Arc::new(roots_of(path)?);
+            let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider());
+            let verifier = verifier.allow_unauthenticated().build();
+            let unusable = |error| format!("cannot use {}: {error}", path.display());
+            config.with_client_cert_verifier(verifier.map_err(unusable)?)
+        }
+    };
+    let config = config
         .with_single_cert(chain, key)
         .map_err(|error| format!("cannot use {}: {error}", certificates.display()))?;
     Ok(Identity {
@@ -101,17 +118,21 @@ fn provider() -> Arc<CryptoProvider> {
     Arc::new(ring::default_provider())
 }
 
-fn verified(roots: &Path) -> Result<Arc<ClientConfig>, String> {
+fn roots_of(path: &Path) -> Result<RootCertStore, String> {
     let mut store = RootCertStore::empty();
-    for certificate in certificates_of(roots)? {
+    for certificate in certificates_of(path)? {
         store
             .add(certificate)
-            .map_err(|error| format!("cannot use {}: {error}", roots.display()))?;
+            .map_err(|error| format!("cannot use {}: {error}", path.display()))?;
     }
+    Ok(store)
+}
+
+fn verified(roots: &Path) -> Result<Arc<ClientConfig>, String> {
     let config = ClientConfig::builder_with_provider(provider())
         .with_safe_default_protocol_versions()
         .map_err(|error| format!("cannot set up TLS: {error}"))?
-        .with_root_certificates(store)
+        .with_root_certificates(roots_of(roots)?)
         .with_no_client_auth();
     Ok(Arc::new(config))
 }

@@ -75,7 +75,7 @@ pub const HELP: &[(&str, &str)] = &[
     ),
     (
         "RELOAD",
-        "read the file of users and the certificate again, as SIGHUP does",
+        "read the file of users and the certificates again, as SIGHUP does",
     ),
 ];
 

@@ -48,6 +48,20 @@ pub enum Authentication {
     Trust(Users),
 }
 
+/// What a client's certificate is good for. One for its user has that name as its common name.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Certificates {
+    /// Nothing: none is asked for.
+    #[default]
+    Unasked,
+    /// Every client must show one for its user, and prove who it is as without.
+    Required,
+    /// Every client must show one for its user, and that is all.
+    Enough,
+    /// A client that shows one for its user need do nothing else; others prove who they are as without.
+    Instead,
+}
+
 /// Who may come in, and how: what can be changed while the proxy runs. Who is in stays in.
 #[derive(Debug)]
 pub struct Admission {
@@ -55,6 +69,8 @@ pub struct Admission {
     pub authentication: Authentication,
     /// What clients are shown; without it nothing is encrypted.
     pub tls: Option<Identity>,
+    /// What certificates of clients are good for; on Unix sockets, where none can be shown, nothing.
+    pub certificates: Certificates,
     /// Who may use the console.
     pub operators: Vec<String>,
 }

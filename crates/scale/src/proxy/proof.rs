@@ -6,7 +6,8 @@ use bytes::{Buf, BytesMut};
 use ring::rand::{SecureRandom, SystemRandom};
 
 use super::login::{Failed, violation};
-use super::{Admission, Authentication};
+use super::{Admission, Authentication, Certificates};
+use crate::auth::certificate;
 use crate::auth::scram::{Offer, Refusal, Verifier};
 use crate::auth::users::Users;
 use crate::pool::Login;
@@ -23,8 +24,10 @@ const INVALID_PASSWORD: &str = "28P01";
 
 /// Lets a client prove that it is this user. Returns how its servers are logged in to.
 pub async fn ask(peer: &mut Peer, admission: &Admission, user: &str) -> Result<Login, Failed> {
+    let is_enough = is_certificate_enough(peer, admission.certificates, user)?;
     let users = match &admission.authentication {
         Authentication::Trust(users) => return Ok(login(users, user)),
+        Authentication::Scram(users) if is_enough => return Ok(login(users, user)),
         Authentication::Scram(users) => users,
     };
     let identity = admission.tls.as_ref().filter(|_| peer.is_encrypted());
@@ -33,6 +36,34 @@ pub async fn ask(peer: &mut Peer, admission: &Admission, user: &str) -> Result<L
     };
     password(peer, &offer, users, user).await?;
     Ok(login(users, user))
+}
+
+/// Whether the client has proved by a certificate who it is. Fails if it should have.
+fn is_certificate_enough(
+    peer: &Peer,
+    certificates: Certificates,
+    user: &str,
+) -> Result<bool, Failed> {
+    let name = peer.certificate().and_then(certificate::common_name);
+    let is_named = name.as_deref() == Some(user);
+    let is_local = peer.network().is_none();
+    let (text, hint) = match (certificates, peer.certificate()) {
+        (Certificates::Unasked, _) => return Ok(false),
+        (Certificates::Required, Some(_)) if is_named => return Ok(false),
+        (Certificates::Enough | Certificates::Instead, Some(_)) if is_named => return Ok(true),
+        (Certificates::Instead, _) => return Ok(false),
+        (_, None) if is_local => return Ok(false),
+        (_, None) => (
+            "connection requires a valid client certificate".to_owned(),
+            "Connect with TLS, and show one that is signed as --tls-client-ca wants it.",
+        ),
+        (_, Some(_)) => (
+            format!("certificate authentication failed for user \"{user}\""),
+            "The certificate's common name must be the user's name.",
+        ),
+    };
+    let report = Report::new(Severity::Fatal, INVALID_AUTHORIZATION, text);
+    Err(report.hint(hint).into())
 }
 
 fn login(users: &Users, user: &str) -> Login {

@@ -18,7 +18,7 @@ use scale::local::{self, Postgres, SUPERUSER};
 use scale::proxy::extensions::Extensions;
 use scale::proxy::listener::Local;
 use scale::proxy::routing::Routing;
-use scale::proxy::{Admission, Authentication, Options, Proxy};
+use scale::proxy::{Admission, Authentication, Certificates, Options, Proxy};
 use scale::wire::session::Pinning;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
@@ -57,6 +57,7 @@ pub fn options_at(primary: Address, connections: usize) -> Options {
         admission: Admission {
             authentication: Authentication::Trust(Users::default()),
             tls: None,
+            certificates: Certificates::Unasked,
             operators: vec![SUPERUSER.into()],
         },
         extensions: Vec::new(),

@@ -7,7 +7,9 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::Path;
 use std::time::Instant;
 
-use rcgen::{CertificateParams, KeyPair, SignatureAlgorithm};
+use rcgen::{
+    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, SignatureAlgorithm,
+};
 use scale::address::Address;
 use scale::auth::tls::{self, Identity};
 use scale::local::{Postgres, SUPERUSER};
@@ -30,7 +32,30 @@ pub fn identity(folder: &Path, kind: &'static SignatureAlgorithm) -> Identity {
     let files = (folder.join("chain.pem"), folder.join("key.pem"));
     fs::write(&files.0, certificate.pem()).unwrap();
     fs::write(&files.1, key.serialize_pem()).unwrap();
-    tls::identity(&files.0, &files.1).unwrap()
+    tls::identity(&files.0, &files.1, None).unwrap()
+}
+
+/// An authority whose own certificate is in this file.
+pub fn authority(file: &Path) -> CertifiedIssuer<'static, KeyPair> {
+    let mut params = CertificateParams::default();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let authority = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
+    fs::write(file, authority.pem()).unwrap();
+    authority
+}
+
+/// A certificate for a user by an authority, in files of this folder. Returns libpq's words for it.
+pub fn certify(issuer: &CertifiedIssuer<'_, KeyPair>, user: &str, folder: &Path) -> String {
+    let key = KeyPair::generate().unwrap();
+    let mut params = CertificateParams::default();
+    params.distinguished_name.push(DnType::CommonName, user);
+    let certificate = params.signed_by(&key, issuer).unwrap();
+    let files = [folder.join("client.pem"), folder.join("client.key")];
+    fs::write(&files[0], certificate.pem()).unwrap();
+    fs::write(&files[1], key.serialize_pem()).unwrap();
+    fs::set_permissions(&files[1], Permissions::from_mode(0o600)).unwrap();
+    let [certificate, key] = files.each_ref().map(|file| file.display());
+    format!("sslcert={certificate} sslkey={key}")
 }
 
 /// A certificate for all of these databases, in the folder's `roots.pem`; from now on they let in nobody

@@ -14,7 +14,7 @@ use scale::auth::users::Users;
 use scale::console::client::{self, Told};
 use scale::local::{self, Postgres, SUPERUSER};
 use scale::proxy::routing::Routing;
-use scale::proxy::{Admission, Authentication, Options, Proxy};
+use scale::proxy::{Admission, Authentication, Certificates, Options, Proxy};
 use scale::replication::REPLAY_CONNECTIONS_DEFAULT;
 use scale::wire::session::Pinning;
 use tokio::net::TcpListener;
@@ -91,6 +91,7 @@ impl Stage {
             admission: Admission {
                 authentication: Authentication::Trust(Users::default()),
                 tls: None,
+                certificates: Certificates::Unasked,
                 operators: vec![SUPERUSER.into()],
             },
             extensions: Vec::new(),
