@@ -134,8 +134,12 @@ impl Lock {
                 Ok(()) => {}
                 Err(TryLockError::Error(error)) => return Err(error),
                 Err(TryLockError::WouldBlock) => {
-                    let number = fs::read_to_string(&path).unwrap_or_default();
-                    let text = format!("process {} serves there", number.trim());
+                    // It signs only when it has the socket.
+                    let signed = fs::read_to_string(&path).unwrap_or_default();
+                    let text = match signed.trim() {
+                        "" => "another process is about to serve there".to_owned(),
+                        number => format!("process {number} serves there"),
+                    };
                     return Err(io::Error::new(ErrorKind::AddrInUse, text));
                 }
             }
