@@ -334,7 +334,12 @@ fn happen_to(
         "flush" => cluster.flush(id)?,
         "checkpoint" if how == Some("unflushed") => cluster.checkpoint_unflushed(id)?,
         "checkpoint" => cluster.checkpoint(id)?,
-        "crash" => cluster.crash(id, how == Some("keeps-all"))?,
+        "crash" => {
+            if how == Some("loses-one") {
+                cluster.lose_last_record(id)?;
+            }
+            cluster.crash(id, how.is_some())?;
+        }
         "restart" => cluster.start(id)?,
         "rejoin" => cluster.rejoin(id)?,
         "down" => cluster.note_down(id)?,

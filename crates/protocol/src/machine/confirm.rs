@@ -169,13 +169,16 @@ impl CoreMachine {
         self.unfinished.first().copied().unwrap_or(next)
     }
 
-    /// Members further down have the outcome durably.
-    pub(super) fn on_member_durable(
+    /// Members further down have the outcome durably, and have settled it: so this one may (R3). It has
+    /// not if it has restarted without the record of that; and who has forgotten what is finished does
+    /// not tell the decision again.
+    pub(super) fn on_member_durable<T: Tables>(
         &mut self,
         now: Now,
         operations: Vec<(OperationId, PartitionId)>,
+        tables: &mut T,
         output: &mut Output,
-    ) {
+    ) -> Result<(), TablesError> {
         for (operation, confirmed) in operations {
             let own = (operation, PartitionId::default())..;
             let before = self
@@ -186,12 +189,19 @@ impl CoreMachine {
             let Some(key) = before.map(|(key, _)| *key) else {
                 continue;
             };
-            self.members
-                .get_mut(&key)
-                .expect("it was just found")
-                .next_durable = true;
+            let member = self.members.get_mut(&key).expect("it was just found");
+            member.next_durable = true;
+            if let Some(decision) = member.decision.clone().filter(|_| !member.settled) {
+                let told = Told {
+                    decision,
+                    settled: true,
+                    in_order: true,
+                };
+                self.on_decision(now, key, told, tables, output)?;
+            }
             self.try_confirm(now, key, output);
         }
+        Ok(())
     }
 
     /// The head asks whether the outcome is durable further down.

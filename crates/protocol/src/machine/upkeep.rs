@@ -370,8 +370,7 @@ impl CoreMachine {
                 self.on_settled(now, operation, to, tables, output)
             }
             PeerMessage::Durable { operations } => {
-                self.on_member_durable(now, operations, output);
-                Ok(())
+                self.on_member_durable(now, operations, tables, output)
             }
             PeerMessage::Confirm { operations } => {
                 self.on_confirm(now, (from, operations), tables, output)

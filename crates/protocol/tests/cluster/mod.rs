@@ -313,6 +313,13 @@ impl Cluster {
         Ok(())
     }
 
+    /// A server that is about to crash has not written its last record.
+    pub fn lose_last_record(&mut self, id: u32) -> Result<(), String> {
+        let node = self.nodes.get_mut(&id).ok_or("there is no such server")?;
+        node.log.pop().ok_or("its log is empty")?;
+        Ok(())
+    }
+
     /// Flushes a server's log, then makes what its tables are durable and cuts the log.
     pub fn checkpoint(&mut self, id: u32) -> Result<(), String> {
         self.flush(id)?;
