@@ -239,7 +239,8 @@ fn a_unix_socket_is_served() {
     }
     let postgres = Postgres::start(&[]).unwrap();
     let folder = TempDir::new().unwrap();
-    let sockets = TempDir::new().unwrap();
+    // PostgreSQL itself must be able to make sockets there.
+    let sockets = local::folder_in(&std::env::temp_dir(), "replex-socket-").unwrap();
     let file = folder.path().join("hihooi.toml");
     let lines = format!(
         "trust = true\nprimary = \"postgresql://{SUPERUSER}@{}/postgres\"\nsocket-directory = {:?}\n",
@@ -258,6 +259,11 @@ fn a_unix_socket_is_served() {
     let said = run_badly(&["scale", "--config", &file, "--listen", &listen], 1);
     let serves = format!("process {} serves there", first.child.id());
     assert!(said.contains(&serves), "{said}");
+    let setting = format!("unix_socket_directories={}", sockets.path().display());
+    let mut other = Postgres::start(&[&setting]).unwrap();
+    let problem = other.restart_at(port.parse().unwrap()).unwrap_err();
+    assert!(problem.to_string().contains("lock file"), "{problem}");
+    drop(other);
 
     first.child.kill().unwrap();
     first.child.wait().unwrap();

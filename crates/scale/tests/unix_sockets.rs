@@ -148,8 +148,7 @@ async fn only_what_is_left_behind_is_taken_over() {
     assert!(elsewhere.is_err());
 }
 
-/// PostgreSQL and the proxy keep away from each other's sockets; one takes over from the other that has
-/// died.
+/// The socket of a PostgreSQL that serves is left alone, and that of one that has died is taken over.
 #[tokio::test]
 async fn postgresql_has_the_socket() {
     if !is_there() {
@@ -169,10 +168,7 @@ async fn postgresql_has_the_socket() {
     connect_by(&line).await;
     postgres.crash().unwrap();
     assert!(fs::exists(socket_in(folder.path(), port)).unwrap());
-    let proxy = bind().await.unwrap();
-    let said = postgres.restart_at(port).unwrap_err().to_string();
-    assert!(said.contains("lock file"), "{said}");
-    drop(proxy);
+    drop(bind().await.unwrap());
     postgres.restart_at(port).unwrap();
     connect_by(&line).await;
 }
