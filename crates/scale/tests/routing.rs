@@ -146,9 +146,11 @@ async fn refused_changes_of_the_schema_leave_the_session() {
         ("SELECT 1", "T'1'CZI"),
     ])
     .await;
-    raw.parse("", "CREATE TABLE a (id int PRIMARY KEY)");
-    raw.bind("").execute(0).sync();
-    assert_eq!(raw.hear().await, "12[0A000]ZI");
+    for _ in 0..2 {
+        raw.parse("", "CREATE TABLE a (id int PRIMARY KEY)");
+        raw.bind("").execute(0).sync();
+        assert_eq!(raw.hear().await, "12[0A000]ZI");
+    }
     raw.query("CREATE TABLE a (id int PRIMARY KEY)")
         .flush()
         .await;

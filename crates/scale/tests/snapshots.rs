@@ -226,8 +226,10 @@ async fn transactions_end_with_their_extension() {
     busy.query(slow).flush().await;
     let mut open = traced(&cluster).await;
     open.converse_at(&BEGUN).await;
-    // Flush brings the first answers before the statement runs.
-    open.parse("", slow).bind("").say(b'H', &[]);
+    open.parse("", slow).bind("").say(b'H', &[]).flush().await;
+    for tag in [b'1', b'2'] {
+        assert_eq!(open.message().await.unwrap().0, tag);
+    }
     open.execute(0).say(b'H', &[]).flush().await;
     let extension = connect(cluster.extensions[0].socket()).await;
     let running = "SELECT count(*) FROM pg_stat_activity WHERE state = 'active' AND query LIKE '%1000000000)'";
@@ -238,9 +240,9 @@ async fn transactions_end_with_their_extension() {
     cluster.extensions[0].kill();
     assert!(busy.until_ready().await.ends_with("[08006]ZE"));
     open.sync();
-    assert_eq!(open.hear().await, "12[08006]ZE");
+    assert!(open.hear().await.ends_with("[08006]ZE"));
     idle.query(READ);
-    assert_eq!(idle.hear().await, "[08006]ZE");
+    assert!(idle.hear().await.ends_with("[08006]ZE"));
     for raw in [&mut idle, &mut busy, &mut open] {
         raw.converse_at(&[
             (READ, "", "[25P02]ZE"),

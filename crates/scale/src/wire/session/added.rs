@@ -27,12 +27,15 @@ impl Session {
     /// Adds a statement to an extended batch, in front of what the client sends next.
     pub fn add(&mut self, statement: &str, out: &mut Out) {
         let to_server = &mut out.to_server;
+        // It is there still if it failed before: statements outlive transactions.
+        message::write(to_server, b'C', &[b"S", NAME], 0);
         message::write(to_server, b'P', &[NAME, statement.as_bytes(), b"\0\0\0"], 0);
         message::write(to_server, b'B', &[NAME, NAME, b"\0\0\0\0\0\0"], 0);
         message::write(to_server, b'E', &[NAME, b"\0\0\0\0"], 0);
         message::write(to_server, b'C', &[b"P", NAME], 0);
         message::write(to_server, b'C', &[b"S", NAME], 0);
         let kinds = [
+            Kind::Close,
             Kind::Parse,
             Kind::Bind,
             Kind::Execute,
