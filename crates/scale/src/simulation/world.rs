@@ -238,7 +238,6 @@ impl World {
         all.extend(own.map(|(_, weight, action)| (weight, action)));
     }
 
-    // tidy: long — a dispatching match over all that can happen.
     fn perform(&mut self, action: Action) -> Result<(), String> {
         match action {
             Action::Begin(number) => self.begin(number),
