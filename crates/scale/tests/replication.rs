@@ -420,7 +420,7 @@ async fn schema_changes_are_made_in_their_place() {
             _ => None,
         };
         let writes = analysis[0].sets(&[]);
-        let mark = hihooi.manager.lock().unwrap().begin_commit(writes);
+        let mark = hihooi.manager.lock().unwrap().begin_commit(writes, None);
         let before = schema.map(|schema| schema.sql(&key)).unwrap_or_default();
         let all = format!("BEGIN; {before}; {text}\n; {}; COMMIT", mark.sql(&key));
         client.simple_query(&all).await.unwrap();
@@ -464,7 +464,7 @@ async fn reads_see_all_that_was_answered() {
                     let update = format!("UPDATE counter SET n = {count} WHERE id = {id}");
                     let analysis = hihooi.analyser.analyse(&update, &["public".into()]);
                     let writes = analysis[0].sets(&[]);
-                    let mark = hihooi.manager.lock().unwrap().begin_commit(writes);
+                    let mark = hihooi.manager.lock().unwrap().begin_commit(writes, None);
                     let all = format!("BEGIN; {update}; {}; COMMIT", mark.sql(&key));
                     client.simple_query(&all).await.unwrap();
                     let outcome = Outcome::Committed;
@@ -721,7 +721,7 @@ async fn doubt_about_a_commit_is_settled() {
         .analyser
         .analyse("DELETE FROM loose", &["public".into()])[0]
         .sets(&[]);
-    let mark = hihooi.manager.lock().unwrap().begin_commit(writes);
+    let mark = hihooi.manager.lock().unwrap().begin_commit(writes, None);
     hihooi
         .manager
         .lock()

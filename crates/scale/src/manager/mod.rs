@@ -127,6 +127,8 @@ pub struct Manager {
     indexes: Indexes,
     extensions: Extensions,
     commit_count: u64,
+    /// The catalogue by which what is touched is known now; it rises with each change.
+    generation: u64,
 }
 
 impl Manager {
@@ -141,14 +143,20 @@ impl Manager {
             indexes: Indexes::new(floor),
             extensions: Extensions::default(),
             commit_count: 0,
+            generation: 0,
         }
     }
 
-    /// Notes that COMMIT is about to be sent for a transaction that writes `writes` (R32). The mark
-    /// must be written inside that transaction (R29).
-    pub fn begin_commit(&mut self, writes: Sets) -> Mark {
+    /// Notes that COMMIT is about to be sent for a transaction that writes `writes` (R32), known by the
+    /// catalogue of this generation, if by one. The mark must be written inside that transaction (R29).
+    pub fn begin_commit(&mut self, writes: Sets, generation: Option<u64>) -> Mark {
         let id = TStateId(self.next_id);
         self.next_id += 1;
+        let is_outdated = generation.is_some_and(|generation| generation < self.generation);
+        let writes = match is_outdated {
+            true => Sets::writes_anything(),
+            false => writes,
+        };
         self.pending.insert(id, writes);
         Mark {
             epoch: self.epoch,
@@ -159,6 +167,13 @@ impl Manager {
     /// Signs the marks and statements that the proxy writes into the log.
     pub fn key(&self) -> &mark::Key {
         &self.key
+    }
+
+    /// There is a newer catalogue. What is Pending is known by an older one, and may have run on the newer
+    /// tables: with a trigger, or a foreign key, that it did not know of. So it may write anything (R33).
+    pub fn catalogue_replaced(&mut self, generation: u64) {
+        self.generation = generation;
+        self.pending.widen();
     }
 
     /// The Primary said what became of a commit, or will never say.
@@ -377,7 +392,7 @@ mod tests {
     #[test]
     fn commit_is_never_missed() {
         let mut manager = two_extensions();
-        let mark = manager.begin_commit(write(1, 7));
+        let mark = manager.begin_commit(write(1, 7), None);
         let pending = Some(Reason::Pending);
         assert_eq!(goes_to_primary(&mut manager, &read(1)), pending);
         assert_eq!(goes_to_primary(&mut manager, &read(2)), None);
@@ -400,7 +415,7 @@ mod tests {
     #[test]
     fn commit_seen_before_its_answer_is_not_known_to_be_shown() {
         let mut manager = two_extensions();
-        let mark = manager.begin_commit(write(1, 7));
+        let mark = manager.begin_commit(write(1, 7), None);
         assert!(!see(&mut manager, 12, Some(mark), &write(1, 7)));
         manager.finished(mark.id, Outcome::Committed);
         assert_eq!(manager.pending_count(), 0);
@@ -409,7 +424,7 @@ mod tests {
     #[test]
     fn doubt_keeps_reads_on_the_primary_until_it_is_settled() {
         let mut manager = two_extensions();
-        let mark = manager.begin_commit(Sets::writes_anything());
+        let mark = manager.begin_commit(Sets::writes_anything(), None);
         manager.finished(mark.id, Outcome::InDoubt { backend: 99 });
         assert_eq!(manager.in_doubt(), [(mark.id, 99)]);
         assert!(goes_to_primary(&mut manager, &read(5)).is_some());
@@ -428,7 +443,7 @@ mod tests {
     #[test]
     fn mark_of_another_epoch_settles_nothing() {
         let mut manager = two_extensions();
-        let ours = manager.begin_commit(write(1, 7));
+        let ours = manager.begin_commit(write(1, 7), None);
         let mut theirs = ours;
         theirs.epoch = 0;
         assert!(!see(&mut manager, 12, Some(theirs), &write(1, 7)));
@@ -438,7 +453,7 @@ mod tests {
     #[test]
     fn statement_touches_everything() {
         let mut manager = two_extensions();
-        let mark = manager.begin_commit(Sets::writes_anything());
+        let mark = manager.begin_commit(Sets::writes_anything(), None);
         manager.committed(&Committed {
             tsid: Tsid(12),
             mark: Some(mark),
@@ -450,10 +465,28 @@ mod tests {
         assert_eq!(reason, Some(Reason::NoneFresh { need }));
     }
 
+    /// Who wrote by an old catalogue may have written what a new trigger writes.
+    #[test]
+    fn writes_by_an_old_catalogue_may_be_of_anything() {
+        let mut manager = two_extensions();
+        let old = manager.begin_commit(write(1, 7), Some(0));
+        assert_eq!(goes_to_primary(&mut manager, &read(2)), None);
+        manager.catalogue_replaced(1);
+        let pending = Some(Reason::Pending);
+        assert_eq!(goes_to_primary(&mut manager, &read(2)), pending);
+        see(&mut manager, 12, Some(old), &write(1, 7));
+        assert_eq!(goes_to_primary(&mut manager, &read(2)), None);
+        let late = manager.begin_commit(write(1, 7), Some(0));
+        assert_eq!(goes_to_primary(&mut manager, &read(2)), pending);
+        see(&mut manager, 13, Some(late), &write(1, 7));
+        manager.begin_commit(write(1, 7), Some(1));
+        assert_eq!(goes_to_primary(&mut manager, &read(2)), None);
+    }
+
     #[test]
     fn levels_differ() {
         let mut manager = two_extensions();
-        let mark = manager.begin_commit(write(1, 7));
+        let mark = manager.begin_commit(write(1, 7), None);
         let on_primary = |manager: &mut Manager, table, level| {
             matches!(manager.route(&read(table), level), Target::Primary(_))
         };
@@ -497,9 +530,9 @@ mod tests {
     #[test]
     fn snapshots_cover_what_was_pending() {
         let mut manager = two_extensions();
-        let first = manager.begin_commit(write(1, 7));
+        let first = manager.begin_commit(write(1, 7), None);
         let mut moment = manager.moment();
-        let later = manager.begin_commit(write(2, 7));
+        let later = manager.begin_commit(write(2, 7), None);
         let target = manager.route_snapshot(&mut moment, Level::Gssi);
         assert_eq!(target, Target::Primary(Reason::Pending));
         let weak = manager.route_snapshot(&mut manager.moment(), Level::Weak);

@@ -47,6 +47,15 @@ impl Pending {
         assert!(before.is_none(), "ids are given out once");
     }
 
+    /// What each writes is not known any more.
+    pub fn widen(&mut self) {
+        for item in self.items.values_mut() {
+            self.state.remove(&item.writes);
+            item.writes = Sets::writes_anything();
+            self.state.merge(&item.writes);
+        }
+    }
+
     /// The outcome is known, or will never be known from that connection.
     pub fn finished(&mut self, id: TStateId, outcome: Outcome) {
         let is_over = match outcome {

@@ -44,7 +44,8 @@ impl Writes {
         self.may_be_over |= touched.may_end || !is_inside;
         if self.unsent.is_written() && self.may_be_over && !planted::is(Bug::NotPending) {
             let sets = std::mem::take(&mut self.unsent);
-            self.pending.push(locked(manager).begin_commit(sets));
+            self.pending
+                .push(locked(manager).begin_commit(sets, self.generation));
         }
     }
 

@@ -191,7 +191,10 @@ impl Reader {
         if catalogue_is_old || tstate.has_statements {
             self.shown(primary, tstate.xid).await?;
             let catalogue = catalogue::read(primary).await?;
-            self.shared.analyser.replace(catalogue);
+            let analyser = &self.shared.analyser;
+            analyser.replace(catalogue);
+            let generation = analyser.generation();
+            self.shared.manager().catalogue_replaced(generation);
         }
         let is_shown = self.shared.manager().committed(&Committed {
             tsid: tstate.tsid,
