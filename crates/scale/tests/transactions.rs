@@ -458,3 +458,31 @@ async fn what_writes_bring_about_is_seen() {
     }
     assert_eq!(cluster.served(), 0);
 }
+
+/// What a client has prepared since a table changed is not run as it was prepared on another server before.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn statements_are_prepared_anew_wherever_they_run() {
+    let Some((cluster, mut raw)) = cluster("").await else {
+        return;
+    };
+    let all = "SELECT * FROM u WHERE id = 1";
+    raw.parse("before", all).bind("before").execute(0).sync();
+    assert!(raw.hear_at().await.0.starts_with(EXTENSION));
+    raw.query("ALTER TABLE u ADD COLUMN note text DEFAULT 'new'");
+    raw.hear_at().await;
+    cluster.settle().await;
+    // One that asks for the time is on the Primary, and so is what is prepared with it.
+    raw.query("BEGIN");
+    raw.hear_at().await;
+    raw.query("SELECT now() > 'epoch'");
+    assert!(raw.hear_at().await.0.starts_with("the Primary"));
+    raw.parse("after", "SELECT now()").bind("after").execute(0);
+    raw.parse("since", all).sync();
+    assert!(raw.hear_at().await.0.starts_with("the Primary"));
+    raw.query("COMMIT");
+    raw.hear_at().await;
+    raw.bind("since").execute(0).sync();
+    let (place, heard) = raw.hear_at().await;
+    assert!(place.starts_with(EXTENSION), "{place}");
+    assert!(heard.contains("new") && heard.ends_with("CZI"), "{heard}");
+}

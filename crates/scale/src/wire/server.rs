@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 
@@ -18,11 +19,30 @@ pub type StatementId = [u8; 16];
 /// What names the unnamed statement of a client: the client's session and a count in it.
 pub type UnnamedId = (u64, u64);
 
+/// When something was prepared, among all that anybody has prepared.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Turn(u64);
+
+impl Turn {
+    /// Now: behind all before.
+    pub fn now() -> Turn {
+        static LAST: AtomicU64 = AtomicU64::new(0);
+        Turn(LAST.fetch_add(1, Ordering::Relaxed) + 1)
+    }
+}
+
+#[derive(Debug)]
+struct Use {
+    since: Turn,
+    /// The time of its last use.
+    last: u64,
+}
+
 /// One server connection.
 #[derive(Debug, Default)]
 pub struct Server {
-    /// Prepared on it, or sent to be, each with the time of its last use.
-    prepared: BTreeMap<StatementId, u64>,
+    /// Prepared on it, or sent to be.
+    prepared: BTreeMap<StatementId, Use>,
     /// Whose unnamed statement it holds.
     pub unnamed: Option<UnnamedId>,
     /// What it has reported; shared until it changes.
@@ -33,16 +53,12 @@ pub struct Server {
 }
 
 impl Server {
-    /// Is a statement prepared, or sent to be? If so, it counts as used now.
-    pub fn uses(&mut self, id: &StatementId) -> bool {
+    /// Since when a statement is prepared, or sent to be, if it is. It counts as used now.
+    pub fn uses(&mut self, id: &StatementId) -> Option<Turn> {
         self.uses += 1;
-        match self.prepared.get_mut(id) {
-            Some(used) => {
-                *used = self.uses;
-                true
-            }
-            None => false,
-        }
+        let used = self.prepared.get_mut(id)?;
+        used.last = self.uses;
+        Some(used.since)
     }
 
     /// A statement is being prepared. Returns the one that must be closed for it, if there are
@@ -50,14 +66,14 @@ impl Server {
     pub fn prepare(&mut self, id: StatementId) -> Option<StatementId> {
         let mut closed = None;
         if self.prepared.len() >= STATEMENTS_MAX {
-            let oldest = self.prepared.iter().min_by_key(|(_, used)| **used);
+            let oldest = self.prepared.iter().min_by_key(|(_, used)| used.last);
             closed = oldest.map(|(id, _)| *id);
         }
         if let Some(closed) = &closed {
             self.prepared.remove(closed);
         }
         self.uses += 1;
-        self.prepared.insert(id, self.uses);
+        self.put(id, Turn::now());
         closed
     }
 
@@ -68,7 +84,12 @@ impl Server {
 
     /// A statement that was to be closed is prepared still.
     pub fn keep(&mut self, id: StatementId) {
-        self.prepared.insert(id, self.uses);
+        self.put(id, Turn::default());
+    }
+
+    fn put(&mut self, id: StatementId, since: Turn) {
+        let last = self.uses;
+        self.prepared.insert(id, Use { since, last });
     }
 
     /// All prepared statements are gone, as after DEALLOCATE ALL.
@@ -99,9 +120,11 @@ mod tests {
         for number in 0..STATEMENTS_MAX {
             assert_eq!(server.prepare(id(number)), None);
         }
-        assert!(server.uses(&id(0)));
+        let first = server.uses(&id(0));
+        assert!(first.is_some());
         assert_eq!(server.prepare(id(STATEMENTS_MAX)), Some(id(1)));
-        assert!(!server.uses(&id(1)));
-        assert!(server.uses(&id(0)));
+        assert_eq!(server.uses(&id(1)), None);
+        assert_eq!(server.uses(&id(0)), first);
+        assert!(server.uses(&id(STATEMENTS_MAX)) > first);
     }
 }

@@ -153,17 +153,11 @@ impl Session {
             )));
         }
         let client_name = Bytes::copy_from_slice(parse.name);
-        let is_there = server.uses(&prepared.id);
-        if is_there && self.may_have_portal(&prepared.id) {
+        if !self.wants_to_prepare(&prepared, server, out) {
             let made = Expected::of(Kind::Made(PARSE_COMPLETE));
             self.expected
                 .push(made.or(Undo::Forget(client_name.clone())));
         } else {
-            if is_there {
-                // What it names may have changed since it was prepared there.
-                server.forget(&prepared.id);
-                self.close_on_server(prepared.id, out);
-            }
             let parts: [&[u8]; 2] = [&prepared.server_name, parse.rest];
             self.make_room(&prepared, server, out);
             message::write(&mut out.to_server, b'P', &parts, message.rest);
@@ -182,6 +176,7 @@ impl Session {
         out: &mut Out,
     ) -> Result<(), Malformed> {
         let bind = Bind::read(message.body())?;
+        let name = self.on_server(bind.statement, server, out);
         match self.statement(bind.statement) {
             Some(prepared) if self.portals.len() < PORTALS_MAX => {
                 let portal = Bytes::copy_from_slice(bind.portal);
@@ -197,7 +192,6 @@ impl Session {
                 self.portals.remove(bind.portal);
             }
         }
-        let name = self.on_server(bind.statement, server, out);
         if name.len() == 1 && bind.statement.is_empty() {
             out.to_server.extend_from_slice(message.frame);
         } else {
@@ -248,7 +242,7 @@ impl Session {
             // Made by SQL's PREPARE, if at all: that keeps the session's server.
             return [name, b"\0"].concat().into();
         };
-        if !server.uses(&prepared.id)
+        if self.wants_to_prepare(&prepared, server, out)
             && let Some(body) = &prepared.body
         {
             self.make_room(&prepared, server, out);
@@ -259,6 +253,25 @@ impl Session {
                 .push(reply.or(Undo::ForgetOnServer(prepared.id)));
         }
         prepared.server_name.clone()
+    }
+
+    /// Must a client's statement be prepared on the server? Also if that has it from before the client
+    /// prepared it: what it names may have changed since. Then it is closed there.
+    fn wants_to_prepare(
+        &mut self,
+        prepared: &Prepared,
+        server: &mut Server,
+        out: &mut Out,
+    ) -> bool {
+        let Some(since) = server.uses(&prepared.id) else {
+            return true;
+        };
+        if since > prepared.since || self.may_have_portal(&prepared.id) {
+            return false;
+        }
+        server.forget(&prepared.id);
+        self.close_on_server(prepared.id, out);
+        true
     }
 
     /// A statement is about to be prepared on the server: another may have to be closed for it.

@@ -8,7 +8,7 @@ use ring::digest;
 
 use crate::wire::effect::{self, Effect};
 use crate::wire::message::{self, Parse};
-use crate::wire::server::StatementId;
+use crate::wire::server::{StatementId, Turn};
 
 /// A statement that a client has prepared.
 #[derive(Debug)]
@@ -22,6 +22,8 @@ pub struct Prepared {
     pub body: Option<Bytes>,
     /// What it may leave behind.
     pub effect: Effect,
+    /// When the client has prepared it.
+    pub since: Turn,
 }
 
 impl Prepared {
@@ -42,6 +44,7 @@ impl Prepared {
             server_name: server_name(&id),
             body: Some(Bytes::copy_from_slice(body)),
             effect: effect_of(body),
+            since: Turn::now(),
         }
     }
 
@@ -52,6 +55,7 @@ impl Prepared {
             server_name: Bytes::from_static(b"\0"),
             body: Some(Bytes::copy_from_slice(body)),
             effect: effect_of(body),
+            since: Turn::now(),
         }
     }
 
@@ -65,6 +69,7 @@ impl Prepared {
             server_name: server_name(&id),
             body: None,
             effect: Effect::KeepsSession,
+            since: Turn::now(),
         }
     }
 
