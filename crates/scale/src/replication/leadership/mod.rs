@@ -22,7 +22,7 @@
 //! - When it begins, no lease of an earlier epoch is valid. So no Extension's answer is told by another
 //!   proxy to who asks after its first commit. An answer whose lease was valid when it was looked at,
 //!   and which is told later, is one to a question from before that commit.
-//! - An Extension executes for one epoch at a time: see [`super::fence`].
+//! - An Extension executes for one epoch at a time: see `fence`.
 //!
 //! A proxy whose session at the Primary is lost tries to get the lock again. If it does, and the epoch
 //! is still its own, nobody was active in between, and it goes on. If another proxy has the lock, its lease
