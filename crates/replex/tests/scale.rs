@@ -125,6 +125,11 @@ struct Running {
 }
 
 impl Running {
+    fn signal(&self, signal: Signal) {
+        let pid = Pid::from_raw(self.child.id().try_into().unwrap()).unwrap();
+        kill_process(pid, signal).unwrap();
+    }
+
     fn start(arguments: &[&str]) -> Running {
         Running::start_at("127.0.0.1:0", arguments)
     }
@@ -225,8 +230,7 @@ fn operators_ask_and_reload() {
     );
     assert!(ann(&running));
     std::fs::write(&users, format!("\"{SUPERUSER}\" \"secret\"\n")).unwrap();
-    let pid = Pid::from_raw(running.child.id().try_into().unwrap()).unwrap();
-    kill_process(pid, Signal::HUP).unwrap();
+    running.signal(Signal::HUP);
     while ann(&running) {}
     assert!(running.admin(SUPERUSER, &["SHOW HELP"]).status.success());
 }
@@ -270,8 +274,7 @@ fn a_unix_socket_is_served() {
     assert!(!is_empty(sockets.path()));
     let mut second = Running::start_at(&listen, &["--config", &file]);
     run_well(&ask);
-    let pid = Pid::from_raw(second.child.id().try_into().unwrap()).unwrap();
-    kill_process(pid, Signal::TERM).unwrap();
+    second.signal(Signal::TERM);
     assert!(second.child.wait().unwrap().success());
     assert!(is_empty(sockets.path()));
 }
@@ -334,8 +337,7 @@ fn clients_are_vouched_for() {
     assert!(logs_in(&first));
     let second = certify(folder.path(), "second");
     assert!(!logs_in(&second));
-    let pid = Pid::from_raw(running.child.id().try_into().unwrap()).unwrap();
-    kill_process(pid, Signal::HUP).unwrap();
+    running.signal(Signal::HUP);
     let started = Instant::now();
     while !logs_in(&second) {
         assert!(started.elapsed() < Duration::from_secs(60));
@@ -382,8 +384,7 @@ fn second_proxy_stands_by_until_the_first_is_stopped() {
         psql(format!("{},{}", second.proxy, first.proxy)).stdout,
         b"7\n"
     );
-    let pid = Pid::from_raw(first.child.id().try_into().unwrap()).unwrap();
-    kill_process(pid, Signal::TERM).unwrap();
+    first.signal(Signal::TERM);
     assert!(first.child.wait().unwrap().success());
     let mut line = String::new();
     second.stdout.read_line(&mut line).unwrap();

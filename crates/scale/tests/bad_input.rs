@@ -5,15 +5,15 @@
 
 mod support;
 
-use std::path::Path;
 use std::time::Duration;
 
+use rcgen::PKCS_ECDSA_P256_SHA256;
 use scale::address::Address;
-use scale::auth::tls::{self, Identity};
 use scale::auth::users::Users;
 use scale::local::Postgres;
 use scale::proxy::Authentication;
 use support::raw::Raw;
+use support::tls::identity;
 use support::{Front, ask_for_passwords, connect, is_there, options, users};
 use tempfile::TempDir;
 use tokio::io::AsyncWriteExt;
@@ -174,15 +174,6 @@ async fn primary_that_is_away_and_comes_back() {
     assert_eq!(idle.hear().await, "T'1'CZI");
 }
 
-/// A key and a certificate for `127.0.0.1`, signed by itself, as PEM files.
-fn certificate(folder: &Path) -> Identity {
-    let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_string()]).unwrap();
-    let (chain, key) = (folder.join("chain.pem"), folder.join("key.pem"));
-    std::fs::write(&chain, made.cert.pem()).unwrap();
-    std::fs::write(&key, made.signing_key.serialize_pem()).unwrap();
-    tls::identity(&chain, &key, None).unwrap()
-}
-
 /// SCRAM and TLS to the proxy; SCRAM, md5 and TLS from there to the server, which is a proxy itself.
 #[tokio::test]
 async fn passwords_and_encryption_on_both_sides() {
@@ -207,7 +198,7 @@ async fn passwords_and_encryption_on_both_sides() {
 
         let mut inner = options(&postgres, 1);
         inner.admission.authentication = Authentication::Scram(users());
-        inner.admission.tls = Some(certificate(folder.path()));
+        inner.admission.tls = Some(identity(folder.path(), &PKCS_ECDSA_P256_SHA256));
         let inner = Front::start(inner).await;
         let mut outer = options(&postgres, 1);
         let url = format!(
@@ -278,7 +269,7 @@ async fn bytes_before_the_tls_handshake() {
     let folder = TempDir::new().unwrap();
     let postgres = Postgres::start(&[]).unwrap();
     let mut told = options(&postgres, 1);
-    told.admission.tls = Some(certificate(folder.path()));
+    told.admission.tls = Some(identity(folder.path(), &PKCS_ECDSA_P256_SHA256));
     let front = Front::start(told).await;
     let mut raw = Raw::connect(front.address).await;
     let mut packet = scale::wire::startup::write_tls();

@@ -17,6 +17,12 @@ use tokio_postgres::error::SqlState;
 const EXTENSION: &str = "Extension 1,";
 const OWN: &str = "the Primary, it touches what its transaction has written or locked";
 
+/// How most transactions begin here, where that goes, and what is said.
+const WRITES: [(&str, &str, &str); 2] = [
+    ("BEGIN", "no server", "CZT"),
+    ("UPDATE t SET n = 7 WHERE id = 1", "the Primary", "CZT"),
+];
+
 /// What is in the database: a table that transactions write, and one that they read.
 const SETUP: &str = "
     CREATE TABLE t (id int PRIMARY KEY, n int); INSERT INTO t VALUES (1, 0), (2, 0);
@@ -41,9 +47,8 @@ async fn reads_behind_writes_run_elsewhere() {
     let Some((cluster, mut raw)) = cluster("").await else {
         return;
     };
+    raw.converse_at(&WRITES).await;
     let begun = [
-        ("BEGIN", "no server", "CZT"),
-        ("UPDATE t SET n = 7 WHERE id = 1", "the Primary", "CZT"),
         ("SELECT n FROM u WHERE id = 1", EXTENSION, "T'0'CZT"),
         ("SELECT n FROM t WHERE id = 2", EXTENSION, "T'0'CZT"),
         ("SELECT n FROM t WHERE id = 1", OWN, "T'7'CZT"),
@@ -171,11 +176,7 @@ async fn what_fails_elsewhere_runs_again_on_the_primary() {
         return;
     };
     let extension = connect(cluster.extensions[0].socket()).await;
-    let begun = [
-        ("BEGIN", "no server", "CZT"),
-        ("UPDATE t SET n = 7 WHERE id = 1", "the Primary", "CZT"),
-    ];
-    raw.converse_at(&begun).await;
+    raw.converse_at(&WRITES).await;
     let rename = "ALTER TABLE u RENAME TO gone";
     extension.batch_execute(rename).await.unwrap();
     let read = "SELECT n FROM u WHERE id = 1";
@@ -202,11 +203,7 @@ async fn long_answers_are_told_as_they_come() {
     let Some((_cluster, mut raw)) = cluster("").await else {
         return;
     };
-    let begun = [
-        ("BEGIN", "no server", "CZT"),
-        ("UPDATE t SET n = 7 WHERE id = 1", "the Primary", "CZT"),
-    ];
-    raw.converse_at(&begun).await;
+    raw.converse_at(&WRITES).await;
     let read = "SELECT repeat('x', 1000) FROM u, generate_series(1, 2000) g WHERE id = 1";
     raw.query(read);
     let (place, told) = raw.hear_at().await;
@@ -227,10 +224,9 @@ async fn long_answers_are_told_as_they_come() {
         let failed = [
             ("SELECT n FROM u WHERE id = 1", "", "[25P02]ZE"),
             ("ROLLBACK", "", "CZI"),
-            ("BEGIN", "no server", "CZT"),
-            ("UPDATE t SET n = 7 WHERE id = 1", "the Primary", "CZT"),
         ];
         raw.converse_at(&failed).await;
+        raw.converse_at(&WRITES).await;
     }
 }
 
@@ -294,11 +290,8 @@ async fn the_primary_is_heard_between_statements() {
     let Some((cluster, mut raw)) = cluster("").await else {
         return;
     };
-    let begun = [
-        ("BEGIN", "no server", "CZT"),
-        ("UPDATE t SET n = 7 WHERE id = 1", "the Primary", "CZT"),
-        ("SELECT n FROM u WHERE id = 1", EXTENSION, "T'0'CZT"),
-    ];
+    raw.converse_at(&WRITES).await;
+    let begun = [("SELECT n FROM u WHERE id = 1", EXTENSION, "T'0'CZT")];
     raw.converse_at(&begun).await;
     let primary = connect(cluster.primary.socket()).await;
     let end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
@@ -350,11 +343,7 @@ async fn portals_and_prepared_statements() {
     };
     raw.parse("u", "SELECT n FROM u ORDER BY id").sync();
     assert_eq!(raw.hear_at().await.1, "1ZI");
-    let begun = [
-        ("BEGIN", "no server", "CZT"),
-        ("UPDATE t SET n = 7 WHERE id = 1", "the Primary", "CZT"),
-    ];
-    raw.converse_at(&begun).await;
+    raw.converse_at(&WRITES).await;
     let goes = async |raw: &mut Raw, place: &str, told: &str| {
         let (went, heard) = raw.hear_at().await;
         assert_eq!(heard, told);

@@ -10,6 +10,9 @@ use crate::wire::report::{Report, Severity};
 /// How long is waited until it is written down; meanwhile the Primary may be restarted.
 const WAIT_MAX: Duration = Duration::from_secs(10);
 
+/// Why what only the active proxy does is not done.
+pub const UNPROVEN: &str = "the Primary does not confirm that this proxy is the active one";
+
 /// SQLSTATE: no connection could be made.
 const UNREACHABLE: &str = "08001";
 
@@ -42,7 +45,7 @@ impl Ledger {
         if timeout(WAIT_MAX, asked).await.unwrap_or(false) {
             return Ok(());
         }
-        let text = "the Primary does not confirm that this proxy is the active one";
-        Err(Report::new(Severity::Error, UNREACHABLE, text).hint("Ask again, or connect anew."))
+        let report = Report::new(Severity::Error, UNREACHABLE, UNPROVEN);
+        Err(report.hint("Ask again, or connect anew."))
     }
 }

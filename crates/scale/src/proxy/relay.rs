@@ -310,10 +310,7 @@ impl Relay<'_> {
                 return Ok(());
             }
         };
-        if self.session.settings().trace == Trace::On {
-            let notice = Report::new(Severity::Notice, "00000", format!("replex: {}", plan.why));
-            notice.write(&mut self.out.to_client);
-        }
+        self.tell_why(&plan.why);
         let target = (Arc::clone(&place.node), connection.cancel_key.clone());
         *self.entry.target.lock().await = Some(target);
         self.visit.goes(place.extension, plan.why.reason);
@@ -327,6 +324,14 @@ impl Relay<'_> {
         self.session
             .attach(server, (at, &plan.prelude), &mut self.out)
             .map_err(violation)
+    }
+
+    /// Tells a client that has asked for it why its batch goes where it goes.
+    fn tell_why(&mut self, why: &Why) {
+        if self.session.settings().trace == Trace::On {
+            let notice = Report::new(Severity::Notice, "00000", format!("replex: {why}"));
+            notice.write(&mut self.out.to_client);
+        }
     }
 
     /// Where what the session holds goes. What it may write is Pending from here on.

@@ -27,7 +27,7 @@ use crate::wire::effect::{self, Effect};
 use crate::wire::message;
 use crate::wire::report::{Report, Severity};
 use crate::wire::server::Server;
-use crate::wire::session::{Out, Prepared, Session, Text};
+use crate::wire::session::{Bound, Out, Prepared, Session, Text};
 
 /// SQLSTATE: what cannot be replicated.
 const UNSUPPORTED: &str = "0A000";
@@ -222,48 +222,24 @@ impl Before<'_> {
     ///
     /// Returns what goes in its place, if it is not to run.
     pub fn look(&self, message: Message<'_>, goes: Goes<'_>) -> Option<BytesMut> {
+        if goes.session.is_skipping() {
+            return None;
+        }
+        if goes.session.has_snapshot_elsewhere() {
+            return self.look_elsewhere(message, goes);
+        }
         let Goes {
             session,
             server,
             writes,
             out,
         } = goes;
-        if session.is_skipping() {
+        if message.tag() == b'P' {
+            self.look_at_parse(message, session);
             return None;
         }
-        if session.has_snapshot_elsewhere() {
-            return self.look_elsewhere(
-                message,
-                Goes {
-                    session,
-                    server,
-                    writes,
-                    out,
-                },
-            );
-        }
-        let bound;
-        let text = match message.tag() {
-            b'Q' => match message::split_string(message.body()) {
-                // What it leaves behind is looked at where it is forwarded.
-                Ok((text, _)) if message.is_whole() => Text::Simple(text, Effect::Nothing),
-                _ => Text::Unknown,
-            },
-            b'E' => {
-                let portal = message::executed_portal(message.body()).ok();
-                bound = portal.and_then(|portal| session.of_portal(portal));
-                match &bound {
-                    Some(bound) => Text::Bound(Arc::clone(&bound.prepared), &bound.parameters),
-                    None => Text::Unknown,
-                }
-            }
-            b'F' => Text::Unknown,
-            b'P' => {
-                self.look_at_parse(message, session);
-                return None;
-            }
-            _ => return None,
-        };
+        let bound = bound_by(message, session);
+        let text = run_by(message, bound.as_ref())?;
         let is_simple = message.tag() == b'Q';
         let mut touched = self.routing.touched(&text, self.reading);
         if session.is_failed() {
@@ -295,13 +271,8 @@ impl Before<'_> {
     /// Returns what goes in its place, as [`Before::look`].
     fn look_elsewhere(&self, message: Message<'_>, goes: Goes<'_>) -> Option<BytesMut> {
         let session = goes.session;
-        let portal = |body| message::executed_portal(body).ok();
-        let bound;
+        let bound = bound_by(message, session);
         let text = match message.tag() {
-            b'Q' => match message::split_string(message.body()) {
-                Ok((text, _)) if message.is_whole() => Text::Simple(text, Effect::Nothing),
-                _ => Text::Unknown,
-            },
             b'P' => match message::Parse::read(message.body()) {
                 Ok(parse) if message.is_whole() => Text::Prepared(Arc::new(Prepared::of(parse))),
                 _ => Text::Unknown,
@@ -313,15 +284,7 @@ impl Before<'_> {
                 }
                 _ => return None,
             },
-            b'E' => {
-                bound = portal(message.body()).and_then(|portal| session.of_portal(portal));
-                match &bound {
-                    Some(bound) => Text::Bound(Arc::clone(&bound.prepared), &bound.parameters),
-                    None => Text::Unknown,
-                }
-            }
-            b'F' => Text::Unknown,
-            _ => return None,
+            _ => run_by(message, bound.as_ref())?,
         };
         let touched = self.routing.touched(&text, self.reading);
         let words = text.text().unwrap_or_default();
@@ -365,6 +328,29 @@ impl Before<'_> {
             session.knows_schema_only();
         }
     }
+}
+
+/// What the portal runs that a message executes, if it executes one.
+fn bound_by(message: Message<'_>, session: &Session) -> Option<Bound> {
+    if message.tag() != b'E' {
+        return None;
+    }
+    let portal = message::executed_portal(message.body()).ok()?;
+    session.of_portal(portal)
+}
+
+/// What a message runs, if it runs something; if by a portal, that is bound to this.
+fn run_by<'a>(message: Message<'a>, bound: Option<&'a Bound>) -> Option<Text<'a>> {
+    Some(match (message.tag(), bound) {
+        (b'Q', _) => match message::split_string(message.body()) {
+            // What it leaves behind is looked at where it is forwarded.
+            Ok((text, _)) if message.is_whole() => Text::Simple(text, Effect::Nothing),
+            _ => Text::Unknown,
+        },
+        (b'E', Some(bound)) => Text::Bound(Arc::clone(&bound.prepared), &bound.parameters),
+        (b'E' | b'F', _) => Text::Unknown,
+        _ => return None,
+    })
 }
 
 /// Why a batch goes where it goes.

@@ -24,6 +24,7 @@ use super::{Error, RETRY_WAIT_MAX, RETRY_WAIT_MIN, SLOT, Shared, catalogue, conn
 use crate::address::Address;
 use crate::auth::tls::Policy;
 use crate::manager::{Committed, ExtensionId, TStateId, Tsid};
+use crate::pool::ledger::UNPROVEN;
 
 /// Time between two looks at what can be confirmed and what is in doubt.
 const TICK: Duration = Duration::from_millis(200);
@@ -31,8 +32,6 @@ const TICK: Duration = Duration::from_millis(200);
 const SHOWN_WAIT: Duration = Duration::from_millis(1);
 /// An Extension that takes nothing from its full queue for so long is let go; it joins again.
 const STALL_MAX: Duration = Duration::from_secs(10);
-/// Who has the slot may be another proxy.
-const UNPROVEN: &str = "the Primary does not confirm that this proxy is the active one";
 /// Text of values is the same here and at Extensions.
 const OPTIONS: &str = "-c datestyle=ISO,YMD -c intervalstyle=postgres -c extra_float_digits=3 \
                        -c bytea_output=hex -c timezone=UTC -c client_encoding=UTF8";
@@ -96,6 +95,7 @@ impl Reader {
             let position = self.position;
             let done = match self.shared.lease.is_valid() {
                 true => self.read().await,
+                // Who has the slot may be another proxy.
                 false => Err(Error::Connection(UNPROVEN.into())),
             };
             if let Err(problem) = done {

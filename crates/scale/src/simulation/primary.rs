@@ -1,7 +1,7 @@
 //! A small snapshot-isolation database in the Primary's place: rows with locks, a log, and commits that are
 //! in the log before anybody sees them, and become visible in another order.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use crate::manager::mark::emitted;
 use crate::manager::{Class, Column, Items, Parts, Row, Sets, Table, Touch, Tsid};
@@ -365,9 +365,4 @@ impl Reads {
             Reads::Anything => true,
         })
     }
-}
-
-/// The rows that changes touch.
-pub fn keys(changes: &[Change]) -> BTreeSet<Key> {
-    changes.iter().map(|change| change.key).collect()
 }

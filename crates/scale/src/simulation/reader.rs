@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use super::extension::{Commit, Extractor};
-use super::primary::{Entry, Primary, keys};
+use super::primary::{Change, Entry, Primary};
 use crate::manager::mark::Message;
 use crate::manager::{
     Committed, ExtensionId, Manager, Mark, Row, Sets, TStateId, Table, Touch, Tsid,
@@ -80,7 +80,7 @@ impl Reader {
         let Some(entry) = primary.log.get(place) else {
             // A keep-alive message: there is nothing up to the log's end.
             self.position = self.position.max(primary.position());
-            self.give_nothing(extractors);
+            self.give_each(self.position, None, extractors);
             return;
         };
         self.next += 1;
@@ -121,10 +121,6 @@ impl Reader {
         self.give_each(entry.tsid, Some(&commit), extractors);
     }
 
-    fn give_nothing(&mut self, extractors: &mut BTreeMap<ExtensionId, Extractor>) {
-        self.give_each(self.position, None, extractors);
-    }
-
     fn give_each(
         &mut self,
         tsid: Tsid,
@@ -158,7 +154,7 @@ fn mark(entry: &Entry, manager: &Manager) -> Option<Mark> {
 /// What a commit has written, by its row images.
 fn sets(entry: &Entry) -> Sets {
     let mut sets = Sets::default();
-    for key in keys(&entry.changes) {
+    for Change { key, .. } in &entry.changes {
         sets.touch(Table(key.table), &Touch::write_rows([Row(key.row)]));
     }
     if entry.has_statements {

@@ -10,7 +10,7 @@ use crate::proxy::routing::{Chosen, Route, Routing, Touched, Why};
 use crate::wire::cut::{Message, Piece};
 use crate::wire::effect::Effect;
 use crate::wire::report::{Report, Severity};
-use crate::wire::session::{At, Trace};
+use crate::wire::session::{At, Demand};
 
 /// How long a read whose transaction holds locks on the Primary waits for a connection elsewhere.
 const CONNECTING_MAX: Duration = Duration::from_secs(1);
@@ -36,10 +36,7 @@ impl Relay<'_> {
                 Err(why) => route.why = why,
             }
         }
-        if self.session.settings().trace == Trace::On {
-            let notice = Report::new(Severity::Notice, "00000", format!("replex: {}", route.why));
-            notice.write(&mut self.out.to_client);
-        }
+        self.tell_why(&route.why);
         let extension = taken.as_ref().and_then(|(place, _)| place.extension);
         self.visit.goes(extension, route.why.reason);
         let Some((place, connection)) = taken else {
@@ -75,12 +72,7 @@ impl Relay<'_> {
             return primary(Why::failed(failure.clone()));
         }
         let demand = self.session.demand();
-        let mut touched = Touched::default();
-        let mut leaves_nothing = true;
-        for text in &demand.texts {
-            touched.merge(routing.touched(text, Some(&self.outset.reading)));
-            leaves_nothing &= text.effect() == Effect::Nothing;
-        }
+        let (mut touched, leaves_nothing) = self.looked_at(&demand, routing);
         touched.stays_inside(demand.shares_portals);
         if let Some(why) = touched.needs_primary {
             return primary(Why::primary(why));
@@ -98,6 +90,18 @@ impl Relay<'_> {
             return primary(Why::primary(why));
         }
         route
+    }
+
+    /// What the texts of a session touch that has no settings of its own, and whether they leave nothing
+    /// behind.
+    pub(super) fn looked_at(&self, demand: &Demand<'_>, routing: &Routing) -> (Touched, bool) {
+        let mut touched = Touched::default();
+        let mut leaves_nothing = true;
+        for text in &demand.texts {
+            touched.merge(routing.touched(text, Some(&self.outset.reading)));
+            leaves_nothing &= text.effect() == Effect::Nothing;
+        }
+        (touched, leaves_nothing)
     }
 
     /// A connection to an Extension, if that comes soon.

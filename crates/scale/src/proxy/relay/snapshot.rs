@@ -3,8 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::{Plan, Relay};
-use crate::proxy::routing::{Route, Routing, Touched, Why};
-use crate::wire::effect::Effect;
+use crate::proxy::routing::{Route, Routing, Why};
 use crate::wire::report::Report;
 
 /// How long it is waited for an Extension that has all that was committed (HIHOOI c6).
@@ -15,7 +14,10 @@ const WAIT_STEP: Duration = Duration::from_millis(1);
 impl Relay<'_> {
     /// Where what the session holds goes, with which its transaction takes its snapshot.
     pub(super) async fn plan_snapshot(&mut self) -> Result<Plan, Report> {
-        let Some(routing) = self.routing.filter(|_| self.begins_by_reading()) else {
+        let reading = self
+            .routing
+            .filter(|routing| self.begins_by_reading(routing));
+        let Some(routing) = reading else {
             return self.plan();
         };
         let route = self.route_snapshot(routing).await;
@@ -27,16 +29,8 @@ impl Relay<'_> {
     }
 
     /// Does the session hold nothing but reads for any node?
-    fn begins_by_reading(&self) -> bool {
-        let demand = self.session.demand();
-        let mut touched = Touched::default();
-        let mut leaves_nothing = true;
-        if let Some(routing) = self.routing {
-            for text in &demand.texts {
-                touched.merge(routing.touched(text, Some(&self.outset.reading)));
-                leaves_nothing &= text.effect() == Effect::Nothing;
-            }
-        }
+    fn begins_by_reading(&self, routing: &Routing) -> bool {
+        let (touched, leaves_nothing) = self.looked_at(&self.session.demand(), routing);
         touched.needs_primary.is_none() && !touched.sets.is_written() && leaves_nothing
     }
 
