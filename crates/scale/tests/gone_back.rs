@@ -5,58 +5,61 @@
 
 mod support;
 
-use std::time::Instant;
+use scale::local::{Postgres, SUPERUSER};
+use scale::manager::Life;
+use scale::pool::{Key, Login, Node};
+use scale::wire::startup::Startup;
+use support::{connect, is_there};
 
-use support::cluster::{Cluster, PATIENCE, text};
-use support::{connect, connect_by, is_there};
-use tokio_postgres::Client;
+/// A key with both halves in use, and bit 31 of the lower one set.
+const BEFORE: Life = Life(0x0012_3456_89ab_cdef);
+const AFTER: Life = Life(0x0012_3456_89ab_cdee);
 
-/// A session that shares its connections only with those of the same number.
-async fn session(cluster: &Cluster, number: u32) -> Client {
-    let (host, port) = (cluster.front.address.ip(), cluster.front.address.port());
-    let line = format!("host={host} port={port} user=postgres dbname=postgres");
-    connect_by(&format!("{line} options='-c geqo_seed=0.{number}'")).await
+async fn lock(postgres: &Postgres, Life(key): Life) -> tokio_postgres::Client {
+    let session = connect(postgres.socket()).await;
+    let lock = format!("SELECT pg_advisory_lock({key})");
+    session.batch_execute(&lock).await.unwrap();
+    session
 }
 
-async fn read(client: &Client) -> String {
-    text(client, "SELECT n FROM t WHERE id = 1").await
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn extension_that_has_gone_back_is_found_out_by_new_connections() {
+#[tokio::test]
+async fn server_in_another_life_is_found_out_by_new_connections() {
     if !is_there() {
         return;
     }
-    let cluster = Cluster::start(1).await;
-    let writer = cluster.front.connect().await;
-    for text in [
-        "CREATE TABLE t (id int PRIMARY KEY, n int)",
-        "INSERT INTO t VALUES (1, 10)",
-    ] {
-        writer.batch_execute(text).await.unwrap();
+    let mut postgres = Postgres::start(&[]).unwrap();
+    let node = Node::new(postgres.address("postgres"), 2);
+    let startup = Startup {
+        minor: 0,
+        parameters: vec![("database".into(), "postgres".into())],
+    };
+    let key = Key::of(&startup, SUPERUSER);
+    let login = Login::default();
+    let asked = async |life| match node.take_for_read(&key, &login, life).await {
+        Ok(mut connection) => {
+            let answer = connection.row("SELECT 1").await;
+            match answer.is_ok() {
+                true => node.give_back(connection),
+                false => node.close(connection),
+            }
+            answer.is_ok()
+        }
+        Err(_) => false,
+    };
+    assert!(!asked(BEFORE).await, "nobody is there who could tell");
+    let _first = lock(&postgres, BEFORE).await;
+    assert!(asked(BEFORE).await);
+    assert_eq!(node.usage().idle, 1);
+
+    postgres.crash().unwrap();
+    let port = postgres.socket().port();
+    postgres.restart_at(port).unwrap();
+    // The first time it may be the idle one, which nobody has seen to be closed yet.
+    for _ in 0..3 {
+        assert!(!asked(BEFORE).await);
     }
-    cluster.wait_until_equal("SELECT n FROM t").await;
-    let before = session(&cluster, 1).await;
-    let started = Instant::now();
-    while cluster.served() == 0 {
-        assert_eq!(read(&before).await, "10");
-        assert!(started.elapsed() < PATIENCE);
-    }
-    // Nothing is to be written down any more.
-    let replication = cluster.front.extensions().replication();
-    let all = cluster.manager.lock().unwrap().latest();
-    while replication.durable().values().any(|durable| *durable < all) {
-        assert!(started.elapsed() < PATIENCE);
-        tokio::task::yield_now().await;
-    }
-    // What its database says is as if its last commits had been lost.
-    let extension = connect(cluster.extensions[0].socket()).await;
-    let go_back = "UPDATE hihooi.applied SET tsid = 1";
-    extension.batch_execute(go_back).await.unwrap();
-    let served = cluster.served();
-    assert_eq!(read(&session(&cluster, 2).await).await, "10");
-    assert_eq!(cluster.served(), served, "it went to the Primary");
-    // A connection that outlived that shows that nothing was lost.
-    assert_eq!(read(&before).await, "10");
-    assert_eq!(cluster.served(), served + 1);
+    assert_eq!(node.usage().open, 0);
+    let _second = lock(&postgres, AFTER).await;
+    assert!(!asked(BEFORE).await);
+    assert!(asked(AFTER).await);
 }

@@ -21,6 +21,13 @@ pub enum State {
     Quarantined,
 }
 
+/// The life of an Extension's server in which replication speaks to it, by the key of an advisory lock that
+/// replication's session holds there. Whoever sees that lock speaks to the same life of that server, which has
+/// all that was ever said of it; a server that crashes begins another life, may have lost some of that, and has
+/// lost the lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Life(pub i64);
+
 /// One Extension.
 #[derive(Clone, Copy, Debug)]
 pub struct Extension {
@@ -28,9 +35,8 @@ pub struct Extension {
     pub state: State,
     /// It has every commit up to this one, and none after.
     pub applied: Tsid,
-    /// Its own database says that it has everything up to here: what has no effect is not noted there
-    /// at once.
-    pub noted: Tsid,
+    /// In which life of its server it has that; none while nobody has connected.
+    pub life: Option<Life>,
     /// Reads that run there.
     pub running: u64,
     /// Reads that were sent there.
@@ -42,12 +48,12 @@ pub struct Extension {
 pub struct Extensions(BTreeMap<ExtensionId, Extension>);
 
 impl Extensions {
-    /// A new one, away.
-    pub fn add(&mut self, id: ExtensionId, applied: Tsid) {
+    /// A new one, or one that replication has just connected to; away.
+    pub fn add(&mut self, id: ExtensionId, applied: Tsid, life: Option<Life>) {
         let extension = Extension {
             state: State::Away,
             applied,
-            noted: Tsid(0),
+            life,
             running: 0,
             served: 0,
         };
@@ -66,13 +72,11 @@ impl Extensions {
         }
     }
 
-    /// It has committed everything up to `tsid`, and its own database says so up to `noted`.
-    pub fn applied(&mut self, id: ExtensionId, tsid: Tsid, noted: Tsid) {
-        assert!(noted <= tsid, "nothing is noted before it is done");
+    /// It has committed everything up to `tsid`.
+    pub fn applied(&mut self, id: ExtensionId, tsid: Tsid) {
         if let Some(extension) = self.0.get_mut(&id) {
             assert!(extension.applied <= tsid, "watermarks rise");
             extension.applied = tsid;
-            extension.noted = noted;
         }
     }
 
@@ -97,11 +101,14 @@ impl Extensions {
         }
     }
 
-    /// The one that has `need` and runs the fewest reads; among equals the one that served least.
-    pub fn least_loaded(&self, need: Tsid) -> Option<(ExtensionId, &Extension)> {
+    /// The one that has `need` and runs the fewest reads, in which life, and what it has; among equals the one
+    /// that served least.
+    pub fn least_loaded(&self, need: Tsid) -> Option<(ExtensionId, Life, Tsid)> {
         self.serving()
             .filter(|(_, extension)| extension.applied >= need)
-            .min_by_key(|(id, extension)| (extension.running, extension.served, *id))
+            .filter_map(|(id, extension)| Some((id, extension, extension.life?)))
+            .min_by_key(|(id, extension, _)| (extension.running, extension.served, *id))
+            .map(|(id, extension, life)| (id, life, extension.applied))
     }
 
     /// What all that serve have.

@@ -26,7 +26,7 @@ mod extensions;
 pub(crate) mod fixture;
 mod pending;
 
-pub use extensions::{Extension, ExtensionId, State};
+pub use extensions::{Extension, ExtensionId, Life, State};
 pub use items::{Column, Items, Row, Table, Tsid};
 pub use mark::{Mark, TStateId};
 pub use pending::Outcome;
@@ -74,10 +74,9 @@ pub enum Target {
         need: Tsid,
         /// What the Extension has.
         applied: Tsid,
-        /// What its own database says that it has, at least. A connection that is opened for this read
-        /// and finds less there has found a server that lost what it had: it had crashed, and nobody
-        /// has said so yet.
-        noted: Tsid,
+        /// The life of its server that has it. A connection that is opened for this read, and is to another
+        /// one, has found a server that lost what it had: it had crashed, and nobody has said so yet.
+        life: Life,
     },
 }
 
@@ -238,11 +237,11 @@ impl Manager {
 
     fn least_loaded(&self, need: Tsid) -> Target {
         match self.extensions.least_loaded(need) {
-            Some((id, extension)) => Target::Extension {
+            Some((id, life, applied)) => Target::Extension {
                 id,
                 need,
-                applied: extension.applied,
-                noted: extension.noted,
+                applied,
+                life,
             },
             None => Target::Primary(Reason::NoneFresh { need }),
         }
@@ -289,9 +288,15 @@ impl Manager {
         self.extensions.ended(id);
     }
 
-    /// Adds an Extension that has everything up to `applied`; it serves when [`State::Serving`].
-    pub fn add_extension(&mut self, id: ExtensionId, applied: Tsid) {
-        self.extensions.add(id, applied);
+    /// Adds an Extension that nobody has connected to.
+    pub fn add_extension(&mut self, id: ExtensionId) {
+        self.extensions.add(id, Tsid(0), None);
+    }
+
+    /// Replication has connected to an Extension, which has everything up to `applied`; it serves when
+    /// [`State::Serving`].
+    pub fn connected(&mut self, id: ExtensionId, life: Life, applied: Tsid) {
+        self.extensions.add(id, applied, Some(life));
     }
 
     /// Takes an Extension out for good.
@@ -304,9 +309,9 @@ impl Manager {
         self.extensions.set_state(id, state);
     }
 
-    /// An Extension has committed everything up to `tsid`, and its own database says so up to `noted`.
-    pub fn applied(&mut self, id: ExtensionId, tsid: Tsid, noted: Tsid) {
-        self.extensions.applied(id, tsid, noted);
+    /// An Extension has committed everything up to `tsid`.
+    pub fn applied(&mut self, id: ExtensionId, tsid: Tsid) {
+        self.extensions.applied(id, tsid);
     }
 
     /// What each Extension does, by its number.
@@ -350,6 +355,7 @@ mod tests {
 
     const FIRST: ExtensionId = ExtensionId(1);
     const SECOND: ExtensionId = ExtensionId(2);
+    const LIFE: Life = Life(1);
 
     fn read(table: u32) -> Sets {
         let mut sets = Sets::default();
@@ -366,7 +372,7 @@ mod tests {
     fn two_extensions() -> Manager {
         let mut manager = Manager::new(mark::Key::new(b"secret"), 1, Tsid(10));
         for id in [FIRST, SECOND] {
-            manager.add_extension(id, Tsid(10));
+            manager.connected(id, LIFE, Tsid(10));
             manager.set_state(id, State::Serving);
         }
         manager
@@ -402,12 +408,12 @@ mod tests {
         let need = Tsid(12);
         let stale = Some(Reason::NoneFresh { need });
         assert_eq!(goes_to_primary(&mut manager, &read(1)), stale);
-        manager.applied(SECOND, need, Tsid(11));
+        manager.applied(SECOND, need);
         let expected = Target::Extension {
             id: SECOND,
             need,
             applied: need,
-            noted: Tsid(11),
+            life: LIFE,
         };
         assert_eq!(manager.route(&read(1), Level::Gssi), expected);
     }
@@ -501,9 +507,9 @@ mod tests {
     #[test]
     fn extension_that_has_gone_back_has_not_what_it_had() {
         let mut manager = two_extensions();
-        manager.applied(FIRST, Tsid(12), Tsid(12));
+        manager.applied(FIRST, Tsid(12));
         assert!(manager.has(FIRST, Tsid(12)));
-        manager.add_extension(FIRST, Tsid(11));
+        manager.connected(FIRST, LIFE, Tsid(11));
         assert!(!manager.has(FIRST, Tsid(11)), "it does not serve yet");
         manager.set_state(FIRST, State::Serving);
         assert!(manager.has(FIRST, Tsid(11)) && !manager.has(FIRST, Tsid(12)));
@@ -542,12 +548,12 @@ mod tests {
         let target = manager.route_snapshot(&mut moment, Level::Gssi);
         assert_eq!(target, Target::Primary(Reason::NoneFresh { need }));
         see(&mut manager, 13, Some(later), &write(2, 7));
-        manager.applied(SECOND, need, need);
+        manager.applied(SECOND, need);
         let expected = Target::Extension {
             id: SECOND,
             need,
             applied: need,
-            noted: need,
+            life: LIFE,
         };
         assert_eq!(manager.route_snapshot(&mut moment, Level::Gssi), expected);
     }

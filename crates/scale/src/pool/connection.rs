@@ -18,7 +18,7 @@ use super::{Key, Login};
 use crate::address::Address;
 use crate::auth::tls::Policy;
 use crate::auth::{certificate, scram};
-use crate::manager::Tsid;
+use crate::manager::Life;
 use crate::wire::cut::{Cutter, HEADER_LEN, Piece, Side, WHOLE_LEN_MAX};
 use crate::wire::message::{self, parameter_status};
 use crate::wire::report::{Report, Severity};
@@ -29,12 +29,6 @@ use crate::wire::startup::{self, CancelKey};
 const LOGIN_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a server may take to be made clean for its next user.
 const RESET_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// How far an Extension is, as anybody may ask who is logged in there.
-pub const HAS: &str = "SELECT pg_catalog.max(tsid) FROM hihooi.applied";
-/// How far a standby is; an empty text if it is none.
-pub const REPLAYED: &str = "SELECT CASE WHEN pg_catalog.pg_is_in_recovery()
-    THEN (pg_catalog.pg_last_wal_replay_lsn() - '0/0'::pg_catalog.pg_lsn)::text ELSE '' END";
 
 /// SQLSTATE: no connection could be made.
 const UNREACHABLE: &str = "08001";
@@ -256,29 +250,30 @@ impl Connection {
         }
     }
 
-    /// At an Extension that has just been logged in to: is its own database as far as `noted`, as it was
-    /// before? If not, that server has crashed and lost what it had not on disk.
-    pub async fn has(&mut self, noted: Tsid) -> Result<(), Report> {
+    /// At an Extension that has just been logged in to: is it in this life still? If not, it has crashed, and
+    /// may have lost what it had not on disk.
+    pub async fn is_in(&mut self, life: Life) -> Result<(), Report> {
         let unknown = |what: String| {
-            let text = format!("it is not known how far it is: {what}");
+            let text = format!("it is not known whether it has crashed: {what}");
             Report::new(Severity::Error, UNREACHABLE, text)
         };
-        let asked = tokio::time::timeout(RESET_TIMEOUT, async {
-            let replayed = self.row(REPLAYED).await?;
-            match replayed.iter().any(String::is_empty) {
-                true => self.row(HAS).await,
-                false => Ok(replayed),
-            }
-        });
-        let row = asked.await.map_err(|error| unknown(error.to_string()))?;
+        // Anybody may see locks, and a lock's key is shown in two halves.
+        let Life(key) = life;
+        let (high, low) = (key >> 32 & 0xffff_ffff, key & 0xffff_ffff);
+        let holds = format!(
+            "SELECT pg_catalog.count(*) FROM pg_catalog.pg_locks WHERE locktype = 'advisory' AND granted
+                AND objsubid = 1 AND classid = {high} AND objid = {low}"
+        );
+        let row = tokio::time::timeout(RESET_TIMEOUT, self.row(&holds)).await;
         let row = row.map_err(|error| unknown(error.to_string()))?;
-        let has = row.first().and_then(|number| number.parse().ok());
-        let has = Tsid(has.ok_or_else(|| unknown("it does not say".into()))?);
-        if has < noted {
-            let text = format!("it has {has}, and had {noted} before");
-            return Err(Report::new(Severity::Error, UNREACHABLE, text));
+        let row = row.map_err(|error| unknown(error.to_string()))?;
+        match row.first().map(String::as_str) {
+            Some("1") => Ok(()),
+            _ => {
+                let text = "it may have crashed: replication is to connect there anew first";
+                Err(Report::new(Severity::Error, UNREACHABLE, text))
+            }
         }
-        Ok(())
     }
 
     /// Takes in settings and notices that came while nobody used it. False if anything else came:

@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::address::Address;
-use crate::manager::Tsid;
+use crate::manager::Life;
 use crate::wire::report::{Report, Severity};
 use crate::wire::startup::Startup;
 pub use connection::Connection;
@@ -229,21 +229,21 @@ impl Node {
         self.take_that(key, login, async |_| Ok(())).await
     }
 
-    /// A connection of this key for a read at an Extension that has noted `noted`. One that is opened now
-    /// and finds less there is refused: that server has crashed, and lost what the read may have to see.
-    /// One that was open before has shown that, and would be closed since.
+    /// A connection of this key for a read at an Extension of which something is known in this life. If one
+    /// is opened now to another life, it is refused: that server has crashed, and lost what the read may
+    /// have to see. One that was open before was in the same life then, and would be closed since.
     pub async fn take_for_read(
         &self,
         key: &Key,
         login: &Login,
-        noted: Tsid,
+        life: Life,
     ) -> Result<Connection, Report> {
         self.take_that(key, login, async |connection| {
             if let Some(socket) = connection.peer.network() {
                 // Only a hint to the system.
                 let _ = silence::WITH_SERVERS.bound_sent(socket);
             }
-            connection.has(noted).await
+            connection.is_in(life).await
         })
         .await
     }

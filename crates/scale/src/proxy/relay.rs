@@ -415,7 +415,7 @@ impl Relay<'_> {
     async fn take_there(&self, chosen: &Chosen, routing: &Routing) -> Result<Connection, Why> {
         let node = &chosen.node;
         let key = self.outset.reads.of_database(&node.address.database);
-        let taken = node.take_for_read(&key, &self.login, chosen.noted).await;
+        let taken = node.take_for_read(&key, &self.login, chosen.life).await;
         let connection = taken.map_err(Why::unreachable)?;
         if !routing.manager().has(chosen.id, chosen.need) {
             node.give_back(connection);

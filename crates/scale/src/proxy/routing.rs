@@ -15,7 +15,7 @@ use super::writes::Writes;
 use crate::address::Address;
 use crate::analysis::{Action, Analyser, Constant, Parameter, Statement, TransactionCommand};
 use crate::manager::{
-    ExtensionId, Level, Manager, Moment, Reason, Sets, Target, Tsid, locked, mark,
+    ExtensionId, Level, Life, Manager, Moment, Reason, Sets, Target, Tsid, locked, mark,
 };
 use crate::pool::Node;
 use crate::replication::leadership::Leadership;
@@ -431,8 +431,8 @@ pub struct Chosen {
     pub node: Arc<Node>,
     /// What the read must see.
     pub need: Tsid,
-    /// What its database says that it has, at least.
-    pub noted: Tsid,
+    /// In which life of its server it has that.
+    pub life: Life,
 }
 
 impl Routing {
@@ -531,7 +531,7 @@ impl Routing {
                 id,
                 need,
                 applied,
-                noted,
+                life,
             } => match self.extensions.node(id) {
                 Some(node) => {
                     let why = Why {
@@ -542,7 +542,7 @@ impl Routing {
                         id,
                         node,
                         need,
-                        noted,
+                        life,
                     };
                     return Route {
                         why,

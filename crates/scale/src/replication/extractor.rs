@@ -115,7 +115,6 @@ pub async fn run(
         begun: (start.applied, Instant::now()),
         given: start.applied,
         applied: start.applied,
-        noted: start.applied,
         flushed: start.applied,
         seed: start.seed,
         hold: Hold::No,
@@ -198,8 +197,6 @@ struct Extractor<'a> {
     /// The newest that was given to it.
     given: Tsid,
     applied: Tsid,
-    /// The newest that its own database says.
-    noted: Tsid,
     flushed: Tsid,
     seed: Option<Seed>,
     hold: Hold,
@@ -332,7 +329,6 @@ impl Extractor<'_> {
             Event::Committed(worker, tsid) => {
                 self.schedule.committed(worker, tsid);
                 self.in_hand.remove(&tsid);
-                self.noted = tsid;
                 self.advance(tsid);
             }
             Event::RolledBack(tsid) => self.schedule.rolled_back(tsid),
@@ -382,7 +378,7 @@ impl Extractor<'_> {
             self.shared.set_status(self.id, SERVING);
         }
         let mut manager = self.shared.manager();
-        manager.applied(self.id, self.applied, self.noted);
+        manager.applied(self.id, self.applied);
         manager.set_state(self.id, State::Serving);
     }
 
@@ -417,7 +413,7 @@ impl Extractor<'_> {
         if !forget_seed.is_empty() {
             self.seed = None;
         }
-        (self.flushed, self.noted) = (applied, applied);
+        self.flushed = applied;
         self.shared.durable().insert(self.id, applied);
         if !self.is_catching_up() {
             self.shared.set_status(self.id, SERVING);

@@ -291,7 +291,7 @@ impl Replication {
         let extension = extension.clone();
         // Holds the slot from now on.
         self.shared.durable().insert(id, Tsid(0));
-        self.shared.manager().add_extension(id, Tsid(0));
+        self.shared.manager().add_extension(id);
         let keep = tokio::spawn(keep(self.shared.clone(), id, extension, contents));
         let before = self.extensions().insert(id, keep);
         assert!(before.is_none(), "a number is used once");
@@ -417,6 +417,7 @@ async fn follow(
         seed::refuse_tables(&control).await?;
     }
     fence::raise(&control, shared.epoch).await?;
+    let life = setup::begin_life(&control).await?;
     let start = match setup::applied(&control).await? {
         Some(start) => {
             setup::flush(&control).await?;
@@ -432,7 +433,7 @@ async fn follow(
         ));
     }
     // What it has on disk may be less than what was known of it before it went away.
-    shared.manager().add_extension(id, start.applied);
+    shared.manager().connected(id, life, start.applied);
     shared.durable().insert(id, start.applied);
     let (commits, received) = mpsc::channel(extractor::QUEUE_LENGTH_MAX);
     let join = Join {

@@ -5,10 +5,9 @@ use tokio_postgres::{Client, SimpleQueryMessage};
 
 use super::catalogue::value;
 use super::{Error, SLOT};
-use crate::manager::Tsid;
 use crate::manager::mark::Key;
+use crate::manager::{Life, Tsid};
 use crate::planted::{self, Bug};
-use crate::pool::connection::HAS;
 
 /// Who writes down in `hihooi.applied` what is on disk; connections that execute are numbered from 0.
 pub const FLUSHER: i32 = -1;
@@ -122,6 +121,15 @@ pub async fn position(primary: &Client) -> Result<Tsid, Error> {
     number(&text).map(Tsid)
 }
 
+/// Takes a lock at an Extension that lives as long as this session, which lives no longer than its server.
+pub async fn begin_life(extension: &Client) -> Result<Life, Error> {
+    let lock = "SELECT key FROM (SELECT (random() * 9e18)::int8 AS key OFFSET 0) AS keys
+                WHERE pg_try_advisory_lock(key)";
+    let key = number(&one(extension, lock).await?)?;
+    let too_large = |_| Error::Connection(format!("{key} is no key"));
+    i64::try_from(key).map(Life).map_err(too_large)
+}
+
 /// How far an Extension is; none if it was never filled.
 pub async fn applied(extension: &Client) -> Result<Option<Start>, Error> {
     let has =
@@ -129,7 +137,8 @@ pub async fn applied(extension: &Client) -> Result<Option<Start>, Error> {
     if one(extension, has).await? == "0" {
         return Ok(None);
     }
-    let applied = Tsid(number(&one(extension, HAS).await?)?);
+    let applied = one(extension, "SELECT max(tsid) FROM hihooi.applied").await?;
+    let applied = Tsid(number(&applied)?);
     let seed = "SELECT snapshot, until FROM hihooi.seed";
     let rows = extension.simple_query(seed).await?;
     let seed = rows.iter().find_map(|row| match row {
@@ -187,9 +196,7 @@ pub async fn make_rows(extension: &Client, start: &Start, workers: usize) -> Res
     let tsid = start.applied.0;
     let sql = format!(
         "INSERT INTO hihooi.applied SELECT n, {tsid} FROM generate_series(0, {workers} - 1) n
-         ON CONFLICT DO NOTHING;
-         GRANT USAGE ON SCHEMA hihooi TO PUBLIC;
-         GRANT SELECT ON hihooi.applied TO PUBLIC"
+         ON CONFLICT DO NOTHING"
     );
     extension.batch_execute(&sql).await?;
     Ok(())

@@ -14,11 +14,14 @@ use super::extractor::{ANSWER_MAX, SERVING};
 use super::setup::{self, one};
 use super::{Error, RETRY_WAIT_MIN, Shared};
 use crate::manager::{ExtensionId, State, Tsid};
-use crate::pool::connection::REPLAYED;
 
 /// Time between two questions how far it is, while it is behind, and while it is not.
 const BEHIND_INTERVAL: Duration = Duration::from_millis(2);
 const IDLE_INTERVAL: Duration = Duration::from_millis(500);
+
+/// How far a standby is; an empty text if it is none.
+const REPLAYED: &str = "SELECT CASE WHEN pg_is_in_recovery()
+    THEN (pg_last_wal_replay_lsn() - '0/0'::pg_lsn)::text ELSE '' END";
 
 /// Whether a server is a standby.
 pub async fn is_one(server: &Client) -> Result<bool, Error> {
@@ -50,15 +53,16 @@ pub async fn follow(
     }
     // It gets its log by itself: the slot keeps nothing for it.
     shared.durable().remove(&id);
+    let life = setup::begin_life(standby).await?;
     let mut applied = position(standby).await?;
-    shared.manager().add_extension(id, applied);
+    shared.manager().connected(id, life, applied);
     *wait = RETRY_WAIT_MIN;
     shared.set_status(id, SERVING);
     let mut asked = Instant::now();
     loop {
         let latest = {
             let mut manager = shared.manager();
-            manager.applied(id, applied, applied);
+            manager.applied(id, applied);
             manager.set_state(id, State::Serving);
             manager.latest()
         };

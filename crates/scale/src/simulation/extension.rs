@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 
 use super::primary::{Change, Data, put};
-use crate::manager::{Sets, Tsid};
+use crate::manager::{Life, Sets, Tsid};
 use crate::replication::schedule::{Command, Schedule, Worker};
 
 /// Connections that execute.
@@ -150,6 +150,8 @@ enum Said {
 /// The Extractor of one Extension, from its start to its end.
 #[derive(Debug)]
 pub struct Extractor {
+    /// The lock that it holds there.
+    pub lock: Life,
     /// The life of the database that it speaks to.
     pub life: u64,
     schedule: Schedule,
@@ -161,13 +163,13 @@ pub struct Extractor {
     /// Said by the database, and not heard.
     said: VecDeque<Said>,
     pub applied: Tsid,
-    pub noted: Tsid,
 }
 
 impl Extractor {
     /// One that begins where the database is.
-    pub fn new(database: &Database) -> Extractor {
+    pub fn new(database: &Database, lock: Life) -> Extractor {
         Extractor {
+            lock,
             life: database.life,
             schedule: Schedule::new(WORKERS),
             queue: VecDeque::new(),
@@ -175,7 +177,6 @@ impl Extractor {
             sent: Vec::new(),
             said: VecDeque::new(),
             applied: database.noted,
-            noted: database.noted,
         }
     }
 
@@ -243,7 +244,6 @@ impl Extractor {
             Said::Committed(worker, tsid) => {
                 self.schedule.committed(worker, tsid);
                 self.in_hand.remove(&tsid);
-                self.noted = self.noted.max(tsid);
                 self.applied = self.applied.max(tsid);
             }
             Said::RolledBack(tsid) => self.schedule.rolled_back(tsid),

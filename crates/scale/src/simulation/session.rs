@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 
 use super::primary::{Reads, Statement};
-use crate::manager::{ExtensionId, Level, Tsid};
+use crate::manager::{ExtensionId, Level, Life, Tsid};
 use crate::proxy::writes::Writes;
 
 /// See the module.
@@ -50,11 +50,11 @@ pub struct Read {
     pub started: u64,
 }
 
-/// An Extension that was chosen for a read, and the life of its server that the read runs in.
+/// An Extension that was chosen for a read, the life of its server that it was chosen for, and the one that the read runs in.
 #[derive(Clone, Copy, Debug)]
 pub struct Chosen {
     pub id: ExtensionId,
     pub need: Tsid,
-    pub noted: Tsid,
-    pub life: u64,
+    pub life: Life,
+    pub server: u64,
 }

@@ -10,7 +10,7 @@ use super::random::Random;
 use super::reader::Reader;
 use super::session::{Chosen, Doing, Read, Session};
 use crate::manager::mark;
-use crate::manager::{ExtensionId, Level, Manager, State, Target, Tsid, locked};
+use crate::manager::{ExtensionId, Level, Life, Manager, State, Target, Tsid, locked};
 use crate::planted::{self, Bug};
 use crate::proxy::routing::Touched;
 
@@ -79,6 +79,8 @@ pub struct World {
     /// Processes whose connection broke, and whether they commit before they end.
     orphans: Vec<(i32, bool)>,
     last_value: u64,
+    /// Locks that Extractors took.
+    locks: i64,
     has_faults: bool,
     pub story: Vec<String>,
     pub counts: Counts,
@@ -103,6 +105,7 @@ impl World {
             sessions: (0..SESSIONS).map(|_| Session::default()).collect(),
             orphans: Vec::new(),
             last_value: 0,
+            locks: 0,
             has_faults: true,
             story: Vec::new(),
             counts: Counts::default(),
@@ -272,7 +275,6 @@ impl World {
             Action::Do(id) => return self.do_one(id),
             Action::Flush(id) => {
                 let applied = self.extractors[&id].applied;
-                self.extractor(id).noted = applied;
                 self.database(id).flush(applied);
                 self.durable.insert(id, applied);
                 self.confirm();
@@ -311,7 +313,7 @@ impl World {
     fn tell(&self, id: ExtensionId) {
         let extractor = &self.extractors[&id];
         let mut manager = locked(&self.manager);
-        manager.applied(id, extractor.applied, extractor.noted);
+        manager.applied(id, extractor.applied);
         manager.set_state(id, State::Serving);
     }
 
@@ -357,9 +359,11 @@ impl World {
                 id.0, self.confirmed
             ));
         }
-        let extractor = Extractor::new(database);
+        self.locks += 1;
+        let lock = Life(self.locks);
+        let extractor = Extractor::new(database, lock);
         self.extractors.insert(id, extractor);
-        locked(&self.manager).add_extension(id, noted);
+        locked(&self.manager).connected(id, lock, noted);
         self.durable.insert(id, noted);
         self.confirm();
         let confirmed = self.confirmed;
@@ -383,7 +387,7 @@ impl World {
         let floor = self.primary.position();
         self.manager = manager(floor);
         for id in self.databases.keys() {
-            locked(&self.manager).add_extension(*id, Tsid(0));
+            locked(&self.manager).add_extension(*id);
         }
         self.reader = Reader::new(&self.primary, self.confirmed);
         for (id, extractor) in std::mem::take(&mut self.extractors) {
@@ -480,13 +484,11 @@ impl World {
             let target = locked(&self.manager).route(&reads.sets(), level);
             let chosen = match target {
                 Target::Primary(_) => None,
-                Target::Extension {
-                    id, need, noted, ..
-                } => Some(Chosen {
+                Target::Extension { id, need, life, .. } => Some(Chosen {
                     id,
                     need,
-                    noted,
-                    life: 0,
+                    life,
+                    server: 0,
                 }),
             };
             let read = Read {
@@ -620,11 +622,15 @@ impl World {
         let is_open = match idle.pop() {
             Some(_) => true,
             None => {
-                let is_that_far = database.noted >= chosen.noted;
-                database.is_up && (is_that_far || planted::is(Bug::GoneBackServes))
+                let extractor = self.extractors.get(&chosen.id);
+                let holds = |extractor: &Extractor| {
+                    extractor.lock == chosen.life && extractor.life == database.life
+                };
+                let is_in_life = extractor.is_some_and(holds) || planted::is(Bug::GoneBackServes);
+                database.is_up && is_in_life
             }
         };
-        chosen.life = database.life;
+        chosen.server = database.life;
         let mut manager = locked(&self.manager);
         self.sessions[number].doing = match is_open && manager.has(chosen.id, chosen.need) {
             true => {
@@ -652,11 +658,11 @@ impl World {
     fn read_extension(&mut self, read: &Read, chosen: Chosen) -> Result<(), String> {
         locked(&self.manager).ended(chosen.id);
         let database = &self.databases[&chosen.id];
-        if !database.is_up || database.life != chosen.life {
+        if !database.is_up || database.life != chosen.server {
             return Ok(());
         }
         self.counts.reads_at_extensions += 1;
-        self.idle.entry(chosen.id).or_default().push(chosen.life);
+        self.idle.entry(chosen.id).or_default().push(chosen.server);
         let has = database.noted;
         let all = match read.level {
             Level::RsiPc => &Reads::Anything,
