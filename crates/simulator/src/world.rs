@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use placement::Durability;
-use protocol::identity::{CoreId, Epoch, RequestId, ServerId, TableId};
+use protocol::identity::{CoreId, Epoch, PartitionId, RequestId, ServerId, TableId};
 use protocol::machine::ClientId;
 use protocol::message::CoordinatorReply;
 
@@ -94,8 +94,9 @@ pub struct World {
 pub struct Connections {
     names: BTreeMap<(u64, Life, u64), ClientId>,
     ends: Vec<(u64, Life, u64)>,
-    /// The write behind a request that a core was asked, by connection and correlation.
-    pub writes: BTreeMap<(ClientId, u64), RequestId>,
+    /// The write behind a request that a core was asked, and the partition that it asks, by connection and
+    /// correlation.
+    pub writes: BTreeMap<(ClientId, u64), (RequestId, PartitionId)>,
 }
 
 impl Connections {

@@ -172,6 +172,12 @@ impl CoreMachine {
         self.release(now, key, tables, output)
     }
 
+    /// What this core gives from here on is higher (SAFETY R6).
+    pub(super) fn know_versions(&mut self, prepare: &Prepare) {
+        let newest = prepare.changes.iter().map(|change| change.version).max();
+        self.last_version = self.last_version.max(newest.unwrap_or_default());
+    }
+
     /// Logs the vote and forwards the prepare (SAFETY R1).
     pub(super) fn cast<T: Tables>(
         &mut self,
@@ -189,14 +195,12 @@ impl CoreMachine {
             "votes come in chain order"
         );
         prepare.votes.push(vote);
-        let newest = prepare.changes.iter().map(|change| change.version).max();
-        self.last_version = self.last_version.max(newest.unwrap_or_default());
+        let prepare = Arc::clone(&member.prepare);
+        self.know_versions(&prepare);
         if planted::is(Bug::PreparedIsVisible) {
             self.write(key, tables)?;
         }
-        let member = &self.members[&key];
-        let prepare = Arc::clone(&member.prepare);
-        let durability = member.table.durability();
+        let durability = self.members[&key].table.durability();
         let record = Record::Prepared {
             partition: key.1,
             prepare: Arc::clone(&prepare),

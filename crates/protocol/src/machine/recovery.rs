@@ -218,6 +218,8 @@ impl CoreMachine {
                 let below = (prepare.operation.head, prepare.finished_below);
                 self.on_finished(now, below, tables, &mut unheard)?;
                 self.forget_own(below);
+                // Whatever became of the partition that voted: this core knows of these versions.
+                self.know_versions(&prepare);
                 let place = prepare.votes.len().saturating_sub(1);
                 let is_own = prepare.chain.get(place) == Some(&partition);
                 if is_own && self.is_of_tenure(partition) {
@@ -357,8 +359,6 @@ impl CoreMachine {
         if self.members.contains_key(&key) {
             return;
         }
-        let newest = prepare.changes.iter().map(|change| change.version).max();
-        self.last_version = self.last_version.max(newest.unwrap_or_default());
         let Some(mut member) = self.member(now, prepare, place) else {
             return;
         };
@@ -659,6 +659,7 @@ impl CoreMachine {
             prepare: Arc::clone(&prepare),
         };
         let position = self.log(&record, durability, output);
+        self.know_versions(&prepare);
         self.take_back(now, prepare, place, position);
         if place == 0 {
             self.watch(key, now.monotonic_us + self.limits.retry_us);

@@ -2,38 +2,47 @@
 
 use std::collections::BTreeMap;
 
-use protocol::identity::{CoreId, RequestId};
+use protocol::identity::{CoreId, Epoch, RequestId};
 use protocol::operation::{Decision, RequestResult};
 
 use crate::ledger::Ledger;
 
+/// Who tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Head {
+    /// The core.
+    pub core: CoreId,
+    /// When the request's partition was given to it; none if that has gone since.
+    pub since: Option<Epoch>,
+}
+
 /// What clients were told.
 #[derive(Debug, Default)]
 pub struct Results {
-    told: BTreeMap<RequestId, (CoreId, RequestResult)>,
+    told: BTreeMap<RequestId, (Head, RequestResult)>,
 }
 
 impl Results {
-    /// A core answers a request: with what was told before, if something was. A result without
+    /// A head answers a request: with what was told before, if something was. A result without
     /// effect is lost with the head that told it; whoever asks again, because it has not heard it,
-    /// may be told another one by the next head.
+    /// may be told another one by the next head, or by the same core if it was another one's meanwhile.
     pub fn told(
         &mut self,
-        core: CoreId,
+        head: Head,
         request: RequestId,
         result: &RequestResult,
     ) -> Result<(), String> {
         let first = self.told.entry(request);
-        let (by, first) = first.or_insert_with(|| (core, result.clone()));
+        let (by, first) = first.or_insert_with(|| (head, result.clone()));
         if first == result {
             return Ok(());
         }
-        if *by != core && !took_effect(first) {
-            (*by, *first) = (core, result.clone());
+        if *by != head && !took_effect(first) {
+            (*by, *first) = (head, result.clone());
             return Ok(());
         }
         Err(format!(
-            "{request:?} was answered {first:?} by {by}, now {result:?} by {core}"
+            "{request:?} was answered {first:?} by {by:?}, now {result:?} by {head:?}"
         ))
     }
 }
@@ -80,24 +89,37 @@ mod tests {
     use protocol::identity::{Position, Version};
     use protocol::operation::{Prepare, Vote};
 
+    const APPLIED: RequestResult = RequestResult::Applied {
+        version: Version(4),
+    };
+
+    fn since(epoch: u64) -> Head {
+        Head {
+            core: core(0),
+            since: Some(Epoch(epoch)),
+        }
+    }
+
     #[test]
     fn a_second_answer_is_the_first_one() {
         let mut results = Results::default();
-        let applied = RequestResult::Applied {
-            version: Version(4),
-        };
-        assert_eq!(
-            results.told(core(0), RequestId::default(), &applied),
-            Ok(())
-        );
-        assert_eq!(
-            results.told(core(0), RequestId::default(), &applied),
-            Ok(())
-        );
+        let mut told = |head, result| results.told(head, RequestId::default(), &result);
+        assert_eq!(told(since(1), APPLIED), Ok(()));
+        assert_eq!(told(since(1), APPLIED), Ok(()));
         let again = RequestResult::Applied {
             version: Version(5),
         };
-        assert!(results.told(core(0), RequestId::default(), &again).is_err());
+        assert!(told(since(2), again).is_err());
+    }
+
+    #[test]
+    fn what_had_no_effect_is_lost_with_its_head() {
+        let mut results = Results::default();
+        let mut told = |head, result| results.told(head, RequestId::default(), &result);
+        assert_eq!(told(since(1), RequestResult::NotFound), Ok(()));
+        assert!(told(since(1), APPLIED).is_err());
+        assert_eq!(told(since(2), APPLIED), Ok(()));
+        assert!(told(since(3), RequestResult::NotFound).is_err());
     }
 
     #[test]

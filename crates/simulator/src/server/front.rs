@@ -1,11 +1,12 @@
 //! What clients ask of cores, and what they are told: checked against everything that was recorded.
 
-use protocol::identity::CoreId;
+use protocol::identity::{CoreId, PartitionId};
 use protocol::machine::{ClientId, ClientReply, Input};
 use protocol::message::{Refusal, Reply, Request};
 use protocol::operation::{Decision, RequestResult};
 use protocol::planted::{self, Bug};
 
+use crate::check::results::Head;
 use crate::check::{outcomes, prepared};
 use crate::event::{Content, Event, Life};
 use crate::network::Node;
@@ -28,7 +29,7 @@ impl World {
             Request::Execute(execute) => {
                 self.connections
                     .writes
-                    .insert((name, correlation), execute.request);
+                    .insert((name, correlation), (execute.request, execute.partition));
                 Some(execute.epoch)
             }
             Request::Read(read) => Some(read.epoch),
@@ -90,6 +91,16 @@ impl World {
         }
     }
 
+    /// A core as a partition's head, in the tenure that it has now.
+    fn head(&self, core: CoreId, partition: PartitionId) -> Head {
+        let cores = self.servers[self.places[&core.server]].cores();
+        let configuration = cores[usize::from(core.core)].machine.configuration();
+        Head {
+            core,
+            since: configuration.tenure(partition, core),
+        }
+    }
+
     fn check_told(
         &mut self,
         core: CoreId,
@@ -97,12 +108,14 @@ impl World {
         correlation: u64,
         result: &RequestResult,
     ) {
-        let request = self.connections.writes[&(client, correlation)];
+        let (request, partition) = self.connections.writes[&(client, correlation)];
         // With `replicated`, a result without effect is in the head's memory alone: when that is
         // lost before the client has heard, there may be another one. The client's session makes
         // sure that it hears only one.
         if self.is_sync() {
-            let told = self.results.told(core, request, result);
+            let told = self
+                .results
+                .told(self.head(core, partition), request, result);
             self.check("I7 one result per request", told);
         }
         let operations = self.ledger.of_request.get(&request);
