@@ -1,5 +1,6 @@
-//! Planted bugs: each breaks one rule of SAFETY on purpose, so that the simulation can prove that it would
-//! notice. They exist in this crate's own tests only; elsewhere [`is`] is the constant false.
+//! Planted bugs: each breaks one rule of SAFETY on purpose, so that tests can prove that they would notice.
+//! They exist in this crate's unit tests, where the simulation plants them, and with the feature `planted`, where
+//! the environment names one for the whole process; elsewhere [`is`] is the constant false.
 
 /// One mutation of the rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,8 +72,19 @@ pub(crate) fn is(bug: Bug) -> bool {
     PLANTED.get() == Some(bug)
 }
 
+/// Whether this bug is planted.
+#[cfg(all(not(test), feature = "planted"))]
+pub(crate) fn is(bug: Bug) -> bool {
+    use std::sync::LazyLock;
+    static PLANTED: LazyLock<Option<String>> =
+        LazyLock::new(|| std::env::var("REPLEX_HIHOOI_PLANTED").ok());
+    PLANTED
+        .as_ref()
+        .is_some_and(|name| *name == format!("{bug:?}"))
+}
+
 /// Whether this bug is planted: never, outside of tests.
-#[cfg(not(test))]
+#[cfg(all(not(test), not(feature = "planted")))]
 pub(crate) const fn is(_: Bug) -> bool {
     false
 }

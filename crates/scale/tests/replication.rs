@@ -8,13 +8,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 use scale::analysis::Analyser;
 use scale::local::Postgres;
 use scale::manager::mark::Statement;
 use scale::manager::{ExtensionId, Level, Manager, Outcome, State, Target};
 use scale::replication::{Contents, Error, Replication};
-use support::{connect, is_there};
+use support::{connect, is_there, signal};
 use tokio::task::JoinSet;
 use tokio_postgres::{Client, SimpleQueryMessage};
 
@@ -537,19 +537,6 @@ async fn extension_that_differs_is_quarantined() {
         .sets(&[]);
     let target = hihooi.manager.lock().unwrap().route(&reads, Level::Weak);
     assert!(matches!(target, Target::Primary(_)));
-}
-
-/// Stops or continues every process of a database.
-fn signal(postgres: &Postgres, signal: Signal) {
-    let lock = std::fs::read_to_string(postgres.data().join("postmaster.pid")).unwrap();
-    let parent = lock.lines().next().unwrap();
-    let children = format!("/proc/{parent}/task/{parent}/children");
-    let children = std::fs::read_to_string(children).unwrap();
-    for pid in children.split_ascii_whitespace().chain([parent]) {
-        let pid = Pid::from_raw(pid.parse().unwrap()).unwrap();
-        // A child may have ended since.
-        let _ = kill_process(pid, signal);
-    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

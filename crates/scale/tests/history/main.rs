@@ -1,6 +1,6 @@
 //! Clients that append to lists and read them through the proxy see global strong snapshot isolation,
-//! whatever happens to Extensions; where a session asks for less, it gets less, which shows that the
-//! checker sees the difference.
+//! whatever happens to the Primary and to Extensions; where a session asks for less, it gets less, which
+//! shows that the checker sees the difference.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -10,14 +10,17 @@ mod checks_itself;
 mod support;
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use checker::{Anomaly, Element, Ending, Key, Operation, Transaction, check};
+use rustix::process::Signal;
+use scale::local::Postgres;
 use scale::manager::State;
 use support::cluster::{Cluster, PATIENCE};
-use support::{connect, is_there};
+use support::{connect, is_there, signal, try_connect_by};
 use tokio_postgres::error::SqlState;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Error, Row};
@@ -30,6 +33,33 @@ const CLIENTS: u64 = 8;
 const TRANSACTIONS: usize = 300;
 /// Reads that Extensions answer in a run, at least.
 const SERVED: u64 = 100;
+/// The Primary is stopped for so long: longer than the lease, by which Extensions serve.
+const PAUSE: Duration = Duration::from_secs(4);
+/// Time between two tries to connect again.
+const RETRY: Duration = Duration::from_millis(10);
+
+/// What happens to databases, once in every run.
+#[derive(Clone, Copy, Debug)]
+enum Failure {
+    KillExtension(usize),
+    PauseExtension(usize),
+    KillPrimary,
+    PausePrimary,
+    /// Both at once.
+    KillPrimaryAnd(usize),
+    /// An Extension dies while the Primary is stopped.
+    PausePrimaryKill(usize),
+}
+
+const FAILURES: [Failure; 7] = [
+    Failure::KillExtension(0),
+    Failure::KillExtension(1),
+    Failure::PauseExtension(0),
+    Failure::KillPrimary,
+    Failure::PausePrimary,
+    Failure::KillPrimaryAnd(1),
+    Failure::PausePrimaryKill(0),
+];
 
 /// What all clients of a run share.
 #[derive(Default)]
@@ -72,6 +102,7 @@ impl Random {
 
 /// A client, and what it has done in its current transaction.
 struct Writer {
+    proxy: SocketAddr,
     client: Client,
     run: Arc<Run>,
     random: Random,
@@ -93,6 +124,7 @@ async fn make_lists(cluster: &Cluster) {
 impl Writer {
     async fn new(cluster: &Cluster, run: &Arc<Run>, seed: u64) -> Writer {
         Writer {
+            proxy: cluster.front.address,
             client: cluster.front.connect().await,
             run: Arc::clone(run),
             random: Random(seed),
@@ -112,7 +144,7 @@ impl Writer {
             };
             let ending = match ended {
                 Ok(ending) => ending,
-                Err(error) => ending_of(&error),
+                Err(error) => self.ending_of(&error),
             };
             let transaction = Transaction {
                 began,
@@ -121,6 +153,40 @@ impl Writer {
                 operations: std::mem::take(&mut self.operations),
             };
             self.run.history.lock().unwrap().push(transaction);
+            if self.client.is_closed() {
+                self.connect().await;
+            }
+        }
+    }
+
+    async fn connect(&mut self) {
+        let (host, port) = (self.proxy.ip(), self.proxy.port());
+        let line = format!("host={host} port={port} user=postgres dbname=postgres");
+        let started = Instant::now();
+        self.client = loop {
+            match try_connect_by(&line).await {
+                Ok(client) => break client,
+                Err(error) => assert!(started.elapsed() < PATIENCE, "{error:?}"),
+            }
+            tokio::time::sleep(RETRY).await;
+        };
+    }
+
+    /// How a transaction ended that failed so. What its connection said no more may have taken effect, if it
+    /// has appended something.
+    fn ending_of(&self, error: &Error) -> Ending {
+        let appends = |operation: &Operation| matches!(operation, Operation::Append(..));
+        let known = [
+            SqlState::T_R_SERIALIZATION_FAILURE,
+            SqlState::T_R_DEADLOCK_DETECTED,
+        ];
+        let is_lost = |code: &SqlState| ["08", "57"].contains(&&code.code()[..2]);
+        match error.code() {
+            Some(code) if known.contains(code) => Ending::Aborted,
+            Some(code) if !is_lost(code) => panic!("{error:?}"),
+            None if !error.is_closed() && !self.client.is_closed() => panic!("{error:?}"),
+            _ if self.operations.iter().any(appends) => Ending::Unknown,
+            _ => Ending::Aborted,
         }
     }
 
@@ -249,20 +315,6 @@ impl Writer {
     }
 }
 
-/// Only what is known to have changed nothing was aborted.
-fn ending_of(error: &Error) -> Ending {
-    let known = [
-        SqlState::T_R_SERIALIZATION_FAILURE,
-        SqlState::T_R_DEADLOCK_DETECTED,
-    ];
-    match error.code() {
-        Some(code) if known.contains(code) => Ending::Aborted,
-        // A read at an Extension that died.
-        Some(code) if *code == SqlState::CONNECTION_FAILURE => Ending::Aborted,
-        _ => panic!("{error:?}"),
-    }
-}
-
 /// What each list holds in the end.
 async fn last(cluster: &Cluster) -> BTreeMap<Key, Vec<Element>> {
     let client = connect(cluster.primary.socket()).await;
@@ -277,7 +329,64 @@ async fn verdict(cluster: &Cluster, run: &Run) -> Result<(), Anomaly> {
     check(&history, &last)
 }
 
-/// One run while each Extension is killed once; what comes of it, and how many transactions there were.
+/// Makes a failure happen, and mends it.
+async fn fail(cluster: &mut Cluster, failure: Failure) {
+    let Cluster {
+        primary,
+        extensions,
+        manager,
+        ..
+    } = cluster;
+    let crash = |postgres: &mut Postgres| postgres.crash().unwrap();
+    let restart = |postgres: &mut Postgres| {
+        let port = postgres.socket().port();
+        postgres.restart_at(port).unwrap();
+    };
+    match failure {
+        Failure::KillExtension(number) => {
+            crash(&mut extensions[number]);
+            restart(&mut extensions[number]);
+        }
+        Failure::PauseExtension(number) => {
+            signal(&extensions[number], Signal::STOP);
+            let serves = || {
+                let manager = manager.lock().unwrap();
+                manager.extensions().nth(number).unwrap().1.state == State::Serving
+            };
+            let started = Instant::now();
+            while serves() {
+                assert!(started.elapsed() < PATIENCE);
+                tokio::time::sleep(RETRY).await;
+            }
+            signal(&extensions[number], Signal::CONT);
+        }
+        Failure::KillPrimary => {
+            crash(primary);
+            restart(primary);
+        }
+        Failure::PausePrimary => {
+            signal(primary, Signal::STOP);
+            tokio::time::sleep(PAUSE).await;
+            signal(primary, Signal::CONT);
+        }
+        Failure::KillPrimaryAnd(number) => {
+            crash(primary);
+            crash(&mut extensions[number]);
+            restart(&mut extensions[number]);
+            restart(primary);
+        }
+        Failure::PausePrimaryKill(number) => {
+            signal(primary, Signal::STOP);
+            crash(&mut extensions[number]);
+            tokio::time::sleep(PAUSE).await;
+            restart(&mut extensions[number]);
+            signal(primary, Signal::CONT);
+        }
+    }
+    cluster.wait(|states| states == [State::Serving; 2]).await;
+}
+
+/// One run with every failure once; what comes of it, and how many transactions there were.
 async fn round(cluster: &mut Cluster, seed: u64) -> (Result<(), Anomaly>, usize) {
     let client = cluster.front.connect().await;
     let clear = "UPDATE lists SET items = '{}'";
@@ -291,13 +400,16 @@ async fn round(cluster: &mut Cluster, seed: u64) -> (Result<(), Anomaly>, usize)
         let mut writer = Writer::new(cluster, &run, seed).await;
         tasks.push(tokio::spawn(async move { writer.work().await }));
     }
-    for number in 0..2 {
+    let mut random = Random(0x2545_f491_4f6c_dd1d_u64.wrapping_mul(seed + 1));
+    let mut failures = FAILURES.to_vec();
+    while !failures.is_empty() {
         let before = run.len();
         run.reach(|| run.len() > before + TRANSACTIONS).await;
-        let port = cluster.extensions[number].socket().port();
-        cluster.extensions[number].kill();
-        cluster.extensions[number].restart_at(port).unwrap();
-        cluster.wait(|states| states == [State::Serving; 2]).await;
+        let count = failures.len().try_into().unwrap();
+        let failure = failures.swap_remove(random.below(count).try_into().unwrap());
+        let started = Instant::now();
+        fail(cluster, failure).await;
+        println!("{failure:?}: {:?}", started.elapsed());
     }
     run.reach(|| cluster.served() > served_before + SERVED)
         .await;
@@ -306,7 +418,6 @@ async fn round(cluster: &mut Cluster, seed: u64) -> (Result<(), Anomaly>, usize)
         task.await.unwrap();
     }
     let verdict = verdict(cluster, &run).await;
-    cluster.wait(|states| states == [State::Serving; 2]).await;
     cluster
         .wait_until_equal("SELECT id || items::text FROM lists ORDER BY id")
         .await;
@@ -318,7 +429,7 @@ async fn round(cluster: &mut Cluster, seed: u64) -> (Result<(), Anomaly>, usize)
 
 /// Once, or for as many minutes as `REPLEX_HISTORY_MINUTES` says.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn snapshots_are_isolated_while_extensions_die() {
+async fn snapshots_are_isolated_while_databases_die() {
     if !is_there() {
         return;
     }
@@ -366,4 +477,35 @@ async fn weak_reads_are_found_to_be_stale() {
             _ => found.unwrap(),
         }
     }
+}
+
+/// While an Extension cannot execute the commits that write one list, it commits nothing behind them. Where
+/// it does (the planted bug `CommitsOutOfOrder`), reads are found to be stale.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_held_back_holds_back_what_is_behind_it() {
+    if !is_there() {
+        return;
+    }
+    let is_planted = std::env::var_os("REPLEX_HIHOOI_PLANTED").is_some();
+    let cluster = Cluster::start(1).await;
+    make_lists(&cluster).await;
+    let run = Arc::new(Run::default());
+    let mut writer = Writer::new(&cluster, &run, 7).await;
+    let behind = connect(cluster.extensions[0].socket()).await;
+    let lock = "BEGIN; SELECT FROM lists WHERE id = 0 FOR UPDATE";
+    behind.batch_execute(lock).await.unwrap();
+    let work = tokio::spawn(async move { writer.work().await });
+    run.reach(|| run.len() > TRANSACTIONS).await;
+    run.is_over.store(true, Ordering::Relaxed);
+    work.await.unwrap();
+    let found = verdict(&cluster, &run).await;
+    if is_planted {
+        let is_old = matches!(found, Err(Anomaly::Stale(_) | Anomaly::LongFork(_)));
+        assert!(is_old, "{found:?}");
+    } else {
+        found.unwrap();
+    }
+    behind.batch_execute("ROLLBACK").await.unwrap();
+    let read = "SELECT id || items::text FROM lists ORDER BY id";
+    cluster.wait_until_equal(read).await;
 }

@@ -12,6 +12,7 @@ use std::process::{Command, Output};
 use std::sync::Arc;
 use std::time::Duration;
 
+use rustix::process::{Pid, Signal, kill_process};
 use scale::address::Address;
 use scale::auth::users::Users;
 use scale::local::{self, Postgres, SUPERUSER};
@@ -22,7 +23,7 @@ use scale::proxy::{Admission, Authentication, Certificates, Options, Proxy};
 use scale::wire::session::Pinning;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
-use tokio_postgres::{Client, NoTls};
+use tokio_postgres::{Client, Error, NoTls};
 
 /// A user who has a password, and what that is.
 pub const USER: &str = "ann";
@@ -35,6 +36,21 @@ pub fn is_there() -> bool {
         println!("SKIPPED, nothing was tested: install Debian's package postgresql");
     }
     there
+}
+
+/// Stops or continues every process of a database.
+pub fn signal(postgres: &Postgres, signal: Signal) {
+    let parent = postgres.process().unwrap();
+    let children = format!("/proc/{parent}/task/{parent}/children");
+    // A child may have ended since, but none begins while the parent is stopped.
+    let send = |pid| kill_process(Pid::from_raw(pid).unwrap(), signal);
+    send(parent.try_into().unwrap()).unwrap();
+    for pid in std::fs::read_to_string(children)
+        .unwrap()
+        .split_ascii_whitespace()
+    {
+        let _ = send(pid.parse().unwrap());
+    }
 }
 
 /// A proxy that is served until it is dropped.
@@ -141,9 +157,14 @@ pub async fn connect(address: SocketAddr) -> Client {
 
 /// A session of tokio-postgres.
 pub async fn connect_by(line: &str) -> Client {
-    let (client, connection) = tokio_postgres::connect(line, NoTls).await.unwrap();
+    try_connect_by(line).await.unwrap()
+}
+
+/// The same, where it may fail.
+pub async fn try_connect_by(line: &str) -> Result<Client, Error> {
+    let (client, connection) = tokio_postgres::connect(line, NoTls).await?;
     tokio::spawn(connection);
-    client
+    Ok(client)
 }
 
 /// Runs one of PostgreSQL's programs against `address` to its end.
