@@ -396,6 +396,62 @@ fn second_proxy_stands_by_until_the_first_is_stopped() {
 }
 
 #[test]
+fn extension_is_promoted_when_the_primary_is_gone() {
+    if !is_there() {
+        return;
+    }
+    let mut primary = Postgres::start(&["synchronous_commit=on"]).unwrap();
+    let extension = Postgres::start(&[]).unwrap();
+    let url = |place: &dyn std::fmt::Display| format!("postgresql://{SUPERUSER}@{place}/postgres");
+    let (old, new) = (url(&primary.socket()), url(&extension.socket()));
+    let databases = ["--primary", &old, "--extension", &new];
+    let before = Running::start(&[&databases[..], &["--trust"]].concat());
+    let psql = |proxy: &str, words: &str| {
+        let mut psql = Command::new(extension.programs().join("psql"));
+        let output = psql.args([&url(&proxy), "-Atc", words]).output().unwrap();
+        match output.status.success() {
+            true => String::from_utf8(output.stdout).unwrap(),
+            false => String::from_utf8(output.stderr).unwrap(),
+        }
+    };
+    psql(&before.proxy, "CREATE TABLE t (id serial PRIMARY KEY)");
+    let insert = "SET replex.consistency = '1sr'; INSERT INTO t DEFAULT VALUES RETURNING id";
+    let started = Instant::now();
+    let is_filled = "SELECT max(id) > 0 AND NOT EXISTS (SELECT FROM hihooi.seed) FROM t";
+    while psql(&extension.socket().to_string(), is_filled) != "t\n" {
+        psql(&before.proxy, insert);
+        assert!(started.elapsed() < Duration::from_secs(60));
+    }
+    let promote = [&["scale", "promote"], &databases[..]].concat();
+    let said = run_badly(&promote, 1);
+    assert!(said.contains("is there. If another one"), "{said}");
+    let said = run_badly(&["scale", "promote", "--primary", &old], 2);
+    assert!(said.contains("give --extension URL"), "{said}");
+
+    primary.crash().unwrap();
+    let said = run_well(&promote);
+    let start = format!("\n  replex scale --primary {new}\n");
+    assert!(said.ends_with(&start), "{said}");
+    let after = Running::start(&["--primary", &new, "--replicate", "--trust"]);
+    assert!(after.line.starts_with("ready "), "{}", after.line);
+    let inserted = psql(&after.proxy, "INSERT INTO t DEFAULT VALUES RETURNING id");
+    assert!(
+        inserted.starts_with(|sign: char| sign.is_ascii_digit()),
+        "{inserted}"
+    );
+
+    // The old Primary comes back: who is in front of it learns that it is none any more.
+    let port = primary.socket().port();
+    primary.restart_at(port).unwrap();
+    let started = Instant::now();
+    while !psql(&before.proxy, "SELECT 1").contains("stands by") {
+        assert!(started.elapsed() < Duration::from_secs(60));
+    }
+    let said = run_badly(&[&["scale"], &databases[..], &["--trust"]].concat(), 1);
+    assert!(said.contains("was promoted to be the Primary"), "{said}");
+}
+
+#[test]
 fn a_file_says_which_extensions_there_are() {
     if !is_there() {
         return;

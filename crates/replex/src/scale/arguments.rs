@@ -47,15 +47,18 @@ pub enum Command {
     /// Say what is missing at databases before a proxy is put in front of them, and how to mend it.
     /// Nothing is changed there. Fails if something would stop the proxy.
     Check(Check),
+    /// Put an Extension in the Primary's place when that is gone for good. Chooses the one that has most, lets
+    /// the others follow it where they have the same, and says how the proxy is to be started then.
+    Promote(Promote),
     /// Show the whole idea: databases of its own in a temporary folder, a load, an Extension that comes
     /// and one that is killed. Needs PostgreSQL's server, and leaves nothing behind.
     Demo,
 }
 
-/// `replex scale check`
+/// Which databases a command is about.
 #[derive(Args, Clone, Debug)]
-pub struct Check {
-    /// The database that is to take all writes.
+pub struct Databases {
+    /// The database that takes all writes.
     #[arg(
         long,
         value_name = "URL",
@@ -63,7 +66,7 @@ pub struct Check {
         hide_env_values = true
     )]
     pub primary: String,
-    /// A database that is to be an Extension. May be given several times.
+    /// A database that is an Extension, or is to be one. May be given several times.
     #[arg(
         long,
         value_name = "URL",
@@ -72,6 +75,32 @@ pub struct Check {
         hide_env_values = true
     )]
     pub extension: Vec<String>,
+}
+
+/// `replex scale promote`
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "Example:\n  \
+    replex scale promote --primary postgresql://ann:secret@db/shop \\\n      \
+        --extension postgresql://ann:secret@db2/shop --extension postgresql://ann:secret@db3/shop\n\n\
+    The Primary must not answer any more, and must not be started again: what clients commit there from \
+    now on nobody else will see. Commits that no Extension had when it went are lost; with \
+    `SET replex.consistency = '1sr'` none that was answered is. The new Primary needs wal_level = logical.\n\n\
+    If it fails half way, run it again.")]
+pub struct Promote {
+    /// Which databases there are.
+    #[command(flatten)]
+    pub databases: Databases,
+    /// The Extension to promote; it must have as much as any other.
+    #[arg(long, value_name = "URL")]
+    pub to: Option<String>,
+}
+
+/// `replex scale check`
+#[derive(Args, Clone, Debug)]
+pub struct Check {
+    /// Which databases there are.
+    #[command(flatten)]
+    pub databases: Databases,
     /// Connections to each database, at most.
     #[arg(long, value_name = "COUNT", default_value_t = 40, value_parser = clap::value_parser!(u16).range(1..))]
     pub connections: u16,

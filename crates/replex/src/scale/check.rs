@@ -1,17 +1,15 @@
 //! `replex scale check`: a line for each finding, and under it how to mend it.
 
 use replex::failure::Failure;
-use scale::address::Address;
 use scale::check::{Weight, check};
 
-use super::addresses;
 use super::arguments::Check;
+use super::databases;
 use crate::output::{Screen, plural};
 
 /// `replex scale check`
 pub async fn run(arguments: &Check) -> Result<(), Failure> {
-    let primary = Address::parse(&arguments.primary).map_err(Failure::Usage)?;
-    let extensions = addresses(&arguments.extension).map_err(Failure::Usage)?;
+    let (primary, extensions) = databases(&arguments.databases)?;
     let findings = check(&primary, &extensions, arguments.connections.into()).await;
     let screen = Screen::of_stdout();
     for finding in &findings {

@@ -7,6 +7,7 @@ mod arguments;
 mod check;
 mod demo;
 mod file;
+mod promote;
 
 use std::convert::Infallible;
 use std::io::Write;
@@ -28,13 +29,14 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 pub use arguments::Scale;
-use arguments::{ClientAuth, Command, Pooling, Serve};
+use arguments::{ClientAuth, Command, Databases, Pooling, Serve};
 
 /// `replex scale`
 pub fn run(arguments: &Scale) -> Result<(), Failure> {
     match &arguments.command {
         Some(Command::Admin(arguments)) => run_to_its_end(admin::run(arguments)),
         Some(Command::Check(arguments)) => run_to_its_end(check::run(arguments)),
+        Some(Command::Promote(arguments)) => run_to_its_end(promote::run(arguments)),
         Some(Command::Demo) => run_to_its_end(demo::run()),
         None => match runtime(Some(threads(&arguments.serve)))?.block_on(serve(&arguments.serve)) {
             // It has no end of its own: to be stopped is how it ends well.
@@ -185,6 +187,13 @@ async fn reload_on(hangup: &mut Signal, proxy: &Proxy) {
 
 fn addresses(urls: &[String]) -> Result<Vec<Address>, String> {
     urls.iter().map(|url| Address::parse(url)).collect()
+}
+
+/// The Primary, and the Extensions.
+fn databases(named: &Databases) -> Result<(Address, Vec<Address>), Failure> {
+    let primary = Address::parse(&named.primary).map_err(Failure::Usage)?;
+    let extensions = addresses(&named.extension).map_err(Failure::Usage)?;
+    Ok((primary, extensions))
 }
 
 /// Reads again what can be changed while the proxy runs that was started with `before`.

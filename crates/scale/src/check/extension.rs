@@ -5,7 +5,9 @@ use tokio_postgres::Client;
 use super::{Notes, major, texts};
 use crate::manager::Tsid;
 use crate::replication::setup::{self, Start};
-use crate::replication::{Error, has_tables, is_same, noted_difference, refused_standby};
+use crate::replication::{
+    Error, has_tables, is_same, noted_difference, promotion, refused_standby,
+};
 
 const EMPTY: &str =
     "ADD EXTENSION '…' EMPTY drops what is there and fills it; or empty it by hand.";
@@ -69,6 +71,19 @@ async fn contents(
     if let Some(why) = noted_difference(client).await? {
         notes.stops(format!("it was found to differ: {why}"), EMPTY);
         return Ok(());
+    }
+    if let Some(primary) = primary {
+        let line = promotion::line(primary).await?;
+        if promotion::has_replaced(client, &line).await? {
+            let mend = "Name it by --primary, and see that the old one is not started again.";
+            notes.stops("it was promoted to be the Primary", mend);
+            return Ok(());
+        }
+        let follows = promotion::follows(client).await?;
+        if follows.is_some_and(|follows| follows != line) {
+            notes.stops("it is an Extension of another Primary", EMPTY);
+            return Ok(());
+        }
     }
     match setup::applied(client).await? {
         Some(Start { applied, .. }) => {

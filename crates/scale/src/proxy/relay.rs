@@ -26,12 +26,15 @@ use super::writes::Writes;
 use crate::manager::{ExtensionId, Level, Manager, TStateId, Tsid};
 use crate::pool::stream::Peer;
 use crate::pool::{Connection, Login, Node};
+use crate::replication::leadership::lease::Moment;
 use crate::wire::Malformed;
 use crate::wire::cut::{Cutter, Message, Piece, Side, WHOLE_LEN_MAX};
 use crate::wire::effect::Effect;
 use crate::wire::message;
 use crate::wire::report::{Report, Severity};
+use crate::wire::server::Parameters;
 use crate::wire::session::{At, Leftover, Out, Session, Snapshots, Trace, Wants};
+use crate::wire::startup::CancelKey;
 
 /// Bytes that may wait for a peer before nothing more is read for it.
 const OUTPUT_LEN_MAX: usize = 256 * 1024;
@@ -72,6 +75,8 @@ struct Relay<'a> {
     kept: Option<Connection>,
     writes: Writes,
     held: Held,
+    /// Since when no Extension serves, as far as this session knows.
+    none_serves: Option<Moment>,
     /// What waits for the client may come from an Extension.
     has_read: bool,
     /// A part of what waits for the client was sent.
@@ -138,14 +143,7 @@ pub async fn run(proxy: &Arc<Proxy>, peer: Peer, address: Option<SocketAddr>, we
         permit: _logged_in,
     } = welcome;
     let entry = proxy.cancels.enter(minor);
-    let mut out = Out::default();
-    message::write(&mut out.to_client, b'R', &[&0_u32.to_be_bytes()], 0);
-    for (name, value) in parameters.iter() {
-        message::write(&mut out.to_client, b'S', &[name, b"\0", value, b"\0"], 0);
-    }
-    let process = entry.key.process.to_be_bytes();
-    message::write(&mut out.to_client, b'K', &[&process, &entry.key.secret], 0);
-    message::write_ready(&mut out.to_client, b'I');
+    let out = welcomed(&parameters, &entry.key);
     let number = proxy.session_number();
     let client = Client {
         user: outset.key.user.clone(),
@@ -183,6 +181,7 @@ pub async fn run(proxy: &Arc<Proxy>, peer: Peer, address: Option<SocketAddr>, we
         kept: None,
         writes: Writes::default(),
         held: Held::Nothing,
+        none_serves: None,
         has_read: false,
         is_cut: false,
         out,
@@ -197,6 +196,19 @@ pub async fn run(proxy: &Arc<Proxy>, peer: Peer, address: Option<SocketAddr>, we
         }
     };
     relay.end(end).await;
+}
+
+/// What a client is told who has logged in.
+fn welcomed(parameters: &Parameters, key: &CancelKey) -> Out {
+    let mut out = Out::default();
+    message::write(&mut out.to_client, b'R', &[&0_u32.to_be_bytes()], 0);
+    for (name, value) in parameters.iter() {
+        message::write(&mut out.to_client, b'S', &[name, b"\0", value, b"\0"], 0);
+    }
+    let process = key.process.to_be_bytes();
+    message::write(&mut out.to_client, b'K', &[&process, &key.secret], 0);
+    message::write_ready(&mut out.to_client, b'I');
+    out
 }
 
 impl Relay<'_> {
@@ -441,10 +453,21 @@ impl Relay<'_> {
         {
             self.held = Held::Until(manager.latest());
         }
-        if let Held::Until(tsid) = self.held
-            && manager.applied_everywhere().is_none_or(|has| has >= tsid)
-        {
-            self.held = Held::Nothing;
+        if let Held::Until(tsid) = self.held {
+            let is_there = match manager.applied_everywhere() {
+                Some(has) => {
+                    self.none_serves = None;
+                    has >= tsid
+                }
+                // They may be gone since one of them is to be the Primary.
+                None => {
+                    let since = *self.none_serves.get_or_insert_with(Moment::now);
+                    routing.lease.is_proven_since(since)
+                }
+            };
+            if is_there {
+                self.held = Held::Nothing;
+            }
         }
         !matches!(self.held, Held::Nothing)
     }

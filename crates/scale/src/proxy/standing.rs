@@ -9,7 +9,7 @@ use super::Proxy;
 use super::routing::Routing;
 use crate::pool::Node;
 use crate::replication::leadership::Leadership;
-use crate::replication::{Contents, Error, Replication};
+use crate::replication::{Contents, Error, Replication, promotion};
 use crate::wire::report::{Report, Severity};
 
 /// Wait between two tries to become the active proxy, of one that has stood by before.
@@ -64,8 +64,7 @@ impl Proxy {
                 self.become_role(Role::Standby(Some(name.into())));
                 told(Standing::Waits(name.into()));
             };
-            let address = &self.options.primary;
-            let begun = match Replication::stand(address, waits).await {
+            let begun = match self.stand_once(waits).await {
                 Ok(leadership) => self.begin(replay_connections, leadership).await,
                 Err(problem) => Err(problem),
             };
@@ -87,6 +86,13 @@ impl Proxy {
                 Err(problem) => return problem,
             }
         }
+    }
+
+    async fn stand_once(&self, waits: impl FnMut(&str)) -> Result<Leadership, Error> {
+        let primary = &self.options.primary;
+        let named = self.named.lock().await.clone();
+        promotion::refuse_replaced(primary, &named).await?;
+        Replication::stand(primary, waits).await
     }
 
     async fn begin(&self, replay: u16, leadership: Leadership) -> Result<Arc<Routing>, Error> {

@@ -9,6 +9,7 @@
 //! - `standby` follows a streaming standby of the Primary, which needs none of these.
 //! - `seed` fills a new Extension while the Primary goes on.
 //! - `catalogue` reads what `analysis` must know of the Primary.
+//! - `promotion` puts an Extension in the place of a Primary that is gone.
 //! - `leadership` says which of several proxies is active; `fence` keeps the others from Extensions.
 //!
 //! Invariants:
@@ -19,6 +20,7 @@
 
 pub mod catalogue;
 pub mod leadership;
+pub mod promotion;
 pub mod setup;
 
 mod apply;
@@ -407,6 +409,12 @@ async fn follow(
     if standby::is_one(&control).await? {
         return standby::follow(shared, id, (&primary, &control), wait).await;
     }
+    let line = promotion::line(&primary).await?;
+    if promotion::has_replaced(&control, &line).await? {
+        // Whoever is sent to the old one from now on writes what nobody else will see.
+        shared.lease.end();
+        return Err(promotion::replaced("this Extension"));
+    }
     quarantine::refuse_primary(&primary, &control).await?;
     if let Some(why) = quarantine::noted(&control).await? {
         return Err(Error::Setup(format!(
@@ -417,6 +425,7 @@ async fn follow(
         seed::refuse_tables(&control).await?;
     }
     fence::raise(&control, shared.epoch).await?;
+    promotion::keep_to_line(&control, &line).await?;
     let life = setup::begin_life(&control).await?;
     let start = match setup::applied(&control).await? {
         Some(start) => {

@@ -7,7 +7,7 @@
 use tokio_postgres::Client;
 
 use super::setup::one;
-use super::{Error, Shared, connect, fence};
+use super::{Error, SLOT, Shared, connect, fence, promotion};
 use crate::address::Address;
 use crate::sql::{literal, quoted};
 
@@ -69,6 +69,9 @@ pub async fn empty(shared: &Shared, extension: &Address) -> Result<(), Error> {
     if one(&server, &has).await? != "0" {
         let there = connect(extension, "replex seed").await?;
         refuse_primary(&primary, &there).await?;
+        if promotion::has_replaced(&there, &promotion::line(&primary).await?).await? {
+            return Err(promotion::replaced("this database"));
+        }
     }
     let of_primary = |what: &str| {
         let sql = format!(
@@ -99,6 +102,12 @@ pub async fn empty(shared: &Shared, extension: &Address) -> Result<(), Error> {
         format!(
             "CREATE DATABASE {new} TEMPLATE template0 ENCODING {encoding} LC_COLLATE {collate} \
              LC_CTYPE {ctype}{icu}"
+        ),
+        // It may have been a Primary's.
+        format!(
+            "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots
+              WHERE slot_name = '{SLOT}' AND database = {} AND NOT active",
+            literal(name)
         ),
         format!("DROP DATABASE IF EXISTS {old} WITH (FORCE)"),
         format!("ALTER DATABASE {new} RENAME TO {old}"),

@@ -35,7 +35,7 @@ pub const KEYLESS: &str = "
 SELECT coalesce(string_agg(c.oid::regclass::text, ', ' ORDER BY c.oid), '')
   FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
  WHERE c.relkind = 'r' AND c.relpersistence = 'p' AND n.nspname !~ '^pg_'
-   AND n.nspname <> 'information_schema'
+   AND n.nspname NOT IN ('information_schema', 'hihooi')
    AND (c.relreplident = 'n' OR c.relreplident = 'd' AND NOT EXISTS
         (SELECT FROM pg_index i WHERE i.indrelid = c.oid AND i.indisprimary))";
 

@@ -75,6 +75,12 @@ impl Lease {
         !self.has_ended() && Moment::now().nanoseconds() < until
     }
 
+    /// Has the Primary shown that nobody else is active, when it was asked at this time or later?
+    pub fn is_proven_since(&self, moment: Moment) -> bool {
+        let until = self.0.until.load(Ordering::Acquire);
+        !self.has_ended() && moment.after(LEASE).nanoseconds() <= until
+    }
+
     /// Will it never be valid again?
     pub fn has_ended(&self) -> bool {
         self.0.has_ended.load(Ordering::Acquire)
@@ -99,7 +105,7 @@ impl Lease {
     }
 
     /// It is over.
-    pub(super) fn end(&self) {
+    pub(in crate::replication) fn end(&self) {
         self.0.has_ended.store(true, Ordering::Release);
         self.0.ended.send_replace(true);
     }
@@ -178,6 +184,18 @@ mod tests {
         // An older answer takes nothing back.
         lease.prove(Moment(Duration::ZERO));
         assert!(lease.is_valid());
+    }
+
+    #[test]
+    fn lease_is_proven_since_the_question() {
+        let (lease, before) = (Lease::new(), Moment::now());
+        assert!(!lease.is_proven_since(before));
+        let asked = before.after(Duration::from_nanos(1));
+        lease.prove(asked);
+        assert!(lease.is_proven_since(before) && lease.is_proven_since(asked));
+        assert!(!lease.is_proven_since(asked.after(Duration::from_nanos(1))));
+        lease.end();
+        assert!(!lease.is_proven_since(before));
     }
 
     #[tokio::test]

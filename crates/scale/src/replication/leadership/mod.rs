@@ -72,10 +72,7 @@ pub struct Leadership {
 /// Becomes the active proxy. Returns when it is, however long another one is. `waits` is told for
 /// whom, whenever that changes.
 pub async fn stand(primary: &Address, waits: impl FnMut(&str)) -> Result<Leadership, Error> {
-    let mut number = [0; 8];
-    let no_chance = |_| Error::Setup("this machine gives no random numbers".into());
-    SystemRandom::new().fill(&mut number).map_err(no_chance)?;
-    let candidate = Candidate::of(u64::from_be_bytes(number));
+    let candidate = candidate()?;
     let seat = Seat::open(primary, &candidate).await?;
     seat.make_tables().await?;
     let watched = wait_for_lock(&seat, waits).await?;
@@ -107,6 +104,21 @@ pub async fn stand(primary: &Address, waits: impl FnMut(&str)) -> Result<Leaders
         ledger: Ledger::new(entries_in),
         give_up: Some(give_up),
     })
+}
+
+/// Has the epochs of proxies in front of this Primary, which had none, begin behind `epoch`.
+pub async fn begin_after(primary: &Address, epoch: u64) -> Result<(), Error> {
+    let seat = Seat::open(primary, &candidate()?).await?;
+    seat.make_tables().await?;
+    seat.begin_after(epoch).await
+}
+
+/// This proxy, as nobody else is called.
+fn candidate() -> Result<Candidate, Error> {
+    let mut number = [0; 8];
+    let no_chance = |_| Error::Setup("this machine gives no random numbers".into());
+    SystemRandom::new().fill(&mut number).map_err(no_chance)?;
+    Ok(Candidate::of(u64::from_be_bytes(number)))
 }
 
 /// Waits until this session has the lock. One of a proxy that is silent is ended; nobody else's is.

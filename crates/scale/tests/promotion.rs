@@ -1,0 +1,459 @@
+//! An Extension takes the place of a Primary that is gone.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod support;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use scale::address::Address;
+use scale::check::{Weight, check};
+use scale::local::Postgres;
+use scale::manager::State;
+use scale::proxy::extensions::Extensions;
+use scale::proxy::routing::Routing;
+use scale::replication::promotion::{self, Promoted, promote};
+use scale::replication::{Contents, Error};
+use support::cluster::{Cluster, PATIENCE, text};
+use support::{Front, connect, is_there, options_at, try_connect_by};
+use tokio_postgres::Client;
+
+/// Sequences of every kind, and what does not come as row images.
+const SETUP: &str = "
+    CREATE TABLE owned (id serial PRIMARY KEY, n int);
+    CREATE TABLE identity (id int8 GENERATED ALWAYS AS IDENTITY PRIMARY KEY, n int);
+    CREATE SEQUENCE shared;
+    CREATE TABLE one (id int8 PRIMARY KEY DEFAULT nextval('shared'), n int);
+    CREATE TABLE \"Two\" (id int PRIMARY KEY, \"N\" int8 DEFAULT nextval('shared'));
+    CREATE SEQUENCE falling INCREMENT BY -1;
+    CREATE TABLE down (id int PRIMARY KEY DEFAULT nextval('falling'), n int);
+    CREATE SEQUENCE free;
+    CREATE MATERIALIZED VIEW seen AS SELECT count(*) AS n FROM owned";
+
+/// Writes something by each of them.
+const WRITE: [&str; 5] = [
+    "INSERT INTO owned (n) SELECT generate_series(1, 40)",
+    "INSERT INTO identity (n) SELECT generate_series(1, 40)",
+    "INSERT INTO one (n) SELECT generate_series(1, 40)",
+    "INSERT INTO \"Two\" (id) SELECT 1 + coalesce(max(id), 0) FROM \"Two\"",
+    "INSERT INTO down (n) SELECT generate_series(1, 40)",
+];
+
+const ALL: &str = "
+    SELECT (SELECT count(*) || '/' || sum(id) FROM owned) || ' '
+        || (SELECT count(*) || '/' || sum(id) FROM identity) || ' '
+        || (SELECT count(*) || '/' || sum(id) FROM one) || ' '
+        || (SELECT count(*) || '/' || sum(\"N\") FROM \"Two\") || ' '
+        || (SELECT count(*) || '/' || sum(id) FROM down)";
+
+fn ignore(_: &str) {}
+
+async fn write(client: &Client) {
+    for write in WRITE {
+        client.batch_execute(write).await.unwrap();
+    }
+}
+
+/// Why it could not be done.
+fn refused(promoted: Result<Promoted, Error>) -> String {
+    match promoted {
+        Ok(promoted) => panic!("{:?} was promoted", promoted.primary),
+        Err(problem) => problem.to_string(),
+    }
+}
+
+fn addresses(cluster: &Cluster) -> Vec<Address> {
+    let extensions = cluster.extensions.iter();
+    extensions.map(|it| it.address("postgres")).collect()
+}
+
+/// A proxy in front of what was promoted.
+async fn front(promoted: &Promoted) -> Front {
+    let routing = Routing::start(&promoted.primary, 10, 4).await.unwrap();
+    for follower in &promoted.followers {
+        routing.extensions.add(follower, Contents::Kept).unwrap();
+    }
+    for (address, _) in &promoted.left {
+        routing.extensions.add(address, Contents::Dropped).unwrap();
+    }
+    routing.extensions.replication().knows_all();
+    let manager = Arc::clone(&routing.manager);
+    let front = Front::routed(options_at(promoted.primary.clone(), 10), Some(routing)).await;
+    let started = Instant::now();
+    let serve = |manager: &scale::manager::Manager| {
+        manager
+            .extensions()
+            .all(|(_, it)| it.state == State::Serving)
+    };
+    while !serve(&manager.lock().unwrap()) {
+        let status = front.extensions().replication().status();
+        assert!(started.elapsed() < PATIENCE, "{status:?}");
+        tokio::task::yield_now().await;
+    }
+    front
+}
+
+async fn wait_until(front: &Front, database: &Address, expected: &str) {
+    let started = Instant::now();
+    loop {
+        // It may be dropped meanwhile.
+        if let Ok(client) = try_connect_to(database).await
+            && text(&client, ALL).await == expected
+        {
+            break;
+        }
+        let status = front.extensions().replication().status();
+        assert!(started.elapsed() < PATIENCE, "{status:?}");
+    }
+}
+
+async fn try_connect_to(database: &Address) -> Result<Client, tokio_postgres::Error> {
+    let (host, port) = (&database.host, database.port);
+    try_connect_by(&format!(
+        "host={host} port={port} user=postgres dbname=postgres"
+    ))
+    .await
+}
+
+async fn connect_to(database: &Address) -> Client {
+    try_connect_to(database).await.unwrap()
+}
+
+async fn two_extensions() -> Cluster {
+    let mut cluster = Cluster::start_after(SETUP).await;
+    let second = Postgres::start(&[]).unwrap();
+    let extensions = cluster.front.extensions();
+    extensions
+        .add(&second.address("postgres"), Contents::Kept)
+        .unwrap();
+    cluster.extensions.push(second);
+    cluster.wait(|states| states == [State::Serving; 2]).await;
+    cluster
+}
+
+/// Waits until one of the Extensions has a status that says this.
+async fn wait_for(extensions: &Extensions, what: &str) {
+    let started = Instant::now();
+    loop {
+        let status = extensions.replication().status();
+        if status.values().any(|it| it.text.contains(what)) {
+            break;
+        }
+        assert!(started.elapsed() < PATIENCE, "{status:?}");
+        tokio::task::yield_now().await;
+    }
+}
+
+/// The Primary that was replaced is started again: the proxy in front of it finds that out, and no other one
+/// stands there.
+async fn come_back(cluster: &mut Cluster, by: &Address) {
+    let old = cluster.primary.address("postgres");
+    cluster.primary.restart_at(old.port).unwrap();
+    let started = Instant::now();
+    while cluster.front.proxy.followed().is_some() {
+        assert!(started.elapsed() < PATIENCE);
+        tokio::task::yield_now().await;
+    }
+    cluster.front.extensions().replication().give_up().await;
+    let stood = promotion::refuse_replaced(&old, std::slice::from_ref(by)).await;
+    let why = stood.unwrap_err().to_string();
+    assert!(why.contains("was promoted to be the Primary"), "{why}");
+}
+
+/// Extensions of the new Primary, and that itself, are not taken up by a proxy before the old one.
+async fn stay_apart(old: &Address, promoted: &Promoted, named: &[Address]) {
+    let found = check(old, named, 10).await;
+    let found = found.iter().filter(|it| it.weight == Weight::Stops);
+    let found: BTreeSet<&str> = found.map(|it| it.what.as_str()).collect();
+    let expected = [
+        "it is an Extension of another Primary",
+        "it was promoted to be the Primary",
+    ];
+    assert_eq!(found, expected.into());
+    // One that follows the new Primary does not follow it, even where nobody says more.
+    let routing = Routing::start(old, 10, 4).await.unwrap();
+    let extensions = &routing.extensions;
+    extensions
+        .add(&promoted.followers[0], Contents::Kept)
+        .unwrap();
+    wait_for(extensions, "an Extension of another Primary").await;
+    // Nor is the new one emptied for it.
+    extensions
+        .add(&promoted.primary, Contents::Dropped)
+        .unwrap();
+    wait_for(extensions, "this database was promoted").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn extension_takes_the_primarys_place() {
+    if !is_there() {
+        return;
+    }
+    let mut cluster = two_extensions().await;
+    let client = cluster.front.connect().await;
+    write(&client).await;
+    let before = text(&client, ALL).await;
+    cluster.settle().await;
+
+    let (old, named) = (cluster.primary.address("postgres"), addresses(&cluster));
+    let why = refused(promote(&old, &named, None, ignore).await);
+    assert!(why.contains("is there"), "{why}");
+    cluster.primary.crash().unwrap();
+    let mut said = Vec::new();
+    let promoted = promote(&old, &named, None, |what| said.push(what.to_string())).await;
+    let promoted = promoted.unwrap();
+    assert_eq!((promoted.followers.len(), promoted.left.len()), (1, 0));
+    assert_eq!(
+        promoted.notes,
+        [
+            "the sequence public.free is for no column of whole numbers: set it by hand, it may be behind"
+        ]
+    );
+    assert!(
+        said.iter()
+            .any(|it| it == "filling the materialised view public.seen")
+    );
+
+    // Who asks again is told the same, and nobody is disturbed.
+    let new = front(&promoted).await;
+    let client = new.connect().await;
+    assert_eq!(text(&client, ALL).await, before);
+    assert_eq!(text(&client, "SELECT n FROM seen").await, "40");
+    write(&client).await;
+    let again = promote(&old, &named, None, ignore).await.unwrap();
+    assert_eq!(
+        format!("{:?}", again.primary),
+        format!("{:?}", promoted.primary)
+    );
+    assert_eq!((again.followers.len(), again.left.len()), (1, 0));
+    write(&client).await;
+    let after = text(&client, ALL).await;
+    assert_ne!(after, before);
+    wait_until(&new, &promoted.followers[0], &after).await;
+    let compared = new.extensions().replication();
+    let started = Instant::now();
+    while compared.compared().values().all(|times| *times == 0) {
+        compared.compare_now();
+        assert!(started.elapsed() < PATIENCE, "{:?}", compared.status());
+        tokio::task::yield_now().await;
+    }
+
+    come_back(&mut cluster, &promoted.primary).await;
+    let others = promotion::refuse_replaced(&old, &promoted.followers).await;
+    others.unwrap();
+    stay_apart(&old, &promoted, &named).await;
+    // Emptied, the old one can follow the new one.
+    new.extensions().add(&old, Contents::Dropped).unwrap();
+    wait_until(&new, &old, &text(&client, ALL).await).await;
+}
+
+/// What was answered at `1sr` is there, whenever the Primary dies.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_is_lost_that_every_extension_had() {
+    if !is_there() {
+        return;
+    }
+    let mut cluster = Cluster::start(2).await;
+    let client = cluster.front.connect().await;
+    let create = "CREATE TABLE t (id int PRIMARY KEY)";
+    client.batch_execute(create).await.unwrap();
+    let is_over = Arc::new(AtomicBool::new(false));
+    let mut writers = Vec::new();
+    for number in 0..4 {
+        let (client, is_over) = (cluster.front.connect().await, Arc::clone(&is_over));
+        writers.push(tokio::spawn(async move {
+            let set = "SET replex.consistency = '1sr'";
+            client.batch_execute(set).await.unwrap();
+            let mut answered = BTreeSet::new();
+            for id in (number..).step_by(4) {
+                let insert = format!("INSERT INTO t VALUES ({id})");
+                if client.batch_execute(&insert).await.is_err() {
+                    break;
+                }
+                answered.insert(id.to_string());
+            }
+            assert!(is_over.load(Ordering::Relaxed));
+            answered
+        }));
+    }
+    let started = Instant::now();
+    let many = "SELECT 1 FROM t HAVING count(*) > 500";
+    while text(&client, many).await.is_empty() {
+        assert!(started.elapsed() < PATIENCE);
+    }
+    is_over.store(true, Ordering::Relaxed);
+    cluster.primary.crash().unwrap();
+    let old = cluster.primary.address("postgres");
+    let promoted = promote(&old, &addresses(&cluster), None, ignore)
+        .await
+        .unwrap();
+    // Who waits for Extensions that are gone waits until the Primary is back.
+    cluster.front.extensions().replication().give_up().await;
+    let new = connect_to(&promoted.primary).await;
+    let there = text(&new, "SELECT id FROM t").await;
+    let there: BTreeSet<&str> = there.lines().collect();
+    for writer in writers {
+        let answered = writer.await.unwrap();
+        assert!(!answered.is_empty());
+        let lost: Vec<_> = answered
+            .iter()
+            .filter(|id| !there.contains(id.as_str()))
+            .collect();
+        assert!(lost.is_empty(), "{lost:?}");
+    }
+    let front = front(&promoted).await;
+    let client = front.connect().await;
+    client
+        .batch_execute("INSERT INTO t VALUES (-1)")
+        .await
+        .unwrap();
+    let extensions = promoted.followers.iter();
+    for address in extensions.chain(promoted.left.iter().map(|(address, _)| address)) {
+        let started = Instant::now();
+        let there = connect_to(address).await;
+        let all = "SELECT count(*) || '/' || sum(id) FROM t";
+        while text(&there, all).await != text(&client, all).await {
+            assert!(started.elapsed() < PATIENCE);
+        }
+    }
+}
+
+/// A commit at `1sr` is not answered because its Extension goes to take the Primary's place without it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_an_extension_lacks_is_not_answered_when_it_is_promoted() {
+    if !is_there() {
+        return;
+    }
+    let mut cluster = Cluster::start(1).await;
+    let client = cluster.front.connect().await;
+    let create = "CREATE TABLE t (id int PRIMARY KEY)";
+    client.batch_execute(create).await.unwrap();
+    cluster.settle().await;
+    let behind = connect(cluster.extensions[0].socket()).await;
+    let lock = "BEGIN; LOCK TABLE t IN SHARE MODE";
+    behind.batch_execute(lock).await.unwrap();
+    let set = "SET replex.consistency = '1sr'";
+    client.batch_execute(set).await.unwrap();
+    let insert = async move { client.batch_execute("INSERT INTO t VALUES (1)").await };
+    let insert = tokio::spawn(insert);
+    let primary = connect(cluster.primary.socket()).await;
+    let started = Instant::now();
+    while text(&primary, "SELECT id FROM t").await != "1" {
+        assert!(started.elapsed() < PATIENCE);
+    }
+    cluster.primary.crash().unwrap();
+    let old = cluster.primary.address("postgres");
+    let promoted = promote(&old, &addresses(&cluster), None, ignore).await;
+    promoted.unwrap();
+    cluster.wait(|states| states != [State::Serving]).await;
+    let routing = cluster.front.proxy.followed().unwrap();
+    while routing.lease.is_valid() {
+        assert!(started.elapsed() < PATIENCE);
+        tokio::task::yield_now().await;
+    }
+    routing.extensions.replication().give_up().await;
+    assert!(insert.await.unwrap().is_err());
+}
+
+/// One that is behind is not promoted unless the others are given up, and cannot follow.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_that_is_behind_is_passed_over() {
+    if !is_there() {
+        return;
+    }
+    let mut cluster = Cluster::start(2).await;
+    let client = cluster.front.connect().await;
+    let create = "CREATE TABLE t (id int PRIMARY KEY)";
+    client.batch_execute(create).await.unwrap();
+    cluster.settle().await;
+    let behind = connect(cluster.extensions[0].socket()).await;
+    let lock = "BEGIN; LOCK TABLE t IN SHARE MODE";
+    behind.batch_execute(lock).await.unwrap();
+    client
+        .batch_execute("INSERT INTO t VALUES (1)")
+        .await
+        .unwrap();
+    let ahead = connect(cluster.extensions[1].socket()).await;
+    let started = Instant::now();
+    while text(&ahead, "SELECT id FROM t").await != "1" {
+        assert!(started.elapsed() < PATIENCE);
+    }
+    cluster.primary.crash().unwrap();
+    let (old, named) = (cluster.primary.address("postgres"), addresses(&cluster));
+    let why = refused(promote(&old, &named, Some(&named[0]), ignore).await);
+    assert!(why.contains("has less than"), "{why}");
+    let why = refused(promote(&old, &named, Some(&old), ignore).await);
+    assert!(why.contains("is not among the Extensions"), "{why}");
+    let nobody = Postgres::start(&[]).unwrap();
+    let empty = [nobody.address("postgres")];
+    let why = refused(promote(&old, &empty, None, ignore).await);
+    assert!(why.contains("it was never filled"), "{why}");
+
+    // It stops half way, and is gone on with.
+    let fill = "SELECT pg_create_physical_replication_slot('s' || n) FROM generate_series(1, 10) n";
+    ahead.batch_execute(fill).await.unwrap();
+    let why = refused(promote(&old, &named, None, ignore).await);
+    assert!(why.contains("replication slots are in use"), "{why}");
+    let why = refused(promote(&old, &named, Some(&named[0]), ignore).await);
+    assert!(why.contains("was promoted before"), "{why}");
+    let free = "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots";
+    ahead.batch_execute(free).await.unwrap();
+    let promoted = promote(&old, &named, None, ignore).await.unwrap();
+    assert_eq!(format!("{:?}", promoted.primary), format!("{:?}", named[1]));
+    assert!(
+        promoted.left[0].1.contains("EMPTY"),
+        "{}",
+        promoted.left[0].1
+    );
+    drop(behind);
+    let front = front(&promoted).await;
+    assert_eq!(text(&front.connect().await, "SELECT id FROM t").await, "1");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn standby_takes_the_primarys_place() {
+    if !is_there() {
+        return;
+    }
+    let mut cluster = Cluster::start(0).await;
+    let standby = Postgres::standby_of(&cluster.primary, &std::env::temp_dir(), &[]).unwrap();
+    let address = standby.address("postgres");
+    cluster
+        .front
+        .extensions()
+        .add(&address, Contents::Kept)
+        .unwrap();
+    cluster.wait(|states| states == [State::Serving]).await;
+    let client = cluster.front.connect().await;
+    for change in SETUP.split_inclusive(';') {
+        client.batch_execute(change).await.unwrap();
+    }
+    write(&client).await;
+    let before = text(&client, ALL).await;
+    cluster.settle().await;
+    cluster.primary.crash().unwrap();
+    let old = cluster.primary.address("postgres");
+    let promoted = promote(&old, std::slice::from_ref(&address), None, ignore)
+        .await
+        .unwrap();
+    assert_eq!((promoted.followers.len(), promoted.left.len()), (0, 0));
+    let new = front(&promoted).await;
+    let client = new.connect().await;
+    assert_eq!(text(&client, ALL).await, before);
+    write(&client).await;
+    let extension = Postgres::start(&[]).unwrap();
+    new.extensions()
+        .add(&extension.address("postgres"), Contents::Kept)
+        .unwrap();
+    wait_until(
+        &new,
+        &extension.address("postgres"),
+        &text(&client, ALL).await,
+    )
+    .await;
+
+    come_back(&mut cluster, &address).await;
+}
