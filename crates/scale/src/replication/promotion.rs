@@ -358,7 +358,11 @@ impl Reached {
                 return Err(Error::Setup(format!("it was found to differ: {why}")));
             }
             if setup::applied(client).await?.is_none() {
-                return Err(Error::Setup("it was never filled".into()));
+                return Err(Error::Setup(
+                    "it was never filled. If it was a standby, and takes writes already, start the proxy \
+                     with it as --primary"
+                        .into(),
+                ));
             }
             fence::raise(client, epoch).await?;
             let start = setup::applied(client).await?;

@@ -179,6 +179,8 @@ impl Writer {
         let known = [
             SqlState::T_R_SERIALIZATION_FAILURE,
             SqlState::T_R_DEADLOCK_DETECTED,
+            // The server that its snapshot was on died between two statements.
+            SqlState::IN_FAILED_SQL_TRANSACTION,
         ];
         let is_lost = |code: &SqlState| ["08", "57"].contains(&&code.code()[..2]);
         match error.code() {
