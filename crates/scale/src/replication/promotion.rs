@@ -7,7 +7,7 @@
 //! it from the beginning of its slot, before which nobody has written; the others have to be filled anew.
 //!
 //! Invariants:
-//! - An Extension says which Primary it follows: [`line`]. It follows no other one.
+//! - An Extension says which Primary it follows: [`line()`]. It follows no other one.
 //! - A proxy that finds a mark with its Primary's line at an Extension is active no more, nor becomes it.
 //! - What was begun can be gone on with: the database with the mark is taken again.
 
