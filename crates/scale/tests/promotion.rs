@@ -5,6 +5,7 @@
 mod support;
 
 use std::collections::BTreeSet;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
@@ -18,7 +19,7 @@ use scale::proxy::routing::Routing;
 use scale::replication::promotion::{self, Promoted, promote};
 use scale::replication::{Contents, Error};
 use support::cluster::{Cluster, PATIENCE, text};
-use support::{Front, connect, is_there, options_at, try_connect_by};
+use support::{Front, connect, is_there, options_at, try_connect};
 use tokio_postgres::Client;
 
 /// Sequences of every kind, and what does not come as row images.
@@ -100,7 +101,7 @@ async fn wait_until(front: &Front, database: &Address, expected: &str) {
     let started = Instant::now();
     loop {
         // It may be dropped meanwhile.
-        if let Ok(client) = try_connect_to(database).await
+        if let Ok(client) = try_connect(socket(database)).await
             && text(&client, ALL).await == expected
         {
             break;
@@ -110,16 +111,9 @@ async fn wait_until(front: &Front, database: &Address, expected: &str) {
     }
 }
 
-async fn try_connect_to(database: &Address) -> Result<Client, tokio_postgres::Error> {
+fn socket(database: &Address) -> SocketAddr {
     let (host, port) = (&database.host, database.port);
-    try_connect_by(&format!(
-        "host={host} port={port} user=postgres dbname=postgres"
-    ))
-    .await
-}
-
-async fn connect_to(database: &Address) -> Client {
-    try_connect_to(database).await.unwrap()
+    format!("{host}:{port}").parse().unwrap()
 }
 
 async fn two_extensions() -> Cluster {
@@ -292,7 +286,7 @@ async fn nothing_is_lost_that_every_extension_had() {
         .unwrap();
     // Who waits for Extensions that are gone waits until the Primary is back.
     cluster.front.extensions().replication().give_up().await;
-    let new = connect_to(&promoted.primary).await;
+    let new = connect(socket(&promoted.primary)).await;
     let there = text(&new, "SELECT id FROM t").await;
     let there: BTreeSet<&str> = there.lines().collect();
     for writer in writers {
@@ -313,12 +307,25 @@ async fn nothing_is_lost_that_every_extension_had() {
     let extensions = promoted.followers.iter();
     for address in extensions.chain(promoted.left.iter().map(|(address, _)| address)) {
         let started = Instant::now();
-        let there = connect_to(address).await;
+        let there = connect(socket(address)).await;
         let all = "SELECT count(*) || '/' || sum(id) FROM t";
         while text(&there, all).await != text(&client, all).await {
             assert!(started.elapsed() < PATIENCE);
         }
     }
+}
+
+/// So many Extensions, of which the first cannot change a table until this session ends.
+async fn held_back(extensions: usize) -> (Cluster, Client) {
+    let cluster = Cluster::start(extensions).await;
+    let client = cluster.front.connect().await;
+    let create = "CREATE TABLE t (id int PRIMARY KEY)";
+    client.batch_execute(create).await.unwrap();
+    cluster.settle().await;
+    let behind = connect(cluster.extensions[0].socket()).await;
+    let lock = "BEGIN; LOCK TABLE t IN SHARE MODE";
+    behind.batch_execute(lock).await.unwrap();
+    (cluster, behind)
 }
 
 /// A commit at `1sr` is not answered because its Extension goes to take the Primary's place without it.
@@ -327,14 +334,8 @@ async fn what_an_extension_lacks_is_not_answered_when_it_is_promoted() {
     if !is_there() {
         return;
     }
-    let mut cluster = Cluster::start(1).await;
+    let (mut cluster, _behind) = held_back(1).await;
     let client = cluster.front.connect().await;
-    let create = "CREATE TABLE t (id int PRIMARY KEY)";
-    client.batch_execute(create).await.unwrap();
-    cluster.settle().await;
-    let behind = connect(cluster.extensions[0].socket()).await;
-    let lock = "BEGIN; LOCK TABLE t IN SHARE MODE";
-    behind.batch_execute(lock).await.unwrap();
     let set = "SET replex.consistency = '1sr'";
     client.batch_execute(set).await.unwrap();
     let insert = async move { client.batch_execute("INSERT INTO t VALUES (1)").await };
@@ -364,14 +365,8 @@ async fn one_that_is_behind_is_passed_over() {
     if !is_there() {
         return;
     }
-    let mut cluster = Cluster::start(2).await;
+    let (mut cluster, behind) = held_back(2).await;
     let client = cluster.front.connect().await;
-    let create = "CREATE TABLE t (id int PRIMARY KEY)";
-    client.batch_execute(create).await.unwrap();
-    cluster.settle().await;
-    let behind = connect(cluster.extensions[0].socket()).await;
-    let lock = "BEGIN; LOCK TABLE t IN SHARE MODE";
-    behind.batch_execute(lock).await.unwrap();
     client
         .batch_execute("INSERT INTO t VALUES (1)")
         .await

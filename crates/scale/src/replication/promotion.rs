@@ -19,7 +19,7 @@ use tokio::time::{Instant, sleep, timeout};
 use tokio_postgres::Client;
 
 use super::catalogue::{rows, value};
-use super::setup::{number, one};
+use super::setup::{has_table, number, one};
 use super::{Error, connect, described, fence, leadership, quarantine, setup, standby};
 use crate::address::Address;
 use crate::manager::Tsid;
@@ -49,6 +49,11 @@ const LINE_OF_STANDBY: &str = "
 SELECT (SELECT system_identifier FROM pg_control_system()) || '/'
        || (SELECT upper(lpad(to_hex(timeline_id), 8, '0')) FROM pg_control_checkpoint()) || '/'
        || (SELECT oid FROM pg_database WHERE datname = current_database())";
+
+/// Where an Extension says which Primary it follows.
+const FOLLOWS: &str = "
+CREATE TABLE IF NOT EXISTS hihooi.follows (one bool PRIMARY KEY DEFAULT true CHECK (one),
+  line text NOT NULL)";
 
 /// Each sequence with the columns that take values from it.
 const SEQUENCES: &str = "
@@ -145,9 +150,7 @@ pub async fn follows(client: &Client) -> Result<Option<String>, Error> {
 pub async fn keep_to_line(extension: &Client, line: &str) -> Result<(), Error> {
     let line = literal(line);
     let note = format!(
-        "BEGIN; SET LOCAL synchronous_commit = on;
-         CREATE TABLE IF NOT EXISTS hihooi.follows (one bool PRIMARY KEY DEFAULT true CHECK (one),
-           line text NOT NULL);
+        "BEGIN; SET LOCAL synchronous_commit = on; {FOLLOWS};
          INSERT INTO hihooi.follows (line) VALUES ({line}) ON CONFLICT DO NOTHING; COMMIT"
     );
     extension.batch_execute(&note).await?;
@@ -462,9 +465,7 @@ impl Candidate {
     async fn follow(&self, line: &str, begins: Tsid) -> Result<(), Error> {
         let (line, begins) = (literal(line), begins.0);
         let lead = format!(
-            "BEGIN; SET LOCAL synchronous_commit = on;
-             CREATE TABLE IF NOT EXISTS hihooi.follows (one bool PRIMARY KEY DEFAULT true CHECK (one),
-               line text NOT NULL);
+            "BEGIN; SET LOCAL synchronous_commit = on; {FOLLOWS};
              INSERT INTO hihooi.follows (line) VALUES ({line})
                ON CONFLICT (one) DO UPDATE SET line = excluded.line;
              UPDATE hihooi.applied SET tsid = {begins};
@@ -571,12 +572,4 @@ async fn refresh(
         }
     }
     Ok(())
-}
-
-/// Whether there is this table of ours.
-async fn has_table(client: &Client, name: &str) -> Result<bool, Error> {
-    let has = format!(
-        "SELECT count(*) FROM pg_tables WHERE schemaname = 'hihooi' AND tablename = '{name}'"
-    );
-    Ok(one(client, &has).await? != "0")
 }

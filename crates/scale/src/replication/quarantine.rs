@@ -6,7 +6,7 @@
 
 use tokio_postgres::Client;
 
-use super::setup::one;
+use super::setup::{has_table, one};
 use super::{Error, SLOT, Shared, connect, fence, promotion};
 use crate::address::Address;
 use crate::sql::{literal, quoted};
@@ -26,9 +26,7 @@ pub async fn note(extension: &Address, why: &str) -> Result<(), Error> {
 
 /// Why the database was found to differ, if it was.
 pub async fn noted(extension: &Client) -> Result<Option<String>, Error> {
-    let has =
-        "SELECT count(*) FROM pg_tables WHERE schemaname = 'hihooi' AND tablename = 'difference'";
-    if one(extension, has).await? == "0" {
+    if !has_table(extension, "difference").await? {
         return Ok(None);
     }
     let why = one(

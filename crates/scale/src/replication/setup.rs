@@ -132,9 +132,7 @@ pub async fn begin_life(extension: &Client) -> Result<Life, Error> {
 
 /// How far an Extension is; none if it was never filled.
 pub async fn applied(extension: &Client) -> Result<Option<Start>, Error> {
-    let has =
-        "SELECT count(*) FROM pg_tables WHERE schemaname = 'hihooi' AND tablename = 'applied'";
-    if one(extension, has).await? == "0" {
+    if !has_table(extension, "applied").await? {
         return Ok(None);
     }
     let applied = one(extension, "SELECT max(tsid) FROM hihooi.applied").await?;
@@ -189,9 +187,8 @@ pub async fn make_tables(extension: &Client, start: &Start) -> Result<(), Error>
     Ok(())
 }
 
-/// Makes sure that each of so many connections has a row to say how far it is, and that everybody may
-/// read that. Rows of more connections than there are now say what they said last, which is less than
-/// others say soon.
+/// Makes sure that each of so many connections has a row to say how far it is. Rows of more connections
+/// than there are now say what they said last, which is less than others say soon.
 pub async fn make_rows(extension: &Client, start: &Start, workers: usize) -> Result<(), Error> {
     let tsid = start.applied.0;
     let sql = format!(
@@ -200,6 +197,14 @@ pub async fn make_rows(extension: &Client, start: &Start, workers: usize) -> Res
     );
     extension.batch_execute(&sql).await?;
     Ok(())
+}
+
+/// Whether there is this table of ours.
+pub async fn has_table(client: &Client, name: &str) -> Result<bool, Error> {
+    let has = format!(
+        "SELECT count(*) FROM pg_tables WHERE schemaname = 'hihooi' AND tablename = '{name}'"
+    );
+    Ok(one(client, &has).await? != "0")
 }
 
 /// The one value that a query gives.

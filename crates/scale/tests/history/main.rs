@@ -20,7 +20,7 @@ use rustix::process::Signal;
 use scale::local::Postgres;
 use scale::manager::State;
 use support::cluster::{Cluster, PATIENCE};
-use support::{connect, is_there, signal, try_connect_by};
+use support::{connect, is_there, signal, try_connect};
 use tokio_postgres::error::SqlState;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Error, Row};
@@ -160,11 +160,9 @@ impl Writer {
     }
 
     async fn connect(&mut self) {
-        let (host, port) = (self.proxy.ip(), self.proxy.port());
-        let line = format!("host={host} port={port} user=postgres dbname=postgres");
         let started = Instant::now();
         self.client = loop {
-            match try_connect_by(&line).await {
+            match try_connect(self.proxy).await {
                 Ok(client) => break client,
                 Err(error) => assert!(started.elapsed() < PATIENCE, "{error:?}"),
             }

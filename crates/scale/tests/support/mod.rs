@@ -150,9 +150,14 @@ pub async fn ask_for_passwords(postgres: &Postgres) {
 
 /// A session of tokio-postgres with the superuser's right.
 pub async fn connect(address: SocketAddr) -> Client {
+    try_connect(address).await.unwrap()
+}
+
+/// The same, where it may fail.
+pub async fn try_connect(address: SocketAddr) -> Result<Client, Error> {
     let (host, port) = (address.ip(), address.port());
     let line = format!("host={host} port={port} user={SUPERUSER} dbname=postgres");
-    connect_by(&line).await
+    try_connect_by(&line).await
 }
 
 /// A session of tokio-postgres.
@@ -160,8 +165,7 @@ pub async fn connect_by(line: &str) -> Client {
     try_connect_by(line).await.unwrap()
 }
 
-/// The same, where it may fail.
-pub async fn try_connect_by(line: &str) -> Result<Client, Error> {
+async fn try_connect_by(line: &str) -> Result<Client, Error> {
     let (client, connection) = tokio_postgres::connect(line, NoTls).await?;
     tokio::spawn(connection);
     Ok(client)
