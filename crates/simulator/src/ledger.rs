@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use placement::Durability;
 use protocol::identity::{CoreId, Epoch, OperationId, PartitionId, Position, RequestId};
-use protocol::operation::{Decision, Prepare, RequestResult, Vote};
+use protocol::operation::{Decision, Prepare, RequestRecord, RequestResult, Vote};
 use protocol::record::Record;
 
 /// All records.
@@ -20,11 +20,22 @@ pub struct Ledger {
     /// Whether a crash takes memory back that decisions were seen in (`replicated`).
     forgets: bool,
     /// Results that ended at a head alone.
-    pub completed: BTreeMap<RequestId, Vec<(CoreId, Position, RequestResult)>>,
+    pub completed: BTreeMap<RequestId, Vec<Completed>>,
     logs: BTreeMap<CoreId, Log>,
     /// Cores that are ending the epochs before, the record that says so, and the epoch that is to serve:
     /// nobody sees what they decide before an epoch serves.
     sealing: BTreeMap<CoreId, (Position, Epoch)>,
+}
+
+/// A result that has a record of its own.
+#[derive(Debug)]
+pub struct Completed {
+    /// Where it is on record.
+    pub at: (CoreId, Position),
+    /// The result.
+    pub result: RequestResult,
+    /// Others had come to it before.
+    pub is_learnt: bool,
 }
 
 /// An operation.
@@ -193,11 +204,25 @@ impl Ledger {
             | Record::Versions { .. } => {}
             Record::Completed { requests, .. } => {
                 for request in requests {
+                    let is_learnt = self.has_ended_elsewhere(core, request);
                     let results = self.completed.entry(request.request).or_default();
-                    results.push((core, position, request.result.clone()));
+                    results.push(Completed {
+                        at: (core, position),
+                        result: request.result.clone(),
+                        is_learnt,
+                    });
                 }
             }
         }
+    }
+
+    /// Whether a request has come to this result at another core, or by an operation that aborted.
+    fn has_ended_elsewhere(&self, core: CoreId, record: &RequestRecord) -> bool {
+        let mut results = self.completed.get(&record.request).into_iter().flatten();
+        let mut operations = self.of_request.get(&record.request).into_iter().flatten();
+        let aborts = Some(Decision::Abort(record.result.clone()));
+        results.any(|it| it.at.0 != core && it.result == record.result)
+            || operations.any(|operation| self.operations[operation].decision == aborts)
     }
 
     /// This epoch serves at a core after others have ended: what it has decided for the partitions that
@@ -294,7 +319,7 @@ impl Ledger {
             entry.forget_unseen();
         }
         for results in self.completed.values_mut() {
-            results.retain(|(at, position, _)| *at != core || *position <= kept);
+            results.retain(|Completed { at, .. }| at.0 != core || at.1 <= kept);
         }
         self.completed.retain(|_, results| !results.is_empty());
         // What a restart finds it copies to new files, flushed.
@@ -340,7 +365,7 @@ pub mod testing {
     use super::*;
     use protocol::codec::Bytes;
     use protocol::identity::{Epoch, Finished, SessionId, TableId, Version};
-    use protocol::operation::{OldRow, RequestRecord, RowChange};
+    use protocol::operation::{OldRow, RowChange};
 
     /// A core by number.
     pub fn core(number: u16) -> CoreId {

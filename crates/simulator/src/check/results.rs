@@ -64,10 +64,12 @@ pub fn one_effect(ledger: &Ledger) -> Result<(), String> {
         let mut records = ledger.operations[*operation].prepare.requests.iter();
         let own = records.find(|record| record.request == *request);
         let results = ledger.completed.get(request).into_iter().flatten();
-        // Whoever takes a partition over notes the results that concern it.
-        let mut others = results.filter(|(core, _, result)| {
-            let differs = own.is_none_or(|own| own.result != *result);
-            differs && (took_effect(result) || *core == operation.head)
+        // Who fills a partition notes what others know of earlier heads, also of a request that it runs
+        // meanwhile.
+        let mut others = results.filter(|it| {
+            let differs = own.is_none_or(|own| own.result != it.result);
+            let is_heads_own = it.at.0 == operation.head && !it.is_learnt;
+            differs && (took_effect(&it.result) || is_heads_own)
         });
         if let Some(other) = others.next() {
             return Err(format!(
@@ -85,9 +87,10 @@ fn took_effect(result: &RequestResult) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ledger::testing::{core, decided, prepare, prepared};
+    use crate::ledger::testing::{core, decided, partition, prepare, prepared};
     use protocol::identity::{Position, Version};
-    use protocol::operation::{Prepare, Vote};
+    use protocol::operation::{Prepare, RequestRecord, Vote};
+    use protocol::record::Record;
 
     const APPLIED: RequestResult = RequestResult::Applied {
         version: Version(4),
@@ -134,5 +137,32 @@ mod tests {
             ledger.append((core(0), Position(sequence * 2 + 1)), &record, None);
         }
         assert!(one_effect(&ledger).is_err());
+    }
+
+    /// A head runs a request of which it has a record that nothing happened: its own one before, or that
+    /// of another head.
+    fn runs_on_record(core_before: Option<u16>) -> Result<(), String> {
+        let mut ledger = Ledger::default();
+        let prepare = prepare(1, &[Vote::Yes]);
+        let nothing = Record::Completed {
+            partition: partition(0),
+            requests: vec![RequestRecord {
+                result: RequestResult::Conflict,
+                ..prepare.requests[0].clone()
+            }],
+        };
+        for at in core_before.into_iter().chain([0]) {
+            ledger.append((core(at), Position(1)), &nothing, None);
+        }
+        prepared(&mut ledger, 2, 0, &prepare);
+        let commit = decided(1, 0, Decision::Commit);
+        ledger.append((core(0), Position(3)), &commit, None);
+        one_effect(&ledger)
+    }
+
+    #[test]
+    fn a_head_runs_nothing_that_it_has_ended() {
+        assert!(runs_on_record(None).is_err());
+        assert_eq!(runs_on_record(Some(1)), Ok(()));
     }
 }
