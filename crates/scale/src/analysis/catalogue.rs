@@ -52,6 +52,8 @@ pub struct Relation {
     pub unique_keys: Vec<(u32, Vec<Column>)>,
     /// Whether its changes come through the slot with a key or as whole rows.
     pub replicated: bool,
+    /// Whether its rows are in its partitions.
+    pub is_partitioned: bool,
     /// Whether row security decides what is seen of it.
     pub row_security: bool,
     /// Whether users' triggers or rules do more than a statement on it says.

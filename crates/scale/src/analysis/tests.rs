@@ -25,6 +25,7 @@ fn relation(number: u32, prefix: &str, count: u16) -> Relation {
         key: vec![Column(1)],
         unique_keys: Vec::new(),
         replicated: true,
+        is_partitioned: false,
         row_security: false,
         has_triggers: false,
         has_generated: false,

@@ -1,15 +1,27 @@
 //! The statements by which an Extension does what a transaction state did on the Primary.
 //!
 //! Values are text literals whose type is left open, so that each column's own input function reads
-//! what its output function wrote. Every statement on a row must find exactly one (HIHOOI c4).
+//! what its output function wrote. Every statement must find just the rows that it is about (HIHOOI c4).
+//!
+//! Rows of one table that follow each other are changed together, by one statement: that takes a fraction
+//! of the time. In which order one statement changes them is PostgreSQL's affair, and may matter to a unique
+//! index; so what fails together is tried again one by one, as it was on the Primary.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use super::Error;
 use super::pgoutput::{Old, Tuple, Value};
 use super::tstate::{Change, Shape, ShapeColumn};
 use crate::sql::{literal, quoted};
 
+/// Rows that one statement changes, at most.
+const ROWS_MAX: usize = 1000;
+/// Fewer are quicker one by one, but for those that are inserted.
+const ROWS_MIN: usize = 4;
+
 /// One statement, and how many rows it must affect.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step {
     /// Its text.
     pub sql: String,
@@ -17,45 +29,248 @@ pub struct Step {
     pub row_count: Option<u64>,
 }
 
-/// The statements that do these changes, in order.
-pub fn steps(changes: &[Change]) -> Result<Vec<Step>, Error> {
-    let mut steps = Vec::with_capacity(changes.len());
-    for change in changes {
-        match change {
-            Change::Insert { table, new } => steps.push(one_row(insert(table, new)?)),
-            Change::Update { table, old, new } => {
-                steps.push(one_row(update(table, old.as_ref(), new)?));
-            }
-            Change::Delete { table, old } => {
-                let found = condition(table, old)?;
-                let sql = format!("DELETE FROM {} WHERE {found}", name(table));
-                steps.push(one_row(sql));
-            }
-            Change::Truncate {
-                tables,
-                restart_identity,
-            } => {
-                let names: Vec<String> = tables.iter().map(|table| name(table)).collect();
-                let restart = match restart_identity {
-                    true => " RESTART IDENTITY",
-                    false => "",
+/// A part of what is done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// A statement.
+    One(Step),
+    /// Several rows.
+    Rows(Rows),
+}
+
+/// The same change of several rows, each another one, of one table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rows {
+    /// The statement up to its rows.
+    pub head: String,
+    /// The rows.
+    pub rows: Vec<String>,
+    /// The statement behind its rows.
+    pub tail: String,
+}
+
+/// How rows are changed that can be changed together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pace {
+    /// By one statement.
+    Together,
+    /// One after the other, as the Primary did.
+    OneByOne,
+}
+
+impl Part {
+    /// The statements that do it, in order.
+    pub fn steps(self, pace: Pace) -> Vec<Step> {
+        match self {
+            Part::One(step) => vec![step],
+            Part::Rows(Rows { head, rows, tail }) => {
+                let size = match pace {
+                    Pace::Together => rows.len(),
+                    Pace::OneByOne => 1,
                 };
-                steps.push(any(format!("TRUNCATE {}{restart}", names.join(", "))));
-            }
-            Change::Statement(statement) => {
-                let path = literal(&statement.search_path);
-                steps.push(any(format!(
-                    "SELECT pg_catalog.set_config('search_path', {path}, true)"
-                )));
-                if !statement.role.is_empty() {
-                    steps.push(any(format!("SET LOCAL ROLE {}", quoted(&statement.role))));
-                }
-                steps.push(any(statement.text.clone()));
-                steps.push(any("SET LOCAL ROLE NONE".into()));
+                let together = rows.chunks(size).map(|rows| Step {
+                    sql: format!("{head}{}{tail}", rows.join(", ")),
+                    row_count: Some(rows.len() as u64),
+                });
+                together.collect()
             }
         }
     }
-    Ok(steps)
+}
+
+/// What does these changes, in order.
+pub fn parts(changes: &[Change]) -> Result<Vec<Part>, Error> {
+    let mut parts = Vec::new();
+    let mut rest = changes;
+    while !rest.is_empty() {
+        let (run, after) = rest.split_at(together(rest).max(1));
+        rest = after;
+        let count_min = match run[0] {
+            Change::Insert { .. } => 2,
+            _ => ROWS_MIN,
+        };
+        match run.len() >= count_min {
+            true => parts.push(Part::Rows(rows(run)?)),
+            false => {
+                for change in run {
+                    parts.extend(steps(change)?.into_iter().map(Part::One));
+                }
+            }
+        }
+    }
+    Ok(parts)
+}
+
+/// The statements that do one change.
+fn steps(change: &Change) -> Result<Vec<Step>, Error> {
+    Ok(match change {
+        Change::Insert { table, new } => vec![one_row(insert(table, new)?)],
+        Change::Update { table, old, new } => vec![one_row(update(table, old.as_ref(), new)?)],
+        Change::Delete { table, old } => {
+            let found = condition(table, old)?;
+            vec![one_row(format!(
+                "DELETE FROM ONLY {} WHERE {found}",
+                name(table)
+            ))]
+        }
+        Change::Truncate {
+            tables,
+            restart_identity,
+        } => {
+            let restart = match restart_identity {
+                true => " RESTART IDENTITY",
+                false => "",
+            };
+            let tables: Vec<String> = tables.iter().map(|table| truncated(table)).collect();
+            vec![any(format!("TRUNCATE {}{restart}", tables.join(", ")))]
+        }
+        Change::Statement(statement) => {
+            let path = literal(&statement.search_path);
+            let mut steps = vec![any(format!(
+                "SELECT pg_catalog.set_config('search_path', {path}, true)"
+            ))];
+            if !statement.role.is_empty() {
+                steps.push(any(format!("SET LOCAL ROLE {}", quoted(&statement.role))));
+            }
+            steps.push(any(statement.text.clone()));
+            steps.push(any("SET LOCAL ROLE NONE".into()));
+            steps
+        }
+    })
+}
+
+/// How many of the first changes can be done together.
+fn together(changes: &[Change]) -> usize {
+    let mut keys = BTreeSet::new();
+    let alike = changes.iter().take(ROWS_MAX).take_while(|change| {
+        is_alike(&changes[0], change)
+            && match change {
+                // A statement changes a row once.
+                Change::Update { table, new, .. } => keys.insert(key_of(table, new)),
+                _ => true,
+            }
+    });
+    alike.count()
+}
+
+/// Whether one statement can do both.
+fn is_alike(first: &Change, second: &Change) -> bool {
+    match (first, second) {
+        (Change::Insert { table, new }, Change::Insert { table: other, .. }) => {
+            Arc::ptr_eq(table, other) && !new.is_empty()
+        }
+        (
+            Change::Update {
+                table,
+                old: None,
+                new,
+            },
+            Change::Update {
+                table: other,
+                old: None,
+                new: others,
+            },
+        ) => {
+            let mut columns = new.iter().zip(others);
+            let is_same =
+                columns.all(|(a, b)| (*a == Value::Unchanged) == (*b == Value::Unchanged));
+            let is_any_set = pairs(table, new)
+                .is_ok_and(|pairs| pairs.iter().any(|(column, value)| is_set(column, value)));
+            Arc::ptr_eq(table, other) && can_be_named(table) && is_same && is_any_set
+        }
+        (Change::Delete { table, .. }, Change::Delete { table: other, .. }) => {
+            Arc::ptr_eq(table, other) && can_be_named(table)
+        }
+        _ => false,
+    }
+}
+
+/// Whether rows of it can be written as values of its row type, with a key to find them by.
+fn can_be_named(table: &Shape) -> bool {
+    table.has_key && table.is_whole
+}
+
+/// Whether an update that keeps the key gives a column this value.
+fn is_set(column: &ShapeColumn, value: &Value) -> bool {
+    *value != Value::Unchanged && !column.in_key && column.settable
+}
+
+fn key_of<'t>(table: &Shape, tuple: &'t Tuple) -> Vec<&'t Value> {
+    let columns = table.columns.iter().zip(tuple);
+    let key = columns.filter(|(column, _)| column.in_key);
+    key.map(|(_, value)| value).collect()
+}
+
+/// Changes that are alike, as one.
+fn rows(run: &[Change]) -> Result<Rows, Error> {
+    let mut rows = Vec::with_capacity(run.len());
+    for change in run {
+        rows.push(match change {
+            Change::Insert { table, new } => format!("({})", values(table, new)?),
+            Change::Update { table, new, .. } => row_literal(table, new, |column, value| {
+                column.in_key || is_set(column, value)
+            })?,
+            Change::Delete {
+                table,
+                old: Old::Key(tuple) | Old::Row(tuple),
+            } => row_literal(table, tuple, |column, _| column.in_key)?,
+            Change::Truncate { .. } | Change::Statement(_) => unreachable!("they are alone"),
+        });
+    }
+    let (head, tail) = match &run[0] {
+        Change::Insert { table, new } => (into(table, new)?, String::new()),
+        Change::Update { table, new, .. } => {
+            let sets = pairs(table, new)?.into_iter();
+            let sets = sets.filter(|(column, value)| is_set(column, value));
+            let sets = sets.map(|(column, _)| {
+                let column = quoted(&column.name);
+                format!("{column} = v.{column}")
+            });
+            let sets: Vec<String> = sets.collect();
+            let head = format!(
+                "UPDATE ONLY {} AS t SET {} FROM unnest(ARRAY[",
+                name(table),
+                sets.join(", ")
+            );
+            (head, found_in_rows(table))
+        }
+        Change::Delete { table, .. } => {
+            let head = format!("DELETE FROM ONLY {} AS t USING unnest(ARRAY[", name(table));
+            (head, found_in_rows(table))
+        }
+        Change::Truncate { .. } | Change::Statement(_) => unreachable!("they are alone"),
+    };
+    Ok(Rows { head, rows, tail })
+}
+
+/// The end of a statement about rows that are written as values of their table's row type.
+fn found_in_rows(table: &Shape) -> String {
+    let key = table.columns.iter().filter(|column| column.in_key);
+    let same = key.map(|column| {
+        let column = quoted(&column.name);
+        format!("t.{column} = v.{column}")
+    });
+    let same: Vec<String> = same.collect();
+    format!("]::{}[]) AS v WHERE {}", name(table), same.join(" AND "))
+}
+
+/// A row as a value of its table's row type; columns that are not wanted are NULL.
+fn row_literal(
+    table: &Shape,
+    tuple: &Tuple,
+    wants: impl Fn(&ShapeColumn, &Value) -> bool,
+) -> Result<String, Error> {
+    let mut fields = Vec::with_capacity(tuple.len());
+    for (column, value) in pairs(table, tuple)? {
+        fields.push(match value {
+            Value::Text(bytes) if wants(column, value) => {
+                let text = utf8(bytes)?.replace('\\', "\\\\").replace('"', "\"\"");
+                format!("\"{text}\"")
+            }
+            _ => String::new(),
+        });
+    }
+    Ok(literal(&format!("({})", fields.join(","))))
 }
 
 fn one_row(sql: String) -> Step {
@@ -73,21 +288,27 @@ fn any(sql: String) -> Step {
 }
 
 fn insert(table: &Shape, new: &Tuple) -> Result<String, Error> {
-    let values = pairs(table, new)?;
-    if values.is_empty() {
-        return Ok(format!("INSERT INTO {} DEFAULT VALUES", name(table)));
+    match new.is_empty() {
+        true => Ok(format!("INSERT INTO {} DEFAULT VALUES", name(table))),
+        false => Ok(format!("{}({})", into(table, new)?, values(table, new)?)),
     }
-    let names: Vec<String> = values
-        .iter()
-        .map(|(column, _)| quoted(&column.name))
-        .collect();
-    let texts: Result<Vec<String>, Error> = values.iter().map(|(_, value)| text(value)).collect();
+}
+
+/// An INSERT up to its rows.
+fn into(table: &Shape, new: &Tuple) -> Result<String, Error> {
+    let names = pairs(table, new)?.into_iter();
+    let names: Vec<String> = names.map(|(column, _)| quoted(&column.name)).collect();
     Ok(format!(
-        "INSERT INTO {} ({}) OVERRIDING SYSTEM VALUE VALUES ({})",
+        "INSERT INTO {} ({}) OVERRIDING SYSTEM VALUE VALUES ",
         name(table),
-        names.join(", "),
-        texts?.join(", ")
+        names.join(", ")
     ))
+}
+
+/// The values of a row.
+fn values(table: &Shape, new: &Tuple) -> Result<String, Error> {
+    let texts = pairs(table, new)?.into_iter().map(|(_, value)| text(value));
+    Ok(texts.collect::<Result<Vec<String>, Error>>()?.join(", "))
 }
 
 fn update(table: &Shape, old: Option<&Old>, new: &Tuple) -> Result<String, Error> {
@@ -105,9 +326,9 @@ fn update(table: &Shape, old: Option<&Old>, new: &Tuple) -> Result<String, Error
     }
     Ok(match changes.is_empty() {
         // Nothing but the key: the row must be there all the same.
-        true => format!("SELECT 1 FROM {} WHERE {found}", name(table)),
+        true => format!("SELECT 1 FROM ONLY {} WHERE {found}", name(table)),
         false => format!(
-            "UPDATE {} SET {} WHERE {found}",
+            "UPDATE ONLY {} SET {} WHERE {found}",
             name(table),
             changes.join(", ")
         ),
@@ -135,7 +356,7 @@ fn condition(table: &Shape, old: &Old) -> Result<String, Error> {
                 false => same.join(" AND "),
             };
             Ok(format!(
-                "ctid = (SELECT ctid FROM {table} WHERE {all} LIMIT 1)"
+                "ctid = (SELECT ctid FROM ONLY {table} WHERE {all} LIMIT 1)"
             ))
         }
     }
@@ -176,10 +397,20 @@ fn text(value: &Value) -> Result<String, Error> {
         Value::Unchanged => Err(Error::Stream(
             "a value is missing where it is needed".into(),
         )),
-        Value::Text(bytes) => match std::str::from_utf8(bytes) {
-            Ok(text) => Ok(literal(text)),
-            Err(_) => Err(Error::Stream("a value is no UTF-8".into())),
-        },
+        Value::Text(bytes) => Ok(literal(utf8(bytes)?)),
+    }
+}
+
+fn utf8(bytes: &[u8]) -> Result<&str, Error> {
+    str::from_utf8(bytes).map_err(|_| Error::Stream("a value is no UTF-8".into()))
+}
+
+/// A table that is emptied. What inherits from it is named by itself, if it is emptied, too; partitions
+/// are always.
+fn truncated(table: &Shape) -> String {
+    match table.is_partitioned {
+        true => name(table),
+        false => format!("ONLY {}", name(table)),
     }
 }
 

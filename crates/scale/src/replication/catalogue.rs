@@ -133,6 +133,7 @@ fn relation(row: &SimpleQueryRow) -> Result<((String, String), Relation), Error>
         key: key.unwrap_or_default(),
         unique_keys: Vec::new(),
         replicated: flag(row, 5)?,
+        is_partitioned: value(row, 3)? == "p",
         row_security: flag(row, 6)?,
         has_triggers: flag(row, 7)?,
         has_generated: false,

@@ -12,7 +12,7 @@ use tokio::time::{Instant, timeout};
 use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, SimpleQueryMessage};
 
-use super::apply::{self, Step};
+use super::apply::{self, Pace, Part, Step};
 use super::divergence::Request;
 use super::reader::Commit;
 use super::schedule::{Command, Schedule, Worker};
@@ -52,7 +52,7 @@ SET row_security = off";
 pub const SERVING: &str = "serving";
 
 enum Work {
-    Execute(Arc<TState>),
+    Execute(Arc<TState>, Pace),
     Commit(Tsid),
     Rollback(Tsid),
 }
@@ -342,7 +342,12 @@ impl Extractor<'_> {
         for command in self.schedule.commands() {
             let (worker, work) = match command {
                 Command::Execute(worker, tsid) => {
-                    (worker, Work::Execute(Arc::clone(&self.in_hand[&tsid])))
+                    let pace = match self.schedule.is_alone(tsid) {
+                        true => Pace::OneByOne,
+                        false => Pace::Together,
+                    };
+                    let tstate = Arc::clone(&self.in_hand[&tsid]);
+                    (worker, Work::Execute(tstate, pace))
                 }
                 Command::Commit(worker, tsid) => (worker, Work::Commit(tsid)),
                 Command::Rollback(worker, tsid) => (worker, Work::Rollback(tsid)),
@@ -433,7 +438,7 @@ async fn serve(
 ) {
     while let Some(work) = work.recv().await {
         let event = match work {
-            Work::Execute(tstate) => execute(worker, &client, &tstate).await,
+            Work::Execute(tstate, pace) => execute(worker, &client, &tstate, pace).await,
             Work::Commit(tsid) => {
                 let done = client.batch_execute("COMMIT").await;
                 done.map(|()| Event::Committed(worker, tsid))
@@ -455,16 +460,22 @@ async fn execute(
     worker: Worker,
     client: &Client,
     tstate: &TState,
+    pace: Pace,
 ) -> Result<Event, tokio_postgres::Error> {
     let tsid = tstate.tsid;
-    let Err(failure) = try_execute(worker, client, tstate).await else {
+    let Err(failure) = try_execute(worker, client, tstate, pace).await else {
         return Ok(Event::Executed(tsid));
     };
     client.batch_execute("ROLLBACK").await?;
     Ok(Event::Failed(tsid, failure))
 }
 
-async fn try_execute(worker: Worker, client: &Client, tstate: &TState) -> Result<(), Failure> {
+async fn try_execute(
+    worker: Worker,
+    client: &Client,
+    tstate: &TState,
+    pace: Pace,
+) -> Result<(), Failure> {
     let (tsid, worker) = (tstate.tsid.0, worker.0);
     let begin = Step {
         sql: "BEGIN".into(),
@@ -476,28 +487,28 @@ async fn try_execute(worker: Worker, client: &Client, tstate: &TState) -> Result
     };
     match &tstate.effect {
         Effect::Short(changes) => {
-            let mut steps = vec![begin];
-            steps.extend(apply::steps(changes).map_err(|error| lasting(error.to_string()))?);
-            steps.push(end);
-            do_all(client, &steps).await
+            let mut parts = vec![Part::One(begin)];
+            parts.extend(apply::parts(changes).map_err(|error| lasting(error.to_string()))?);
+            parts.push(Part::One(end));
+            do_all(client, parts, pace).await
         }
         Effect::Long(spill) => {
-            do_all(client, &[begin]).await?;
+            do_all(client, vec![Part::One(begin)], pace).await?;
             let mut reading = spill.read();
             loop {
                 let unreadable = |error: io::Error| Failure {
                     text: error.to_string(),
                     may_pass: true,
                 };
-                let steps = reading.next().await.map_err(unreadable)?;
-                if steps.is_empty() {
+                let parts = reading.next().await.map_err(unreadable)?;
+                if parts.is_empty() {
                     break;
                 }
-                do_all(client, &steps).await?;
+                do_all(client, parts, pace).await?;
             }
             match spill.failure() {
                 Some(why) => Err(lasting(why.to_owned())),
-                None => do_all(client, &[end]).await,
+                None => do_all(client, vec![Part::One(end)], pace).await,
             }
         }
     }
@@ -511,8 +522,12 @@ fn lasting(text: String) -> Failure {
 }
 
 /// Runs statements, many in one message.
-async fn do_all(client: &Client, steps: &[Step]) -> Result<(), Failure> {
-    let mut rest = steps;
+async fn do_all(client: &Client, parts: Vec<Part>, pace: Pace) -> Result<(), Failure> {
+    let steps: Vec<Step> = parts
+        .into_iter()
+        .flat_map(|part| part.steps(pace))
+        .collect();
+    let mut rest = &steps[..];
     while !rest.is_empty() {
         let mut text = String::new();
         let mut count = 0;
@@ -539,7 +554,10 @@ async fn do_all(client: &Client, steps: &[Step]) -> Result<(), Failure> {
         if let Some((step, count)) = piece.iter().zip(counts).find(differs) {
             let verb = step.sql.split(" SET ").next().unwrap_or_default();
             let verb: String = verb.chars().take(100).collect();
-            return Err(lasting(format!("{verb} … found {count} rows instead of 1")));
+            let expected = step.row_count.unwrap_or_default();
+            return Err(lasting(format!(
+                "{verb} … found {count} rows instead of {expected}"
+            )));
         }
     }
     Ok(())

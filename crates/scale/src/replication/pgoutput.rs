@@ -11,7 +11,7 @@ const COLUMNS_MAX: usize = 1700;
 const TRUNCATED_MAX: usize = 100_000;
 
 /// A value of a row.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Value {
     /// NULL.
     Null,

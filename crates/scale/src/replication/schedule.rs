@@ -70,6 +70,11 @@ impl Schedule {
         self.items.len()
     }
 
+    /// Whether one that executes runs with nothing else running, since it failed before.
+    pub fn is_alone(&self, tsid: Tsid) -> bool {
+        self.items.get(&tsid).is_some_and(|item| item.alone)
+    }
+
     /// The next transaction in TSID order; `is_empty` if it has nothing to do.
     pub fn add(&mut self, tsid: Tsid, sets: Sets, is_empty: bool) {
         let may_run = self.execution.add(tsid, sets);

@@ -2,7 +2,9 @@
 //! Extensions do it, one after the other.
 //!
 //! A statement stands there as a byte that says whether it must find exactly one row, its length in four
-//! bytes, and its text. Each Extension reads at its own pace; the file is gone with the last of them.
+//! bytes, and its text; rows that are changed together as a byte of their own, the length of all that
+//! follows, and their texts, each behind its length. Each Extension reads at its own pace; the file is
+//! gone with the last of them.
 
 use std::fs::File;
 use std::io;
@@ -11,11 +13,17 @@ use std::sync::Arc;
 
 use tokio::task::spawn_blocking;
 
-use super::apply::{self, Step};
+use super::apply::{self, Part, Rows, Step};
 use super::tstate::Change;
 
-/// Bytes that stand in front of a statement's text.
+/// Bytes that stand in front of a part.
 const HEAD_LENGTH: usize = 5;
+/// Bytes of a length.
+const LENGTH_LENGTH: usize = 4;
+/// The first byte of a statement, of one that must find one row, and of rows.
+const STATEMENT: u8 = 0;
+const ONE_ROW: u8 = 1;
+const ROWS: u8 = 2;
 /// Bytes that are read at once, unless one statement is longer.
 const PIECE_LENGTH: u64 = 1 << 20;
 
@@ -43,8 +51,8 @@ impl Spill {
             return Ok(());
         }
         let mut bytes = Vec::new();
-        match apply::steps(changes) {
-            Ok(steps) => steps.iter().try_for_each(|step| encode(step, &mut bytes))?,
+        match apply::parts(changes) {
+            Ok(parts) => parts.iter().try_for_each(|part| encode(part, &mut bytes))?,
             Err(error) => self.failure = Some(error.to_string()),
         }
         let (file, at) = (Arc::clone(&self.file), self.length);
@@ -77,11 +85,11 @@ pub struct Reading {
 }
 
 impl Reading {
-    /// The next statements; none at the end.
-    pub async fn next(&mut self) -> io::Result<Vec<Step>> {
-        let (mut steps, used) = self.piece(PIECE_LENGTH).await?;
+    /// What comes next; nothing at the end.
+    pub async fn next(&mut self) -> io::Result<Vec<Part>> {
+        let (mut parts, used) = self.piece(PIECE_LENGTH).await?;
         self.at += used;
-        if steps.is_empty() && self.at < self.spill.length {
+        if parts.is_empty() && self.at < self.spill.length {
             // One that is longer than a piece.
             let head = self.bytes(HEAD_LENGTH as u64).await?;
             let length = head.get(1..HEAD_LENGTH).and_then(<[u8]>::first_chunk);
@@ -91,21 +99,21 @@ impl Reading {
                 return Err(cut_off());
             }
             self.at += used;
-            steps = one;
+            parts = one;
         }
-        Ok(steps)
+        Ok(parts)
     }
 
-    /// The statements that end within so many bytes, and how many bytes they take.
-    async fn piece(&self, length_max: u64) -> io::Result<(Vec<Step>, u64)> {
+    /// The parts that end within so many bytes, and how many bytes they take.
+    async fn piece(&self, length_max: u64) -> io::Result<(Vec<Part>, u64)> {
         let bytes = self.bytes(length_max).await?;
         let mut rest = &bytes[..];
-        let mut steps = Vec::new();
-        while let Some((step, after)) = decode(rest)? {
-            steps.push(step);
+        let mut parts = Vec::new();
+        while let Some((part, after)) = decode(rest)? {
+            parts.push(part);
             rest = after;
         }
-        Ok((steps, (bytes.len() - rest.len()) as u64))
+        Ok((parts, (bytes.len() - rest.len()) as u64))
     }
 
     async fn bytes(&self, length_max: u64) -> io::Result<Vec<u8>> {
@@ -121,26 +129,81 @@ fn cut_off() -> io::Error {
     io::Error::other("a file of a long transaction is not what was written")
 }
 
-fn encode(step: &Step, bytes: &mut Vec<u8>) -> io::Result<()> {
-    let length = u32::try_from(step.sql.len()).map_err(io::Error::other)?;
-    bytes.push(u8::from(step.row_count.is_some()));
-    bytes.extend_from_slice(&length.to_le_bytes());
-    bytes.extend_from_slice(step.sql.as_bytes());
+fn encode(part: &Part, bytes: &mut Vec<u8>) -> io::Result<()> {
+    match part {
+        Part::One(step) => {
+            bytes.push(match step.row_count {
+                Some(_) => ONE_ROW,
+                None => STATEMENT,
+            });
+            encode_text(&step.sql, bytes)
+        }
+        Part::Rows(Rows { head, rows, tail }) => {
+            bytes.push(ROWS);
+            let texts = || [head, tail].into_iter().chain(rows);
+            let length: usize = texts().map(|text| LENGTH_LENGTH + text.len()).sum();
+            encode_length(length, bytes)?;
+            texts().try_for_each(|text| encode_text(text, bytes))
+        }
+    }
+}
+
+fn encode_text(text: &str, bytes: &mut Vec<u8>) -> io::Result<()> {
+    encode_length(text.len(), bytes)?;
+    bytes.extend_from_slice(text.as_bytes());
     Ok(())
 }
 
-/// The first statement and what follows it; none if it is not all here.
-fn decode(bytes: &[u8]) -> io::Result<Option<(Step, &[u8])>> {
-    let Some((&[one_row, ref length @ ..], rest)) = bytes.split_first_chunk::<HEAD_LENGTH>() else {
+fn encode_length(length: usize, bytes: &mut Vec<u8>) -> io::Result<()> {
+    let length = u32::try_from(length).map_err(io::Error::other)?;
+    bytes.extend_from_slice(&length.to_le_bytes());
+    Ok(())
+}
+
+/// The first part and what follows it; none if it is not all here.
+fn decode(bytes: &[u8]) -> io::Result<Option<(Part, &[u8])>> {
+    let Some((kind, bytes)) = bytes.split_first() else {
         return Ok(None);
     };
-    let length = u32::from_le_bytes(*length) as usize;
-    let Some((sql, rest)) = rest.split_at_checked(length) else {
+    let Some((body, rest)) = decode_bytes(bytes) else {
         return Ok(None);
     };
-    let sql = str::from_utf8(sql).map_err(|_| cut_off())?.to_owned();
-    let row_count = (one_row == 1).then_some(1);
-    Ok(Some((Step { sql, row_count }, rest)))
+    let part = match *kind {
+        STATEMENT | ONE_ROW => Part::One(Step {
+            sql: utf8(body)?,
+            row_count: (*kind == ONE_ROW).then_some(1),
+        }),
+        ROWS => Part::Rows(decode_rows(body)?),
+        _ => return Err(cut_off()),
+    };
+    Ok(Some((part, rest)))
+}
+
+fn decode_rows(body: &[u8]) -> io::Result<Rows> {
+    let (head, rest) = decode_bytes(body).ok_or_else(cut_off)?;
+    let (tail, mut rest) = decode_bytes(rest).ok_or_else(cut_off)?;
+    let mut rows = Vec::new();
+    while !rest.is_empty() {
+        let (row, after) = decode_bytes(rest).ok_or_else(cut_off)?;
+        rows.push(utf8(row)?);
+        rest = after;
+    }
+    Ok(Rows {
+        head: utf8(head)?,
+        rows,
+        tail: utf8(tail)?,
+    })
+}
+
+/// Bytes behind their length, and what follows them; none if they are not all here.
+fn decode_bytes(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (length, rest) = bytes.split_first_chunk::<LENGTH_LENGTH>()?;
+    rest.split_at_checked(u32::from_le_bytes(*length) as usize)
+}
+
+fn utf8(bytes: &[u8]) -> io::Result<String> {
+    let text = str::from_utf8(bytes).map_err(|_| cut_off())?;
+    Ok(text.to_owned())
 }
 
 #[cfg(test)]
@@ -156,15 +219,15 @@ mod tests {
         })
     }
 
-    async fn all(spill: &Spill) -> Vec<Step> {
+    async fn all(spill: &Spill) -> Vec<Part> {
         let mut reading = spill.read();
-        let mut steps = Vec::new();
+        let mut parts = Vec::new();
         loop {
             let next = reading.next().await.unwrap();
             if next.is_empty() {
-                return steps;
+                return parts;
             }
-            steps.extend(next);
+            parts.extend(next);
         }
     }
 
@@ -178,7 +241,7 @@ mod tests {
         for text in ["", "SELECT 1", &long, "SELECT 2", &long] {
             let changes = [statement(text), statement("SELECT 3")];
             spill.add(&changes).await.unwrap();
-            expected.extend(apply::steps(&changes).unwrap());
+            expected.extend(apply::parts(&changes).unwrap());
             assert_eq!(all(&spill).await, expected);
         }
     }

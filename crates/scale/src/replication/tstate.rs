@@ -95,6 +95,11 @@ pub struct Shape {
     pub columns: Vec<ShapeColumn>,
     /// Whether rows are found by the key columns, rather than by all values.
     pub has_key: bool,
+    /// Whether these are all of its columns, and in its order, so that rows can be written as values of its
+    /// row type.
+    pub is_whole: bool,
+    /// Whether its rows are in its partitions.
+    pub is_partitioned: bool,
     /// Positions of other unique keys' columns, by index.
     unique_keys: Vec<(u32, Vec<usize>)>,
 }
@@ -129,6 +134,10 @@ impl Shape {
             let name = &known?.column_numbered(*number)?.name;
             columns.iter().position(|column| column.name == *name)
         };
+        let is_whole = known.is_some_and(|known| {
+            let names = known.columns.iter().map(|column| &column.name);
+            names.eq(columns.iter().map(|column| &column.name))
+        });
         let unique_keys = known
             .map(|known| &known.unique_keys[..])
             .unwrap_or_default();
@@ -145,6 +154,8 @@ impl Shape {
             name: relation.name,
             has_key: matches!(relation.identity, b'd' | b'i')
                 && columns.iter().any(|column| column.in_key),
+            is_whole,
+            is_partitioned: known.is_some_and(|known| known.is_partitioned),
             unique_keys: unique_keys.collect(),
             columns,
         }
