@@ -221,10 +221,8 @@ mod tests {
     fn the_proxy_has_measurements_of_its_own() {
         use crate::scale::{ALL, Measurement};
 
-        for (name, measurement) in ["latency", "reads", "balanced", "replay"]
-            .into_iter()
-            .zip(ALL)
-        {
+        let names = ["latency", "reads", "balanced", "replay", "outages"];
+        for (name, measurement) in names.into_iter().zip(ALL) {
             let arguments = parsed(&format!("scale {name} --rows 300")).unwrap();
             assert_eq!(arguments.command, Command::Scale(measurement));
             assert_eq!(arguments.options.rows, 300);

@@ -24,8 +24,9 @@ use crate::report::Report;
 use crate::store::FIELDS;
 
 const REPLICAS: [usize; 3] = [1, 2, 4];
-const READS: u32 = 85;
-const INSERTS: u32 = 15;
+/// In a hundred operations.
+pub const READS: u32 = 85;
+pub const INSERTS: u32 = 15;
 /// Rows that one client inserts in a run, at most.
 const INSERTS_MAX: u64 = 10_000_000;
 /// Clients, at most.
@@ -266,7 +267,8 @@ fn insert() -> String {
     format!("{sets}INSERT INTO usertable VALUES ({values});\n")
 }
 
-fn schema(rows: u64) -> String {
+/// The table, with so many rows.
+pub fn schema(rows: u64) -> String {
     let columns = (0..FIELDS).map(|field| format!("field{field} text"));
     let columns: Vec<String> = columns.collect();
     let values =

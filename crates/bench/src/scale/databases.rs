@@ -132,13 +132,22 @@ impl Site {
     /// # Errors
     /// The console does not answer.
     pub async fn share_at_extensions(&self) -> io::Result<f64> {
+        let (all, there) = self.batches().await?;
+        Ok(there / all)
+    }
+
+    /// Batches that were answered so far, and those by Extensions.
+    ///
+    /// # Errors
+    /// The console does not answer.
+    pub async fn batches(&self) -> io::Result<(f64, f64)> {
         let (mut all, mut there) = (0.0, 0.0);
         for row in self.ask("SHOW ROUTES").await? {
             let batches: f64 = row[2].parse().map_err(io::Error::other)?;
             all += batches;
             there += if row[0] == "Primary" { 0.0 } else { batches };
         }
-        Ok(there / all)
+        Ok((all, there))
     }
 
     fn proxy(&self) -> io::Result<&Process> {
@@ -146,7 +155,11 @@ impl Site {
         self.proxy.as_ref().ok_or_else(missing)
     }
 
-    async fn ask(&self, command: &str) -> io::Result<Vec<Vec<String>>> {
+    /// Asks the console.
+    ///
+    /// # Errors
+    /// It does not answer, or refuses.
+    pub async fn ask(&self, command: &str) -> io::Result<Vec<Vec<String>>> {
         let place = self.place()?;
         let address = Address {
             host: place.ip().to_string(),

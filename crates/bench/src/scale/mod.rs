@@ -8,6 +8,7 @@
 mod balanced;
 mod databases;
 mod latency;
+mod outages;
 mod pgbench;
 mod reads;
 mod replay;
@@ -43,16 +44,20 @@ pub enum Measurement {
     Balanced,
     /// How quickly an Extension makes up for what it missed, over its number of connections: H5.
     Replay,
+    /// What clients see while an Extension is away, and while replication stands still, each database
+    /// under a quota: the paper's Figures 9 and 10.
+    Outages,
     /// All of them.
     All,
 }
 
 /// All of them.
-pub const ALL: [Measurement; 4] = [
+pub const ALL: [Measurement; 5] = [
     Measurement::Latency,
     Measurement::Reads,
     Measurement::Balanced,
     Measurement::Replay,
+    Measurement::Outages,
 ];
 
 /// Measures, and takes everything away that was started, also when it is interrupted.
@@ -67,6 +72,7 @@ pub async fn run(what: Measurement, options: &Options) -> io::Result<(&'static s
             Measurement::Reads => ("scale-reads", reads::run(options).await?),
             Measurement::Balanced => ("scale-balanced", balanced::run(options).await?),
             Measurement::Replay => ("scale-replay", replay::run(options).await?),
+            Measurement::Outages => ("scale-outages", outages::run(options).await?),
             Measurement::All => unreachable!("it was taken apart into the others"),
         })
     };

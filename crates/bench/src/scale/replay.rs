@@ -6,9 +6,13 @@
 //! lines, which is TPC-C's mean, customers are found by number, and reads that leave nothing behind are
 //! left out. The time is that between two commits at the Extension, the first and the last of what
 //! it missed, by its own clock.
+//!
+//! And how long an Extension takes for one statement that changes many rows, beside what that took at the
+//! Primary.
 
 use std::fmt::Write;
 use std::io;
+use std::time::Instant;
 
 use super::databases::{Site, ask, await_row, connect};
 use super::pgbench::{Load, Script};
@@ -30,6 +34,21 @@ const CUSTOMERS: u64 = 300;
 /// TPC-C has 100,000.
 const ITEMS: u64 = 2_000;
 const LINES: u64 = 10;
+/// Rows that one statement changes.
+const MANY: u64 = 50_000;
+
+/// Statements that change many rows of `many`, one after the other.
+fn statements() -> [(&'static str, String); 3] {
+    let insert = format!(
+        "INSERT INTO many SELECT n, n % 100, 'row ' || n, now() FROM generate_series(1, {MANY}) n"
+    );
+    let update = "UPDATE many SET kind = kind + 1, changed = now()";
+    [
+        ("INSERT", insert),
+        ("UPDATE", update.to_owned()),
+        ("DELETE", "DELETE FROM many".to_owned()),
+    ]
+}
 
 /// `replex bench scale replay`
 pub async fn run(options: &Options) -> io::Result<Report> {
@@ -45,6 +64,7 @@ pub async fn run(options: &Options) -> io::Result<Report> {
             figures.push(rate(&mut site, (run, connections), options).await?);
         }
     }
+    let many = many_rows(&site, options).await?;
     let mut report = Report::default();
     let serial = ("serial", &measured[0]);
     for (connections, figures) in CONNECTIONS.into_iter().zip(&measured) {
@@ -55,6 +75,15 @@ pub async fn run(options: &Options) -> io::Result<Report> {
             DEFAULT => report.pair(("H5", "≥ 1.7 ×"), &what, own, serial),
             _ => report.pair(("", ""), &what, own, serial),
         }
+    }
+    for ((name, _), [primary, extension]) in statements().into_iter().zip(&many) {
+        let what = format!("{name} of {MANY} rows: from its answer until the Extension has it");
+        report.pair(
+            ("", ""),
+            &what,
+            (extension, "s"),
+            ("the statement itself", primary),
+        );
     }
     let points = CONNECTIONS.into_iter().zip(&measured);
     let points = points.map(|(count, figures)| (count as f64, figures.median()));
@@ -67,6 +96,29 @@ pub async fn run(options: &Options) -> io::Result<Report> {
     };
     options.draw_lines("scale-replay", &plot)?;
     Ok(report)
+}
+
+/// For each statement that changes many rows, how long it takes at the Primary, and from there until the
+/// Extension has it; seconds.
+async fn many_rows(site: &Site, options: &Options) -> io::Result<[[Figures; 2]; 3]> {
+    let primary = connect(site.primary.socket()).await?;
+    let extension = connect(site.extensions[0].socket()).await?;
+    let mut measured = statements().map(|_| [Figures::default(), Figures::default()]);
+    for run in 0..options.pairs {
+        for (number, (_, statement)) in statements().into_iter().enumerate() {
+            let name = format!("many {run}");
+            let marked =
+                format!("BEGIN; {statement}; INSERT INTO run VALUES ({number}, '{name}'); COMMIT");
+            let begun = Instant::now();
+            ask(&primary, &marked).await?;
+            measured[number][0].push(begun.elapsed().as_secs_f64());
+            let answered = Instant::now();
+            let there = format!("SELECT 1 FROM run WHERE number = {number} AND what = '{name}'");
+            await_row(&extension, &there).await?;
+            measured[number][1].push(answered.elapsed().as_secs_f64());
+        }
+    }
+    Ok(measured)
 }
 
 /// Has the Extension miss a load, and gives how many transactions a second it makes up for.
@@ -171,6 +223,7 @@ fn payment() -> String {
 fn schema() -> String {
     format!(
         "CREATE TABLE run (number bigint, what text, PRIMARY KEY (number, what));
+         CREATE TABLE many (id int PRIMARY KEY, kind int, word text, changed timestamptz);
          CREATE TABLE warehouse (w_id int PRIMARY KEY, name text, ytd numeric NOT NULL);
          CREATE TABLE district (w_id int, d_id int, name text, ytd numeric NOT NULL,
              next_o_id int NOT NULL, PRIMARY KEY (w_id, d_id));
