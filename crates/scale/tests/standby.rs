@@ -4,6 +4,8 @@
 
 mod support;
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use scale::check::{Weight, check};
@@ -12,6 +14,7 @@ use scale::manager::State;
 use scale::replication::Contents;
 use support::cluster::{Cluster, PATIENCE, text};
 use support::{connect, is_there};
+use tokio::task::JoinSet;
 
 fn standby_of(primary: &Postgres) -> Postgres {
     Postgres::standby_of(primary, &std::env::temp_dir(), &[]).unwrap()
@@ -102,4 +105,101 @@ async fn standbys_of_others_are_refused() {
         let said = &extensions.replication().status()[&id].text;
         assert!(said.contains(why), "{said}");
     }
+}
+
+const ALL: &str =
+    "SELECT count(*) || ' ' || coalesce(sum(hashtextextended(t::text, 0)::numeric), 0) FROM t";
+
+/// A standby becomes an Extension of its own while writers go on: no commit is missing there, and none done
+/// twice; also none that was prepared before and committed after.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn standby_is_converted_under_load() {
+    if !is_there() {
+        return;
+    }
+    let settings = ["synchronous_commit=on", "max_prepared_transactions=5"];
+    let cluster = Cluster::of(Postgres::start(&settings).unwrap(), 1).await;
+    let client = cluster.front.connect().await;
+    for sql in [
+        "CREATE TABLE t (id serial PRIMARY KEY, n int NOT NULL DEFAULT 0)",
+        "INSERT INTO t (n) SELECT 0 FROM generate_series(1, 100)",
+    ] {
+        client.batch_execute(sql).await.unwrap();
+    }
+    let standby = Postgres::standby_of(&cluster.primary, &std::env::temp_dir(), &settings[1..]);
+    let standby = standby.unwrap();
+    let direct = connect(cluster.primary.socket()).await;
+    let prepare = "BEGIN; INSERT INTO t (n) VALUES (-1); UPDATE t SET n = -1 WHERE id = 1;
+                   PREPARE TRANSACTION 'before'";
+    direct.batch_execute(prepare).await.unwrap();
+    let is_over = Arc::new(AtomicBool::new(false));
+    let mut writers = JoinSet::new();
+    for writer in 2..5 {
+        let (client, is_over) = (cluster.front.connect().await, Arc::clone(&is_over));
+        writers.spawn(async move {
+            while !is_over.load(Ordering::Relaxed) {
+                let write = format!(
+                    "BEGIN; UPDATE t SET n = n + 1 WHERE id = {writer}; INSERT INTO t (n) VALUES (1); COMMIT"
+                );
+                client.batch_execute(&write).await.unwrap();
+            }
+        });
+    }
+    let extensions = cluster.front.extensions();
+    let id = extensions.add(&standby.address("postgres"), Contents::Converted);
+    let id = id.unwrap();
+    let serving = [State::Serving; 2];
+    cluster.wait(|states| states == serving).await;
+    client
+        .batch_execute("COMMIT PREPARED 'before'")
+        .await
+        .unwrap();
+    is_over.store(true, Ordering::Relaxed);
+    while let Some(ended) = writers.join_next().await {
+        ended.unwrap();
+    }
+    cluster.settle().await;
+    let converted = connect(standby.socket()).await;
+    assert_eq!(text(&converted, ALL).await, text(&direct, ALL).await);
+    for (query, answer) in [
+        ("SELECT pg_is_in_recovery()", "f"),
+        ("SELECT count(*) FROM pg_prepared_xacts", "0"),
+        (
+            "SELECT count(*) FROM pg_tables WHERE schemaname = 'hihooi' AND tablename = 'secret'",
+            "0",
+        ),
+    ] {
+        assert_eq!(text(&converted, query).await, answer, "{query}");
+    }
+    // It goes on where it stopped, as any other, and is none that could be converted again.
+    assert!(extensions.remove(id).await);
+    let again = extensions.add(&standby.address("postgres"), Contents::Kept);
+    cluster.wait(|states| states == serving).await;
+    assert!(extensions.remove(again.unwrap()).await);
+    let id = extensions.add(&standby.address("postgres"), Contents::Converted);
+    cluster
+        .wait(|states| states == [State::Serving, State::Quarantined])
+        .await;
+    let status = extensions.replication().status();
+    let told = &status[&id.unwrap()].text;
+    assert!(told.contains("it is no standby"), "{told}");
+}
+
+/// Nobody else's standby is touched.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn standby_of_another_is_not_converted() {
+    if !is_there() {
+        return;
+    }
+    let cluster = Cluster::start(0).await;
+    let other = Postgres::start(&[]).unwrap();
+    let standby = standby_of(&other);
+    let extensions = cluster.front.extensions();
+    let id = extensions.add(&standby.address("postgres"), Contents::Converted);
+    cluster.wait(|states| states == [State::Quarantined]).await;
+    let status = extensions.replication().status();
+    let told = &status[&id.unwrap()].text;
+    assert!(told.contains("of another server"), "{told}");
+    let client = connect(standby.socket()).await;
+    assert_eq!(text(&client, "SELECT pg_is_in_recovery()").await, "t");
 }

@@ -70,6 +70,10 @@ pub const HELP: &[(&str, &str)] = &[
         "the same, but DROP what is in that database first",
     ),
     (
+        "ADD EXTENSION 'url' CONVERT",
+        "a streaming standby of the Primary, which becomes a database of its own",
+    ),
+    (
         "REMOVE EXTENSION n",
         "let go of an Extension; its database stays as it is",
     ),
@@ -113,7 +117,10 @@ impl Command {
             (["ADD", "EXTENSION"], Some(url), tail) => match tail {
                 [] => Ok(add(url, Contents::Kept)),
                 ["EMPTY"] => Ok(add(url, Contents::Dropped)),
-                _ => Err(refused("behind the URL there may be only EMPTY")),
+                ["CONVERT"] => Ok(add(url, Contents::Converted)),
+                _ => Err(refused(
+                    "behind the URL there may be only EMPTY or CONVERT",
+                )),
             },
             (["ADD", ..], ..) => Err(refused("a URL in single quotes is missing").hint(
                 "ADD EXTENSION 'postgresql://user:password@host:port/database', and behind it EMPTY \
@@ -179,6 +186,8 @@ mod tests {
         assert_eq!(kept, add(url, Contents::Kept));
         let dropped = parse("add extension 'postgresql://Ann@h/D' empty;");
         assert_eq!(dropped, add(url, Contents::Dropped));
+        let converted = parse("ADD EXTENSION 'postgresql://Ann@h/D' Convert");
+        assert_eq!(converted, add(url, Contents::Converted));
         for (text, _) in HELP {
             let text = text.replace(" n", " 1");
             parse(&text);

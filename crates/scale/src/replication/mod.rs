@@ -7,7 +7,7 @@
 //!   decides, `apply` writes the statements.
 //! - `divergence` compares them with the Primary.
 //! - `standby` follows a streaming standby of the Primary, which needs none of these.
-//! - `seed` fills a new Extension while the Primary goes on.
+//! - `seed` fills a new Extension while the Primary goes on; `convert` makes one of a standby.
 //! - `catalogue` reads what `analysis` must know of the Primary.
 //! - `promotion` puts an Extension in the place of a Primary that is gone.
 //! - `leadership` says which of several proxies is active; `fence` keeps the others from Extensions.
@@ -25,6 +25,7 @@ pub mod setup;
 
 mod apply;
 mod bridge;
+mod convert;
 mod divergence;
 mod extractor;
 mod fence;
@@ -194,6 +195,8 @@ pub enum Contents {
     Kept,
     /// It is dropped first.
     Dropped,
+    /// It is a standby of the Primary, and becomes a database of its own first.
+    Converted,
 }
 
 impl Replication {
@@ -356,11 +359,15 @@ async fn keep(shared: Shared, id: ExtensionId, extension: Address, mut contents:
     let mut wait = RETRY_WAIT_MIN;
     loop {
         let followed = async {
-            if contents == Contents::Dropped {
-                shared.set_status(id, "emptying its database");
-                quarantine::empty(&shared, &extension).await?;
-                contents = Contents::Kept;
+            match contents {
+                Contents::Kept => {}
+                Contents::Dropped => {
+                    shared.set_status(id, "emptying its database");
+                    quarantine::empty(&shared, &extension).await?;
+                }
+                Contents::Converted => convert::convert(&shared, id, &extension).await?,
             }
+            contents = Contents::Kept;
             follow(&shared, id, &extension, &mut wait).await
         };
         let problem = match followed.await {

@@ -167,9 +167,18 @@ pub async fn flush(extension: &Client) -> Result<(), Error> {
 
 /// Makes the tables by which an Extension says how far it is. They are in place when its rows are.
 pub async fn make_tables(extension: &Client, start: &Start) -> Result<(), Error> {
+    make_tables_after(extension, "", start).await
+}
+
+/// The same, with statements before, which are done with it or not at all.
+pub async fn make_tables_after(
+    extension: &Client,
+    before: &str,
+    start: &Start,
+) -> Result<(), Error> {
     let tsid = start.applied.0;
     let mut sql = format!(
-        "BEGIN;
+        "BEGIN; SET LOCAL synchronous_commit = on; {before}
          CREATE SCHEMA IF NOT EXISTS hihooi;
          CREATE TABLE hihooi.applied (worker int PRIMARY KEY, tsid numeric NOT NULL)
            WITH (fillfactor = 50);

@@ -79,7 +79,7 @@ pub async fn follow(
 }
 
 /// How far its replay has come.
-async fn position(standby: &Client) -> Result<Tsid, Error> {
+pub async fn position(standby: &Client) -> Result<Tsid, Error> {
     let silent = |_| Error::Connection("it does not answer".into());
     let answer = timeout(ANSWER_MAX, one(standby, REPLAYED)).await;
     let place = answer.map_err(silent)??;

@@ -26,7 +26,11 @@ pub struct Cluster {
 impl Cluster {
     /// With so many Extensions, all of which serve.
     pub async fn start(extensions: usize) -> Cluster {
-        let primary = primary();
+        Cluster::of(primary(), extensions).await
+    }
+
+    /// The same, with this Primary.
+    pub async fn of(primary: Postgres, extensions: usize) -> Cluster {
         let told = options(&primary, 10);
         Cluster::behind(told, primary, extensions).await
     }
@@ -54,8 +58,7 @@ impl Cluster {
         let primary = primary();
         let admin = connect(primary.socket()).await;
         admin.batch_execute(setup).await.unwrap();
-        let told = options(&primary, 10);
-        Cluster::behind(told, primary, 1).await
+        Cluster::of(primary, 1).await
     }
 
     async fn behind(told: Options, primary: Postgres, extensions: usize) -> Cluster {
