@@ -3,13 +3,13 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use crate::auth::tls::Policy;
+use crate::auth::tls::{Files, Policy};
 
 /// The port where nothing else is said.
 const PORT_DEFAULT: u16 = 5432;
 
-/// `postgresql://user:password@host:port/database?sslmode=…&sslrootcert=FILE`; host and port may stand
-/// behind the question mark, too.
+/// `postgresql://user:password@host:port/database?sslmode=…&sslrootcert=FILE&sslcert=FILE&sslkey=FILE`; host
+/// and port may stand behind the question mark, too.
 #[derive(Clone)]
 pub struct Address {
     /// A name, an address, or the folder of a Unix socket: then it begins with a slash.
@@ -118,22 +118,31 @@ struct Query {
 impl Query {
     fn parse(query: &str) -> Result<Query, String> {
         let (mut mode, mut roots) = ("prefer".to_string(), None);
+        let (mut certificates, mut key) = (None, None);
         let (mut host, mut port) = (None, None);
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
             match pair.split_once('=') {
                 Some(("sslmode", value)) => mode = unescape(value)?,
-                Some(("sslrootcert", value)) => roots = Some(unescape(value)?),
+                Some(("sslrootcert", value)) => roots = Some(unescape(value)?.into()),
+                Some(("sslcert", value)) => certificates = Some(unescape(value)?.into()),
+                Some(("sslkey", value)) => key = Some(unescape(value)?.into()),
                 Some(("host", value)) => host = Some(unescape(value)?),
                 Some(("port", value)) => port = Some(unescape(value)?),
                 _ => {
                     return Err(
-                        "a database's URL may have sslmode, sslrootcert, host and port behind `?`"
+                        "a database's URL may have sslmode, sslrootcert, sslcert, sslkey, host and \
+                         port behind `?`"
                             .into(),
                     );
                 }
             }
         }
-        let tls = Policy::of(&mode, roots.as_deref().map(Path::new))?;
+        let proof = match (certificates, key) {
+            (Some(certificates), Some(key)) => Some((certificates, key)),
+            (None, None) => None,
+            _ => return Err("sslcert and sslkey go together in a database's URL".into()),
+        };
+        let tls = Policy::of(&mode, Files { roots, proof })?;
         Ok(Query { host, port, tls })
     }
 }
@@ -205,6 +214,8 @@ mod tests {
             "postgresql://a:secret@b?sslmode=some",
             "postgresql://a:secret@b?sslmode=verify-full",
             "postgresql://a:secret@b?x=1",
+            "postgresql://a:secret@b?sslcert=x",
+            "postgresql://a:secret@b?sslcert=/no/such&sslkey=/no/such",
             "postgresql://a:secret@b?port=x",
             "postgresql://a:secret@/b",
         ] {

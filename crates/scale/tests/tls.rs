@@ -14,7 +14,7 @@ use scale::proxy::Authentication;
 use scale::proxy::routing::Routing;
 use scale::replication::Contents;
 use support::cluster::until_all_serve;
-use support::tls::require_tls;
+use support::tls::{authority, certify, know_authority, require_tls, want_certificates};
 use support::{Front, PASSWORD, is_there, options};
 use tempfile::TempDir;
 
@@ -44,6 +44,47 @@ async fn databases_with_tls_only_are_followed() {
         let added = routing.extensions.add(&at, Contents::Kept);
         added.unwrap();
     }
+    let mut options = options(&primary, 10);
+    options.primary = at;
+    let mut users = Users::default();
+    users.add(SUPERUSER, PASSWORD).unwrap();
+    options.admission.authentication = Authentication::Trust(users);
+    let front = Front::routed(options, Some(routing)).await;
+    until_all_serve(&front, &manager).await;
+}
+
+/// The proxy shows servers a certificate that want one, in what it does itself and for its clients.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn databases_that_want_certificates_are_followed() {
+    if !is_there() {
+        return;
+    }
+    let folder = TempDir::new().unwrap();
+    let primary = Postgres::start(&["synchronous_commit=on"]).unwrap();
+    let extension = Postgres::start(&[]).unwrap();
+    let authority = authority(&folder.path().join("authority.pem"));
+    for postgres in [&primary, &extension] {
+        know_authority(postgres, &authority.pem()).await;
+    }
+    require_tls(&[&primary, &extension], folder.path()).await;
+    certify(&authority, "replex", folder.path());
+    let file = |name: &str| folder.path().join(name).display().to_string();
+    let encrypted = format!("sslmode=verify-full&sslrootcert={}", file("roots.pem"));
+    let (certificates, key) = (file("client.pem"), file("client.key"));
+    let proven = format!("{encrypted}&sslcert={certificates}&sslkey={key}");
+    for postgres in [&primary, &extension] {
+        want_certificates(postgres, &address(postgres, &encrypted)).await;
+    }
+    let Err(problem) = Routing::start(&address(&primary, &encrypted), 10, 4).await else {
+        panic!("it came in without a certificate");
+    };
+    let problem = problem.to_string();
+    assert!(problem.contains("valid client certificate"), "{problem}");
+    let at = address(&primary, &proven);
+    let routing = Routing::start(&at, 10, 4).await.unwrap();
+    let manager = Arc::clone(&routing.manager);
+    let there = address(&extension, &proven);
+    routing.extensions.add(&there, Contents::Kept).unwrap();
     let mut options = options(&primary, 10);
     options.primary = at;
     let mut users = Users::default();

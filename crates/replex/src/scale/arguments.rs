@@ -136,8 +136,8 @@ pub struct Serve {
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
     /// The database that takes all writes: postgresql://user:password@host:port/database. Behind
-    /// `?`: sslmode (disable, prefer, require, verify-full) and sslrootcert. For a Unix socket:
-    /// postgresql://user:password@%2Fvar%2Frun%2Fpostgresql/database, or host and port behind `?`.
+    /// `?`: sslmode (disable, prefer, require, verify-full), sslrootcert, sslcert and sslkey. For a Unix
+    /// socket: postgresql://user:password@%2Fvar%2Frun%2Fpostgresql/database, or host and port behind `?`.
     #[arg(
         long,
         value_name = "URL",

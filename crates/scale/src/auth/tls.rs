@@ -20,30 +20,51 @@ pub enum Policy {
     /// Never with TLS.
     Disable,
     /// With TLS if the server has it.
-    Prefer(Arc<ClientConfig>),
+    Prefer(Tls),
     /// With TLS or not at all.
-    Require(Arc<ClientConfig>),
-    /// With TLS, and only where one of the certificates in this file vouches for the server.
-    Verify(Arc<ClientConfig>, PathBuf),
+    Require(Tls),
+    /// With TLS, and only where somebody vouches for the server.
+    Verify(Tls),
+}
+
+/// How TLS is spoken with a server.
+#[derive(Clone, Debug)]
+pub struct Tls {
+    /// For the library.
+    pub config: Arc<ClientConfig>,
+    /// What it was made from.
+    files: Files,
+}
+
+/// Files that a URL names, all PEM.
+#[derive(Clone, Debug, Default)]
+pub struct Files {
+    /// Certificates of those who vouch for servers.
+    pub roots: Option<PathBuf>,
+    /// The certificates that servers are shown, and their key.
+    pub proof: Option<(PathBuf, PathBuf)>,
 }
 
 impl Policy {
-    /// From `sslmode` and `sslrootcert`. Like libpq, only `verify-full` checks who the server is.
-    pub fn of(mode: &str, roots: Option<&Path>) -> Result<Policy, String> {
-        match (mode, roots) {
-            ("disable", _) => Ok(Policy::Disable),
-            ("prefer", _) => Ok(Policy::Prefer(unverified())),
-            ("require", None) => Ok(Policy::Require(unverified())),
-            ("require" | "verify-full", Some(roots)) => {
-                Ok(Policy::Verify(verified(roots)?, roots.to_owned()))
-            }
+    /// From `sslmode` and what else the URL says. Like libpq, only `verify-full` checks who the server is.
+    pub fn of(mode: &str, files: Files) -> Result<Policy, String> {
+        let policy = match (mode, &files.roots) {
+            ("disable", _) => return Ok(Policy::Disable),
+            ("prefer", _) => Policy::Prefer,
+            ("require", None) => Policy::Require,
+            ("require" | "verify-full", Some(_)) => Policy::Verify,
             ("verify-full", None) => {
-                Err("sslmode=verify-full needs sslrootcert=FILE in the URL".into())
+                return Err("sslmode=verify-full needs sslrootcert=FILE in the URL".into());
             }
-            (mode, _) => Err(format!(
-                "sslmode={mode} is not known: there is disable, prefer, require and verify-full"
-            )),
-        }
+            (mode, _) => {
+                return Err(format!(
+                    "sslmode={mode} is not known: there is disable, prefer, require and verify-full"
+                ));
+            }
+        };
+        let verifies = mode != "prefer";
+        let config = Arc::new(client_config(&files, verifies)?);
+        Ok(policy(Tls { config, files }))
     }
 
     /// The same as libpq's `sslmode`.
@@ -52,15 +73,15 @@ impl Policy {
             Policy::Disable => "disable",
             Policy::Prefer(_) => "prefer",
             Policy::Require(_) => "require",
-            Policy::Verify(..) => "verify-full",
+            Policy::Verify(_) => "verify-full",
         }
     }
 
-    /// The file of certificates that vouch for the server, if it must prove who it is.
-    pub fn roots(&self) -> Option<&Path> {
+    /// The files that it was made from, if it is any TLS.
+    pub fn files(&self) -> Option<&Files> {
         match self {
-            Policy::Verify(_, roots) => Some(roots),
-            _ => None,
+            Policy::Disable => None,
+            Policy::Prefer(tls) | Policy::Require(tls) | Policy::Verify(tls) => Some(&tls.files),
         }
     }
 }
@@ -84,8 +105,7 @@ pub fn identity(
 ) -> Result<Identity, String> {
     let chain = certificates_of(certificates)?;
     let end_point = chain.first().and_then(certificate::end_point);
-    let key = PrivateKeyDer::from_pem_file(key)
-        .map_err(|error| format!("cannot read a key from {}: {error}", key.display()))?;
+    let key = key_of(key)?;
     let config = ServerConfig::builder_with_provider(provider())
         .with_safe_default_protocol_versions()
         .map_err(|error| format!("cannot set up TLS: {error}"))?;
@@ -114,6 +134,11 @@ fn certificates_of(path: &Path) -> Result<Vec<CertificateDer<'static>>, String> 
     certificates.collect::<Result<_, _>>().map_err(failed)
 }
 
+fn key_of(path: &Path) -> Result<PrivateKeyDer<'static>, String> {
+    PrivateKeyDer::from_pem_file(path)
+        .map_err(|error| format!("cannot read a key from {}: {error}", path.display()))
+}
+
 fn provider() -> Arc<CryptoProvider> {
     Arc::new(ring::default_provider())
 }
@@ -128,23 +153,23 @@ fn roots_of(path: &Path) -> Result<RootCertStore, String> {
     Ok(store)
 }
 
-fn verified(roots: &Path) -> Result<Arc<ClientConfig>, String> {
+/// What servers are asked for, which is nothing unless `verifies`, and what they are shown.
+fn client_config(files: &Files, verifies: bool) -> Result<ClientConfig, String> {
     let config = ClientConfig::builder_with_provider(provider())
         .with_safe_default_protocol_versions()
-        .map_err(|error| format!("cannot set up TLS: {error}"))?
-        .with_root_certificates(roots_of(roots)?)
-        .with_no_client_auth();
-    Ok(Arc::new(config))
-}
-
-fn unverified() -> Arc<ClientConfig> {
-    let config = ClientConfig::builder_with_provider(provider())
-        .with_safe_default_protocol_versions()
-        .expect("the provider has the default versions")
-        .dangerous()
-        .with_custom_certificate_verifier(Arc::new(Anybody(provider())))
-        .with_no_client_auth();
-    Arc::new(config)
+        .map_err(|error| format!("cannot set up TLS: {error}"))?;
+    let config = match files.roots.as_deref().filter(|_| verifies) {
+        Some(roots) => config.with_root_certificates(roots_of(roots)?),
+        None => config
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(Anybody(provider()))),
+    };
+    match &files.proof {
+        None => Ok(config.with_no_client_auth()),
+        Some((certificates, key)) => config
+            .with_client_auth_cert(certificates_of(certificates)?, key_of(key)?)
+            .map_err(|error| format!("cannot use {}: {error}", certificates.display())),
+    }
 }
 
 /// Takes any certificate: encryption without proof of who the server is.

@@ -345,8 +345,8 @@ pub async fn connect(address: &Address) -> io::Result<Stream> {
     silence::WITH_SERVERS.bound(&socket)?;
     let (config, is_needed) = match &address.tls {
         Policy::Disable => return Ok(Stream::Plain(socket)),
-        Policy::Prefer(config) => (config, false),
-        Policy::Require(config) | Policy::Verify(config, _) => (config, true),
+        Policy::Prefer(tls) => (&tls.config, false),
+        Policy::Require(tls) | Policy::Verify(tls) => (&tls.config, true),
     };
     let mut answer = [0];
     socket.write_all(&startup::write_tls()).await?;

@@ -275,8 +275,12 @@ fn tool(name: &str, address: &Address) -> Command {
         )
         .env("PGDATABASE", &address.database)
         .env("PGSSLMODE", address.tls.mode());
-    if let Some(roots) = address.tls.roots() {
+    let files = address.tls.files();
+    if let Some(roots) = files.and_then(|files| files.roots.as_ref()) {
         command.env("PGSSLROOTCERT", roots);
+    }
+    if let Some((certificates, key)) = files.and_then(|files| files.proof.as_ref()) {
+        command.env("PGSSLCERT", certificates).env("PGSSLKEY", key);
     }
     command
 }

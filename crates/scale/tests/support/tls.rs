@@ -13,7 +13,7 @@ use rcgen::{
 use scale::address::Address;
 use scale::auth::tls::{self, Identity};
 use scale::local::{Postgres, SUPERUSER};
-use scale::pool::connection;
+use scale::pool::{Connection, Key, Login, Settings, connection};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
@@ -94,6 +94,34 @@ pub async fn require_tls(databases: &[&Postgres], folder: &Path) {
         while tokio_postgres::connect(&line, NoTls).await.is_ok() {
             assert!(started.elapsed() < PATIENCE);
         }
+    }
+}
+
+/// From the next [`require_tls`] on a database knows certificates of this authority.
+pub async fn know_authority(postgres: &Postgres, authority: &str) {
+    fs::write(postgres.data().join("authority.pem"), authority).unwrap();
+    let client = connect(postgres.socket()).await;
+    let know = "ALTER SYSTEM SET ssl_ca_file = 'authority.pem'";
+    client.batch_execute(know).await.unwrap();
+}
+
+/// From now on it lets in only those who show one of them, too. So far this address lets one in.
+pub async fn want_certificates(postgres: &Postgres, address: &Address) {
+    let key = Key {
+        user: address.user.clone(),
+        database: address.database.clone(),
+        settings: Settings::default(),
+    };
+    let login = Login {
+        password: address.password.clone(),
+    };
+    let mut admin = Connection::open(address, &key, &login).await.unwrap();
+    let rules = "hostssl all all all scram-sha-256 clientcert=verify-ca\n";
+    fs::write(postgres.data().join("pg_hba.conf"), rules).unwrap();
+    admin.row("SELECT pg_reload_conf()").await.unwrap();
+    let started = Instant::now();
+    while Connection::open(address, &key, &login).await.is_ok() {
+        assert!(started.elapsed() < PATIENCE);
     }
 }
 
