@@ -110,6 +110,23 @@ async fn standbys_of_others_are_refused() {
 const ALL: &str =
     "SELECT count(*) || ' ' || coalesce(sum(hashtextextended(t::text, 0)::numeric), 0) FROM t";
 
+/// Writers, each with a row of its own.
+async fn write_until(cluster: &Cluster, is_over: &Arc<AtomicBool>) -> JoinSet<()> {
+    let mut writers = JoinSet::new();
+    for writer in 2..5 {
+        let (client, is_over) = (cluster.front.connect().await, Arc::clone(is_over));
+        writers.spawn(async move {
+            while !is_over.load(Ordering::Relaxed) {
+                let write = format!(
+                    "BEGIN; UPDATE t SET n = n + 1 WHERE id = {writer}; INSERT INTO t (n) VALUES (1); COMMIT"
+                );
+                client.batch_execute(&write).await.unwrap();
+            }
+        });
+    }
+    writers
+}
+
 /// A standby becomes an Extension of its own while writers go on: no commit is missing there, and none done
 /// twice; also none that was prepared before and committed after.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -133,18 +150,7 @@ async fn standby_is_converted_under_load() {
                    PREPARE TRANSACTION 'before'";
     direct.batch_execute(prepare).await.unwrap();
     let is_over = Arc::new(AtomicBool::new(false));
-    let mut writers = JoinSet::new();
-    for writer in 2..5 {
-        let (client, is_over) = (cluster.front.connect().await, Arc::clone(&is_over));
-        writers.spawn(async move {
-            while !is_over.load(Ordering::Relaxed) {
-                let write = format!(
-                    "BEGIN; UPDATE t SET n = n + 1 WHERE id = {writer}; INSERT INTO t (n) VALUES (1); COMMIT"
-                );
-                client.batch_execute(&write).await.unwrap();
-            }
-        });
-    }
+    let mut writers = write_until(&cluster, &is_over).await;
     let extensions = cluster.front.extensions();
     let id = extensions.add(&standby.address("postgres"), Contents::Converted);
     let id = id.unwrap();

@@ -83,11 +83,9 @@ async fn ended(client: &Client) -> Result<Tsid, Error> {
 
 /// Where the last timeline of a history begins: its lines are a timeline, where that ended, and why.
 fn last_switch(history: &str) -> Option<&str> {
-    let lines = history.lines().map(str::trim);
-    let last = lines
-        .filter(|line| line.starts_with(|sign: char| sign.is_ascii_digit()))
-        .next_back()?;
-    last.split_whitespace().nth(1)
+    let mut lines = history.lines().map(str::trim);
+    let last = lines.rfind(|line| line.starts_with(|sign: char| sign.is_ascii_digit()));
+    last?.split_whitespace().nth(1)
 }
 
 #[cfg(test)]
