@@ -8,11 +8,13 @@
 mod balanced;
 mod databases;
 mod latency;
+mod mixes;
 mod outages;
 mod pgbench;
 mod reads;
 mod replay;
 mod rivals;
+mod tpcc;
 
 use std::io;
 use std::time::Duration;
@@ -47,11 +49,14 @@ pub enum Measurement {
     /// What clients see while an Extension is away, and while replication stands still, each database
     /// under a quota: the paper's Figures 9 and 10.
     Outages,
-    /// All of them.
+    /// TPC-C in the paper's four mixes, at each level of consistency, each database under a quota: its
+    /// Figure 2. It takes a quarter of an hour, and is none of `all`.
+    Tpcc,
+    /// All of them but `tpcc`.
     All,
 }
 
-/// All of them.
+/// Those of [`Measurement::All`].
 pub const ALL: [Measurement; 5] = [
     Measurement::Latency,
     Measurement::Reads,
@@ -73,6 +78,7 @@ pub async fn run(what: Measurement, options: &Options) -> io::Result<(&'static s
             Measurement::Balanced => ("scale-balanced", balanced::run(options).await?),
             Measurement::Replay => ("scale-replay", replay::run(options).await?),
             Measurement::Outages => ("scale-outages", outages::run(options).await?),
+            Measurement::Tpcc => ("scale-tpcc", mixes::run(options).await?),
             Measurement::All => unreachable!("it was taken apart into the others"),
         })
     };

@@ -10,12 +10,12 @@
 //! And how long an Extension takes for one statement that changes many rows, beside what that took at the
 //! Primary.
 
-use std::fmt::Write;
 use std::io;
 use std::time::Instant;
 
 use super::databases::{Site, ask, await_row, connect};
 use super::pgbench::{Load, Script};
+use super::tpcc;
 use crate::command::Options;
 use crate::pairs::Figures;
 use crate::plot::{Lines, Scale};
@@ -26,14 +26,10 @@ use crate::report::Report;
 const CONNECTIONS: [usize; 4] = [1, 2, 4, 8];
 const DEFAULT: usize = 4;
 const CLIENTS: usize = 8;
-/// The paper has 500; with one, every payment waits for the one before.
-const WAREHOUSES: u64 = 10;
-const DISTRICTS: u64 = 10;
-/// Of each district; TPC-C has 3,000.
-const CUSTOMERS: u64 = 300;
-/// TPC-C has 100,000.
-const ITEMS: u64 = 2_000;
-const LINES: u64 = 10;
+/// What is written down of each run, and what single statements change.
+const RUNS: &str = "
+CREATE TABLE run (number bigint, what text, PRIMARY KEY (number, what));
+CREATE TABLE many (id int PRIMARY KEY, kind int, word text, changed timestamptz)";
 /// Rows that one statement changes.
 const MANY: u64 = 50_000;
 
@@ -55,7 +51,8 @@ pub async fn run(options: &Options) -> io::Result<Report> {
     let base = options.base();
     std::fs::create_dir_all(&base)?;
     let settings = ["track_commit_timestamp=on"];
-    let mut site = Site::start(&base, &schema(), (1, &settings)).await?;
+    let schema = format!("{RUNS}; {}", tpcc::schema());
+    let mut site = Site::start(&base, &schema, (1, &settings)).await?;
     let mut measured = CONNECTIONS.map(|_| Figures::default());
     let mut run = 0;
     for _ in 0..options.pairs {
@@ -159,95 +156,11 @@ async fn rate(
 }
 
 fn load(options: &Options) -> Load {
-    let mut load = Load::of(&new_order(), 0, CLIENTS, options.span());
+    let mut load = Load::of(&tpcc::new_order(), 0, CLIENTS, options.span());
     load.scripts[0].weight = 45;
     load.scripts.push(Script {
-        text: payment(),
+        text: tpcc::payment(),
         weight: 43,
     });
     load
-}
-
-/// TPC-C section 2.4. Stock is locked in the order of items, so that none waits for the other.
-fn new_order() -> String {
-    let mut text = format!(
-        "\\set w random(1, {WAREHOUSES})\n\
-         \\set d random(1, {DISTRICTS})\n\
-         \\set c random(1, {CUSTOMERS})\n"
-    );
-    let (mut items, mut lines) = (Vec::new(), Vec::new());
-    for line in 1..=LINES {
-        let _ = writeln!(text, "\\set i{line} random(1, {ITEMS})");
-        let _ = writeln!(text, "\\set q{line} random(1, 10)");
-        items.push(format!(":i{line}"));
-        lines.push(format!(
-            "(:w, :d, :o, {line}, :i{line}, :w, :q{line}, :q{line} * 1.5, 'dist {line}')"
-        ));
-    }
-    let (items, lines) = (items.join(", "), lines.join(", "));
-    let _ = write!(
-        text,
-        "BEGIN;\n\
-         UPDATE district SET next_o_id = next_o_id + 1 WHERE w_id = :w AND d_id = :d \
-         RETURNING next_o_id - 1 AS o \\gset\n\
-         INSERT INTO orders VALUES (:w, :d, :o, :c, now(), NULL, {LINES});\n\
-         INSERT INTO new_order VALUES (:w, :d, :o);\n\
-         SELECT count(*) FROM (SELECT FROM stock WHERE w_id = :w AND i_id IN ({items}) \
-         ORDER BY i_id FOR UPDATE) locked;\n\
-         UPDATE stock SET quantity = CASE WHEN quantity > 14 THEN quantity - 5 ELSE quantity + 86 END, \
-         ytd = ytd + 5, order_cnt = order_cnt + 1 WHERE w_id = :w AND i_id IN ({items});\n\
-         INSERT INTO order_line VALUES {lines};\n\
-         COMMIT;\n"
-    );
-    text
-}
-
-/// TPC-C section 2.5.
-fn payment() -> String {
-    format!(
-        "\\set w random(1, {WAREHOUSES})\n\
-         \\set d random(1, {DISTRICTS})\n\
-         \\set c random(1, {CUSTOMERS})\n\
-         \\set amount random(1, 5000)\n\
-         BEGIN;\n\
-         UPDATE warehouse SET ytd = ytd + :amount WHERE w_id = :w;\n\
-         UPDATE district SET ytd = ytd + :amount WHERE w_id = :w AND d_id = :d;\n\
-         UPDATE customer SET balance = balance - :amount, ytd_payment = ytd_payment + :amount, \
-         payment_cnt = payment_cnt + 1 WHERE w_id = :w AND d_id = :d AND c_id = :c;\n\
-         INSERT INTO history (w_id, d_id, c_id, made, amount, data) \
-         VALUES (:w, :d, :c, now(), :amount, 'warehouse    district');\n\
-         COMMIT;\n"
-    )
-}
-
-fn schema() -> String {
-    format!(
-        "CREATE TABLE run (number bigint, what text, PRIMARY KEY (number, what));
-         CREATE TABLE many (id int PRIMARY KEY, kind int, word text, changed timestamptz);
-         CREATE TABLE warehouse (w_id int PRIMARY KEY, name text, ytd numeric NOT NULL);
-         CREATE TABLE district (w_id int, d_id int, name text, ytd numeric NOT NULL,
-             next_o_id int NOT NULL, PRIMARY KEY (w_id, d_id));
-         CREATE TABLE customer (w_id int, d_id int, c_id int, balance numeric NOT NULL,
-             ytd_payment numeric NOT NULL, payment_cnt int NOT NULL, data text,
-             PRIMARY KEY (w_id, d_id, c_id));
-         CREATE TABLE stock (w_id int, i_id int, quantity int NOT NULL, ytd int NOT NULL,
-             order_cnt int NOT NULL, data text, PRIMARY KEY (w_id, i_id));
-         CREATE TABLE orders (w_id int, d_id int, o_id int, c_id int, entered timestamptz,
-             carrier int, lines int, PRIMARY KEY (w_id, d_id, o_id));
-         CREATE TABLE new_order (w_id int, d_id int, o_id int, PRIMARY KEY (w_id, d_id, o_id));
-         CREATE TABLE order_line (w_id int, d_id int, o_id int, number int, i_id int,
-             supply_w_id int, quantity int, amount numeric, dist text,
-             PRIMARY KEY (w_id, d_id, o_id, number));
-         CREATE TABLE history (h_id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, w_id int,
-             d_id int, c_id int, made timestamptz, amount numeric, data text);
-         INSERT INTO warehouse SELECT w, 'name', 300000 FROM generate_series(1, {WAREHOUSES}) w;
-         INSERT INTO district SELECT w, d, 'name', 30000, 1
-           FROM generate_series(1, {WAREHOUSES}) w, generate_series(1, {DISTRICTS}) d;
-         INSERT INTO customer SELECT w, d, c, -10, 10, 1, repeat('data ', 60)
-           FROM generate_series(1, {WAREHOUSES}) w, generate_series(1, {DISTRICTS}) d,
-                generate_series(1, {CUSTOMERS}) c;
-         INSERT INTO stock SELECT w, i, 50, 0, 0, repeat('data ', 10)
-           FROM generate_series(1, {WAREHOUSES}) w, generate_series(1, {ITEMS}) i;
-         ANALYZE"
-    )
 }
