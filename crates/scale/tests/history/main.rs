@@ -70,16 +70,20 @@ struct Run {
 }
 
 impl Run {
-    fn len(&self) -> usize {
-        self.history.lock().unwrap().len()
+    /// How many transactions have committed.
+    fn committed(&self) -> usize {
+        let history = self.history.lock().unwrap();
+        let committed = history.iter().filter(|it| it.ending == Ending::Committed);
+        committed.count()
     }
 
     /// Waits until clients have come so far.
     async fn reach(&self, is_there: impl Fn() -> bool) {
         let started = Instant::now();
         while !is_there() {
-            assert!(started.elapsed() < PATIENCE, "{} transactions", self.len());
-            tokio::task::yield_now().await;
+            let committed = self.committed();
+            assert!(started.elapsed() < PATIENCE, "{committed} committed");
+            tokio::time::sleep(RETRY).await;
         }
     }
 }
@@ -403,8 +407,8 @@ async fn round(cluster: &mut Cluster, seed: u64) -> (Result<(), Anomaly>, usize)
     let mut random = Random(0x2545_f491_4f6c_dd1d_u64.wrapping_mul(seed + 1));
     let mut failures = FAILURES.to_vec();
     while !failures.is_empty() {
-        let before = run.len();
-        run.reach(|| run.len() > before + TRANSACTIONS).await;
+        let before = run.committed();
+        run.reach(|| run.committed() > before + TRANSACTIONS).await;
         let count = failures.len().try_into().unwrap();
         let failure = failures.swap_remove(random.below(count).try_into().unwrap());
         let started = Instant::now();
@@ -421,10 +425,7 @@ async fn round(cluster: &mut Cluster, seed: u64) -> (Result<(), Anomaly>, usize)
     cluster
         .wait_until_equal("SELECT id || items::text FROM lists ORDER BY id")
         .await;
-    let history = run.history.lock().unwrap();
-    let committed = history.iter().filter(|it| it.ending == Ending::Committed);
-    assert!(committed.count() > history.len() / 2);
-    (verdict, history.len())
+    (verdict, run.committed())
 }
 
 /// Once, or for as many minutes as `REPLEX_HISTORY_MINUTES` says.
@@ -440,7 +441,7 @@ async fn snapshots_are_isolated_while_databases_die() {
     make_lists(&cluster).await;
     for number in 0.. {
         let (verdict, count) = round(&mut cluster, number).await;
-        println!("round {number}: {count} transactions, {verdict:?}");
+        println!("round {number}: {count} committed, {verdict:?}");
         verdict.unwrap();
         if started.elapsed() >= Duration::from_mins(minutes) {
             break;
@@ -468,7 +469,7 @@ async fn weak_reads_are_found_to_be_stale() {
         let set = format!("SET replex.consistency = '{level}'");
         writer.client.batch_execute(&set).await.unwrap();
         let work = tokio::spawn(async move { writer.work().await });
-        run.reach(|| run.len() > TRANSACTIONS).await;
+        run.reach(|| run.committed() > TRANSACTIONS).await;
         run.is_over.store(true, Ordering::Relaxed);
         work.await.unwrap();
         let found = verdict(&cluster, &run).await;
@@ -495,7 +496,7 @@ async fn what_is_held_back_holds_back_what_is_behind_it() {
     let lock = "BEGIN; SELECT FROM lists WHERE id = 0 FOR UPDATE";
     behind.batch_execute(lock).await.unwrap();
     let work = tokio::spawn(async move { writer.work().await });
-    run.reach(|| run.len() > TRANSACTIONS).await;
+    run.reach(|| run.committed() > TRANSACTIONS).await;
     run.is_over.store(true, Ordering::Relaxed);
     work.await.unwrap();
     let found = verdict(&cluster, &run).await;
