@@ -28,7 +28,7 @@ use crate::store::FIELDS;
 
 /// The paper's, in 7.6.
 const EXTENSIONS: usize = 3;
-/// Runs in each part: before, meanwhile and, twice as long, after.
+/// Runs in each part: before, meanwhile and, once all has come that was missed, after.
 const RUNS: u32 = 5;
 /// Where the log's places are compared as numbers.
 const LOG_END: &str = "SELECT pg_current_wal_insert_lsn() - '0/0'";
@@ -196,7 +196,7 @@ impl Clients {
             tokio::time::sleep(LOOK_AGAIN_AFTER).await;
         }
         watch.first_read = Some(watch.since_outage());
-        Ok((quota, watch.end(site, part * 2).await?))
+        Ok((quota, watch.end(site, part).await?))
     }
 
     /// The Primary's process that sends commits stands still for a while.
@@ -215,7 +215,7 @@ impl Clients {
         tokio::time::sleep(part).await;
         kill_process(sender, Signal::CONT)?;
         watch.outage_ends(site).await?;
-        watch.end(site, part * 2).await
+        watch.end(site, part).await
     }
 }
 
@@ -270,14 +270,14 @@ impl Watch {
         self.outage[1].map_or(Duration::ZERO, |ended| ended.elapsed())
     }
 
-    /// Goes on until everything that was missed is there, and for at least so long behind the outage.
+    /// Goes on until everything that was missed is there, and for so long behind that.
     async fn end(self, site: &Site, after: Duration) -> io::Result<Timeline> {
         let extension = connect(site.extensions[0].socket()).await?;
         let missed = &self.missed_until;
         let there = format!("SELECT 1 FROM hihooi.applied HAVING max(tsid) >= {missed}");
         await_row(&extension, &there).await?;
         let caught_up = self.since_outage();
-        tokio::time::sleep(after.saturating_sub(caught_up)).await;
+        tokio::time::sleep(after).await;
         let answered = self.load.answered.lock();
         let answered = answered.unwrap_or_else(PoisonError::into_inner).clone();
         let seconds = |moment: &Instant| moment.saturating_duration_since(self.begun).as_secs_f64();

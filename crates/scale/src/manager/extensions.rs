@@ -116,6 +116,16 @@ impl Extensions {
         self.serving().map(|(_, extension)| extension.applied).min()
     }
 
+    /// What all have that serve, or are away and have served or followed before.
+    pub fn applied_wherever(&self) -> Option<Tsid> {
+        let known = self.0.values().filter(|extension| match extension.state {
+            State::Serving => true,
+            State::Away => extension.life.is_some(),
+            State::Quarantined => false,
+        });
+        known.map(|extension| extension.applied).min()
+    }
+
     /// Each with its number.
     pub fn iter(&self) -> impl Iterator<Item = (ExtensionId, &Extension)> {
         self.0.iter().map(|(id, extension)| (*id, extension))

@@ -59,6 +59,11 @@ impl Indexes {
         }
     }
 
+    /// Rows in RIndex.
+    pub fn row_count(&self) -> usize {
+        self.row_count
+    }
+
     /// The newest commit there is.
     pub fn latest(&self) -> Tsid {
         self.latest

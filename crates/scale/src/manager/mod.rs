@@ -42,6 +42,10 @@ use crate::planted::{self, Bug};
 /// Commits between two prunings of RIndex; few in tests, so that they prune at all.
 const PRUNE_INTERVAL: u64 = if cfg!(test) { 8 } else { 1024 };
 
+/// While there are no more rows in RIndex, those are kept that an Extension lacks which is away: it serves
+/// what it has as soon as it is back.
+const ROWS_FOR_AWAY_MAX: usize = if cfg!(test) { 4 } else { 1 << 16 };
+
 /// The manager, locked for a moment: none of its functions waits, and none leaves it half changed.
 pub fn locked(manager: &Mutex<Manager>) -> MutexGuard<'_, Manager> {
     manager.lock().unwrap_or_else(PoisonError::into_inner)
@@ -341,9 +345,14 @@ impl Manager {
 
     fn prune_now_and_then(&mut self) {
         self.commit_count += 1;
-        if self.commit_count.is_multiple_of(PRUNE_INTERVAL)
-            && let Some(applied) = self.applied_everywhere()
-        {
+        if !self.commit_count.is_multiple_of(PRUNE_INTERVAL) {
+            return;
+        }
+        let applied = match self.indexes.row_count() <= ROWS_FOR_AWAY_MAX {
+            true => self.extensions.applied_wherever(),
+            false => self.applied_everywhere(),
+        };
+        if let Some(applied) = applied {
             self.indexes.prune(applied);
         }
     }
@@ -513,6 +522,26 @@ mod tests {
         assert!(!manager.has(FIRST, Tsid(11)), "it does not serve yet");
         manager.set_state(FIRST, State::Serving);
         assert!(manager.has(FIRST, Tsid(11)) && !manager.has(FIRST, Tsid(12)));
+    }
+
+    /// As long as that takes little memory, see `ROWS_FOR_AWAY_MAX`.
+    #[test]
+    fn who_was_away_serves_what_was_not_written_since() {
+        for (rows, serves) in [(3, true), (5, false)] {
+            let mut manager = two_extensions();
+            manager.set_state(FIRST, State::Away);
+            let commits = 11..=10 + PRUNE_INTERVAL;
+            for tsid in commits {
+                see(&mut manager, tsid, None, &write(1, tsid % rows));
+                manager.applied(SECOND, Tsid(tsid));
+            }
+            manager.connected(FIRST, LIFE, Tsid(10));
+            manager.set_state(FIRST, State::Serving);
+            manager.set_state(SECOND, State::Away);
+            let is_served = goes_to_primary(&mut manager, &read(2)).is_none();
+            assert_eq!(is_served, serves, "{rows}");
+            assert!(goes_to_primary(&mut manager, &read(1)).is_some());
+        }
     }
 
     #[test]

@@ -18,7 +18,7 @@ use crate::sql::{literal, quoted};
 /// Rows that one statement changes, at most.
 const ROWS_MAX: usize = 1000;
 /// Fewer are quicker one by one, but for those that are inserted.
-const ROWS_MIN: usize = 4;
+const ROWS_MIN: usize = 6;
 
 /// One statement, and how many rows it must affect.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -77,7 +77,7 @@ pub const REPLAY_CONNECTIONS_DEFAULT: u16 = 4;
 
 /// Waits between two tries to reach a server, at least and at most.
 const RETRY_WAIT_MIN: Duration = Duration::from_millis(100);
-const RETRY_WAIT_MAX: Duration = Duration::from_secs(10);
+const RETRY_WAIT_MAX: Duration = Duration::from_secs(2);
 /// A server that takes longer to let one in is not there.
 const CONNECT_MAX: Duration = Duration::from_secs(10);
 /// Extensions that wait to be taken up by the reader, at most.
