@@ -16,7 +16,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use tokio::task::JoinSet;
 
 use super::balanced::{self, INSERTS, READS};
-use super::databases::{LOOK_AGAIN_AFTER, PATIENCE, Site, ask, await_row, connect};
+use super::databases::{LOOK_AGAIN_AFTER, PATIENCE, Site, ask, connect};
 use super::{CLIENTS_PER_EXTENSION, RAMP_UP, SHARE, has_quotas};
 use crate::command::Options;
 use crate::distribution::{Random, Zipfian};
@@ -29,7 +29,7 @@ use crate::store::FIELDS;
 /// The paper's, in 7.6.
 const EXTENSIONS: usize = 3;
 /// Runs in each part: before, meanwhile and, once all has come that was missed, after.
-const RUNS: u32 = 5;
+const RUNS: u32 = 10;
 /// Where the log's places are compared as numbers.
 const LOG_END: &str = "SELECT pg_current_wal_insert_lsn() - '0/0'";
 
@@ -187,15 +187,7 @@ impl Clients {
         let quota = process
             .map(|process| Quota::of(process, SHARE))
             .transpose()?;
-        let served = reads_served(site).await?;
-        let begun = Instant::now();
-        while reads_served(site).await? <= served {
-            if begun.elapsed() > PATIENCE {
-                return Err(io::Error::other("it serves no read again"));
-            }
-            tokio::time::sleep(LOOK_AGAIN_AFTER).await;
-        }
-        watch.first_read = Some(watch.since_outage());
+        watch.first_read = Some(None);
         Ok((quota, watch.end(site, part).await?))
     }
 
@@ -219,10 +211,10 @@ impl Clients {
     }
 }
 
-/// Reads that the first Extension has served.
-async fn reads_served(site: &Site) -> io::Result<u64> {
+/// Whether the first Extension serves, and has been read at since it was connected.
+async fn serves_reads(site: &Site) -> io::Result<bool> {
     let rows = site.ask("SHOW EXTENSIONS").await?;
-    rows[0][8].parse().map_err(io::Error::other)
+    Ok(rows[0][3] == "serving" && rows[0][8] != "0")
 }
 
 /// What is written down while something happens.
@@ -235,7 +227,8 @@ struct Watch {
     batches: [(f64, f64); 2],
     /// The end of the Primary's log when the outage ends.
     missed_until: String,
-    first_read: Option<Duration>,
+    /// From the outage's end; none yet, or not to be waited for.
+    first_read: Option<Option<Duration>>,
 }
 
 impl Watch {
@@ -271,12 +264,24 @@ impl Watch {
     }
 
     /// Goes on until everything that was missed is there, and for so long behind that.
-    async fn end(self, site: &Site, after: Duration) -> io::Result<Timeline> {
+    async fn end(mut self, site: &Site, after: Duration) -> io::Result<Timeline> {
         let extension = connect(site.extensions[0].socket()).await?;
         let missed = &self.missed_until;
         let there = format!("SELECT 1 FROM hihooi.applied HAVING max(tsid) >= {missed}");
-        await_row(&extension, &there).await?;
-        let caught_up = self.since_outage();
+        let mut caught_up = None;
+        while self.first_read == Some(None) || caught_up.is_none() {
+            if self.first_read == Some(None) && serves_reads(site).await? {
+                self.first_read = Some(Some(self.since_outage()));
+            }
+            if caught_up.is_none() && ask(&extension, &there).await?.is_some() {
+                caught_up = Some(self.since_outage());
+            }
+            if self.since_outage() > PATIENCE {
+                return Err(io::Error::other("the Extension does not catch up"));
+            }
+            tokio::time::sleep(LOOK_AGAIN_AFTER).await;
+        }
+        let caught_up = caught_up.unwrap_or_default();
         tokio::time::sleep(after).await;
         let answered = self.load.answered.lock();
         let answered = answered.unwrap_or_else(PoisonError::into_inner).clone();
@@ -293,7 +298,7 @@ impl Watch {
                 .map(|moment| moment.as_ref().map_or(0.0, seconds)),
             failed: self.load.failed.load(Ordering::Relaxed) - self.failed_before,
             share_meanwhile: (there_then - there) / (all_then - all),
-            first_read: self.first_read.map(|it| it.as_secs_f64()),
+            first_read: self.first_read.flatten().map(|it| it.as_secs_f64()),
             caught_up: caught_up.as_secs_f64(),
         })
     }
