@@ -65,7 +65,9 @@ pub async fn fill(
     let primary = connect(&shared.primary, "replex seed").await?;
     // Every commit up to here is in the snapshot: all that ran now has ended before it is taken.
     let applied = setup::position(&primary).await?;
-    let horizon = "SELECT pg_snapshot_xmax(pg_current_snapshot())";
+    // Of those, one may have its commit in the log and not be shown yet. It may be the newest there is, so
+    // that only a number of our own is surely behind it.
+    let horizon = "SELECT pg_current_xact_id()";
     let horizon = setup::number(&setup::one(&primary, horizon).await?)?;
     loop {
         let oldest = "SELECT pg_snapshot_xmin(pg_current_snapshot())";

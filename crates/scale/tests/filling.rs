@@ -1,0 +1,86 @@
+//! New Extensions are filled while the Primary goes on, and nothing is missing there.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod support;
+
+use std::time::{Duration, Instant};
+
+use scale::local::Postgres;
+use scale::manager::{ExtensionId, State, Tsid};
+use scale::replication::{Contents, Replication};
+use support::cluster::{PATIENCE, text};
+use support::{connect, is_there};
+use tokio_postgres::Client;
+
+const ID: ExtensionId = ExtensionId(1);
+/// Between two looks.
+const PAUSE: Duration = Duration::from_millis(2);
+
+/// What is in the log and not shown yet, as while it waits for a standby, is not left out when an Extension
+/// is filled just then.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn commit_that_is_not_shown_yet_is_not_lost() {
+    if !is_there() {
+        return;
+    }
+    let primary = Postgres::start(&["synchronous_commit=on"]).unwrap();
+    // Before: whatever else commits after the one that waits would give away that there is one.
+    let extension = Postgres::start(&[]).unwrap();
+    let client = connect(primary.socket()).await;
+    // Whoever does not say otherwise waits for nobody.
+    for sql in [
+        "CREATE TABLE t (id int PRIMARY KEY)",
+        "ALTER DATABASE postgres SET synchronous_commit = local",
+        "ALTER SYSTEM SET synchronous_standby_names = 'nobody'",
+        "SELECT pg_reload_conf()",
+    ] {
+        client.batch_execute(sql).await.unwrap();
+    }
+    let started = Replication::start(&primary.address("postgres"), 4).await;
+    let (replication, manager, _) = started.unwrap();
+    let waiting = connect(primary.socket()).await;
+    let insert = "SET synchronous_commit = on; INSERT INTO t VALUES (1)";
+    let waiting = tokio::spawn(async move { waiting.batch_execute(insert).await });
+    let waits = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'";
+    let started = Instant::now();
+    while text(&client, waits).await == "0" {
+        assert!(started.elapsed() < PATIENCE);
+    }
+    replication.add_extension(ID, &extension.address("postgres"), Contents::Kept);
+    let says = || {
+        let status = replication.status().remove(&ID);
+        status.map(|status| status.text).unwrap_or_default()
+    };
+    let serves = || {
+        let manager = manager.lock().unwrap();
+        let mut extensions = manager.extensions();
+        extensions.any(|(_, extension)| extension.state == State::Serving)
+    };
+    while !serves() && !says().starts_with("waiting for transactions") {
+        assert!(started.elapsed() < PATIENCE, "{}", says());
+        tokio::time::sleep(PAUSE).await;
+    }
+    for sql in [
+        "ALTER SYSTEM RESET synchronous_standby_names",
+        "SELECT pg_reload_conf()",
+    ] {
+        client.batch_execute(sql).await.unwrap();
+    }
+    waiting.await.unwrap().unwrap();
+    let there = connect(extension.socket()).await;
+    let all = end(&client).await;
+    while manager.lock().unwrap().applied_everywhere() < Some(all) {
+        assert!(started.elapsed() < PATIENCE, "{}", says());
+        tokio::time::sleep(PAUSE).await;
+    }
+    assert_eq!(text(&there, "SELECT id FROM t").await, "1");
+}
+
+/// The end of the Primary's log, behind which there is more soon.
+async fn end(primary: &Client) -> Tsid {
+    let end = text(primary, "SELECT pg_current_wal_insert_lsn() - '0/0'").await;
+    let nudge = "SELECT pg_logical_emit_message(true, 'test', '')";
+    primary.batch_execute(nudge).await.unwrap();
+    Tsid(end.parse().unwrap())
+}
