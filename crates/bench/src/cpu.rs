@@ -10,8 +10,7 @@ use std::io;
 /// The process is gone.
 pub fn process_us(id: u32) -> io::Result<f64> {
     let mut nanoseconds = 0;
-    for thread in fs::read_dir(format!("/proc/{id}/task"))? {
-        let text = fs::read_to_string(thread?.path().join("schedstat"))?;
+    for text in of_threads(id, "schedstat")? {
         let used = text
             .split(' ')
             .next()
@@ -35,14 +34,33 @@ pub fn processes_us(ids: &[u32]) -> io::Result<f64> {
 /// The process is gone.
 pub fn children(id: u32) -> io::Result<Vec<u32>> {
     let mut children = Vec::new();
-    for thread in fs::read_dir(format!("/proc/{id}/task"))? {
-        let text = fs::read_to_string(thread?.path().join("children"))?;
+    for text in of_threads(id, "children")? {
         children.extend(
             text.split_whitespace()
                 .filter_map(|word| word.parse::<u32>().ok()),
         );
     }
     Ok(children)
+}
+
+/// What the kernel says of each of a process's threads in the file of this name. A thread that ends
+/// while they are being read is left out.
+fn of_threads(id: u32, file: &str) -> io::Result<Vec<String>> {
+    let mut texts = Vec::new();
+    for thread in fs::read_dir(format!("/proc/{id}/task"))? {
+        match fs::read_to_string(thread?.path().join(file)) {
+            Ok(text) => texts.push(text),
+            Err(error) if has_ended(&error) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(texts)
+}
+
+/// A thread's files are gone with it; one that is open already reads as "no such process".
+fn has_ended(error: &io::Error) -> bool {
+    const ESRCH: i32 = 3;
+    error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(ESRCH)
 }
 
 /// Memory that a process holds, in bytes.
@@ -76,14 +94,37 @@ mod tests {
     }
 
     #[test]
-    fn work_shows_in_the_account() {
+    fn threads_that_end_meanwhile_are_left_out() {
         let id = std::process::id();
-        let before = process_us(id).unwrap();
-        let mut sum = 0u64;
-        for number in 0..20_000_000u64 {
-            sum = std::hint::black_box(sum.wrapping_add(number));
+        let done = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !done.load(std::sync::atomic::Ordering::Relaxed) {
+                    std::thread::spawn(|| {}).join().unwrap();
+                }
+            });
+            let all = (0..2000).try_for_each(|_| process_us(id).map(drop));
+            done.store(true, std::sync::atomic::Ordering::Relaxed);
+            all.unwrap();
+        });
+    }
+
+    #[test]
+    fn work_shows_in_the_account() {
+        let mut child = std::process::Command::new("sh")
+            .args(["-c", "while :; do :; done"])
+            .spawn()
+            .unwrap();
+        let before = process_us(child.id()).unwrap();
+        let until = std::time::Instant::now() + std::time::Duration::from_secs(10);
+        let mut after = before;
+        while after == before && std::time::Instant::now() < until {
+            after = process_us(child.id()).unwrap();
         }
-        assert!(process_us(id).unwrap() > before, "{sum}");
-        assert!(resident_bytes(id).unwrap() > 100_000);
+        let resident = resident_bytes(child.id()).unwrap();
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(after > before, "{before} µs, then {after} µs");
+        assert!(resident > 100_000, "{resident} bytes");
     }
 }
