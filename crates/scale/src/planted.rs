@@ -27,6 +27,8 @@ pub(crate) enum Bug {
     RowsHaveNoColumns,
     /// R33: a commit that is read again from the slot counts as the newest of its rows.
     IndexesGoBack,
+    /// HIHOOI c6: a read counts that has a commit, and not one that was shown before it.
+    TornReadsCount,
     /// I14: what an Extension shows counts as being on its disk when it is taken up.
     UnflushedCounts,
     /// I14: what an Extractor had sent before its connections broke may still be done.
@@ -49,6 +51,7 @@ impl Bug {
         Bug::UnknownReadsNothing,
         Bug::RowsHaveNoColumns,
         Bug::IndexesGoBack,
+        Bug::TornReadsCount,
         Bug::UnflushedCounts,
         Bug::OldExtractorGoesOn,
         Bug::GoneBackServes,

@@ -25,17 +25,20 @@ mod extensions;
 #[cfg(test)]
 pub(crate) mod fixture;
 mod pending;
+mod watch;
 
 pub use extensions::{Extension, ExtensionId, Life, State};
 pub use items::{Column, Items, Row, Table, Tsid};
 pub use mark::{Mark, TStateId};
 pub use pending::Outcome;
 pub use sets::{Class, Parts, Sets, Touch};
+pub use watch::Watch;
 
 use extensions::Extensions;
 use independence::independent;
 use indexes::Indexes;
 use pending::Pending;
+use watch::Commits;
 
 use crate::planted::{self, Bug};
 
@@ -128,6 +131,8 @@ pub struct Manager {
     next_id: u64,
     pending: Pending,
     indexes: Indexes,
+    /// Those since reads that are watched.
+    commits: Commits,
     extensions: Extensions,
     commit_count: u64,
     /// The catalogue by which what is touched is known now; it rises with each change.
@@ -144,6 +149,7 @@ impl Manager {
             next_id: 1,
             pending: Pending::default(),
             indexes: Indexes::new(floor),
+            commits: Commits::default(),
             extensions: Extensions::default(),
             commit_count: 0,
             generation: 0,
@@ -184,7 +190,7 @@ impl Manager {
     /// What was committed stays Pending until the slot's reader has seen it; so does what is in
     /// doubt, at most until [`Manager::settle_doubts`].
     pub fn finished(&mut self, id: TStateId, outcome: Outcome) {
-        self.pending.finished(id, outcome);
+        self.pending.finished(id, outcome, TStateId(self.next_id));
     }
 
     /// Commits that are in doubt, each with the process on the Primary that had it.
@@ -196,7 +202,7 @@ impl Manager {
     /// slot's reader has seen every commit from before that.
     pub fn settle_doubts(&mut self, ids: &[TStateId]) {
         for id in ids {
-            self.pending.finished(*id, Outcome::RolledBack);
+            self.finished(*id, Outcome::RolledBack);
         }
     }
 
@@ -210,11 +216,14 @@ impl Manager {
         }
         self.prune_now_and_then();
         let is_ours = |mark: &Mark| mark.epoch == self.epoch || planted::is(Bug::MarkOfAnyEpoch);
-        let is_shown = match committed.mark.filter(is_ours) {
-            Some(mark) => self.pending.committed(mark.id),
-            None => false,
+        let id = committed.mark.filter(is_ours).map(|mark| mark.id);
+        let shown = id.and_then(|id| self.pending.committed(id));
+        let writes = || match committed.has_statements {
+            true => Sets::writes_anything(),
+            false => committed.writes.clone(),
         };
-        is_shown || planted::is(Bug::GivenBeforeShown)
+        self.commits.committed((committed.tsid, id), shown, writes);
+        shown.is_some() || planted::is(Bug::GivenBeforeShown)
     }
 
     /// Where a read with these sets goes. The caller brackets its work there with
@@ -237,6 +246,20 @@ impl Manager {
             return Target::Primary(Reason::Pending);
         }
         self.least_loaded(need)
+    }
+
+    /// A read for which [`Manager::route`] has just chosen an Extension; none if it cannot be torn, or what its
+    /// level promises is less.
+    pub fn watch(&self, reads: &Sets, level: Level) -> Option<Watch> {
+        let is_strict = matches!(level, Level::Gssi | Level::OneCopy);
+        is_strict.then(|| self.commits.watch(reads, &self.indexes))?
+    }
+
+    /// Whether a snapshot that was taken at the Extension since may be torn: the read is to be done again, on
+    /// the Primary.
+    pub fn is_torn(&self, watch: &Watch) -> bool {
+        self.commits.is_torn(watch, &self.indexes, &self.pending)
+            && !planted::is(Bug::TornReadsCount)
     }
 
     fn least_loaded(&self, need: Tsid) -> Target {

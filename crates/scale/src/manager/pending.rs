@@ -26,6 +26,8 @@ pub enum Outcome {
 struct Item {
     writes: Sets,
     outcome: Option<Outcome>,
+    /// The next commit's number when the Primary was known to show it.
+    shown: Option<TStateId>,
 }
 
 /// See the module.
@@ -42,6 +44,7 @@ impl Pending {
         let item = Item {
             writes,
             outcome: None,
+            shown: None,
         };
         let before = self.items.insert(id, item);
         assert!(before.is_none(), "ids are given out once");
@@ -56,8 +59,9 @@ impl Pending {
         }
     }
 
-    /// The outcome is known, or will never be known from that connection.
-    pub fn finished(&mut self, id: TStateId, outcome: Outcome) {
+    /// The outcome is known, or will never be known from that connection. `next` is the number that the next
+    /// commit gets.
+    pub fn finished(&mut self, id: TStateId, outcome: Outcome, next: TStateId) {
         let is_over = match outcome {
             Outcome::RolledBack => true,
             Outcome::Committed => planted::is(Bug::PendingEndsAtAnswer),
@@ -67,17 +71,24 @@ impl Pending {
             self.remove(id);
         } else if let Some(item) = self.items.get_mut(&id) {
             item.outcome = Some(outcome);
+            item.shown = (outcome == Outcome::Committed).then_some(next);
         }
     }
 
-    /// The indexes know it now. Returns whether the Primary is known to show it.
-    pub fn committed(&mut self, id: TStateId) -> bool {
-        self.remove(id) == Some(Outcome::Committed)
+    /// The indexes know it now. If the Primary is known to show it, returns the number that the next commit had
+    /// when that was known.
+    pub fn committed(&mut self, id: TStateId) -> Option<TStateId> {
+        self.remove(id)?.shown
     }
 
     /// Merged write sets of all.
     pub fn state(&self) -> &Sets {
         &self.state
+    }
+
+    /// What each may write.
+    pub fn iter(&self) -> impl Iterator<Item = (TStateId, &Sets)> {
+        self.items.iter().map(|(id, item)| (*id, &item.writes))
     }
 
     /// All of them.
@@ -111,9 +122,9 @@ impl Pending {
             .collect()
     }
 
-    fn remove(&mut self, id: TStateId) -> Option<Outcome> {
+    fn remove(&mut self, id: TStateId) -> Option<Item> {
         let item = self.items.remove(&id)?;
         self.state.remove(&item.writes);
-        item.outcome
+        Some(item)
     }
 }

@@ -194,6 +194,16 @@ impl Sets {
         }
     }
 
+    /// Whether all that they read is one row at most.
+    pub fn read_one_row(&self) -> bool {
+        let is_row = |sets: &TableSets| {
+            let rows = &sets.read.rows;
+            sets.class() == Class::Rows && !rows.is_all() && rows.named().count() <= 1
+        };
+        let is_known = !self.may_read_anything() && !self.may_write_anything();
+        is_known && self.tables.len() <= 1 && self.tables.values().all(is_row)
+    }
+
     /// Adds what one statement does with one table.
     pub fn touch(&mut self, table: Table, touch: &Touch) {
         self.tables.entry(table).or_default().touch(touch);

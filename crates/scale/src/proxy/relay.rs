@@ -4,6 +4,7 @@
 
 mod elsewhere;
 mod snapshot;
+mod watched;
 
 use std::future::poll_fn;
 use std::io;
@@ -23,7 +24,7 @@ use super::login::{Isolation, Outset, Welcome};
 use super::routing::{Before, Chosen, Goes, Routing, Touched, Why};
 use super::standing::{self, Servers};
 use super::writes::Writes;
-use crate::manager::{ExtensionId, Level, Manager, TStateId, Tsid};
+use crate::manager::{ExtensionId, Level, Manager, TStateId, Tsid, Watch};
 use crate::pool::stream::Peer;
 use crate::pool::{Connection, Login, Node};
 use crate::replication::leadership::lease::Moment;
@@ -33,7 +34,7 @@ use crate::wire::effect::Effect;
 use crate::wire::message;
 use crate::wire::report::{Report, Severity};
 use crate::wire::server::Parameters;
-use crate::wire::session::{At, Leftover, Out, Session, Snapshots, Trace, Wants};
+use crate::wire::session::{Leftover, Out, Session, Snapshots, Trace, Wants};
 use crate::wire::startup::CancelKey;
 
 /// Bytes that may wait for a peer before nothing more is read for it.
@@ -71,6 +72,8 @@ struct Relay<'a> {
     /// The server that is attached, and where it is.
     connection: Option<Connection>,
     place: Place,
+    /// Watches what runs there, if that may be torn.
+    watch: Option<Watch>,
     /// The Primary's, while a read of its transaction runs elsewhere.
     kept: Option<Connection>,
     writes: Writes,
@@ -178,6 +181,7 @@ pub async fn run(proxy: &Arc<Proxy>, peer: Peer, address: Option<SocketAddr>, we
         visit: proxy.visitors.enter(number, client),
         connection: None,
         place: servers.primary_place(),
+        watch: None,
         kept: None,
         writes: Writes::default(),
         held: Held::Nothing,
@@ -248,6 +252,11 @@ impl Relay<'_> {
                 break;
             };
             used += length(&piece);
+            if let (Some(watch), Some(routing)) = (&self.watch, self.routing)
+                && watched::judge(watch, &piece, routing, (&mut self.session, &mut self.out))
+            {
+                self.watch = None;
+            }
             self.session
                 .server(piece, &mut connection.server, &mut self.out)
                 .map_err(out_of_step)?;
@@ -328,10 +337,8 @@ impl Relay<'_> {
         self.visit.goes(place.extension, plan.why.reason);
         self.servers.count(&place, Manager::started);
         self.place = place;
-        let at = match self.place.extension {
-            Some(_) => At::Extension,
-            None => At::Primary,
-        };
+        let chosen = plan.extension.filter(|_| self.place.extension.is_some());
+        let at = self.at(chosen);
         let server = &mut self.connection.insert(connection).server;
         self.session
             .attach(server, (at, &plan.prelude), &mut self.out)
@@ -384,9 +391,10 @@ impl Relay<'_> {
             touched.stays_inside(shares_portals);
         }
         let is_serializable = self.outset.isolation == Isolation::Serializable;
-        let is_read = is_whole && leaves_nothing && !is_serializable;
+        let failure = self.session.failure_elsewhere().cloned();
+        let is_read = is_whole && leaves_nothing && !is_serializable && failure.is_none();
         if is_read && touched.needs_primary.is_none() && !self.session.is_pinned() {
-            let route = routing.route(&touched.sets, self.session.settings().level);
+            let route = routing.route(&touched, self.session.settings().level);
             return Ok(Plan {
                 extension: route.extension,
                 why: route.why,
@@ -401,7 +409,7 @@ impl Relay<'_> {
             .unwrap_or("what it leaves is kept there");
         Ok(Plan {
             extension: None,
-            why: Why::primary(reason),
+            why: failure.map_or_else(|| Why::primary(reason), Why::failed),
             prelude,
         })
     }
@@ -409,7 +417,13 @@ impl Relay<'_> {
     /// A connection for a plan; if an Extension has none, the Primary's.
     async fn take(&self, mut plan: Plan) -> Result<(Plan, Place, Connection), Report> {
         if let (Some(chosen), Some(routing)) = (&plan.extension, self.routing) {
-            match self.take_there(chosen, routing).await {
+            let mut taken = self.take_there(chosen, routing).await;
+            if self.session.is_snapshot_deferred()
+                && let Ok(connection) = taken
+            {
+                taken = self.take_snapshot(chosen, connection, routing).await;
+            }
+            match taken {
                 Ok(connection) => {
                     let place = chosen.place();
                     return Ok((plan, place, connection));

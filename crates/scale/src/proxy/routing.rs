@@ -15,7 +15,7 @@ use super::writes::Writes;
 use crate::address::Address;
 use crate::analysis::{Action, Analyser, Constant, Parameter, Statement, TransactionCommand};
 use crate::manager::{
-    ExtensionId, Level, Life, Manager, Moment, Reason, Sets, Target, Tsid, locked, mark,
+    ExtensionId, Level, Life, Manager, Moment, Reason, Sets, Target, Tsid, Watch, locked, mark,
 };
 use crate::pool::Node;
 use crate::replication::leadership::Leadership;
@@ -27,7 +27,7 @@ use crate::wire::effect::{self, Effect};
 use crate::wire::message;
 use crate::wire::report::{Report, Severity};
 use crate::wire::server::Server;
-use crate::wire::session::{Bound, Out, Prepared, Session, Text};
+use crate::wire::session::{Bound, Out, Prepared, Proof, Session, Text};
 
 /// SQLSTATE: what cannot be replicated.
 const UNSUPPORTED: &str = "0A000";
@@ -80,6 +80,14 @@ pub struct Touched {
 }
 
 impl Touched {
+    /// What shows that they have taken their snapshots at an Extension.
+    fn proof(&self) -> Proof {
+        match self.count {
+            1 => Proof::First,
+            _ => Proof::End,
+        }
+    }
+
     /// Statements that are not understood.
     fn anything(why: &'static str) -> Touched {
         Touched {
@@ -384,12 +392,20 @@ impl Why {
         Why { reason, detail }
     }
 
-    /// The Primary, since the read has failed at the Extension.
+    /// The Primary, since the read has failed at the Extension, or what it has seen there does not count.
     pub fn failed(report: Report) -> Why {
-        Why {
-            reason: "it failed at the Extension",
-            detail: Detail::Refused(report),
+        match &*report.code {
+            SERIALIZATION_FAILURE => Why::torn(),
+            _ => Why {
+                reason: "it failed at the Extension",
+                detail: Detail::Refused(report),
+            },
         }
+    }
+
+    /// The Primary, since what was seen at the Extension may be torn.
+    pub fn torn() -> Why {
+        Why::primary("commits under way together may be seen in another order there")
     }
 
     /// The Primary, since the Extension cannot be reached.
@@ -433,6 +449,8 @@ pub struct Chosen {
     pub need: Tsid,
     /// In which life of its server it has that.
     pub life: Life,
+    /// If the read may be torn: when its snapshots are known to have been taken, it is to be asked whether it is.
+    pub watched: Option<(Watch, Proof)>,
 }
 
 impl Routing {
@@ -505,24 +523,38 @@ impl Routing {
     }
 
     /// Where a read goes.
-    pub fn route(&self, sets: &Sets, level: Level) -> Route {
-        let target = self.manager().route(sets, level);
-        self.of_target(target, "it has all that is read")
+    pub fn route(&self, touched: &Touched, level: Level) -> Route {
+        let mut manager = self.manager();
+        let target = manager.route(&touched.sets, level);
+        let is_elsewhere = matches!(target, Target::Extension { .. });
+        let watch = is_elsewhere.then(|| manager.watch(&touched.sets, level));
+        drop(manager);
+        let watched = watch.flatten().map(|watch| (watch, touched.proof()));
+        self.of_target(target, watched, "it has all that is read")
     }
 
     /// Where a transaction may take its snapshot, see [`Manager::route_snapshot`].
     pub fn route_snapshot(&self, moment: &mut Moment, level: Level) -> Route {
-        let target = self.manager().route_snapshot(moment, level);
+        let mut manager = self.manager();
+        let target = manager.route_snapshot(moment, level);
+        let watch = manager.watch(&Sets::reads_anything(), level);
+        drop(manager);
+        let watched = watch.map(|watch| (watch, Proof::First));
         if target == Target::Primary(Reason::Pending) {
             return Route {
                 why: Why::primary("what it must see is being committed"),
                 extension: None,
             };
         }
-        self.of_target(target, "it has all that was committed")
+        self.of_target(target, watched, "it has all that was committed")
     }
 
-    fn of_target(&self, target: Target, reason: &'static str) -> Route {
+    fn of_target(
+        &self,
+        target: Target,
+        watched: Option<(Watch, Proof)>,
+        reason: &'static str,
+    ) -> Route {
         let why = match target {
             Target::Extension { .. } if !self.lease.is_valid() => {
                 Why::primary("another proxy might be the active one")
@@ -543,6 +575,7 @@ impl Routing {
                         node,
                         need,
                         life,
+                        watched,
                     };
                     return Route {
                         why,

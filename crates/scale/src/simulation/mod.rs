@@ -10,6 +10,7 @@
 //! - I14: each state of an Extension is one that a replay of the log gives.
 //! - GSSI: a read sees every commit that it touches and that somebody knew of before it began: the writer by
 //!   its answer, or a reader that had seen it.
+//! - No long fork: a read has no commit without one that it touches, too, and that the Primary showed before.
 //! - Nobody is seen to go back: what an Extension showed, the Primary shows.
 //! - When faults stop, everything is settled, and all Extensions are equal to the Primary.
 
@@ -61,6 +62,7 @@ pub struct Counts {
     pub commits: u64,
     pub reads_at_extensions: u64,
     pub reads_at_the_primary: u64,
+    pub reads_done_again: u64,
     pub faults: u64,
 }
 
@@ -75,6 +77,7 @@ fn reads_see_what_they_must_and_extensions_are_prefixes() {
                 all.commits += counts.commits;
                 all.reads_at_extensions += counts.reads_at_extensions;
                 all.reads_at_the_primary += counts.reads_at_the_primary;
+                all.reads_done_again += counts.reads_done_again;
                 all.faults += counts.faults;
             }
             Err(problem) => {

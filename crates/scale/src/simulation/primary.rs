@@ -121,6 +121,8 @@ pub struct Entry {
     pub message: Option<(String, Vec<u8>)>,
     /// The Primary shows it.
     pub is_shown: bool,
+    /// How many were shown before it.
+    pub shown_at: Option<u64>,
     /// It came by the proxy.
     pub is_ours: bool,
     /// When somebody knew that it had happened: its client, or a reader that saw it.
@@ -147,6 +149,7 @@ pub struct Primary {
     backends: BTreeMap<i32, Transaction>,
     last_backend: i32,
     position: u64,
+    shown_count: u64,
 }
 
 impl Primary {
@@ -224,7 +227,13 @@ impl Primary {
             put(&mut self.shown, change.key, change.new);
             self.locks.remove(&change.key);
         }
+        self.show_at(place);
+    }
+
+    fn show_at(&mut self, place: usize) {
         self.log[place].is_shown = true;
+        self.log[place].shown_at = Some(self.shown_count);
+        self.shown_count += 1;
     }
 
     /// Whether a connection's commit is in the log, and not shown yet.
@@ -251,7 +260,7 @@ impl Primary {
     /// Runs a statement that writes a message into the log, as a transaction of its own.
     pub fn emit(&mut self, sql: &str) {
         self.append(Vec::new(), false, Some(emitted(sql)));
-        self.log.last_mut().expect("it was just put in").is_shown = true;
+        self.show_at(self.log.len() - 1);
     }
 
     /// A commit of somebody who goes around the proxy.
@@ -276,6 +285,20 @@ impl Primary {
         behind.filter(|entry| reads.meet(entry))
     }
 
+    /// Two commits that a read touches, of which the state at `prefix` has the first only, though the second was
+    /// shown before it: the Primary never showed that (a long fork). Whoever goes around the proxy is not waited
+    /// for.
+    pub fn torn(&self, reads: &Reads, prefix: Tsid) -> Option<(Tsid, Tsid)> {
+        let there = self
+            .log
+            .iter()
+            .filter(|entry| entry.tsid <= prefix && reads.meet(entry));
+        let last = there.max_by_key(|entry| entry.shown_at)?;
+        let mut missing = self.missing(reads, prefix).filter(|entry| entry.is_ours);
+        let before = |entry: &&Entry| entry.is_shown && entry.shown_at < last.shown_at;
+        Some((last.tsid, missing.find(before)?.tsid))
+    }
+
     fn append(
         &mut self,
         changes: Vec<Change>,
@@ -296,6 +319,7 @@ impl Primary {
             has_statements,
             message,
             is_shown: false,
+            shown_at: None,
             is_ours: true,
             known_at: None,
         });

@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 
 use super::primary::{Reads, Statement};
-use crate::manager::{ExtensionId, Level, Life, Tsid};
+use crate::manager::{ExtensionId, Level, Life, Tsid, Watch};
 use crate::proxy::writes::Writes;
 
 /// See the module.
@@ -40,14 +40,19 @@ pub enum Doing {
     Asks(Read, Option<Chosen>),
     /// Its read runs at an Extension.
     Runs(Read, Chosen),
+    /// Its read has taken its snapshot there, which has this; nobody has heard of it yet.
+    Answers(Read, Chosen, Tsid),
 }
 
 /// A read.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Read {
     pub reads: Reads,
     pub level: Level,
     pub started: u64,
+    /// It takes its snapshot late.
+    pub is_slow: bool,
+    pub watch: Option<Watch>,
 }
 
 /// An Extension that was chosen for a read, the life of its server that it was chosen for, and the one that the read runs in.

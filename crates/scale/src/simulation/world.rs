@@ -183,6 +183,7 @@ impl World {
                         all.push((3, Action::Lose(number)));
                     }
                 }
+                Doing::Runs(ref read, _) if read.is_slow => all.push((5, Action::GoOn(number))),
                 _ => all.push((100, Action::GoOn(number))),
             }
             if self.has_faults && session.backend.is_some() {
@@ -422,7 +423,7 @@ impl World {
                 }
                 false
             }
-            Doing::Runs(_, chosen) => {
+            Doing::Runs(_, chosen) | Doing::Answers(_, chosen, _) => {
                 locked(&self.manager).ended(chosen.id);
                 false
             }
@@ -481,7 +482,11 @@ impl World {
                 _ => Level::Gssi,
             };
             let started = self.now;
-            let target = locked(&self.manager).route(&reads.sets(), level);
+            let sets = reads.sets();
+            let mut manager = locked(&self.manager);
+            let target = manager.route(&sets, level);
+            let watch = manager.watch(&sets, level);
+            drop(manager);
             let chosen = match target {
                 Target::Primary(_) => None,
                 Target::Extension { id, need, life, .. } => Some(Chosen {
@@ -495,6 +500,8 @@ impl World {
                 reads,
                 level,
                 started,
+                is_slow: self.random.one_in(4),
+                watch,
             };
             self.sessions[number].doing = Doing::Asks(read, chosen);
             return;
@@ -608,7 +615,8 @@ impl World {
             }
             Doing::Asks(read, None) => return self.read_primary(&read),
             Doing::Asks(read, Some(chosen)) => self.connect(number, read, chosen),
-            Doing::Runs(read, chosen) => return self.read_extension(&read, chosen),
+            Doing::Runs(read, chosen) => self.read_extension(number, read, chosen),
+            Doing::Answers(read, chosen, has) => return self.hear(number, read, (chosen, has)),
         }
         Ok(())
     }
@@ -655,15 +663,41 @@ impl World {
         Ok(())
     }
 
-    fn read_extension(&mut self, read: &Read, chosen: Chosen) -> Result<(), String> {
-        locked(&self.manager).ended(chosen.id);
+    /// A read takes its snapshot at an Extension, if that is still there.
+    fn read_extension(&mut self, number: usize, read: Read, chosen: Chosen) {
         let database = &self.databases[&chosen.id];
-        if !database.is_up || database.life != chosen.server {
+        if database.is_up && database.life == chosen.server {
+            self.sessions[number].doing = Doing::Answers(read, chosen, database.noted);
+        } else {
+            locked(&self.manager).ended(chosen.id);
+        }
+    }
+
+    /// The proxy hears of a read's snapshot. One that may be torn is done again, on the Primary.
+    fn hear(
+        &mut self,
+        number: usize,
+        read: Read,
+        (chosen, has): (Chosen, Tsid),
+    ) -> Result<(), String> {
+        self.idle.entry(chosen.id).or_default().push(chosen.server);
+        let mut manager = locked(&self.manager);
+        manager.ended(chosen.id);
+        if let Some(watch) = &read.watch
+            && manager.is_torn(watch)
+        {
+            drop(manager);
+            self.counts.reads_done_again += 1;
+            self.sessions[number].doing = Doing::Asks(read, None);
             return Ok(());
         }
+        drop(manager);
+        self.judge(&read, (chosen, has))
+    }
+
+    /// Is what a read has seen at an Extension what it had to see?
+    fn judge(&mut self, read: &Read, (chosen, has): (Chosen, Tsid)) -> Result<(), String> {
         self.counts.reads_at_extensions += 1;
-        self.idle.entry(chosen.id).or_default().push(chosen.server);
-        let has = database.noted;
         let all = match read.level {
             Level::RsiPc => &Reads::Anything,
             _ => &read.reads,
@@ -679,6 +713,14 @@ impl World {
             ));
         }
         drop(missing);
+        if let Some((has, lacks)) = self.primary.torn(&read.reads, has)
+            && read.level == Level::Gssi
+        {
+            return Err(format!(
+                "a read of {:?} at Extension {} has the commit at {has} and not that at {lacks}, which was shown before",
+                read.reads, chosen.id.0
+            ));
+        }
         self.saw(read, has);
         Ok(())
     }

@@ -10,7 +10,7 @@ use crate::proxy::routing::{Chosen, Route, Routing, Touched, Why};
 use crate::wire::cut::{Message, Piece};
 use crate::wire::effect::Effect;
 use crate::wire::report::{Report, Severity};
-use crate::wire::session::{At, Demand};
+use crate::wire::session::Demand;
 
 /// How long a read whose transaction holds locks on the Primary waits for a connection elsewhere.
 const CONNECTING_MAX: Duration = Duration::from_secs(1);
@@ -32,16 +32,17 @@ impl Relay<'_> {
         let mut taken = None;
         if let (Some(chosen), Some(routing)) = (route.extension.take(), self.routing) {
             match self.take_soon(&chosen, routing).await {
-                Ok(connection) => taken = Some((chosen.place(), connection)),
+                Ok(connection) => taken = Some((chosen, connection)),
                 Err(why) => route.why = why,
             }
         }
         self.tell_why(&route.why);
-        let extension = taken.as_ref().and_then(|(place, _)| place.extension);
+        let extension = taken.as_ref().map(|(chosen, _)| chosen.id);
         self.visit.goes(extension, route.why.reason);
-        let Some((place, connection)) = taken else {
+        let Some((chosen, connection)) = taken else {
             return self.resume();
         };
+        let place = chosen.place();
         let target = (Arc::clone(&place.node), connection.cancel_key.clone());
         *self.entry.target.lock().await = Some(target);
         self.place = place;
@@ -51,10 +52,11 @@ impl Relay<'_> {
             self.kept.is_some(),
             "its transaction is on the Primary's connection"
         );
+        let at = self.at(Some(chosen));
         let connection = self.connection.as_mut();
         let server = &mut connection.expect("it was put there").server;
         self.session
-            .attach(server, (At::Extension, &[]), &mut self.out)
+            .attach(server, (at, &[]), &mut self.out)
             .map_err(violation)
     }
 
@@ -84,7 +86,7 @@ impl Relay<'_> {
             let why = "it touches what its transaction has written or locked";
             return primary(Why::primary(why));
         }
-        let route = routing.route(&touched.sets, self.session.settings().level);
+        let route = routing.route(&touched, self.session.settings().level);
         if route.extension.is_some() && self.writes.is_outdated(routing.analyser.generation()) {
             let why = "the schema has changed since its transaction wrote";
             return primary(Why::primary(why));

@@ -2,12 +2,15 @@
 
 use std::time::{Duration, Instant};
 
-use super::{Plan, Relay};
-use crate::proxy::routing::{Route, Routing, Why};
-use crate::wire::report::Report;
+use super::{CONNECTION_FAILURE, Plan, Relay};
+use crate::pool::Connection;
+use crate::proxy::routing::{Chosen, Route, Routing, Why};
+use crate::wire::report::{Report, Severity};
 
 /// How long it is waited for an Extension that has all that was committed (HIHOOI c6).
 const WAIT_MAX: Duration = Duration::from_millis(10);
+/// How long an Extension may take for that snapshot; a read there would take longer.
+const SNAPSHOT_MAX: Duration = Duration::from_secs(1);
 /// How often one is looked for meanwhile.
 const WAIT_STEP: Duration = Duration::from_millis(1);
 
@@ -26,6 +29,35 @@ impl Relay<'_> {
             why: route.why,
             prelude: Vec::new(),
         })
+    }
+
+    /// Takes its snapshot at an Extension. It counts if no commit since may have been visible before one that the
+    /// snapshot has.
+    pub(super) async fn take_snapshot(
+        &self,
+        chosen: &Chosen,
+        mut connection: Connection,
+        routing: &Routing,
+    ) -> Result<Connection, Why> {
+        let begin = self.session.snapshot_taking();
+        let begin = begin.expect("its transaction is on no server");
+        let taken = tokio::time::timeout(SNAPSHOT_MAX, connection.row(&begin)).await;
+        let failure = match taken {
+            Ok(Ok(_)) => None,
+            Ok(Err(error)) => Some(error.to_string()),
+            Err(late) => Some(late.to_string()),
+        };
+        if let Some(text) = failure {
+            chosen.node.close(connection);
+            let report = Report::new(Severity::Error, CONNECTION_FAILURE, text);
+            return Err(Why::unreachable(report));
+        }
+        let watch = chosen.watched.as_ref();
+        if watch.is_some_and(|(watch, _)| routing.manager().is_torn(watch)) {
+            chosen.node.recycle(connection, true).await;
+            return Err(Why::torn());
+        }
+        Ok(connection)
     }
 
     /// Does the session hold nothing but reads for any node?

@@ -117,6 +117,12 @@ impl Session {
         block.is_some_and(|block| block.snapshots == Snapshots::OfTransaction)
     }
 
+    /// What begins such a transaction, and takes its snapshot.
+    pub fn snapshot_taking(&self) -> Option<String> {
+        let block = self.block.as_ref()?;
+        Some(format!("{};SELECT 1", block.begin))
+    }
+
     /// Has its transaction taken its snapshot at an Extension?
     pub fn has_snapshot_elsewhere(&self) -> bool {
         self.has_snapshot_elsewhere
@@ -141,11 +147,10 @@ impl Session {
         match (at, block.snapshots) {
             (At::Primary, Snapshots::OfStatements) => self.is_read_committed = true,
             (At::Primary, Snapshots::OfTransaction) => {}
-            (At::Extension, _) => {
+            (At::Extension(_), _) => {
                 self.has_snapshot_elsewhere = true;
-                // It is taken now, whatever the batch does.
-                let begin = format!("{};SELECT 1", block.begin);
-                return self.run(&begin, server, out);
+                self.status = INSIDE;
+                return;
             }
         }
         self.run(&block.begin, server, out);

@@ -5,6 +5,10 @@
 //! transaction has written (HIHOOI c6). Between its batches such a transaction *waits*: its next batch
 //! gathers as outside of transactions, and then runs here or there.
 //!
+//! A read that runs by itself at an Extension may be *watched*: whether what it has seen counts is known once its
+//! snapshot is known to have been taken, see `manager::watch`. Until then its answer is kept back. If it does not
+//! count, it runs again on the Primary.
+//!
 //! What fails elsewhere would leave the transaction on the Primary as it was, while on one server it would
 //! fail, too. So the answer is kept back until all of it is there. If the batch fails before anything was
 //! told, it runs again on the Primary, as if it had never run elsewhere. If it was told already, or the
@@ -26,7 +30,7 @@ use super::{Bound, IDLE, INSIDE, Out, Prepared, Session, Stage};
 use crate::wire::cut::HEADER_LEN;
 use crate::wire::effect::Effect;
 use crate::wire::message::{self, Parse, Subject};
-use crate::wire::report::Report;
+use crate::wire::report::{Report, Severity};
 use crate::wire::server::{Parameters, Server, UnnamedId};
 
 /// Bytes of an answer that are kept back, at most: a longer one is told as it comes.
@@ -34,6 +38,19 @@ const ANSWER_LEN_MAX: usize = 256 * 1024;
 
 /// SQLSTATE: somebody, or a timeout, has cancelled it. It is not run again.
 const QUERY_CANCELED: &str = "57014";
+/// SQLSTATE: it is to be done again.
+const SERIALIZATION_FAILURE: &str = "40001";
+
+/// What shows that a batch has taken all its snapshots at an Extension.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Proof {
+    /// Nobody asks.
+    None,
+    /// The first that is said of its one statement when that runs.
+    First,
+    /// Its end, or its failure.
+    End,
+}
 
 /// A transaction on the Primary that waits for its next batch, or for one that runs elsewhere.
 #[derive(Debug)]
@@ -42,14 +59,13 @@ pub(super) struct Waiting {
     portals: BTreeMap<Bytes, Bound>,
     /// The client's unnamed portal is not the one on the Primary any more.
     portal_is_old: bool,
-    batch: Option<Batch>,
-    /// Why a batch that ran elsewhere comes back.
-    failure: Option<Failure>,
 }
 
-/// A batch that runs elsewhere.
+/// A batch that runs elsewhere, and may have to come back.
 #[derive(Debug)]
-struct Batch {
+pub(super) struct Batch {
+    /// What is still waited for; none if it is shown.
+    proof: Proof,
     frames: Vec<Bytes>,
     /// What the client had before it.
     statements: Vec<(Bytes, Option<Arc<Prepared>>)>,
@@ -60,10 +76,13 @@ struct Batch {
     is_told: bool,
     is_answered: bool,
     failure: Option<Report>,
+    /// What it says does not count.
+    is_torn: bool,
 }
 
+/// Why a batch comes back.
 #[derive(Debug)]
-struct Failure {
+pub(super) struct Failure {
     report: Report,
     /// The client is to be told of it: the batch does not run again.
     is_raised: bool,
@@ -84,8 +103,6 @@ impl Session {
         self.waiting = Some(Waiting {
             portals: std::mem::take(&mut self.portals),
             portal_is_old: false,
-            batch: None,
-            failure: None,
         });
         self.status = IDLE;
         self.stage = Stage::Free;
@@ -98,8 +115,7 @@ impl Session {
 
     /// Why the batch that waits for a server must go to the Primary, if it ran elsewhere before.
     pub fn failure_elsewhere(&self) -> Option<&Report> {
-        let failure = self.waiting.as_ref()?.failure.as_ref();
-        failure.map(|failure| &failure.report)
+        self.failure.as_ref().map(|failure| &failure.report)
     }
 
     /// The batch goes to the Primary, where its transaction is. Returns its messages, which are to be
@@ -107,7 +123,7 @@ impl Session {
     pub fn resume(&mut self, server: &mut Server, out: &mut Out) -> (Vec<Bytes>, usize) {
         assert_eq!(self.stage, Stage::Wanting, "resumed what was not wanted");
         let waiting = self.waiting.take().expect("its transaction waits");
-        assert!(waiting.batch.is_none(), "its batch runs elsewhere");
+        assert!(self.batch.is_none(), "its batch runs elsewhere");
         self.stage = Stage::Attached;
         self.status = INSIDE;
         self.portals = waiting.portals;
@@ -120,7 +136,7 @@ impl Session {
             message::write(&mut out.to_server, b'C', &[b"P\0"], 0);
             self.expected.push(Expected::hidden(Kind::Close));
         }
-        if let Some(failure) = waiting.failure.filter(|failure| failure.is_raised) {
+        if let Some(failure) = self.failure.take().filter(|failure| failure.is_raised) {
             self.add(&super::added::raising(&failure.report), out);
             message::write(&mut out.to_server, b'S', &[], 0);
             self.expect(Kind::Ready);
@@ -128,12 +144,13 @@ impl Session {
         (frames, std::mem::take(&mut self.held_rest))
     }
 
-    /// What is held runs elsewhere, if its transaction waits: what must be known if it fails there.
-    pub(super) fn goes_elsewhere(&mut self) {
-        let Some(waiting) = &mut self.waiting else {
+    /// What is held runs elsewhere, and may have to come back: if its transaction waits, or if it is watched.
+    /// What must be known then.
+    pub(super) fn goes_elsewhere(&mut self, proof: Proof) {
+        if self.waiting.is_none() && proof == Proof::None {
             return;
-        };
-        assert!(waiting.failure.is_none(), "it has failed elsewhere before");
+        }
+        assert!(self.failure.is_none(), "it has failed elsewhere before");
         let mut statements: Vec<(Bytes, Option<Arc<Prepared>>)> = Vec::new();
         for frame in &self.held {
             let body = &frame[HEADER_LEN..];
@@ -150,7 +167,8 @@ impl Session {
                 statements.push((Bytes::copy_from_slice(name), before));
             }
         }
-        waiting.batch = Some(Batch {
+        self.batch = Some(Batch {
+            proof,
             frames: self.held.clone(),
             statements,
             unnamed: self.unnamed.clone(),
@@ -159,12 +177,47 @@ impl Session {
             is_told: false,
             is_answered: false,
             failure: None,
+            is_torn: false,
         });
+    }
+
+    /// Does the server's next message show that the batch has taken its snapshots there? Then it is to be said
+    /// first whether they count: [`Session::counts`] or [`Session::tears`].
+    pub fn is_proof(&self, tag: u8) -> bool {
+        let of_batch = |front: &Expected| !front.is_hidden;
+        let is_of_batch = self.expected.front().is_some_and(of_batch);
+        match self.batch.as_ref().map_or(Proof::None, |batch| batch.proof) {
+            Proof::None => false,
+            // Nothing runs before it is described; and some things are about no statement.
+            Proof::First => is_of_batch && !b"123TtnNSA".contains(&tag),
+            Proof::End => is_of_batch && b"EZ".contains(&tag),
+        }
+    }
+
+    /// What the batch has seen counts.
+    pub fn counts(&mut self, out: &mut Out) {
+        let is_alone = self.waiting.is_none();
+        if let Some(batch) = &mut self.batch {
+            batch.proof = Proof::None;
+            if is_alone {
+                out.to_client.unsplit(batch.answer.split());
+                self.batch = None;
+            }
+        }
+    }
+
+    /// What the batch has seen does not count: it runs again on the Primary.
+    pub fn tears(&mut self, report: Report) {
+        if let Some(batch) = &mut self.batch {
+            batch.proof = Proof::None;
+            batch.is_torn = true;
+            batch.failure = Some(report);
+        }
     }
 
     /// Is what its server says kept back from the client?
     pub fn keeps_answer(&self) -> bool {
-        self.batch().is_some_and(|batch| !batch.is_told)
+        self.batch.as_ref().is_some_and(|batch| !batch.is_told)
     }
 
     /// Lets `act` write to the client, if need be into what is kept back.
@@ -173,44 +226,39 @@ impl Session {
         out: &mut Out,
         act: impl FnOnce(&mut Session, &mut Out) -> T,
     ) -> T {
-        let is_kept = self.keeps_answer();
-        if is_kept {
-            self.exchange_answer(out);
-        }
+        let kept = self.batch.as_mut().filter(|batch| !batch.is_told);
+        let to_client = kept.map(|batch| {
+            let answer = std::mem::take(&mut batch.answer);
+            std::mem::replace(&mut out.to_client, answer)
+        });
         let done = act(self, out);
-        if is_kept {
-            self.exchange_answer(out);
+        if let Some(to_client) = to_client {
+            let answer = std::mem::replace(&mut out.to_client, to_client);
+            match &mut self.batch {
+                Some(batch) => batch.answer = answer,
+                None => out.to_client.unsplit(answer),
+            }
         }
-        if let Some(batch) = self.batch_mut()
-            && batch.failure.is_none()
-            && (batch.is_answered || batch.answer.len() > ANSWER_LEN_MAX)
-        {
-            out.to_client.unsplit(batch.answer.split());
-            batch.is_told = true;
+        if let Some(batch) = &mut self.batch {
+            batch.told(out);
         }
         self.forget_answered();
         done
     }
 
-    fn exchange_answer(&mut self, out: &mut Out) {
-        if let Some(batch) = self.batch_mut() {
-            std::mem::swap(&mut batch.answer, &mut out.to_client);
-        }
-    }
-
     /// All of a batch is answered that ran elsewhere.
     fn forget_answered(&mut self) {
-        let is_answered = self.batch().is_some_and(|batch| batch.is_answered);
-        if let Some(waiting) = self.waiting.as_mut().filter(|_| is_answered) {
+        if self.batch.take_if(|batch| batch.is_answered).is_some()
+            && let Some(waiting) = &mut self.waiting
+        {
             // A simple query, too, ends the unnamed portal.
             waiting.portal_is_old = true;
-            waiting.batch = None;
         }
     }
 
     /// The server has said ReadyForQuery to the client's batch. True if the client is not told.
     pub(super) fn is_ready_elsewhere(&mut self) -> bool {
-        let Some(batch) = self.batch_mut() else {
+        let Some(batch) = &mut self.batch else {
             return false;
         };
         batch.is_answered = batch.failure.is_none();
@@ -219,12 +267,17 @@ impl Session {
 
     /// Has the batch failed that runs elsewhere?
     pub(super) fn has_failed_elsewhere(&self) -> bool {
-        self.batch().is_some_and(|batch| batch.failure.is_some())
+        let failure = self.batch.as_ref().map(|batch| &batch.failure);
+        failure.is_some_and(Option::is_some)
     }
 
-    /// Notes why a batch has failed that runs elsewhere. False if there is none.
+    /// Notes why a batch has failed that runs elsewhere. False if the client is to be told: there is none, or it
+    /// is no part of a transaction on the Primary.
     pub(super) fn fails_elsewhere(&mut self, report: &Report) -> bool {
-        let Some(batch) = self.batch_mut() else {
+        let is_alone = self.waiting.is_none();
+        self.batch
+            .take_if(|batch| is_alone && (!batch.is_torn || report.code == QUERY_CANCELED));
+        let Some(batch) = &mut self.batch else {
             return false;
         };
         batch.failure.get_or_insert_with(|| report.clone());
@@ -233,15 +286,12 @@ impl Session {
 
     /// The other server is not the session's any more: what has failed there wants the Primary.
     pub(super) fn comes_back(&mut self, out: &mut Out) {
-        let Some(waiting) = &mut self.waiting else {
-            return;
-        };
-        let Some(batch) = waiting.batch.take() else {
+        let Some(batch) = self.batch.take() else {
             return;
         };
         let report = batch.failure.expect("it was answered, or it has failed");
         let is_raised = batch.is_told || report.code == QUERY_CANCELED;
-        waiting.failure = Some(Failure { report, is_raised });
+        self.failure = Some(Failure { report, is_raised });
         self.stage = Stage::Wanting;
         if is_raised {
             out.to_client.unsplit(batch.answer);
@@ -261,12 +311,24 @@ impl Session {
         let is_simple = self.held.first().is_some_and(|frame| frame[0] == b'Q');
         self.held_effect = is_simple.then_some(Effect::Nothing);
     }
+}
 
-    fn batch(&self) -> Option<&Batch> {
-        self.waiting.as_ref()?.batch.as_ref()
-    }
-
-    fn batch_mut(&mut self) -> Option<&mut Batch> {
-        self.waiting.as_mut()?.batch.as_mut()
+impl Batch {
+    /// Tells what need not be kept back any more.
+    fn told(&mut self, out: &mut Out) {
+        let is_long = self.answer.len() > ANSWER_LEN_MAX;
+        if self.is_torn {
+            self.answer.clear();
+        } else if self.proof != Proof::None {
+            if is_long {
+                let text = "its answer is too long to be kept until all of it counts";
+                self.failure = Some(Report::new(Severity::Error, SERIALIZATION_FAILURE, text));
+                self.is_torn = true;
+                self.proof = Proof::None;
+            }
+        } else if self.failure.is_none() && (self.is_answered || is_long) {
+            out.to_client.unsplit(self.answer.split());
+            self.is_told = true;
+        }
     }
 }

@@ -50,7 +50,8 @@ use super::server::{Parameters, Server, UnnamedId};
 use block::Block;
 pub use block::Snapshots;
 pub use demand::{Demand, Text};
-use elsewhere::Waiting;
+pub use elsewhere::Proof;
+use elsewhere::{Batch, Failure, Waiting};
 use expected::{Expected, Kind};
 pub use settings::{Settings, Trace};
 pub use statements::{Bound, Prepared};
@@ -108,8 +109,9 @@ enum Stage {
 pub enum At {
     /// It runs anything.
     Primary,
-    /// It runs reads, each by itself, or all of one transaction that only reads.
-    Extension,
+    /// It runs reads, each by itself, or all of one transaction that only reads, whose snapshot has been taken
+    /// there. What shows that a read has taken its own?
+    Extension(Proof),
 }
 
 /// When a session keeps its server until it ends.
@@ -194,6 +196,9 @@ pub struct Session {
     keeps_snapshots: bool,
     /// A transaction on the Primary of which the next batch may run elsewhere.
     waiting: Option<Waiting>,
+    /// A batch that runs elsewhere, and may have to come back; or has come back, and why.
+    batch: Option<Batch>,
+    failure: Option<Failure>,
     /// Settings as the client knows them.
     parameters: Arc<Parameters>,
     /// What servers are to call it, and what they call it by themselves.
@@ -240,6 +245,8 @@ impl Session {
             has_snapshot_elsewhere: false,
             keeps_snapshots: false,
             waiting: None,
+            batch: None,
+            failure: None,
             parameters,
         }
     }
@@ -406,17 +413,20 @@ impl Session {
     ) -> Result<(), Malformed> {
         assert_eq!(self.stage, Stage::Wanting, "attached what was not wanted");
         self.stage = Stage::Attached;
-        self.is_on_extension = at == At::Extension;
+        self.is_on_extension = at != At::Primary;
         server.is_dirty |= self.is_pinned;
         self.name_application(server, out);
         assert!(
-            at == At::Extension || !self.is_waiting(),
+            at != At::Primary || !self.is_waiting(),
             "its transaction is there: see resume"
         );
         self.is_read_committed &= self.is_waiting();
         self.begin(at, server, out);
         self.tell_parameters(server, out);
-        self.goes_elsewhere();
+        match at {
+            At::Extension(proof) => self.goes_elsewhere(proof),
+            At::Primary => self.failure = None,
+        }
         self.held_len = 0;
         let held_rest = std::mem::take(&mut self.held_rest);
         let mut held = std::mem::take(&mut self.held);
@@ -443,6 +453,7 @@ impl Session {
         assert_eq!(self.stage, Stage::Wanting, "refused what was not wanted");
         assert!(!self.is_waiting(), "its transaction has a server");
         self.stage = Stage::Free;
+        self.failure = None;
         self.held_len = 0;
         self.held_rest = 0;
         self.client_rest = RestGoes::Nowhere;

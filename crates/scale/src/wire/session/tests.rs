@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 
-use super::{At, Leftover, Out, Pinning, Session, Snapshots, Wants};
+use super::{At, Leftover, Out, Pinning, Proof, Session, Snapshots, Wants};
 use crate::wire::cut::{Cutter, Message, Piece, Side};
 use crate::wire::message;
 use crate::wire::report::{Report, Severity};
@@ -22,8 +22,8 @@ enum Step {
 /// Which server can be had, if one is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Offer {
-    /// An Extension, for what may run there.
-    Extension,
+    /// An Extension, for what may run there, and what shows that it has run.
+    Extension(Proof),
     Primary,
     /// None; the Primary for a transaction that is there.
     Nothing,
@@ -61,7 +61,8 @@ fn step() -> impl Strategy<Value = (Step, Offer)> {
         1 => Just(Step::Lose),
     ];
     let offer = prop_oneof![
-        6 => Just(Offer::Extension),
+        6 => prop_oneof![Just(Proof::None), Just(Proof::First), Just(Proof::End)]
+            .prop_map(Offer::Extension),
         3 => Just(Offer::Primary),
         1 => Just(Offer::Nothing),
     ];
@@ -109,8 +110,9 @@ fn serve(session: &mut Session, servers: &mut Servers, offer: Offer, out: &mut O
         }
         Wants::Server => {
             let is_read = session.demand().is_whole && !session.is_pinned();
+            let has_failed = session.failure_elsewhere().is_some();
             let at = match offer {
-                Offer::Extension if is_read => At::Extension,
+                Offer::Extension(proof) if is_read && !has_failed => At::Extension(proof),
                 _ => At::Primary,
             };
             let server = servers.attached.insert(Server::default());
@@ -124,7 +126,11 @@ fn serve(session: &mut Session, servers: &mut Servers, offer: Offer, out: &mut O
 fn go_on(session: &mut Session, servers: &mut Servers, offer: Offer, out: &mut Out) -> bool {
     let primary = servers.attached.as_mut().expect("its transaction is there");
     let has_failed = session.failure_elsewhere().is_some();
-    if offer != Offer::Extension || has_failed || !session.demand().is_whole {
+    let proof = match offer {
+        Offer::Extension(proof) if !has_failed && session.demand().is_whole => Some(proof),
+        _ => None,
+    };
+    let Some(proof) = proof else {
         let (frames, rest) = session.resume(primary, out);
         let last = frames.len().saturating_sub(1);
         return frames.iter().enumerate().any(|(index, frame)| {
@@ -132,10 +138,12 @@ fn go_on(session: &mut Session, servers: &mut Servers, offer: Offer, out: &mut O
             let message = Piece::Message(Message { frame, rest });
             session.client(message, Some(&mut *primary), out).is_err()
         });
-    }
+    };
     servers.kept = servers.attached.replace(Server::default());
     let server = servers.attached.as_mut().expect("it was put there");
-    session.attach(server, (At::Extension, &[]), out).is_err()
+    session
+        .attach(server, (At::Extension(proof), &[]), out)
+        .is_err()
 }
 
 /// Takes the steps, one after the other, until the session ends.
@@ -143,7 +151,7 @@ fn run(steps: Vec<(Step, Offer)>) -> Result<(), TestCaseError> {
     let mut session = Session::new(1, Arc::new(Parameters::new()), Pinning::WhenNeeded);
     session.defer_transactions(Snapshots::OfStatements);
     let (mut servers, mut out) = (Servers::default(), Out::default());
-    for (step, offer) in steps {
+    for (index, (step, offer)) in steps.into_iter().enumerate() {
         let mut frame = bytes::BytesMut::new();
         let result = match step {
             Step::Client(tag, body) if session.takes_client() => {
@@ -158,6 +166,12 @@ fn run(steps: Vec<(Step, Offer)>) -> Result<(), TestCaseError> {
                 let piece = Cutter::new(Side::Server).next(&frame);
                 let piece: Piece<'_> = piece.unwrap().expect("it is whole");
                 let server = servers.attached.as_mut().expect("it is some");
+                if session.is_proof(tag) {
+                    match index % 2 {
+                        0 => session.tears(Report::new(Severity::Error, "40001", "torn")),
+                        _ => session.counts(&mut out),
+                    }
+                }
                 session.server(piece, server, &mut out)
             }
             Step::Lose if servers.attached.is_some() => {
@@ -166,7 +180,7 @@ fn run(steps: Vec<(Step, Offer)>) -> Result<(), TestCaseError> {
                     break;
                 }
                 servers.attached = servers.kept.take();
-                prop_assert!(session.takes_client() || session.is_waiting());
+                prop_assert!(session.takes_client() || session.wants() == Wants::Server);
                 Ok(())
             }
             _ => Ok(()),

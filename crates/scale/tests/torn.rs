@@ -1,0 +1,181 @@
+//! Two commits become visible on the Primary in another order than that of its log, while a read is on its way to
+//! an Extension, which has only the one that is first in the log. Somebody has seen the other one without that.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod support;
+
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use scale::local::{Postgres, SUPERUSER};
+use scale::manager::ExtensionId;
+use support::cluster::{Cluster, PATIENCE, text};
+use support::{connect, connect_by, is_there};
+use tokio_postgres::Client;
+
+/// Between two looks.
+const PAUSE: Duration = Duration::from_millis(2);
+/// By which the process is found at the Extension that runs it.
+const READ: &str = "SELECT /* the read */ n FROM pairs ORDER BY id";
+
+/// How the read is asked for.
+#[derive(Clone, Copy, Debug)]
+enum Way {
+    Simple,
+    Extended,
+    /// With another one.
+    Several,
+    /// In a transaction that has written.
+    Within,
+    /// In a transaction that has its snapshot at the Extension.
+    Snapshot,
+}
+
+async fn read(client: &Client, way: Way) -> Vec<i32> {
+    let simple = async |before: &[&str], after: &str| {
+        for statement in before {
+            client.batch_execute(statement).await.unwrap();
+        }
+        let read = text(client, &format!("{READ}{after}")).await;
+        read.lines().map(|line| line.parse().unwrap()).collect()
+    };
+    let rows = match way {
+        Way::Extended => {
+            let rows = client.query(READ, &[]).await.unwrap();
+            rows.iter().map(|row| row.get(0)).collect()
+        }
+        Way::Simple => simple(&[], "").await,
+        Way::Several => {
+            let mut both: Vec<i32> = simple(&[], &format!("; {READ}")).await;
+            both.split_off(both.len() / 2)
+        }
+        Way::Within => simple(&["BEGIN", "INSERT INTO others VALUES (1)"], "").await,
+        Way::Snapshot => simple(&["BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"], "").await,
+    };
+    client.batch_execute("ROLLBACK").await.unwrap();
+    rows
+}
+
+async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
+    let started = Instant::now();
+    while !is_so().await {
+        assert!(started.elapsed() < PATIENCE, "{what}");
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
+async fn wait_for_standby(primary: &Client, does: bool) {
+    let set = match does {
+        true => "ALTER SYSTEM SET synchronous_standby_names = 'nobody'",
+        false => "ALTER SYSTEM RESET synchronous_standby_names",
+    };
+    primary.batch_execute(set).await.unwrap();
+    let reload = "SELECT pg_reload_conf()";
+    primary.batch_execute(reload).await.unwrap();
+    let names = "SHOW synchronous_standby_names";
+    until(set, async || {
+        (text(primary, names).await == "nobody") == does
+    })
+    .await;
+}
+
+/// A session at the Extension that says its name, as those of the proxy's own do.
+async fn directly(cluster: &Cluster) -> Client {
+    let address = cluster.extensions[0].socket();
+    let (host, port) = (address.ip(), address.port());
+    let line = format!("host={host} port={port} user={SUPERUSER} dbname=postgres");
+    connect_by(&(line + " application_name=direct")).await
+}
+
+/// A session that has read at the Extension, and the process there.
+async fn reader(cluster: &Cluster, way: Way) -> (Client, Pid) {
+    let reader = cluster.front.connect().await;
+    let before = cluster.served();
+    until("it reads at the Extension", async || {
+        read(&reader, way).await;
+        cluster.served() > before
+    })
+    .await;
+    let there = directly(cluster).await;
+    let process = "SELECT pid FROM pg_stat_activity
+        WHERE backend_type = 'client backend' AND application_name = '' ORDER BY state_change DESC LIMIT 1";
+    let process: i32 = text(&there, process).await.parse().unwrap();
+    (reader, Pid::from_raw(process).unwrap())
+}
+
+async fn read_is_whole(cluster: &Cluster, way: Way) {
+    let primary = connect(cluster.primary.socket()).await;
+    let there = directly(cluster).await;
+    let clear = "UPDATE pairs SET n = 0";
+    primary.batch_execute(clear).await.unwrap();
+    cluster.wait_until_equal(READ).await;
+    cluster.settle().await;
+    let (reader, process) = reader(cluster, way).await;
+    let node = cluster.front.extensions().node(ExtensionId(1)).unwrap();
+    until("nobody reads", async || node.usage().in_use == 0).await;
+    kill_process(process, Signal::STOP).unwrap();
+    let reading = tokio::spawn(async move { read(&reader, way).await });
+    until("the read is on its way", async || node.usage().in_use > 0).await;
+
+    wait_for_standby(&primary, true).await;
+    let address = cluster.front.address;
+    let (host, port) = (address.ip(), address.port());
+    let line = format!("host={host} port={port} user=waits dbname=postgres");
+    let first = connect_by(&line).await;
+    let update = "UPDATE pairs SET n = 1 WHERE id = 1";
+    let first = tokio::spawn(async move { first.batch_execute(update).await });
+    let waits = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'";
+    until(waits, async || text(&primary, waits).await == "1").await;
+    let second = cluster.front.connect().await;
+    let update = "UPDATE pairs SET n = 2 WHERE id = 2";
+    second.batch_execute(update).await.unwrap();
+    // Somebody sees the second without the first.
+    assert_eq!(text(&second, READ).await, "0\n2");
+
+    // The Extension gets the first, and not the second yet.
+    let lock = "BEGIN; SELECT FROM pairs WHERE id = 2 FOR UPDATE";
+    there.batch_execute(lock).await.unwrap();
+    wait_for_standby(&primary, false).await;
+    first.await.unwrap().unwrap();
+    let looks = directly(cluster).await;
+    until("the first is there", async || {
+        text(&looks, READ).await == "1\n0"
+    })
+    .await;
+    kill_process(process, Signal::CONT).unwrap();
+    assert_eq!(reading.await.unwrap(), [1, 2], "{way:?}");
+    there.batch_execute("ROLLBACK").await.unwrap();
+}
+
+/// HIHOOI c6, the strict mode.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nobody_sees_two_commits_in_different_order() {
+    if !is_there() {
+        return;
+    }
+    let primary = Postgres::start(&["synchronous_commit=on"]).unwrap();
+    let admin = connect(primary.socket()).await;
+    for sql in [
+        "CREATE TABLE pairs (id int PRIMARY KEY, n int)",
+        "CREATE TABLE others (id int PRIMARY KEY)",
+        "INSERT INTO pairs VALUES (1, 0), (2, 0)",
+        // Whoever does not say otherwise waits for nobody.
+        "ALTER DATABASE postgres SET synchronous_commit = local",
+        "CREATE ROLE waits SUPERUSER LOGIN",
+        "ALTER ROLE waits SET synchronous_commit = on",
+    ] {
+        admin.batch_execute(sql).await.unwrap();
+    }
+    let cluster = Cluster::of(primary, 1).await;
+    for way in [
+        Way::Simple,
+        Way::Extended,
+        Way::Several,
+        Way::Within,
+        Way::Snapshot,
+    ] {
+        println!("{way:?}");
+        read_is_whole(&cluster, way).await;
+    }
+}
