@@ -80,6 +80,37 @@ async fn reads_behind_writes_run_elsewhere() {
     raw.converse_at(&after).await;
 }
 
+/// Sessions may ask for less than that, which the paper compares.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sessions_choose_how_finely_reads_are_routed() {
+    let Some((cluster, mut raw)) = cluster("").await else {
+        return;
+    };
+    let unknown = [("SET replex.classes = 'some'", "[22023]ZI")];
+    raw.converse(&unknown).await;
+    raw.converse(&[("SET replex.classes = 'tas'", "CZI")]).await;
+    raw.converse_at(&WRITES).await;
+    let by_tables = [
+        ("SELECT n FROM u WHERE id = 1", EXTENSION, "T'0'CZT"),
+        ("SELECT n FROM t WHERE id = 2", OWN, "T'0'CZT"),
+        ("ROLLBACK", "the Primary", "CZI"),
+    ];
+    raw.converse_at(&by_tables).await;
+    let by_transactions = [
+        ("SET replex.classes TO ras", "CZI"),
+        ("SET replex.balancing = 'transaction'", "CZI"),
+    ];
+    raw.converse(&by_transactions).await;
+    let reads = ("SELECT n FROM u WHERE id = 1", EXTENSION, "T'0'CZT");
+    raw.converse_at(&[WRITES[0], reads, WRITES[1]]).await;
+    let before = cluster.served();
+    raw.query(reads.0);
+    assert_eq!(raw.hear().await, reads.2);
+    raw.query("COMMIT");
+    assert_eq!(raw.hear().await, "CZI");
+    assert_eq!(cluster.served(), before);
+}
+
 /// A row that is locked is not read where it may be older.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn locked_tables_are_read_on_the_primary() {

@@ -108,7 +108,7 @@ impl Runs<'_> {
 
     /// Below are the keys of runs before.
     fn first_key(&self) -> u64 {
-        self.count * INSERTS_MAX * CLIENTS_MAX
+        first_key(self.count)
     }
 
     /// Measures one system, until its replicas have everything, which takes so many seconds.
@@ -249,12 +249,30 @@ fn plot(sizes: &[Size], with_pgpool: bool) -> Lines {
     }
 }
 
-const READ: &str = "\\set z random_zipfian(1, :rows, 1.001)\n\
+/// One row, of which some are popular.
+pub const READ: &str = "\\set z random_zipfian(1, :rows, 1.001)\n\
     \\set key permute(:z - 1, :rows)\n\
     SELECT * FROM usertable WHERE key = :key;\n";
 
+/// Some rows from one on that is popular.
+pub const SCAN: &str = "\\set z random_zipfian(1, :rows, 1.001)\n\
+    \\set key permute(:z - 1, :rows)\n\
+    \\set count random(1, 100)\n\
+    SELECT * FROM usertable WHERE key >= :key ORDER BY key LIMIT :count;\n";
+
+/// A field of one row.
+pub const UPDATE: &str = "\\set z random_zipfian(1, :rows, 1.001)\n\
+    \\set key permute(:z - 1, :rows)\n\
+    \\set field random(1000000000, 9999999999)\n\
+    UPDATE usertable SET field0 = ':field' WHERE key = :key;\n";
+
+/// What a run inserts has this key or a higher one, and no other run's.
+pub fn first_key(run: u64) -> u64 {
+    run * INSERTS_MAX * CLIENTS_MAX
+}
+
 /// A row that no other client inserts.
-fn insert() -> String {
+pub fn insert() -> String {
     let mut sets = format!(
         "\\set n :n + 1\n\
          \\set key :base + :client_id * {INSERTS_MAX} + :n\n"

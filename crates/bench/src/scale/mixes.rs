@@ -1,178 +1,352 @@
-//! TPC-C in the paper's four mixes, at each level of consistency, with more and more Extensions, each database
-//! held to an equal share of a core (the paper's Figure 2 and, of the times, Figure 4).
+//! TPC-C and YCSB in the paper's mixes, each database held to an equal share of a core: at each level of
+//! consistency with more and more Extensions (the paper's Figures 2 and 3 and, of the times, 4); and with
+//! routing made coarser, over two Extensions (Figures 6 and 8).
+//!
+//! YCSB is as in `balanced`; its range scans take up to 100 rows from a key on.
 
 use std::io;
 
 use super::databases::Site;
 use super::pgbench::{Load, Script};
-use super::{CLIENTS_PER_EXTENSION, RAMP_UP, SHARE, has_quotas, tpcc};
+use super::tpcc::{self, Reads};
+use super::{CLIENTS_PER_EXTENSION, RAMP_UP, SHARE, balanced, has_quotas};
 use crate::command::Options;
 use crate::measure::Series;
-use crate::plot::{Lines, Scale};
+use crate::pairs::Figures;
+use crate::plot::{Bars, Lines, Scale};
 use crate::report::Report;
 
-const EXTENSIONS: [usize; 3] = [1, 2, 4];
+/// With so many Extensions levels are compared.
+const EXTENSIONS: &[usize] = &[1, 2, 4];
+/// With so many the rest is, as in the paper.
+const TWO: &[usize] = &[2];
+
+/// A way that sessions ask for: its name, and the statement that asks.
+type Way = (&'static str, &'static str);
 
 /// The proxy's levels; the first is what it promises unless told otherwise.
-const LEVELS: [&str; 4] = ["gssi", "weak", "rsi-pc", "1sr"];
-
-/// A mix of the paper's Table 6, in hundredths.
-struct Mix {
-    name: &'static str,
-    file: &'static str,
-    new_order: u32,
-    payment: u32,
-    order_status: u32,
-    stock_level: u32,
-}
-
-const MIXES: [Mix; 4] = [
-    Mix {
-        name: "read-only",
-        file: "scale-tpcc-read-only",
-        new_order: 0,
-        payment: 0,
-        order_status: 50,
-        stock_level: 50,
-    },
-    Mix {
-        name: "read-heavy",
-        file: "scale-tpcc-read-heavy",
-        new_order: 0,
-        payment: 3,
-        order_status: 50,
-        stock_level: 47,
-    },
-    Mix {
-        name: "balanced",
-        file: "scale-tpcc-balanced",
-        new_order: 2,
-        payment: 3,
-        order_status: 85,
-        stock_level: 10,
-    },
-    Mix {
-        name: "write-heavy",
-        file: "scale-tpcc-write-heavy",
-        new_order: 7,
-        payment: 5,
-        order_status: 73,
-        stock_level: 15,
-    },
+const LEVELS: &[Way] = &[
+    ("gssi", "SET replex.consistency = 'gssi'"),
+    ("weak", "SET replex.consistency = 'weak'"),
+    ("rsi-pc", "SET replex.consistency = 'rsi-pc'"),
+    ("1sr", "SET replex.consistency = '1sr'"),
+];
+const CLASSES: &[Way] = &[
+    ("TAS only", "SET replex.classes = 'tas'"),
+    ("TAS and CAS", "SET replex.classes = 'cas'"),
+    ("all classes", "SET replex.classes = 'ras'"),
+];
+const BALANCING: &[Way] = &[
+    ("by transaction", "SET replex.balancing = 'transaction'"),
+    ("by statement", "SET replex.balancing = 'statement'"),
 ];
 
-/// A proxy over so many Extensions, and what was measured: by mix and level, and of its Primary alone by mix.
+/// How often each of its transactions comes, in hundredths.
+struct Mix {
+    name: &'static str,
+    scripts: Vec<Script>,
+}
+
+/// What is run: tables, and mixes of transactions over them.
+struct Workload {
+    name: &'static str,
+    /// In names of files.
+    file: &'static str,
+    schema: String,
+    mixes: Vec<Mix>,
+    rows: u64,
+}
+
+fn mix(name: &'static str, scripts: &[(&str, u32)]) -> Mix {
+    let scripts = scripts.iter().filter(|(_, weight)| *weight > 0);
+    let scripts = scripts.map(|(text, weight)| Script {
+        text: (*text).to_owned(),
+        weight: *weight,
+    });
+    Mix {
+        name,
+        scripts: scripts.collect(),
+    }
+}
+
+impl Workload {
+    /// TPC-C in the mixes of the paper's Table 6.
+    fn tpcc(reads: Reads) -> Workload {
+        let (order, payment) = (tpcc::new_order(reads), tpcc::payment());
+        let (status, level) = (tpcc::order_status(), tpcc::stock_level());
+        let of = |name, [orders, payments, statuses, levels]: [u32; 4]| {
+            let scripts = [
+                (&*order, orders),
+                (&*payment, payments),
+                (&*status, statuses),
+                (&*level, levels),
+            ];
+            mix(name, &scripts)
+        };
+        Workload {
+            name: "TPC-C",
+            file: "tpcc",
+            schema: tpcc::schema(),
+            mixes: vec![
+                of("read-only", [0, 0, 50, 50]),
+                of("read-heavy", [0, 3, 50, 47]),
+                of("balanced", [2, 3, 85, 10]),
+                of("write-heavy", [7, 5, 73, 15]),
+            ],
+            rows: 0,
+        }
+    }
+
+    /// YCSB in the mixes of the paper's section 7.1.
+    fn ycsb(rows: u64) -> Workload {
+        let (read, insert) = (balanced::READ, balanced::insert());
+        let (scan, update) = (balanced::SCAN, balanced::UPDATE);
+        Workload {
+            name: "YCSB",
+            file: "ycsb",
+            schema: balanced::schema(rows),
+            mixes: vec![
+                mix("read-only", &[(read, 100)]),
+                mix("read-heavy", &[(scan, 95), (&insert, 5)]),
+                mix("balanced", &[(read, 85), (&insert, 15)]),
+                mix("write-heavy", &[(read, 50), (update, 50)]),
+            ],
+            rows,
+        }
+    }
+}
+
+/// A proxy over some Extensions.
 struct Size {
     site: Site,
-    measured: [[Series; LEVELS.len()]; MIXES.len()],
-    alone: [Series; MIXES.len()],
+    /// By mix and way.
+    measured: Vec<Vec<Measured>>,
+    /// Its Primary alone, by mix.
+    alone: Vec<Series>,
+}
+
+/// One way's runs.
+#[derive(Default)]
+struct Measured {
+    series: Series,
+    /// Of a hundred batches.
+    at_extensions: Figures,
+}
+
+/// A workload, run in several ways with several numbers of Extensions.
+struct Experiment<'a> {
+    workload: Workload,
+    ways: &'static [Way],
+    sizes: Vec<Size>,
+    options: &'a Options,
+    runs: u64,
 }
 
 /// `replex bench scale tpcc`
-pub async fn run(options: &Options) -> io::Result<Report> {
-    if !has_quotas("TPC-C") {
-        return Ok(Report::default());
-    }
-    let base = options.base();
-    std::fs::create_dir_all(&base)?;
-    let mut sizes = Vec::new();
-    for count in EXTENSIONS {
-        let mut site = Site::start(&base, &tpcc::schema(), (count, &[])).await?;
-        site.hold_back()?;
-        sizes.push(Size {
-            site,
-            measured: Default::default(),
-            alone: Default::default(),
-        });
-    }
-    eprintln!("each database is held to {SHARE} from here on");
-    for _ in 0..options.pairs {
-        for (number, mix) in MIXES.iter().enumerate() {
-            for size in &mut sizes {
-                let alone = load(mix, None, size, options);
-                let alone = alone.run(size.site.primary.socket(), &[]).await?;
-                size.alone[number].push(alone);
-                for (level, name) in LEVELS.into_iter().enumerate() {
-                    let load = load(mix, Some(name), size, options);
-                    let place = size.site.place()?;
-                    let sample = load.run(place, &[size.site.proxy_id()?]).await?;
-                    size.measured[number][level].push(sample);
-                }
-            }
-        }
-    }
+pub async fn tpcc(options: &Options) -> io::Result<Report> {
+    levels(Workload::tpcc(Reads::None), options).await
+}
+
+/// `replex bench scale ycsb`
+pub async fn ycsb(options: &Options) -> io::Result<Report> {
+    levels(Workload::ycsb(options.rows), options).await
+}
+
+/// `replex bench scale classes`
+pub async fn classes(options: &Options) -> io::Result<Report> {
     let mut report = Report::default();
-    for (number, mix) in MIXES.iter().enumerate() {
-        tell(&mut report, (number, mix), &sizes);
-        options.draw_lines(mix.file, &plot((number, mix), &sizes))?;
+    for workload in [Workload::tpcc(Reads::All), Workload::ycsb(options.rows)] {
+        let file = format!("scale-classes-{}", workload.file);
+        if let Some(mut experiment) = Experiment::start(workload, CLASSES, TWO, options).await? {
+            experiment.run().await?;
+            experiment.tell(&mut report);
+            options.draw_bars(&file, &experiment.bars())?;
+        }
     }
     Ok(report)
 }
 
-/// A mix at a level, which sessions ask for at first; none where there is no proxy.
-fn load(mix: &Mix, level: Option<&str>, size: &Size, options: &Options) -> Load {
-    let clients = CLIENTS_PER_EXTENSION * size.site.extensions.len();
-    let first = level.map_or(String::new(), |level| {
-        format!("\\if :first\nSET replex.consistency = '{level}';\n\\set first 0\n\\endif\n")
-    });
-    let parts = [
-        (tpcc::new_order(), mix.new_order),
-        (tpcc::payment(), mix.payment),
-        (tpcc::order_status(), mix.order_status),
-        (tpcc::stock_level(), mix.stock_level),
-    ];
-    let scripts = parts.into_iter().filter(|(_, weight)| *weight > 0);
-    let scripts = scripts.map(|(text, weight)| Script {
-        text: format!("{first}{text}"),
-        weight,
-    });
-    let mut load = Load::of("", 0, clients, options.span());
-    load.scripts = scripts.collect();
-    load.variables.push(("first", 1));
-    load.ramp_up = RAMP_UP;
-    load
+/// `replex bench scale statements`
+pub async fn statements(options: &Options) -> io::Result<Report> {
+    let mut report = Report::default();
+    let mut workload = Workload::tpcc(Reads::All);
+    workload.mixes.retain(|mix| mix.name != "read-only");
+    if let Some(mut experiment) = Experiment::start(workload, BALANCING, TWO, options).await? {
+        experiment.run().await?;
+        experiment.tell(&mut report);
+        options.draw_bars("scale-statements", &experiment.bars())?;
+    }
+    Ok(report)
 }
 
-fn tell(report: &mut Report, (number, mix): (usize, &Mix), sizes: &[Size]) {
-    for (size, count) in sizes.iter().zip(EXTENSIONS) {
-        let what = format!("TPC-C {}, Extensions: {count}", mix.name);
-        let alone = size.alone[number].rate();
-        report.plain("", &format!("{what}: Primary alone"), &alone, "1/s");
-        for (level, name) in LEVELS.into_iter().enumerate() {
-            let series = &size.measured[number][level];
-            let rate = series.rate();
-            let through = format!("{what}: {name}");
-            report.pair(
-                ("", ""),
-                &through,
-                (&rate, "1/s"),
-                ("Primary alone", &alone),
-            );
-            let p50 = format!("{through}: p50");
-            report.plain("", &p50, &series.p50_us(), "µs");
+async fn levels(workload: Workload, options: &Options) -> io::Result<Report> {
+    let mut report = Report::default();
+    if let Some(mut experiment) = Experiment::start(workload, LEVELS, EXTENSIONS, options).await? {
+        experiment.run().await?;
+        experiment.tell(&mut report);
+        for (number, mix) in experiment.workload.mixes.iter().enumerate() {
+            let file = format!("scale-{}-{}", experiment.workload.file, mix.name);
+            options.draw_lines(&file, &experiment.lines(number))?;
         }
     }
+    Ok(report)
 }
 
-fn plot((number, mix): (usize, &Mix), sizes: &[Size]) -> Lines {
-    let line = |series: &dyn Fn(&Size) -> &Series| {
-        let points = sizes.iter().zip(EXTENSIONS);
-        let points = points.map(|(size, count)| (count as f64, series(size).rate().median()));
-        points.collect()
-    };
-    let mut all: Vec<(String, Vec<(f64, f64)>)> = Vec::new();
-    for (level, name) in LEVELS.into_iter().enumerate() {
-        all.push((name.to_owned(), line(&|size| &size.measured[number][level])));
+impl<'a> Experiment<'a> {
+    /// None where databases cannot be held to equal shares.
+    async fn start(
+        workload: Workload,
+        ways: &'static [Way],
+        extensions: &[usize],
+        options: &'a Options,
+    ) -> io::Result<Option<Experiment<'a>>> {
+        if !has_quotas(workload.name) {
+            return Ok(None);
+        }
+        let base = options.base();
+        std::fs::create_dir_all(&base)?;
+        let mixes = workload.mixes.len();
+        let mut sizes = Vec::new();
+        for count in extensions {
+            let mut site = Site::start(&base, &workload.schema, (*count, &[])).await?;
+            site.hold_back()?;
+            let of_ways = || ways.iter().map(|_| Measured::default()).collect();
+            sizes.push(Size {
+                site,
+                measured: (0..mixes).map(|_| of_ways()).collect(),
+                alone: (0..mixes).map(|_| Series::default()).collect(),
+            });
+        }
+        eprintln!("each database is held to {SHARE} from here on");
+        Ok(Some(Experiment {
+            workload,
+            ways,
+            sizes,
+            options,
+            runs: 0,
+        }))
     }
-    all.push((
-        "Primary alone".to_owned(),
-        line(&|size| &size.alone[number]),
-    ));
-    Lines {
-        title: format!("TPC-C, {}, each database held to {SHARE}", mix.name),
-        x: "Extensions".to_owned(),
-        y: "transactions per second".to_owned(),
-        x_scale: Scale::Linear,
-        series: all,
+
+    async fn run(&mut self) -> io::Result<()> {
+        for _ in 0..self.options.pairs {
+            for mix in 0..self.workload.mixes.len() {
+                for size in 0..self.sizes.len() {
+                    let load = self.load(mix, size, None);
+                    let size = &mut self.sizes[size];
+                    let alone = load.run(size.site.primary.socket(), &[]).await?;
+                    size.alone[mix].push(alone);
+                }
+                for (size, way) in self.turns() {
+                    let load = self.load(mix, size, Some(self.ways[way]));
+                    let size = &mut self.sizes[size];
+                    let (all_before, there_before) = size.site.batches().await?;
+                    let place = size.site.place()?;
+                    let sample = load.run(place, &[size.site.proxy_id()?]).await?;
+                    let (all, there) = size.site.batches().await?;
+                    let measured = &mut size.measured[mix][way];
+                    measured.series.push(sample);
+                    let share = (there - there_before) / (all - all_before);
+                    measured.at_extensions.push(share * 100.0);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn turns(&self) -> Vec<(usize, usize)> {
+        let sizes = 0..self.sizes.len();
+        let turns = sizes.flat_map(|size| (0..self.ways.len()).map(move |way| (size, way)));
+        turns.collect()
+    }
+
+    /// A mix in a way, which sessions ask for at first; none where there is no proxy.
+    fn load(&mut self, mix: usize, size: usize, way: Option<Way>) -> Load {
+        self.runs += 1;
+        let clients = CLIENTS_PER_EXTENSION * self.sizes[size].site.extensions.len();
+        let first = way.map_or(String::new(), |(_, set)| {
+            format!("\\if :first\n{set};\n\\set first 0\n\\endif\n")
+        });
+        let mut load = Load::of("", self.workload.rows, clients, self.options.span());
+        let scripts = self.workload.mixes[mix].scripts.iter();
+        let scripts = scripts.map(|script| Script {
+            text: format!("{first}{}", script.text),
+            weight: script.weight,
+        });
+        load.scripts = scripts.collect();
+        let base = balanced::first_key(self.runs);
+        load.variables
+            .extend([("first", 1), ("n", 0), ("base", base)]);
+        load.ramp_up = RAMP_UP;
+        load
+    }
+
+    fn tell(&self, report: &mut Report) {
+        for (number, mix) in self.workload.mixes.iter().enumerate() {
+            for size in &self.sizes {
+                let count = size.site.extensions.len();
+                let what = format!("{} {}, Extensions: {count}", self.workload.name, mix.name);
+                let alone = size.alone[number].rate();
+                report.plain("", &format!("{what}: Primary alone"), &alone, "1/s");
+                for ((name, _), measured) in self.ways.iter().zip(&size.measured[number]) {
+                    let rate = measured.series.rate();
+                    let through = format!("{what}: {name}");
+                    let baseline = ("Primary alone", &alone);
+                    report.pair(("", ""), &through, (&rate, "1/s"), baseline);
+                    let p50 = measured.series.p50_us();
+                    report.plain("", &format!("{through}: p50"), &p50, "µs");
+                    let there = format!("{through}: answered by Extensions");
+                    report.plain("", &there, &measured.at_extensions, "%");
+                }
+            }
+        }
+    }
+
+    /// One mix, over numbers of Extensions.
+    fn lines(&self, mix: usize) -> Lines {
+        let line = |series: &dyn Fn(&Size) -> &Series| {
+            let points = self.sizes.iter().map(|size| {
+                let count = size.site.extensions.len() as f64;
+                (count, series(size).rate().median())
+            });
+            points.collect()
+        };
+        let ways = self.ways.iter().enumerate();
+        let ways = ways.map(|(way, (name, _))| {
+            let of_way = line(&|size| &size.measured[mix][way].series);
+            ((*name).to_owned(), of_way)
+        });
+        let alone = ("Primary alone".to_owned(), line(&|size| &size.alone[mix]));
+        let (workload, mix) = (self.workload.name, self.workload.mixes[mix].name);
+        Lines {
+            title: format!("{workload}, {mix}, each database held to {SHARE}"),
+            x: "Extensions".to_owned(),
+            y: "transactions per second".to_owned(),
+            x_scale: Scale::Linear,
+            series: ways.chain([alone]).collect(),
+        }
+    }
+
+    /// All mixes, with the first number of Extensions.
+    fn bars(&self) -> Bars {
+        let size = &self.sizes[0];
+        let groups = self.workload.mixes.iter().zip(&size.measured);
+        let groups = groups.map(|(mix, ways)| {
+            let rates = ways.iter().map(|way| Some(way.series.rate().median()));
+            (mix.name.to_owned(), rates.collect())
+        });
+        let count = size.site.extensions.len();
+        Bars {
+            title: format!(
+                "{}, {count} Extensions, each database held to {SHARE}",
+                self.workload.name
+            ),
+            y: "transactions per second".to_owned(),
+            series: self
+                .ways
+                .iter()
+                .map(|(name, _)| (*name).to_owned())
+                .collect(),
+            groups: groups.collect(),
+        }
     }
 }

@@ -52,7 +52,15 @@ pub enum Measurement {
     /// TPC-C in the paper's four mixes, at each level of consistency, each database under a quota: its
     /// Figure 2. It takes a quarter of an hour, and is none of `all`.
     Tpcc,
-    /// All of them but `tpcc`.
+    /// The same with YCSB: the paper's Figure 3.
+    Ycsb,
+    /// TPC-C and YCSB routed by tables only, by columns, too, and by rows, each database under a quota: the
+    /// paper's Figure 6. It takes some minutes, and is none of `all`.
+    Classes,
+    /// TPC-C with reads of transactions that have written on the Primary, or where they may run, each
+    /// database under a quota: the paper's Figure 8. It is none of `all`.
+    Statements,
+    /// Those before `tpcc`.
     All,
 }
 
@@ -78,7 +86,10 @@ pub async fn run(what: Measurement, options: &Options) -> io::Result<(&'static s
             Measurement::Balanced => ("scale-balanced", balanced::run(options).await?),
             Measurement::Replay => ("scale-replay", replay::run(options).await?),
             Measurement::Outages => ("scale-outages", outages::run(options).await?),
-            Measurement::Tpcc => ("scale-tpcc", mixes::run(options).await?),
+            Measurement::Tpcc => ("scale-tpcc", mixes::tpcc(options).await?),
+            Measurement::Ycsb => ("scale-ycsb", mixes::ycsb(options).await?),
+            Measurement::Classes => ("scale-classes", mixes::classes(options).await?),
+            Measurement::Statements => ("scale-statements", mixes::statements(options).await?),
             Measurement::All => unreachable!("it was taken apart into the others"),
         })
     };

@@ -156,7 +156,12 @@ async fn rate(
 }
 
 fn load(options: &Options) -> Load {
-    let mut load = Load::of(&tpcc::new_order(), 0, CLIENTS, options.span());
+    let mut load = Load::of(
+        &tpcc::new_order(tpcc::Reads::None),
+        0,
+        CLIENTS,
+        options.span(),
+    );
     load.scripts[0].weight = 45;
     load.scripts.push(Script {
         text: tpcc::payment(),

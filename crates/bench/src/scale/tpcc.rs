@@ -6,6 +6,15 @@
 
 use std::fmt::Write;
 
+/// What New-Order reads besides: TPC-C has it read the warehouse's and the customer's rates and each item's price.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reads {
+    /// Nothing: it is about writes.
+    None,
+    /// All of that, behind its first write.
+    All,
+}
+
 /// The paper has 500; with one, every payment waits for the one before.
 const WAREHOUSES: u64 = 10;
 const DISTRICTS: u64 = 10;
@@ -46,7 +55,7 @@ pub fn stock_level() -> String {
 }
 
 /// TPC-C section 2.4. Stock is locked in the order of items, so that none waits for the other.
-pub fn new_order() -> String {
+pub fn new_order(reads: Reads) -> String {
     let mut text = format!(
         "\\set w random(1, {WAREHOUSES})\n\
          \\set d random(1, {DISTRICTS})\n\
@@ -62,11 +71,20 @@ pub fn new_order() -> String {
         ));
     }
     let (items, lines) = (items.join(", "), lines.join(", "));
+    let reads = match reads {
+        Reads::None => String::new(),
+        Reads::All => format!(
+            "SELECT name FROM warehouse WHERE w_id = :w;\n\
+             SELECT data FROM customer WHERE w_id = :w AND d_id = :d AND c_id = :c;\n\
+             SELECT i_id, price, name FROM item WHERE i_id IN ({items});\n"
+        ),
+    };
     let _ = write!(
         text,
         "BEGIN;\n\
          UPDATE district SET next_o_id = next_o_id + 1 WHERE w_id = :w AND d_id = :d \
          RETURNING next_o_id - 1 AS o \\gset\n\
+         {reads}\
          INSERT INTO orders VALUES (:w, :d, :o, :c, now(), NULL, {LINES});\n\
          INSERT INTO new_order VALUES (:w, :d, :o);\n\
          SELECT count(*) FROM (SELECT FROM stock WHERE w_id = :w AND i_id IN ({items}) \
@@ -108,6 +126,7 @@ pub fn schema() -> String {
              PRIMARY KEY (w_id, d_id, c_id));
          CREATE TABLE stock (w_id int, i_id int, quantity int NOT NULL, ytd int NOT NULL,
              order_cnt int NOT NULL, data text, PRIMARY KEY (w_id, i_id));
+         CREATE TABLE item (i_id int PRIMARY KEY, price numeric NOT NULL, name text);
          CREATE TABLE orders (w_id int, d_id int, o_id int, c_id int, entered timestamptz,
              carrier int, lines int, PRIMARY KEY (w_id, d_id, o_id));
          CREATE TABLE new_order (w_id int, d_id int, o_id int, PRIMARY KEY (w_id, d_id, o_id));
@@ -123,6 +142,7 @@ pub fn schema() -> String {
          INSERT INTO customer SELECT w, d, c, -10, 10, 1, repeat('data ', 60)
            FROM generate_series(1, {WAREHOUSES}) w, generate_series(1, {DISTRICTS}) d,
                 generate_series(1, {CUSTOMERS}) c;
+         INSERT INTO item SELECT i, i * 0.05, 'name' FROM generate_series(1, {ITEMS}) i;
          INSERT INTO stock SELECT w, i, 50, 0, 0, repeat('data ', 10)
            FROM generate_series(1, {WAREHOUSES}) w, generate_series(1, {ITEMS}) i;
          INSERT INTO orders SELECT w, d, c, c, now(), 1, {LINES}

@@ -131,6 +131,16 @@ impl TableSets {
         &self.written
     }
 
+    fn coarsen(&mut self, class: Class) {
+        for finer in 0..class as usize {
+            self.statements[class as usize] += std::mem::take(&mut self.statements[finer]);
+        }
+        if class != Class::Rows {
+            self.read.rows = Items::default();
+            self.written.rows = Items::default();
+        }
+    }
+
     fn touch(&mut self, touch: &Touch) {
         self.statements[touch.class as usize] += 1;
         if let Some(parts) = &touch.reads {
@@ -191,6 +201,13 @@ impl Sets {
             any_readers: 1,
             any_writers: 1,
             ..Sets::default()
+        }
+    }
+
+    /// What is known of rows, or of columns too, is known no more: each table is of this class at least.
+    pub fn coarsen(&mut self, class: Class) {
+        for table in self.tables.values_mut() {
+            table.coarsen(class);
         }
     }
 
@@ -257,6 +274,14 @@ impl Sets {
         }
     }
 
+    /// The same, with sets that nobody else needs.
+    pub fn absorb(&mut self, other: Sets) {
+        match self.is_empty() {
+            true => *self = other,
+            false => self.merge(&other),
+        }
+    }
+
     /// Counts sets out that have been merged before.
     pub fn remove(&mut self, other: &Sets) {
         self.any_readers = subtract(self.any_readers, other.any_readers);
@@ -302,6 +327,31 @@ mod tests {
         reader.touch(Table(1), &count);
         writer.touch(Table(1), &insert);
         assert!(!crate::manager::independence::independent(&reader, &writer));
+    }
+
+    #[test]
+    fn coarser_sets_touch_more() {
+        let [mut read, mut write] = [Sets::default(), Sets::default()];
+        let parts = |columns: Items<Column>, row| Parts {
+            columns,
+            rows: Items::one(Row(row)),
+        };
+        read.touch(
+            Table(1),
+            &Touch {
+                class: Class::Rows,
+                reads: Some(parts(Items::one(Column(2)), 1)),
+                writes: None,
+            },
+        );
+        write.touch(Table(1), &Touch::write_rows([Row(2)]));
+        let independent = crate::manager::independence::independent;
+        assert!(independent(&read, &write));
+        for class in [Class::Rows, Class::Columns, Class::Table] {
+            read.coarsen(class);
+            assert_eq!(read.table(Table(1)).expect("it is touched").class(), class);
+            assert_eq!(independent(&read, &write), class == Class::Rows);
+        }
     }
 
     #[test]

@@ -394,7 +394,9 @@ impl Relay<'_> {
         let failure = self.session.failure_elsewhere().cloned();
         let is_read = is_whole && leaves_nothing && !is_serializable && failure.is_none();
         if is_read && touched.needs_primary.is_none() && !self.session.is_pinned() {
-            let route = routing.route(&touched, self.session.settings().level);
+            let settings = self.session.settings();
+            touched.coarsen(settings.classes);
+            let route = routing.route(&touched, settings.level);
             return Ok(Plan {
                 extension: route.extension,
                 why: route.why,

@@ -15,7 +15,8 @@ use super::writes::Writes;
 use crate::address::Address;
 use crate::analysis::{Action, Analyser, Constant, Parameter, Statement, TransactionCommand};
 use crate::manager::{
-    ExtensionId, Level, Life, Manager, Moment, Reason, Sets, Target, Tsid, Watch, locked, mark,
+    Class, ExtensionId, Level, Life, Manager, Moment, Reason, Sets, Target, Tsid, Watch, locked,
+    mark,
 };
 use crate::pool::Node;
 use crate::replication::leadership::Leadership;
@@ -27,7 +28,7 @@ use crate::wire::effect::{self, Effect};
 use crate::wire::message;
 use crate::wire::report::{Report, Severity};
 use crate::wire::server::Server;
-use crate::wire::session::{Bound, Out, Prepared, Proof, Session, Text};
+use crate::wire::session::{Bound, Classes, Out, Prepared, Proof, Session, Text};
 
 /// SQLSTATE: what cannot be replicated.
 const UNSUPPORTED: &str = "0A000";
@@ -101,8 +102,8 @@ impl Touched {
 
     /// Both together.
     pub fn merge(&mut self, other: Touched) {
-        self.sets.merge(&other.sets);
-        self.locked.merge(&other.locked);
+        self.sets.absorb(other.sets);
+        self.locked.absorb(other.locked);
         self.needs_primary = self.needs_primary.or(other.needs_primary);
         self.may_end |= other.may_end;
         self.changes_settings |= other.changes_settings;
@@ -126,14 +127,23 @@ impl Touched {
         self.needs_primary = self.needs_primary.or(Some(why));
     }
 
+    /// It is looked at what they read only so finely.
+    pub fn coarsen(&mut self, classes: Classes) {
+        match classes {
+            Classes::Rows => {}
+            Classes::Columns => self.sets.coarsen(Class::Columns),
+            Classes::Tables => self.sets.coarsen(Class::Table),
+        }
+    }
+
     fn add(&mut self, statement: &Statement, parameters: &[Parameter<'_>]) {
         self.count += 1;
         self.of_transaction_time |= statement.of_transaction_time;
         let sets = statement.sets(parameters);
-        self.sets.merge(&sets);
         if statement.locks {
             self.locked.merge(&sets);
         }
+        self.sets.absorb(sets);
         let why = match &statement.action {
             Action::Read => return,
             Action::Primary(why) | Action::Pin(why) => why,

@@ -10,7 +10,7 @@ use crate::proxy::routing::{Chosen, Route, Routing, Touched, Why};
 use crate::wire::cut::{Message, Piece};
 use crate::wire::effect::Effect;
 use crate::wire::report::{Report, Severity};
-use crate::wire::session::Demand;
+use crate::wire::session::{Balancing, Demand};
 
 /// How long a read whose transaction holds locks on the Primary waits for a connection elsewhere.
 const CONNECTING_MAX: Duration = Duration::from_secs(1);
@@ -18,7 +18,8 @@ const CONNECTING_MAX: Duration = Duration::from_secs(1);
 impl Relay<'_> {
     /// A transaction on the Primary waits for its next batch, if that may run elsewhere.
     pub(super) fn pause(&mut self) {
-        let goes = self.routing.is_some() && self.writes.let_reads_go();
+        let is_apart = self.session.settings().balancing == Balancing::Statement;
+        let goes = is_apart && self.routing.is_some() && self.writes.let_reads_go();
         if goes && self.session.may_wait() && self.out.to_server.is_empty() {
             self.session.wait();
         }
@@ -82,11 +83,13 @@ impl Relay<'_> {
         if !demand.is_whole || !leaves_nothing {
             return primary(Why::primary("what it leaves is kept there"));
         }
+        let settings = self.session.settings();
+        touched.coarsen(settings.classes);
         if !self.writes.is_independent(&touched.sets) {
             let why = "it touches what its transaction has written or locked";
             return primary(Why::primary(why));
         }
-        let route = routing.route(&touched, self.session.settings().level);
+        let route = routing.route(&touched, settings.level);
         if route.extension.is_some() && self.writes.is_outdated(routing.analyser.generation()) {
             let why = "the schema has changed since its transaction wrote";
             return primary(Why::primary(why));

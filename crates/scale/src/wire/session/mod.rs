@@ -53,7 +53,7 @@ pub use demand::{Demand, Text};
 pub use elsewhere::Proof;
 use elsewhere::{Batch, Failure, Waiting};
 use expected::{Expected, Kind};
-pub use settings::{Settings, Trace};
+pub use settings::{Balancing, Classes, Settings, Trace};
 pub use statements::{Bound, Prepared};
 
 /// Bytes of a batch that are held until a server is chosen; a longer batch goes to the Primary.

@@ -18,6 +18,14 @@ const APPLICATION_NAME_LEN_MAX: usize = 63;
 /// SQLSTATE: a parameter's value is invalid.
 const INVALID_VALUE: &str = "22023";
 
+/// All of them.
+const NAMES: [&str; 4] = [
+    "replex.trace",
+    "replex.consistency",
+    "replex.classes",
+    "replex.balancing",
+];
+
 /// What a client has set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Settings {
@@ -25,6 +33,32 @@ pub struct Settings {
     pub trace: Trace,
     /// How consistent reads are.
     pub level: Level,
+    /// How finely it is looked at what reads touch.
+    pub classes: Classes,
+    /// What goes elsewhere than its transaction.
+    pub balancing: Balancing,
+}
+
+/// How finely it is looked at what reads touch (the paper's section 7.3).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Classes {
+    /// By rows where they are known, else by columns: all classes.
+    #[default]
+    Rows,
+    /// By columns: TAS and CAS.
+    Columns,
+    /// By tables: TAS.
+    Tables,
+}
+
+/// Whether reads of a transaction that has written may go to Extensions (the paper's section 7.5).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Balancing {
+    /// Those that are independent of what it has written.
+    #[default]
+    Statement,
+    /// None: from its first write on, all of it is on the Primary.
+    Transaction,
 }
 
 /// Whether batches are told where they went.
@@ -83,7 +117,12 @@ impl Session {
             ("replex.consistency", "weak") => self.level(Level::Weak),
             ("replex.consistency", "rsi-pc") => self.level(Level::RsiPc),
             ("replex.consistency", "1sr") => self.level(Level::OneCopy),
-            ("replex.trace" | "replex.consistency", _) => false,
+            ("replex.classes", "ras") => self.classes(Classes::Rows),
+            ("replex.classes", "cas") => self.classes(Classes::Columns),
+            ("replex.classes", "tas") => self.classes(Classes::Tables),
+            ("replex.balancing", "statement") => self.balancing(Balancing::Statement),
+            ("replex.balancing", "transaction") => self.balancing(Balancing::Transaction),
+            (name, _) if NAMES.contains(&name) => false,
             _ => return false,
         };
         if is_valid {
@@ -91,8 +130,9 @@ impl Session {
         } else {
             let text = format!("invalid value for parameter \"{name}\": \"{value}\"");
             let report = Report::new(Severity::Error, INVALID_VALUE, text);
-            let hint = "There is replex.trace = on or off, and replex.consistency = gssi, weak, \
-                        rsi-pc or 1sr.";
+            let hint = "There is replex.trace = on or off, replex.consistency = gssi, weak, rsi-pc or \
+                        1sr, replex.classes = ras, cas or tas, and replex.balancing = statement or \
+                        transaction.";
             report.hint(hint).write(&mut out.to_client);
         }
         message::write_ready(&mut out.to_client, self.told_status());
@@ -116,6 +156,16 @@ impl Session {
 
     fn level(&mut self, level: Level) -> bool {
         self.settings.level = level;
+        true
+    }
+
+    fn classes(&mut self, classes: Classes) -> bool {
+        self.settings.classes = classes;
+        true
+    }
+
+    fn balancing(&mut self, balancing: Balancing) -> bool {
+        self.settings.balancing = balancing;
         true
     }
 }
