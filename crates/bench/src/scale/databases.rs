@@ -136,6 +136,15 @@ impl Site {
         Ok(there / all)
     }
 
+    /// Memory that the proxy's indexes of what was written took so far, at most, in bytes.
+    ///
+    /// # Errors
+    /// The console does not answer.
+    pub async fn index_bytes_max(&self) -> io::Result<f64> {
+        let rows = self.ask("SHOW PROXY").await?;
+        rows[0][3].parse().map_err(io::Error::other)
+    }
+
     /// Batches that were answered so far, and those by Extensions.
     ///
     /// # Errors

@@ -159,7 +159,7 @@ pub async fn classes(options: &Options) -> io::Result<Report> {
         let file = format!("scale-classes-{}", workload.file);
         if let Some(mut experiment) = Experiment::start(workload, CLASSES, TWO, options).await? {
             experiment.run().await?;
-            experiment.tell(&mut report);
+            experiment.tell(&mut report).await?;
             options.draw_bars(&file, &experiment.bars())?;
         }
     }
@@ -173,7 +173,7 @@ pub async fn statements(options: &Options) -> io::Result<Report> {
     workload.mixes.retain(|mix| mix.name != "read-only");
     if let Some(mut experiment) = Experiment::start(workload, BALANCING, TWO, options).await? {
         experiment.run().await?;
-        experiment.tell(&mut report);
+        experiment.tell(&mut report).await?;
         options.draw_bars("scale-statements", &experiment.bars())?;
     }
     Ok(report)
@@ -183,7 +183,7 @@ async fn levels(workload: Workload, options: &Options) -> io::Result<Report> {
     let mut report = Report::default();
     if let Some(mut experiment) = Experiment::start(workload, LEVELS, EXTENSIONS, options).await? {
         experiment.run().await?;
-        experiment.tell(&mut report);
+        experiment.tell(&mut report).await?;
         for (number, mix) in experiment.workload.mixes.iter().enumerate() {
             let file = format!("scale-{}-{}", experiment.workload.file, mix.name);
             options.draw_lines(&file, &experiment.lines(number))?;
@@ -280,7 +280,7 @@ impl<'a> Experiment<'a> {
         load
     }
 
-    fn tell(&self, report: &mut Report) {
+    async fn tell(&self, report: &mut Report) -> io::Result<()> {
         for (number, mix) in self.workload.mixes.iter().enumerate() {
             for size in &self.sizes {
                 let count = size.site.extensions.len();
@@ -299,6 +299,18 @@ impl<'a> Experiment<'a> {
                 }
             }
         }
+        for size in &self.sizes {
+            let count = size.site.extensions.len();
+            let what = format!(
+                "{}, Extensions: {count}: memory of the indexes",
+                self.workload.name
+            );
+            let mut bytes = Figures::default();
+            bytes.push(size.site.index_bytes_max().await? / 1000.0);
+            report.plain("H7", &what, &bytes, "kB");
+            report.last().target = "< 300 kB".to_owned();
+        }
+        Ok(())
     }
 
     /// One mix, over numbers of Extensions.

@@ -73,6 +73,7 @@ const PROXY: Columns = &[
     ("standing", Type::Text),
     ("waits_for", Type::Text),
     ("epoch", Type::Number),
+    ("index_bytes_max", Type::Number),
 ];
 const HELP_COLUMNS: Columns = &[("command", Type::Text), ("meaning", Type::Text)];
 const ADDED: Columns = &[("extension", Type::Number)];
@@ -174,11 +175,15 @@ fn standing(proxy: &Proxy) -> Vec<Value> {
         Err(_) => ("standby", proxy.waits_for()),
     };
     let routing = proxy.followed();
-    let epoch = routing.map(|routing| routing.extensions.replication().epoch());
+    let epoch = routing
+        .as_ref()
+        .map(|it| it.extensions.replication().epoch());
+    let bytes = routing.map(|routing| routing.manager().index_bytes_max() as u64);
     vec![
         Value::text(standing),
         waits_for.map_or(Value::Null, Value::text),
         epoch.map_or(Value::Null, Value::count),
+        bytes.map_or(Value::Null, Value::count),
     ]
 }
 

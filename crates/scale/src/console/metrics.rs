@@ -32,6 +32,7 @@ pub fn text(proxy: &Proxy) -> String {
     let compared = routing.extensions.replication().compared();
     let manager = routing.manager();
     line("commits_pending", "", manager.pending_count() as u64);
+    line("index_bytes_max", "", manager.index_bytes_max() as u64);
     line("primary_position_bytes", "", manager.latest().0);
     for (id, extension) in manager.extensions() {
         let labels = format!("{{extension=\"{}\"}}", id.0);

@@ -17,6 +17,9 @@ use crate::planted::{self, Bug};
 /// Rows in RIndex, at most; past this its older half goes, and the floor rises to what has gone.
 pub const ROWS_MAX: usize = 1 << 20;
 
+/// Room that a table keeps for rows when it is pruned.
+const ROWS_SPARE: usize = 1024;
+
 /// The three indexes.
 #[derive(Debug)]
 pub struct Indexes {
@@ -62,6 +65,11 @@ impl Indexes {
     /// Rows in RIndex.
     pub fn row_count(&self) -> usize {
         self.row_count
+    }
+
+    /// Memory that they take, in bytes, near enough: what their entries take in the tables that hold them.
+    pub fn bytes(&self) -> usize {
+        self.tables.values().map(TableIndex::bytes).sum()
     }
 
     /// The newest commit there is.
@@ -132,6 +140,10 @@ impl Indexes {
         self.row_count = 0;
         for index in self.tables.values_mut() {
             index.rows.retain(|_, tsid| *tsid > applied);
+            let needed = index.rows.len() + ROWS_SPARE;
+            if index.rows.capacity() > 4 * needed {
+                index.rows.shrink_to(needed);
+            }
             self.row_count += index.rows.len();
         }
     }
@@ -148,6 +160,14 @@ impl Indexes {
 }
 
 impl TableIndex {
+    fn bytes(&self) -> usize {
+        // A hash table is filled to seven eighths, and has a byte of its own for each place.
+        let places = self.rows.capacity() * 8 / 7;
+        let of_rows = places * (size_of::<(Row, Tsid)>() + 1);
+        let of_columns = self.columns.len() * 2 * size_of::<(Column, Tsid)>();
+        size_of::<(Table, TableIndex)>() + of_rows + of_columns
+    }
+
     fn put_columns(&mut self, columns: &Items<Column>, tsid: Tsid) {
         if columns.is_all() {
             self.all_columns = self.all_columns.max(tsid);
@@ -266,6 +286,22 @@ mod tests {
         assert_eq!((indexes.floor(), indexes.row_count), (Tsid(12), 2));
         indexes.prune(Tsid(13));
         assert_eq!((indexes.need(&row_100), indexes.row_count), (Tsid(13), 1));
+    }
+
+    #[test]
+    fn memory_is_given_back() {
+        let mut indexes = Indexes::new(Tsid(0));
+        let row = |row| {
+            let mut sets = Sets::default();
+            sets.touch(Table(1), &Touch::write_rows([Row(row)]));
+            sets
+        };
+        for tsid in 1..=100_000 {
+            indexes.update(&row(tsid), Tsid(tsid));
+        }
+        assert!((1_700_000..4_000_000).contains(&indexes.bytes()));
+        indexes.prune(Tsid(99_000));
+        assert!(indexes.bytes() < 100_000, "{}", indexes.bytes());
     }
 
     proptest! {

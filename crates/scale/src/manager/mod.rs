@@ -45,6 +45,9 @@ use crate::planted::{self, Bug};
 /// Commits between two prunings of RIndex; few in tests, so that they prune at all.
 const PRUNE_INTERVAL: u64 = if cfg!(test) { 8 } else { 1024 };
 
+/// Rows that come to RIndex between two prunings, at most: a commit may write many.
+const PRUNE_ROWS: usize = 4096;
+
 /// While there are no more rows in RIndex, those are kept that an Extension lacks which is away: it serves
 /// what it has as soon as it is back.
 const ROWS_FOR_AWAY_MAX: usize = if cfg!(test) { 4 } else { 1 << 16 };
@@ -135,6 +138,10 @@ pub struct Manager {
     commits: Commits,
     extensions: Extensions,
     commit_count: u64,
+    /// When RIndex has so many rows it is pruned.
+    rows_max: usize,
+    /// Memory that the indexes took, at most, in bytes.
+    index_bytes_max: usize,
     /// The catalogue by which what is touched is known now; it rises with each change.
     generation: u64,
 }
@@ -152,6 +159,8 @@ impl Manager {
             commits: Commits::default(),
             extensions: Extensions::default(),
             commit_count: 0,
+            rows_max: PRUNE_ROWS,
+            index_bytes_max: 0,
             generation: 0,
         }
     }
@@ -351,6 +360,11 @@ impl Manager {
         self.indexes.latest()
     }
 
+    /// Memory that the three indexes took so far, at most, in bytes.
+    pub fn index_bytes_max(&self) -> usize {
+        self.index_bytes_max.max(self.indexes.bytes())
+    }
+
     /// Whether the slot's reader has not seen this commit yet, if it happened.
     pub fn is_pending(&self, id: TStateId) -> bool {
         self.pending.contains(id)
@@ -368,9 +382,11 @@ impl Manager {
 
     fn prune_now_and_then(&mut self) {
         self.commit_count += 1;
-        if !self.commit_count.is_multiple_of(PRUNE_INTERVAL) {
+        let has_many = self.indexes.row_count() >= self.rows_max;
+        if !has_many && !self.commit_count.is_multiple_of(PRUNE_INTERVAL) {
             return;
         }
+        self.index_bytes_max = self.index_bytes_max();
         let applied = match self.indexes.row_count() <= ROWS_FOR_AWAY_MAX {
             true => self.extensions.applied_wherever(),
             false => self.applied_everywhere(),
@@ -378,6 +394,7 @@ impl Manager {
         if let Some(applied) = applied {
             self.indexes.prune(applied);
         }
+        self.rows_max = self.indexes.row_count() + PRUNE_ROWS;
     }
 }
 
