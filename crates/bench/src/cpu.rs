@@ -121,10 +121,10 @@ mod tests {
         while after == before && std::time::Instant::now() < until {
             after = process_us(child.id()).unwrap();
         }
-        let resident = resident_bytes(child.id()).unwrap();
         child.kill().unwrap();
         child.wait().unwrap();
         assert!(after > before, "{before} µs, then {after} µs");
+        let resident = resident_bytes(std::process::id()).unwrap();
         assert!(resident > 100_000, "{resident} bytes");
     }
 }

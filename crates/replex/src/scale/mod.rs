@@ -135,7 +135,6 @@ async fn stand(proxy: &Proxy, arguments: &Serve, places: &str) -> Result<Infalli
                 "replex: another proxy may be the active one: this one stands by, its clients were sent away"
             );
         }
-        Standing::LeftOut(problem) => eprintln!("replex: left out: {problem}"),
         Standing::Failed(problem) => eprintln!("replex: cannot be the active proxy now: {problem}"),
     };
     let problem = proxy.stand(arguments.replay_connections, told).await;

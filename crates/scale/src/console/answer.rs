@@ -5,12 +5,12 @@ use std::sync::{Arc, PoisonError};
 
 use super::command::{Command, HELP, Subject};
 use super::table::{Columns, Type, Value};
+use crate::address::Address;
 use crate::manager::{ExtensionId, State};
 use crate::pool::Node;
 use crate::proxy::Proxy;
 use crate::proxy::clients::Where;
 use crate::proxy::routing::Routing;
-use crate::replication::Error;
 use crate::wire::report::{Report, Severity};
 
 /// SQLSTATEs.
@@ -100,16 +100,14 @@ pub async fn to(proxy: &Proxy, command: Command) -> Result<Answer, Report> {
         Command::Show(subject) => (shown(proxy, subject), "SHOW"),
         Command::Add { url, contents } => {
             let refused = |text: String| Report::new(Severity::Error, INVALID_VALUE, text);
-            let routing = followed(proxy)?;
-            let added = routing.extensions.add_for_good(&url, contents).await;
+            let address = Address::parse(&url).map_err(refused)?;
+            let added = followed(proxy)?.extensions.add(&address, contents);
             let id = added.map_err(|error| refused(error.to_string()))?;
             let row = vec![Value::count(id.0.into())];
             (vec![row], "ADD EXTENSION")
         }
         Command::Remove(id) => {
-            let refused = |error: Error| Report::new(Severity::Error, NOT_READY, error.to_string());
-            let removed = followed(proxy)?.extensions.remove_for_good(id).await;
-            if !removed.map_err(refused)? {
+            if !followed(proxy)?.extensions.remove(id).await {
                 let text = format!("there is no Extension {}", id.0);
                 let report = Report::new(Severity::Error, UNKNOWN_OBJECT, text);
                 return Err(report.hint("SHOW EXTENSIONS has the numbers."));

@@ -31,24 +31,6 @@ impl Nodes {
         let found = all.find(|(_, node)| node.address.place() == address.place());
         found.map(|(id, _)| *id)
     }
-
-    /// Refuses one that is there.
-    fn refuse(&self, address: &Address) -> Result<(), Error> {
-        let known = |id: ExtensionId| {
-            Error::Setup(format!(
-                "{address}/{} is Extension {} already: remove that first",
-                address.database, id.0
-            ))
-        };
-        self.at(address).map_or(Ok(()), |id| Err(known(id)))
-    }
-}
-
-/// It could not be written down on the Primary that an Extension comes or goes.
-fn unnoted(what: &str, problem: &Error) -> Error {
-    Error::Setup(format!(
-        "it is not {what}, since that cannot be written down on the Primary: {problem}"
-    ))
 }
 
 impl Extensions {
@@ -65,52 +47,18 @@ impl Extensions {
     /// What becomes of it is said by [`Replication::status`].
     pub fn add(&self, address: &Address, contents: Contents) -> Result<ExtensionId, Error> {
         let mut nodes = self.nodes();
-        nodes.refuse(address)?;
+        if let Some(id) = nodes.at(address) {
+            return Err(Error::Setup(format!(
+                "{address}/{} is Extension {} already: remove that first",
+                address.database, id.0
+            )));
+        }
         let id = ExtensionId(nodes.last + 1);
         self.replication.add_extension(id, address, contents);
         nodes.last = id.0;
         let node = Node::new(address.clone(), self.connections_max);
         nodes.all.insert(id, Arc::new(node));
         Ok(id)
-    }
-
-    /// Takes one up by its URL, and writes that down on the Primary: whichever proxy is active next follows it, too.
-    pub async fn add_for_good(&self, url: &str, contents: Contents) -> Result<ExtensionId, Error> {
-        let address = Address::parse(url).map_err(Error::Setup)?;
-        self.nodes().refuse(&address)?;
-        let noted = self.replication.keep(&address, url).await;
-        noted.map_err(|problem| unnoted("added", &problem))?;
-        self.add(&address, contents)
-    }
-
-    /// Lets one go as [`Extensions::remove`], which the next active proxy does not follow, unless it is named to
-    /// that.
-    pub async fn remove_for_good(&self, id: ExtensionId) -> Result<bool, Error> {
-        let Some(node) = self.node(id) else {
-            return Ok(false);
-        };
-        let noted = self.replication.forget(&node.address).await;
-        noted.map_err(|problem| unnoted("removed", &problem))?;
-        Ok(self.remove(id).await)
-    }
-
-    /// Takes up those that are written down on the Primary and not there. Returns what is wrong with those that
-    /// cannot be taken up.
-    pub async fn add_kept(&self) -> Result<Vec<String>, Error> {
-        let mut problems = Vec::new();
-        for url in self.replication.kept().await? {
-            let added = match Address::parse(&url) {
-                Ok(address) if self.nodes().at(&address).is_some() => continue,
-                Ok(address) => self.add(&address, Contents::Kept).map(drop),
-                Err(problem) => Err(Error::Setup(problem)),
-            };
-            if let Err(problem) = added {
-                problems.push(format!(
-                    "an Extension that was added by the console: {problem}"
-                ));
-            }
-        }
-        Ok(problems)
     }
 
     /// Lets one go, whose database stays as it is. Reads that run there end in peace. Returns false if

@@ -48,8 +48,6 @@ pub enum Standing {
     Active,
     /// It was active, and another one is; its sessions were ended.
     Lost,
-    /// It becomes the active one without one of its Extensions, for this reason.
-    LeftOut(String),
     /// It could not become the active one, and tries again.
     Failed(String),
 }
@@ -67,7 +65,7 @@ impl Proxy {
                 told(Standing::Waits(name.into()));
             };
             let begun = match self.stand_once(waits).await {
-                Ok(leadership) => self.begin(replay_connections, leadership, &mut told).await,
+                Ok(leadership) => self.begin(replay_connections, leadership).await,
                 Err(problem) => Err(problem),
             };
             match begun {
@@ -97,21 +95,13 @@ impl Proxy {
         Replication::stand(primary, waits).await
     }
 
-    async fn begin(
-        &self,
-        replay: u16,
-        leadership: Leadership,
-        told: &mut impl FnMut(Standing),
-    ) -> Result<Arc<Routing>, Error> {
+    async fn begin(&self, replay: u16, leadership: Leadership) -> Result<Arc<Routing>, Error> {
         let (primary, connections_max) = (&self.options.primary, self.options.connections_max);
         // Whoever reads the list again waits until those are there that it names now.
         let named = self.named.lock().await;
         let routing = Routing::begin(primary, connections_max, replay, leadership).await?;
         for address in &*named {
             routing.extensions.add(address, Contents::Kept)?;
-        }
-        for problem in routing.extensions.add_kept().await? {
-            told(Standing::LeftOut(problem));
         }
         routing.extensions.replication().knows_all();
         Ok(Arc::new(routing))

@@ -9,7 +9,6 @@
 //! - `standby` follows a streaming standby of the Primary, which needs none of these.
 //! - `seed` fills a new Extension while the Primary goes on; `convert` makes one of a standby.
 //! - `catalogue` reads what `analysis` must know of the Primary.
-//! - `kept` remembers Extensions that operators have added.
 //! - `promotion` puts an Extension in the place of a Primary that is gone.
 //! - `leadership` says which of several proxies is active; `fence` keeps the others from Extensions.
 //!
@@ -30,7 +29,6 @@ mod convert;
 mod divergence;
 mod extractor;
 mod fence;
-mod kept;
 mod pgoutput;
 mod progress;
 mod quarantine;
@@ -302,21 +300,6 @@ impl Replication {
         let keep = tokio::spawn(keep(self.shared.clone(), id, extension, contents));
         let before = self.extensions().insert(id, keep);
         assert!(before.is_none(), "a number is used once");
-    }
-
-    /// The URLs of Extensions that operators have added, as they are written down on the Primary.
-    pub async fn kept(&self) -> Result<Vec<String>, Error> {
-        kept::all(&self.shared).await
-    }
-
-    /// Writes down an Extension on the Primary, by this URL.
-    pub async fn keep(&self, address: &Address, url: &str) -> Result<(), Error> {
-        kept::keep(&self.shared, address, url).await
-    }
-
-    /// Forgets an Extension that was written down.
-    pub async fn forget(&self, address: &Address) -> Result<(), Error> {
-        kept::forget(&self.shared, address).await
     }
 
     /// From now on the Primary keeps its log only for the Extensions that are there, and for nobody

@@ -451,7 +451,7 @@ impl Candidate {
              CREATE TABLE IF NOT EXISTS hihooi.promoted (line text PRIMARY KEY, has numeric NOT NULL,
                last numeric NOT NULL, begins numeric, time timestamptz NOT NULL DEFAULT now());
              INSERT INTO hihooi.promoted VALUES ({line}, {had}, {ended});
-             DROP TABLE IF EXISTS hihooi.applied, hihooi.seed, hihooi.follows, hihooi.extension; COMMIT"
+             DROP TABLE IF EXISTS hihooi.applied, hihooi.seed, hihooi.follows; COMMIT"
         );
         client.batch_execute(&note).await?;
         Ok(Mark {

@@ -4,7 +4,7 @@ use ring::rand::{SecureRandom, SystemRandom};
 use tokio_postgres::{Client, SimpleQueryMessage};
 
 use super::catalogue::value;
-use super::{Error, SLOT, kept};
+use super::{Error, SLOT};
 use crate::manager::mark::Key;
 use crate::manager::{Life, Tsid};
 use crate::planted::{self, Bug};
@@ -90,10 +90,8 @@ async fn key(primary: &Client) -> Result<Key, Error> {
          CREATE TABLE IF NOT EXISTS hihooi.secret (key text PRIMARY KEY);
          REVOKE ALL ON SCHEMA hihooi FROM PUBLIC;
          REVOKE ALL ON hihooi.secret FROM PUBLIC;
-         {}
          INSERT INTO hihooi.secret SELECT '{secret}' WHERE NOT EXISTS (SELECT FROM hihooi.secret);
-         COMMIT",
-        kept::TABLE
+         COMMIT"
     );
     primary.simple_query(&make).await.map_err(setup_error)?;
     let secret = one(primary, "SELECT key FROM hihooi.secret").await?;
