@@ -163,6 +163,9 @@ fn unescape(text: &str) -> Result<String, String> {
         bytes.push(u8::from_str_radix(digits, 16).map_err(|_| invalid())?);
         rest = &after[2..];
     }
+    if bytes.contains(&0) {
+        return Err("the URL has a zero byte, which no name or password can have".into());
+    }
     String::from_utf8(bytes).map_err(|_| "the URL is not UTF-8".into())
 }
 
@@ -211,6 +214,7 @@ mod tests {
             "postgresql://secret",
             "postgresql://a:secret@b:x",
             "postgresql://a:secret%@b",
+            "postgresql://a:secret%00@b",
             "postgresql://a:secret@b?sslmode=some",
             "postgresql://a:secret@b?sslmode=verify-full",
             "postgresql://a:secret@b?x=1",

@@ -12,8 +12,9 @@ use std::time::Instant;
 
 use scale::address::Address;
 use scale::check::{Weight, check};
-use scale::local::Postgres;
+use scale::local::{Postgres, SUPERUSER};
 use scale::manager::State;
+use scale::proxy::Proxy;
 use scale::proxy::extensions::Extensions;
 use scale::proxy::routing::Routing;
 use scale::replication::promotion::{self, Promoted, promote};
@@ -416,11 +417,9 @@ async fn standby_takes_the_primarys_place() {
     let mut cluster = Cluster::start(0).await;
     let standby = Postgres::standby_of(&cluster.primary, &std::env::temp_dir(), &[]).unwrap();
     let address = standby.address("postgres");
-    cluster
-        .front
-        .extensions()
-        .add(&address, Contents::Kept)
-        .unwrap();
+    let url = format!("postgresql://{SUPERUSER}@{}/postgres", standby.socket());
+    let extensions = cluster.front.extensions();
+    extensions.register(&url, Contents::Kept).await.unwrap();
     cluster.wait(|states| states == [State::Serving]).await;
     let client = cluster.front.connect().await;
     for change in SETUP.split_inclusive(';') {
@@ -437,6 +436,12 @@ async fn standby_takes_the_primarys_place() {
     assert_eq!((promoted.followers.len(), promoted.left.len()), (0, 0));
     let new = front(&promoted).await;
     let client = new.connect().await;
+    // It was in the register that it had from the old one.
+    let registered = "SELECT count(*) FROM hihooi.extension";
+    assert_eq!(
+        text(&connect(standby.socket()).await, registered).await,
+        "0"
+    );
     assert_eq!(text(&client, ALL).await, before);
     write(&client).await;
     let extension = Postgres::start(&[]).unwrap();
@@ -451,4 +456,9 @@ async fn standby_takes_the_primarys_place() {
     .await;
 
     come_back(&mut cluster, &address).await;
+    // A proxy to which nobody names it finds it in the register.
+    let other = Proxy::standing_by(options_at(old, 10));
+    let stood = tokio::time::timeout(PATIENCE, other.stand(4, |_| {})).await;
+    let why = stood.expect("it does not stand there").to_string();
+    assert!(why.contains("was promoted to be the Primary"), "{why}");
 }

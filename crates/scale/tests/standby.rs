@@ -178,10 +178,10 @@ async fn standby_is_converted_under_load() {
         assert_eq!(text(&converted, query).await, answer, "{query}");
     }
     // It goes on where it stopped, as any other, and is none that could be converted again.
-    assert!(extensions.remove(id).await);
+    assert!(extensions.remove(id).await.unwrap());
     let again = extensions.add(&standby.address("postgres"), Contents::Kept);
     cluster.wait(|states| states == serving).await;
-    assert!(extensions.remove(again.unwrap()).await);
+    assert!(extensions.remove(again.unwrap()).await.unwrap());
     let id = extensions.add(&standby.address("postgres"), Contents::Converted);
     cluster
         .wait(|states| states == [State::Serving, State::Quarantined])

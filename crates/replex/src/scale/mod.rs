@@ -136,6 +136,9 @@ async fn stand(proxy: &Proxy, arguments: &Serve, places: &str) -> Result<Infalli
             );
         }
         Standing::Failed(problem) => eprintln!("replex: cannot be the active proxy now: {problem}"),
+        Standing::Without(problem) => {
+            eprintln!("replex: cannot take up what the console has added: {problem}");
+        }
     };
     let problem = proxy.stand(arguments.replay_connections, told).await;
     let what = format!("replicate from the Primary at {}", proxy.primary());

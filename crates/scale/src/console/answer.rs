@@ -5,18 +5,19 @@ use std::sync::{Arc, PoisonError};
 
 use super::command::{Command, HELP, Subject};
 use super::table::{Columns, Type, Value};
-use crate::address::Address;
 use crate::manager::{ExtensionId, State};
 use crate::pool::Node;
 use crate::proxy::Proxy;
 use crate::proxy::clients::Where;
 use crate::proxy::routing::Routing;
+use crate::replication::Error;
 use crate::wire::report::{Report, Severity};
 
 /// SQLSTATEs.
 const INVALID_VALUE: &str = "22023";
 const UNKNOWN_OBJECT: &str = "42704";
 const NOT_READY: &str = "55000";
+const SUCCESS: &str = "00000";
 
 /// A command's answer.
 pub struct Answer {
@@ -26,6 +27,8 @@ pub struct Answer {
     pub rows: Vec<Vec<Value>>,
     /// What was done, in a word or two.
     pub tag: String,
+    /// What the operator should know.
+    pub notice: Option<Report>,
 }
 
 const EXTENSIONS: Columns = &[
@@ -96,22 +99,16 @@ pub fn columns(command: &Command) -> Option<Columns> {
 /// Does what a command says.
 pub async fn to(proxy: &Proxy, command: Command) -> Result<Answer, Report> {
     let columns = columns(&command);
+    let mut notice = None;
     let (rows, tag) = match command {
         Command::Show(subject) => (shown(proxy, subject), "SHOW"),
         Command::Add { url, contents } => {
-            let refused = |text: String| Report::new(Severity::Error, INVALID_VALUE, text);
-            let address = Address::parse(&url).map_err(refused)?;
-            let added = followed(proxy)?.extensions.add(&address, contents);
-            let id = added.map_err(|error| refused(error.to_string()))?;
-            let row = vec![Value::count(id.0.into())];
+            let added = followed(proxy)?.extensions.register(&url, contents).await;
+            let row = vec![Value::count(added.map_err(refused)?.0.into())];
             (vec![row], "ADD EXTENSION")
         }
         Command::Remove(id) => {
-            if !followed(proxy)?.extensions.remove(id).await {
-                let text = format!("there is no Extension {}", id.0);
-                let report = Report::new(Severity::Error, UNKNOWN_OBJECT, text);
-                return Err(report.hint("SHOW EXTENSIONS has the numbers."));
-            }
+            notice = remove(proxy, id).await?;
             (Vec::new(), "REMOVE EXTENSION")
         }
         Command::Reload => {
@@ -128,7 +125,35 @@ pub async fn to(proxy: &Proxy, command: Command) -> Result<Answer, Report> {
         columns,
         rows,
         tag: tag.to_string(),
+        notice,
     })
+}
+
+/// Lets go of an Extension. Gives what the operator should know of that.
+async fn remove(proxy: &Proxy, id: ExtensionId) -> Result<Option<Report>, Report> {
+    let routing = followed(proxy)?;
+    let node = routing.extensions.node(id);
+    if !routing.extensions.remove(id).await.map_err(refused)? {
+        let text = format!("there is no Extension {}", id.0);
+        let report = Report::new(Severity::Error, UNKNOWN_OBJECT, text);
+        return Err(report.hint("SHOW EXTENSIONS has the numbers."));
+    }
+    let is_named = match node {
+        Some(node) => proxy.is_named(&node.address).await,
+        None => false,
+    };
+    let text = "options or the file name it: it is there again when they are read again";
+    let notice = Report::new(Severity::Notice, SUCCESS, text);
+    Ok(is_named.then(|| notice.hint("Take it out there, too.")))
+}
+
+/// Why it is not done.
+fn refused(problem: Error) -> Report {
+    let code = match problem {
+        Error::Connection(_) | Error::Stream(_) => NOT_READY,
+        Error::Differs(_) | Error::Setup(_) => INVALID_VALUE,
+    };
+    Report::new(Severity::Error, code, problem.to_string())
 }
 
 fn followed(proxy: &Proxy) -> Result<Arc<Routing>, Report> {

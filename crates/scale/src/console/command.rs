@@ -63,7 +63,8 @@ pub const HELP: &[(&str, &str)] = &[
     ("SHOW HELP", "this list"),
     (
         "ADD EXTENSION 'url'",
-        "take up a database, which is empty or was an Extension; it is filled while all goes on",
+        "take up a database, which is empty or was an Extension; it is filled while all goes on, and stays an \
+         Extension of whichever proxy is active",
     ),
     (
         "ADD EXTENSION 'url' EMPTY",
@@ -75,7 +76,7 @@ pub const HELP: &[(&str, &str)] = &[
     ),
     (
         "REMOVE EXTENSION n",
-        "let go of an Extension; its database stays as it is",
+        "let go of an Extension; its database stays as it is. Take it out of options and file, too",
     ),
     (
         "RELOAD",

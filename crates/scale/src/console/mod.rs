@@ -198,6 +198,9 @@ impl Console<'_> {
         for row in &answer.rows {
             table::write_row(row, &format, &mut self.out);
         }
+        if let Some(notice) = &answer.notice {
+            notice.write(&mut self.out);
+        }
         message::write(&mut self.out, b'C', &[answer.tag.as_bytes(), b"\0"], 0);
     }
 

@@ -1,7 +1,12 @@
 //! The Extensions there are: they come and go while the proxy runs.
 //!
-//! Invariant: a number is never given twice, so that what is said of an Extension that went is never
-//! said of another.
+//! Those that an operator has added are in the Primary's register, too, and are there again when this proxy or
+//! another one becomes active.
+//!
+//! Invariants:
+//! - A number is never given twice while a proxy is active, so that what is said of an Extension that went is
+//!   never said of another.
+//! - What the register says is changed before what is so here.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,6 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::address::Address;
 use crate::manager::ExtensionId;
 use crate::pool::Node;
+use crate::replication::leadership::register::{Change, Registered};
 use crate::replication::{Contents, Error, Replication};
 
 /// See the module.
@@ -16,12 +22,16 @@ pub struct Extensions {
     replication: Replication,
     connections_max: usize,
     nodes: Mutex<Nodes>,
+    /// Held by who changes which ones there are, while the proxy runs.
+    changing: tokio::sync::Mutex<()>,
 }
 
 #[derive(Default)]
 struct Nodes {
     last: u32,
     all: BTreeMap<ExtensionId, Arc<Node>>,
+    /// URLs of those that are in the register.
+    registered: BTreeMap<ExtensionId, String>,
 }
 
 impl Nodes {
@@ -30,6 +40,17 @@ impl Nodes {
         let mut all = self.all.iter();
         let found = all.find(|(_, node)| node.address.place() == address.place());
         found.map(|(id, _)| *id)
+    }
+
+    /// Fails where this database is one of them already.
+    fn refuse_second(&self, address: &Address) -> Result<(), Error> {
+        match self.at(address) {
+            Some(id) => Err(Error::Setup(format!(
+                "{address}/{} is Extension {} already: remove that first",
+                address.database, id.0
+            ))),
+            None => Ok(()),
+        }
     }
 }
 
@@ -40,19 +61,15 @@ impl Extensions {
             replication,
             connections_max,
             nodes: Mutex::default(),
+            changing: tokio::sync::Mutex::default(),
         }
     }
 
     /// Takes one up; it is filled and follows in the background, and serves when it has everything.
-    /// What becomes of it is said by [`Replication::status`].
+    /// What becomes of it is said by [`Replication::status`]. The register does not hear of it.
     pub fn add(&self, address: &Address, contents: Contents) -> Result<ExtensionId, Error> {
         let mut nodes = self.nodes();
-        if let Some(id) = nodes.at(address) {
-            return Err(Error::Setup(format!(
-                "{address}/{} is Extension {} already: remove that first",
-                address.database, id.0
-            )));
-        }
+        nodes.refuse_second(address)?;
         let id = ExtensionId(nodes.last + 1);
         self.replication.add_extension(id, address, contents);
         nodes.last = id.0;
@@ -61,22 +78,76 @@ impl Extensions {
         Ok(id)
     }
 
+    /// Takes one up for good: it is in the register first. Fails, and takes nothing up, where the URL is none,
+    /// where the database is one of them already, and where the Primary does not note it.
+    pub async fn register(&self, url: &str, contents: Contents) -> Result<ExtensionId, Error> {
+        let address = Address::parse(url).map_err(Error::Setup)?;
+        let _changing = self.changing.lock().await;
+        self.nodes().refuse_second(&address)?;
+        let (change, before) = (Change::of(&address, Some(url)), Change::of(&address, None));
+        let register = self.replication.register();
+        register.write(change, before).await?;
+        let id = self.add(&address, contents)?;
+        self.nodes().registered.insert(id, url.into());
+        Ok(id)
+    }
+
+    /// Takes up those that are in the register, where they are not there already. Returns which could not be,
+    /// and why.
+    pub fn take_up(&self, registered: Vec<Registered>) -> Vec<String> {
+        let mut problems = Vec::new();
+        for Registered { place, url } in registered {
+            let taken_up = Address::parse(&url).and_then(|address| {
+                let there = self.nodes().at(&address);
+                let added = || self.add(&address, Contents::Kept);
+                there.map_or_else(added, Ok).map_err(|it| it.to_string())
+            });
+            match taken_up {
+                Ok(id) => drop(self.nodes().registered.insert(id, url)),
+                Err(problem) => problems.push(format!("the Extension at {place}: {problem}")),
+            }
+        }
+        problems
+    }
+
     /// Lets one go, whose database stays as it is. Reads that run there end in peace. Returns false if
-    /// there is none of this number.
-    pub async fn remove(&self, id: ExtensionId) -> bool {
+    /// there is none of this number. Fails, and it stays, where it is in the register and the Primary does
+    /// not take it out.
+    pub async fn remove(&self, id: ExtensionId) -> Result<bool, Error> {
+        let _changing = self.changing.lock().await;
+        let url = self.nodes().registered.get(&id).cloned();
+        if let (Some(url), Some(node)) = (url, self.node(id)) {
+            let (change, before) = (
+                Change::of(&node.address, None),
+                Change::of(&node.address, Some(&url)),
+            );
+            let register = self.replication.register();
+            register.write(change, before).await?;
+            self.nodes().registered.remove(&id);
+        }
+        Ok(self.let_go(id).await)
+    }
+
+    async fn let_go(&self, id: ExtensionId) -> bool {
         let removed = self.nodes().all.remove(&id);
         self.replication.remove_extension(id).await;
         removed.is_some()
     }
 
-    /// Removes those that were named before and are no more, and takes up those that are named and not
-    /// there. Others, which nobody named, stay. The error says which could not be taken up.
+    /// Removes those that were named before and are no more, unless they are in the register, and takes up
+    /// those that are named and not there. Others, which nobody named, stay. The error says which could not
+    /// be taken up.
     pub async fn exchange(&self, before: &[Address], after: &[Address]) -> Result<(), String> {
+        let _changing = self.changing.lock().await;
         let stays = |gone: &&Address| after.iter().any(|it| it.place() == gone.place());
         for gone in before.iter().filter(|gone| !stays(gone)) {
-            let id = self.nodes().at(gone);
+            let id = {
+                let nodes = self.nodes();
+                let id = nodes.at(gone);
+                id.filter(|id| !nodes.registered.contains_key(id))
+            };
             if let Some(id) = id {
-                self.remove(id).await;
+                self.let_go(id).await;
             }
         }
         let mut problems = Vec::new();

@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use super::Proxy;
 use super::routing::Routing;
+use crate::address::Address;
 use crate::pool::Node;
-use crate::replication::leadership::Leadership;
+use crate::replication::leadership::{Leadership, register};
 use crate::replication::{Contents, Error, Replication, promotion};
 use crate::wire::report::{Report, Severity};
 
@@ -50,6 +51,8 @@ pub enum Standing {
     Lost,
     /// It could not become the active one, and tries again.
     Failed(String),
+    /// It becomes the active one without an Extension that the console has added; why.
+    Without(String),
 }
 
 impl Proxy {
@@ -69,8 +72,12 @@ impl Proxy {
                 Err(problem) => Err(problem),
             };
             match begun {
-                Ok(routing) => {
+                Ok((routing, problems)) => {
                     has_stood = true;
+                    problems
+                        .into_iter()
+                        .map(Standing::Without)
+                        .for_each(&mut told);
                     self.become_role(Role::Active(Arc::clone(&routing)));
                     told(Standing::Active);
                     routing.lease.ended().await;
@@ -90,12 +97,22 @@ impl Proxy {
 
     async fn stand_once(&self, waits: impl FnMut(&str)) -> Result<Leadership, Error> {
         let primary = &self.options.primary;
-        let named = self.named.lock().await.clone();
+        let mut named = self.named.lock().await.clone();
+        // Without the Primary nothing comes of it below.
+        let registered = register::read(primary).await.unwrap_or_default();
+        // What is wrong with URLs is told when they are to be taken up.
+        let parsed = registered.iter().map(|it| Address::parse(&it.url));
+        named.extend(parsed.flatten());
         promotion::refuse_replaced(primary, &named).await?;
         Replication::stand(primary, waits).await
     }
 
-    async fn begin(&self, replay: u16, leadership: Leadership) -> Result<Arc<Routing>, Error> {
+    /// Also gives which Extensions could not be taken up.
+    async fn begin(
+        &self,
+        replay: u16,
+        leadership: Leadership,
+    ) -> Result<(Arc<Routing>, Vec<String>), Error> {
         let (primary, connections_max) = (&self.options.primary, self.options.connections_max);
         // Whoever reads the list again waits until those are there that it names now.
         let named = self.named.lock().await;
@@ -103,8 +120,17 @@ impl Proxy {
         for address in &*named {
             routing.extensions.add(address, Contents::Kept)?;
         }
+        // Nobody else can write there any more.
+        let registered = register::read(primary).await?;
+        let problems = routing.extensions.take_up(registered);
         routing.extensions.replication().knows_all();
-        Ok(Arc::new(routing))
+        Ok((Arc::new(routing), problems))
+    }
+
+    /// Whether an Extension is named by options or in the file, as that was last read.
+    pub async fn is_named(&self, extension: &Address) -> bool {
+        let named = self.named.lock().await;
+        named.iter().any(|it| it.place() == extension.place())
     }
 
     /// Gives up being the active one, so that another need not wait: clients are told so.

@@ -62,6 +62,7 @@ use crate::pool::ledger::Ledger;
 use crate::pool::stream::Stream;
 use leadership::Leadership;
 use leadership::lease::Lease;
+use leadership::register::Register;
 pub use progress::{Progress, Status};
 pub(crate) use quarantine::is_same;
 pub(crate) use quarantine::noted as noted_difference;
@@ -182,6 +183,7 @@ pub struct Replication {
     reader: JoinHandle<()>,
     extensions: Mutex<BTreeMap<ExtensionId, JoinHandle<()>>>,
     ledger: Ledger,
+    register: Register,
     leadership: Mutex<Option<Leadership>>,
 }
 
@@ -251,6 +253,7 @@ impl Replication {
             reader,
             extensions: Mutex::default(),
             ledger: leadership.ledger.clone(),
+            register: leadership.register.clone(),
             leadership: Mutex::new(Some(leadership)),
         };
         Ok((replication, manager, analyser))
@@ -269,6 +272,11 @@ impl Replication {
     /// Where connections to the Primary that clients use are written down.
     pub fn ledger(&self) -> &Ledger {
         &self.ledger
+    }
+
+    /// Where Extensions are written down that operators add, for whoever is active next.
+    pub fn register(&self) -> &Register {
+        &self.register
     }
 
     /// Ends, so that another proxy can become the active one at once.

@@ -427,7 +427,8 @@ impl Candidate {
         Ok(Some(begins))
     }
 
-    /// Makes it take writes, and notes that it does. From here on no proxy takes the old Primary for one, if
+    /// Makes it take writes, and notes that it does. A standby has the old Primary's register of Extensions, in
+    /// which it may be itself: whoever starts a proxy is told which ones can follow. From here on no proxy takes the old Primary for one, if
     /// it finds this database among its Extensions.
     async fn mark(&self) -> Result<Mark, Error> {
         let client = &self.reached.client;
@@ -451,7 +452,7 @@ impl Candidate {
              CREATE TABLE IF NOT EXISTS hihooi.promoted (line text PRIMARY KEY, has numeric NOT NULL,
                last numeric NOT NULL, begins numeric, time timestamptz NOT NULL DEFAULT now());
              INSERT INTO hihooi.promoted VALUES ({line}, {had}, {ended});
-             DROP TABLE IF EXISTS hihooi.applied, hihooi.seed, hihooi.follows; COMMIT"
+             DROP TABLE IF EXISTS hihooi.applied, hihooi.seed, hihooi.follows, hihooi.extension; COMMIT"
         );
         client.batch_execute(&note).await?;
         Ok(Mark {

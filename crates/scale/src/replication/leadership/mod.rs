@@ -27,10 +27,13 @@
 //! A proxy whose session at the Primary is lost tries to get the lock again. If it does, and the epoch
 //! is still its own, nobody was active in between, and it goes on. If another proxy has the lock, its lease
 //! has *ended* for good: its clients' sessions are ended.
+//!
+//! That session writes the register of Extensions, too: see `register`.
 
 mod seat;
 
 pub mod lease;
+pub mod register;
 
 use std::time::Duration;
 
@@ -42,6 +45,7 @@ use super::{Error, RETRY_WAIT_MIN};
 use crate::address::Address;
 use crate::pool::ledger::{Entry, Ledger};
 use lease::{Beat, LOOK_INTERVAL, Lease, Moment, Watched};
+use register::{Change, Register, Request};
 use seat::{Candidate, Holder, Seat};
 
 /// Time between two beats.
@@ -54,6 +58,8 @@ const FENCE_INTERVAL: Duration = Duration::from_millis(20);
 const ENTRIES_MAX: usize = 1024;
 /// Entries that are written down at once, at most.
 const ENTRIES_AT_ONCE: usize = 64;
+/// Changes of the register that wait, at most.
+const REQUESTS_MAX: usize = 16;
 /// How long a proxy that gives up waits for the Primary to know.
 const GIVE_UP_MAX: Duration = Duration::from_secs(2);
 
@@ -66,6 +72,8 @@ pub struct Leadership {
     pub lease: Lease,
     /// Where connections to the Primary are written down.
     pub ledger: Ledger,
+    /// Where Extensions are written down that operators add.
+    pub register: Register,
     give_up: Option<oneshot::Sender<oneshot::Sender<()>>>,
 }
 
@@ -84,6 +92,7 @@ pub async fn stand(primary: &Address, waits: impl FnMut(&str)) -> Result<Leaders
     };
     let lease = Lease::new();
     let (entries_in, entries) = mpsc::channel(ENTRIES_MAX);
+    let (requests_in, requests) = mpsc::channel(REQUESTS_MAX);
     let (give_up, given_up) = oneshot::channel();
     let mut keeper = Keeper {
         primary: primary.clone(),
@@ -95,6 +104,8 @@ pub async fn stand(primary: &Address, waits: impl FnMut(&str)) -> Result<Leaders
         },
         lease: lease.clone(),
         entries,
+        requests,
+        taken_back: None,
     };
     keeper.fence(alone).await?;
     tokio::spawn(keeper.run(given_up));
@@ -102,6 +113,7 @@ pub async fn stand(primary: &Address, waits: impl FnMut(&str)) -> Result<Leaders
         epoch: begun.epoch,
         lease,
         ledger: Ledger::new(entries_in),
+        register: Register::new(requests_in),
         give_up: Some(give_up),
     })
 }
@@ -176,6 +188,9 @@ struct Keeper {
     last: Beat,
     lease: Lease,
     entries: mpsc::Receiver<Entry>,
+    requests: mpsc::Receiver<Request>,
+    /// What the register is to say again, as what it may say now was told to nobody.
+    taken_back: Option<Change>,
 }
 
 impl Keeper {
@@ -223,7 +238,8 @@ impl Keeper {
         }
     }
 
-    /// Shows beats and writes down entries. Returns when the session is of no use any more.
+    /// Shows beats, writes down entries and changes the register. Returns when the session is of no use any
+    /// more.
     async fn serve(&mut self) -> Error {
         let mut beat = interval(BEAT_INTERVAL);
         beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -231,6 +247,7 @@ impl Keeper {
             let done = tokio::select! {
                 // A ledger is kept as long as anybody could write.
                 Some(entry) = self.entries.recv() => self.write_down(entry).await,
+                Some(request) = self.requests.recv() => self.register(request).await,
                 _ = beat.tick() => self.beat().await,
             };
             if let Err(problem) = done {
@@ -246,6 +263,33 @@ impl Keeper {
         self.lease.prove(asked);
         if self.last.number.is_multiple_of(PRUNE_INTERVAL) {
             self.seat.prune().await?;
+        }
+        self.take_back().await
+    }
+
+    /// What is asked for is done and told, or it is taken back.
+    async fn register(&mut self, request: Request) -> Result<(), Error> {
+        self.take_back().await?;
+        // Whoever waits is told that it failed, as that is dropped.
+        if self.taken_back.is_some() || request.done.is_closed() {
+            return Ok(());
+        }
+        self.taken_back = Some(request.before);
+        let changed = self.seat.register(&request.change, self.last.epoch);
+        let changed = changed.await?;
+        let has_failed = changed.is_err();
+        if request.done.send(changed).is_ok() || has_failed {
+            self.taken_back = None;
+        }
+        self.take_back().await
+    }
+
+    /// Where the Primary refuses it, the next beat tries again.
+    async fn take_back(&mut self) -> Result<(), Error> {
+        if let Some(change) = &self.taken_back
+            && self.seat.register(change, self.last.epoch).await?.is_ok()
+        {
+            self.taken_back = None;
         }
         Ok(())
     }

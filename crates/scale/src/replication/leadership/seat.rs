@@ -1,19 +1,21 @@
 //! What two proxies tell each other, on the Primary.
 //!
 //! The lock is of a session that does nothing else. `hihooi.leader` has the epoch, and survives a crash
-//! of the Primary. `hihooi.beat` and `hihooi.backend` do not: no lease is longer than a crash, and no
-//! backend outlives one.
+//! of the Primary, as `hihooi.extension` does: see `register`. `hihooi.beat` and `hihooi.backend` do not: no
+//! lease is longer than a crash, and no backend outlives one.
 
 use std::time::Duration;
 
 use rustix::system::uname;
 use tokio::time::timeout;
+use tokio_postgres::error::Severity;
 use tokio_postgres::{Client, SimpleQueryMessage};
 
 use super::super::catalogue::{rows, value};
 use super::super::setup::{first, number, setup_error};
-use super::super::{Error, SLOT, connect};
+use super::super::{Error, SLOT, connect, described};
 use super::lease::Beat;
+use super::register::Change;
 use crate::address::Address;
 use crate::sql::literal;
 
@@ -35,15 +37,24 @@ CREATE UNLOGGED TABLE IF NOT EXISTS hihooi.beat (one bool PRIMARY KEY DEFAULT tr
   epoch int8 NOT NULL, number int8 NOT NULL);
 CREATE UNLOGGED TABLE IF NOT EXISTS hihooi.backend (pid int4, started timestamptz,
   PRIMARY KEY (pid, started));
-REVOKE ALL ON hihooi.leader, hihooi.beat, hihooi.backend FROM PUBLIC;
+CREATE TABLE IF NOT EXISTS hihooi.extension (host text, port int4, database text, url text NOT NULL,
+  added timestamptz NOT NULL DEFAULT now(), PRIMARY KEY (host, port, database));
+REVOKE ALL ON hihooi.leader, hihooi.beat, hihooi.backend, hihooi.extension FROM PUBLIC;
 INSERT INTO hihooi.leader (epoch, is_released, name)
   SELECT pg_current_wal_insert_lsn() - '0/0', true, '' WHERE NOT EXISTS (SELECT FROM hihooi.leader);
 COMMIT";
 
-/// No setting of the role's may end it.
+/// No setting of the role's may end it, or have texts read otherwise; and passwords in the register's URLs
+/// are in no log and no view. Only superusers may say the latter.
 const SETTINGS: &str = "
+SET standard_conforming_strings = on;
 SELECT set_config(name, '0', false) FROM pg_settings WHERE name IN
-  ('statement_timeout', 'lock_timeout', 'idle_session_timeout', 'idle_in_transaction_session_timeout')";
+  ('statement_timeout', 'lock_timeout', 'idle_session_timeout', 'idle_in_transaction_session_timeout');
+SELECT set_config(name, setting, false)
+  FROM (VALUES ('log_statement', 'none'), ('log_min_error_statement', 'panic'),
+               ('log_min_duration_statement', '-1'), ('log_min_duration_sample', '-1'),
+               ('log_transaction_sample_rate', '0'), ('track_activities', 'off')) quiet (name, setting)
+ WHERE (SELECT rolsuper FROM pg_roles WHERE rolname = current_user)";
 
 /// A backend of the epochs before, as it was written down: another process may have its number now.
 const BACKENDS: &str = "pg_stat_activity a JOIN hihooi.backend b
@@ -257,6 +268,31 @@ impl Seat {
         let prune = "DELETE FROM hihooi.backend b WHERE NOT EXISTS (SELECT FROM pg_stat_activity a
                       WHERE a.pid = b.pid AND a.backend_start = b.started)";
         self.run(prune).await
+    }
+
+    /// Changes the register. The inner error says that nothing has changed; with the outer one that is not
+    /// known.
+    pub async fn register(&self, change: &Change, epoch: u64) -> Result<Result<(), Error>, Error> {
+        let answer = timeout(ANSWER_MAX, self.client.simple_query(&change.sql(epoch))).await;
+        let answer = match answer.map_err(silent)? {
+            Ok(answer) => answer,
+            Err(error) => {
+                let said = error.as_db_error().and_then(|said| said.parsed_severity());
+                return match said {
+                    Some(Severity::Error) => Ok(Err(Error::Setup(format!(
+                        "the Primary refuses to note that, so nothing has changed: {}",
+                        described(&error)
+                    )))),
+                    _ => Err(error.into()),
+                };
+            }
+        };
+        Ok(match first(&answer)?.as_str() {
+            "1" => Ok(()),
+            _ => Err(Error::Setup(
+                "this proxy is not the active one any more: nothing has changed".into(),
+            )),
+        })
     }
 
     /// Ends what the proxies before have at the Primary: the backends of their clients, and who reads
