@@ -6,14 +6,13 @@ mod support;
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use scale::address::Address;
 use scale::console::client::{self, Told};
 use scale::local::{Postgres, SUPERUSER};
 use scale::proxy::Proxy;
-use support::cluster::{PATIENCE, text};
+use support::cluster::{text, wait};
 use support::{connect, is_there, options, printed, run, signal};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
@@ -110,18 +109,6 @@ impl Running {
             (text(&there, "SELECT count(*) FROM t").await == rows).then_some(())
         })
         .await;
-    }
-}
-
-/// Looks again and again until there is something.
-async fn wait<T, F: Future<Output = Option<T>>>(what: &str, look: impl Fn() -> F) -> T {
-    let started = Instant::now();
-    loop {
-        if let Some(found) = look().await {
-            return found;
-        }
-        assert!(started.elapsed() < PATIENCE, "no {what}");
-        tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
 

@@ -13,7 +13,7 @@ use std::net::SocketAddr;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use rustix::process::{Pid, Signal, kill_process, set_parent_process_death_signal};
 use scale::address::Address;
@@ -22,7 +22,7 @@ use scale::local::{Postgres, SUPERUSER};
 use scale::proxy::Proxy;
 use scale::proxy::routing::Routing;
 use scale::replication::Replication;
-use support::cluster::{Cluster, PATIENCE, text};
+use support::cluster::{Cluster, text, wait};
 use support::raw::Raw;
 use support::{Front, connect, connect_by, is_there, options, options_at, printed};
 use tokio::net::TcpListener;
@@ -140,18 +140,6 @@ impl Drop for Running {
         // It may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
-    }
-}
-
-/// Looks again and again until there is something.
-async fn wait<T, F: Future<Output = Option<T>>>(what: &str, look: impl Fn() -> F) -> T {
-    let started = Instant::now();
-    loop {
-        if let Some(found) = look().await {
-            return found;
-        }
-        assert!(started.elapsed() < PATIENCE, "no {what}");
-        tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
 

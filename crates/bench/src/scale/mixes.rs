@@ -125,6 +125,22 @@ struct Size {
     alone: Vec<Series>,
 }
 
+impl Size {
+    /// Runs a mix in a way through the proxy.
+    async fn measure(&mut self, load: &Load, (mix, way): (usize, usize)) -> io::Result<()> {
+        let (all_before, there_before) = self.site.batches().await?;
+        let sample = load
+            .run(self.site.place()?, &[self.site.proxy_id()?])
+            .await?;
+        let (all, there) = self.site.batches().await?;
+        let measured = &mut self.measured[mix][way];
+        measured.series.push(sample);
+        let share = (there - there_before) / (all - all_before);
+        measured.at_extensions.push(share * 100.0);
+        Ok(())
+    }
+}
+
 /// One way's runs.
 #[derive(Default)]
 struct Measured {
@@ -157,9 +173,8 @@ pub async fn classes(options: &Options) -> io::Result<Report> {
     let mut report = Report::default();
     for workload in [Workload::tpcc(Reads::All), Workload::ycsb(options.rows)] {
         let file = format!("scale-classes-{}", workload.file);
-        if let Some(mut experiment) = Experiment::start(workload, CLASSES, TWO, options).await? {
-            experiment.run().await?;
-            experiment.tell(&mut report).await?;
+        let done = Experiment::done((workload, CLASSES, TWO), options, &mut report).await?;
+        if let Some(experiment) = done {
             options.draw_bars(&file, &experiment.bars())?;
         }
     }
@@ -171,9 +186,8 @@ pub async fn statements(options: &Options) -> io::Result<Report> {
     let mut report = Report::default();
     let mut workload = Workload::tpcc(Reads::All);
     workload.mixes.retain(|mix| mix.name != "read-only");
-    if let Some(mut experiment) = Experiment::start(workload, BALANCING, TWO, options).await? {
-        experiment.run().await?;
-        experiment.tell(&mut report).await?;
+    let done = Experiment::done((workload, BALANCING, TWO), options, &mut report).await?;
+    if let Some(experiment) = done {
         options.draw_bars("scale-statements", &experiment.bars())?;
     }
     Ok(report)
@@ -181,9 +195,8 @@ pub async fn statements(options: &Options) -> io::Result<Report> {
 
 async fn levels(workload: Workload, options: &Options) -> io::Result<Report> {
     let mut report = Report::default();
-    if let Some(mut experiment) = Experiment::start(workload, LEVELS, EXTENSIONS, options).await? {
-        experiment.run().await?;
-        experiment.tell(&mut report).await?;
+    let done = Experiment::done((workload, LEVELS, EXTENSIONS), options, &mut report).await?;
+    if let Some(experiment) = done {
         for (number, mix) in experiment.workload.mixes.iter().enumerate() {
             let file = format!("scale-{}-{}", experiment.workload.file, mix.name);
             options.draw_lines(&file, &experiment.lines(number))?;
@@ -193,11 +206,23 @@ async fn levels(workload: Workload, options: &Options) -> io::Result<Report> {
 }
 
 impl<'a> Experiment<'a> {
-    /// None where databases cannot be held to equal shares.
+    /// A workload in these ways with so many Extensions, run and told. None where databases cannot be held to
+    /// equal shares.
+    async fn done(
+        what: (Workload, &'static [Way], &[usize]),
+        options: &'a Options,
+        report: &mut Report,
+    ) -> io::Result<Option<Experiment<'a>>> {
+        let mut started = Experiment::start(what, options).await?;
+        if let Some(experiment) = &mut started {
+            experiment.run().await?;
+            experiment.tell(report).await?;
+        }
+        Ok(started)
+    }
+
     async fn start(
-        workload: Workload,
-        ways: &'static [Way],
-        extensions: &[usize],
+        (workload, ways, extensions): (Workload, &'static [Way], &[usize]),
         options: &'a Options,
     ) -> io::Result<Option<Experiment<'a>>> {
         if !has_quotas(workload.name) {
@@ -232,31 +257,17 @@ impl<'a> Experiment<'a> {
             for mix in 0..self.workload.mixes.len() {
                 for size in 0..self.sizes.len() {
                     let load = self.load(mix, size, None);
-                    let size = &mut self.sizes[size];
-                    let alone = load.run(size.site.primary.socket(), &[]).await?;
-                    size.alone[mix].push(alone);
-                }
-                for (size, way) in self.turns() {
-                    let load = self.load(mix, size, Some(self.ways[way]));
-                    let size = &mut self.sizes[size];
-                    let (all_before, there_before) = size.site.batches().await?;
-                    let place = size.site.place()?;
-                    let sample = load.run(place, &[size.site.proxy_id()?]).await?;
-                    let (all, there) = size.site.batches().await?;
-                    let measured = &mut size.measured[mix][way];
-                    measured.series.push(sample);
-                    let share = (there - there_before) / (all - all_before);
-                    measured.at_extensions.push(share * 100.0);
+                    let primary = self.sizes[size].site.primary.socket();
+                    let alone = load.run(primary, &[]).await?;
+                    self.sizes[size].alone[mix].push(alone);
+                    for way in 0..self.ways.len() {
+                        let load = self.load(mix, size, Some(self.ways[way]));
+                        self.sizes[size].measure(&load, (mix, way)).await?;
+                    }
                 }
             }
         }
         Ok(())
-    }
-
-    fn turns(&self) -> Vec<(usize, usize)> {
-        let sizes = 0..self.sizes.len();
-        let turns = sizes.flat_map(|size| (0..self.ways.len()).map(move |way| (size, way)));
-        turns.collect()
     }
 
     /// A mix in a way, which sessions ask for at first; none where there is no proxy.

@@ -391,8 +391,8 @@ impl Relay<'_> {
             touched.stays_inside(shares_portals);
         }
         let is_serializable = self.outset.isolation == Isolation::Serializable;
-        let failure = self.session.failure_elsewhere().cloned();
-        let is_read = is_whole && leaves_nothing && !is_serializable && failure.is_none();
+        let failed = self.session.failure_elsewhere().map(Why::failed);
+        let is_read = is_whole && leaves_nothing && !is_serializable && failed.is_none();
         if is_read && touched.needs_primary.is_none() && !self.session.is_pinned() {
             let settings = self.session.settings();
             touched.coarsen(settings.classes);
@@ -411,7 +411,7 @@ impl Relay<'_> {
             .unwrap_or("what it leaves is kept there");
         Ok(Plan {
             extension: None,
-            why: failure.map_or_else(|| Why::primary(reason), Why::failed),
+            why: failed.unwrap_or_else(|| Why::primary(reason)),
             prelude,
         })
     }

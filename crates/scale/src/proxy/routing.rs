@@ -28,7 +28,7 @@ use crate::wire::effect::{self, Effect};
 use crate::wire::message;
 use crate::wire::report::{Report, Severity};
 use crate::wire::server::Server;
-use crate::wire::session::{Bound, Classes, Out, Prepared, Proof, Session, Text};
+use crate::wire::session::{Bound, Classes, Fault, Out, Prepared, Proof, Session, Text};
 
 /// SQLSTATE: what cannot be replicated.
 const UNSUPPORTED: &str = "0A000";
@@ -403,12 +403,12 @@ impl Why {
     }
 
     /// The Primary, since the read has failed at the Extension, or what it has seen there does not count.
-    pub fn failed(report: Report) -> Why {
-        match &*report.code {
-            SERIALIZATION_FAILURE => Why::torn(),
-            _ => Why {
+    pub fn failed(fault: &Fault) -> Why {
+        match fault {
+            Fault::Torn => Why::torn(),
+            Fault::Error(report) => Why {
                 reason: "it failed at the Extension",
-                detail: Detail::Refused(report),
+                detail: Detail::Refused(report.clone()),
             },
         }
     }

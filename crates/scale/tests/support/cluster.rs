@@ -147,6 +147,18 @@ impl Cluster {
     }
 }
 
+/// Looks again and again until there is something.
+pub async fn wait<T, F: Future<Output = Option<T>>>(what: &str, look: impl Fn() -> F) -> T {
+    let started = Instant::now();
+    loop {
+        if let Some(found) = look().await {
+            return found;
+        }
+        assert!(started.elapsed() < PATIENCE, "no {what}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
 /// Writes and reads through the proxy until every Extension has been read at.
 pub async fn until_all_serve(front: &Front, manager: &Mutex<Manager>) {
     let client = front.connect().await;

@@ -71,8 +71,8 @@ impl Relay<'_> {
         let Some(routing) = self.routing else {
             return primary(Why::primary("there is no Extension"));
         };
-        if let Some(failure) = self.session.failure_elsewhere() {
-            return primary(Why::failed(failure.clone()));
+        if let Some(fault) = self.session.failure_elsewhere() {
+            return primary(Why::failed(fault));
         }
         let demand = self.session.demand();
         let (mut touched, leaves_nothing) = self.looked_at(&demand, routing);

@@ -30,7 +30,7 @@ use super::{Bound, IDLE, INSIDE, Out, Prepared, Session, Stage};
 use crate::wire::cut::HEADER_LEN;
 use crate::wire::effect::Effect;
 use crate::wire::message::{self, Parse, Subject};
-use crate::wire::report::{Report, Severity};
+use crate::wire::report::Report;
 use crate::wire::server::{Parameters, Server, UnnamedId};
 
 /// Bytes of an answer that are kept back, at most: a longer one is told as it comes.
@@ -38,8 +38,6 @@ const ANSWER_LEN_MAX: usize = 256 * 1024;
 
 /// SQLSTATE: somebody, or a timeout, has cancelled it. It is not run again.
 const QUERY_CANCELED: &str = "57014";
-/// SQLSTATE: it is to be done again.
-const SERIALIZATION_FAILURE: &str = "40001";
 
 /// What shows that a batch has taken all its snapshots at an Extension.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,6 +48,15 @@ pub enum Proof {
     First,
     /// Its end, or its failure.
     End,
+}
+
+/// What is wrong with a batch that ran elsewhere.
+#[derive(Clone, Debug)]
+pub enum Fault {
+    /// What it has seen does not count, or is too long to be kept until that is known.
+    Torn,
+    /// It failed.
+    Error(Report),
 }
 
 /// A transaction on the Primary that waits for its next batch, or for one that runs elsewhere.
@@ -75,15 +82,13 @@ pub(super) struct Batch {
     answer: BytesMut,
     is_told: bool,
     is_answered: bool,
-    failure: Option<Report>,
-    /// What it says does not count.
-    is_torn: bool,
+    fault: Option<Fault>,
 }
 
 /// Why a batch comes back.
 #[derive(Debug)]
 pub(super) struct Failure {
-    report: Report,
+    fault: Fault,
     /// The client is to be told of it: the batch does not run again.
     is_raised: bool,
 }
@@ -114,8 +119,8 @@ impl Session {
     }
 
     /// Why the batch that waits for a server must go to the Primary, if it ran elsewhere before.
-    pub fn failure_elsewhere(&self) -> Option<&Report> {
-        self.failure.as_ref().map(|failure| &failure.report)
+    pub fn failure_elsewhere(&self) -> Option<&Fault> {
+        self.failure.as_ref().map(|failure| &failure.fault)
     }
 
     /// The batch goes to the Primary, where its transaction is. Returns its messages, which are to be
@@ -136,8 +141,12 @@ impl Session {
             message::write(&mut out.to_server, b'C', &[b"P\0"], 0);
             self.expected.push(Expected::hidden(Kind::Close));
         }
-        if let Some(failure) = self.failure.take().filter(|failure| failure.is_raised) {
-            self.add(&super::added::raising(&failure.report), out);
+        if let Some(Failure {
+            fault: Fault::Error(report),
+            is_raised: true,
+        }) = self.failure.take()
+        {
+            self.add(&super::added::raising(&report), out);
             message::write(&mut out.to_server, b'S', &[], 0);
             self.expect(Kind::Ready);
         }
@@ -176,8 +185,7 @@ impl Session {
             answer: BytesMut::new(),
             is_told: false,
             is_answered: false,
-            failure: None,
-            is_torn: false,
+            fault: None,
         });
     }
 
@@ -207,11 +215,9 @@ impl Session {
     }
 
     /// What the batch has seen does not count: it runs again on the Primary.
-    pub fn tears(&mut self, report: Report) {
+    pub fn tears(&mut self) {
         if let Some(batch) = &mut self.batch {
-            batch.proof = Proof::None;
-            batch.is_torn = true;
-            batch.failure = Some(report);
+            batch.tears();
         }
     }
 
@@ -261,14 +267,14 @@ impl Session {
         let Some(batch) = &mut self.batch else {
             return false;
         };
-        batch.is_answered = batch.failure.is_none();
+        batch.is_answered = batch.fault.is_none();
         !batch.is_answered
     }
 
     /// Has the batch failed that runs elsewhere?
     pub(super) fn has_failed_elsewhere(&self) -> bool {
-        let failure = self.batch.as_ref().map(|batch| &batch.failure);
-        failure.is_some_and(Option::is_some)
+        let fault = self.batch.as_ref().map(|batch| &batch.fault);
+        fault.is_some_and(Option::is_some)
     }
 
     /// Notes why a batch has failed that runs elsewhere. False if the client is to be told: there is none, or it
@@ -276,11 +282,13 @@ impl Session {
     pub(super) fn fails_elsewhere(&mut self, report: &Report) -> bool {
         let is_alone = self.waiting.is_none();
         self.batch
-            .take_if(|batch| is_alone && (!batch.is_torn || report.code == QUERY_CANCELED));
+            .take_if(|batch| is_alone && (!batch.is_torn() || report.code == QUERY_CANCELED));
         let Some(batch) = &mut self.batch else {
             return false;
         };
-        batch.failure.get_or_insert_with(|| report.clone());
+        batch
+            .fault
+            .get_or_insert_with(|| Fault::Error(report.clone()));
         true
     }
 
@@ -289,9 +297,10 @@ impl Session {
         let Some(batch) = self.batch.take() else {
             return;
         };
-        let report = batch.failure.expect("it was answered, or it has failed");
-        let is_raised = batch.is_told || report.code == QUERY_CANCELED;
-        self.failure = Some(Failure { report, is_raised });
+        let fault = batch.fault.expect("it was answered, or it has failed");
+        let is_canceled = matches!(&fault, Fault::Error(report) if report.code == QUERY_CANCELED);
+        let is_raised = batch.is_told || is_canceled;
+        self.failure = Some(Failure { fault, is_raised });
         self.stage = Stage::Wanting;
         if is_raised {
             out.to_client.unsplit(batch.answer);
@@ -314,19 +323,25 @@ impl Session {
 }
 
 impl Batch {
+    fn is_torn(&self) -> bool {
+        matches!(self.fault, Some(Fault::Torn))
+    }
+
+    fn tears(&mut self) {
+        self.proof = Proof::None;
+        self.fault = Some(Fault::Torn);
+    }
+
     /// Tells what need not be kept back any more.
     fn told(&mut self, out: &mut Out) {
         let is_long = self.answer.len() > ANSWER_LEN_MAX;
-        if self.is_torn {
+        if self.is_torn() {
             self.answer.clear();
         } else if self.proof != Proof::None {
             if is_long {
-                let text = "its answer is too long to be kept until all of it counts";
-                self.failure = Some(Report::new(Severity::Error, SERIALIZATION_FAILURE, text));
-                self.is_torn = true;
-                self.proof = Proof::None;
+                self.tears();
             }
-        } else if self.failure.is_none() && (self.is_answered || is_long) {
+        } else if self.fault.is_none() && (self.is_answered || is_long) {
             out.to_client.unsplit(self.answer.split());
             self.is_told = true;
         }

@@ -71,6 +71,27 @@ pub enum Trace {
     On,
 }
 
+impl Settings {
+    /// None if there is no such setting; false if it cannot be this, and stays as it is.
+    fn set(&mut self, name: &str, value: &str) -> Option<bool> {
+        match (name, value) {
+            ("replex.trace", "on" | "true" | "1") => self.trace = Trace::On,
+            ("replex.trace", "off" | "false" | "0") => self.trace = Trace::Off,
+            ("replex.consistency", "gssi") => self.level = Level::Gssi,
+            ("replex.consistency", "weak") => self.level = Level::Weak,
+            ("replex.consistency", "rsi-pc") => self.level = Level::RsiPc,
+            ("replex.consistency", "1sr") => self.level = Level::OneCopy,
+            ("replex.classes", "ras") => self.classes = Classes::Rows,
+            ("replex.classes", "cas") => self.classes = Classes::Columns,
+            ("replex.classes", "tas") => self.classes = Classes::Tables,
+            ("replex.balancing", "statement") => self.balancing = Balancing::Statement,
+            ("replex.balancing", "transaction") => self.balancing = Balancing::Transaction,
+            _ => return NAMES.contains(&name).then_some(false),
+        }
+        Some(true)
+    }
+}
+
 impl Session {
     /// What the client has set.
     pub fn settings(&self) -> Settings {
@@ -110,20 +131,8 @@ impl Session {
             return false;
         };
         let value = value.trim_matches('\'');
-        let is_valid = match (name, value) {
-            ("replex.trace", "on" | "true" | "1") => self.trace(Trace::On),
-            ("replex.trace", "off" | "false" | "0") => self.trace(Trace::Off),
-            ("replex.consistency", "gssi") => self.level(Level::Gssi),
-            ("replex.consistency", "weak") => self.level(Level::Weak),
-            ("replex.consistency", "rsi-pc") => self.level(Level::RsiPc),
-            ("replex.consistency", "1sr") => self.level(Level::OneCopy),
-            ("replex.classes", "ras") => self.classes(Classes::Rows),
-            ("replex.classes", "cas") => self.classes(Classes::Columns),
-            ("replex.classes", "tas") => self.classes(Classes::Tables),
-            ("replex.balancing", "statement") => self.balancing(Balancing::Statement),
-            ("replex.balancing", "transaction") => self.balancing(Balancing::Transaction),
-            (name, _) if NAMES.contains(&name) => false,
-            _ => return false,
+        let Some(is_valid) = self.settings.set(name, value) else {
+            return false;
         };
         if is_valid {
             message::write(&mut out.to_client, b'C', &[b"SET\0"], 0);
@@ -147,26 +156,6 @@ impl Session {
             let set = format!("SET application_name = {}", literal(name));
             self.run(&set, server, out);
         }
-    }
-
-    fn trace(&mut self, trace: Trace) -> bool {
-        self.settings.trace = trace;
-        true
-    }
-
-    fn level(&mut self, level: Level) -> bool {
-        self.settings.level = level;
-        true
-    }
-
-    fn classes(&mut self, classes: Classes) -> bool {
-        self.settings.classes = classes;
-        true
-    }
-
-    fn balancing(&mut self, balancing: Balancing) -> bool {
-        self.settings.balancing = balancing;
-        true
     }
 }
 

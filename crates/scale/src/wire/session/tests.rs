@@ -168,7 +168,7 @@ fn run(steps: Vec<(Step, Offer)>) -> Result<(), TestCaseError> {
                 let server = servers.attached.as_mut().expect("it is some");
                 if session.is_proof(tag) {
                     match index % 2 {
-                        0 => session.tears(Report::new(Severity::Error, "40001", "torn")),
+                        0 => session.tears(),
                         _ => session.counts(&mut out),
                     }
                 }
