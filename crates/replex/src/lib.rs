@@ -6,6 +6,7 @@
 
 pub mod cluster;
 pub mod compare;
+pub mod embedded;
 pub mod failure;
 pub mod inspect;
 pub mod self_check;

@@ -8,6 +8,7 @@ use scale::address::Address;
 use scale::check::{Finding, Weight, check};
 use scale::local::Postgres;
 use scale::proxy::routing::Routing;
+use scale::replication::Settings;
 use support::{connect, is_there};
 
 /// The findings, which must contain this one.
@@ -61,7 +62,7 @@ async fn good_databases_pass_and_are_left_as_they_were() {
     run(&primary, untouched).await;
 
     // With a proxy in front of it, another one stands by; without it, it can follow.
-    let routing = Routing::start(&at, 4, 4).await.unwrap();
+    let routing = Routing::start(&at, 4, &Settings::default()).await.unwrap();
     let slot_is_read = "DO $$BEGIN WHILE NOT EXISTS (SELECT FROM pg_replication_slots WHERE active)
                         LOOP PERFORM pg_sleep(0.01); END LOOP; END$$";
     run(&primary, slot_is_read).await;

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use scale::console::{client, metrics};
 use scale::local::{Postgres, SUPERUSER};
 use scale::proxy::routing::Routing;
+use scale::replication::Settings;
 use support::raw::Raw;
 use support::{Front, connect_by, is_there, options, printed, run};
 
@@ -19,7 +20,9 @@ const PATIENCE: Duration = Duration::from_secs(120);
 /// A proxy that has no Extension yet.
 async fn start(primary: &Postgres) -> Front {
     let address = primary.address("postgres");
-    let routing = Routing::start(&address, 10, 4).await.unwrap();
+    let routing = Routing::start(&address, 10, &Settings::default())
+        .await
+        .unwrap();
     routing.extensions.replication().knows_all();
     Front::routed(options(primary, 10), Some(routing)).await
 }

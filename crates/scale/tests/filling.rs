@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use scale::local::Postgres;
 use scale::manager::{ExtensionId, State, Tsid};
-use scale::replication::{Contents, Replication};
+use scale::replication::{Contents, Replication, Settings};
 use support::cluster::{PATIENCE, text};
 use support::{connect, is_there};
 use tokio_postgres::Client;
@@ -37,7 +37,7 @@ async fn commit_that_is_not_shown_yet_is_not_lost() {
     ] {
         client.batch_execute(sql).await.unwrap();
     }
-    let started = Replication::start(&primary.address("postgres"), 4).await;
+    let started = Replication::start(&primary.address("postgres"), &Settings::default()).await;
     let (replication, manager, _) = started.unwrap();
     let waiting = connect(primary.socket()).await;
     let insert = "SET synchronous_commit = on; INSERT INTO t VALUES (1)";

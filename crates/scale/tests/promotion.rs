@@ -18,7 +18,7 @@ use scale::proxy::Proxy;
 use scale::proxy::extensions::Extensions;
 use scale::proxy::routing::Routing;
 use scale::replication::promotion::{self, Promoted, promote};
-use scale::replication::{Contents, Error};
+use scale::replication::{Contents, Error, Settings};
 use support::cluster::{Cluster, PATIENCE, text};
 use support::{Front, connect, is_there, options_at, try_connect};
 use tokio_postgres::Client;
@@ -74,7 +74,9 @@ fn addresses(cluster: &Cluster) -> Vec<Address> {
 
 /// A proxy in front of what was promoted.
 async fn front(promoted: &Promoted) -> Front {
-    let routing = Routing::start(&promoted.primary, 10, 4).await.unwrap();
+    let routing = Routing::start(&promoted.primary, 10, &Settings::default())
+        .await
+        .unwrap();
     for follower in &promoted.followers {
         routing.extensions.add(follower, Contents::Kept).unwrap();
     }
@@ -169,7 +171,7 @@ async fn stay_apart(old: &Address, promoted: &Promoted, named: &[Address]) {
     ];
     assert_eq!(found, expected.into());
     // One that follows the new Primary does not follow it, even where nobody says more.
-    let routing = Routing::start(old, 10, 4).await.unwrap();
+    let routing = Routing::start(old, 10, &Settings::default()).await.unwrap();
     let extensions = &routing.extensions;
     extensions
         .add(&promoted.followers[0], Contents::Kept)
@@ -458,7 +460,7 @@ async fn standby_takes_the_primarys_place() {
     come_back(&mut cluster, &address).await;
     // A proxy to which nobody names it finds it in the register.
     let other = Proxy::standing_by(options_at(old, 10));
-    let stood = tokio::time::timeout(PATIENCE, other.stand(4, |_| {})).await;
+    let stood = tokio::time::timeout(PATIENCE, other.stand(&Settings::default(), |_| {})).await;
     let why = stood.expect("it does not stand there").to_string();
     assert!(why.contains("was promoted to be the Primary"), "{why}");
 }

@@ -12,6 +12,7 @@ use scale::address::Address;
 use scale::console::client::{self, Told};
 use scale::local::{Postgres, SUPERUSER};
 use scale::proxy::Proxy;
+use scale::replication::Settings;
 use support::cluster::{text, wait};
 use support::{connect, is_there, options, printed, run, signal};
 use tokio::net::TcpListener;
@@ -42,7 +43,7 @@ impl Running {
         let heard: Arc<Mutex<Vec<String>>> = Arc::clone(&said);
         let standing = tokio::spawn(async move {
             let told = |standing| heard.lock().unwrap().push(format!("{standing:?}"));
-            panic!("{}", stands.stand(4, told).await);
+            panic!("{}", stands.stand(&Settings::default(), told).await);
         });
         Running {
             address,

@@ -13,7 +13,7 @@ use scale::analysis::Analyser;
 use scale::local::Postgres;
 use scale::manager::mark::Statement;
 use scale::manager::{ExtensionId, Level, Manager, Outcome, State, Target};
-use scale::replication::{Contents, Error, Replication};
+use scale::replication::{Contents, Error, Replication, Settings};
 use support::{connect, is_there, signal};
 use tokio::task::JoinSet;
 use tokio_postgres::{Client, SimpleQueryMessage};
@@ -41,9 +41,13 @@ impl Hihooi {
 
     async fn with_connections(primary: &Postgres, replay_connections: u16) -> Hihooi {
         let address = primary.address("postgres");
+        let settings = Settings {
+            replay_connections,
+            ..Settings::default()
+        };
         let started = Instant::now();
         loop {
-            match Replication::start(&address, replay_connections).await {
+            match Replication::start(&address, &settings).await {
                 Ok((replication, manager, analyser)) => {
                     return Hihooi {
                         replication,
@@ -730,7 +734,7 @@ async fn what_cannot_be_replicated_is_refused_in_words() {
     let said = |primary: &Postgres| {
         let address = primary.address("postgres");
         async move {
-            match Replication::start(&address, 4).await {
+            match Replication::start(&address, &Settings::default()).await {
                 Err(Error::Setup(text)) => text,
                 Err(other) => panic!("{other:?}"),
                 Ok(_) => panic!("it started"),

@@ -12,7 +12,7 @@ use scale::auth::users::Users;
 use scale::local::{Postgres, SUPERUSER};
 use scale::proxy::Authentication;
 use scale::proxy::routing::Routing;
-use scale::replication::Contents;
+use scale::replication::{Contents, Settings};
 use support::cluster::until_all_serve;
 use support::tls::{authority, certify, know_authority, require_tls, want_certificates};
 use support::{Front, PASSWORD, is_there, options};
@@ -37,7 +37,7 @@ async fn databases_with_tls_only_are_followed() {
     let roots = folder.path().join("roots.pem");
     let proven = format!("sslmode=verify-full&sslrootcert={}", roots.display());
     let at = address(&primary, &proven);
-    let routing = Routing::start(&at, 10, 4).await.unwrap();
+    let routing = Routing::start(&at, 10, &Settings::default()).await.unwrap();
     let manager = Arc::clone(&routing.manager);
     for (extension, query) in extensions.iter().zip([proven.as_str(), "sslmode=require"]) {
         let at = address(extension, query);
@@ -75,13 +75,15 @@ async fn databases_that_want_certificates_are_followed() {
     for postgres in [&primary, &extension] {
         want_certificates(postgres, &address(postgres, &encrypted)).await;
     }
-    let Err(problem) = Routing::start(&address(&primary, &encrypted), 10, 4).await else {
+    let Err(problem) =
+        Routing::start(&address(&primary, &encrypted), 10, &Settings::default()).await
+    else {
         panic!("it came in without a certificate");
     };
     let problem = problem.to_string();
     assert!(problem.contains("valid client certificate"), "{problem}");
     let at = address(&primary, &proven);
-    let routing = Routing::start(&at, 10, 4).await.unwrap();
+    let routing = Routing::start(&at, 10, &Settings::default()).await.unwrap();
     let manager = Arc::clone(&routing.manager);
     let there = address(&extension, &proven);
     routing.extensions.add(&there, Contents::Kept).unwrap();
@@ -107,11 +109,18 @@ async fn databases_that_do_not_prove_who_they_are() {
     let roots = other.path().join("roots.pem");
     fs::write(&roots, stranger.cert.pem()).unwrap();
     let query = format!("sslmode=verify-full&sslrootcert={}", roots.display());
-    let Err(problem) = Routing::start(&address(&primary, &query), 10, 4).await else {
+    let Err(problem) = Routing::start(&address(&primary, &query), 10, &Settings::default()).await
+    else {
         panic!("it was trusted");
     };
     assert!(problem.to_string().contains("certificate"), "{problem}");
-    let Err(problem) = Routing::start(&address(&primary, "sslmode=disable"), 10, 4).await else {
+    let Err(problem) = Routing::start(
+        &address(&primary, "sslmode=disable"),
+        10,
+        &Settings::default(),
+    )
+    .await
+    else {
         panic!("it was spoken to without TLS");
     };
     assert!(problem.to_string().contains("no encryption"), "{problem}");

@@ -21,7 +21,7 @@ use scale::console::client::{self, Told};
 use scale::local::{Postgres, SUPERUSER};
 use scale::proxy::Proxy;
 use scale::proxy::routing::Routing;
-use scale::replication::Replication;
+use scale::replication::{Replication, Settings};
 use support::cluster::{Cluster, text, wait};
 use support::raw::Raw;
 use support::{Front, connect, connect_by, is_there, options, options_at, printed};
@@ -61,9 +61,10 @@ async fn be_proxy(databases: &str) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     println!("{SAYS}{}", listener.local_addr().unwrap());
     let proxy = Proxy::standing_by(told);
+    let settings = Settings::default();
     tokio::select! {
         served = proxy.serve(listener) => served.unwrap(),
-        problem = proxy.stand(4, |standing| println!("{SAYS}{standing:?}")) => panic!("{problem}"),
+        problem = proxy.stand(&settings, |standing| println!("{SAYS}{standing:?}")) => panic!("{problem}"),
     }
 }
 
@@ -485,7 +486,9 @@ async fn one_that_gives_up_is_followed_at_once() {
     }
     let primary = Postgres::start(&["synchronous_commit=on"]).unwrap();
     let address = primary.address("postgres");
-    let first = Routing::start(&address, 10, 4).await.unwrap();
+    let first = Routing::start(&address, 10, &Settings::default())
+        .await
+        .unwrap();
     let epoch = first.extensions.replication().epoch();
     let front = Front::routed(options(&primary, 10), Some(first)).await;
     let mut raw = Raw::log_in(front.address).await;

@@ -16,7 +16,7 @@ use scale::local::{self, Postgres, SUPERUSER};
 use scale::proxy::Authentication;
 use scale::proxy::listener::Local;
 use scale::proxy::routing::Routing;
-use scale::replication::Contents;
+use scale::replication::{Contents, Settings};
 use scale::wire::startup::write_tls;
 use support::cluster::{PATIENCE, text, until_all_serve};
 use support::{Front, complained, connect_by, is_there, options, printed, psql, users};
@@ -203,7 +203,9 @@ async fn databases_are_reached_by_unix_sockets() {
         let url = format!("postgresql://{SUPERUSER}@{host}:{port}/postgres");
         Address::parse(&url).unwrap()
     };
-    let routing = Routing::start(&address(&primary), 10, 4).await.unwrap();
+    let routing = Routing::start(&address(&primary), 10, &Settings::default())
+        .await
+        .unwrap();
     let manager = Arc::clone(&routing.manager);
     let added = routing.extensions.add(&address(&extension), Contents::Kept);
     added.unwrap();

@@ -209,6 +209,21 @@ pub struct Serve {
         value_parser = clap::value_parser!(u16).range(1..=64)
     )]
     pub replay_connections: u16,
+    /// Where commits are kept for Extensions that are away, so that the Primary need not keep its log for
+    /// them: a folder, in which a store of this process is then, or replex://HOST:PORT,… with the
+    /// coordinators of a cluster. Two proxies need a cluster for it.
+    #[arg(long, value_name = "DIR|URL")]
+    pub buffer: Option<String>,
+    /// Mebibytes of commits that are kept there: the newest. An Extension that has missed more is filled
+    /// anew.
+    #[arg(
+        long,
+        value_name = "MIB",
+        default_value_t = 1024,
+        value_parser = clap::value_parser!(u32).range(1..),
+        requires = "buffer"
+    )]
+    pub buffer_mib: u32,
     /// Threads that serve sessions. One is the cheapest for each message, since none wakes another
     /// thread, and is good for some 50,000 queries a second; by default there is one for every four
     /// processors.
@@ -230,7 +245,7 @@ pub struct Serve {
 
 impl Serve {
     /// The options that cannot be changed while the proxy runs, by name.
-    pub fn fixed(&self) -> [(&'static str, String); 12] {
+    pub fn fixed(&self) -> [(&'static str, String); 14] {
         let text = |value: &dyn Debug| format!("{value:?}");
         [
             ("primary", text(&self.primary)),
@@ -242,6 +257,8 @@ impl Serve {
             ("pooling", text(&self.pooling)),
             ("connections", text(&self.connections)),
             ("replay-connections", text(&self.replay_connections)),
+            ("buffer", text(&self.buffer)),
+            ("buffer-mib", text(&self.buffer_mib)),
             ("threads", text(&self.threads)),
             ("clients", text(&self.clients)),
             ("login-timeout", text(&self.login_timeout)),

@@ -16,6 +16,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use replex::embedded::Store;
 use replex::failure::Failure;
 use scale::address::{Address, socket_in};
 use scale::auth::tls;
@@ -23,6 +24,7 @@ use scale::auth::users::Users;
 use scale::proxy::listener::Local;
 use scale::proxy::standing::Standing;
 use scale::proxy::{Admission, Authentication, Certificates, Options, Proxy, Reloaded};
+use scale::replication::{Settings, buffer};
 use scale::wire::session::Pinning;
 use server::metrics::Metrics;
 use tokio::net::TcpListener;
@@ -30,6 +32,9 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 pub use arguments::Scale;
 use arguments::{ClientAuth, Command, Databases, Pooling, Serve};
+
+/// What a cluster's coordinators are named by.
+const CLUSTER: &str = "replex://";
 
 /// `replex scale`
 pub fn run(arguments: &Scale) -> Result<(), Failure> {
@@ -79,6 +84,8 @@ async fn serve(arguments: &Serve) -> Result<(), Failure> {
         let listener = TcpListener::bind(listen).await;
         let listener = listener.map_err(Failure::at(format!("listen at {listen}")))?;
         let is_router = !arguments.extension.is_empty() || arguments.replicate;
+        // It serves as long as this lives.
+        let (_store, buffer) = buffer_of(arguments)?;
         let proxy = match is_router {
             true => Proxy::standing_by(options),
             false => Proxy::new(options, None),
@@ -98,7 +105,7 @@ async fn serve(arguments: &Serve) -> Result<(), Failure> {
         };
         let stood = async {
             match is_router {
-                true => stand(&proxy, arguments, &places).await,
+                true => stand(&proxy, arguments, buffer, &places).await,
                 false => {
                     say(&format!("ready {places}"));
                     std::future::pending().await
@@ -125,8 +132,45 @@ async fn serve(arguments: &Serve) -> Result<(), Failure> {
     serving.await
 }
 
+/// Where commits are kept for Extensions that are away, with the store that they are in if it is this process's.
+fn buffer_of(arguments: &Serve) -> Result<(Option<Store>, Option<buffer::Options>), Failure> {
+    let Some(place) = &arguments.buffer else {
+        return Ok((None, None));
+    };
+    let (store, coordinators) = match place.strip_prefix(CLUSTER) {
+        Some(coordinators) => {
+            let coordinators: Vec<String> = coordinators.split(',').map(str::to_owned).collect();
+            let is_place = |it: &String| {
+                it.rsplit_once(':')
+                    .is_some_and(|(_, port)| port.parse::<u16>().is_ok())
+            };
+            if !coordinators.iter().all(is_place) {
+                return Err(Failure::Usage(format!(
+                    "--buffer {place}: give the coordinators as {CLUSTER}HOST:PORT,HOST:PORT"
+                )));
+            }
+            (None, coordinators)
+        }
+        None => {
+            let store = Store::start(Path::new(place))?;
+            let coordinators = vec![store.coordinator().to_string()];
+            (Some(store), coordinators)
+        }
+    };
+    let options = buffer::Options {
+        coordinators,
+        length_max: u64::from(arguments.buffer_mib) << 20,
+    };
+    Ok((store, Some(options)))
+}
+
 /// Is the active proxy while no other is. Fails where it cannot be.
-async fn stand(proxy: &Proxy, arguments: &Serve, places: &str) -> Result<Infallible, Failure> {
+async fn stand(
+    proxy: &Proxy,
+    arguments: &Serve,
+    buffer: Option<buffer::Options>,
+    places: &str,
+) -> Result<Infallible, Failure> {
     let told = |standing| match standing {
         Standing::Active => say(&format!("ready {places}")),
         Standing::Waits(name) => say(&format!("standby {places} for {name}")),
@@ -140,7 +184,11 @@ async fn stand(proxy: &Proxy, arguments: &Serve, places: &str) -> Result<Infalli
             eprintln!("replex: cannot take up what the console has added: {problem}");
         }
     };
-    let problem = proxy.stand(arguments.replay_connections, told).await;
+    let settings = Settings {
+        replay_connections: arguments.replay_connections,
+        buffer,
+    };
+    let problem = proxy.stand(&settings, told).await;
     let what = format!("replicate from the Primary at {}", proxy.primary());
     Err(Failure::at(what)(problem))
 }

@@ -11,6 +11,7 @@ use crate::proxy::Proxy;
 use crate::proxy::clients::Where;
 use crate::proxy::routing::Routing;
 use crate::replication::Error;
+use crate::replication::buffer::Standing;
 use crate::wire::report::{Report, Severity};
 
 /// SQLSTATEs.
@@ -55,6 +56,14 @@ const LAG: Columns = &[
     ("on_disk", Type::Text),
     ("bytes_behind", Type::Number),
 ];
+const BUFFER: Columns = &[
+    ("doing", Type::Text),
+    ("has_from", Type::Text),
+    ("has_until", Type::Text),
+    ("pages", Type::Number),
+    ("bytes", Type::Number),
+    ("bytes_max", Type::Number),
+];
 const POOLS: Columns = &[
     ("server", Type::Text),
     ("address", Type::Text),
@@ -87,6 +96,7 @@ pub fn columns(command: &Command) -> Option<Columns> {
         Command::Show(Subject::Extensions) => Some(EXTENSIONS),
         Command::Show(Subject::Routes) => Some(ROUTES),
         Command::Show(Subject::Lag) => Some(LAG),
+        Command::Show(Subject::Buffer) => Some(BUFFER),
         Command::Show(Subject::Pools) => Some(POOLS),
         Command::Show(Subject::Clients) => Some(CLIENTS),
         Command::Show(Subject::Proxy) => Some(PROXY),
@@ -178,6 +188,7 @@ fn shown(proxy: &Proxy, subject: Subject) -> Vec<Vec<Value>> {
     match subject {
         Subject::Extensions => of_routing(extensions),
         Subject::Lag => of_routing(lag),
+        Subject::Buffer => of_routing(buffer),
         Subject::Routes => routes(proxy),
         Subject::Pools => pools(proxy),
         Subject::Clients => clients(proxy),
@@ -268,6 +279,22 @@ fn lag(routing: &Routing) -> Vec<Vec<Value>> {
         ]
     });
     rows.collect()
+}
+
+fn buffer(routing: &Routing) -> Vec<Vec<Value>> {
+    let standing = routing.extensions.replication().buffer();
+    let row = |it: Standing| {
+        let (from, until) = it.covered.unzip();
+        vec![
+            Value::text(it.text),
+            from.map_or(Value::Null, Value::text),
+            until.map_or(Value::Null, Value::text),
+            Value::count(it.pages),
+            Value::count(it.length),
+            Value::count(it.length_max),
+        ]
+    };
+    standing.into_iter().map(row).collect()
 }
 
 fn routes(proxy: &Proxy) -> Vec<Vec<Value>> {

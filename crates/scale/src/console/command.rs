@@ -36,6 +36,8 @@ pub enum Subject {
     Routes,
     /// How far Extensions are behind.
     Lag,
+    /// What keeps commits for Extensions that are away.
+    Buffer,
     /// Connections to servers.
     Pools,
     /// Who is logged in.
@@ -51,6 +53,10 @@ pub const HELP: &[(&str, &str)] = &[
     ("SHOW EXTENSIONS", "the Extensions, and what each does"),
     ("SHOW ROUTES", "where batches went, and why"),
     ("SHOW LAG", "how far Extensions are behind the Primary"),
+    (
+        "SHOW BUFFER",
+        "what is kept for Extensions that are away, if that was asked for",
+    ),
     ("SHOW POOLS", "connections to servers"),
     (
         "SHOW CLIENTS",
@@ -159,12 +165,13 @@ fn subject_of(word: &str) -> Result<Subject, Report> {
         "EXTENSIONS" => Ok(Subject::Extensions),
         "ROUTES" => Ok(Subject::Routes),
         "LAG" => Ok(Subject::Lag),
+        "BUFFER" => Ok(Subject::Buffer),
         "POOLS" => Ok(Subject::Pools),
         "CLIENTS" => Ok(Subject::Clients),
         "PROXY" => Ok(Subject::Proxy),
         "HELP" => Ok(Subject::Help),
         _ => Err(refused(format!("there is no {word} to be shown"))
-            .hint("There are EXTENSIONS, ROUTES, LAG, POOLS, CLIENTS, PROXY and HELP.")),
+            .hint("There are EXTENSIONS, ROUTES, LAG, BUFFER, POOLS, CLIENTS, PROXY and HELP.")),
     }
 }
 

@@ -29,6 +29,10 @@ pub fn text(proxy: &Proxy) -> String {
     let Some(routing) = proxy.followed() else {
         return text;
     };
+    if let Some(buffer) = routing.extensions.replication().buffer() {
+        line("buffer_following", "", u64::from(buffer.is_following));
+        line("buffer_bytes", "", buffer.length);
+    }
     let compared = routing.extensions.replication().compared();
     let manager = routing.manager();
     line("commits_pending", "", manager.pending_count() as u64);

@@ -21,7 +21,7 @@ use crate::manager::{
 use crate::pool::Node;
 use crate::replication::leadership::Leadership;
 use crate::replication::leadership::lease::Lease;
-use crate::replication::{Error, Replication, Started};
+use crate::replication::{Error, Replication, Settings, Started};
 use crate::sql::quoted;
 use crate::wire::cut::Message;
 use crate::wire::effect::{self, Effect};
@@ -465,14 +465,13 @@ pub struct Chosen {
 
 impl Routing {
     /// Becomes the active proxy, however long another one is, and prepares the Primary for Extensions,
-    /// of which there are none yet. Each will have so many connections for sessions, at most, and so many
-    /// that execute commits.
+    /// of which there are none yet. Each will have so many connections for sessions, at most.
     pub async fn start(
         primary: &Address,
         connections_max: usize,
-        replay_connections: u16,
+        settings: &Settings,
     ) -> Result<Routing, Error> {
-        let started = Replication::start(primary, replay_connections).await?;
+        let started = Replication::start(primary, settings).await?;
         Ok(Routing::of(started, primary, connections_max))
     }
 
@@ -480,10 +479,10 @@ impl Routing {
     pub async fn begin(
         primary: &Address,
         connections_max: usize,
-        replay_connections: u16,
+        settings: &Settings,
         leadership: Leadership,
     ) -> Result<Routing, Error> {
-        let started = Replication::begin(primary, replay_connections, leadership).await?;
+        let started = Replication::begin(primary, settings, leadership).await?;
         Ok(Routing::of(started, primary, connections_max))
     }
 

@@ -10,7 +10,7 @@ use super::routing::Routing;
 use crate::address::Address;
 use crate::pool::Node;
 use crate::replication::leadership::{Leadership, register};
-use crate::replication::{Contents, Error, Replication, promotion};
+use crate::replication::{Contents, Error, Replication, Settings, promotion};
 use crate::wire::report::{Report, Severity};
 
 /// Wait between two tries to become the active proxy, of one that has stood by before.
@@ -59,7 +59,7 @@ impl Proxy {
     /// Is the active one whenever no other is, and stands by otherwise. `told` hears of each change.
     ///
     /// Returns what stands in the way where that was so from the beginning.
-    pub async fn stand(&self, replay_connections: u16, mut told: impl FnMut(Standing)) -> Error {
+    pub async fn stand(&self, settings: &Settings, mut told: impl FnMut(Standing)) -> Error {
         let mut has_stood = false;
         loop {
             let waits = |name: &str| {
@@ -68,7 +68,7 @@ impl Proxy {
                 told(Standing::Waits(name.into()));
             };
             let begun = match self.stand_once(waits).await {
-                Ok(leadership) => self.begin(replay_connections, leadership).await,
+                Ok(leadership) => self.begin(settings, leadership).await,
                 Err(problem) => Err(problem),
             };
             match begun {
@@ -110,13 +110,13 @@ impl Proxy {
     /// Also gives which Extensions could not be taken up.
     async fn begin(
         &self,
-        replay: u16,
+        settings: &Settings,
         leadership: Leadership,
     ) -> Result<(Arc<Routing>, Vec<String>), Error> {
         let (primary, connections_max) = (&self.options.primary, self.options.connections_max);
         // Whoever reads the list again waits until those are there that it names now.
         let named = self.named.lock().await;
-        let routing = Routing::begin(primary, connections_max, replay, leadership).await?;
+        let routing = Routing::begin(primary, connections_max, settings, leadership).await?;
         for address in &*named {
             routing.extensions.add(address, Contents::Kept)?;
         }

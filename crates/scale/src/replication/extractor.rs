@@ -485,13 +485,9 @@ async fn try_execute(
         sql: format!("UPDATE hihooi.applied SET tsid = {tsid} WHERE worker = {worker}"),
         row_count: Some(1),
     };
-    match &tstate.effect {
-        Effect::Short(changes) => {
-            let mut parts = vec![Part::One(begin)];
-            parts.extend(apply::parts(changes).map_err(|error| lasting(error.to_string()))?);
-            parts.push(Part::One(end));
-            do_all(client, parts, pace).await
-        }
+    let in_memory = match &tstate.effect {
+        Effect::Short(changes) => apply::parts(changes),
+        Effect::Recorded(recorded) => recorded.parts(),
         Effect::Long(spill) => {
             do_all(client, vec![Part::One(begin)], pace).await?;
             let mut reading = spill.read();
@@ -506,12 +502,16 @@ async fn try_execute(
                 }
                 do_all(client, parts, pace).await?;
             }
-            match spill.failure() {
+            return match spill.failure() {
                 Some(why) => Err(lasting(why.to_owned())),
                 None => do_all(client, vec![Part::One(end)], pace).await,
-            }
+            };
         }
-    }
+    };
+    let mut parts = vec![Part::One(begin)];
+    parts.extend(in_memory.map_err(|error| lasting(error.to_string()))?);
+    parts.push(Part::One(end));
+    do_all(client, parts, pace).await
 }
 
 fn lasting(text: String) -> Failure {

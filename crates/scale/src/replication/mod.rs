@@ -5,6 +5,7 @@
 //!   the Primary shows it.
 //! - `extractor` executes commits in parallel at one Extension and commits them in order; `schedule`
 //!   decides, `apply` writes the statements.
+//! - `buffer` keeps commits for Extensions that are away, if that is asked for.
 //! - `divergence` compares them with the Primary.
 //! - `standby` follows a streaming standby of the Primary, which needs none of these.
 //! - `seed` fills a new Extension while the Primary goes on; `convert` makes one of a standby.
@@ -15,9 +16,11 @@
 //! Invariants:
 //! - An Extension's database shows a prefix of the Primary's commits (I14), and says in the same
 //!   transaction which: `hihooi.applied` (HIHOOI c5). So nothing is applied twice after a restart.
-//! - The slot is confirmed only up to what every Extension has on disk, and only by the active proxy.
+//! - The slot is confirmed only up to what every Extension has on disk, or has the Transactions Buffer for, and only
+//!   by the active proxy.
 //! - A change that does not find exactly its row is never passed over: the Extension is quarantined.
 
+pub mod buffer;
 pub mod catalogue;
 pub mod leadership;
 pub mod promotion;
@@ -40,7 +43,7 @@ mod spill;
 mod standby;
 mod tstate;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
 use std::future::{Ready, ready};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -60,6 +63,8 @@ use crate::manager::{ExtensionId, Manager, State, Tsid, locked};
 use crate::pool::connection;
 use crate::pool::ledger::Ledger;
 use crate::pool::stream::Stream;
+use buffer::Buffer;
+use extractor::SERVING;
 use leadership::Leadership;
 use leadership::lease::Lease;
 use leadership::register::Register;
@@ -143,6 +148,8 @@ struct Shared {
     knows_all: Arc<AtomicBool>,
     /// Connections that execute at one Extension.
     replay_connections: u16,
+    /// What keeps commits for Extensions that are away, if there is one.
+    buffer: Option<Arc<Buffer>>,
     /// The epoch of this proxy, and whether it is the active one.
     epoch: u64,
     lease: Lease,
@@ -156,6 +163,26 @@ impl Shared {
 
     fn durable(&self) -> MutexGuard<'_, BTreeMap<ExtensionId, Tsid>> {
         self.durable.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// From where on somebody needs the Primary's log who has no other; none if nobody does. Who is away and is
+    /// given what he lacks from the Transactions Buffer does not.
+    fn needed(&self) -> Option<Tsid> {
+        let away: BTreeSet<ExtensionId> = {
+            let manager = self.manager();
+            let all = manager.extensions();
+            let away = all.filter(|(_, extension)| extension.state == State::Away);
+            away.map(|(id, _)| id).collect()
+        };
+        let durable = self.durable();
+        let needs = durable.iter().map(|(id, tsid)| {
+            let buffer = self.buffer.as_ref().filter(|_| away.contains(id));
+            match buffer.filter(|buffer| buffer.covers(*tsid)) {
+                Some(buffer) => buffer.until().unwrap_or(*tsid),
+                None => *tsid,
+            }
+        });
+        needs.min()
     }
 
     fn compared(&self) -> MutexGuard<'_, BTreeMap<ExtensionId, u64>> {
@@ -181,6 +208,7 @@ impl Shared {
 pub struct Replication {
     shared: Shared,
     reader: JoinHandle<()>,
+    buffer: Option<JoinHandle<()>>,
     extensions: Mutex<BTreeMap<ExtensionId, JoinHandle<()>>>,
     ledger: Ledger,
     register: Register,
@@ -201,11 +229,29 @@ pub enum Contents {
     Converted,
 }
 
+/// How it is done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// Connections to each Extension that execute commits.
+    pub replay_connections: u16,
+    /// What keeps commits for Extensions that are away, if there is to be one.
+    pub buffer: Option<buffer::Options>,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            replay_connections: REPLAY_CONNECTIONS_DEFAULT,
+            buffer: None,
+        }
+    }
+}
+
 impl Replication {
     /// Becomes the active proxy, however long another one is, and then does as [`Replication::begin`].
-    pub async fn start(primary: &Address, replay_connections: u16) -> Result<Started, Error> {
+    pub async fn start(primary: &Address, settings: &Settings) -> Result<Started, Error> {
         let leadership = Replication::stand(primary, |_| {}).await?;
-        Replication::begin(primary, replay_connections, leadership).await
+        Replication::begin(primary, settings, leadership).await
     }
 
     /// Becomes the active proxy, however long another one is. `waits` is told for whom, whenever that
@@ -217,14 +263,13 @@ impl Replication {
         leadership::stand(primary, waits).await
     }
 
-    /// Prepares the Primary, reads its catalogue and begins to read its slot. Commits will be executed
-    /// on so many connections to each Extension.
+    /// Prepares the Primary, reads its catalogue and begins to read its slot.
     pub async fn begin(
         primary: &Address,
-        replay_connections: u16,
+        settings: &Settings,
         leadership: Leadership,
     ) -> Result<Started, Error> {
-        assert!(replay_connections > 0, "somebody has to execute");
+        assert!(settings.replay_connections > 0, "somebody has to execute");
         let primary = primary.clone();
         let client = connect(&primary, "replex set-up").await?;
         // All that others have committed is before this place, as they are fenced.
@@ -242,15 +287,22 @@ impl Replication {
             compared: Arc::default(),
             compare_now: Arc::default(),
             knows_all: Arc::default(),
-            replay_connections,
+            replay_connections: settings.replay_connections,
+            buffer: settings
+                .buffer
+                .clone()
+                .map(|options| Arc::new(Buffer::new(options))),
             epoch: leadership.epoch,
             lease: leadership.lease.clone(),
             joins,
         };
         let reader = tokio::spawn(Reader::new(shared.clone(), joined).run());
+        let buffer = shared.buffer.clone();
+        let buffer = buffer.map(|buffer| tokio::spawn(buffer.keep(shared.clone())));
         let replication = Replication {
             shared,
             reader,
+            buffer,
             extensions: Mutex::default(),
             ledger: leadership.ledger.clone(),
             register: leadership.register.clone(),
@@ -291,6 +343,9 @@ impl Replication {
 
     fn stop(&self) {
         self.reader.abort();
+        if let Some(buffer) = &self.buffer {
+            buffer.abort();
+        }
         for extension in self.extensions().values() {
             extension.abort();
         }
@@ -338,6 +393,11 @@ impl Replication {
     /// Up to where each Extension has everything on disk.
     pub fn durable(&self) -> BTreeMap<ExtensionId, Tsid> {
         self.shared.durable().clone()
+    }
+
+    /// How the Transactions Buffer is, if there is one.
+    pub fn buffer(&self) -> Option<buffer::Standing> {
+        Some(self.shared.buffer.as_ref()?.standing())
     }
 
     /// Compares every Extension with the Primary now, rather than at the next turn.
@@ -449,7 +509,14 @@ async fn follow(
         }
         None => seed::fill(shared, id, extension, &control).await?,
     };
-    if start.applied < setup::confirmed(&primary).await? {
+    let buffer = shared.buffer.as_ref();
+    let is_kept = buffer.is_some_and(|buffer| buffer.covers(start.applied));
+    if !is_kept && start.applied < setup::confirmed(&primary).await? {
+        if buffer.is_some_and(|buffer| buffer.until().is_none()) {
+            let text =
+                "what it has missed may be in the Transactions Buffer, which is not reached yet";
+            return Err(Error::Connection(text.into()));
+        }
         return Err(Error::Setup(
             "the Primary's slot has gone past what this Extension has, and the commits between are \
              lost to it: remove it and add it again with EMPTY"
@@ -460,13 +527,7 @@ async fn follow(
     shared.manager().connected(id, life, start.applied);
     shared.durable().insert(id, start.applied);
     let (commits, received) = mpsc::channel(extractor::QUEUE_LENGTH_MAX);
-    let join = Join {
-        id,
-        applied: start.applied,
-        commits,
-    };
-    let gone = |_| Error::Connection("the slot's reader has ended".into());
-    shared.joins.send(join).await.map_err(gone)?;
+    let given = buffer::delivery::deliver(shared, id, start.applied, commits);
     *wait = RETRY_WAIT_MIN;
     let (requests, requested) = mpsc::channel(1);
     let inputs = extractor::Inputs {
@@ -476,6 +537,7 @@ async fn follow(
     tokio::select! {
         ended = extractor::run(shared, id, extension, (control, start), inputs) => ended,
         difference = divergence::watch(shared, id, extension, requests) => Err(difference),
+        given = given => given.map(|never| match never {}),
     }
 }
 

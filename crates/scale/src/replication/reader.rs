@@ -1,19 +1,20 @@
 //! Reads the slot: every commit of the Primary, in the order of its log (R29).
 //!
 //! For each commit, in this order: the catalogue is read again if it changed; the manager learns of
-//! it; the Primary shows it; every Extension gets it. When an Extension joins that needs older commits
-//! than the last one read, the stream begins again from where the slot is confirmed, and every other
-//! Extension is spared what it was given before.
+//! it; the Primary shows it; every follower gets it: each Extension, and the Transactions Buffer if there is one.
+//! When a follower joins that needs older commits than the last one read, the stream begins again from where the
+//! slot is confirmed, and every other one is spared what it was given before; unless the Transactions Buffer has
+//! them. What that has not on its disks yet is remembered here, so that who comes from there finds what follows.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use pgwire_replication::{Lsn, ReplicationClient, ReplicationConfig, ReplicationEvent};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 use tokio::time::MissedTickBehavior;
 use tokio_postgres::Client;
 
@@ -36,11 +37,104 @@ const STALL_MAX: Duration = Duration::from_secs(10);
 const OPTIONS: &str = "-c datestyle=ISO,YMD -c intervalstyle=postgres -c extra_float_digits=3 \
                        -c bytea_output=hex -c timezone=UTC -c client_encoding=UTF8";
 
-/// An Extension that wants every commit after `applied`.
+/// Commits that are remembered until the Transactions Buffer has them, at most, and their rows in bytes.
+const RECENT_MAX: usize = 1024;
+const RECENT_LENGTH_MAX: usize = 16 << 20;
+
+/// Who is given commits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Follower {
+    /// The Transactions Buffer.
+    Buffer,
+    /// An Extension.
+    Extension(ExtensionId),
+}
+
+/// Somebody who wants every commit after `applied`.
 pub struct Join {
-    pub id: ExtensionId,
+    pub follower: Follower,
     pub applied: Tsid,
     pub commits: mpsc::Sender<Commit>,
+    /// Whether nothing more can be had from the Transactions Buffer.
+    pub insists: bool,
+    pub answer: oneshot::Sender<Answer>,
+}
+
+/// What becomes of who wants to join.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// All that follows is given.
+    Taken,
+    /// What comes next is in the Transactions Buffer: to be asked again once it was given.
+    BufferHasMore,
+    /// What comes next cannot be had any more.
+    Gone,
+}
+
+/// Whom it gives to.
+struct Given {
+    /// The last that was put into the queue.
+    applied: Tsid,
+    commits: mpsc::Sender<Commit>,
+}
+
+impl Given {
+    /// Whether it takes this, or has it already.
+    async fn give(&mut self, commit: &Commit) -> bool {
+        if self.applied >= commit.tsid() {
+            return true;
+        }
+        self.applied = commit.tsid();
+        let sent = self.commits.send_timeout(commit.clone(), STALL_MAX);
+        sent.await.is_ok()
+    }
+}
+
+/// The newest commits, as far as the Transactions Buffer has not got them.
+#[derive(Default)]
+struct Recent {
+    commits: VecDeque<Commit>,
+    length: usize,
+    /// Every commit behind this place is here.
+    after: Tsid,
+    until: Tsid,
+}
+
+impl Recent {
+    /// What is given first follows this place.
+    fn begin(&mut self, place: Tsid) {
+        if self.until == Tsid(0) {
+            (self.after, self.until) = (place, place);
+        }
+    }
+
+    fn push(&mut self, commit: &Commit) {
+        if commit.tsid() <= self.until {
+            return;
+        }
+        self.until = commit.tsid();
+        self.length += commit.length();
+        self.commits.push_back(commit.clone());
+        while self.commits.len() > RECENT_MAX || self.length > RECENT_LENGTH_MAX {
+            self.forget_first();
+        }
+    }
+
+    fn has_all_behind(&self, place: Tsid) -> bool {
+        !self.commits.is_empty() && place >= self.after
+    }
+
+    fn forget(&mut self, until: Tsid) {
+        while self.commits.front().is_some_and(|it| it.tsid() <= until) {
+            self.forget_first();
+        }
+    }
+
+    fn forget_first(&mut self) {
+        let first = self.commits.pop_front().expect("there is one");
+        self.length -= first.length();
+        self.after = first.tsid();
+    }
 }
 
 /// What an Extractor gets, in TSID order.
@@ -60,16 +154,26 @@ impl Commit {
             Commit::Nothing(tsid) => *tsid,
         }
     }
+
+    /// Bytes of memory that it takes, about.
+    fn length(&self) -> usize {
+        match self {
+            Commit::Transaction(tstate) => tstate.length,
+            Commit::Nothing(_) => 0,
+        }
+    }
 }
 
 /// See the module.
 pub struct Reader {
     shared: Shared,
     joined: mpsc::Receiver<Join>,
-    /// Each Extension's queue, and the last that was put in.
-    extensions: BTreeMap<ExtensionId, Join>,
+    followers: BTreeMap<Follower, Given>,
     /// Every commit up to here has been read.
     position: Tsid,
+    /// The slot gives nothing any more of what is before this place.
+    confirmed: Tsid,
+    recent: Recent,
     snapshot: Snapshot,
     /// Commits in doubt whose process is gone: if they are not read up to here, they did not happen.
     doubts: BTreeMap<TStateId, Tsid>,
@@ -81,8 +185,10 @@ impl Reader {
         Reader {
             shared,
             joined,
-            extensions: BTreeMap::new(),
+            followers: BTreeMap::new(),
             position: Tsid(0),
+            confirmed: Tsid(0),
+            recent: Recent::default(),
             snapshot: Snapshot::default(),
             doubts: BTreeMap::new(),
         }
@@ -99,9 +205,11 @@ impl Reader {
                 false => Err(Error::Connection(UNPROVEN.into())),
             };
             if let Err(problem) = done {
-                for id in self.extensions.keys() {
-                    let text = format!("the Primary's slot cannot be read: {problem}");
-                    self.shared.set_status(*id, text);
+                for follower in self.followers.keys() {
+                    if let Follower::Extension(id) = follower {
+                        let text = format!("the Primary's slot cannot be read: {problem}");
+                        self.shared.set_status(*id, text);
+                    }
                 }
                 wait = match self.position > position {
                     true => RETRY_WAIT_MIN,
@@ -112,9 +220,11 @@ impl Reader {
         }
     }
 
-    /// Reads until an Extension needs older commits, or something goes wrong.
+    /// Reads until a follower needs older commits, or something goes wrong.
     async fn read(&mut self) -> Result<(), Error> {
         let primary = connect(&self.shared.primary, "replex reader").await?;
+        self.confirmed = self.confirmed.max(setup::confirmed(&primary).await?);
+        self.recent.begin(self.confirmed);
         let stream_error =
             |error: pgwire_replication::PgWireError| Error::Stream(error.to_string());
         let address = &self.shared.primary;
@@ -166,9 +276,7 @@ impl Reader {
                 }
                 join = self.joined.recv() => {
                     let Some(join) = join else { return Ok(()) };
-                    let needs_older = join.applied < self.position;
-                    self.extensions.insert(join.id, join);
-                    if needs_older {
+                    if self.needs_older(join).await {
                         // Whatever it says while it ends, the next stream begins anew.
                         let _ = stream.shutdown().await;
                         return Ok(());
@@ -230,35 +338,74 @@ impl Reader {
     }
 
     async fn give(&mut self, commit: &Commit) {
+        if self.shared.buffer.is_some() {
+            self.recent.push(commit);
+        }
         let mut gone = Vec::new();
-        for (id, extension) in &mut self.extensions {
-            if extension.applied >= commit.tsid() {
-                continue;
-            }
-            extension.applied = commit.tsid();
-            let sent = extension
-                .commits
-                .send_timeout(commit.clone(), STALL_MAX)
-                .await;
-            if sent.is_err() {
-                gone.push(*id);
+        for (follower, given) in &mut self.followers {
+            if !given.give(commit).await {
+                gone.push(*follower);
             }
         }
-        for id in gone {
-            self.extensions.remove(&id);
+        for follower in gone {
+            self.followers.remove(&follower);
         }
     }
 
+    /// Takes up a follower, if what it needs can be had. Whether the stream must begin anew for it.
+    async fn needs_older(&mut self, join: Join) -> bool {
+        let Join {
+            follower,
+            applied,
+            commits,
+            insists,
+            answer,
+        } = join;
+        let mut given = Given { applied, commits };
+        let is_new = applied >= self.position;
+        let is_recent = !is_new && self.recent.has_all_behind(applied);
+        let buffer = self.shared.buffer.as_ref().filter(|_| !insists);
+        // Who does not hear the answer has ended, and is let go of with its queue.
+        if !is_new && !is_recent {
+            if buffer.is_some_and(|buffer| buffer.has_after(applied)) {
+                let _ = answer.send(Answer::BufferHasMore);
+                return false;
+            }
+            if applied < self.confirmed {
+                let _ = answer.send(Answer::Gone);
+                return false;
+            }
+        }
+        if is_recent {
+            for commit in &self.recent.commits {
+                if !given.give(commit).await {
+                    return false;
+                }
+            }
+        }
+        self.followers.insert(follower, given);
+        let _ = answer.send(Answer::Taken);
+        !is_new && !is_recent
+    }
+
     /// Lets the Primary forget what every Extension has on disk; everything, if there is none.
-    fn confirm(&self, stream: &ReplicationClient) {
+    fn confirm(&mut self, stream: &ReplicationClient) {
         if !self.shared.lease.is_valid() {
             return;
         }
-        let durable = self.shared.durable().values().min().copied();
+        let durable = self.shared.needed();
         let knows_all = self.shared.knows_all.load(Ordering::Acquire);
-        let durable = durable.or(knows_all.then_some(self.position));
+        let mut durable = durable.or(knows_all.then_some(self.position));
+        if let Some(buffer) = &self.shared.buffer {
+            // Before it was reached, nobody knows what it lacks.
+            let until = buffer.until().unwrap_or_default();
+            self.recent.forget(until);
+            durable = durable.map(|durable| durable.min(until));
+        }
         if let Some(durable) = durable.filter(|durable| *durable > Tsid(0)) {
-            stream.update_applied_lsn(Lsn::from_u64(durable.0));
+            // Who was given older commits by the Transactions Buffer may be behind what the slot has.
+            self.confirmed = self.confirmed.max(durable);
+            stream.update_applied_lsn(Lsn::from_u64(self.confirmed.0));
         }
     }
 

@@ -55,13 +55,36 @@ impl Spill {
             Ok(parts) => parts.iter().try_for_each(|part| encode(part, &mut bytes))?,
             Err(error) => self.failure = Some(error.to_string()),
         }
-        let (file, at) = (Arc::clone(&self.file), self.length);
-        let length = bytes.len() as u64;
+        self.append(bytes).await
+    }
+
+    /// Appends what another one has as bytes.
+    pub async fn append(&mut self, bytes: Vec<u8>) -> io::Result<()> {
+        let (file, at, length) = (Arc::clone(&self.file), self.length, bytes.len() as u64);
         spawn_blocking(move || file.write_all_at(&bytes, at))
             .await
             .map_err(io::Error::other)??;
         self.length += length;
         Ok(())
+    }
+
+    /// No Extension can do what it says, for this reason.
+    pub fn fail(&mut self, failure: Option<String>) {
+        self.failure = failure;
+    }
+
+    /// Bytes of it.
+    pub fn length(&self) -> u64 {
+        self.length
+    }
+
+    /// Some of its bytes, from a place on; fewer at the end.
+    pub async fn bytes(&self, at: u64, length_max: u64) -> io::Result<Vec<u8>> {
+        let length = length_max.min(self.length.saturating_sub(at));
+        let mut bytes = vec![0; usize::try_from(length).map_err(io::Error::other)?];
+        let file = Arc::clone(&self.file);
+        let read = move || file.read_exact_at(&mut bytes, at).map(|()| bytes);
+        spawn_blocking(read).await.map_err(io::Error::other)?
     }
 
     /// Why what follows the statements that are here cannot be done by any Extension, if so.
@@ -117,11 +140,7 @@ impl Reading {
     }
 
     async fn bytes(&self, length_max: u64) -> io::Result<Vec<u8>> {
-        let length = length_max.min(self.spill.length - self.at);
-        let mut bytes = vec![0; usize::try_from(length).map_err(io::Error::other)?];
-        let (file, at) = (Arc::clone(&self.spill.file), self.at);
-        let read = move || file.read_exact_at(&mut bytes, at).map(|()| bytes);
-        spawn_blocking(read).await.map_err(io::Error::other)?
+        self.spill.bytes(self.at, length_max).await
     }
 }
 
@@ -129,7 +148,8 @@ fn cut_off() -> io::Error {
     io::Error::other("a file of a long transaction is not what was written")
 }
 
-fn encode(part: &Part, bytes: &mut Vec<u8>) -> io::Result<()> {
+/// Appends a part.
+pub(super) fn encode(part: &Part, bytes: &mut Vec<u8>) -> io::Result<()> {
     match part {
         Part::One(step) => {
             bytes.push(match step.row_count {
@@ -158,6 +178,17 @@ fn encode_length(length: usize, bytes: &mut Vec<u8>) -> io::Result<()> {
     let length = u32::try_from(length).map_err(io::Error::other)?;
     bytes.extend_from_slice(&length.to_le_bytes());
     Ok(())
+}
+
+/// All parts that these bytes are.
+pub(super) fn decode_all(mut bytes: &[u8]) -> io::Result<Vec<Part>> {
+    let mut parts = Vec::new();
+    while !bytes.is_empty() {
+        let (part, rest) = decode(bytes)?.ok_or_else(cut_off)?;
+        parts.push(part);
+        bytes = rest;
+    }
+    Ok(parts)
 }
 
 /// The first part and what follows it; none if it is not all here.

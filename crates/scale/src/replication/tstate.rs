@@ -10,8 +10,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::Error;
+use super::apply::Part;
 use super::pgoutput::{self, Message, Old, Tuple, Value};
-use super::spill::Spill;
+use super::spill::{self, Spill};
 use crate::analysis::Catalogue;
 use crate::analysis::catalogue::Relation;
 use crate::manager::mark::{self, Mark};
@@ -42,6 +43,8 @@ pub struct TState {
     pub sets: Sets,
     /// Whether it has statements like DDL.
     pub has_statements: bool,
+    /// Bytes of memory that it takes, about.
+    pub length: usize,
 }
 
 /// What a commit did.
@@ -51,12 +54,61 @@ pub enum Effect {
     Short(Vec<Change>),
     /// More than is kept in memory.
     Long(Spill),
+    /// What the Transactions Buffer has kept of changes.
+    Recorded(Recorded),
+}
+
+/// Changes as `spill` writes them.
+#[derive(Debug)]
+pub struct Recorded {
+    /// Their bytes.
+    pub parts: Bytes,
+    /// Why no Extension can do them, if so.
+    pub failure: Option<String>,
+}
+
+impl Recorded {
+    /// What does them.
+    pub fn parts(&self) -> Result<Vec<Part>, Error> {
+        match &self.failure {
+            Some(failure) => Err(Error::Stream(failure.clone())),
+            None => {
+                let parts = spill::decode_all(&self.parts);
+                parts.map_err(|error| Error::Stream(error.to_string()))
+            }
+        }
+    }
+}
+
+impl TState {
+    /// What a state writes: of each table rows, or all of it; everything, if it has statements.
+    pub fn sets_of(
+        writes: impl IntoIterator<Item = (Table, Option<BTreeSet<Row>>)>,
+        has_statements: bool,
+    ) -> Sets {
+        let mut sets = Sets::default();
+        for (table, rows) in writes {
+            let touch = match rows {
+                Some(rows) => Touch::write_rows(rows),
+                None => Touch::write_table(),
+            };
+            sets.touch(table, &touch);
+        }
+        if has_statements {
+            sets.merge(&Sets::writes_anything());
+        }
+        sets
+    }
 }
 
 impl Effect {
     /// Did it do nothing?
     pub fn is_empty(&self) -> bool {
-        matches!(self, Effect::Short(changes) if changes.is_empty())
+        match self {
+            Effect::Short(changes) => changes.is_empty(),
+            Effect::Long(_) => false,
+            Effect::Recorded(it) => it.parts.is_empty() && it.failure.is_none(),
+        }
     }
 }
 
@@ -296,19 +348,9 @@ impl Assembler {
         if self.spill.is_some() {
             self.spill().await?;
         }
-        self.length = 0;
-        let mut sets = Sets::default();
-        for (table, rows) in std::mem::take(&mut self.writes) {
-            let touch = match rows {
-                Some(rows) => Touch::write_rows(rows),
-                None => Touch::write_table(),
-            };
-            sets.touch(table, &touch);
-        }
+        let length = std::mem::take(&mut self.length);
         let has_statements = std::mem::take(&mut self.has_statements);
-        if has_statements {
-            sets.merge(&Sets::writes_anything());
-        }
+        let sets = TState::sets_of(std::mem::take(&mut self.writes), has_statements);
         Ok(TState {
             tsid: end,
             xid: self.xid,
@@ -319,6 +361,7 @@ impl Assembler {
             },
             sets,
             has_statements,
+            length,
         })
     }
 

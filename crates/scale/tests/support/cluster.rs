@@ -7,7 +7,7 @@ use scale::local::Postgres;
 use scale::manager::{Manager, State};
 use scale::proxy::routing::Routing;
 use scale::proxy::{Authentication, Options};
-use scale::replication::Contents;
+use scale::replication::{Contents, Settings};
 use tokio_postgres::{Client, SimpleQueryMessage};
 
 use super::{Front, PASSWORD, USER, ask_for_passwords, connect, options, users};
@@ -63,8 +63,9 @@ impl Cluster {
 
     async fn behind(told: Options, primary: Postgres, extensions: usize) -> Cluster {
         let address = primary.address("postgres");
-        let routing = Routing::start(&address, told.connections_max, 4);
-        let routing = routing.await.unwrap();
+        let settings = Settings::default();
+        let routing = Routing::start(&address, told.connections_max, &settings).await;
+        let routing = routing.unwrap();
         let manager = Arc::clone(&routing.manager);
         let mut started = Vec::new();
         for _ in 0..extensions {

@@ -15,7 +15,7 @@ use scale::console::client::{self, Told};
 use scale::local::{self, Postgres, SUPERUSER};
 use scale::proxy::routing::Routing;
 use scale::proxy::{Admission, Authentication, Certificates, Options, Proxy};
-use scale::replication::REPLAY_CONNECTIONS_DEFAULT;
+use scale::replication::Settings;
 use scale::wire::session::Pinning;
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
@@ -101,8 +101,8 @@ impl Stage {
             clients_max: 100,
             login_timeout: Duration::from_secs(60),
         };
-        let replay = REPLAY_CONNECTIONS_DEFAULT;
-        let routing = Routing::start(&options.primary, options.connections_max, replay).await;
+        let settings = Settings::default();
+        let routing = Routing::start(&options.primary, options.connections_max, &settings).await;
         let routing = routing.map_err(Failure::at("follow the Primary"))?;
         routing.extensions.replication().knows_all();
         let listener = TcpListener::bind("127.0.0.1:0").await;

@@ -1,0 +1,96 @@
+//! A store of one server in this process: for whoever needs one and was given none.
+//!
+//! It listens on loopback only, at free ports, and keeps everything in one folder.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::mpsc;
+use std::thread::{Builder, JoinHandle};
+
+use server::event_loop::Handle;
+use server::{CoordinatorOptions, CoordinatorProcess, Server, ServerError, ServerOptions, Stopper};
+
+use crate::failure::Failure;
+
+/// Memory for its tables, in bytes; what is colder is read from disk.
+const MEMORY: usize = 64 << 20;
+/// What is logged between two checkpoints, and a segment of the log, in bytes.
+const CHECKPOINT: u64 = 64 << 20;
+const SEGMENT: u64 = 16 << 20;
+
+/// A store that runs until it is dropped.
+pub struct Store {
+    coordinator: SocketAddr,
+    stop_coordinator: Handle,
+    stop_server: Stopper,
+    /// The server's first, which says goodbye to the coordinator.
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Store {
+    /// Starts it, with what is in this folder; the folder is made if it is not there. Returns when it serves.
+    ///
+    /// # Errors
+    /// The folder cannot be used: another process has it, or it is damaged.
+    pub fn start(folder: &Path) -> Result<Store, Failure> {
+        let what = || format!("start the store in {}", folder.display());
+        let options = CoordinatorOptions::new(folder.join("coordinator"));
+        let process = CoordinatorProcess::bind(&options).map_err(Failure::at(what()))?;
+        let (coordinator, stop_coordinator) = (process.address(), process.handle());
+        let told = move || tell("coordinator", process.run());
+        let told = Builder::new().name("coordinator".into()).spawn(told);
+        let mut threads = vec![told.map_err(Failure::at(what()))?];
+        let mut options = ServerOptions::new(folder.join("server"), vec![coordinator.to_string()]);
+        options.store.memory_bytes = MEMORY;
+        options.store.checkpoint_bytes = CHECKPOINT;
+        options.store.segment_bytes = SEGMENT;
+        let server = Server::bind(options).map_err(Failure::at(what()))?;
+        let stop_server = server.stopper();
+        let (ready, is_ready) = mpsc::channel();
+        let serve = move || {
+            // Who waits for it has gone if this cannot be told.
+            let failed = ready.clone();
+            let ended = server.run(move |_| drop(ready.send(Ok(()))));
+            if let Err(mpsc::SendError(ended)) = failed.send(ended) {
+                tell("server", ended);
+            }
+        };
+        let serving = Builder::new().name("server".into()).spawn(serve);
+        threads.insert(0, serving.map_err(Failure::at(what()))?);
+        let store = Store {
+            coordinator,
+            stop_coordinator,
+            stop_server,
+            threads,
+        };
+        let ended = is_ready.recv().expect("it says something before it ends");
+        ended.map_err(Failure::at(what()))?;
+        Ok(store)
+    }
+
+    /// Where its coordinator is.
+    pub fn coordinator(&self) -> SocketAddr {
+        self.coordinator
+    }
+}
+
+/// Nobody waits for its end.
+fn tell(what: &str, ended: Result<(), ServerError>) {
+    if let Err(error) = ended {
+        eprintln!("replex: the embedded store's {what} has ended: {error}");
+    }
+}
+
+impl Drop for Store {
+    fn drop(&mut self) {
+        self.stop_server.stop();
+        let mut threads = std::mem::take(&mut self.threads).into_iter();
+        let join = |thread: JoinHandle<()>| {
+            // One that panicked has said so.
+            let _ = thread.join();
+        };
+        threads.next().into_iter().for_each(join);
+        self.stop_coordinator.stop();
+        threads.for_each(join);
+    }
+}

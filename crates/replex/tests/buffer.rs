@@ -1,0 +1,470 @@
+//! The Transactions Buffer: Extensions that were away are given by the store what the Primary has forgotten by
+//! then, whatever happens to the store.
+
+#![cfg(feature = "scale")]
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod support;
+
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use replex::cluster::Cluster;
+use replex::embedded::Store;
+use scale::local::{self, Postgres};
+use scale::manager::{ExtensionId, Manager, State};
+use scale::replication::buffer::{Options, Standing};
+use scale::replication::{Contents, Error, Replication, Settings};
+use tokio_postgres::{Client, NoTls, SimpleQueryMessage};
+
+/// What takes longer has come to a stop, however busy the machine.
+const PATIENCE: Duration = Duration::from_secs(120);
+const FIRST: ExtensionId = ExtensionId(1);
+const SECOND: ExtensionId = ExtensionId(2);
+/// Bytes that are enough for each test.
+const ENOUGH: u64 = 1 << 30;
+
+const TABLE: &str = "CREATE TABLE t (id int PRIMARY KEY, note text)";
+
+/// A Primary, Extensions, and replication with a buffer.
+struct Stage {
+    primary: Postgres,
+    /// By their numbers, from 1 on.
+    extensions: Vec<Postgres>,
+    /// At the Primary.
+    client: Client,
+    settings: Settings,
+    replication: Replication,
+    manager: Arc<Mutex<Manager>>,
+}
+
+async fn connect(postgres: &Postgres) -> Client {
+    let url = format!(
+        "host={} port={} user={} dbname=postgres",
+        postgres.socket().ip(),
+        postgres.socket().port(),
+        local::SUPERUSER
+    );
+    let (client, connection) = tokio_postgres::connect(&url, NoTls).await.unwrap();
+    tokio::spawn(async move { drop(connection.await) });
+    client
+}
+
+async fn replicate(primary: &Postgres, settings: &Settings) -> (Replication, Arc<Mutex<Manager>>) {
+    let started = Instant::now();
+    loop {
+        match Replication::start(&primary.address("postgres"), settings).await {
+            Ok((replication, manager, _)) => return (replication, manager),
+            // What one before had open may still be there.
+            Err(problem) => assert!(started.elapsed() < PATIENCE, "{problem}"),
+        }
+    }
+}
+
+impl Stage {
+    /// With two Extensions that have everything, and the buffer following. None where there is no PostgreSQL.
+    async fn start(coordinators: Vec<String>, length_max: u64) -> Option<Stage> {
+        if local::programs().is_none() {
+            println!("SKIPPED, nothing was tested: install Debian's package postgresql");
+            return None;
+        }
+        let primary = Postgres::start(&["synchronous_commit=on"]).unwrap();
+        let client = connect(&primary).await;
+        client.batch_execute(TABLE).await.unwrap();
+        let settings = Settings {
+            buffer: Some(Options {
+                coordinators,
+                length_max,
+            }),
+            ..Settings::default()
+        };
+        let (replication, manager) = replicate(&primary, &settings).await;
+        let extensions: Vec<Postgres> = (0..2).map(|_| Postgres::start(&[]).unwrap()).collect();
+        let stage = Stage {
+            primary,
+            extensions,
+            client,
+            settings,
+            replication,
+            manager,
+        };
+        stage.add(FIRST);
+        stage.add(SECOND);
+        stage.wait_for(FIRST).await;
+        stage.wait_for(SECOND).await;
+        stage
+            .wait("the buffer to follow", |_, buffer| buffer.is_following)
+            .await;
+        Some(stage)
+    }
+
+    fn extension(&mut self, id: ExtensionId) -> &mut Postgres {
+        &mut self.extensions[id.0 as usize - 1]
+    }
+
+    fn restart(&mut self, id: ExtensionId) {
+        let extension = self.extension(id);
+        extension.restart_at(extension.socket().port()).unwrap();
+    }
+
+    fn add(&self, id: ExtensionId) {
+        let address = self.extensions[id.0 as usize - 1].address("postgres");
+        self.replication.add_extension(id, &address, Contents::Kept);
+    }
+
+    fn says(&self, id: ExtensionId) -> String {
+        let status = self.replication.status().remove(&id);
+        status.map(|status| status.text).unwrap_or_default()
+    }
+
+    async fn wait(&self, what: &str, condition: impl Fn(&Manager, &Standing) -> bool) {
+        let started = Instant::now();
+        loop {
+            let buffer = self.replication.buffer().unwrap();
+            if condition(&self.manager.lock().unwrap(), &buffer) {
+                return;
+            }
+            let status = self.replication.status();
+            assert!(
+                started.elapsed() < PATIENCE,
+                "no {what}: {status:?} {buffer:?}"
+            );
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    /// Waits until an Extension has everything that is committed now.
+    async fn wait_for(&self, id: ExtensionId) {
+        let position = "SELECT pg_current_wal_insert_lsn() - '0/0'::pg_lsn";
+        let end = number(&self.client, position).await;
+        // Something after it, so that the stream goes past it.
+        let nudge = "SELECT pg_logical_emit_message(true, 'test', '')";
+        self.client.batch_execute(nudge).await.unwrap();
+        let has = |manager: &Manager, _: &Standing| {
+            let mut extensions = manager.extensions();
+            extensions.any(|(other, extension)| {
+                other == id && extension.state == State::Serving && extension.applied.0 >= end
+            })
+        };
+        self.wait("Extension that has all", has).await;
+    }
+
+    async fn wait_until_away(&self, id: ExtensionId) {
+        let is_away = |manager: &Manager, _: &Standing| {
+            let mut extensions = manager.extensions();
+            extensions.any(|(other, it)| other == id && it.state == State::Away)
+        };
+        self.wait("Extension that is away", is_away).await;
+    }
+
+    /// Commits of all kinds: short ones, one of many rows, one that is too long for memory, and several at once.
+    async fn write(&self, from: u32) {
+        for id in from..from + 20 {
+            let insert = format!("INSERT INTO t VALUES ({id}, 'row {id}')");
+            self.client.batch_execute(&insert).await.unwrap();
+        }
+        let (many, long) = (from + 100, from + 1000);
+        let sql = [
+            format!("INSERT INTO t SELECT n, 'many' FROM generate_series({many}, {many} + 99) n"),
+            format!(
+                "INSERT INTO t SELECT n, repeat(md5(n::text), 100) FROM generate_series({long}, {long} + 499) n"
+            ),
+            format!("UPDATE t SET note = note || '!' WHERE id BETWEEN {from} AND {many} + 10"),
+            format!("DELETE FROM t WHERE id = {many}"),
+        ];
+        for sql in sql {
+            self.client.batch_execute(&sql).await.unwrap();
+        }
+    }
+
+    /// Up to where the Primary has forgotten its log.
+    async fn forgotten(&self) -> u64 {
+        let sql = "SELECT max(confirmed_flush_lsn - '0/0') FROM pg_replication_slots WHERE slot_name = 'hihooi'";
+        number(&self.client, sql).await
+    }
+
+    /// Waits until the Primary has forgotten what this Extension lacks.
+    async fn wait_until_forgotten(&self, id: ExtensionId) {
+        let has = self.replication.durable()[&id].0;
+        let started = Instant::now();
+        loop {
+            let nudge = "SELECT pg_logical_emit_message(true, 'test', '')";
+            self.client.batch_execute(nudge).await.unwrap();
+            if self.forgotten().await > has {
+                return;
+            }
+            let buffer = self.replication.buffer();
+            assert!(started.elapsed() < PATIENCE, "it remembers all: {buffer:?}");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    async fn check_equal(&self) {
+        let sum = "SELECT count(*) || ' ' || coalesce(sum(hashtextextended(t::text, 0)::numeric), 0) FROM t";
+        let expected = text(&self.client, sum).await;
+        for (number, extension) in (1..).zip(&self.extensions) {
+            self.wait_for(ExtensionId(number)).await;
+            let found = text(&connect(extension).await, sum).await;
+            assert_eq!(found, expected, "Extension {number}");
+        }
+    }
+
+    /// Another proxy in place of this one.
+    async fn start_again(&mut self) {
+        self.replication.give_up().await;
+        (self.replication, self.manager) = replicate(&self.primary, &self.settings).await;
+    }
+}
+
+async fn number(client: &Client, sql: &str) -> u64 {
+    text(client, sql).await.parse().unwrap()
+}
+
+async fn text(client: &Client, sql: &str) -> String {
+    for row in client.simple_query(sql).await.unwrap() {
+        if let SimpleQueryMessage::Row(row) = row {
+            return row.get(0).unwrap_or("NULL").to_owned();
+        }
+    }
+    panic!("no row from {sql}")
+}
+
+fn embedded() -> (tempfile::TempDir, Store, Vec<String>) {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::start(folder.path()).unwrap();
+    let coordinators = vec![store.coordinator().to_string()];
+    (folder, store, coordinators)
+}
+
+/// The Primary need not keep its log for who is away, and who is back has all, be it the same proxy that
+/// kept it or the next one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_was_away_is_given_what_the_primary_has_forgotten() {
+    let (_folder, _store, coordinators) = embedded();
+    let Some(mut stage) = Stage::start(coordinators, ENOUGH).await else {
+        return;
+    };
+    for round in 0..3 {
+        stage.extension(SECOND).kill();
+        stage.wait_until_away(SECOND).await;
+        stage.write(round * 10_000).await;
+        stage.wait_for(FIRST).await;
+        stage.wait_until_forgotten(SECOND).await;
+        if round == 1 {
+            stage.start_again().await;
+            stage.add(FIRST);
+            stage.add(SECOND);
+            stage.write(5_000).await;
+        }
+        stage.restart(SECOND);
+        stage.check_equal().await;
+    }
+}
+
+/// One that was removed goes on where it stopped, though nobody kept anything for it but the buffer.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_was_removed_goes_on_where_it_stopped() {
+    let (_folder, _store, coordinators) = embedded();
+    let Some(stage) = Stage::start(coordinators, ENOUGH).await else {
+        return;
+    };
+    let has = stage.replication.durable()[&SECOND].0;
+    stage.replication.remove_extension(SECOND).await;
+    stage.write(0).await;
+    stage.wait_for(FIRST).await;
+    let started = Instant::now();
+    while stage.forgotten().await <= has {
+        assert!(started.elapsed() < PATIENCE, "it remembers all");
+        stage.wait_for(FIRST).await;
+    }
+    stage.add(SECOND);
+    stage.check_equal().await;
+}
+
+/// While the store is away, Extensions go on without it, and the Primary keeps its log; killed and started
+/// again, it has what it had, and takes up what it has missed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn extensions_go_on_while_the_buffer_is_killed() {
+    let mut cluster: Cluster = support::cluster(1).await;
+    let coordinators = cluster.coordinator_addresses().to_vec();
+    let Some(mut stage) = Stage::start(coordinators, ENOUGH).await else {
+        return;
+    };
+    stage.extension(SECOND).kill();
+    stage.wait_until_away(SECOND).await;
+    stage.write(0).await;
+    stage.wait_until_forgotten(SECOND).await;
+    cluster.kill(0).await.unwrap();
+    stage.write(10_000).await;
+    stage.wait_for(FIRST).await;
+    stage
+        .wait("sign of its absence", |_, it| !it.is_following)
+        .await;
+    let (_, until) = stage.replication.buffer().unwrap().covered.unwrap();
+    assert!(
+        stage.forgotten().await <= until.0,
+        "it is kept for the buffer"
+    );
+    // Who comes back meanwhile waits: what it lacks is nowhere else.
+    stage.restart(SECOND);
+    cluster.restart(0).await.unwrap();
+    stage.check_equal().await;
+    stage
+        .wait("end of its absence", |_, it| it.is_following)
+        .await;
+    stage.extension(FIRST).kill();
+    stage.wait_until_away(FIRST).await;
+    stage.write(20_000).await;
+    stage.wait_until_forgotten(FIRST).await;
+    stage.restart(FIRST);
+    stage.check_equal().await;
+}
+
+/// With two servers each page is at both, so that one of them may go.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cluster_loses_nothing_with_a_server() {
+    let mut cluster: Cluster = support::cluster(2).await;
+    let coordinators = cluster.coordinator_addresses().to_vec();
+    let Some(mut stage) = Stage::start(coordinators, ENOUGH).await else {
+        return;
+    };
+    stage.extension(SECOND).kill();
+    stage.wait_until_away(SECOND).await;
+    stage.write(0).await;
+    stage.wait_for(FIRST).await;
+    stage.wait_until_forgotten(SECOND).await;
+    cluster.kill(0).await.unwrap();
+    stage.write(10_000).await;
+    stage.restart(SECOND);
+    stage.check_equal().await;
+}
+
+/// A buffer that has lost everything begins anew; who relied on it is told to be filled again, and others go on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_buffer_that_lost_everything_begins_anew() {
+    let (_folder, store, coordinators) = embedded();
+    let Some(mut stage) = Stage::start(coordinators, ENOUGH).await else {
+        return;
+    };
+    stage.extension(SECOND).kill();
+    stage.wait_until_away(SECOND).await;
+    stage.write(0).await;
+    stage.wait_for(FIRST).await;
+    stage.wait_until_forgotten(SECOND).await;
+    let (_other_folder, _other_store, coordinators) = embedded();
+    if let Some(buffer) = &mut stage.settings.buffer {
+        buffer.coordinators = coordinators;
+    }
+    drop(store);
+    stage.start_again().await;
+    stage.add(FIRST);
+    stage.add(SECOND);
+    stage.restart(SECOND);
+    stage.wait_for(FIRST).await;
+    stage
+        .wait("buffer that follows", |_, it| it.is_following)
+        .await;
+    let refused = |manager: &Manager, _: &Standing| {
+        let mut extensions = manager.extensions();
+        extensions.any(|(id, it)| id == SECOND && it.state == State::Quarantined)
+    };
+    stage.wait("refusal", refused).await;
+    assert!(
+        stage.says(SECOND).contains("EMPTY"),
+        "{}",
+        stage.says(SECOND)
+    );
+    // The new one is as good as the old one.
+    stage.replication.remove_extension(SECOND).await;
+    stage.extensions.pop();
+    stage.extension(FIRST).kill();
+    stage.wait_until_away(FIRST).await;
+    stage.write(10_000).await;
+    stage.wait_until_forgotten(FIRST).await;
+    stage.restart(FIRST);
+    stage.check_equal().await;
+}
+
+/// Where there is no room any more the oldest goes: who has missed it is told so, and keeps nobody.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_full_buffer_lets_the_oldest_go() {
+    const LITTLE: u64 = 64 * 1024;
+    let (_folder, _store, coordinators) = embedded();
+    let Some(mut stage) = Stage::start(coordinators, LITTLE).await else {
+        return;
+    };
+    stage.extension(SECOND).kill();
+    stage.wait_until_away(SECOND).await;
+    let has = stage.replication.durable()[&SECOND];
+    // The slot keeps nothing for it while the buffer has what it lacks, nor after.
+    stage.write(0).await;
+    stage.wait_until_forgotten(SECOND).await;
+    stage.write(10_000).await;
+    stage.wait_for(FIRST).await;
+    stage
+        .wait("place for what is new", |_, buffer| {
+            buffer.covered.is_some_and(|(from, _)| from > has)
+        })
+        .await;
+    stage.restart(SECOND);
+    let refused = |manager: &Manager, _: &Standing| {
+        let mut extensions = manager.extensions();
+        extensions.any(|(id, it)| id == SECOND && it.state == State::Quarantined)
+    };
+    stage.wait("refusal", refused).await;
+    assert!(
+        stage.says(SECOND).contains("EMPTY"),
+        "{}",
+        stage.says(SECOND)
+    );
+    stage.extensions.pop();
+    stage.check_equal().await;
+}
+
+/// A store that is not there when the proxy starts: everything else goes on, and says so.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_buffer_that_is_not_there_stops_nobody() {
+    if local::programs().is_none() {
+        return;
+    }
+    let primary = Postgres::start(&["synchronous_commit=on"]).unwrap();
+    let client = connect(&primary).await;
+    client.batch_execute(TABLE).await.unwrap();
+    let place = local::free_place().unwrap();
+    let settings = Settings {
+        buffer: Some(Options {
+            coordinators: vec![place.to_string()],
+            length_max: ENOUGH,
+        }),
+        ..Settings::default()
+    };
+    let (replication, manager) = replicate(&primary, &settings).await;
+    let stage = Stage {
+        extensions: vec![Postgres::start(&[]).unwrap()],
+        primary,
+        client,
+        settings,
+        replication,
+        manager,
+    };
+    let before = stage.forgotten().await;
+    stage.add(FIRST);
+    stage.write(0).await;
+    stage.check_equal().await;
+    stage
+        .wait("word of it", |_, it| it.text.contains(&place.to_string()))
+        .await;
+    assert_eq!(stage.forgotten().await, before, "the log is kept for it");
+}
+
+#[test]
+fn a_folder_is_for_one_process_and_the_error_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::start(folder.path()).unwrap();
+    let Err(problem) = Store::start(folder.path()) else {
+        panic!("two stores have one folder");
+    };
+    assert!(problem.to_string().contains("process"), "{problem}");
+    drop(store);
+    Store::start(folder.path()).unwrap();
+}
