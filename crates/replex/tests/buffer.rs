@@ -6,6 +6,7 @@
 
 mod support;
 
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -14,7 +15,7 @@ use replex::embedded::Store;
 use scale::local::{self, Postgres};
 use scale::manager::{ExtensionId, Manager, State};
 use scale::replication::buffer::{Options, Standing};
-use scale::replication::{Contents, Error, Replication, Settings};
+use scale::replication::{Contents, Replication, Settings};
 use tokio_postgres::{Client, NoTls, SimpleQueryMessage};
 
 /// What takes longer has come to a stop, however busy the machine.
@@ -38,14 +39,19 @@ struct Stage {
     manager: Arc<Mutex<Manager>>,
 }
 
-async fn connect(postgres: &Postgres) -> Client {
-    let url = format!(
+fn url(postgres: &Postgres) -> String {
+    format!(
         "host={} port={} user={} dbname=postgres",
         postgres.socket().ip(),
         postgres.socket().port(),
         local::SUPERUSER
-    );
-    let (client, connection) = tokio_postgres::connect(&url, NoTls).await.unwrap();
+    )
+}
+
+async fn connect(postgres: &Postgres) -> Client {
+    let (client, connection) = tokio_postgres::connect(&url(postgres), NoTls)
+        .await
+        .unwrap();
     tokio::spawn(async move { drop(connection.await) });
     client
 }
@@ -455,6 +461,132 @@ async fn a_buffer_that_is_not_there_stops_nobody() {
         .wait("word of it", |_, it| it.text.contains(&place.to_string()))
         .await;
     assert_eq!(stage.forgotten().await, before, "the log is kept for it");
+}
+
+/// Writes rows until it is told to stop, whatever happens to the Primary meanwhile; tells how many were answered.
+async fn write_on(primary: String, stops: Arc<AtomicBool>, answered: Arc<AtomicU32>) {
+    let mut id = 1_000_000;
+    while !stops.load(Ordering::Relaxed) {
+        let Ok((client, connection)) = tokio_postgres::connect(&primary, NoTls).await else {
+            continue;
+        };
+        tokio::spawn(async move { drop(connection.await) });
+        while !stops.load(Ordering::Relaxed) {
+            id += 1;
+            let insert = format!("INSERT INTO t VALUES ({id}, 'under load')");
+            if client.batch_execute(&insert).await.is_err() {
+                break;
+            }
+            answered.fetch_add(1, Ordering::Relaxed);
+            // Extensions are to keep pace on a busy machine, too.
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    }
+}
+
+/// Who fails at once.
+#[derive(Clone, Copy, Debug)]
+enum Pair {
+    BufferAndExtension,
+    BufferAndPrimary,
+    BufferAndProxy,
+    ExtensionAndPrimary,
+    /// The buffer only stands still.
+    PausedBufferAndExtension,
+    PausedBufferAndProxy,
+}
+
+impl Stage {
+    async fn fail(&mut self, pair: Pair, cluster: &mut Cluster) {
+        match pair {
+            Pair::BufferAndExtension | Pair::BufferAndPrimary | Pair::BufferAndProxy => {
+                cluster.kill(0).await.unwrap();
+            }
+            Pair::PausedBufferAndExtension | Pair::PausedBufferAndProxy => {
+                cluster.pause(0).unwrap()
+            }
+            Pair::ExtensionAndPrimary => {}
+        }
+        match pair {
+            Pair::BufferAndExtension | Pair::PausedBufferAndExtension => {
+                self.extension(SECOND).kill();
+            }
+            Pair::BufferAndProxy | Pair::PausedBufferAndProxy => {
+                self.start_again().await;
+                self.add(FIRST);
+                self.add(SECOND);
+            }
+            Pair::BufferAndPrimary => self.primary.kill(),
+            Pair::ExtensionAndPrimary => {
+                self.extension(SECOND).kill();
+                self.primary.kill();
+            }
+        }
+    }
+
+    async fn mend(&mut self, pair: Pair, cluster: &mut Cluster) {
+        if matches!(pair, Pair::BufferAndPrimary | Pair::ExtensionAndPrimary) {
+            let port = self.primary.socket().port();
+            self.primary.restart_at(port).unwrap();
+            self.client = connect(&self.primary).await;
+        }
+        if self.extension(SECOND).process().is_none() {
+            self.restart(SECOND);
+        }
+        match pair {
+            Pair::BufferAndExtension | Pair::BufferAndPrimary | Pair::BufferAndProxy => {
+                cluster.restart(0).await.unwrap();
+            }
+            Pair::PausedBufferAndExtension | Pair::PausedBufferAndProxy => {
+                cluster.resume(0).unwrap()
+            }
+            Pair::ExtensionAndPrimary => {}
+        }
+    }
+}
+
+/// The buffer, an Extension, the Primary and the proxy fail in pairs under load, and nothing is lost or done
+/// twice.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn failures_in_pairs_lose_nothing() {
+    let mut cluster: Cluster = support::cluster(1).await;
+    let coordinators = cluster.coordinator_addresses().to_vec();
+    let Some(mut stage) = Stage::start(coordinators, ENOUGH).await else {
+        return;
+    };
+    let (stops, answered) = (Arc::<AtomicBool>::default(), Arc::<AtomicU32>::default());
+    let url = url(&stage.primary);
+    let writer = tokio::spawn(write_on(url, Arc::clone(&stops), Arc::clone(&answered)));
+    for pair in [
+        Pair::BufferAndExtension,
+        Pair::BufferAndPrimary,
+        Pair::BufferAndProxy,
+        Pair::ExtensionAndPrimary,
+        Pair::PausedBufferAndExtension,
+        Pair::PausedBufferAndProxy,
+    ] {
+        println!("{pair:?} after {} rows", answered.load(Ordering::Relaxed));
+        stage.fail(pair, &mut cluster).await;
+        let is_gone = stage.primary.process().is_none();
+        let before = answered.load(Ordering::Relaxed);
+        let started = Instant::now();
+        while !is_gone && answered.load(Ordering::Relaxed) < before + 50 {
+            assert!(started.elapsed() < PATIENCE, "writers wait for {pair:?}");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        stage.mend(pair, &mut cluster).await;
+        for id in [FIRST, SECOND] {
+            stage.wait_for(id).await;
+        }
+        stage
+            .wait("buffer that follows", |_, it| it.is_following)
+            .await;
+    }
+    stops.store(true, Ordering::Relaxed);
+    writer.await.unwrap();
+    let rows = number(&stage.client, "SELECT count(*) FROM t").await;
+    assert!(rows >= u64::from(answered.load(Ordering::Relaxed)));
+    stage.check_equal().await;
 }
 
 #[test]

@@ -33,6 +33,8 @@ const TICK: Duration = Duration::from_millis(200);
 const SHOWN_WAIT: Duration = Duration::from_millis(1);
 /// An Extension that takes nothing from its full queue for so long is let go; it joins again.
 const STALL_MAX: Duration = Duration::from_secs(10);
+/// The same of the Transactions Buffer, which Extensions that are there need not wait for.
+const BUFFER_STALL_MAX: Duration = Duration::from_secs(1);
 /// Text of values is the same here and at Extensions.
 const OPTIONS: &str = "-c datestyle=ISO,YMD -c intervalstyle=postgres -c extra_float_digits=3 \
                        -c bytea_output=hex -c timezone=UTC -c client_encoding=UTF8";
@@ -76,6 +78,7 @@ struct Given {
     /// The last that was put into the queue.
     applied: Tsid,
     commits: mpsc::Sender<Commit>,
+    stall_max: Duration,
 }
 
 impl Given {
@@ -85,7 +88,7 @@ impl Given {
             return true;
         }
         self.applied = commit.tsid();
-        let sent = self.commits.send_timeout(commit.clone(), STALL_MAX);
+        let sent = self.commits.send_timeout(commit.clone(), self.stall_max);
         sent.await.is_ok()
     }
 }
@@ -361,7 +364,14 @@ impl Reader {
             insists,
             answer,
         } = join;
-        let mut given = Given { applied, commits };
+        let mut given = Given {
+            applied,
+            commits,
+            stall_max: match follower {
+                Follower::Buffer => BUFFER_STALL_MAX,
+                Follower::Extension(_) => STALL_MAX,
+            },
+        };
         let is_new = applied >= self.position;
         let is_recent = !is_new && self.recent.has_all_behind(applied);
         let buffer = self.shared.buffer.as_ref().filter(|_| !insists);
@@ -461,4 +471,43 @@ fn stream_configuration(primary: &Address, bridge: Option<&Bridge>) -> Replicati
         .with_status_interval(TICK)
         .with_wakeup_interval(TICK)
         .with_application_name("replex slot")
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        /// Whatever was forgotten: who is told that all is here gets all that he lacks, and nothing else.
+        #[test]
+        fn what_is_recent_has_no_gap(
+            steps in prop::collection::vec((1_u64..5, any::<bool>(), 0_u64..30), 1..60),
+            begin in 0_u64..10,
+        ) {
+            let mut recent = Recent::default();
+            recent.begin(Tsid(begin));
+            let (mut position, mut given) = (begin, Vec::new());
+            for (gap, forgets, back) in steps {
+                position += gap;
+                recent.push(&Commit::Nothing(Tsid(position)));
+                given.push(Tsid(position));
+                // The stream begins anew, and gives it again.
+                recent.push(&Commit::Nothing(Tsid(position)));
+                if forgets {
+                    recent.forget(Tsid(position.saturating_sub(back)));
+                }
+                for place in 0..=position {
+                    if recent.has_all_behind(Tsid(place)) {
+                        let here = recent.commits.iter().map(Commit::tsid);
+                        let here: Vec<Tsid> = here.filter(|it| it.0 > place).collect();
+                        let all = given.iter().copied().filter(|it| it.0 > place);
+                        prop_assert_eq!(here, all.collect::<Vec<_>>());
+                        prop_assert!(place >= begin);
+                    }
+                }
+            }
+        }
+    }
 }

@@ -9,7 +9,7 @@ use scale::local::Postgres;
 use tokio_postgres::{AsyncMessage, Client, NoTls};
 
 use super::load::{Load, Seen, connect, value};
-use super::{DATABASE, PATIENCE, Stage, start_postgres};
+use super::{DATABASE, LOOK_INTERVAL, PATIENCE, Stage, start_postgres};
 use crate::output::{Short, count, plural};
 use crate::story::Story;
 
@@ -32,6 +32,11 @@ pub async fn stage(story: &mut Story) -> Result<Stage, Failure> {
             extension.process().unwrap_or(0).to_string(),
         ]);
     }
+    rows.push(vec![
+        "Transactions Buffer".into(),
+        stage.store.coordinator_address().to_owned(),
+        stage.store.server(0).id().to_string(),
+    ]);
     let proxy = stage.proxy.to_string();
     rows.push(vec!["proxy".into(), proxy, std::process::id().to_string()]);
     story.show(&["what", "address", "#process"], &rows);
@@ -212,6 +217,14 @@ pub async fn kill(story: &mut Story, stage: &mut Stage, load: &Load) -> Result<(
         ),
         now.0 > before.0 && load.seen.failed.load(Ordering::Relaxed) == 0,
     );
+    let lacks = wait_until_forgotten(stage).await?;
+    story.claim(
+        format!(
+            "The Primary keeps no log for it: the Transactions Buffer has the {} kB that it lacks",
+            count(lacks / 1000)
+        ),
+        lacks > 0,
+    );
     with_first(stage, move |postgres| postgres.restart_at(port)).await?;
     let begun = Instant::now();
     stage.wait(story, 1, "serving").await?;
@@ -219,6 +232,90 @@ pub async fn kill(story: &mut Story, stage: &mut Stage, load: &Load) -> Result<(
         "it serves again {} after its start",
         Short(begun.elapsed())
     ));
+    Ok(())
+}
+
+/// Waits until the Primary has forgotten the log that the first Extension lacks; how much of that the buffer has, in
+/// bytes of the log.
+async fn wait_until_forgotten(stage: &Stage) -> Result<u64, Failure> {
+    let failed =
+        |error: tokio_postgres::Error| Failure::Failed(format!("looking at the slot: {error}"));
+    let primary = connect(&stage.primary.address(DATABASE)).await?;
+    let begun = Instant::now();
+    loop {
+        let lag = stage.ask("SHOW LAG").await?;
+        let has = lag
+            .rows
+            .first()
+            .and_then(|row| row[3].clone())
+            .unwrap_or_default();
+        let buffer = stage.buffer().await?;
+        let sql = format!(
+            "SELECT confirmed_flush_lsn > '{has}' AND '{}' <= '{has}'::pg_lsn, ('{}'::pg_lsn - '{has}')::int8
+               FROM pg_replication_slots WHERE slot_name = 'hihooi'",
+            buffer.from, buffer.until
+        );
+        let row = primary.query_one(&sql, &[]).await.map_err(failed)?;
+        if row.get(0) {
+            return Ok(u64::try_from(row.get::<_, i64>(1)).unwrap_or(0));
+        }
+        if begun.elapsed() > PATIENCE {
+            let text = "the Primary still keeps its log for the Extension that is away";
+            return Err(Failure::Failed(text.into()));
+        }
+        tokio::time::sleep(LOOK_INTERVAL).await;
+    }
+}
+
+/// The Transactions Buffer is killed, and comes back.
+pub async fn buffer(story: &mut Story, stage: &mut Stage, load: &Load) -> Result<(), Failure> {
+    story.chapter("The Transactions Buffer is killed and started again");
+    let failed = Failure::at("kill or start the store");
+    let commits = || load.seen.commits.load(Ordering::Relaxed);
+    let (before, had) = (commits(), stage.buffer().await?.until);
+    let process = stage.store.server(0).id();
+    story.say(story.screen.dim(format!("kill -9 {process}")));
+    stage.store.kill(0).await.map_err(failed)?;
+    watch(story, stage, load).await?;
+    let meanwhile = commits() - before;
+    story.claim(
+        format!(
+            "{} were answered without it, and none failed",
+            plural(meanwhile, "transaction")
+        ),
+        meanwhile > 0 && load.seen.failed.load(Ordering::Relaxed) == 0,
+    );
+    let failed = Failure::at("kill or start the store");
+    stage.store.restart(0).await.map_err(failed)?;
+    let begun = Instant::now();
+    let failed =
+        |error: tokio_postgres::Error| Failure::Failed(format!("comparing places: {error}"));
+    let primary = connect(&stage.primary.address(DATABASE)).await?;
+    let now = "SELECT pg_current_wal_insert_lsn()::text";
+    let now = value(&primary, now).await.map_err(failed)?;
+    let kept = loop {
+        let kept = stage.buffer().await?;
+        let has = format!("SELECT '{}'::pg_lsn >= '{now}'::pg_lsn", kept.until);
+        let has = value(&primary, &has).await.map_err(failed)?;
+        if has == "t" && kept.doing == "serving" {
+            break kept;
+        }
+        if begun.elapsed() > PATIENCE {
+            return Err(Failure::Failed(format!(
+                "the Transactions Buffer does not catch up: {}",
+                kept.doing
+            )));
+        }
+        tokio::time::sleep(LOOK_INTERVAL).await;
+    };
+    let took = begun.elapsed();
+    let has = format!("SELECT '{}'::pg_lsn <= '{had}'::pg_lsn", kept.from);
+    let has = value(&primary, &has).await.map_err(failed)?;
+    let text = "It has what it had, and all that was committed since";
+    story.claim(
+        format!("{text}, {} after its start", Short(took)),
+        has == "t",
+    );
     Ok(())
 }
 
@@ -315,7 +412,7 @@ async fn wait_until_equal(primary: &Client, extensions: &[Client]) -> Result<(),
     let begun = Instant::now();
     for client in extensions {
         while value(client, last).await.map_err(failed)? != expected && begun.elapsed() < PATIENCE {
-            tokio::time::sleep(super::LOOK_INTERVAL).await;
+            tokio::time::sleep(LOOK_INTERVAL).await;
         }
     }
     Ok(())

@@ -8,6 +8,7 @@ mod load;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use replex::cluster::{self, Cluster};
 use replex::failure::Failure;
 use scale::address::Address;
 use scale::auth::users::Users;
@@ -15,7 +16,7 @@ use scale::console::client::{self, Told};
 use scale::local::{self, Postgres, SUPERUSER};
 use scale::proxy::routing::Routing;
 use scale::proxy::{Admission, Authentication, Certificates, Options, Proxy};
-use scale::replication::Settings;
+use scale::replication::{Settings, buffer};
 use scale::wire::session::Pinning;
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
@@ -25,6 +26,8 @@ use crate::story::Story;
 
 /// The database in each server.
 const DATABASE: &str = "postgres";
+/// What the Transactions Buffer may take, in bytes.
+const BUFFER_LENGTH_MAX: u64 = 256 << 20;
 /// Time between two looks at what goes on.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 /// What takes longer has come to a stop, however busy the machine.
@@ -35,6 +38,8 @@ struct Stage {
     primary: Postgres,
     /// By their numbers, from 1 on.
     extensions: Vec<Postgres>,
+    /// The store that commits are kept in for Extensions that are away.
+    store: Cluster,
     /// The proxy, for applications.
     proxy: Address,
     /// It serves until this is dropped.
@@ -59,6 +64,7 @@ pub async fn run() -> Result<(), Failure> {
     let load = chapters::load(&mut story, &stage).await?;
     chapters::third(&mut story, &mut stage, &load).await?;
     chapters::kill(&mut story, &mut stage, &load).await?;
+    chapters::buffer(&mut story, &mut stage, &load).await?;
     chapters::compare(&mut story, &stage, load).await?;
     let verdict = story.verdict(started);
     drop(stage);
@@ -73,15 +79,29 @@ async fn start_postgres(settings: &'static [&'static str]) -> Result<Postgres, F
     started.map_err(Failure::at("start PostgreSQL"))
 }
 
+/// Starts a store of one server, as processes of their own.
+async fn start_store() -> Result<Cluster, Failure> {
+    let program = std::env::current_exe().map_err(Failure::at("find this program's own file"))?;
+    let options = cluster::Options {
+        servers: 1,
+        // It is killed, and nobody is to take its place.
+        coordinator_arguments: ["--replace-after", "never"].map(str::to_owned).into(),
+        ..cluster::Options::new(program)
+    };
+    let started = Cluster::start(options).await;
+    started.map_err(Failure::at("start the store for the Transactions Buffer"))
+}
+
 impl Stage {
     /// A Primary, and two databases that are empty; the proxy is in front of the Primary, and has no
     /// Extension yet.
     async fn build() -> Result<Stage, Failure> {
-        let (primary, first, second) = tokio::try_join!(
+        let (primary, first, second, store) = tokio::try_join!(
             // What is answered is in the log that Extensions follow.
             start_postgres(&["synchronous_commit=on"]),
             start_postgres(&[]),
             start_postgres(&[]),
+            start_store(),
         )?;
         let filled = load::connect(&primary.address(DATABASE)).await?;
         let filled = filled.batch_execute(load::SCHEMA).await;
@@ -101,7 +121,13 @@ impl Stage {
             clients_max: 100,
             login_timeout: Duration::from_secs(60),
         };
-        let settings = Settings::default();
+        let settings = Settings {
+            buffer: Some(buffer::Options {
+                coordinators: store.coordinator_addresses().to_vec(),
+                length_max: BUFFER_LENGTH_MAX,
+            }),
+            ..Settings::default()
+        };
         let routing = Routing::start(&options.primary, options.connections_max, &settings).await;
         let routing = routing.map_err(Failure::at("follow the Primary"))?;
         routing.extensions.replication().knows_all();
@@ -120,6 +146,7 @@ impl Stage {
             },
             primary,
             extensions: vec![first, second],
+            store,
             _serving: serving,
         })
     }
@@ -128,6 +155,19 @@ impl Stage {
     async fn ask(&self, command: &str) -> Result<Told, Failure> {
         let told = client::ask(&self.proxy, command).await;
         told.map_err(Failure::at(format!("do `{command}`")))
+    }
+
+    /// What the console says of the Transactions Buffer.
+    async fn buffer(&self) -> Result<Kept, Failure> {
+        let told = self.ask("SHOW BUFFER").await?;
+        let row = told.rows.into_iter().next();
+        let row = row.ok_or_else(|| Failure::Failed("there is no Transactions Buffer".into()))?;
+        let text = |at: usize| row[at].clone().unwrap_or_default();
+        Ok(Kept {
+            doing: text(0),
+            from: text(1),
+            until: text(2),
+        })
     }
 
     /// Has an Extension taken up, whose URL is returned.
@@ -178,6 +218,13 @@ impl Stage {
             tokio::time::sleep(LOOK_INTERVAL).await;
         }
     }
+}
+
+/// What the Transactions Buffer does, and where what it has begins and ends in the Primary's log.
+struct Kept {
+    doing: String,
+    from: String,
+    until: String,
 }
 
 /// What an Extension does.
