@@ -403,7 +403,8 @@ async fn a_full_buffer_lets_the_oldest_go() {
     stage.wait_until_away(SECOND).await;
     let has = stage.replication.durable()[&SECOND];
     // The slot keeps nothing for it while the buffer has what it lacks, nor after.
-    stage.write(0).await;
+    let insert = "INSERT INTO t VALUES (9999, 'little')";
+    stage.client.batch_execute(insert).await.unwrap();
     stage.wait_until_forgotten(SECOND).await;
     stage.write(10_000).await;
     stage.wait_for(FIRST).await;
