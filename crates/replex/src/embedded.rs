@@ -2,7 +2,9 @@
 //!
 //! It listens on loopback only, at free ports, and keeps everything in one folder.
 
+use std::fs::DirBuilder;
 use std::net::SocketAddr;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 use std::sync::mpsc;
 use std::thread::{Builder, JoinHandle};
@@ -34,6 +36,8 @@ impl Store {
     /// The folder cannot be used: another process has it, or it is damaged.
     pub fn start(folder: &Path) -> Result<Store, Failure> {
         let what = || format!("start the store in {}", folder.display());
+        let made = DirBuilder::new().recursive(true).mode(0o700).create(folder);
+        made.map_err(Failure::at(what()))?;
         let options = CoordinatorOptions::new(folder.join("coordinator"));
         let process = CoordinatorProcess::bind(&options).map_err(Failure::at(what()))?;
         let (coordinator, stop_coordinator) = (process.address(), process.handle());

@@ -19,6 +19,9 @@ use scale::local::{self, Postgres, SUPERUSER};
 use support::{program, run, run_badly, run_well};
 use tempfile::TempDir;
 
+/// What takes longer has come to a stop, however busy the machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
 /// What the demo must have claimed, each with its mark.
 const CLAIMS: &[&str] = &[
     "✓ The update went to the Primary, reads of what nobody wrote went to Extensions",
@@ -238,6 +241,68 @@ fn operators_ask_and_reload() {
     assert!(running.admin(SUPERUSER, &["SHOW HELP"]).status.success());
 }
 
+/// The store in its folder is this user's alone and one process's, and has what it had when that is killed.
+#[test]
+fn a_buffer_in_a_folder_is_kept() {
+    if !is_there() {
+        return;
+    }
+    let postgres = Postgres::start(&["synchronous_commit=on"]).unwrap();
+    let folder = TempDir::new().unwrap();
+    let place = folder.path().join("buffer");
+    let primary = format!("postgresql://{SUPERUSER}@{}/postgres", postgres.socket());
+    let buffer = place.display().to_string();
+    let arguments = [
+        "--primary",
+        &primary,
+        "--replicate",
+        "--trust",
+        "--buffer",
+        &buffer,
+    ];
+    let follows = |running: &Running| {
+        let started = Instant::now();
+        loop {
+            let told = running.admin(SUPERUSER, &["SHOW BUFFER"]);
+            let told = String::from_utf8(told.stdout).unwrap();
+            if told.contains("serving") {
+                return;
+            }
+            assert!(started.elapsed() < PATIENCE, "{told}");
+        }
+    };
+    let running = Running::start(&arguments);
+    follows(&running);
+    let mode = std::fs::metadata(&place).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o700);
+    // Another proxy needs another folder.
+    let words = ["scale", "--listen", "127.0.0.1:0"];
+    let second = run(&[&words[..], &arguments].concat());
+    assert_eq!(second.status.code(), Some(1));
+    let said = String::from_utf8(second.stderr).unwrap();
+    assert!(
+        said.contains("buffer") && said.contains("process"),
+        "{said}"
+    );
+    drop(running);
+    follows(&Running::start(&arguments));
+}
+
+#[test]
+fn a_buffer_that_cannot_be_is_refused() {
+    let primary = "postgresql://ann:secret@127.0.0.1:1/shop";
+    let refused = |arguments: &[&str]| {
+        let words = ["scale", "--listen", "127.0.0.1:0", "--primary", primary];
+        let output = run(&[&words[..], arguments].concat());
+        assert_eq!(output.status.code(), Some(2));
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let said = refused(&["--replicate", "--buffer", "replex://store"]);
+    assert!(said.contains("replex://HOST:PORT"), "{said}");
+    let said = refused(&["--buffer", "/tmp/unused"]);
+    assert!(said.contains("--replicate"), "{said}");
+}
+
 /// One that is stopped takes its socket away; what one leaves that is killed, the next takes over.
 #[test]
 fn a_unix_socket_is_served() {
@@ -343,7 +408,7 @@ fn clients_are_vouched_for() {
     running.signal(Signal::HUP);
     let started = Instant::now();
     while !logs_in(&second) {
-        assert!(started.elapsed() < Duration::from_secs(60));
+        assert!(started.elapsed() < PATIENCE);
     }
     assert!(!logs_in(&first));
 
@@ -423,7 +488,7 @@ fn extension_is_promoted_when_the_primary_is_gone() {
     let is_filled = "SELECT max(id) > 0 AND NOT EXISTS (SELECT FROM hihooi.seed) FROM t";
     while psql(&extension.socket().to_string(), is_filled) != "t\n" {
         psql(&before.proxy, insert);
-        assert!(started.elapsed() < Duration::from_secs(60));
+        assert!(started.elapsed() < PATIENCE);
     }
     let promote = [&["scale", "promote"], &databases[..]].concat();
     let said = run_badly(&promote, 1);
@@ -448,7 +513,7 @@ fn extension_is_promoted_when_the_primary_is_gone() {
     primary.restart_at(port).unwrap();
     let started = Instant::now();
     while !psql(&before.proxy, "SELECT 1").contains("stands by") {
-        assert!(started.elapsed() < Duration::from_secs(60));
+        assert!(started.elapsed() < PATIENCE);
     }
     let said = run_badly(&[&["scale"], &databases[..], &["--trust"]].concat(), 1);
     assert!(said.contains("was promoted to be the Primary"), "{said}");

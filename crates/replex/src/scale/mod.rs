@@ -137,6 +137,11 @@ fn buffer_of(arguments: &Serve) -> Result<(Option<Store>, Option<buffer::Options
     let Some(place) = &arguments.buffer else {
         return Ok((None, None));
     };
+    if arguments.extension.is_empty() && !arguments.replicate {
+        let text =
+            "--buffer keeps commits for Extensions: give --extension URL or --replicate, too";
+        return Err(Failure::Usage(text.into()));
+    }
     let (store, coordinators) = match place.strip_prefix(CLUSTER) {
         Some(coordinators) => {
             let coordinators: Vec<String> = coordinators.split(',').map(str::to_owned).collect();
