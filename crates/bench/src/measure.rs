@@ -119,6 +119,11 @@ impl Series {
         self.figures(|sample| sample.latencies.percentile(0.5))
     }
 
+    /// Mean latency of each run, µs.
+    pub fn mean_us(&self) -> Figures {
+        self.figures(|sample| sample.latencies.mean())
+    }
+
     /// Operations per second of each run.
     pub fn rate(&self) -> Figures {
         self.figures(|sample| sample.operations as f64 / sample.seconds)

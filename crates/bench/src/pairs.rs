@@ -71,6 +71,11 @@ impl Latencies {
         percentile(&sorted(&self.values), share)
     }
 
+    /// Their mean.
+    pub fn mean(&self) -> f64 {
+        self.values.iter().sum::<f64>() / self.values.len() as f64
+    }
+
     /// Points of the cumulative distribution: (latency, share), denser towards the tail.
     pub fn distribution(&self) -> Vec<(f64, f64)> {
         let values = sorted(&self.values);

@@ -21,6 +21,8 @@ use crate::quota::Quota;
 pub const DATABASE: &str = "postgres";
 /// Between two looks at what goes on.
 pub const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(20);
+/// The same where a look costs a database that is held back.
+const SETTLE_LOOK: Duration = Duration::from_millis(200);
 /// What takes longer has come to a stop.
 pub const PATIENCE: Duration = Duration::from_secs(300);
 /// Connections of a pooler to each database: more than there are clients.
@@ -157,6 +159,40 @@ impl Site {
             there += if row[0] == "Primary" { 0.0 } else { batches };
         }
         Ok((all, there))
+    }
+
+    /// Waits until all Extensions have what the Primary has now, so that what one run has left does not burden
+    /// the next.
+    ///
+    /// # Errors
+    /// A server does not answer, or that takes too long.
+    pub async fn settle(&self) -> io::Result<()> {
+        let primary = connect(self.primary.socket()).await?;
+        let position = "SELECT pg_current_wal_insert_lsn() - '0/0'::pg_lsn";
+        let end = ask(&primary, position).await?.unwrap_or_default();
+        // Something after it, so that the stream goes past it.
+        ask(
+            &primary,
+            "SELECT pg_logical_emit_message(true, 'bench', '')",
+        )
+        .await?;
+        let begun = Instant::now();
+        loop {
+            let lag = self.ask("SHOW LAG").await?;
+            let applied = lag
+                .iter()
+                .map(|row| format!("('{}'::pg_lsn - '0/0')", row[2]));
+            let applied: Vec<String> = applied.collect();
+            let has = format!("SELECT least({}) >= {end}", applied.join(", "));
+            if ask(&primary, &has).await?.as_deref() == Some("t") {
+                return Ok(());
+            }
+            if begun.elapsed() > PATIENCE {
+                let text = format!("Extensions do not catch up: {lag:?}");
+                return Err(io::Error::other(text));
+            }
+            tokio::time::sleep(SETTLE_LOOK).await;
+        }
     }
 
     fn proxy(&self) -> io::Result<&Process> {

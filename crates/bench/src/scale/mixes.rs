@@ -6,7 +6,7 @@
 
 use std::io;
 
-use super::databases::Site;
+use super::databases::{Site, Streaming};
 use super::pgbench::{Load, Script};
 use super::tpcc::{self, Reads};
 use super::{CLIENTS_PER_EXTENSION, RAMP_UP, SHARE, balanced, has_quotas};
@@ -40,6 +40,14 @@ const BALANCING: &[Way] = &[
     ("by transaction", "SET replex.balancing = 'transaction'"),
     ("by statement", "SET replex.balancing = 'statement'"),
 ];
+
+/// What is drawn of runs, and its name.
+type Figure = (&'static str, fn(&Series) -> f64);
+
+const RATE: Figure = ("transactions per second", |series| series.rate().median());
+const TIME: Figure = ("mean time of a transaction, ms", |series| {
+    series.mean_us().median() / 1000.0
+});
 
 /// How often each of its transactions comes, in hundredths.
 struct Mix {
@@ -121,13 +129,14 @@ struct Size {
     site: Site,
     /// By mix and way.
     measured: Vec<Vec<Measured>>,
-    /// Its Primary alone, by mix.
+    /// A database that nobody follows, with as many clients, by mix.
     alone: Vec<Series>,
 }
 
 impl Size {
     /// Runs a mix in a way through the proxy.
     async fn measure(&mut self, load: &Load, (mix, way): (usize, usize)) -> io::Result<()> {
+        self.site.settle().await?;
         let (all_before, there_before) = self.site.batches().await?;
         let sample = load
             .run(self.site.place()?, &[self.site.proxy_id()?])
@@ -154,6 +163,8 @@ struct Experiment<'a> {
     workload: Workload,
     ways: &'static [Way],
     sizes: Vec<Size>,
+    /// The database that nobody follows.
+    lone: Streaming,
     options: &'a Options,
     runs: u64,
 }
@@ -199,7 +210,9 @@ async fn levels(workload: Workload, options: &Options) -> io::Result<Report> {
     if let Some(experiment) = done {
         for (number, mix) in experiment.workload.mixes.iter().enumerate() {
             let file = format!("scale-{}-{}", experiment.workload.file, mix.name);
-            options.draw_lines(&file, &experiment.lines(number))?;
+            options.draw_lines(&file, &experiment.lines(number, &RATE))?;
+            let file = format!("{file}-time");
+            options.draw_lines(&file, &experiment.lines(number, &TIME))?;
         }
     }
     Ok(report)
@@ -242,11 +255,13 @@ impl<'a> Experiment<'a> {
                 alone: (0..mixes).map(|_| Series::default()).collect(),
             });
         }
+        let lone = Streaming::start(&base, &workload.schema, 0).await?;
         eprintln!("each database is held to {SHARE} from here on");
         Ok(Some(Experiment {
             workload,
             ways,
             sizes,
+            lone,
             options,
             runs: 0,
         }))
@@ -257,8 +272,7 @@ impl<'a> Experiment<'a> {
             for mix in 0..self.workload.mixes.len() {
                 for size in 0..self.sizes.len() {
                     let load = self.load(mix, size, None);
-                    let primary = self.sizes[size].site.primary.socket();
-                    let alone = load.run(primary, &[]).await?;
+                    let alone = load.run(self.lone.primary.socket(), &[]).await?;
                     self.sizes[size].alone[mix].push(alone);
                     for way in 0..self.ways.len() {
                         let load = self.load(mix, size, Some(self.ways[way]));
@@ -303,8 +317,8 @@ impl<'a> Experiment<'a> {
                     let through = format!("{what}: {name}");
                     let baseline = ("Primary alone", &alone);
                     report.pair(("", ""), &through, (&rate, "1/s"), baseline);
-                    let p50 = measured.series.p50_us();
-                    report.plain("", &format!("{through}: p50"), &p50, "µs");
+                    let mean = measured.series.mean_us();
+                    report.plain("", &format!("{through}: mean time"), &mean, "µs");
                     let there = format!("{through}: answered by Extensions");
                     report.plain("", &there, &measured.at_extensions, "%");
                 }
@@ -324,12 +338,12 @@ impl<'a> Experiment<'a> {
         Ok(())
     }
 
-    /// One mix, over numbers of Extensions.
-    fn lines(&self, mix: usize) -> Lines {
+    /// A figure of one mix, by its name, over numbers of Extensions.
+    fn lines(&self, mix: usize, (name, figure): &Figure) -> Lines {
         let line = |series: &dyn Fn(&Size) -> &Series| {
             let points = self.sizes.iter().map(|size| {
                 let count = size.site.extensions.len() as f64;
-                (count, series(size).rate().median())
+                (count, figure(series(size)))
             });
             points.collect()
         };
@@ -343,7 +357,7 @@ impl<'a> Experiment<'a> {
         Lines {
             title: format!("{workload}, {mix}, each database held to {SHARE}"),
             x: "Extensions".to_owned(),
-            y: "transactions per second".to_owned(),
+            y: (*name).to_owned(),
             x_scale: Scale::Linear,
             series: ways.chain([alone]).collect(),
         }

@@ -126,7 +126,7 @@ impl Load {
                 latencies: latencies(&logged),
             });
         }
-        let counted = last_of(&logged, self.span);
+        let counted = within(&logged, self.ramp_up, self.span);
         let share = counted.len() as f64 / operations as f64;
         Ok(Sample {
             operations: counted.len() as u64,
@@ -225,14 +225,16 @@ fn logged_in(line: &str) -> Option<Logged> {
     })
 }
 
-/// Those that ended in the last `span` of a run.
-fn last_of(all: &[Logged], span: Duration) -> Vec<Logged> {
-    let end = all.iter().map(|it| it.ended_us).max().unwrap_or_default();
-    let begin = end.saturating_sub(span.as_micros() as u64);
-    all.iter()
-        .filter(|it| it.ended_us > begin)
-        .copied()
-        .collect()
+/// Those that ended within `span` after a run had ramped up. Its end says little: the last transactions of
+/// many clients may come late.
+fn within(all: &[Logged], ramp_up: Duration, span: Duration) -> Vec<Logged> {
+    let started = all
+        .iter()
+        .map(|it| it.ended_us.saturating_sub(it.took_us as u64));
+    let begin = started.min().unwrap_or_default() + ramp_up.as_micros() as u64;
+    let end = begin + span.as_micros() as u64;
+    let is_in = |it: &&Logged| (begin + 1..=end).contains(&it.ended_us);
+    all.iter().filter(is_in).copied().collect()
 }
 
 fn latencies(all: &[Logged]) -> Latencies {
@@ -305,14 +307,16 @@ mod tests {
         let all: Vec<Logged> = (1..=10)
             .map(|second| Logged {
                 ended_us: second * 1_000_000,
-                took_us: second as f64,
+                took_us: second as f64 * 1e5,
             })
             .collect();
-        let counted = last_of(&all, Duration::from_secs(3));
-        let took: Vec<f64> = counted.iter().map(|it| it.took_us).collect();
-        assert_eq!(took, [8.0, 9.0, 10.0]);
-        assert_eq!(last_of(&all, Duration::from_secs(60)), all);
-        assert_eq!(last_of(&[], Duration::from_secs(1)), []);
+        // It began at 0.9 s.
+        let seconds = Duration::from_secs;
+        let counted = within(&all, seconds(4), seconds(3));
+        let ended: Vec<u64> = counted.iter().map(|it| it.ended_us / 1_000_000).collect();
+        assert_eq!(ended, [5, 6, 7]);
+        assert_eq!(within(&all, Duration::ZERO, seconds(60)), all);
+        assert_eq!(within(&[], seconds(1), seconds(1)), []);
     }
 
     #[test]
