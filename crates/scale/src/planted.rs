@@ -33,6 +33,12 @@ pub(crate) enum Bug {
     UnflushedCounts,
     /// I14: what an Extractor had sent before its connections broke may still be done.
     OldExtractorGoesOn,
+    /// I14: who has been away is given what the reader remembers, though there is a gap before it.
+    RecentHasGaps,
+    /// I14: the slot forgets what who is away lacks before the Transactions Buffer has it on its disks.
+    BufferNotWaitedFor,
+    /// I14: pages of the Transactions Buffer count though some between them are missing.
+    PagesHaveGaps,
     /// I14: a server that came back with less than it had is taken for what it was.
     GoneBackServes,
 }
@@ -53,6 +59,9 @@ impl Bug {
         Bug::IndexesGoBack,
         Bug::TornReadsCount,
         Bug::UnflushedCounts,
+        Bug::RecentHasGaps,
+        Bug::BufferNotWaitedFor,
+        Bug::PagesHaveGaps,
         Bug::OldExtractorGoesOn,
         Bug::GoneBackServes,
     ];

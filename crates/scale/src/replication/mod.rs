@@ -9,6 +9,7 @@
 //! - `divergence` compares them with the Primary.
 //! - `standby` follows a streaming standby of the Primary, which needs none of these.
 //! - `seed` fills a new Extension while the Primary goes on; `convert` makes one of a standby.
+//! - `handover` says who gives commits to one who has been away.
 //! - `catalogue` reads what `analysis` must know of the Primary.
 //! - `promotion` puts an Extension in the place of a Primary that is gone.
 //! - `leadership` says which of several proxies is active; `fence` keeps the others from Extensions.
@@ -32,6 +33,7 @@ mod convert;
 mod divergence;
 mod extractor;
 mod fence;
+pub(crate) mod handover;
 mod pgoutput;
 mod progress;
 mod quarantine;
@@ -175,14 +177,12 @@ impl Shared {
             away.map(|(id, _)| id).collect()
         };
         let durable = self.durable();
-        let needs = durable.iter().map(|(id, tsid)| {
-            let buffer = self.buffer.as_ref().filter(|_| away.contains(id));
-            match buffer.filter(|buffer| buffer.covers(*tsid)) {
-                Some(buffer) => buffer.until().unwrap_or(*tsid),
-                None => *tsid,
+        match &self.buffer {
+            Some(buffer) => {
+                buffer.with_pages(|pages| handover::forgettable(&durable, &away, pages))
             }
-        });
-        needs.min()
+            None => handover::forgettable(&durable, &away, None),
+        }
     }
 
     fn compared(&self) -> MutexGuard<'_, BTreeMap<ExtensionId, u64>> {

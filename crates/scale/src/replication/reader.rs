@@ -7,7 +7,7 @@
 //! them. What that has not on its disks yet is remembered here, so that who comes from there finds what follows.
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -19,6 +19,7 @@ use tokio::time::MissedTickBehavior;
 use tokio_postgres::Client;
 
 use super::bridge::{self, Bridge};
+use super::handover::{self, Placed, Recent, Source};
 use super::snapshot::Snapshot;
 use super::tstate::{Assembler, TState};
 use super::{Error, RETRY_WAIT_MAX, RETRY_WAIT_MIN, SLOT, Shared, catalogue, connect, setup};
@@ -38,10 +39,6 @@ const BUFFER_STALL_MAX: Duration = Duration::from_secs(1);
 /// Text of values is the same here and at Extensions.
 const OPTIONS: &str = "-c datestyle=ISO,YMD -c intervalstyle=postgres -c extra_float_digits=3 \
                        -c bytea_output=hex -c timezone=UTC -c client_encoding=UTF8";
-
-/// Commits that are remembered until the Transactions Buffer has them, at most, and their rows in bytes.
-const RECENT_MAX: usize = 1024;
-const RECENT_LENGTH_MAX: usize = 16 << 20;
 
 /// Who is given commits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -93,53 +90,6 @@ impl Given {
     }
 }
 
-/// The newest commits, as far as the Transactions Buffer has not got them.
-#[derive(Default)]
-struct Recent {
-    commits: VecDeque<Commit>,
-    length: usize,
-    /// Every commit behind this place is here.
-    after: Tsid,
-    until: Tsid,
-}
-
-impl Recent {
-    /// What is given first follows this place.
-    fn begin(&mut self, place: Tsid) {
-        if self.until == Tsid(0) {
-            (self.after, self.until) = (place, place);
-        }
-    }
-
-    fn push(&mut self, commit: &Commit) {
-        if commit.tsid() <= self.until {
-            return;
-        }
-        self.until = commit.tsid();
-        self.length += commit.length();
-        self.commits.push_back(commit.clone());
-        while self.commits.len() > RECENT_MAX || self.length > RECENT_LENGTH_MAX {
-            self.forget_first();
-        }
-    }
-
-    fn has_all_behind(&self, place: Tsid) -> bool {
-        !self.commits.is_empty() && place >= self.after
-    }
-
-    fn forget(&mut self, until: Tsid) {
-        while self.commits.front().is_some_and(|it| it.tsid() <= until) {
-            self.forget_first();
-        }
-    }
-
-    fn forget_first(&mut self) {
-        let first = self.commits.pop_front().expect("there is one");
-        self.length -= first.length();
-        self.after = first.tsid();
-    }
-}
-
 /// What an Extractor gets, in TSID order.
 #[derive(Clone, Debug)]
 pub enum Commit {
@@ -157,8 +107,13 @@ impl Commit {
             Commit::Nothing(tsid) => *tsid,
         }
     }
+}
 
-    /// Bytes of memory that it takes, about.
+impl Placed for Commit {
+    fn tsid(&self) -> Tsid {
+        Commit::tsid(self)
+    }
+
     fn length(&self) -> usize {
         match self {
             Commit::Transaction(tstate) => tstate.length,
@@ -176,7 +131,7 @@ pub struct Reader {
     position: Tsid,
     /// The slot gives nothing any more of what is before this place.
     confirmed: Tsid,
-    recent: Recent,
+    recent: Recent<Commit>,
     snapshot: Snapshot,
     /// Commits in doubt whose process is gone: if they are not read up to here, they did not happen.
     doubts: BTreeMap<TStateId, Tsid>,
@@ -342,7 +297,7 @@ impl Reader {
 
     async fn give(&mut self, commit: &Commit) {
         if self.shared.buffer.is_some() {
-            self.recent.push(commit);
+            self.recent.push(commit.clone());
         }
         let mut gone = Vec::new();
         for (follower, given) in &mut self.followers {
@@ -372,30 +327,32 @@ impl Reader {
                 Follower::Extension(_) => STALL_MAX,
             },
         };
-        let is_new = applied >= self.position;
-        let is_recent = !is_new && self.recent.has_all_behind(applied);
         let buffer = self.shared.buffer.as_ref().filter(|_| !insists);
+        let has_more = buffer.is_some_and(|buffer| buffer.has_after(applied));
+        let read = (self.position, self.confirmed);
+        let source = handover::source(applied, read, &self.recent, has_more);
         // Who does not hear the answer has ended, and is let go of with its queue.
-        if !is_new && !is_recent {
-            if buffer.is_some_and(|buffer| buffer.has_after(applied)) {
+        match source {
+            Source::Buffer => {
                 let _ = answer.send(Answer::BufferHasMore);
                 return false;
             }
-            if applied < self.confirmed {
+            Source::Nobody => {
                 let _ = answer.send(Answer::Gone);
                 return false;
             }
-        }
-        if is_recent {
-            for commit in &self.recent.commits {
-                if !given.give(commit).await {
-                    return false;
+            Source::Recent => {
+                for commit in self.recent.iter() {
+                    if !given.give(commit).await {
+                        return false;
+                    }
                 }
             }
+            Source::Stream | Source::StreamAnew => {}
         }
         self.followers.insert(follower, given);
         let _ = answer.send(Answer::Taken);
-        !is_new && !is_recent
+        source == Source::StreamAnew
     }
 
     /// Lets the Primary forget what every Extension has on disk; everything, if there is none.
@@ -407,10 +364,14 @@ impl Reader {
         let knows_all = self.shared.knows_all.load(Ordering::Acquire);
         let mut durable = durable.or(knows_all.then_some(self.position));
         if let Some(buffer) = &self.shared.buffer {
-            // Before it was reached, nobody knows what it lacks.
-            let until = buffer.until().unwrap_or_default();
-            self.recent.forget(until);
-            durable = durable.map(|durable| durable.min(until));
+            self.recent.forget(buffer.until().unwrap_or_default());
+            let follows = buffer.is_following();
+            durable = durable.map(|durable| {
+                buffer.with_pages(|pages| match pages.filter(|_| follows) {
+                    Some(pages) => handover::forgettable_by_buffer(durable, pages),
+                    None => durable,
+                })
+            });
         }
         if let Some(durable) = durable.filter(|durable| *durable > Tsid(0)) {
             // Who was given older commits by the Transactions Buffer may be behind what the slot has.
@@ -471,43 +432,4 @@ fn stream_configuration(primary: &Address, bridge: Option<&Bridge>) -> Replicati
         .with_status_interval(TICK)
         .with_wakeup_interval(TICK)
         .with_application_name("replex slot")
-}
-
-#[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    proptest! {
-        /// Whatever was forgotten: who is told that all is here gets all that he lacks, and nothing else.
-        #[test]
-        fn what_is_recent_has_no_gap(
-            steps in prop::collection::vec((1_u64..5, any::<bool>(), 0_u64..30), 1..60),
-            begin in 0_u64..10,
-        ) {
-            let mut recent = Recent::default();
-            recent.begin(Tsid(begin));
-            let (mut position, mut given) = (begin, Vec::new());
-            for (gap, forgets, back) in steps {
-                position += gap;
-                recent.push(&Commit::Nothing(Tsid(position)));
-                given.push(Tsid(position));
-                // The stream begins anew, and gives it again.
-                recent.push(&Commit::Nothing(Tsid(position)));
-                if forgets {
-                    recent.forget(Tsid(position.saturating_sub(back)));
-                }
-                for place in 0..=position {
-                    if recent.has_all_behind(Tsid(place)) {
-                        let here = recent.commits.iter().map(Commit::tsid);
-                        let here: Vec<Tsid> = here.filter(|it| it.0 > place).collect();
-                        let all = given.iter().copied().filter(|it| it.0 > place);
-                        prop_assert_eq!(here, all.collect::<Vec<_>>());
-                        prop_assert!(place >= begin);
-                    }
-                }
-            }
-        }
-    }
 }

@@ -51,6 +51,14 @@ impl Database {
         }
     }
 
+    /// It is filled with what the Primary had at a place.
+    pub fn fill(&mut self, data: &Data, place: Tsid) {
+        self.hang_up();
+        self.data = data.clone();
+        self.noted = place;
+        self.flush(place);
+    }
+
     /// Dies, and loses all but `kept` of what was not on disk.
     pub fn crash(&mut self, kept: usize) {
         self.is_up = false;
@@ -183,6 +191,13 @@ impl Extractor {
     /// The reader gives a commit, or says that there is none up to here.
     pub fn give(&mut self, tsid: Tsid, commit: Option<Rc<Commit>>) {
         self.queue.push_back((tsid, commit));
+    }
+
+    /// There is no other commit up to here.
+    pub fn give_nothing(&mut self, until: Tsid) {
+        if self.queue.back().is_none_or(|(last, _)| *last < until) {
+            self.give(until, None);
+        }
     }
 
     /// Whether there is something to take, to send or to hear.

@@ -4,12 +4,14 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
+use super::buffer::{Buffer, Given};
 use super::extension::{Commit, Extractor};
 use super::primary::{Change, Entry, Primary};
 use crate::manager::mark::Message;
 use crate::manager::{
     Committed, ExtensionId, Manager, Mark, Row, Sets, TStateId, Table, Touch, Tsid,
 };
+use crate::replication::handover::{self, Recent, Source};
 
 /// See the module.
 #[derive(Debug)]
@@ -22,6 +24,9 @@ pub struct Reader {
     unshown: Option<usize>,
     /// The last that each Extension was given.
     given: BTreeMap<ExtensionId, Tsid>,
+    /// The last that the buffer was given, if it follows.
+    buffered: Option<Tsid>,
+    pub recent: Recent<Given>,
     /// Commits in doubt whose process is gone, and the log's end then.
     doubts: BTreeMap<TStateId, Tsid>,
 }
@@ -29,13 +34,17 @@ pub struct Reader {
 impl Reader {
     /// One that begins behind `confirmed`.
     pub fn new(primary: &Primary, confirmed: Tsid) -> Reader {
-        Reader {
+        let mut reader = Reader {
             next: place(primary, confirmed),
             position: Tsid(0),
             unshown: None,
             given: BTreeMap::new(),
+            buffered: None,
+            recent: Recent::default(),
             doubts: BTreeMap::new(),
-        }
+        };
+        reader.recent.begin(confirmed);
+        reader
     }
 
     /// The stream broke, and begins again behind `confirmed`.
@@ -44,11 +53,54 @@ impl Reader {
         self.unshown = None;
     }
 
-    /// An Extension wants what is behind `applied`. The stream begins again if it has gone past that.
-    pub fn join(&mut self, id: ExtensionId, applied: Tsid, primary: &Primary, confirmed: Tsid) {
+    /// An Extension wants what is behind `applied` and not in the buffer, as `Reader::needs_older` has it. The
+    /// stream begins again if it has gone past that and nobody else has it.
+    pub fn join(
+        &mut self,
+        extractor: (ExtensionId, &mut Extractor),
+        applied: Tsid,
+        (primary, confirmed): (&Primary, Tsid),
+    ) -> Source {
+        let (id, extractor) = extractor;
+        let read = (self.position, confirmed);
+        let source = handover::source(applied, read, &self.recent, false);
+        match source {
+            Source::Buffer | Source::Nobody => return source,
+            Source::Recent => {
+                let behind = self.recent.iter().filter(|given| given.0 > applied);
+                for (tsid, commit) in behind {
+                    extractor.give(*tsid, commit.clone());
+                }
+                self.given.insert(id, self.position.max(applied));
+                return source;
+            }
+            Source::StreamAnew => self.restart(primary, confirmed),
+            Source::Stream => {}
+        }
         self.given.insert(id, applied);
-        if applied < self.position {
-            self.restart(primary, confirmed);
+        source
+    }
+
+    /// The buffer wants what is behind `applied`, and can have it from nobody else.
+    pub fn join_buffer(
+        &mut self,
+        buffer: &mut Buffer,
+        (primary, confirmed): (&Primary, Tsid),
+        leaves: bool,
+    ) {
+        let applied = buffer.open(confirmed, leaves);
+        self.buffered = Some(applied);
+        let read = (self.position, confirmed);
+        match handover::source(applied, read, &self.recent, false) {
+            Source::Stream => {}
+            Source::Recent => {
+                for given in self.recent.iter().filter(|given| given.0 > applied) {
+                    buffer.give(given.clone());
+                }
+                self.buffered = Some(self.position.max(applied));
+            }
+            Source::StreamAnew => self.restart(primary, confirmed),
+            Source::Buffer | Source::Nobody => unreachable!("it begins where the slot has all"),
         }
     }
 
@@ -71,16 +123,17 @@ impl Reader {
         primary: &Primary,
         manager: &mut Manager,
         extractors: &mut BTreeMap<ExtensionId, Extractor>,
+        buffer: Option<&mut Buffer>,
     ) {
         if let Some(place) = self.unshown.take() {
-            self.give(&primary.log[place], extractors);
+            self.give(&primary.log[place], extractors, buffer);
             return;
         }
         let place = self.next;
         let Some(entry) = primary.log.get(place) else {
             // A keep-alive message: there is nothing up to the log's end.
             self.position = self.position.max(primary.position());
-            self.give_each(self.position, None, extractors);
+            self.give_each((self.position, None), extractors, buffer);
             return;
         };
         self.next += 1;
@@ -91,7 +144,7 @@ impl Reader {
             has_statements: entry.has_statements,
         });
         match is_shown || entry.is_shown {
-            true => self.give(entry, extractors),
+            true => self.give(entry, extractors, buffer),
             false => self.unshown = Some(place),
         }
     }
@@ -111,29 +164,41 @@ impl Reader {
         manager.settle_doubts(&settled);
     }
 
-    fn give(&mut self, entry: &Entry, extractors: &mut BTreeMap<ExtensionId, Extractor>) {
+    fn give(
+        &mut self,
+        entry: &Entry,
+        extractors: &mut BTreeMap<ExtensionId, Extractor>,
+        buffer: Option<&mut Buffer>,
+    ) {
         self.position = self.position.max(entry.tsid);
         let commit = Rc::new(Commit {
             tsid: entry.tsid,
             changes: entry.changes.clone(),
             sets: sets(entry),
         });
-        self.give_each(entry.tsid, Some(&commit), extractors);
+        self.give_each((entry.tsid, Some(commit)), extractors, buffer);
     }
 
     fn give_each(
         &mut self,
-        tsid: Tsid,
-        commit: Option<&Rc<Commit>>,
+        given: Given,
         extractors: &mut BTreeMap<ExtensionId, Extractor>,
+        buffer: Option<&mut Buffer>,
     ) {
-        for (id, given) in &mut self.given {
-            if *given < tsid
+        let tsid = given.0;
+        for (id, last) in &mut self.given {
+            if *last < tsid
                 && let Some(extractor) = extractors.get_mut(id)
             {
-                *given = tsid;
-                extractor.give(tsid, commit.cloned());
+                *last = tsid;
+                extractor.give(tsid, given.1.clone());
             }
+        }
+        let Some(buffer) = buffer else { return };
+        self.recent.push(given.clone());
+        if buffer.is_following() && self.buffered < Some(tsid) {
+            self.buffered = Some(tsid);
+            buffer.give(given);
         }
     }
 }

@@ -1,16 +1,19 @@
 //! All parts of one run, and what may happen next.
 
+mod copies;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Mutex;
 
 use super::Counts;
+use super::buffer::Buffer;
 use super::extension::{Database, Extractor};
 use super::primary::{COLUMNS, Key, Primary, ROWS, Reads, Statement, TABLES};
 use super::random::Random;
 use super::reader::Reader;
 use super::session::{Chosen, Doing, Read, Session};
 use crate::manager::mark;
-use crate::manager::{ExtensionId, Level, Life, Manager, State, Target, Tsid, locked};
+use crate::manager::{ExtensionId, Level, Manager, State, Target, Tsid, locked};
 use crate::planted::{self, Bug};
 use crate::proxy::routing::Touched;
 
@@ -18,7 +21,11 @@ use crate::proxy::routing::Touched;
 const EVENTS: u64 = 600;
 const EVENTS_AFTER_MAX: u64 = 20_000;
 const SESSIONS: usize = 4;
+/// In each of so many steps a buffer may lose all it has.
+const LOSE_EVERY: u64 = 50;
 const EXTENSIONS: u32 = 2;
+/// Commits for which there is room in some buffers.
+const BUFFER_LENGTH: u64 = 12;
 
 /// Something that can happen now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,6 +63,14 @@ enum Action {
     Notice(ExtensionId),
     /// It is taken up.
     Join(ExtensionId),
+    /// It is given what comes next, by the buffer or by the reader.
+    Deliver(ExtensionId),
+    /// The buffer is taken up, writes, dies, loses all it has, and comes back.
+    OpenBuffer,
+    WriteBuffer,
+    CrashBuffer,
+    LoseBuffer,
+    StartBuffer,
     /// The proxy dies, and another one begins.
     Restart,
 }
@@ -71,6 +86,12 @@ pub struct World {
     extractors: BTreeMap<ExtensionId, Extractor>,
     /// Up to where each Extension has everything on disk, as the proxy knows it.
     durable: BTreeMap<ExtensionId, Tsid>,
+    /// Keeps commits for Extensions that are away, in every second world.
+    buffer: Option<Buffer>,
+    /// Up to where those were given commits whom the reader does not give to yet.
+    delivered: BTreeMap<ExtensionId, Tsid>,
+    /// How many proxies there were.
+    epoch: u64,
     /// The slot gives what is behind this.
     confirmed: Tsid,
     /// Idle connections for reads: the life of the server that each was opened in.
@@ -100,6 +121,13 @@ impl World {
             databases: ids.map(|id| (id, Database::new(floor))).collect(),
             extractors: BTreeMap::new(),
             durable: BTreeMap::new(),
+            buffer: match seed % 4 {
+                1 => Some(Buffer::new(u64::MAX)),
+                3 => Some(Buffer::new(BUFFER_LENGTH)),
+                _ => None,
+            },
+            delivered: BTreeMap::new(),
+            epoch: 1,
             confirmed: floor,
             idle: BTreeMap::new(),
             sessions: (0..SESSIONS).map(|_| Session::default()).collect(),
@@ -205,6 +233,23 @@ impl World {
         for (id, database) in &self.databases {
             self.actions_of_extension(*id, database, &mut all);
         }
+        if let Some(buffer) = &self.buffer {
+            let own = [
+                (!buffer.is_up, 10, Action::StartBuffer),
+                (
+                    buffer.is_up && !buffer.is_following(),
+                    20,
+                    Action::OpenBuffer,
+                ),
+                (buffer.can_write(), 30, Action::WriteBuffer),
+                (buffer.is_up && self.has_faults, 2, Action::CrashBuffer),
+            ];
+            let own = own.into_iter().filter(|(can, ..)| *can);
+            all.extend(own.map(|(_, weight, action)| (weight, action)));
+            if self.has_faults && self.now.is_multiple_of(LOSE_EVERY) {
+                all.push((20, Action::LoseBuffer));
+            }
+        }
         all
     }
 
@@ -237,6 +282,7 @@ impl World {
             (is_connected, 10, Action::Flush(id)),
             (is_connected && self.has_faults, 1, Action::Cut(id)),
             (!is_connected, 30, Action::Notice(id)),
+            (self.delivered.contains_key(&id), 50, Action::Deliver(id)),
         ];
         let own = own.into_iter().filter(|(can, ..)| *can);
         all.extend(own.map(|(_, weight, action)| (weight, action)));
@@ -255,7 +301,9 @@ impl World {
             Action::Read => {
                 let mut manager = locked(&self.manager);
                 let extractors = &mut self.extractors;
-                self.reader.go_on(&self.primary, &mut manager, extractors);
+                let buffer = self.buffer.as_mut();
+                self.reader
+                    .go_on(&self.primary, &mut manager, extractors, buffer);
             }
             Action::Settle => {
                 let mut manager = locked(&self.manager);
@@ -295,9 +343,16 @@ impl World {
                 let extractor = self.extractors.remove(&id).expect("it is there");
                 self.database(id).leave(&extractor);
                 self.reader.leave(id);
+                self.delivered.remove(&id);
                 locked(&self.manager).set_state(id, State::Away);
             }
             Action::Join(id) => return self.join(id),
+            Action::Deliver(id) => return self.deliver(id),
+            Action::OpenBuffer
+            | Action::WriteBuffer
+            | Action::CrashBuffer
+            | Action::LoseBuffer
+            | Action::StartBuffer => self.keep_buffer(action),
             Action::Restart => self.restart(),
         }
         Ok(())
@@ -337,42 +392,6 @@ impl World {
         }
     }
 
-    fn confirm(&mut self) {
-        if self.durable.len() == self.databases.len() {
-            let durable = self.durable.values().min().copied();
-            self.confirmed = self.confirmed.max(durable.unwrap_or_default());
-        }
-    }
-
-    fn join(&mut self, id: ExtensionId) -> Result<(), String> {
-        let database = self.databases.get_mut(&id).expect("it is there");
-        if !planted::is(Bug::OldExtractorGoesOn) {
-            database.hang_up();
-        }
-        // What it says is on its disk before it counts.
-        if !planted::is(Bug::UnflushedCounts) {
-            database.flush(database.noted);
-        }
-        let noted = database.noted;
-        if noted < self.confirmed {
-            return Err(format!(
-                "Extension {} has {noted}, and the slot gives only what is behind {}",
-                id.0, self.confirmed
-            ));
-        }
-        self.locks += 1;
-        let lock = Life(self.locks);
-        let extractor = Extractor::new(database, lock);
-        self.extractors.insert(id, extractor);
-        locked(&self.manager).connected(id, lock, noted);
-        self.durable.insert(id, noted);
-        self.confirm();
-        let confirmed = self.confirmed;
-        self.reader.join(id, noted, &self.primary, confirmed);
-        self.tell(id);
-        Ok(())
-    }
-
     /// The proxy dies. The next one begins once all processes of the one before have ended: who takes over
     /// ends them.
     fn restart(&mut self) {
@@ -391,6 +410,11 @@ impl World {
             locked(&self.manager).add_extension(*id);
         }
         self.reader = Reader::new(&self.primary, self.confirmed);
+        self.epoch += 1;
+        if let Some(buffer) = &mut self.buffer {
+            buffer.leave();
+        }
+        self.delivered.clear();
         for (id, extractor) in std::mem::take(&mut self.extractors) {
             self.database(id).leave(&extractor);
         }

@@ -3,7 +3,7 @@
 //! Who has a buffer need not have the Primary keep its log for Extensions that are away: they are given from here
 //! what they have missed, and go on with the slot's reader from where that is. The buffer follows the reader as an
 //! Extension does, so that it may be stopped, lose all that it has, or be somewhere else, and nothing depends on it
-//! but who has been away: until it is back, the Primary keeps its log for it.
+//! but who is away: until it is back, the Primary keeps its log for those that rely on it.
 //!
 //! - `pages` knows which commits are there; `record` writes them as bytes, `table` keeps those.
 //! - `delivery` gives an Extension what it has missed.
@@ -12,13 +12,13 @@
 //! again (the paper's Archiver). Where there is no room any more, the oldest goes, whoever needs it.
 //!
 //! Invariants:
-//! - The slot is confirmed only up to what is here on disk.
+//! - The slot forgets nothing that who is away lacks and that is not here on disk.
 //! - Pages leave no gap. A buffer that has missed something, since it was another one's or has lost it, begins anew.
 //! - Only the active proxy writes.
 
 pub mod delivery;
 
-mod pages;
+pub(crate) mod pages;
 mod record;
 mod table;
 
@@ -64,6 +64,7 @@ pub struct Buffer {
 /// What is known of it.
 #[derive(Default)]
 struct Kept {
+    is_following: bool,
     /// None before it was reached.
     pages: Option<Pages>,
     table: Option<Table>,
@@ -118,12 +119,28 @@ impl Buffer {
         let pages = kept.pages.as_ref();
         Standing {
             text: kept.status.clone(),
-            is_following: kept.status == SERVING,
+            is_following: kept.is_following,
             covered: pages.map(|pages| (pages.from(), pages.until())),
             pages: pages.map_or(0, |pages| pages.count() as u64),
             length: pages.map_or(0, Pages::length),
             length_max: self.options.length_max,
         }
+    }
+
+    /// Asks something of its pages, which are none before it was reached.
+    pub(super) fn with_pages<T>(&self, ask: impl FnOnce(Option<&Pages>) -> T) -> T {
+        ask(self.kept().pages.as_ref())
+    }
+
+    /// Whether it is given what is committed.
+    pub(super) fn is_following(&self) -> bool {
+        self.kept().is_following
+    }
+
+    fn stands(&self, is_following: bool, text: &str) {
+        let mut kept = self.kept();
+        kept.is_following = is_following;
+        kept.status = text.into();
     }
 
     fn page_after(&self, place: Tsid) -> Option<Page> {
@@ -139,13 +156,13 @@ impl Buffer {
     pub(super) async fn keep(self: Arc<Buffer>, shared: Shared) {
         let mut wait = RETRY_WAIT_MIN;
         loop {
-            self.kept().status = "connecting".into();
+            self.stands(false, "connecting");
             let followed = Keeper::follow(&shared, &self, &mut wait).await;
             let problem = match followed {
                 Err(problem) => problem,
                 Ok(never) => match never {},
             };
-            self.kept().status = problem.to_string();
+            self.stands(false, &problem.to_string());
             tokio::time::sleep(wait).await;
             wait = RETRY_WAIT_MAX.min(wait * 2);
         }
@@ -190,7 +207,7 @@ impl Keeper<'_> {
             return Err(Error::Connection(text.into()));
         }
         *wait = RETRY_WAIT_MIN;
-        buffer.kept().status = SERVING.into();
+        buffer.stands(true, SERVING);
         let mut keeper = Keeper {
             shared,
             buffer,
