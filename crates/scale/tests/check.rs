@@ -6,9 +6,10 @@ mod support;
 
 use scale::address::Address;
 use scale::check::{Finding, Weight, check};
-use scale::local::Postgres;
+use scale::local::{Postgres, SUPERUSER};
+use scale::manager::ExtensionId;
 use scale::proxy::routing::Routing;
-use scale::replication::Settings;
+use scale::replication::{Contents, Settings};
 use support::{connect, is_there};
 
 /// The findings, which must contain this one.
@@ -73,6 +74,20 @@ async fn good_databases_pass_and_are_left_as_they_were() {
         "Primary",
         "a proxy is active in front of this database",
     );
+    // What its console adds is looked at, too, and once.
+    let added = Postgres::start(&[]).unwrap();
+    let url = format!("postgresql://{SUPERUSER}@{}/postgres", added.socket());
+    let extensions = &routing.extensions;
+    extensions.register(&url, Contents::Kept).await.unwrap();
+    let place = added.socket().to_string();
+    for named in [vec![], vec![added.address("postgres")]] {
+        let findings = check(&at, &named, 40).await;
+        let version = |finding: &&Finding| {
+            finding.place.contains(&place) && finding.what.starts_with("PostgreSQL")
+        };
+        assert_eq!(findings.iter().filter(version).count(), 1, "{findings:#?}");
+    }
+    extensions.remove(ExtensionId(1)).await.unwrap();
     drop(routing);
     let slot_is_free = slot_is_read.replace("NOT EXISTS", "EXISTS");
     run(&primary, &slot_is_free).await;

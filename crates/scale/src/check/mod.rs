@@ -11,6 +11,7 @@ use std::fmt::Display;
 use tokio_postgres::Client;
 
 use crate::address::Address;
+use crate::replication::leadership::register::{self, Registered};
 use crate::replication::{Error, connect, setup};
 
 /// The oldest PostgreSQL that is understood: its slots give the proxy's messages.
@@ -42,8 +43,8 @@ pub struct Finding {
     pub mend: String,
 }
 
-/// Looks at a Primary and at databases that are to be Extensions, to each of which sessions will have
-/// so many connections.
+/// Looks at a Primary, at databases that are to be Extensions, and at those that the console has added. To each
+/// of them sessions will have so many connections.
 pub async fn check(primary: &Address, extensions: &[Address], connections: u64) -> Vec<Finding> {
     let mut report = Notes::at(format!("Primary at {primary}"), connections);
     let client = report.connect(primary).await;
@@ -52,8 +53,12 @@ pub async fn check(primary: &Address, extensions: &[Address], connections: u64) 
         let looked = primary::look(&mut report, primary, client).await;
         report.finish(looked);
     }
+    let added = match &client {
+        Some(_) => added(&mut report, primary, extensions).await,
+        None => Vec::new(),
+    };
     findings.append(&mut report.findings);
-    for address in extensions {
+    for address in extensions.iter().chain(&added) {
         let mut report = Notes::at(format!("Extension at {address}"), connections);
         if let Some(there) = report.connect(address).await {
             let looked = extension::look(&mut report, client.as_ref(), &there).await;
@@ -62,6 +67,32 @@ pub async fn check(primary: &Address, extensions: &[Address], connections: u64) 
         findings.append(&mut report.findings);
     }
     findings
+}
+
+/// The Extensions that the console has added and nobody names.
+async fn added(report: &mut Notes, primary: &Address, named: &[Address]) -> Vec<Address> {
+    let registered = match register::read(primary).await {
+        Ok(registered) => registered,
+        Err(problem) => {
+            report.finish(Err(problem));
+            return Vec::new();
+        }
+    };
+    let mut added = Vec::new();
+    for Registered { place, url } in registered {
+        match Address::parse(&url) {
+            Ok(address) if named.iter().all(|it| it.place() != address.place()) => {
+                report.fine(format!("the console has added the Extension at {place}"));
+                added.push(address);
+            }
+            Ok(_) => {}
+            Err(problem) => report.mind(
+                format!("the console has added the Extension at {place}, which cannot be followed from here: {problem}"),
+                "Put the files that its URL names on this machine, too, or REMOVE EXTENSION and add it again.",
+            ),
+        }
+    }
+    added
 }
 
 /// What is found at one database.
