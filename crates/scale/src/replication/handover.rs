@@ -111,7 +111,8 @@ pub fn source<C: Placed>(
     buffer_has_more: bool,
 ) -> Source {
     match () {
-        () if applied >= position => Source::Stream,
+        // Of a new proxy nothing was read, and the stream begins behind `confirmed`.
+        () if applied >= position.max(confirmed) => Source::Stream,
         () if recent.has_all_behind(applied) => Source::Recent,
         () if buffer_has_more => Source::Buffer,
         () if applied >= confirmed => Source::StreamAnew,
@@ -159,6 +160,17 @@ mod tests {
         fn length(&self) -> usize {
             1
         }
+    }
+
+    /// Found by the simulation, seed 7,005,223.
+    #[test]
+    fn a_new_stream_gives_nothing_that_the_slot_has_forgotten() {
+        let mut recent = Recent::<Tsid>::default();
+        recent.begin(Tsid(8));
+        let new = (Tsid(0), Tsid(8));
+        assert_eq!(source(Tsid(7), new, &recent, false), Source::Nobody);
+        assert_eq!(source(Tsid(7), new, &recent, true), Source::Buffer);
+        assert_eq!(source(Tsid(8), new, &recent, true), Source::Stream);
     }
 
     proptest! {

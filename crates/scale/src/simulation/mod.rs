@@ -31,6 +31,8 @@ use world::World;
 
 /// Seeds that the tests run, unless [`SEEDS`] says otherwise.
 const SEEDS_DEFAULT: u64 = 2_000;
+/// Seeds that have failed once: an Extension was given the stream of a new proxy, which began behind what it lacked.
+const SEEDS_KEPT: &[u64] = &[7_005_223];
 /// Seeds in which a planted bug has to be found.
 const SEEDS_PLANTED: u64 = 10_000;
 /// Names the environment's variable with a number of seeds.
@@ -76,7 +78,7 @@ fn reads_see_what_they_must_and_extensions_are_prefixes() {
     let seeds = number(SEEDS).unwrap_or(SEEDS_DEFAULT);
     let first = number(SEED).unwrap_or(0);
     let mut all = Counts::default();
-    for seed in first..first + seeds {
+    for seed in (first..first + seeds).chain(SEEDS_KEPT.iter().copied()) {
         match run(seed) {
             Ok(counts) => {
                 all.commits += counts.commits;
