@@ -1,0 +1,186 @@
+//! A proxy fails, and at the same time the Primary or an Extension does, while clients write and read: the
+//! other proxy takes over, nothing that was acknowledged is lost or done twice, and nothing old is read.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod support;
+
+use std::time::Duration;
+
+use rustix::process::Signal;
+use support::cluster::wait;
+use support::pair::{GOODBYES, Load, Pair, Running, hears, run};
+use support::{connect, signal};
+
+/// Commits between one thing that happens and the next, at least.
+const COMMITS: usize = 300;
+/// A proxy sleeps for so long: longer than its lease.
+const SLEEP: Duration = Duration::from_secs(4);
+
+/// The other proxy is active: clients write and read there, also at Extensions, and everything is in its
+/// place.
+async fn expect_taken_over(pair: &Pair, load: Load) {
+    pair.standby.says("Active").await;
+    expect_served(pair, &pair.standby, load).await;
+}
+
+/// The same by this one, which is the active one already.
+async fn expect_served(pair: &Pair, active: &Running, mut load: Load) {
+    load.grow(COMMITS).await;
+    active.serves().await;
+    let served = active.served().await;
+    let more = || async { (active.served().await > served + 20).then_some(()) };
+    wait("reads at Extensions", more).await;
+    load.end().await;
+    pair.expect_everything(&load).await;
+    active.serves().await;
+}
+
+fn kill_active(pair: &mut Pair) {
+    pair.active.signal(Signal::KILL);
+    pair.active.child.wait().unwrap();
+}
+
+#[test]
+fn proxy_and_primary_die_at_once() {
+    run("proxy_and_primary_die_at_once", lose_both);
+}
+
+async fn lose_both(test: &'static str) {
+    let mut pair = Pair::start(test, 2).await;
+    let load = Load::start(&pair, 0..4);
+    load.grow(COMMITS).await;
+    pair.active.signal(Signal::KILL);
+    pair.primary.crash().unwrap();
+    pair.active.child.wait().unwrap();
+    // It has no Primary either.
+    pair.standby.says("Failed").await;
+    let port = pair.primary.socket().port();
+    pair.primary.restart_at(port).unwrap();
+    expect_taken_over(&pair, load).await;
+}
+
+#[test]
+fn proxy_dies_while_the_primary_stops_for_a_moment() {
+    run(
+        "proxy_dies_while_the_primary_stops_for_a_moment",
+        stop_for_a_moment,
+    );
+}
+
+/// What clients of the proxy had asked for is executed when it is gone.
+async fn stop_for_a_moment(test: &'static str) {
+    let mut pair = Pair::start(test, 2).await;
+    let load = Load::start(&pair, 0..4);
+    load.grow(COMMITS).await;
+    signal(&pair.primary, Signal::STOP);
+    kill_active(&mut pair);
+    signal(&pair.primary, Signal::CONT);
+    expect_taken_over(&pair, load).await;
+}
+
+#[test]
+fn proxy_dies_while_the_primary_stops_for_long() {
+    run("proxy_dies_while_the_primary_stops_for_long", stop_for_long);
+}
+
+/// The other one finds no Primary meanwhile.
+async fn stop_for_long(test: &'static str) {
+    let mut pair = Pair::start(test, 2).await;
+    let load = Load::start(&pair, 0..4);
+    load.grow(COMMITS).await;
+    signal(&pair.primary, Signal::STOP);
+    kill_active(&mut pair);
+    pair.standby.says("Failed").await;
+    signal(&pair.primary, Signal::CONT);
+    expect_taken_over(&pair, load).await;
+}
+
+#[test]
+fn proxy_and_extension_die_at_once() {
+    run("proxy_and_extension_die_at_once", lose_extension);
+}
+
+async fn lose_extension(test: &'static str) {
+    let mut pair = Pair::start(test, 2).await;
+    let load = Load::start(&pair, 0..4);
+    load.grow(COMMITS).await;
+    pair.active.signal(Signal::KILL);
+    pair.extensions[0].crash().unwrap();
+    pair.active.child.wait().unwrap();
+    // The other one begins with one Extension, which serves; the second is back later.
+    pair.standby.says("Active").await;
+    load.grow(COMMITS).await;
+    let more = || async { (pair.standby.served().await > 20).then_some(()) };
+    wait("reads at the other Extension", more).await;
+    let port = pair.extensions[0].socket().port();
+    pair.extensions[0].restart_at(port).unwrap();
+    expect_taken_over(&pair, load).await;
+}
+
+#[test]
+fn proxy_sleeps_while_the_primary_dies() {
+    run("proxy_sleeps_while_the_primary_dies", sleep_and_lose);
+}
+
+async fn sleep_and_lose(test: &'static str) {
+    let mut pair = Pair::start(test, 2).await;
+    let mut load = Load::start(&pair, 0..4);
+    let writer = connect(pair.active.address).await;
+    let late = connect(pair.active.address).await;
+    let later = connect(pair.active.address).await;
+    let begun = "BEGIN; UPDATE counter SET n = n + 1 WHERE id = 9";
+    writer.batch_execute(begun).await.unwrap();
+    load.grow(COMMITS).await;
+    pair.active.signal(Signal::STOP);
+    pair.primary.crash().unwrap();
+    pair.standby.says("Failed").await;
+    let port = pair.primary.socket().port();
+    pair.primary.restart_at(port).unwrap();
+    pair.standby.says("Active").await;
+    // Others come, as those from before wait for the one that sleeps.
+    load.join(4..8);
+    load.grow(COMMITS).await;
+    assert_ne!(load.counter(4), 0);
+    let read = "SELECT n FROM counter WHERE id = 4";
+    let asked = [(writer, "COMMIT"), (late, read), (later, read)];
+    let asked = asked.map(|(it, query)| tokio::spawn(async move { hears(&it, query).await }));
+    pair.active.signal(Signal::CONT);
+    for heard in asked {
+        let heard = heard.await.unwrap();
+        assert!(GOODBYES.contains(&heard.as_str()), "{heard}");
+    }
+    pair.active.stands_by().await;
+    expect_taken_over(&pair, load).await;
+}
+
+#[test]
+fn proxy_wakes_while_the_primary_comes_back() {
+    run("proxy_wakes_while_the_primary_comes_back", wake_together);
+}
+
+/// Whichever of the two is first, it is one.
+async fn wake_together(test: &'static str) {
+    let mut pair = Pair::start(test, 2).await;
+    let load = Load::start(&pair, 0..4);
+    load.grow(COMMITS).await;
+    pair.active.signal(Signal::STOP);
+    pair.primary.crash().unwrap();
+    tokio::time::sleep(SLEEP).await;
+    let port = pair.primary.socket().port();
+    pair.active.signal(Signal::CONT);
+    pair.primary.restart_at(port).unwrap();
+    load.grow(COMMITS).await;
+    let proxies = [&pair.active, &pair.standby];
+    let active = wait("one proxy that is active", || async {
+        let mut active = Vec::new();
+        for proxy in proxies {
+            if proxy.is_active().await {
+                active.push(proxy);
+            }
+        }
+        (active.len() == 1).then(|| active[0])
+    })
+    .await;
+    expect_served(&pair, active, load).await;
+}
