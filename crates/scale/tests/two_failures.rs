@@ -8,12 +8,16 @@ mod support;
 use std::time::Duration;
 
 use rustix::process::Signal;
-use support::cluster::wait;
+use support::cluster::{text, wait};
 use support::pair::{GOODBYES, Load, Pair, Running, hears, run};
 use support::{connect, signal};
+use tokio::task::JoinSet;
+use tokio_postgres::Client;
 
 /// Commits between one thing that happens and the next, at least.
 const COMMITS: usize = 300;
+/// Sessions that ask a proxy that sleeps.
+const ASKED: usize = 8;
 /// A proxy sleeps for so long: longer than its lease.
 const SLEEP: Duration = Duration::from_secs(4);
 
@@ -123,34 +127,59 @@ fn proxy_sleeps_while_the_primary_dies() {
     run("proxy_sleeps_while_the_primary_dies", sleep_and_lose);
 }
 
+/// What Extensions show is old by then, and it is asked for.
 async fn sleep_and_lose(test: &'static str) {
     let mut pair = Pair::start(test, 2).await;
     let mut load = Load::start(&pair, 0..4);
     let writer = connect(pair.active.address).await;
-    let late = connect(pair.active.address).await;
-    let later = connect(pair.active.address).await;
     let begun = "BEGIN; UPDATE counter SET n = n + 1 WHERE id = 9";
     writer.batch_execute(begun).await.unwrap();
+    let read = "SELECT n FROM counter WHERE id = 4";
+    let mut sessions = Vec::new();
+    for _ in 0..ASKED {
+        let session = connect(pair.active.address).await;
+        assert_eq!(hears(&session, read).await, "0");
+        sessions.push((session, read));
+    }
+    sessions.push((writer, "COMMIT"));
     load.grow(COMMITS).await;
     pair.active.signal(Signal::STOP);
+    // Nothing is executed at Extensions any more once what the sleeper has begun there is ended.
+    let mut held = JoinSet::new();
+    for extension in &pair.extensions {
+        let client = connect(extension.socket()).await;
+        held.spawn(async move {
+            let lock = "BEGIN; LOCK TABLE hihooi.applied IN EXCLUSIVE MODE";
+            client.batch_execute(lock).await.unwrap();
+            client
+        });
+    }
     pair.primary.crash().unwrap();
     pair.standby.says("Failed").await;
     let port = pair.primary.socket().port();
     pair.primary.restart_at(port).unwrap();
     pair.standby.says("Active").await;
+    let held = held.join_all().await;
     // Others come, as those from before wait for the one that sleeps.
     load.join(4..8);
-    load.grow(COMMITS).await;
-    assert_ne!(load.counter(4), 0);
-    let read = "SELECT n FROM counter WHERE id = 4";
-    let asked = [(writer, "COMMIT"), (late, read), (later, read)];
-    let asked = asked.map(|(it, query)| tokio::spawn(async move { hears(&it, query).await }));
+    let is_written = || async { (load.counter(4) > 0).then_some(()) };
+    wait("commit that was acknowledged", is_written).await;
+    for extension in &pair.extensions {
+        let there = connect(extension.socket()).await;
+        assert_eq!(text(&there, read).await, "0", "what is there is old");
+    }
+    let ask = |(it, query): (Client, &'static str)| async move { hears(&it, query).await };
+    let asked: Vec<_> = sessions
+        .into_iter()
+        .map(|session| tokio::spawn(ask(session)))
+        .collect();
     pair.active.signal(Signal::CONT);
     for heard in asked {
         let heard = heard.await.unwrap();
         assert!(GOODBYES.contains(&heard.as_str()), "{heard}");
     }
     pair.active.stands_by().await;
+    drop(held);
     expect_taken_over(&pair, load).await;
 }
 
