@@ -1,5 +1,5 @@
-//! A proxy fails, and at the same time the Primary or an Extension does, while clients write and read: the
-//! other proxy takes over, nothing that was acknowledged is lost or done twice, and nothing old is read.
+//! A proxy fails, and with it the Primary, an Extension or the other proxy, while clients write and read: one
+//! proxy goes on, nothing that was acknowledged is lost or done twice, and nothing old is read.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -72,14 +72,32 @@ fn proxy_dies_while_the_primary_stops_for_a_moment() {
     );
 }
 
-/// What clients of the proxy had asked for is executed when it is gone.
+/// What clients of the proxy had asked for is executed when it is gone. One that waits for a row is not there
+/// any more when it could go on.
 async fn stop_for_a_moment(test: &'static str) {
     let mut pair = Pair::start(test, 2).await;
     let load = Load::start(&pair, 0..4);
+    let direct = connect(pair.primary.socket()).await;
+    let lock = "BEGIN; SELECT FROM counter WHERE id = 9 FOR UPDATE";
+    direct.batch_execute(lock).await.unwrap();
+    let waiting = connect(pair.active.address).await;
+    let write = "UPDATE counter SET n = n + 1 WHERE id = 9";
+    let waiting = tokio::spawn(async move { hears(&waiting, write).await });
+    let watch = connect(pair.primary.socket()).await;
+    let count = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'
+        AND query LIKE 'UPDATE counter%id = 9%'";
+    wait("write that waits", || async {
+        (text(&watch, count).await == "1").then_some(())
+    })
+    .await;
     load.grow(COMMITS).await;
     signal(&pair.primary, Signal::STOP);
     kill_active(&mut pair);
     signal(&pair.primary, Signal::CONT);
+    assert_eq!(waiting.await.unwrap(), "closed");
+    pair.standby.says("Active").await;
+    assert_eq!(text(&watch, count).await, "0");
+    direct.batch_execute("ROLLBACK").await.unwrap();
     expect_taken_over(&pair, load).await;
 }
 
@@ -212,4 +230,29 @@ async fn wake_together(test: &'static str) {
     })
     .await;
     expect_served(&pair, active, load).await;
+}
+
+#[test]
+fn proxy_that_slept_follows_the_one_that_followed_it() {
+    run(
+        "proxy_that_slept_follows_the_one_that_followed_it",
+        sleep_and_inherit,
+    );
+}
+
+/// It knows nothing of what the other one did, so that it begins anew.
+async fn sleep_and_inherit(test: &'static str) {
+    let mut pair = Pair::start(test, 2).await;
+    let mut load = Load::start(&pair, 0..4);
+    load.grow(COMMITS).await;
+    pair.active.signal(Signal::STOP);
+    pair.standby.says("Active").await;
+    load.join(4..8);
+    let is_written = || async { (load.counter(4) > 0).then_some(()) };
+    wait("commit that was acknowledged", is_written).await;
+    pair.standby.signal(Signal::KILL);
+    pair.standby.child.wait().unwrap();
+    pair.active.signal(Signal::CONT);
+    pair.active.says("Lost").await;
+    expect_served(&pair, &pair.active, load).await;
 }
