@@ -464,3 +464,149 @@ async fn standby_takes_the_primarys_place() {
     let why = stood.expect("it does not stand there").to_string();
     assert!(why.contains("was promoted to be the Primary"), "{why}");
 }
+
+/// A Primary with some rows, an Extension, and a standby that is one, too.
+async fn standby_and_extension() -> (Cluster, Postgres) {
+    let cluster = Cluster::start_after("CREATE TABLE t (id int PRIMARY KEY)").await;
+    let standby = Postgres::standby_of(&cluster.primary, &std::env::temp_dir(), &[]).unwrap();
+    let extensions = cluster.front.extensions();
+    extensions
+        .add(&standby.address("postgres"), Contents::Kept)
+        .unwrap();
+    cluster.wait(|states| states == [State::Serving; 2]).await;
+    let client = cluster.front.connect().await;
+    let insert = "INSERT INTO t SELECT generate_series(1, 40)";
+    client.batch_execute(insert).await.unwrap();
+    cluster.settle().await;
+    (cluster, standby)
+}
+
+/// What a promotion does that ends right behind it.
+async fn promote_half_way(standby: &Postgres) {
+    let standby = connect(standby.socket()).await;
+    assert_eq!(text(&standby, "SELECT pg_promote(true, 60)").await, "t");
+}
+
+/// A standby that was told to take writes, and has no mark of that, is the new Primary, and no other one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn standby_that_was_promoted_half_way_is_gone_on_with() {
+    if !is_there() {
+        return;
+    }
+    let (mut cluster, standby) = standby_and_extension().await;
+    let (old, new) = (
+        cluster.primary.address("postgres"),
+        standby.address("postgres"),
+    );
+    let mut named = addresses(&cluster);
+    cluster.primary.crash().unwrap();
+    promote_half_way(&standby).await;
+    // The other one would be a second Primary.
+    let other = named[0].clone();
+    named.push(new.clone());
+    let why = refused(promote(&old, &named, Some(&other), ignore).await);
+    assert!(why.contains("was promoted before"), "{why}");
+
+    // It stops once more, behind its mark.
+    let there = connect(standby.socket()).await;
+    let fill = "SELECT pg_create_physical_replication_slot('s' || n) FROM generate_series(1, 10) n";
+    there.batch_execute(fill).await.unwrap();
+    // Nobody knows of this.
+    let insert = "INSERT INTO t VALUES (41)";
+    there.batch_execute(insert).await.unwrap();
+    let why = refused(promote(&old, &named, None, ignore).await);
+    assert!(why.contains("replication slots are in use"), "{why}");
+    let free = "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots";
+    there.batch_execute(free).await.unwrap();
+    for chosen in [None, Some(&new), None] {
+        let promoted = promote(&old, &named, chosen, ignore).await.unwrap();
+        assert_eq!(format!("{:?}", promoted.primary), format!("{new:?}"));
+        assert!(promoted.followers.is_empty());
+        let why = &promoted.left[0].1;
+        assert!(why.contains("EMPTY"), "{why}");
+    }
+    let promoted = promote(&old, &named, None, ignore).await.unwrap();
+    let front = front(&promoted).await;
+    let all = "SELECT count(*) || '/' || sum(id) FROM t";
+    let expected = text(&front.connect().await, all).await;
+    assert_eq!(expected, "41/861");
+    let there = connect(socket(&other)).await;
+    let started = Instant::now();
+    while text(&there, all).await != expected {
+        assert!(started.elapsed() < PATIENCE);
+    }
+    come_back(&mut cluster, &new).await;
+}
+
+/// What takes writes for other reasons looks the same: it is not taken where others have more, or where it is
+/// in use, and none is promoted beside it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn standby_that_takes_writes_for_long_is_not_promoted() {
+    if !is_there() {
+        return;
+    }
+    let (mut cluster, standby) = standby_and_extension().await;
+    let new = standby.address("postgres");
+    promote_half_way(&standby).await;
+    let client = cluster.front.connect().await;
+    let insert = "INSERT INTO t VALUES (41)";
+    client.batch_execute(insert).await.unwrap();
+    cluster.wait_until_equal("SELECT id FROM t").await;
+    cluster.primary.crash().unwrap();
+    let (old, mut named) = (cluster.primary.address("postgres"), addresses(&cluster));
+    named.push(new.clone());
+    for chosen in [None, Some(&named[0]), Some(&new)] {
+        let why = refused(promote(&old, &named, chosen, ignore).await);
+        assert!(why.contains("and has less than"), "{why}");
+    }
+    // A proxy begins in front of it, or did.
+    let there = connect(standby.socket()).await;
+    let lock = "SELECT pg_advisory_lock(1751738479, 1)";
+    there.batch_execute(lock).await.unwrap();
+    let why = refused(promote(&old, &named, None, ignore).await);
+    assert!(why.contains("is a Primary"), "{why}");
+    let unlock = "SELECT pg_advisory_unlock_all()";
+    there.batch_execute(unlock).await.unwrap();
+    let slot = "SELECT pg_create_logical_replication_slot('hihooi', 'pgoutput')";
+    there.batch_execute(slot).await.unwrap();
+    let why = refused(promote(&old, std::slice::from_ref(&new), None, ignore).await);
+    assert!(why.contains("is a Primary"), "{why}");
+    // It is left out.
+    let promoted = promote(&old, &named[..1], None, ignore).await.unwrap();
+    let front = front(&promoted).await;
+    let all = "SELECT count(*) FROM t";
+    assert_eq!(text(&front.connect().await, all).await, "41");
+    let named = [promoted.primary.clone(), new];
+    let why = refused(promote(&old, &named, None, ignore).await);
+    assert!(why.contains("both take writes"), "{why}");
+}
+
+/// The mark that a standby has from its Primary is not its own.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn standby_of_one_that_was_promoted_is_gone_on_with() {
+    if !is_there() {
+        return;
+    }
+    let (mut cluster, first) = standby_and_extension().await;
+    cluster.primary.crash().unwrap();
+    let (old, middle) = (
+        cluster.primary.address("postgres"),
+        first.address("postgres"),
+    );
+    let promoted = promote(&old, std::slice::from_ref(&middle), None, ignore).await;
+    assert!(promoted.unwrap().left.is_empty());
+    let mut first = first;
+    let second = Postgres::standby_of(&first, &std::env::temp_dir(), &[]).unwrap();
+    first.crash().unwrap();
+    promote_half_way(&second).await;
+    let new = second.address("postgres");
+    let promoted = promote(&middle, std::slice::from_ref(&new), None, ignore).await;
+    assert!(promoted.unwrap().left.is_empty());
+    first.restart_at(middle.port).unwrap();
+    cluster.primary.restart_at(old.port).unwrap();
+    for replaced in [&old, &middle] {
+        let stood = promotion::refuse_replaced(replaced, std::slice::from_ref(&new)).await;
+        let why = stood.unwrap_err().to_string();
+        assert!(why.contains("was promoted to be the Primary"), "{why}");
+    }
+}

@@ -1,256 +1,22 @@
 //! Of two proxies in front of one Primary one is active, whatever becomes of it: killed, stopped for
 //! longer than its lease, cut off from the Primary, or ended in good order.
-//!
-//! Proxies that are killed and stopped are processes: this very program, run again for the same test.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod support;
 
-use std::collections::BTreeSet;
-use std::io::{BufRead, BufReader};
-use std::net::SocketAddr;
-use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::process::Command;
 use std::time::Instant;
 
-use rustix::process::{Pid, Signal, kill_process, set_parent_process_death_signal};
-use scale::address::Address;
-use scale::console::client::{self, Told};
+use rustix::process::Signal;
 use scale::local::{Postgres, SUPERUSER};
-use scale::proxy::Proxy;
 use scale::proxy::routing::Routing;
 use scale::replication::{Replication, Settings};
 use support::cluster::{Cluster, text, wait};
+use support::pair::{GOODBYES, Load, Pair, Running, hears, refused, run};
 use support::raw::Raw;
-use support::{Front, connect, connect_by, is_there, options, options_at, printed};
-use tokio::net::TcpListener;
-use tokio::task::JoinSet;
-use tokio_postgres::{Client, NoTls, SimpleQueryMessage};
-
-/// Says to a test that it is to be a proxy, in front of these databases.
-const INSIDE: &str = "REPLEX_TEST_PROXY";
-/// What such a process says begins so, wherever the line has it.
-const SAYS: &str = "the proxy says: ";
-
-/// A proxy in a process of its own.
-struct Running {
-    child: Child,
-    address: SocketAddr,
-    said: Arc<Mutex<Vec<String>>>,
-}
-
-/// Runs a test, or is a proxy if whoever started this process says so.
-fn run<F: Future<Output = ()>>(name: &'static str, test: fn(&'static str) -> F) {
-    let runtime = tokio::runtime::Builder::new_multi_thread();
-    let runtime = { runtime }.worker_threads(2).enable_all().build().unwrap();
-    match std::env::var(INSIDE) {
-        Ok(databases) => runtime.block_on(be_proxy(&databases)),
-        Err(_) if is_there() => runtime.block_on(test(name)),
-        Err(_) => {}
-    }
-}
-
-/// Is a proxy, for as long as whoever started this process lives.
-async fn be_proxy(databases: &str) {
-    set_parent_process_death_signal(Some(Signal::KILL)).unwrap();
-    let mut addresses = databases.split(' ').map(|url| Address::parse(url).unwrap());
-    let mut told = options_at(addresses.next().unwrap(), 10);
-    told.extensions = addresses.collect();
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    println!("{SAYS}{}", listener.local_addr().unwrap());
-    let proxy = Proxy::standing_by(told);
-    let settings = Settings::default();
-    tokio::select! {
-        served = proxy.serve(listener) => served.unwrap(),
-        problem = proxy.stand(&settings, |standing| println!("{SAYS}{standing:?}")) => panic!("{problem}"),
-    }
-}
-
-fn url(postgres: &Postgres) -> String {
-    format!("postgresql://{SUPERUSER}@{}/postgres", postgres.socket())
-}
-
-impl Running {
-    /// Starts one for this test.
-    fn start(test: &str, databases: &[&Postgres]) -> Running {
-        let urls: Vec<String> = databases.iter().map(|it| url(it)).collect();
-        let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", test, "--nocapture"])
-            .env(INSIDE, urls.join(" "))
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let mut said = lines.filter_map(|line| {
-            let line = line.unwrap();
-            line.split_once(SAYS).map(|(_, said)| said.to_owned())
-        });
-        let address = said.next().unwrap().parse().unwrap();
-        let all = Arc::new(Mutex::new(Vec::new()));
-        let kept = Arc::clone(&all);
-        std::thread::spawn(move || said.for_each(|line| kept.lock().unwrap().push(line)));
-        Running {
-            child,
-            address,
-            said: all,
-        }
-    }
-
-    /// Waits until it says something that begins like this.
-    async fn says(&self, start: &str) -> String {
-        let said = Arc::clone(&self.said);
-        let found = || {
-            let said = said.lock().unwrap();
-            said.iter().find(|line| line.starts_with(start)).cloned()
-        };
-        wait(&format!("{start} of {:?}", self.said), || async { found() }).await
-    }
-
-    fn signal(&self, signal: Signal) {
-        let process = Pid::from_raw(self.child.id().try_into().unwrap()).unwrap();
-        kill_process(process, signal).unwrap();
-    }
-
-    async fn ask(&self, command: &str) -> Told {
-        let address = Address::parse(&format!("postgresql://{SUPERUSER}@{}/x", self.address));
-        client::ask(&address.unwrap(), command).await.unwrap()
-    }
-
-    /// Waits until its Extension serves.
-    async fn serves(&self) {
-        wait("an Extension that serves", || async {
-            let told = self.ask("SHOW EXTENSIONS").await;
-            let state = told.rows.first().and_then(|row| row[3].clone());
-            assert_ne!(state.as_deref(), Some("failed"), "{told:?}");
-            (state.as_deref() == Some("serving")).then_some(())
-        })
-        .await;
-    }
-
-    /// Reads that its Extension answered.
-    async fn served(&self) -> u64 {
-        let told = self.ask("SHOW EXTENSIONS").await;
-        told.rows[0][8].as_ref().unwrap().parse().unwrap()
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        // It may have ended already.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-/// The SQLSTATE of a login that must fail.
-async fn refused(address: SocketAddr) -> (String, String) {
-    let (host, port) = (address.ip(), address.port());
-    let line = format!("host={host} port={port} user={SUPERUSER} dbname=postgres");
-    let Err(error) = tokio_postgres::connect(&line, NoTls).await else {
-        panic!("a standby let somebody in");
-    };
-    let error = error.as_db_error().expect("the proxy says why");
-    (error.code().code().to_owned(), error.message().to_owned())
-}
-
-const SCHEMA: &str = "
-CREATE TABLE counter (id int PRIMARY KEY, n int8 NOT NULL);
-INSERT INTO counter SELECT id, 0 FROM generate_series(0, 9) id;
-CREATE TABLE entry (writer int, n int8, PRIMARY KEY (writer, n));
-CREATE TABLE log (writer int, n int8);
-ALTER TABLE log REPLICA IDENTITY FULL";
-
-async fn databases() -> (Postgres, Postgres) {
-    let primary = Postgres::start(&["synchronous_commit=on"]).unwrap();
-    let extension = Postgres::start(&[]).unwrap();
-    let client = connect(primary.socket()).await;
-    client.batch_execute(SCHEMA).await.unwrap();
-    (primary, extension)
-}
-
-/// What the writers know.
-struct Load {
-    /// Both proxies, as a driver takes them.
-    line: String,
-    acknowledged: Mutex<BTreeSet<(i32, i64)>>,
-    /// How many commits of each were acknowledged.
-    counts: [AtomicI64; 4],
-    is_over: AtomicBool,
-}
-
-impl Load {
-    fn len(&self) -> usize {
-        self.acknowledged.lock().unwrap().len()
-    }
-
-    /// A session at the proxy that is active.
-    async fn connect(&self) -> Client {
-        wait("proxy that lets anybody in", || async {
-            let (client, connection) = tokio_postgres::connect(&self.line, NoTls).await.ok()?;
-            tokio::spawn(connection);
-            Some(client)
-        })
-        .await
-    }
-
-    /// Writes numbers, each once whatever becomes of it, until the load is over.
-    async fn write(self: Arc<Self>, writer: i32) {
-        let mut client = self.connect().await;
-        for n in 0.. {
-            if self.is_over.load(Ordering::Relaxed) {
-                break;
-            }
-            let begin = if n % 2 == 0 { "BEGIN;" } else { "" };
-            let end = if n % 2 == 0 { "; COMMIT" } else { "" };
-            // Without BEGIN the text is a transaction of its own.
-            let text = format!(
-                "{begin} UPDATE counter SET n = n + 1 WHERE id = {writer};
-                 INSERT INTO entry VALUES ({writer}, {n}); INSERT INTO log VALUES ({writer}, {n}){end}"
-            );
-            match client.batch_execute(&text).await {
-                Ok(()) => {
-                    let at = usize::try_from(writer).unwrap();
-                    self.counts[at].fetch_add(1, Ordering::SeqCst);
-                    self.acknowledged.lock().unwrap().insert((writer, n));
-                }
-                // Whether it was committed is seen later; it is not tried again.
-                Err(_) => client = self.connect().await,
-            }
-        }
-    }
-
-    /// Reads all counters: each must have what was acknowledged before.
-    async fn read(self: Arc<Self>) -> u64 {
-        let mut client = self.connect().await;
-        let mut reads = 0;
-        while !self.is_over.load(Ordering::Relaxed) {
-            for (id, count) in self.counts.iter().enumerate() {
-                let before = count.load(Ordering::SeqCst);
-                let query = format!("SELECT n FROM counter WHERE id = {id}");
-                match client.query_one(&query, &[]).await {
-                    Ok(row) => {
-                        let found: i64 = row.get(0);
-                        assert!(found >= before, "counter {id} was {found}, not {before}");
-                        reads += 1;
-                    }
-                    Err(_) => client = self.connect().await,
-                }
-            }
-        }
-        reads
-    }
-}
-
-/// Every row of the tables, and what must be so of them.
-const ALL: &str = "
-SELECT 'counter ' || string_agg(id || ':' || n, ' ' ORDER BY id) FROM counter
-UNION ALL SELECT 'entry ' || count(*) || md5(string_agg(writer || ':' || n, ' ' ORDER BY writer, n)) FROM entry
-UNION ALL SELECT 'log ' || count(*) || md5(string_agg(writer || ':' || n, ' ' ORDER BY writer, n)) FROM log";
-const TORN: &str = "
-SELECT id FROM counter c WHERE n <> (SELECT count(*) FROM entry e WHERE e.writer = c.id)
-    OR n <> (SELECT count(*) FROM log l WHERE l.writer = c.id)";
+use support::{Front, connect, connect_by, is_there, options, printed};
+use tokio_postgres::Client;
 
 #[test]
 fn standby_takes_over_from_one_that_is_killed() {
@@ -258,60 +24,28 @@ fn standby_takes_over_from_one_that_is_killed() {
 }
 
 async fn take_over(test: &'static str) {
-    let (primary, extension) = databases().await;
-    let mut active = Running::start(test, &[&primary, &extension]);
-    active.says("Active").await;
-    active.serves().await;
-    let standby = Running::start(test, &[&primary, &extension]);
-    let waits = standby.says("Waits").await;
-    let of_active = format!("process {} on", active.child.id());
-    assert!(waits.contains(&of_active), "{waits}");
-    expect_refusal(&primary, &active, &standby).await;
-
-    let hosts = format!("{},{}", standby.address.ip(), active.address.ip());
-    let ports = format!("{},{}", standby.address.port(), active.address.port());
-    let load = Arc::new(Load {
-        line: format!("host={hosts} port={ports} user={SUPERUSER} dbname=postgres"),
-        acknowledged: Mutex::default(),
-        counts: Default::default(),
-        is_over: AtomicBool::default(),
-    });
-    let mut writers = JoinSet::new();
-    for writer in 0..4 {
-        writers.spawn(Arc::clone(&load).write(writer));
-    }
-    let mut readers = JoinSet::new();
-    for _ in 0..2 {
-        readers.spawn(Arc::clone(&load).read());
-    }
-    wait("commits", || async { (load.len() > 300).then_some(()) }).await;
-    active.signal(Signal::KILL);
+    let mut pair = Pair::start(test, 1).await;
+    expect_refusal(&pair.primary, &pair.active, &pair.standby).await;
+    let mut load = Load::start(&pair, 0..4);
+    load.grow(300).await;
+    pair.active.signal(Signal::KILL);
     let killed = Instant::now();
-    active.child.wait().unwrap();
-    standby.says("Active").await;
+    pair.active.child.wait().unwrap();
+    pair.standby.says("Active").await;
     println!("active {:?} after the other was killed", killed.elapsed());
-    let before = load.len();
-    let more = || async { (load.len() > before).then_some(()) };
-    wait("commit by the other", more).await;
+    load.grow(1).await;
     println!(
         "first commit {:?} after the other was killed",
         killed.elapsed()
     );
-    wait("commits by the other", || async {
-        (load.len() > before + 300).then_some(())
-    })
-    .await;
-    standby.serves().await;
-    let served = standby.served().await;
-    let more = || async { (standby.served().await > served + 20).then_some(()) };
+    load.grow(300).await;
+    pair.standby.serves().await;
+    let served = pair.standby.served().await;
+    let more = || async { (pair.standby.served().await > served + 20).then_some(()) };
     wait("reads at the Extension", more).await;
-    load.is_over.store(true, Ordering::Relaxed);
-    writers.join_all().await;
-    let reads: u64 = readers.join_all().await.iter().sum();
-    println!("{} commits acknowledged, {reads} reads", load.len());
-    expect_everything(&load, &primary, &extension).await;
-    let told = standby.ask("SHOW EXTENSIONS").await;
-    assert_eq!(told.rows[0][3].as_deref(), Some("serving"), "{told:?}");
+    load.end().await;
+    pair.expect_everything(&load).await;
+    pair.standby.serves().await;
 }
 
 /// A standby sends its clients away so that they find the active one, and says to operators what it is.
@@ -336,44 +70,6 @@ async fn expect_refusal(primary: &Postgres, active: &Running, standby: &Running)
     assert!(told.rows[0][2].is_some());
 }
 
-/// All that was acknowledged is on the Primary, each commit is there whole and once, and so it is at the
-/// Extension.
-async fn expect_everything(load: &Load, primary: &Postgres, extension: &Postgres) {
-    let client = connect(primary.socket()).await;
-    assert_eq!(text(&client, TORN).await, "");
-    let rows = client.query("SELECT writer, n FROM entry", &[]).await;
-    let rows = rows.unwrap();
-    let found: BTreeSet<(i32, i64)> = rows.iter().map(|row| (row.get(0), row.get(1))).collect();
-    let acknowledged = load.acknowledged.lock().unwrap().clone();
-    let missing: Vec<_> = acknowledged.difference(&found).collect();
-    assert!(missing.is_empty(), "{missing:?}");
-    let expected = text(&client, ALL).await;
-    let there = connect(extension.socket()).await;
-    wait("Extension that equals the Primary", || async {
-        (text(&there, ALL).await == expected).then_some(())
-    })
-    .await;
-}
-
-/// What a session is told, in one word: the value that it reads, or an SQLSTATE.
-async fn hears(client: &Client, query: &str) -> String {
-    match client.simple_query(query).await {
-        Ok(messages) => {
-            let row = messages.iter().find_map(|message| match message {
-                SimpleQueryMessage::Row(row) => row.get(0).map(str::to_owned),
-                _ => None,
-            });
-            row.unwrap_or_default()
-        }
-        Err(error) => match error.code() {
-            Some(code) => code.code().to_owned(),
-            None => "closed".into(),
-        },
-    }
-}
-
-/// SQLSTATEs of a proxy that is the active one no more, and of a connection without a word.
-const GOODBYES: [&str; 4] = ["57P01", "08001", "08006", "closed"];
 const READ: &str = "SELECT n FROM counter WHERE id = 1";
 
 #[test]
@@ -385,16 +81,12 @@ fn one_that_slept_through_its_lease_says_nothing_old() {
 }
 
 async fn sleep_through(test: &'static str) {
-    let (primary, extension) = databases().await;
-    let zombie = Running::start(test, &[&primary, &extension]);
-    zombie.says("Active").await;
-    zombie.serves().await;
-    let other = Running::start(test, &[&primary, &extension]);
-    other.says("Waits").await;
+    let pair = Pair::start(test, 1).await;
+    let (extension, zombie, other) = (&pair.extensions[0], &pair.active, &pair.standby);
 
-    let early = session_at_extension(&zombie).await;
-    let late = session_at_extension(&zombie).await;
-    let later = session_at_extension(&zombie).await;
+    let early = session_at_extension(zombie).await;
+    let late = session_at_extension(zombie).await;
+    let later = session_at_extension(zombie).await;
     // One has written, and not committed.
     let writer = connect(zombie.address).await;
     let begun = "BEGIN; UPDATE counter SET n = 13 WHERE id = 2";
@@ -442,15 +134,11 @@ async fn sleep_through(test: &'static str) {
         let heard = heard.await.unwrap();
         assert!(GOODBYES.contains(&heard.as_str()), "{heard}");
     }
-    expect_standby(&zombie).await;
+    zombie.stands_by().await;
     assert_eq!(hears(&new, "SELECT n FROM counter WHERE id = 2").await, "7");
     held.batch_execute("COMMIT").await.unwrap();
     other.serves().await;
-    let expected = text(&connect(primary.socket()).await, ALL).await;
-    wait("Extension that equals the Primary", || async {
-        (text(&watch, ALL).await == expected).then_some(())
-    })
-    .await;
+    pair.expect_equal().await;
 }
 
 /// A session whose reads go to the Extension.
@@ -463,16 +151,6 @@ async fn session_at_extension(proxy: &Running) -> Client {
     })
     .await;
     session
-}
-
-/// One that was active has lost that, and stands by for the other.
-async fn expect_standby(zombie: &Running) {
-    zombie.says("Lost").await;
-    wait("zombie that stands by", || async {
-        (zombie.ask("SHOW PROXY").await.rows[0][1].is_some()).then_some(())
-    })
-    .await;
-    assert_eq!(refused(zombie.address).await.0, "57P03");
 }
 
 /// Says who has the lock of the active proxy: its process on the Primary.

@@ -9,20 +9,15 @@
 
 use std::time::Duration;
 
-use tokio_postgres::Client;
-
 use super::catalogue::{rows, value};
-use super::setup::{self, Start, number, one};
+use super::setup::{self, Start, one};
 use super::{Error, SLOT, Shared, connect, fence, quarantine, standby};
 use crate::address::Address;
-use crate::manager::{ExtensionId, Tsid};
+use crate::manager::ExtensionId;
 use crate::sql::literal;
 
 /// Between two looks at how far the standby is.
 const LOOK_INTERVAL: Duration = Duration::from_millis(20);
-
-/// Which timeline a server that takes writes is on, as the eight digits by which its history is named.
-const TIMELINE: &str = "SELECT left(pg_walfile_name(pg_current_wal_insert_lsn()), 8)";
 
 /// Has a standby take writes, and writes down there how far it is. From then on it is an Extension that goes
 /// on where it stopped.
@@ -50,8 +45,10 @@ pub async fn convert(shared: &Shared, id: ExtensionId, extension: &Address) -> R
             "the standby was told to take writes, and does not: see its log".into(),
         ));
     }
+    let unreadable = || Error::Setup("PostgreSQL does not say where its replay ended".into());
+    let parted = standby::parted(&client).await?.ok_or_else(unreadable)?;
     let start = Start {
-        applied: ended(&client).await?,
+        applied: parted.at,
         seed: None,
     };
     quarantine::refuse_primary(&primary, &client).await?;
@@ -67,38 +64,4 @@ pub async fn convert(shared: &Shared, id: ExtensionId, extension: &Address) -> R
     let forget =
         format!("DROP SCHEMA IF EXISTS hihooi CASCADE; DROP PUBLICATION IF EXISTS {SLOT};");
     setup::make_tables_after(&client, &forget, &start).await
-}
-
-/// Where the replay of a server ended that was a standby.
-async fn ended(client: &Client) -> Result<Tsid, Error> {
-    let timeline = one(client, TIMELINE).await?;
-    let file = literal(&format!("pg_wal/{timeline}.history"));
-    let history = one(client, &format!("SELECT pg_read_file({file})")).await?;
-    let unreadable = || Error::Setup("PostgreSQL does not say where its replay ended".into());
-    let place = last_switch(&history).ok_or_else(unreadable)?;
-    let place = literal(place);
-    let place = one(client, &format!("SELECT {place}::pg_lsn - '0/0'")).await?;
-    number(&place).map(Tsid)
-}
-
-/// Where the last timeline of a history begins: its lines are a timeline, where that ended, and why.
-fn last_switch(history: &str) -> Option<&str> {
-    let mut lines = history.lines().map(str::trim);
-    let last = lines.rfind(|line| line.starts_with(|sign: char| sign.is_ascii_digit()));
-    last?.split_whitespace().nth(1)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_last_switch_of_a_history_is_found() {
-        assert_eq!(last_switch(""), None);
-        assert_eq!(last_switch("# nothing yet\n"), None);
-        let first = "1\t0/3000148\tno recovery target specified\n";
-        assert_eq!(last_switch(first), Some("0/3000148"));
-        let second = format!("{first}\n2\tA/7F\tno recovery target specified\n\n");
-        assert_eq!(last_switch(&second), Some("A/7F"));
-    }
 }

@@ -9,7 +9,10 @@
 //! Invariants:
 //! - An Extension says which Primary it follows: [`line()`]. It follows no other one.
 //! - A proxy that finds a mark with its Primary's line at an Extension is active no more, nor becomes it.
-//! - What was begun can be gone on with: the database with the mark is taken again.
+//! - What was begun can be gone on with: the database with the mark is taken again, and so is a standby that was
+//!   told to take writes and has no mark yet. Nothing says whether somebody has written there since, so nobody
+//!   follows that one without being filled anew. What else has stopped being a standby looks the same: it is not
+//!   taken where another Extension has more, and none is promoted beside it.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -20,7 +23,8 @@ use tokio_postgres::Client;
 
 use super::catalogue::{rows, value};
 use super::setup::{has_table, number, one};
-use super::{Error, connect, described, fence, leadership, quarantine, setup, standby};
+use super::standby::{self, Parted};
+use super::{Error, connect, described, fence, leadership, quarantine, setup};
 use crate::address::Address;
 use crate::manager::Tsid;
 use crate::pool::connection;
@@ -42,12 +46,6 @@ const REPLAY_INTERVAL: Duration = Duration::from_millis(20);
 const LINE: &str = "
 SELECT (SELECT system_identifier FROM pg_control_system()) || '/'
        || left(pg_walfile_name(pg_current_wal_insert_lsn()), 8) || '/'
-       || (SELECT oid FROM pg_database WHERE datname = current_database())";
-
-/// The same of a standby: the line that it has followed so far.
-const LINE_OF_STANDBY: &str = "
-SELECT (SELECT system_identifier FROM pg_control_system()) || '/'
-       || (SELECT upper(lpad(to_hex(timeline_id), 8, '0')) FROM pg_control_checkpoint()) || '/'
        || (SELECT oid FROM pg_database WHERE datname = current_database())";
 
 /// Where an Extension says which Primary it follows.
@@ -136,6 +134,14 @@ pub fn replaced(by: &str) -> Error {
     ))
 }
 
+/// The line that a standby had followed until it took writes.
+async fn line_before(client: &Client, parted: &Parted) -> Result<String, Error> {
+    let own = line(client).await?;
+    let mut words: Vec<&str> = own.split('/').collect();
+    words[1] = &parted.timeline;
+    Ok(words.join("/"))
+}
+
 /// The line of the Primary that a database follows, if it says so.
 pub async fn follows(client: &Client) -> Result<Option<String>, Error> {
     if !has_table(client, "follows").await? {
@@ -165,10 +171,14 @@ pub async fn keep_to_line(extension: &Client, line: &str) -> Result<(), Error> {
     }
 }
 
+/// More than anybody has.
+const NOT_KNOWN: Tsid = Tsid(u64::MAX);
+
 /// That a database was promoted.
 #[derive(Clone, Copy, Debug)]
 struct Mark {
-    /// What it had of the old Primary's, and the last commit of that.
+    /// What it had of the old Primary's, and the last commit of that; [`NOT_KNOWN`] if others may have written
+    /// since.
     has: Tsid,
     last: Tsid,
     /// Where its own slot began; none if that was not written down.
@@ -183,6 +193,8 @@ struct Reached {
     /// The highest epoch that it knows.
     epoch: u64,
     mark: Option<Mark>,
+    /// It was a standby of a Primary, takes writes, and has no mark.
+    parted: Option<Parted>,
     /// The Primary that it follows, if it says so.
     follows: Option<String>,
 }
@@ -219,6 +231,7 @@ pub async fn promote(
         let follows = |there: &mut Reached| there.follows == new;
         followers.extend(reached.extract_if(.., follows).map(|there| there.address));
     }
+    refuse_primaries(&reached).await?;
     let epoch = reached.iter().map(|there| there.epoch).max();
     let epoch = epoch.unwrap_or(0) + 1;
     let mut candidates = Vec::new();
@@ -270,17 +283,59 @@ async fn refuse_alive(primary: &Address) -> Result<(), Error> {
     }
 }
 
+/// Fails if one that takes writes already may not be the one that an earlier run has promoted. Otherwise no
+/// proxy becomes active in front of it as long as it is connected to.
+async fn refuse_primaries(reached: &[Reached]) -> Result<(), Error> {
+    let mut all_parted = reached.iter().filter(|there| there.parted.is_some());
+    let Some((first, Some(parted))) = all_parted.next().map(|there| (there, &there.parted)) else {
+        return Ok(());
+    };
+    let address = &first.address;
+    let marked = reached.iter().find(|there| there.mark.is_some());
+    if let Some(second) = marked.or(all_parted.next()) {
+        let second = &second.address;
+        return Err(Error::Setup(format!(
+            "{address} and {second} were standbys or Extensions, and both take writes: there must not be two              Primaries. See which of them was written to, and leave out the other one"
+        )));
+    }
+    let before = line_before(&first.client, parted).await?;
+    let is_other = |there: &&Reached| there.follows.as_ref().is_some_and(|it| *it != before);
+    if let Some(other) = reached.iter().find(is_other) {
+        let other = &other.address;
+        return Err(Error::Setup(format!(
+            "{address} takes writes, and was no standby of the Primary that {other} follows: leave one of them out"
+        )));
+    }
+    let is_kept = leadership::keep_out(&first.client).await?;
+    if !is_kept || setup::confirmed(&first.client).await? != Tsid(u64::MAX) {
+        return Err(Error::Setup(format!(
+            "{address} is a Primary: it takes writes, and a proxy is in front of it, or was. Start proxies with it              as --primary, or leave it out"
+        )));
+    }
+    Ok(())
+}
+
 /// The number of the one that is to be promoted.
 fn choose(
     candidates: &[Candidate],
     chosen: Option<&Address>,
     left: &[(Address, String)],
 ) -> Result<usize, Error> {
-    let marked = candidates.iter().position(|it| it.reached.mark.is_some());
+    let takes_writes = |it: &Candidate| it.reached.mark.is_some() || it.reached.parted.is_some();
+    let marked = candidates.iter().position(takes_writes);
     let most = (0..candidates.len()).max_by_key(|number| {
         let candidate = &candidates[*number];
         (candidate.last, candidate.reached.is_standby)
     });
+    if let (Some(marked), Some(most)) = (marked, most)
+        && candidates[marked].reached.parted.is_some()
+        && candidates[marked].has < candidates[most].last
+    {
+        let [marked, most] = [marked, most].map(|it| &candidates[it].reached.address);
+        return Err(Error::Setup(format!(
+            "{marked} takes writes already, and has less than {most}. Leave out the one that must not be the              Primary, and see that it is not written to any more: what it has more is lost"
+        )));
+    }
     let Some(most) = marked.or(most) else {
         let why = left
             .iter()
@@ -299,7 +354,7 @@ fn choose(
         Some(wanted) if marked.is_some_and(|marked| marked != wanted) => Err(Error::Setup(
             format!("{most_address} was promoted before: {chosen} cannot be"),
         )),
-        Some(wanted) if candidates[wanted].has >= last => Ok(wanted),
+        Some(wanted) if wanted == most || candidates[wanted].has >= last => Ok(wanted),
         Some(_) => Err(Error::Setup(format!(
             "{chosen} has less than {most_address}. Promote that one; or leave it out, if what it has more may be lost"
         ))),
@@ -331,19 +386,22 @@ impl Reached {
             }
         }
         let follows = follows(&client).await?;
-        let is_promoted = !is_standby
-            && has_table(&client, "promoted").await?
-            && !has_table(&client, "applied").await?;
-        let mark = match is_promoted {
-            true => Some(Mark::read(&client).await?),
-            false => None,
-        };
+        let (mut mark, mut parted) = (None, None);
+        if !is_standby && !has_table(&client, "applied").await? {
+            if has_table(&client, "promoted").await? {
+                mark = Mark::read(&client).await?;
+            }
+            if mark.is_none() && has_table(&client, "leader").await? {
+                parted = standby::parted(&client).await?;
+            }
+        }
         Ok(Reached {
             address: address.clone(),
             client,
             is_standby,
             epoch,
             mark,
+            parted,
             follows,
         })
     }
@@ -353,6 +411,8 @@ impl Reached {
         let client = &self.client;
         let (has, last) = if let Some(mark) = self.mark {
             (mark.has, mark.last)
+        } else if let Some(parted) = &self.parted {
+            (parted.at, parted.at)
         } else if self.is_standby {
             let has = replayed(client).await?;
             (has, has)
@@ -361,11 +421,7 @@ impl Reached {
                 return Err(Error::Setup(format!("it was found to differ: {why}")));
             }
             if setup::applied(client).await?.is_none() {
-                return Err(Error::Setup(
-                    "it was never filled. If it was a standby, and takes writes already, start the proxy \
-                     with it as --primary"
-                        .into(),
-                ));
+                return Err(Error::Setup("it was never filled".into()));
             }
             fence::raise(client, epoch).await?;
             let start = setup::applied(client).await?;
@@ -411,13 +467,13 @@ impl Candidate {
         }
         says("setting sequences");
         set_sequences(client, notes).await?;
-        if !self.reached.is_standby {
+        if !self.reached.is_standby && self.reached.parted.is_none() {
             refresh(client, notes, says).await?;
         }
         leadership::begin_after(&self.reached.address, epoch).await?;
         let had_slot = setup::confirmed(client).await? != Tsid(u64::MAX);
         setup::prepare(client).await?;
-        if had_slot {
+        if had_slot || self.reached.parted.is_some() {
             return Ok(None);
         }
         let begins = setup::confirmed(client).await?;
@@ -432,26 +488,31 @@ impl Candidate {
     /// it finds this database among its Extensions.
     async fn mark(&self) -> Result<Mark, Error> {
         let client = &self.reached.client;
-        let (has, last) = (self.has, self.last);
-        let line = if self.reached.is_standby {
-            let line = one(client, LINE_OF_STANDBY).await?;
-            if one(client, "SELECT pg_promote(true, 60)").await? != "t" {
-                let text =
-                    "the standby was told to take writes, and does not: see its log, and try again";
-                return Err(Error::Connection(text.into()));
-            }
-            line
+        let (has, mut last) = (self.has, self.last);
+        if self.reached.is_standby && one(client, "SELECT pg_promote(true, 60)").await? != "t" {
+            let text =
+                "the standby was told to take writes, and does not: see its log, and try again";
+            return Err(Error::Connection(text.into()));
+        }
+        let before = if self.reached.is_standby {
+            let unreadable = || Error::Setup("PostgreSQL does not say what it has followed".into());
+            let parted = standby::parted(client).await?.ok_or_else(unreadable)?;
+            line_before(client, &parted).await?
+        } else if let Some(parted) = &self.reached.parted {
+            last = NOT_KNOWN;
+            line_before(client, parted).await?
         } else {
             self.reached.follows.clone().unwrap_or_default()
         };
-        let line = literal(&line);
+        let (before, own) = (literal(&before), literal(&line(client).await?));
         let (had, ended) = (has.0, last.0);
         let note = format!(
             "BEGIN; SET LOCAL synchronous_commit = on;
              CREATE SCHEMA IF NOT EXISTS hihooi;
              CREATE TABLE IF NOT EXISTS hihooi.promoted (line text PRIMARY KEY, has numeric NOT NULL,
                last numeric NOT NULL, begins numeric, time timestamptz NOT NULL DEFAULT now());
-             INSERT INTO hihooi.promoted VALUES ({line}, {had}, {ended});
+             ALTER TABLE hihooi.promoted ADD COLUMN IF NOT EXISTS own text;
+             INSERT INTO hihooi.promoted (line, has, last, own) VALUES ({before}, {had}, {ended}, {own});
              DROP TABLE IF EXISTS hihooi.applied, hihooi.seed, hihooi.follows, hihooi.extension; COMMIT"
         );
         client.batch_execute(&note).await?;
@@ -477,22 +538,26 @@ impl Candidate {
 }
 
 impl Mark {
-    /// The last one.
-    async fn read(client: &Client) -> Result<Mark, Error> {
-        let sql = "SELECT has, last, coalesce(begins::text, '') FROM hihooi.promoted
-                    ORDER BY time DESC LIMIT 1";
-        let marks = rows(client, sql).await?;
-        let row = marks.first();
-        let row = row.ok_or_else(|| Error::Connection("its mark is gone".into()))?;
+    /// The last one of this database's own: a standby that is promoted has its Primary's, too.
+    async fn read(client: &Client) -> Result<Option<Mark>, Error> {
+        let own = literal(&line(client).await?);
+        let sql = format!(
+            "SELECT has, last, coalesce(begins::text, '') FROM hihooi.promoted p
+              WHERE coalesce(to_jsonb(p)->>'own', {own}) = {own} ORDER BY time DESC LIMIT 1"
+        );
+        let marks = rows(client, &sql).await?;
+        let Some(row) = marks.first() else {
+            return Ok(None);
+        };
         let begins = value(row, 2)?;
-        Ok(Mark {
+        Ok(Some(Mark {
             has: Tsid(number(&value(row, 0)?)?),
             last: Tsid(number(&value(row, 1)?)?),
             begins: match begins.is_empty() {
                 true => None,
                 false => Some(Tsid(number(&begins)?)),
             },
-        })
+        }))
     }
 }
 

@@ -40,13 +40,15 @@ use std::time::Duration;
 use ring::rand::{SecureRandom, SystemRandom};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
+use tokio_postgres::Client;
 
+use super::setup::one;
 use super::{Error, RETRY_WAIT_MIN};
 use crate::address::Address;
 use crate::pool::ledger::{Entry, Ledger};
 use lease::{Beat, LOOK_INTERVAL, Lease, Moment, Watched};
 use register::{Change, Register, Request};
-use seat::{Candidate, Holder, Seat};
+use seat::{Candidate, Holder, LOCK, Seat};
 
 /// Time between two beats.
 const BEAT_INTERVAL: Duration = Duration::from_secs(1);
@@ -123,6 +125,14 @@ pub async fn begin_after(primary: &Address, epoch: u64) -> Result<(), Error> {
     let seat = Seat::open(primary, &candidate()?).await?;
     seat.make_tables().await?;
     seat.begin_after(epoch).await
+}
+
+/// Keeps proxies from becoming active in front of this database for as long as that session lives. Not where
+/// one is already.
+pub async fn keep_out(primary: &Client) -> Result<bool, Error> {
+    let (class, object) = LOCK;
+    let lock = format!("SELECT pg_try_advisory_lock({class}, {object})");
+    Ok(one(primary, &lock).await? == "t")
 }
 
 /// This proxy, as nobody else is called.

@@ -20,7 +20,7 @@ use crate::address::Address;
 use crate::sql::literal;
 
 /// The lock of the active proxy: "hiho" in ASCII, and its first use.
-const LOCK: (i32, i32) = (0x6869_686f, 1);
+pub(super) const LOCK: (i32, i32) = (0x6869_686f, 1);
 /// How long the Primary may take to answer.
 const ANSWER_MAX: Duration = Duration::from_secs(10);
 /// How the names of such sessions begin.
