@@ -295,7 +295,8 @@ async fn refuse_primaries(reached: &[Reached]) -> Result<(), Error> {
     if let Some(second) = marked.or(all_parted.next()) {
         let second = &second.address;
         return Err(Error::Setup(format!(
-            "{address} and {second} were standbys or Extensions, and both take writes: there must not be two              Primaries. See which of them was written to, and leave out the other one"
+            "{address} and {second} were standbys or Extensions, and both take writes: there must not be two \
+             Primaries. See which of them was written to, and leave out the other one"
         )));
     }
     let before = line_before(&first.client, parted).await?;
@@ -309,7 +310,8 @@ async fn refuse_primaries(reached: &[Reached]) -> Result<(), Error> {
     let is_kept = leadership::keep_out(&first.client).await?;
     if !is_kept || setup::confirmed(&first.client).await? != Tsid(u64::MAX) {
         return Err(Error::Setup(format!(
-            "{address} is a Primary: it takes writes, and a proxy is in front of it, or was. Start proxies with it              as --primary, or leave it out"
+            "{address} is a Primary: it takes writes, and a proxy is in front of it, or was. Start proxies with it \
+             as --primary, or leave it out"
         )));
     }
     Ok(())
@@ -333,7 +335,8 @@ fn choose(
     {
         let [marked, most] = [marked, most].map(|it| &candidates[it].reached.address);
         return Err(Error::Setup(format!(
-            "{marked} takes writes already, and has less than {most}. Leave out the one that must not be the              Primary, and see that it is not written to any more: what it has more is lost"
+            "{marked} takes writes already, and has less than {most}. Leave out the one that must not be the \
+             Primary, and see that it is not written to any more: what it has more is lost"
         )));
     }
     let Some(most) = marked.or(most) else {
