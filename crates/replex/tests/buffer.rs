@@ -271,7 +271,7 @@ async fn who_was_away_is_given_what_the_primary_has_forgotten() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_was_removed_goes_on_where_it_stopped() {
     let (_folder, _store, coordinators) = embedded();
-    let Some(stage) = Stage::start(coordinators, ENOUGH).await else {
+    let Some(mut stage) = Stage::start(coordinators, ENOUGH).await else {
         return;
     };
     let has = stage.replication.durable()[&SECOND].0;
@@ -283,6 +283,13 @@ async fn who_was_removed_goes_on_where_it_stopped() {
         assert!(started.elapsed() < PATIENCE, "it remembers all");
         stage.wait_for(FIRST).await;
     }
+    // The next proxy has what this one has kept.
+    stage.start_again().await;
+    stage.add(FIRST);
+    stage.wait_for(FIRST).await;
+    stage
+        .wait("buffer that follows", |_, it| it.is_following)
+        .await;
     stage.add(SECOND);
     stage.check_equal().await;
 }

@@ -365,13 +365,7 @@ impl Reader {
         let mut durable = durable.or(knows_all.then_some(self.position));
         if let Some(buffer) = &self.shared.buffer {
             self.recent.forget(buffer.until().unwrap_or_default());
-            let follows = buffer.is_following();
-            durable = durable.map(|durable| {
-                buffer.with_pages(|pages| match pages.filter(|_| follows) {
-                    Some(pages) => handover::forgettable_by_buffer(durable, pages),
-                    None => durable,
-                })
-            });
+            durable = durable.map(|durable| buffer.holds(durable));
         }
         if let Some(durable) = durable.filter(|durable| *durable > Tsid(0)) {
             // Who was given older commits by the Transactions Buffer may be behind what the slot has.

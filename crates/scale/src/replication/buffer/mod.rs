@@ -35,7 +35,9 @@ use super::extractor::QUEUE_LENGTH_MAX;
 use super::reader::{Answer, Commit, Follower, Join};
 use super::spill::Spill;
 use super::tstate::{Effect, TState};
-use super::{Error, RETRY_WAIT_MAX, RETRY_WAIT_MIN, SERVING, Shared, connect, promotion, setup};
+use super::{
+    Error, RETRY_WAIT_MAX, RETRY_WAIT_MIN, SERVING, Shared, connect, handover, promotion, setup,
+};
 use crate::manager::Tsid;
 use crate::pool::ledger::UNPROVEN;
 use pages::{Page, Pages};
@@ -65,6 +67,8 @@ pub struct Buffer {
 #[derive(Default)]
 struct Kept {
     is_following: bool,
+    /// Whether the slot waits for it: while it follows, and while it is found out what it has.
+    holds: bool,
     /// None before it was reached.
     pages: Option<Pages>,
     table: Option<Table>,
@@ -132,14 +136,19 @@ impl Buffer {
         ask(self.kept().pages.as_ref())
     }
 
-    /// Whether it is given what is committed.
-    pub(super) fn is_following(&self) -> bool {
-        self.kept().is_following
+    /// Up to where the slot may forget, if it waits for the buffer at all.
+    pub(super) fn holds(&self, tsid: Tsid) -> Tsid {
+        let kept = self.kept();
+        match (kept.holds, &kept.pages) {
+            (false, _) => tsid,
+            (true, Some(pages)) => handover::forgettable_by_buffer(tsid, pages),
+            (true, None) => Tsid(0),
+        }
     }
 
     fn stands(&self, is_following: bool, text: &str) {
         let mut kept = self.kept();
-        kept.is_following = is_following;
+        (kept.is_following, kept.holds) = (is_following, is_following);
         kept.status = text.into();
     }
 
@@ -190,6 +199,7 @@ impl Keeper<'_> {
         let primary = connect(&shared.primary, "replex buffer").await?;
         let line = promotion::line(&primary).await?;
         let table = Table::open(&buffer.options.coordinators, &line).await?;
+        buffer.kept().holds = true;
         let start = open(shared, buffer, &table, &primary).await?;
         let (commits, mut received) = mpsc::channel(QUEUE_LENGTH_MAX);
         let (answer, answered) = oneshot::channel();
