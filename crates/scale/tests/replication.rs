@@ -726,6 +726,33 @@ async fn doubt_about_a_commit_is_settled() {
         .await;
 }
 
+/// Whoever makes the slot anew leaves a gap: that is told, and not passed over.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn slot_that_is_made_anew_is_noticed() {
+    let Some(pair) = Pair::start("CREATE TABLE t (id int PRIMARY KEY)").await else {
+        return;
+    };
+    let drop = "DO $$BEGIN LOOP
+            PERFORM pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE active;
+            BEGIN PERFORM pg_drop_replication_slot('hihooi'); EXIT;
+            EXCEPTION WHEN object_in_use THEN NULL; END;
+        END LOOP; END$$";
+    for sql in [
+        drop,
+        "INSERT INTO t VALUES (1)",
+        "SELECT pg_create_logical_replication_slot('hihooi', 'pgoutput')",
+        "INSERT INTO t VALUES (2)",
+    ] {
+        pair.client.batch_execute(sql).await.unwrap();
+    }
+    let is_refused = || pair.hihooi.state(FIRST) == Some(State::Quarantined);
+    pair.hihooi.wait(is_refused).await;
+    let said = pair.hihooi.says(FIRST);
+    assert!(said.contains("EMPTY"), "{said}");
+    let extension = connect(pair.extension.socket()).await;
+    assert_eq!(number(&extension, "SELECT count(*) FROM t").await, 0);
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_cannot_be_replicated_is_refused_in_words() {
     if !is_there() {

@@ -308,7 +308,7 @@ async fn refuse_primaries(reached: &[Reached]) -> Result<(), Error> {
         )));
     }
     let is_kept = leadership::keep_out(&first.client).await?;
-    if !is_kept || setup::confirmed(&first.client).await? != Tsid(u64::MAX) {
+    if !is_kept || setup::confirmed(&first.client).await? != setup::NO_SLOT {
         return Err(Error::Setup(format!(
             "{address} is a Primary: it takes writes, and a proxy is in front of it, or was. Start proxies with it \
              as --primary, or leave it out"
@@ -474,7 +474,7 @@ impl Candidate {
             refresh(client, notes, says).await?;
         }
         leadership::begin_after(&self.reached.address, epoch).await?;
-        let had_slot = setup::confirmed(client).await? != Tsid(u64::MAX);
+        let had_slot = setup::confirmed(client).await? != setup::NO_SLOT;
         setup::prepare(client).await?;
         if had_slot || self.reached.parted.is_some() {
             return Ok(None);

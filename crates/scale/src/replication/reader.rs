@@ -181,8 +181,6 @@ impl Reader {
     /// Reads until a follower needs older commits, or something goes wrong.
     async fn read(&mut self) -> Result<(), Error> {
         let primary = connect(&self.shared.primary, "replex reader").await?;
-        self.confirmed = self.confirmed.max(setup::confirmed(&primary).await?);
-        self.recent.begin(self.confirmed);
         let stream_error =
             |error: pgwire_replication::PgWireError| Error::Stream(error.to_string());
         let address = &self.shared.primary;
@@ -196,6 +194,7 @@ impl Reader {
         let mut stream = ReplicationClient::connect(configuration)
             .await
             .map_err(stream_error)?;
+        self.begin_behind(setup::confirmed(&primary).await?)?;
         nudge(&primary).await?;
         let key = self.shared.manager().key().clone();
         let mut assembler = Assembler::default();
@@ -246,6 +245,21 @@ impl Reader {
                 }
             }
         }
+    }
+
+    /// The stream gives what is behind this place.
+    fn begin_behind(&mut self, confirmed: Tsid) -> Result<(), Error> {
+        if confirmed == setup::NO_SLOT {
+            return Err(Error::Stream("the Primary has no slot any more".into()));
+        }
+        // Somebody else has moved it, or made it anew: what is between, nobody is given. Who joins again hears so.
+        if confirmed > self.position && self.position > Tsid(0) {
+            self.followers.clear();
+            self.recent = Recent::default();
+        }
+        self.confirmed = self.confirmed.max(confirmed);
+        self.recent.begin(self.confirmed);
+        Ok(())
     }
 
     async fn committed(

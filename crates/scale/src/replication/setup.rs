@@ -98,12 +98,16 @@ async fn key(primary: &Client) -> Result<Key, Error> {
     Ok(Key::new(secret.as_bytes()))
 }
 
+/// Where there is no slot, it gives nothing at all.
+pub const NO_SLOT: Tsid = Tsid(u64::MAX);
+
 /// The slot gives commits after this place.
 pub async fn confirmed(primary: &Client) -> Result<Tsid, Error> {
+    let none = NO_SLOT.0;
     let text = one(
         primary,
         &format!(
-            "SELECT coalesce(max(confirmed_flush_lsn - '0/0'), 18446744073709551615)
+            "SELECT coalesce(max(confirmed_flush_lsn - '0/0'), {none})
                FROM pg_replication_slots WHERE slot_name = '{SLOT}'"
         ),
     )
