@@ -743,9 +743,8 @@ async fn slot_that_is_made_anew_is_noticed() {
     ] {
         pair.client.batch_execute(sql).await.unwrap();
     }
-    pair.hihooi
-        .wait(|| pair.hihooi.says(FIRST).contains("EMPTY"))
-        .await;
+    let said = || pair.hihooi.says(FIRST);
+    pair.hihooi.wait(|| said().contains("EMPTY")).await;
     let there = connect(pair.extension.socket()).await;
     assert_eq!(text(&there, "SELECT count(*) FROM t").await, "0");
 }
