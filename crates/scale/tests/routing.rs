@@ -279,9 +279,8 @@ async fn rows_are_named_by_parameters_too() {
     make_two_rows(&writer, "int8").await;
     let read = reader.prepare("SELECT n FROM t WHERE id = $1").await;
     let read = read.unwrap();
-    cluster
-        .wait_until_equal("SELECT n FROM t ORDER BY id")
-        .await;
+    // Also the manager has to know that the Extension has them.
+    cluster.settle().await;
     let in_the_way = connect(cluster.primary.socket()).await;
     let lock = "BEGIN; SELECT n FROM t WHERE id = 1 FOR UPDATE";
     in_the_way.batch_execute(lock).await.unwrap();
