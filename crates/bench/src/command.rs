@@ -105,6 +105,11 @@ impl Options {
         Duration::from_secs_f64(self.seconds)
     }
 
+    /// Tells who waits how far a long measurement is.
+    pub fn say_round(&self, round: u32, what: &str) {
+        eprintln!("round {round} of {}: {what}", self.pairs);
+    }
+
     /// Where processes keep their data.
     pub fn base(&self) -> PathBuf {
         self.folder.clone().unwrap_or_else(std::env::temp_dir)

@@ -98,9 +98,7 @@ impl Stage {
         stage.add(SECOND);
         stage.wait_for(FIRST).await;
         stage.wait_for(SECOND).await;
-        stage
-            .wait("the buffer to follow", |_, buffer| buffer.is_following)
-            .await;
+        stage.wait_until_buffer_follows().await;
         Some(stage)
     }
 
@@ -110,7 +108,7 @@ impl Stage {
 
     fn restart(&mut self, id: ExtensionId) {
         let extension = self.extension(id);
-        extension.restart_at(extension.socket().port()).unwrap();
+        extension.start_again().unwrap();
     }
 
     fn add(&self, id: ExtensionId) {
@@ -155,12 +153,35 @@ impl Stage {
         self.wait("Extension that has all", has).await;
     }
 
-    async fn wait_until_away(&self, id: ExtensionId) {
-        let is_away = |manager: &Manager, _: &Standing| {
+    async fn wait_until_is(&self, state: State, id: ExtensionId) {
+        let is = |manager: &Manager, _: &Standing| {
             let mut extensions = manager.extensions();
-            extensions.any(|(other, it)| other == id && it.state == State::Away)
+            extensions.any(|(other, it)| other == id && it.state == state)
         };
-        self.wait("Extension that is away", is_away).await;
+        self.wait(&format!("Extension that is {state:?}"), is).await;
+    }
+
+    /// Waits until an Extension is told to be filled again.
+    async fn wait_until_refused(&self, id: ExtensionId) {
+        self.wait_until_is(State::Quarantined, id).await;
+        assert!(self.says(id).contains("EMPTY"), "{}", self.says(id));
+    }
+
+    async fn wait_until_buffer_follows(&self) {
+        let follows = |_: &Manager, buffer: &Standing| buffer.is_following;
+        self.wait("buffer that follows", follows).await;
+    }
+
+    async fn kill(&mut self, id: ExtensionId) {
+        self.extension(id).kill();
+        self.wait_until_is(State::Away, id).await;
+    }
+
+    /// Kills an Extension, and commits what only the buffer keeps for it.
+    async fn have_miss(&mut self, id: ExtensionId, from: u32) {
+        self.kill(id).await;
+        self.write(from).await;
+        self.wait_until_forgotten(id).await;
     }
 
     /// Commits of all kinds: short ones, one of many rows, one that is too long for memory, and several at once.
@@ -251,11 +272,7 @@ async fn who_was_away_is_given_what_the_primary_has_forgotten() {
         return;
     };
     for round in 0..3 {
-        stage.extension(SECOND).kill();
-        stage.wait_until_away(SECOND).await;
-        stage.write(round * 10_000).await;
-        stage.wait_for(FIRST).await;
-        stage.wait_until_forgotten(SECOND).await;
+        stage.have_miss(SECOND, round * 10_000).await;
         if round == 1 {
             stage.start_again().await;
             stage.add(FIRST);
@@ -287,9 +304,7 @@ async fn who_was_removed_goes_on_where_it_stopped() {
     stage.start_again().await;
     stage.add(FIRST);
     stage.wait_for(FIRST).await;
-    stage
-        .wait("buffer that follows", |_, it| it.is_following)
-        .await;
+    stage.wait_until_buffer_follows().await;
     stage.add(SECOND);
     stage.check_equal().await;
 }
@@ -303,10 +318,7 @@ async fn extensions_go_on_while_the_buffer_is_killed() {
     let Some(mut stage) = Stage::start(coordinators, ENOUGH).await else {
         return;
     };
-    stage.extension(SECOND).kill();
-    stage.wait_until_away(SECOND).await;
-    stage.write(0).await;
-    stage.wait_until_forgotten(SECOND).await;
+    stage.have_miss(SECOND, 0).await;
     cluster.kill(0).await.unwrap();
     stage.write(10_000).await;
     stage.wait_for(FIRST).await;
@@ -322,13 +334,8 @@ async fn extensions_go_on_while_the_buffer_is_killed() {
     stage.restart(SECOND);
     cluster.restart(0).await.unwrap();
     stage.check_equal().await;
-    stage
-        .wait("end of its absence", |_, it| it.is_following)
-        .await;
-    stage.extension(FIRST).kill();
-    stage.wait_until_away(FIRST).await;
-    stage.write(20_000).await;
-    stage.wait_until_forgotten(FIRST).await;
+    stage.wait_until_buffer_follows().await;
+    stage.have_miss(FIRST, 20_000).await;
     stage.restart(FIRST);
     stage.check_equal().await;
 }
@@ -341,11 +348,7 @@ async fn a_cluster_loses_nothing_with_a_server() {
     let Some(mut stage) = Stage::start(coordinators, ENOUGH).await else {
         return;
     };
-    stage.extension(SECOND).kill();
-    stage.wait_until_away(SECOND).await;
-    stage.write(0).await;
-    stage.wait_for(FIRST).await;
-    stage.wait_until_forgotten(SECOND).await;
+    stage.have_miss(SECOND, 0).await;
     cluster.kill(0).await.unwrap();
     stage.write(10_000).await;
     stage.restart(SECOND);
@@ -359,11 +362,7 @@ async fn a_buffer_that_lost_everything_begins_anew() {
     let Some(mut stage) = Stage::start(coordinators, ENOUGH).await else {
         return;
     };
-    stage.extension(SECOND).kill();
-    stage.wait_until_away(SECOND).await;
-    stage.write(0).await;
-    stage.wait_for(FIRST).await;
-    stage.wait_until_forgotten(SECOND).await;
+    stage.have_miss(SECOND, 0).await;
     let (_other_folder, _other_store, coordinators) = embedded();
     if let Some(buffer) = &mut stage.settings.buffer {
         buffer.coordinators = coordinators;
@@ -374,26 +373,12 @@ async fn a_buffer_that_lost_everything_begins_anew() {
     stage.add(SECOND);
     stage.restart(SECOND);
     stage.wait_for(FIRST).await;
-    stage
-        .wait("buffer that follows", |_, it| it.is_following)
-        .await;
-    let refused = |manager: &Manager, _: &Standing| {
-        let mut extensions = manager.extensions();
-        extensions.any(|(id, it)| id == SECOND && it.state == State::Quarantined)
-    };
-    stage.wait("refusal", refused).await;
-    assert!(
-        stage.says(SECOND).contains("EMPTY"),
-        "{}",
-        stage.says(SECOND)
-    );
+    stage.wait_until_buffer_follows().await;
+    stage.wait_until_refused(SECOND).await;
     // The new one is as good as the old one.
     stage.replication.remove_extension(SECOND).await;
     stage.extensions.pop();
-    stage.extension(FIRST).kill();
-    stage.wait_until_away(FIRST).await;
-    stage.write(10_000).await;
-    stage.wait_until_forgotten(FIRST).await;
+    stage.have_miss(FIRST, 10_000).await;
     stage.restart(FIRST);
     stage.check_equal().await;
 }
@@ -406,8 +391,7 @@ async fn a_full_buffer_lets_the_oldest_go() {
     let Some(mut stage) = Stage::start(coordinators, LITTLE).await else {
         return;
     };
-    stage.extension(SECOND).kill();
-    stage.wait_until_away(SECOND).await;
+    stage.kill(SECOND).await;
     let has = stage.replication.durable()[&SECOND];
     // The slot keeps nothing for it while the buffer has what it lacks, nor after.
     let insert = "INSERT INTO t VALUES (9999, 'little')";
@@ -421,16 +405,7 @@ async fn a_full_buffer_lets_the_oldest_go() {
         })
         .await;
     stage.restart(SECOND);
-    let refused = |manager: &Manager, _: &Standing| {
-        let mut extensions = manager.extensions();
-        extensions.any(|(id, it)| id == SECOND && it.state == State::Quarantined)
-    };
-    stage.wait("refusal", refused).await;
-    assert!(
-        stage.says(SECOND).contains("EMPTY"),
-        "{}",
-        stage.says(SECOND)
-    );
+    stage.wait_until_refused(SECOND).await;
     stage.extensions.pop();
     stage.check_equal().await;
 }
@@ -539,8 +514,7 @@ impl Stage {
 
     async fn mend(&mut self, pair: Pair, cluster: &mut Cluster) {
         if matches!(pair, Pair::BufferAndPrimary | Pair::ExtensionAndPrimary) {
-            let port = self.primary.socket().port();
-            self.primary.restart_at(port).unwrap();
+            self.primary.start_again().unwrap();
             self.client = connect(&self.primary).await;
         }
         if self.extension(SECOND).process().is_none() {
@@ -591,9 +565,7 @@ async fn failures_in_pairs_lose_nothing() {
         for id in [FIRST, SECOND] {
             stage.wait_for(id).await;
         }
-        stage
-            .wait("buffer that follows", |_, it| it.is_following)
-            .await;
+        stage.wait_until_buffer_follows().await;
     }
     stops.store(true, Ordering::Relaxed);
     writer.await.unwrap();

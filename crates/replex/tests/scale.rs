@@ -509,8 +509,7 @@ fn extension_is_promoted_when_the_primary_is_gone() {
     );
 
     // The old Primary comes back: who is in front of it learns that it is none any more.
-    let port = primary.socket().port();
-    primary.restart_at(port).unwrap();
+    primary.start_again().unwrap();
     let started = Instant::now();
     while !psql(&before.proxy, "SELECT 1").contains("stands by") {
         assert!(started.elapsed() < PATIENCE);

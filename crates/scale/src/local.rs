@@ -143,6 +143,11 @@ impl Postgres {
         last
     }
 
+    /// Starts it again, where it was.
+    pub fn start_again(&mut self) -> io::Result<()> {
+        self.restart_at(self.port)
+    }
+
     /// Starts it again, on this port.
     pub fn restart_at(&mut self, port: u16) -> io::Result<()> {
         self.kill();

@@ -149,7 +149,6 @@ async fn primary_that_is_away_and_comes_back() {
     let mut inside = Raw::log_in(front.address).await;
     inside.query("BEGIN");
     assert_eq!(inside.hear().await, "CZT");
-    let port = postgres.socket().port();
     postgres.kill();
     let words = inside.last_words().await;
     assert!(
@@ -169,7 +168,7 @@ async fn primary_that_is_away_and_comes_back() {
         words.message.contains("cannot be reached") && !words.hint.is_empty(),
         "{words}"
     );
-    postgres.restart_at(port).unwrap();
+    postgres.start_again().unwrap();
     idle.query("SELECT 1");
     assert_eq!(idle.hear().await, "T'1'CZI");
 }

@@ -155,9 +155,8 @@ async fn standbys_and_what_is_not_reached_are_found() {
     let findings = check(&primary.address("postgres"), &[], 40).await;
     let senders = "all 0 senders of its log are taken";
     expect(&findings, Weight::Stops, "Primary", senders);
-    let port = primary.socket().port();
     std::fs::write(primary.data().join("standby.signal"), "").unwrap();
-    primary.restart_at(port).unwrap();
+    primary.start_again().unwrap();
     let at = primary.address("postgres");
     let findings = check(&at, std::slice::from_ref(&at), 40).await;
     assert_eq!(stops(&findings), ["it is a standby"]);

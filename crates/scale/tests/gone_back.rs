@@ -52,8 +52,7 @@ async fn server_in_another_life_is_found_out_by_new_connections() {
     assert_eq!(node.usage().idle, 1);
 
     postgres.crash().unwrap();
-    let port = postgres.socket().port();
-    postgres.restart_at(port).unwrap();
+    postgres.start_again().unwrap();
     // The first time it may be the idle one, which nobody has seen to be closed yet.
     for _ in 0..3 {
         assert!(!asked(BEFORE).await);

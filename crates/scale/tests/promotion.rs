@@ -148,7 +148,7 @@ async fn wait_for(extensions: &Extensions, what: &str) {
 /// stands there.
 async fn come_back(cluster: &mut Cluster, by: &Address) {
     let old = cluster.primary.address("postgres");
-    cluster.primary.restart_at(old.port).unwrap();
+    cluster.primary.start_again().unwrap();
     let started = Instant::now();
     while cluster.front.proxy.followed().is_some() {
         assert!(started.elapsed() < PATIENCE);
@@ -602,8 +602,8 @@ async fn standby_of_one_that_was_promoted_is_gone_on_with() {
     let new = second.address("postgres");
     let promoted = promote(&middle, std::slice::from_ref(&new), None, ignore).await;
     assert!(promoted.unwrap().left.is_empty());
-    first.restart_at(middle.port).unwrap();
-    cluster.primary.restart_at(old.port).unwrap();
+    first.start_again().unwrap();
+    cluster.primary.start_again().unwrap();
     for replaced in [&old, &middle] {
         let stood = promotion::refuse_replaced(replaced, std::slice::from_ref(&new)).await;
         let why = stood.unwrap_err().to_string();

@@ -284,10 +284,9 @@ async fn what_cannot_be_noted_is_not_done() {
     assert_eq!(registered(&admin).await, "");
     // It is gone, and is asked when it is back.
     running.ask(&add(&extension)).await;
-    let port = primary.socket().port();
     primary.crash().unwrap();
     expect_silence(&running, &extension, &other).await;
-    primary.restart_at(port).unwrap();
+    primary.start_again().unwrap();
     until_done(&running, "REMOVE EXTENSION 2").await;
     assert_eq!(registered(&connect(primary.socket()).await).await, "");
     running.stop().await;

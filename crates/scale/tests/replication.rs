@@ -284,13 +284,12 @@ async fn extensions_stay_equal_under_load_and_kills() {
     hihooi.wait(reach(1000)).await;
 
     // One is killed, and comes back where it was.
-    let port = first.socket().port();
     first.kill();
     hihooi
         .wait(|| hihooi.state(FIRST) == Some(State::Away))
         .await;
     hihooi.wait(reach(2000)).await;
-    first.restart_at(port).unwrap();
+    first.start_again().unwrap();
     hihooi.wait_for(FIRST, &client).await;
 
     // The reader and the Extractors end, and others go on.
@@ -304,9 +303,8 @@ async fn extensions_stay_equal_under_load_and_kills() {
 
     // The Primary is killed, and comes back.
     let mut primary = primary;
-    let port = primary.socket().port();
     primary.kill();
-    primary.restart_at(port).unwrap();
+    primary.start_again().unwrap();
     let client = connect(primary.socket()).await;
     write(&client, 2).await;
     assert_equal(&hihooi, FIRST, &client, &first).await;

@@ -470,7 +470,6 @@ async fn sessions_outlive_an_extension() {
         let said = scale::wire::report::Report::read(&body).message;
         assert!(tag == b'N' && said.contains("Extension 1"), "{said}");
     }
-    let port = cluster.extensions[0].socket().port();
     cluster.extensions[0].kill();
     let told = raw.until_ready().await;
     assert!(told.ends_with("[08006]ZI"), "{told}");
@@ -482,7 +481,7 @@ async fn sessions_outlive_an_extension() {
     assert_eq!(raw.hear().await, "NCZI");
     raw.query("SELECT n FROM t");
     assert_eq!(raw.hear().await, "NT'1'CZI");
-    cluster.extensions[0].restart_at(port).unwrap();
+    cluster.extensions[0].start_again().unwrap();
     cluster.wait(|states| states == [State::Serving]).await;
     cluster.wait_until_equal("SELECT n FROM t").await;
 }

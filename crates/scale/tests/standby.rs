@@ -59,7 +59,7 @@ async fn reads_at_a_standby_see_all_that_was_answered() {
         standby.kill();
         cluster.wait(|states| states == [State::Away]).await;
         assert_eq!(text(&reader, "SELECT n FROM t WHERE id = 2").await, "0");
-        standby.restart_at(address.port).unwrap();
+        standby.start_again().unwrap();
         cluster.wait(|states| states == [State::Serving]).await;
     }
     let promote = "SELECT pg_promote()";

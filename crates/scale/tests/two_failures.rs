@@ -21,6 +21,14 @@ const ASKED: usize = 8;
 /// A proxy sleeps for so long: longer than its lease.
 const SLEEP: Duration = Duration::from_secs(4);
 
+/// Two proxies with two Extensions, and clients that have begun.
+async fn under_load(test: &'static str) -> (Pair, Load) {
+    let pair = Pair::start(test, 2).await;
+    let load = Load::start(&pair, 0..4);
+    load.grow(COMMITS).await;
+    (pair, load)
+}
+
 /// The other proxy is active: clients write and read there, also at Extensions, and everything is in its
 /// place.
 async fn expect_taken_over(pair: &Pair, load: Load) {
@@ -51,16 +59,13 @@ fn proxy_and_primary_die_at_once() {
 }
 
 async fn lose_both(test: &'static str) {
-    let mut pair = Pair::start(test, 2).await;
-    let load = Load::start(&pair, 0..4);
-    load.grow(COMMITS).await;
+    let (mut pair, load) = under_load(test).await;
     pair.active.signal(Signal::KILL);
     pair.primary.crash().unwrap();
     pair.active.child.wait().unwrap();
     // It has no Primary either.
     pair.standby.says("Failed").await;
-    let port = pair.primary.socket().port();
-    pair.primary.restart_at(port).unwrap();
+    pair.primary.start_again().unwrap();
     expect_taken_over(&pair, load).await;
 }
 
@@ -108,9 +113,7 @@ fn proxy_dies_while_the_primary_stops_for_long() {
 
 /// The other one finds no Primary meanwhile.
 async fn stop_for_long(test: &'static str) {
-    let mut pair = Pair::start(test, 2).await;
-    let load = Load::start(&pair, 0..4);
-    load.grow(COMMITS).await;
+    let (mut pair, load) = under_load(test).await;
     signal(&pair.primary, Signal::STOP);
     kill_active(&mut pair);
     pair.standby.says("Failed").await;
@@ -124,9 +127,7 @@ fn proxy_and_extension_die_at_once() {
 }
 
 async fn lose_extension(test: &'static str) {
-    let mut pair = Pair::start(test, 2).await;
-    let load = Load::start(&pair, 0..4);
-    load.grow(COMMITS).await;
+    let (mut pair, load) = under_load(test).await;
     pair.active.signal(Signal::KILL);
     pair.extensions[0].crash().unwrap();
     pair.active.child.wait().unwrap();
@@ -135,8 +136,7 @@ async fn lose_extension(test: &'static str) {
     load.grow(COMMITS).await;
     let more = || async { (pair.standby.served().await > 20).then_some(()) };
     wait("reads at the other Extension", more).await;
-    let port = pair.extensions[0].socket().port();
-    pair.extensions[0].restart_at(port).unwrap();
+    pair.extensions[0].start_again().unwrap();
     expect_taken_over(&pair, load).await;
 }
 
@@ -174,8 +174,7 @@ async fn sleep_and_lose(test: &'static str) {
     }
     pair.primary.crash().unwrap();
     pair.standby.says("Failed").await;
-    let port = pair.primary.socket().port();
-    pair.primary.restart_at(port).unwrap();
+    pair.primary.start_again().unwrap();
     pair.standby.says("Active").await;
     let held = held.join_all().await;
     // Others come, as those from before wait for the one that sleeps.
@@ -208,15 +207,12 @@ fn proxy_wakes_while_the_primary_comes_back() {
 
 /// Whichever of the two is first, it is one.
 async fn wake_together(test: &'static str) {
-    let mut pair = Pair::start(test, 2).await;
-    let load = Load::start(&pair, 0..4);
-    load.grow(COMMITS).await;
+    let (mut pair, load) = under_load(test).await;
     pair.active.signal(Signal::STOP);
     pair.primary.crash().unwrap();
     tokio::time::sleep(SLEEP).await;
-    let port = pair.primary.socket().port();
     pair.active.signal(Signal::CONT);
-    pair.primary.restart_at(port).unwrap();
+    pair.primary.start_again().unwrap();
     load.grow(COMMITS).await;
     let proxies = [&pair.active, &pair.standby];
     let active = wait("one proxy that is active", || async {
@@ -242,9 +238,7 @@ fn proxy_that_slept_follows_the_one_that_followed_it() {
 
 /// It knows nothing of what the other one did, so that it begins anew.
 async fn sleep_and_inherit(test: &'static str) {
-    let mut pair = Pair::start(test, 2).await;
-    let mut load = Load::start(&pair, 0..4);
-    load.grow(COMMITS).await;
+    let (mut pair, mut load) = under_load(test).await;
     pair.active.signal(Signal::STOP);
     pair.standby.says("Active").await;
     load.join(4..8);

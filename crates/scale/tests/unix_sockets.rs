@@ -169,7 +169,7 @@ async fn postgresql_has_the_socket() {
     postgres.crash().unwrap();
     assert!(fs::exists(socket_in(folder.path(), port)).unwrap());
     drop(bind().await.unwrap());
-    postgres.restart_at(port).unwrap();
+    postgres.start_again().unwrap();
     connect_by(&line).await;
 }
 

@@ -155,6 +155,7 @@ pub async fn run(options: &Options) -> io::Result<Report> {
     let mut runs = Runs { options, count: 0 };
     // The first round opens the pools' connections, and does not count.
     for round in 0..=options.pairs {
+        options.say_round(round, "balanced");
         for size in &mut sizes {
             let load = runs.next(clients(size.replicas));
             let of_alone = load.run(alone.primary.socket(), &[]).await?;

@@ -126,7 +126,8 @@ impl Stage {
 pub async fn run(options: &Options) -> io::Result<Report> {
     let stage = Stage::build(options).await?;
     let mut measured = Measured::default();
-    for _ in 0..options.pairs {
+    for round in 1..=options.pairs {
+        options.say_round(round, "latency");
         for (clients, protocol) in [ONE, MANY].into_iter().flat_map(|clients| {
             PROTOCOLS
                 .into_iter()

@@ -267,9 +267,22 @@ impl<'a> Experiment<'a> {
         }))
     }
 
+    /// Opens the connections of pools, which takes seconds where many clients come to one database at once.
+    async fn warm_up(&mut self) -> io::Result<()> {
+        let mix = self.workload.mixes.len() - 1;
+        for size in 0..self.sizes.len() {
+            self.options.say_round(0, "warming up");
+            let load = self.load(mix, size, Some(self.ways[0]));
+            load.run(self.sizes[size].site.place()?, &[]).await?;
+        }
+        Ok(())
+    }
+
     async fn run(&mut self) -> io::Result<()> {
-        for _ in 0..self.options.pairs {
+        self.warm_up().await?;
+        for round in 1..=self.options.pairs {
             for mix in 0..self.workload.mixes.len() {
+                self.options.say_round(round, self.workload.mixes[mix].name);
                 for size in 0..self.sizes.len() {
                     let load = self.load(mix, size, None);
                     let alone = load.run(self.lone.primary.socket(), &[]).await?;

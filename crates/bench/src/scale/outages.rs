@@ -181,8 +181,7 @@ impl Clients {
         site.extensions[0].crash()?;
         tokio::time::sleep(part).await;
         watch.outage_ends(site).await?;
-        let port = site.extensions[0].socket().port();
-        site.extensions[0].restart_at(port)?;
+        site.extensions[0].start_again()?;
         let process = site.extensions[0].process();
         let quota = process
             .map(|process| Quota::of(process, SHARE))

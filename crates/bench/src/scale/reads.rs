@@ -40,6 +40,7 @@ pub async fn run(options: &Options) -> io::Result<Report> {
     eprintln!("each database is held to {SHARE} from here on");
     // The first round opens the pool's connections, and does not count.
     for round in 0..=options.pairs {
+        options.say_round(round, "reads");
         for (site, measured) in &mut sites {
             let clients = CLIENTS_PER_EXTENSION * site.extensions.len();
             let mut load = Load::of(SELECT, options.rows, clients, options.span());

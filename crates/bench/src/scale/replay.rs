@@ -55,7 +55,8 @@ pub async fn run(options: &Options) -> io::Result<Report> {
     let mut site = Site::start(&base, &schema, (1, &settings)).await?;
     let mut measured = CONNECTIONS.map(|_| Figures::default());
     let mut run = 0;
-    for _ in 0..options.pairs {
+    for round in 1..=options.pairs {
+        options.say_round(round, "replay");
         for (connections, figures) in CONNECTIONS.into_iter().zip(&mut measured) {
             run += 1;
             figures.push(rate(&mut site, (run, connections), options).await?);

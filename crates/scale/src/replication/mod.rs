@@ -48,6 +48,7 @@ mod tstate;
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
 use std::future::{Ready, ready};
+use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -120,6 +121,12 @@ impl std::error::Error for Error {}
 impl From<tokio_postgres::Error> for Error {
     fn from(error: tokio_postgres::Error) -> Error {
         Error::Connection(described(&error))
+    }
+}
+
+impl From<io::Error> for Error {
+    fn from(error: io::Error) -> Error {
+        Error::Stream(error.to_string())
     }
 }
 

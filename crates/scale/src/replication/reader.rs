@@ -51,12 +51,33 @@ pub enum Follower {
 
 /// Somebody who wants every commit after `applied`.
 pub struct Join {
-    pub follower: Follower,
-    pub applied: Tsid,
-    pub commits: mpsc::Sender<Commit>,
-    /// Whether nothing more can be had from the Transactions Buffer.
-    pub insists: bool,
-    pub answer: oneshot::Sender<Answer>,
+    follower: Follower,
+    applied: Tsid,
+    commits: mpsc::Sender<Commit>,
+    insists: bool,
+    answer: oneshot::Sender<Answer>,
+}
+
+/// Asks the reader behind `joins` for every commit after `applied`. Who insists can have nothing more from
+/// the Transactions Buffer.
+pub async fn join(
+    joins: &mpsc::Sender<Join>,
+    follower: Follower,
+    applied: Tsid,
+    commits: mpsc::Sender<Commit>,
+    insists: bool,
+) -> Result<Answer, Error> {
+    let ended = || Error::Connection("the slot's reader has ended".into());
+    let (answer, answered) = oneshot::channel();
+    let join = Join {
+        follower,
+        applied,
+        commits,
+        insists,
+        answer,
+    };
+    joins.send(join).await.map_err(|_| ended())?;
+    answered.await.map_err(|_| ended())
 }
 
 /// What becomes of who wants to join.

@@ -168,13 +168,14 @@ pub(super) fn encode(part: &Part, bytes: &mut Vec<u8>) -> io::Result<()> {
     }
 }
 
-fn encode_text(text: &str, bytes: &mut Vec<u8>) -> io::Result<()> {
+/// Appends a text behind its length.
+pub(super) fn encode_text(text: &str, bytes: &mut Vec<u8>) -> io::Result<()> {
     encode_length(text.len(), bytes)?;
     bytes.extend_from_slice(text.as_bytes());
     Ok(())
 }
 
-fn encode_length(length: usize, bytes: &mut Vec<u8>) -> io::Result<()> {
+pub(super) fn encode_length(length: usize, bytes: &mut Vec<u8>) -> io::Result<()> {
     let length = u32::try_from(length).map_err(io::Error::other)?;
     bytes.extend_from_slice(&length.to_le_bytes());
     Ok(())
@@ -240,15 +241,7 @@ fn utf8(bytes: &[u8]) -> io::Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::manager::mark::Statement;
-
-    fn statement(text: &str) -> Change {
-        Change::Statement(Statement {
-            search_path: "public".into(),
-            role: String::new(),
-            text: text.into(),
-        })
-    }
+    use crate::replication::tstate::statement;
 
     async fn all(spill: &Spill) -> Vec<Part> {
         let mut reading = spill.read();

@@ -72,10 +72,7 @@ impl Recorded {
     pub fn parts(&self) -> Result<Vec<Part>, Error> {
         match &self.failure {
             Some(failure) => Err(Error::Stream(failure.clone())),
-            None => {
-                let parts = spill::decode_all(&self.parts);
-                parts.map_err(|error| Error::Stream(error.to_string()))
-            }
+            None => Ok(spill::decode_all(&self.parts)?),
         }
     }
 }
@@ -399,4 +396,14 @@ impl Assembler {
             }
         }
     }
+}
+
+/// A change for tests.
+#[cfg(test)]
+pub fn statement(text: &str) -> Change {
+    Change::Statement(mark::Statement {
+        search_path: "public".into(),
+        role: String::new(),
+        text: text.into(),
+    })
 }

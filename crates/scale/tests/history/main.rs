@@ -343,8 +343,7 @@ async fn fail(cluster: &mut Cluster, failure: Failure) {
     } = cluster;
     let crash = |postgres: &mut Postgres| postgres.crash().unwrap();
     let restart = |postgres: &mut Postgres| {
-        let port = postgres.socket().port();
-        postgres.restart_at(port).unwrap();
+        postgres.start_again().unwrap();
     };
     match failure {
         Failure::KillExtension(number) => {

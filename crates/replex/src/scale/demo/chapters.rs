@@ -202,7 +202,6 @@ pub async fn kill(story: &mut Story, stage: &mut Stage, load: &Load) -> Result<(
         )
     };
     let before = of(&load.seen);
-    let port = stage.extensions[0].socket().port();
     let process = stage.extensions[0].process().unwrap_or(0);
     story.say(story.screen.dim(format!("kill -9 {process}")));
     with_first(stage, Postgres::crash).await?;
@@ -225,7 +224,7 @@ pub async fn kill(story: &mut Story, stage: &mut Stage, load: &Load) -> Result<(
         ),
         lacks > 0,
     );
-    with_first(stage, move |postgres| postgres.restart_at(port)).await?;
+    with_first(stage, move |postgres| postgres.start_again()).await?;
     let begun = Instant::now();
     stage.wait(story, 1, "serving").await?;
     story.say(format!(

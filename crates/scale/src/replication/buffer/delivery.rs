@@ -1,14 +1,13 @@
 //! Gives an Extension what it has missed, from the Transactions Buffer; then the slot's reader goes on with it.
 
 use std::convert::Infallible;
-use std::io;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 
 use super::super::extractor::QUEUE_LENGTH_MAX;
-use super::super::reader::{Answer, Commit, Follower, Join};
+use super::super::reader::{Answer, Commit, Follower, join};
 use super::super::spill::Spill;
 use super::super::tstate::{Effect, TState};
 use super::super::{Error, Shared};
@@ -24,7 +23,7 @@ pub(in crate::replication) async fn deliver(
     mut applied: Tsid,
     commits: mpsc::Sender<Commit>,
 ) -> Result<Infallible, Error> {
-    let ended = || Error::Connection("the slot's reader has ended".into());
+    let follower = Follower::Extension(id);
     let mut insists = false;
     loop {
         if let Some(buffer) = shared.buffer.as_ref().filter(|_| !insists) {
@@ -34,16 +33,8 @@ pub(in crate::replication) async fn deliver(
             // Who is given by the reader must keep pace with it, or it would have all others wait.
             let _ = commits.reserve_many(QUEUE_LENGTH_MAX / 2).await;
         }
-        let (answer, answered) = oneshot::channel();
-        let join = Join {
-            follower: Follower::Extension(id),
-            applied,
-            commits: commits.clone(),
-            insists,
-            answer,
-        };
-        shared.joins.send(join).await.map_err(|_| ended())?;
-        match answered.await.map_err(|_| ended())? {
+        let joined = join(&shared.joins, follower, applied, commits.clone(), insists);
+        match joined.await? {
             Answer::Taken => break,
             Answer::BufferHasMore => {}
             Answer::Gone if insists => {
@@ -79,7 +70,7 @@ async fn give(
             _ => table.read(&page, 0).await?,
         };
         while !rest.is_empty() {
-            let tstate = match record::decode(&mut rest).map_err(unreadable)? {
+            let tstate = match record::decode(&mut rest)? {
                 Read::Whole(tstate) => tstate,
                 Read::Continued {
                     tstate,
@@ -114,18 +105,14 @@ async fn continued(
     length: u64,
     failure: Option<String>,
 ) -> Result<Spill, Error> {
-    let mut spill = Spill::new().map_err(unreadable)?;
+    let mut spill = Spill::new()?;
     for part in 1..page.parts {
         let bytes: Bytes = table.read(page, part).await?;
-        spill.append(bytes.into()).await.map_err(unreadable)?;
+        spill.append(bytes.into()).await?;
     }
     if spill.length() != length {
-        return Err(unreadable(record::broken()));
+        return Err(record::broken().into());
     }
     spill.fail(failure);
     Ok(spill)
-}
-
-fn unreadable(error: io::Error) -> Error {
-    Error::Stream(error.to_string())
 }

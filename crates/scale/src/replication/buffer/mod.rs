@@ -23,16 +23,15 @@ mod record;
 mod table;
 
 use std::convert::Infallible;
-use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 use tokio::time::MissedTickBehavior;
 use tokio_postgres::Client;
 
 use super::extractor::QUEUE_LENGTH_MAX;
-use super::reader::{Answer, Commit, Follower, Join};
+use super::reader::{Answer, Commit, Follower, join};
 use super::spill::Spill;
 use super::tstate::{Effect, TState};
 use super::{
@@ -202,17 +201,8 @@ impl Keeper<'_> {
         buffer.kept().holds = true;
         let start = open(shared, buffer, &table, &primary).await?;
         let (commits, mut received) = mpsc::channel(QUEUE_LENGTH_MAX);
-        let (answer, answered) = oneshot::channel();
-        let join = Join {
-            follower: Follower::Buffer,
-            applied: start,
-            commits,
-            insists: true,
-            answer,
-        };
-        let ended = || Error::Connection("the slot's reader has ended".into());
-        shared.joins.send(join).await.map_err(|_| ended())?;
-        if answered.await.map_err(|_| ended())? != Answer::Taken {
+        let joined = join(&shared.joins, Follower::Buffer, start, commits, true);
+        if joined.await? != Answer::Taken {
             let text = "the Primary's slot has gone past what the Transactions Buffer has";
             return Err(Error::Connection(text.into()));
         }
@@ -251,7 +241,6 @@ impl Keeper<'_> {
     }
 
     async fn take(&mut self, commit: &Commit) -> Result<(), Error> {
-        let unwritten = |error: io::Error| Error::Stream(error.to_string());
         if let Commit::Transaction(tstate) = commit {
             match &tstate.effect {
                 Effect::Long(spill) if spill.length() > 0 => {
@@ -261,7 +250,7 @@ impl Keeper<'_> {
                     self.received = tstate.tsid;
                     return self.write_long(tstate, spill).await;
                 }
-                _ => record::encode(tstate, &mut self.page).map_err(unwritten)?,
+                _ => record::encode(tstate, &mut self.page)?,
             }
         }
         self.received = self.received.max(commit.tsid());
@@ -289,9 +278,8 @@ impl Keeper<'_> {
 
     /// Writes a commit that is too long for memory as a page of its own.
     async fn write_long(&mut self, tstate: &TState, spill: &Spill) -> Result<(), Error> {
-        let unread = |error: io::Error| Error::Stream(error.to_string());
         let mut head = Vec::new();
-        record::encode(tstate, &mut head).map_err(unread)?;
+        record::encode(tstate, &mut head)?;
         let piece = PART_LENGTH_MAX as u64;
         let parts = 1 + spill.length().div_ceil(piece);
         let page = Page {
@@ -304,7 +292,7 @@ impl Keeper<'_> {
         for part in 1..page.parts {
             self.prove()?;
             let at = u64::from(part - 1) * piece;
-            let bytes = spill.bytes(at, piece).await.map_err(unread)?;
+            let bytes = spill.bytes(at, piece).await?;
             self.table.write(&page, part, bytes).await?;
         }
         self.prove()?;

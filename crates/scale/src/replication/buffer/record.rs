@@ -11,7 +11,7 @@ use std::io;
 use bytes::Bytes;
 
 use super::super::apply;
-use super::super::spill;
+use super::super::spill::{self, encode_length, encode_text};
 use super::super::tstate::{Effect, Recorded, TState};
 use crate::manager::sets::Class;
 use crate::manager::{Row, Sets, Table, Tsid};
@@ -69,7 +69,7 @@ pub fn encode(tstate: &TState, page: &mut Vec<u8>) -> io::Result<()> {
 
 fn encode_sets(sets: &Sets, page: &mut Vec<u8>) -> io::Result<()> {
     let tables: Vec<_> = sets.tables().collect();
-    page.extend(count(tables.len())?);
+    encode_length(tables.len(), page)?;
     for (table, sets) in tables {
         page.extend(table.0.to_le_bytes());
         let written = &sets.written().rows;
@@ -78,21 +78,10 @@ fn encode_sets(sets: &Sets, page: &mut Vec<u8>) -> io::Result<()> {
             continue;
         }
         let rows: Vec<Row> = written.named().collect();
-        page.extend(count(rows.len())?);
+        encode_length(rows.len(), page)?;
         page.extend(rows.iter().flat_map(|row| row.0.to_le_bytes()));
     }
     Ok(())
-}
-
-fn encode_text(text: &str, page: &mut Vec<u8>) -> io::Result<()> {
-    page.extend(count(text.len())?);
-    page.extend_from_slice(text.as_bytes());
-    Ok(())
-}
-
-fn count(count: usize) -> io::Result<[u8; 4]> {
-    let count = u32::try_from(count).map_err(io::Error::other)?;
-    Ok(count.to_le_bytes())
 }
 
 /// Reads the state at the front of a page, and takes it from there.
@@ -166,16 +155,7 @@ mod tests {
 
     use super::*;
     use crate::manager::Touch;
-    use crate::manager::mark::Statement;
-    use crate::replication::tstate::Change;
-
-    fn statement(text: &str) -> Change {
-        Change::Statement(Statement {
-            search_path: "public".into(),
-            role: String::new(),
-            text: text.into(),
-        })
-    }
+    use crate::replication::tstate::statement;
 
     fn state(tsid: u64, sets: Sets, effect: Effect) -> TState {
         TState {
