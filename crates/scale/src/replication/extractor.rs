@@ -339,7 +339,18 @@ impl Extractor<'_> {
     }
 
     async fn go_on(&mut self) -> Result<(), Error> {
-        for command in self.schedule.commands() {
+        let turns = self.schedule.turns();
+        if !turns.is_empty() {
+            self.tell_workers(turns).await?;
+            // They are sent before anything that takes longer.
+            tokio::task::yield_now().await;
+        }
+        let commands = self.schedule.commands();
+        self.tell_workers(commands).await
+    }
+
+    async fn tell_workers(&mut self, commands: Vec<Command>) -> Result<(), Error> {
+        for command in commands {
             let (worker, work) = match command {
                 Command::Execute(worker, tsid) => {
                     let pace = match self.schedule.is_alone(tsid) {

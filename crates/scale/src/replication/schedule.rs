@@ -52,6 +52,8 @@ struct Item {
 pub struct Schedule {
     execution: Execution,
     items: BTreeMap<Tsid, Item>,
+    /// Those that have left, and that `execution` still has.
+    left: Vec<Tsid>,
     idle: Vec<Worker>,
 }
 
@@ -61,6 +63,7 @@ impl Schedule {
         Schedule {
             execution: Execution::default(),
             items: BTreeMap::new(),
+            left: Vec::new(),
             idle: (0..worker_count).rev().map(Worker).collect(),
         }
     }
@@ -128,8 +131,8 @@ impl Schedule {
         self.idle.push(worker);
     }
 
-    /// What is to be done now.
-    pub fn commands(&mut self) -> Vec<Command> {
+    /// Whose turn it is: to be told before anything else is done, as all others wait for it.
+    pub fn turns(&mut self) -> Vec<Command> {
         let mut commands = Vec::new();
         while let Some((tsid, item)) = self.items.iter_mut().next() {
             let tsid = *tsid;
@@ -142,13 +145,25 @@ impl Schedule {
                     item.phase = Phase::Committing;
                     commands.push(Command::Commit(worker, tsid));
                 }
-                Phase::Ready if item.alone => {
-                    self.clear_the_way(&mut commands);
-                    return commands;
-                }
-                Phase::Executing(_) if item.alone => return commands,
                 _ => break,
             }
+        }
+        commands
+    }
+
+    /// What else is to be done now.
+    pub fn commands(&mut self) -> Vec<Command> {
+        let mut commands = Vec::new();
+        self.free();
+        match self.items.values().next() {
+            Some(item) if item.alone && item.phase == Phase::Ready => {
+                self.clear_the_way(&mut commands);
+                return commands;
+            }
+            Some(item) if item.alone && matches!(item.phase, Phase::Executing(_)) => {
+                return commands;
+            }
+            _ => {}
         }
         if planted::is(Bug::CommitsOutOfOrder) {
             for (tsid, item) in &mut self.items {
@@ -196,10 +211,17 @@ impl Schedule {
 
     fn leave(&mut self, tsid: Tsid) {
         self.items.remove(&tsid);
-        for next in self.execution.complete(tsid) {
-            let item = self.item(next);
-            if item.phase == Phase::Waiting {
-                item.phase = Phase::Ready;
+        self.left.push(tsid);
+    }
+
+    /// Lets those go on that have waited for what has left.
+    fn free(&mut self) {
+        for tsid in std::mem::take(&mut self.left) {
+            for next in self.execution.complete(tsid) {
+                let item = self.item(next);
+                if item.phase == Phase::Waiting {
+                    item.phase = Phase::Ready;
+                }
             }
         }
     }
@@ -222,6 +244,13 @@ mod tests {
         sets
     }
 
+    /// Whose turn it is, and what else is to be done.
+    fn all(schedule: &mut Schedule) -> Vec<Command> {
+        let mut commands = schedule.turns();
+        commands.extend(schedule.commands());
+        commands
+    }
+
     #[test]
     fn later_one_executes_early_and_commits_in_order() {
         let mut schedule = Schedule::new(2);
@@ -232,13 +261,13 @@ mod tests {
             Command::Execute(first, Tsid(1)),
             Command::Execute(second, Tsid(2)),
         ];
-        assert_eq!(schedule.commands(), execute);
+        assert_eq!(all(&mut schedule), execute);
         schedule.executed(Tsid(2));
-        assert_eq!(schedule.commands(), []);
+        assert_eq!(all(&mut schedule), []);
         schedule.executed(Tsid(1));
-        assert_eq!(schedule.commands(), [Command::Commit(first, Tsid(1))]);
+        assert_eq!(all(&mut schedule), [Command::Commit(first, Tsid(1))]);
         schedule.committed(first, Tsid(1));
-        assert_eq!(schedule.commands(), [Command::Commit(second, Tsid(2))]);
+        assert_eq!(all(&mut schedule), [Command::Commit(second, Tsid(2))]);
     }
 
     #[test]
@@ -247,15 +276,15 @@ mod tests {
         schedule.add(Tsid(1), write(1), false);
         schedule.add(Tsid(2), write(2), false);
         schedule.add(Tsid(3), write(3), false);
-        schedule.commands();
+        all(&mut schedule);
         schedule.executed(Tsid(2));
         assert!(!schedule.failed(Tsid(1)));
         let back = Command::Rollback(Worker(1), Tsid(2));
-        assert_eq!(schedule.commands(), [back]);
+        assert_eq!(all(&mut schedule), [back]);
         schedule.rolled_back(Tsid(2));
-        let again = schedule.commands();
+        let again = all(&mut schedule);
         assert!(matches!(again[..], [Command::Execute(_, Tsid(1))]));
-        assert_eq!(schedule.commands(), []);
+        assert_eq!(all(&mut schedule), []);
         assert!(schedule.failed(Tsid(1)));
     }
 
@@ -264,11 +293,11 @@ mod tests {
         let mut schedule = Schedule::new(1);
         schedule.add(Tsid(1), write(1), false);
         schedule.add(Tsid(2), Sets::default(), true);
-        schedule.commands();
+        all(&mut schedule);
         schedule.executed(Tsid(1));
-        schedule.commands();
+        all(&mut schedule);
         schedule.committed(Worker(0), Tsid(1));
-        assert_eq!(schedule.commands(), [Command::Advance(Tsid(2))]);
+        assert_eq!(all(&mut schedule), [Command::Advance(Tsid(2))]);
         assert_eq!(schedule.count(), 0);
     }
 
@@ -288,7 +317,7 @@ mod tests {
             let mut failures = std::collections::BTreeSet::new();
             let mut answers = answers.into_iter();
             loop {
-                for command in schedule.commands() {
+                for command in all(&mut schedule) {
                     match command {
                         Command::Advance(tsid) => {
                             committed += 1;

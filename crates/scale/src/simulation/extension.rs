@@ -267,7 +267,9 @@ impl Extractor {
     }
 
     fn go_on(&mut self) {
-        for command in self.schedule.commands() {
+        let mut commands = self.schedule.turns();
+        commands.extend(self.schedule.commands());
+        for command in commands {
             match command {
                 Command::Advance(tsid) => self.applied = self.applied.max(tsid),
                 other => self.sent.push(other),
