@@ -177,10 +177,14 @@ impl Stage {
         self.wait_until_is(State::Away, id).await;
     }
 
-    /// Kills an Extension, and commits what only the buffer keeps for it.
+    /// Kills an Extension, and commits what only the buffer keeps for it; the others go on.
     async fn have_miss(&mut self, id: ExtensionId, from: u32) {
         self.kill(id).await;
         self.write(from).await;
+        let all = (1..).map(ExtensionId).take(self.extensions.len());
+        for other in all.filter(|other| *other != id) {
+            self.wait_for(other).await;
+        }
         self.wait_until_forgotten(id).await;
     }
 

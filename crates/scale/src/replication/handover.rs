@@ -43,9 +43,12 @@ impl<C> Default for Recent<C> {
 }
 
 impl<C: Placed> Recent<C> {
-    /// What is given first follows this place.
+    /// The stream begins behind this place. What was remembered is of no use if it ends before: what is between
+    /// is given by nobody.
     pub fn begin(&mut self, place: Tsid) {
-        if self.until == Tsid(0) {
+        if place > self.until {
+            self.commits.clear();
+            self.length = 0;
             (self.after, self.until) = (place, place);
         }
     }
@@ -174,18 +177,29 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever was forgotten: who is told that all is here gets all that he lacks, and nothing else.
+        /// Whatever was forgotten, and wherever the stream begins anew: who is told that all is here gets all that
+        /// he lacks, and nothing else. (A stream that skips something was found by the simulation, seed 7,236,767.)
         #[test]
         fn what_is_recent_has_no_gap(
-            steps in prop::collection::vec((1_u64..5, any::<bool>(), 0_u64..30), 1..60),
+            steps in prop::collection::vec((1_u64..5, any::<bool>(), 0_u64..30, 0..4_u8), 1..60),
             begin in 1_u64..10,
         ) {
             let mut recent = Recent::default();
             recent.begin(Tsid(begin));
-            let (mut position, mut given) = (begin, Vec::new());
-            for (gap, forgets, back) in steps {
+            let (mut position, mut given, mut skips) = (begin, Vec::new(), begin);
+            for (gap, forgets, back, breaks) in steps {
                 position += gap;
                 given.push(Tsid(position));
+                match breaks {
+                    // Nobody is given this one.
+                    0 => {
+                        recent.begin(Tsid(position));
+                        skips = position;
+                        continue;
+                    }
+                    1 => recent.begin(Tsid(position.saturating_sub(back))),
+                    _ => {}
+                }
                 // The stream begins anew, and gives it again.
                 recent.push(Tsid(position));
                 recent.push(Tsid(position));
@@ -197,7 +211,7 @@ mod tests {
                         let here: Vec<Tsid> = recent.iter().copied().filter(|it| it.0 > place).collect();
                         let all = given.iter().copied().filter(|it| it.0 > place);
                         prop_assert_eq!(here, all.collect::<Vec<_>>());
-                        prop_assert!(place >= begin);
+                        prop_assert!(place >= skips);
                     }
                 }
             }

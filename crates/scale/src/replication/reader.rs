@@ -273,13 +273,10 @@ impl Reader {
         if confirmed == setup::NO_SLOT {
             return Err(Error::Stream("the Primary has no slot any more".into()));
         }
-        // Somebody else has moved it, or made it anew: what is between, nobody is given. Who joins again hears so.
-        if confirmed > self.position && self.position > Tsid(0) {
-            self.followers.clear();
-            self.recent = Recent::default();
-        }
+        // Somebody else has moved it, or made it anew: who lacks some of it joins again, and hears so.
+        self.followers.retain(|_, given| given.applied >= confirmed);
         self.confirmed = self.confirmed.max(confirmed);
-        self.recent.begin(self.confirmed);
+        self.recent.begin(confirmed);
         Ok(())
     }
 

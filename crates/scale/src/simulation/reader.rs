@@ -49,6 +49,9 @@ impl Reader {
 
     /// The stream broke, and begins again behind `confirmed`.
     pub fn restart(&mut self, primary: &Primary, confirmed: Tsid) {
+        let lacks = |given: &Tsid| *given < confirmed;
+        assert!(!self.given.values().any(lacks), "it gives them no more");
+        self.recent.begin(confirmed);
         self.next = place(primary, confirmed);
         self.unshown = None;
     }
