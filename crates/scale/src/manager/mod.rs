@@ -235,6 +235,11 @@ impl Manager {
         shown.is_some() || planted::is(Bug::GivenBeforeShown)
     }
 
+    /// The Primary shows a commit that the slot's reader saw before.
+    pub fn shown(&mut self, tsid: Tsid) {
+        self.commits.shown(tsid, TStateId(self.next_id));
+    }
+
     /// Where a read with these sets goes. The caller brackets its work there with
     /// [`Manager::started`] and [`Manager::ended`].
     pub fn route(&mut self, reads: &Sets, level: Level) -> Target {

@@ -91,6 +91,13 @@ impl Commits {
         }
     }
 
+    /// The newest commit is visible, and `next` is the number that the next one gets.
+    pub fn shown(&mut self, tsid: Tsid, next: TStateId) {
+        if let Some(last) = self.commits.back_mut().filter(|last| last.tsid == tsid) {
+            last.shown.get_or_insert(next);
+        }
+    }
+
     /// Whether a snapshot that was taken since may have one commit and not another that was visible before.
     pub fn is_torn(&self, watch: &Watch, indexes: &Indexes, pending: &Pending) -> bool {
         if indexes.need(&watch.reads) <= watch.latest {
@@ -201,6 +208,27 @@ mod tests {
         // Nobody knows when that became visible.
         see(&mut manager, 20, None, 7);
         assert!(manager.is_torn(&watch));
+    }
+
+    /// A commit that is read before its answer has come, as one from around the proxy always is, is visible when the
+    /// Primary says so.
+    #[test]
+    fn what_begins_when_the_last_is_shown_never_tears() {
+        let watch = |manager: &Manager| manager.watch(&Sets::reads_anything(), Level::Gssi);
+        for shows in [false, true] {
+            let mut manager = manager();
+            let watch = watch(&manager).expect("it may read all");
+            let under_way = manager.begin_commit(write(3), None);
+            see(&mut manager, 11, None, 1);
+            if shows {
+                manager.shown(Tsid(11));
+            }
+            manager.finished(under_way.id, Outcome::RolledBack);
+            let mark = manager.begin_commit(write(2), None);
+            manager.finished(mark.id, Outcome::Committed);
+            see(&mut manager, 12, Some(mark), 2);
+            assert_eq!(manager.is_torn(&watch), !shows);
+        }
     }
 
     #[test]

@@ -302,6 +302,7 @@ impl Reader {
         });
         if !is_shown {
             self.shown(primary, tstate.xid).await?;
+            self.shared.manager().shown(tstate.tsid);
         }
         self.position = self.position.max(tstate.tsid);
         self.give(&Commit::Transaction(Arc::new(tstate))).await;

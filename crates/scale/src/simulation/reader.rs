@@ -129,6 +129,7 @@ impl Reader {
         buffer: Option<&mut Buffer>,
     ) {
         if let Some(place) = self.unshown.take() {
+            manager.shown(primary.log[place].tsid);
             self.give(&primary.log[place], extractors, buffer);
             return;
         }
@@ -146,9 +147,13 @@ impl Reader {
             writes: &sets(entry),
             has_statements: entry.has_statements,
         });
-        match is_shown || entry.is_shown {
-            true => self.give(entry, extractors, buffer),
-            false => self.unshown = Some(place),
+        if is_shown {
+            self.give(entry, extractors, buffer);
+        } else if entry.is_shown {
+            manager.shown(entry.tsid);
+            self.give(entry, extractors, buffer);
+        } else {
+            self.unshown = Some(place);
         }
     }
 
