@@ -96,6 +96,11 @@ impl Site {
         }
     }
 
+    /// Where a Transactions Buffer of this site is kept.
+    pub fn buffer_folder(&self) -> PathBuf {
+        self.folder.path().join("buffer")
+    }
+
     /// Stops the proxy; databases go on.
     ///
     /// # Errors

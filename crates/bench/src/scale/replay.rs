@@ -1,11 +1,13 @@
-//! How quickly an Extension makes up for what was written while the proxy was away, with one
-//! connection, which is serial replay, and with several (H5).
+//! How quickly an Extension makes up for what it has missed, with one connection, which is serial replay, and
+//! with several (H5).
+//!
+//! It has missed it in two ways. The proxy was away: then the Primary's slot gives it, and the Primary decodes its
+//! log meanwhile. Or the Extension was: then the Transactions Buffer has kept it.
 //!
 //! The load is TPC-C's two transactions that write most, New-Order and Payment, as often as there (45 to
-//! 43), over ten warehouses: it goes to the Primary directly while there is no proxy. Orders have ten
-//! lines, which is TPC-C's mean, customers are found by number, and reads that leave nothing behind are
-//! left out. The time is that between two commits at the Extension, the first and the last of what
-//! it missed, by its own clock.
+//! 43), over ten warehouses: it goes to the Primary directly. Orders have ten lines, which is TPC-C's mean,
+//! customers are found by number, and reads that leave nothing behind are left out. The time is that between two
+//! commits at the Extension, the first and the last of what it missed, by its own clock.
 //!
 //! And how long an Extension takes for one statement that changes many rows, beside what that took at the
 //! Primary.
@@ -13,7 +15,7 @@
 use std::io;
 use std::time::Instant;
 
-use super::databases::{Site, ask, await_row, connect};
+use super::databases::{LOOK_AGAIN_AFTER, PATIENCE, Site, ask, await_row, connect};
 use super::pgbench::{Load, Script};
 use super::tpcc;
 use crate::command::Options;
@@ -25,6 +27,8 @@ use crate::report::Report;
 /// otherwise.
 const CONNECTIONS: [usize; 4] = [1, 2, 4, 8];
 const DEFAULT: usize = 4;
+/// Who keeps what an Extension has missed, until that makes up for it.
+const KEEPERS: [Keeper; 2] = [Keeper::Slot, Keeper::Buffer];
 const CLIENTS: usize = 8;
 /// What is written down of each run, and what single statements change.
 const RUNS: &str = "
@@ -32,6 +36,24 @@ CREATE TABLE run (number bigint, what text, PRIMARY KEY (number, what));
 CREATE TABLE many (id int PRIMARY KEY, kind int, word text, changed timestamptz)";
 /// Rows that one statement changes.
 const MANY: u64 = 50_000;
+
+/// Who keeps what an Extension has missed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Keeper {
+    /// The Primary's slot, while the proxy is away.
+    Slot,
+    /// The Transactions Buffer, while the Extension is away.
+    Buffer,
+}
+
+impl Keeper {
+    fn name(self) -> &'static str {
+        match self {
+            Keeper::Slot => "slot",
+            Keeper::Buffer => "buffer",
+        }
+    }
+}
 
 /// Statements that change many rows of `many`, one after the other.
 fn statements() -> [(&'static str, String); 3] {
@@ -53,25 +75,35 @@ pub async fn run(options: &Options) -> io::Result<Report> {
     let settings = ["track_commit_timestamp=on"];
     let schema = format!("{RUNS}; {}", tpcc::schema());
     let mut site = Site::start(&base, &schema, (1, &settings)).await?;
-    let mut measured = CONNECTIONS.map(|_| Figures::default());
+    let mut measured = KEEPERS.map(|_| CONNECTIONS.map(|_| Figures::default()));
     let mut run = 0;
     for round in 1..=options.pairs {
         options.say_round(round, "replay");
-        for (connections, figures) in CONNECTIONS.into_iter().zip(&mut measured) {
-            run += 1;
-            figures.push(rate(&mut site, (run, connections), options).await?);
+        for (keeper, figures) in KEEPERS.into_iter().zip(&mut measured) {
+            for (connections, figures) in CONNECTIONS.into_iter().zip(figures) {
+                run += 1;
+                let missed = Missed {
+                    keeper,
+                    run,
+                    connections,
+                };
+                figures.push(missed.rate(&mut site, options).await?);
+            }
         }
     }
     let many = many_rows(&site, options).await?;
     let mut report = Report::default();
-    let serial = ("serial", &measured[0]);
-    for (connections, figures) in CONNECTIONS.into_iter().zip(&measured) {
-        let what = format!("replay on {connections} at a time");
-        let own = (figures, "1/s");
-        match connections {
-            1 => report.plain("", &what, figures, "1/s"),
-            DEFAULT => report.pair(("H5", "≥ 1.7 ×"), &what, own, serial),
-            _ => report.pair(("", ""), &what, own, serial),
+    for (keeper, measured) in KEEPERS.into_iter().zip(&measured) {
+        let serial = ("serial", &measured[0]);
+        for (connections, figures) in CONNECTIONS.into_iter().zip(measured) {
+            let name = keeper.name();
+            let what = format!("replay from the {name}, {connections} at a time");
+            let own = (figures, "1/s");
+            match connections {
+                1 => report.plain("", &what, figures, "1/s"),
+                DEFAULT => report.pair(("H5", "≥ 1.7 ×"), &what, own, serial),
+                _ => report.pair(("", ""), &what, own, serial),
+            }
         }
     }
     for ((name, _), [primary, extension]) in statements().into_iter().zip(&many) {
@@ -83,14 +115,20 @@ pub async fn run(options: &Options) -> io::Result<Report> {
             ("the statement itself", primary),
         );
     }
-    let points = CONNECTIONS.into_iter().zip(&measured);
-    let points = points.map(|(count, figures)| (count as f64, figures.median()));
+    let series = KEEPERS
+        .into_iter()
+        .zip(&measured)
+        .map(|(keeper, measured)| {
+            let points = CONNECTIONS.into_iter().zip(measured);
+            let points = points.map(|(count, figures)| (count as f64, figures.median()));
+            (format!("from the {}", keeper.name()), points.collect())
+        });
     let plot = Lines {
         title: "New-Order and Payment of TPC-C, replayed at one Extension".to_owned(),
         x: "connections".to_owned(),
         y: "transactions per second".to_owned(),
         x_scale: Scale::Linear,
-        series: vec![("replay".to_owned(), points.collect())],
+        series: series.collect(),
     };
     options.draw_lines("scale-replay", &plot)?;
     Ok(report)
@@ -119,41 +157,82 @@ async fn many_rows(site: &Site, options: &Options) -> io::Result<[[Figures; 2]; 
     Ok(measured)
 }
 
-/// Has the Extension miss a load, and gives how many transactions a second it makes up for.
-async fn rate(
-    site: &mut Site,
-    (run, connections): (u64, usize),
-    options: &Options,
-) -> io::Result<f64> {
+/// A load that the Extension misses.
+struct Missed {
+    keeper: Keeper,
+    run: u64,
+    /// With which it makes up for it.
+    connections: usize,
+}
+
+impl Missed {
+    /// Has the Extension miss it, and gives how many transactions a second it makes up for.
+    async fn rate(&self, site: &mut Site, options: &Options) -> io::Result<f64> {
+        let connections = self.connections.to_string();
+        let replay = ["--replay-connections", &connections];
+        site.stop_proxy()?;
+        let operations = match self.keeper {
+            Keeper::Slot => {
+                let operations = self.load(site, options).await?;
+                site.start_proxy(&replay).await?;
+                operations
+            }
+            Keeper::Buffer => {
+                let folder = site.buffer_folder();
+                let buffer = ["--buffer", &*folder.to_string_lossy()];
+                site.start_proxy(&[&replay[..], &buffer].concat()).await?;
+                site.extensions[0].kill();
+                let operations = self.load(site, options).await?;
+                is_kept(site).await?;
+                site.extensions[0].start_again()?;
+                operations
+            }
+        };
+        let run = self.run;
+        let took = format!(
+            "SELECT extract(epoch FROM pg_xact_commit_timestamp(ended.xmin)
+                                     - pg_xact_commit_timestamp(begun.xmin))
+               FROM run begun, run ended
+              WHERE begun.number = {run} AND begun.what = 'begun'
+                AND ended.number = {run} AND ended.what = 'ended'"
+        );
+        let extension = connect(site.extensions[0].socket()).await?;
+        let seconds = await_row(&extension, &took).await?;
+        let seconds: f64 = seconds.parse().map_err(io::Error::other)?;
+        Ok(operations as f64 / seconds)
+    }
+
+    /// Runs it. Returns of how many transactions it was.
+    async fn load(&self, site: &Site, options: &Options) -> io::Result<u64> {
+        let run = self.run;
+        let primary = connect(site.primary.socket()).await?;
+        let note = |what| format!("INSERT INTO run VALUES ({run}, '{what}')");
+        ask(&primary, &note("begun")).await?;
+        let sample = load(options).run(site.primary.socket(), &[]).await?;
+        ask(&primary, &note("ended")).await?;
+        Ok(sample.operations)
+    }
+}
+
+/// Waits until the Transactions Buffer has everything.
+async fn is_kept(site: &Site) -> io::Result<()> {
     let primary = connect(site.primary.socket()).await?;
-    site.stop_proxy()?;
-    ask(
-        &primary,
-        &format!("INSERT INTO run VALUES ({run}, 'begun')"),
-    )
-    .await?;
-    let sample = load(options).run(site.primary.socket(), &[]).await?;
-    ask(
-        &primary,
-        &format!("INSERT INTO run VALUES ({run}, 'ended')"),
-    )
-    .await?;
-    let connections = connections.to_string();
-    site.start_proxy(&["--replay-connections", &connections])
-        .await?;
-    let extension = connect(site.extensions[0].socket()).await?;
-    let took = format!(
-        "SELECT extract(epoch FROM pg_xact_commit_timestamp(ended.xmin)
-                                 - pg_xact_commit_timestamp(begun.xmin))
-           FROM run begun, run ended
-          WHERE begun.number = {run} AND begun.what = 'begun'
-            AND ended.number = {run} AND ended.what = 'ended'"
-    );
-    let seconds: f64 = await_row(&extension, &took)
-        .await?
-        .parse()
-        .map_err(io::Error::other)?;
-    Ok(sample.operations as f64 / seconds)
+    let end = ask(&primary, "SELECT pg_current_wal_insert_lsn()").await?;
+    let end = end.unwrap_or_default();
+    let begun = Instant::now();
+    loop {
+        let standing = site.ask("SHOW BUFFER").await?;
+        let until = &standing[0][2];
+        let has_all = format!("SELECT 1 WHERE nullif('{until}', '')::pg_lsn >= '{end}'");
+        if ask(&primary, &has_all).await?.is_some() {
+            return Ok(());
+        }
+        if begun.elapsed() > PATIENCE {
+            let text = format!("the buffer does not get everything: {standing:?}");
+            return Err(io::Error::other(text));
+        }
+        tokio::time::sleep(LOOK_AGAIN_AFTER).await;
+    }
 }
 
 fn load(options: &Options) -> Load {

@@ -60,9 +60,13 @@ fn threads(arguments: &Serve) -> u16 {
     file::with_file(arguments).map_or(1, |arguments| arguments.threads)
 }
 
-/// With so many threads, or one for each processor.
+/// With so many threads, or one for each processor. A single one needs no scheduler that hands tasks to others, which
+/// takes longer for each message.
 fn runtime(threads: Option<u16>) -> Result<tokio::runtime::Runtime, Failure> {
-    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    let mut builder = match threads {
+        Some(1) => tokio::runtime::Builder::new_current_thread(),
+        _ => tokio::runtime::Builder::new_multi_thread(),
+    };
     if let Some(threads) = threads {
         builder.worker_threads(threads.into());
     }
