@@ -595,6 +595,7 @@ async fn lost_slot_is_noticed() {
         .await;
     let status = hihooi.says(FIRST);
     assert!(status.contains("the commits between are lost"), "{status}");
+    assert!(status.contains("give --buffer"), "{status}");
 }
 
 /// A difference that nobody's change comes across is found by comparing; and what only lags is not

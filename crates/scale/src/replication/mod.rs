@@ -478,6 +478,30 @@ fn leave(shared: &Shared, id: ExtensionId) {
     shared.durable().remove(&id);
 }
 
+/// Refuses an Extension that has what was committed up to `applied`, where nobody has all that comes next.
+fn refuse_gap(shared: &Shared, applied: Tsid, confirmed: Tsid) -> Result<(), Error> {
+    let buffer = shared.buffer.as_ref();
+    let is_kept = buffer.is_some_and(|buffer| buffer.covers(applied));
+    if is_kept || applied >= confirmed {
+        return Ok(());
+    }
+    let remedy = match buffer {
+        Some(buffer) if buffer.until().is_none() => {
+            let text =
+                "what it has missed may be in the Transactions Buffer, which is not reached yet";
+            return Err(Error::Connection(text.into()));
+        }
+        Some(_) => "remove it and add it again with EMPTY",
+        None => {
+            "give --buffer, if there was a Transactions Buffer that has kept them, or remove it and add it again \
+             with EMPTY"
+        }
+    };
+    Err(Error::Setup(format!(
+        "the Primary's slot has gone past what this Extension has, and the commits between are lost to it: {remedy}"
+    )))
+}
+
 /// Brings one Extension up and follows the slot, until something goes wrong.
 async fn follow(
     shared: &Shared,
@@ -516,20 +540,7 @@ async fn follow(
         }
         None => seed::fill(shared, id, extension, &control).await?,
     };
-    let buffer = shared.buffer.as_ref();
-    let is_kept = buffer.is_some_and(|buffer| buffer.covers(start.applied));
-    if !is_kept && start.applied < setup::confirmed(&primary).await? {
-        if buffer.is_some_and(|buffer| buffer.until().is_none()) {
-            let text =
-                "what it has missed may be in the Transactions Buffer, which is not reached yet";
-            return Err(Error::Connection(text.into()));
-        }
-        return Err(Error::Setup(
-            "the Primary's slot has gone past what this Extension has, and the commits between are \
-             lost to it: remove it and add it again with EMPTY"
-                .into(),
-        ));
-    }
+    refuse_gap(shared, start.applied, setup::confirmed(&primary).await?)?;
     // What it has on disk may be less than what was known of it before it went away.
     shared.manager().connected(id, life, start.applied);
     shared.durable().insert(id, start.applied);
