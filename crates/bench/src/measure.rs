@@ -120,6 +120,7 @@ impl Series {
     }
 
     /// Mean latency of each run, µs.
+    #[cfg(feature = "scale")]
     pub fn mean_us(&self) -> Figures {
         self.figures(|sample| sample.latencies.mean())
     }

@@ -72,6 +72,7 @@ impl Latencies {
     }
 
     /// Their mean.
+    #[cfg(feature = "scale")]
     pub fn mean(&self) -> f64 {
         self.values.iter().sum::<f64>() / self.values.len() as f64
     }

@@ -69,7 +69,12 @@ const STEPS: &[Step] = &[
         run: |context| {
             let line =
                 "clippy --workspace --features replex/scale --all-targets --locked -- -D warnings";
-            cargo::run(context.root, line.split(' '))
+            cargo::run(context.root, line.split(' '))?;
+            // And what the demo builds.
+            cargo::run(
+                context.root,
+                "clippy -p replex --locked -- -D warnings".split(' '),
+            )
         },
     },
     Step {

@@ -1,6 +1,6 @@
 //! TPC-C and YCSB in the paper's mixes, each database held to an equal share of a core: at each level of
-//! consistency with more and more Extensions (the paper's Figures 2 and 3 and, of the times, 4); and with
-//! routing made coarser, over two Extensions (Figures 6 and 8).
+//! consistency with more and more Extensions (the paper's Figures 2 and 3 and, of the times, 4); with serial and
+//! with parallel replay (Figure 7); and with routing made coarser, over two Extensions (Figures 6 and 8).
 //!
 //! YCSB is as in `balanced`; its range scans take up to 100 rows from a key on.
 
@@ -21,24 +21,53 @@ const EXTENSIONS: &[usize] = &[1, 2, 4];
 /// With so many the rest is, as in the paper.
 const TWO: &[usize] = &[2];
 
-/// A way that sessions ask for: its name, and the statement that asks.
-type Way = (&'static str, &'static str);
+/// A way to run a mix.
+#[derive(Clone, Copy, Debug)]
+struct Way {
+    name: &'static str,
+    /// The statement by which sessions ask for it, if they do.
+    asks: &'static str,
+    /// Options of the proxy.
+    options: &'static [&'static str],
+}
+
+impl Way {
+    const fn asked(name: &'static str, asks: &'static str) -> Way {
+        Way {
+            name,
+            asks,
+            options: &[],
+        }
+    }
+
+    const fn started(name: &'static str, options: &'static [&'static str]) -> Way {
+        Way {
+            name,
+            asks: "",
+            options,
+        }
+    }
+}
 
 /// The proxy's levels; the first is what it promises unless told otherwise.
 const LEVELS: &[Way] = &[
-    ("gssi", "SET replex.consistency = 'gssi'"),
-    ("weak", "SET replex.consistency = 'weak'"),
-    ("rsi-pc", "SET replex.consistency = 'rsi-pc'"),
-    ("1sr", "SET replex.consistency = '1sr'"),
+    Way::asked("gssi", "SET replex.consistency = 'gssi'"),
+    Way::asked("weak", "SET replex.consistency = 'weak'"),
+    Way::asked("rsi-pc", "SET replex.consistency = 'rsi-pc'"),
+    Way::asked("1sr", "SET replex.consistency = '1sr'"),
 ];
 const CLASSES: &[Way] = &[
-    ("TAS only", "SET replex.classes = 'tas'"),
-    ("TAS and CAS", "SET replex.classes = 'cas'"),
-    ("all classes", "SET replex.classes = 'ras'"),
+    Way::asked("TAS only", "SET replex.classes = 'tas'"),
+    Way::asked("TAS and CAS", "SET replex.classes = 'cas'"),
+    Way::asked("all classes", "SET replex.classes = 'ras'"),
 ];
 const BALANCING: &[Way] = &[
-    ("by transaction", "SET replex.balancing = 'transaction'"),
-    ("by statement", "SET replex.balancing = 'statement'"),
+    Way::asked("by transaction", "SET replex.balancing = 'transaction'"),
+    Way::asked("by statement", "SET replex.balancing = 'statement'"),
+];
+const REPLAY: &[Way] = &[
+    Way::started("serial", &["--replay-connections", "1"]),
+    Way::started("parallel", &["--replay-connections", "4"]),
 ];
 
 /// What is drawn of runs, and its name.
@@ -127,6 +156,8 @@ impl Workload {
 /// A proxy over some Extensions.
 struct Size {
     site: Site,
+    /// The proxy was started with these.
+    options: &'static [&'static str],
     /// By mix and way.
     measured: Vec<Vec<Measured>>,
     /// A database that nobody follows, with as many clients, by mix.
@@ -134,6 +165,16 @@ struct Size {
 }
 
 impl Size {
+    /// Has a proxy with these options.
+    async fn start(&mut self, options: &'static [&'static str]) -> io::Result<()> {
+        if self.options != options {
+            self.site.stop_proxy()?;
+            self.site.start_proxy(options).await?;
+            self.options = options;
+        }
+        Ok(())
+    }
+
     /// Runs a mix in a way through the proxy.
     async fn measure(&mut self, load: &Load, (mix, way): (usize, usize)) -> io::Result<()> {
         self.site.settle().await?;
@@ -204,6 +245,21 @@ pub async fn statements(options: &Options) -> io::Result<Report> {
     Ok(report)
 }
 
+/// `replex bench scale parallel`
+pub async fn parallel(options: &Options) -> io::Result<Report> {
+    let mut report = Report::default();
+    let mut workload = Workload::tpcc(Reads::None);
+    workload.mixes.retain(|mix| mix.name != "read-only");
+    let done = Experiment::done((workload, REPLAY, EXTENSIONS), options, &mut report).await?;
+    if let Some(experiment) = done {
+        for (number, mix) in experiment.workload.mixes.iter().enumerate() {
+            let file = format!("scale-parallel-{}", mix.name);
+            options.draw_lines(&file, &experiment.lines(number, &RATE))?;
+        }
+    }
+    Ok(report)
+}
+
 async fn levels(workload: Workload, options: &Options) -> io::Result<Report> {
     let mut report = Report::default();
     let done = Experiment::done((workload, LEVELS, EXTENSIONS), options, &mut report).await?;
@@ -251,6 +307,7 @@ impl<'a> Experiment<'a> {
             let of_ways = || ways.iter().map(|_| Measured::default()).collect();
             sizes.push(Size {
                 site,
+                options: &[],
                 measured: (0..mixes).map(|_| of_ways()).collect(),
                 alone: (0..mixes).map(|_| Series::default()).collect(),
             });
@@ -289,6 +346,7 @@ impl<'a> Experiment<'a> {
                     self.sizes[size].alone[mix].push(alone);
                     for way in 0..self.ways.len() {
                         let load = self.load(mix, size, Some(self.ways[way]));
+                        self.sizes[size].start(self.ways[way].options).await?;
                         self.sizes[size].measure(&load, (mix, way)).await?;
                     }
                 }
@@ -301,9 +359,11 @@ impl<'a> Experiment<'a> {
     fn load(&mut self, mix: usize, size: usize, way: Option<Way>) -> Load {
         self.runs += 1;
         let clients = CLIENTS_PER_EXTENSION * self.sizes[size].site.extensions.len();
-        let first = way.map_or(String::new(), |(_, set)| {
-            format!("\\if :first\n{set};\n\\set first 0\n\\endif\n")
-        });
+        let asks = way.map_or("", |way| way.asks);
+        let first = match asks {
+            "" => String::new(),
+            asks => format!("\\if :first\n{asks};\n\\set first 0\n\\endif\n"),
+        };
         let mut load = Load::of("", self.workload.rows, clients, self.options.span());
         let scripts = self.workload.mixes[mix].scripts.iter();
         let scripts = scripts.map(|script| Script {
@@ -325,9 +385,9 @@ impl<'a> Experiment<'a> {
                 let what = format!("{} {}, Extensions: {count}", self.workload.name, mix.name);
                 let alone = size.alone[number].rate();
                 report.plain("", &format!("{what}: Primary alone"), &alone, "1/s");
-                for ((name, _), measured) in self.ways.iter().zip(&size.measured[number]) {
+                for (way, measured) in self.ways.iter().zip(&size.measured[number]) {
                     let rate = measured.series.rate();
-                    let through = format!("{what}: {name}");
+                    let through = format!("{what}: {}", way.name);
                     let baseline = ("Primary alone", &alone);
                     report.pair(("", ""), &through, (&rate, "1/s"), baseline);
                     let mean = measured.series.mean_us();
@@ -361,9 +421,9 @@ impl<'a> Experiment<'a> {
             points.collect()
         };
         let ways = self.ways.iter().enumerate();
-        let ways = ways.map(|(way, (name, _))| {
-            let of_way = line(&|size| &size.measured[mix][way].series);
-            ((*name).to_owned(), of_way)
+        let ways = ways.map(|(number, way)| {
+            let of_way = line(&|size| &size.measured[mix][number].series);
+            (way.name.to_owned(), of_way)
         });
         let alone = ("Primary alone".to_owned(), line(&|size| &size.alone[mix]));
         let (workload, mix) = (self.workload.name, self.workload.mixes[mix].name);
@@ -391,11 +451,7 @@ impl<'a> Experiment<'a> {
                 self.workload.name
             ),
             y: "transactions per second".to_owned(),
-            series: self
-                .ways
-                .iter()
-                .map(|(name, _)| (*name).to_owned())
-                .collect(),
+            series: self.ways.iter().map(|way| way.name.to_owned()).collect(),
             groups: groups.collect(),
         }
     }

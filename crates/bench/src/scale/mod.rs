@@ -60,6 +60,9 @@ pub enum Measurement {
     /// TPC-C with reads of transactions that have written on the Primary, or where they may run, each
     /// database under a quota: the paper's Figure 8. It is none of `all`.
     Statements,
+    /// TPC-C with replay on one connection, and on four, each database under a quota: the paper's Figure 7. It
+    /// takes ten minutes, and is none of `all`.
+    Parallel,
     /// Those before `tpcc`.
     All,
 }
@@ -90,6 +93,7 @@ pub async fn run(what: Measurement, options: &Options) -> io::Result<(&'static s
             Measurement::Ycsb => ("scale-ycsb", mixes::ycsb(options).await?),
             Measurement::Classes => ("scale-classes", mixes::classes(options).await?),
             Measurement::Statements => ("scale-statements", mixes::statements(options).await?),
+            Measurement::Parallel => ("scale-parallel", mixes::parallel(options).await?),
             Measurement::All => unreachable!("it was taken apart into the others"),
         })
     };
