@@ -2,6 +2,8 @@
 //! What it measures is asserted nowhere.
 
 #[cfg(feature = "scale")]
+use std::collections::HashMap;
+#[cfg(feature = "scale")]
 use std::fs::Permissions;
 #[cfg(feature = "scale")]
 use std::os::unix::fs::PermissionsExt;
@@ -80,17 +82,16 @@ fn the_proxy_is_measured_over_databases_that_go_with_it() {
         &["scale", "replay", "--seconds", "1", "--pairs", "1"],
     );
 
-    let figures = std::fs::read_to_string(out.join("scale-replay.csv")).unwrap();
-    let rates = figures.lines().filter_map(|line| {
-        let fields: Vec<&str> = line.split(',').collect();
-        fields.get(2).and_then(|field| field.parse::<f64>().ok())
-    });
+    let mut figures = csv::Reader::from_path(out.join("scale-replay.csv")).unwrap();
+    let rows = figures.deserialize::<HashMap<String, String>>();
+    let rates = rows.map(|row| row.unwrap()["median"].parse::<f64>().unwrap());
     let rates: Vec<f64> = rates.collect();
-    // With each number of connections, and for each statement that changes many rows.
-    assert_eq!(rates.len(), 4 + 3, "{figures}");
-    assert!(rates.iter().all(|rate| *rate > 0.0), "{figures}");
+    // With each number of connections, from the slot and from the buffer; for each statement that changes
+    // many rows.
+    assert_eq!(rates.len(), 2 * 4 + 3, "{rates:?}");
+    assert!(rates.iter().all(|rate| *rate > 0.0), "{rates:?}");
     let plot = std::fs::read_to_string(out.join("scale-replay.svg")).unwrap();
-    assert_eq!(plot.matches("<polyline").count(), 1, "{plot}");
+    assert_eq!(plot.matches("<polyline").count(), 2, "{plot}");
     assert_nothing_is_left(&folder);
 }
 
