@@ -29,6 +29,10 @@ pub(crate) enum Bug {
     IndexesGoBack,
     /// HIHOOI c6: a read counts that has a commit, and not one that was shown before it.
     TornReadsCount,
+    /// HIHOOI c6: a read that has waited is watched from the end of its wait on only.
+    WaitIsNotWatched,
+    /// R32: a read that waits does not wait for what is Pending.
+    WaitIgnoresPending,
     /// I14: what an Extension shows counts as being on its disk when it is taken up.
     UnflushedCounts,
     /// I14: what an Extractor had sent before its connections broke may still be done.
@@ -58,6 +62,8 @@ impl Bug {
         Bug::RowsHaveNoColumns,
         Bug::IndexesGoBack,
         Bug::TornReadsCount,
+        Bug::WaitIsNotWatched,
+        Bug::WaitIgnoresPending,
         Bug::UnflushedCounts,
         Bug::RecentHasGaps,
         Bug::BufferNotWaitedFor,

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
+use scale::proxy::WAIT_MS_DEFAULT;
 use scale::replication::REPLAY_CONNECTIONS_DEFAULT;
 
 /// `replex scale`
@@ -209,6 +210,10 @@ pub struct Serve {
         value_parser = clap::value_parser!(u16).range(1..=64)
     )]
     pub replay_connections: u16,
+    /// How long a read waits for an Extension to have all that it must see, at most, while there are more sessions
+    /// on the Primary than on that Extension; then, and otherwise at once, it goes to the Primary. 0 never waits.
+    #[arg(long, value_name = "MILLISECONDS", default_value_t = WAIT_MS_DEFAULT, value_parser = clap::value_parser!(u64).range(..=10_000))]
+    pub wait_ms: u64,
     /// Where commits are kept for Extensions that are away, so that the Primary need not keep its log for
     /// them: a folder, in which a store of this process is then, or replex://HOST:PORT,… with the
     /// coordinators of a cluster. Two proxies need a cluster for it.
@@ -245,7 +250,7 @@ pub struct Serve {
 
 impl Serve {
     /// The options that cannot be changed while the proxy runs, by name.
-    pub fn fixed(&self) -> [(&'static str, String); 14] {
+    pub fn fixed(&self) -> [(&'static str, String); 15] {
         let text = |value: &dyn Debug| format!("{value:?}");
         [
             ("primary", text(&self.primary)),
@@ -257,6 +262,7 @@ impl Serve {
             ("pooling", text(&self.pooling)),
             ("connections", text(&self.connections)),
             ("replay-connections", text(&self.replay_connections)),
+            ("wait-ms", text(&self.wait_ms)),
             ("buffer", text(&self.buffer)),
             ("buffer-mib", text(&self.buffer_mib)),
             ("threads", text(&self.threads)),

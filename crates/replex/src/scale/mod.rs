@@ -311,6 +311,7 @@ fn options(serve: &Serve) -> Result<Options, Failure> {
         connections_max: usize::from(serve.connections),
         clients_max: usize::from(serve.clients),
         login_timeout: Duration::from_secs(serve.login_timeout),
+        wait_max: Duration::from_millis(serve.wait_ms),
     })
 }
 

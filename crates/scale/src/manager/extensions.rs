@@ -37,6 +37,8 @@ pub struct Extension {
     pub applied: Tsid,
     /// In which life of its server it has that; none while nobody has connected.
     pub life: Option<Life>,
+    /// It may show commits before the Primary does: a standby.
+    pub shows_early: bool,
     /// Reads that run there.
     pub running: u64,
     /// Reads that were sent there.
@@ -54,6 +56,7 @@ impl Extensions {
             state: State::Away,
             applied,
             life,
+            shows_early: false,
             running: 0,
             served: 0,
         };
@@ -70,6 +73,18 @@ impl Extensions {
         if let Some(extension) = self.0.get_mut(&id) {
             extension.state = state;
         }
+    }
+
+    /// It may show commits before the Primary does.
+    pub fn set_shows_early(&mut self, id: ExtensionId) {
+        if let Some(extension) = self.0.get_mut(&id) {
+            extension.shows_early = true;
+        }
+    }
+
+    /// Whether it may show commits before the Primary does.
+    pub fn shows_early(&self, id: ExtensionId) -> bool {
+        self.0.get(&id).is_some_and(|it| it.shows_early)
     }
 
     /// It has committed everything up to `tsid`.
@@ -101,14 +116,23 @@ impl Extensions {
         }
     }
 
-    /// The one that has `need` and runs the fewest reads, in which life, and what it has; among equals the one
-    /// that served least.
-    pub fn least_loaded(&self, need: Tsid) -> Option<(ExtensionId, Life, Tsid)> {
+    /// The one that has `need`, and something that is good, and runs the fewest reads, in which life, and what it
+    /// has; among equals the one that served least.
+    pub fn least_loaded(
+        &self,
+        need: Tsid,
+        is_good: impl Fn(ExtensionId, Tsid) -> bool,
+    ) -> Option<(ExtensionId, Life, Tsid)> {
         self.serving()
-            .filter(|(_, extension)| extension.applied >= need)
+            .filter(|(id, extension)| extension.applied >= need && is_good(*id, extension.applied))
             .filter_map(|(id, extension)| Some((id, extension, extension.life?)))
             .min_by_key(|(id, extension, _)| (extension.running, extension.served, *id))
             .map(|(id, extension, life)| (id, life, extension.applied))
+    }
+
+    /// Reads that run where the fewest do, if one serves.
+    pub fn running_least(&self) -> Option<u64> {
+        self.serving().map(|(_, extension)| extension.running).min()
     }
 
     /// What all that serve have.

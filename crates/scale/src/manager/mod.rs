@@ -24,12 +24,14 @@ pub mod sets;
 mod extensions;
 #[cfg(test)]
 pub(crate) mod fixture;
+mod moment;
 mod pending;
 mod watch;
 
 pub use extensions::{Extension, ExtensionId, Life, State};
 pub use items::{Column, Items, Row, Table, Tsid};
 pub use mark::{Mark, TStateId};
+pub use moment::Moment;
 pub use pending::Outcome;
 pub use sets::{Class, Parts, Sets, Touch};
 pub use watch::Watch;
@@ -38,7 +40,7 @@ use extensions::Extensions;
 use independence::independent;
 use indexes::Indexes;
 use pending::Pending;
-use watch::Commits;
+use watch::{Commits, Watcher};
 
 use crate::planted::{self, Bug};
 
@@ -102,15 +104,8 @@ pub enum Reason {
         /// What it must see.
         need: Tsid,
     },
-}
-
-/// When a transaction began that sees everything that was committed before it, and nothing later.
-#[derive(Debug)]
-pub struct Moment {
-    /// What was Pending then: others may have seen it on the Primary.
-    pending: Vec<TStateId>,
-    /// What it must see, once all of that has its place in the order.
-    need: Option<Tsid>,
+    /// What it touches was known by a catalogue that is no more.
+    Outdated,
 }
 
 /// A commit as the slot's reader saw it.
@@ -137,6 +132,8 @@ pub struct Manager {
     /// Those since reads that are watched.
     commits: Commits,
     extensions: Extensions,
+    /// Sessions that are on the Primary.
+    primary_running: u64,
     commit_count: u64,
     /// When RIndex has so many rows it is pruned.
     rows_max: usize,
@@ -158,6 +155,7 @@ impl Manager {
             indexes: Indexes::new(floor),
             commits: Commits::default(),
             extensions: Extensions::default(),
+            primary_running: 0,
             commit_count: 0,
             rows_max: PRUNE_ROWS,
             index_bytes_max: 0,
@@ -246,11 +244,7 @@ impl Manager {
         if reads.is_written() {
             return Target::Primary(Reason::Writes);
         }
-        let need = match level {
-            Level::Weak => Tsid(0),
-            Level::RsiPc => self.indexes.latest(),
-            Level::Gssi | Level::OneCopy => self.indexes.need(reads),
-        };
+        let need = self.need(reads, level);
         let touches_pending = match level {
             Level::Weak => false,
             Level::RsiPc => !self.pending.is_empty(),
@@ -259,25 +253,45 @@ impl Manager {
         if touches_pending {
             return Target::Primary(Reason::Pending);
         }
-        self.least_loaded(need)
+        self.least_loaded(need, |_, _| true)
     }
 
-    /// A read for which [`Manager::route`] has just chosen an Extension; none if it cannot be torn, or what its
-    /// level promises is less.
-    pub fn watch(&self, reads: &Sets, level: Level) -> Option<Watch> {
-        let is_strict = matches!(level, Level::Gssi | Level::OneCopy);
-        is_strict.then(|| self.commits.watch(reads, &self.indexes))?
+    /// What a read must see of what has its place in the order.
+    fn need(&self, reads: &Sets, level: Level) -> Tsid {
+        match level {
+            Level::Weak => Tsid(0),
+            Level::RsiPc => self.indexes.latest(),
+            Level::Gssi | Level::OneCopy => self.indexes.need(reads),
+        }
     }
 
-    /// Whether a snapshot that was taken at the Extension since may be torn: the read is to be done again, on
-    /// the Primary.
+    /// A read for which [`Manager::route`] has just chosen this Extension; none if it cannot be torn there, or what
+    /// its level promises is less.
+    pub fn watch(&self, reads: &Sets, level: Level, id: ExtensionId) -> Option<Watch> {
+        if !Self::is_strict(level) {
+            return None;
+        }
+        let shows_early = self.extensions.shows_early(id);
+        Watch::new(reads, &self.watcher(), self.indexes.latest(), shows_early)
+    }
+
+    /// Whether what a snapshot that was taken at the Extension since shows may be torn: the read is to be done
+    /// again, on the Primary.
     pub fn is_torn(&self, watch: &Watch) -> bool {
         self.commits.is_torn(watch, &self.indexes, &self.pending)
             && !planted::is(Bug::TornReadsCount)
     }
 
-    fn least_loaded(&self, need: Tsid) -> Target {
-        match self.extensions.least_loaded(need) {
+    fn watcher(&self) -> Watcher {
+        self.commits.watcher(self.indexes.latest())
+    }
+
+    fn is_strict(level: Level) -> bool {
+        matches!(level, Level::Gssi | Level::OneCopy)
+    }
+
+    fn least_loaded(&self, need: Tsid, is_good: impl Fn(ExtensionId, Tsid) -> bool) -> Target {
+        match self.extensions.least_loaded(need, is_good) {
             Some((id, life, applied)) => Target::Extension {
                 id,
                 need,
@@ -288,45 +302,38 @@ impl Manager {
         }
     }
 
-    /// A transaction begins that is to see everything that was committed, and goes on with that.
-    pub fn moment(&self) -> Moment {
-        Moment {
-            pending: self.pending.ids().collect(),
-            need: None,
-        }
-    }
-
-    /// Where such a transaction may take its snapshot. As long as it is not known what must be seen, or no
-    /// Extension has it, that is the Primary; ask again a little later (HIHOOI c6).
-    pub fn route_snapshot(&mut self, moment: &mut Moment, level: Level) -> Target {
-        if level != Level::Weak {
-            moment.pending.retain(|id| self.pending.contains(*id));
-            if !moment.pending.is_empty() {
-                return Target::Primary(Reason::Pending);
-            }
-        }
-        let latest = match level {
-            Level::Weak => Tsid(0),
-            _ => self.indexes.latest(),
-        };
-        let need = *moment.need.get_or_insert(latest);
-        self.least_loaded(need)
-    }
-
     /// Whether an Extension still serves and has `need`: it may have gone, or gone back, while a read
     /// that was routed there waited for a connection.
     pub fn has(&self, id: ExtensionId, need: Tsid) -> bool {
         self.extensions.has(id, need) || planted::is(Bug::GoneBackServes)
     }
 
-    /// A read began at an Extension.
-    pub fn started(&mut self, id: ExtensionId) {
-        self.extensions.started(id);
+    /// A read began at an Extension; none for a session that goes to the Primary.
+    pub fn started(&mut self, id: Option<ExtensionId>) {
+        match id {
+            Some(id) => self.extensions.started(id),
+            None => self.primary_running += 1,
+        }
     }
 
-    /// A read ended at an Extension.
-    pub fn ended(&mut self, id: ExtensionId) {
-        self.extensions.ended(id);
+    /// It has ended.
+    pub fn ended(&mut self, id: Option<ExtensionId>) {
+        match id {
+            Some(id) => self.extensions.ended(id),
+            None => self.primary_running = self.primary_running.saturating_sub(1),
+        }
+    }
+
+    /// Whether more sessions are on the Primary than on the Extension that has the fewest: whoever may wait for that
+    /// one had better not go there, too.
+    pub fn is_primary_busier(&self) -> bool {
+        let least = self.extensions.running_least();
+        least.is_some_and(|least| self.primary_running > least)
+    }
+
+    /// This Extension is a standby, which may show commits before the Primary does.
+    pub fn shows_early(&mut self, id: ExtensionId) {
+        self.extensions.set_shows_early(id);
     }
 
     /// Adds an Extension that nobody has connected to.
@@ -407,23 +414,23 @@ impl Manager {
 mod tests {
     use super::*;
 
-    const FIRST: ExtensionId = ExtensionId(1);
-    const SECOND: ExtensionId = ExtensionId(2);
-    const LIFE: Life = Life(1);
+    pub(super) const FIRST: ExtensionId = ExtensionId(1);
+    pub(super) const SECOND: ExtensionId = ExtensionId(2);
+    pub(super) const LIFE: Life = Life(1);
 
-    fn read(table: u32) -> Sets {
+    pub(super) fn read(table: u32) -> Sets {
         let mut sets = Sets::default();
         sets.touch(Table(table), &Touch::read_table());
         sets
     }
 
-    fn write(table: u32, row: u64) -> Sets {
+    pub(super) fn write(table: u32, row: u64) -> Sets {
         let mut sets = Sets::default();
         sets.touch(Table(table), &Touch::write_rows([Row(row)]));
         sets
     }
 
-    fn two_extensions() -> Manager {
+    pub(super) fn two_extensions() -> Manager {
         let mut manager = Manager::new(mark::Key::new(b"secret"), 1, Tsid(10));
         for id in [FIRST, SECOND] {
             manager.connected(id, LIFE, Tsid(10));
@@ -432,7 +439,7 @@ mod tests {
         manager
     }
 
-    fn see(manager: &mut Manager, tsid: u64, mark: Option<Mark>, writes: &Sets) -> bool {
+    pub(super) fn see(manager: &mut Manager, tsid: u64, mark: Option<Mark>, writes: &Sets) -> bool {
         manager.committed(&Committed {
             tsid: Tsid(tsid),
             mark,
@@ -597,39 +604,13 @@ mod tests {
             Target::Primary(_) => None,
         };
         assert_eq!(target(&mut manager), Some(FIRST));
-        manager.started(FIRST);
+        manager.started(Some(FIRST));
         assert_eq!(target(&mut manager), Some(SECOND));
         manager.set_state(SECOND, State::Quarantined);
         assert_eq!(target(&mut manager), Some(FIRST));
-        manager.ended(FIRST);
+        manager.ended(Some(FIRST));
         manager.remove_extension(FIRST);
         assert_eq!(target(&mut manager), None);
-    }
-
-    /// HIHOOI c6: a snapshot covers what was acknowledged and what was Pending, and waits for no more.
-    #[test]
-    fn snapshots_cover_what_was_pending() {
-        let mut manager = two_extensions();
-        let first = manager.begin_commit(write(1, 7), None);
-        let mut moment = manager.moment();
-        let later = manager.begin_commit(write(2, 7), None);
-        let target = manager.route_snapshot(&mut moment, Level::Gssi);
-        assert_eq!(target, Target::Primary(Reason::Pending));
-        let weak = manager.route_snapshot(&mut manager.moment(), Level::Weak);
-        assert!(matches!(weak, Target::Extension { .. }));
-        see(&mut manager, 12, Some(first), &write(1, 7));
-        let need = Tsid(12);
-        let target = manager.route_snapshot(&mut moment, Level::Gssi);
-        assert_eq!(target, Target::Primary(Reason::NoneFresh { need }));
-        see(&mut manager, 13, Some(later), &write(2, 7));
-        manager.applied(SECOND, need);
-        let expected = Target::Extension {
-            id: SECOND,
-            need,
-            applied: need,
-            life: LIFE,
-        };
-        assert_eq!(manager.route_snapshot(&mut moment, Level::Gssi), expected);
     }
 
     #[test]

@@ -91,9 +91,10 @@ impl Pending {
         self.items.iter().map(|(id, item)| (*id, &item.writes))
     }
 
-    /// All of them.
-    pub fn ids(&self) -> impl Iterator<Item = TStateId> {
-        self.items.keys().copied()
+    /// What each may write that the Primary is not known to show.
+    pub fn hidden(&self) -> impl Iterator<Item = (TStateId, &Sets)> {
+        let items = self.items.iter().filter(|(_, item)| item.shown.is_none());
+        items.map(|(id, item)| (*id, &item.writes))
     }
 
     /// Whether there are none.

@@ -8,6 +8,13 @@
 //! done again, on the Primary.
 //!
 //! A read of one row is never torn: who writes a row waits for who wrote it before.
+//!
+//! A read that waits for its Extension (see [`Moment`](super::Moment)) has commits from the beginning of its wait on
+//! before and behind what that has, so it is watched from there; and it is not sent where what the Extension has at
+//! that time would tear it.
+//!
+//! A standby of the Primary may show a commit before the Primary does, and long before where that waits for
+//! standbys. There what touches a commit that is not known to be visible is done again, too, also a read of one row.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -23,14 +30,39 @@ use super::sets::Sets;
 /// of what it reads.
 const COMMITS_MAX: usize = 4096;
 
+/// Remembers commits, while somebody has one.
+#[derive(Clone, Debug)]
+pub struct Watcher {
+    /// All those up to here were visible before.
+    since: Tsid,
+    _held: Arc<()>,
+}
+
 /// A read from the choice of its Extension on.
 #[derive(Debug)]
 pub struct Watch {
     reads: Sets,
-    /// The newest commit then. Those up to here, the Extension has, as far as it is read.
-    latest: Tsid,
-    /// While somebody has one, commits are remembered.
-    _watcher: Arc<()>,
+    watcher: Watcher,
+    /// The Extension has those up to here, as far as it is read.
+    has: Tsid,
+    /// It reads more than one row.
+    may_tear: bool,
+    /// It may show what the Primary does not show yet.
+    shows_early: bool,
+}
+
+impl Watch {
+    /// A read from the choice of an Extension on that has this; none if nothing that it may see there is in doubt.
+    pub fn new(reads: &Sets, watcher: &Watcher, has: Tsid, shows_early: bool) -> Option<Watch> {
+        let may_tear = !reads.read_one_row();
+        (may_tear || shows_early).then(|| Watch {
+            reads: reads.clone(),
+            watcher: watcher.clone(),
+            has,
+            may_tear,
+            shows_early,
+        })
+    }
 }
 
 /// A commit that somebody watched.
@@ -55,40 +87,41 @@ pub struct Commits {
 }
 
 impl Commits {
-    /// A read for which an Extension is chosen now; none if it cannot be torn.
-    pub fn watch(&self, reads: &Sets, indexes: &Indexes) -> Option<Watch> {
-        (!reads.read_one_row()).then(|| Watch {
-            reads: reads.clone(),
-            latest: indexes.latest(),
-            _watcher: Arc::clone(&self.watchers),
-        })
+    /// Commits are remembered from now on.
+    pub fn watcher(&self, latest: Tsid) -> Watcher {
+        let last = self.commits.back();
+        let hidden = last.filter(|last| last.shown.is_none());
+        Watcher {
+            since: hidden.map_or(latest, |hidden| Tsid(hidden.tsid.0 - 1)),
+            _held: Arc::clone(&self.watchers),
+        }
     }
 
-    /// The slot's reader saw a commit.
+    /// The slot's reader saw a commit. The last one is remembered for nobody, too, until it is visible.
     pub fn committed(
         &mut self,
         (tsid, id): (Tsid, Option<TStateId>),
         shown: Option<TStateId>,
         writes: impl FnOnce() -> Sets,
     ) {
-        let is_watched = Arc::strong_count(&self.watchers) > 1;
-        let is_again = self.commits.back().is_some_and(|last| last.tsid >= tsid);
-        if !is_watched {
-            self.commits.clear();
-        } else if !is_again {
-            if self.commits.len() == COMMITS_MAX {
-                let oldest = self.commits.pop_front();
-                self.forgotten = oldest.map_or(self.forgotten, |oldest| oldest.tsid);
-            }
-            let writes = writes();
-            let commit = Commit {
-                tsid,
-                id,
-                shown,
-                writes,
-            };
-            self.commits.push_back(commit);
+        if self.commits.back().is_some_and(|last| last.tsid >= tsid) {
+            return;
         }
+        if Arc::strong_count(&self.watchers) == 1 {
+            self.commits.clear();
+            if shown.is_some() {
+                return;
+            }
+        } else if self.commits.len() == COMMITS_MAX {
+            let oldest = self.commits.pop_front();
+            self.forgotten = oldest.map_or(self.forgotten, |oldest| oldest.tsid);
+        }
+        self.commits.push_back(Commit {
+            tsid,
+            id,
+            shown,
+            writes: writes(),
+        });
     }
 
     /// The newest commit is visible, and `next` is the number that the next one gets.
@@ -98,30 +131,59 @@ impl Commits {
         }
     }
 
-    /// Whether a snapshot that was taken since may have one commit and not another that was visible before.
+    /// Whether a snapshot that was taken since may have one commit and not another that was visible before; or,
+    /// where that is possible, one that is not visible.
     pub fn is_torn(&self, watch: &Watch, indexes: &Indexes, pending: &Pending) -> bool {
-        if indexes.need(&watch.reads) <= watch.latest {
+        let is_early = watch.shows_early && self.is_early(watch, pending);
+        let unknown = Tsid(u64::MAX);
+        is_early || self.tears(watch, unknown, (indexes, pending))
+    }
+
+    /// Whether the state that the Extension has now, as far as that is known, has one commit and not another that
+    /// may have been visible before.
+    pub fn is_split(&self, watch: &Watch, indexes: &Indexes, pending: &Pending) -> bool {
+        self.tears(watch, watch.has, (indexes, pending))
+    }
+
+    /// The same of all states that have what the Extension has, and nothing behind `until`.
+    fn tears(&self, watch: &Watch, until: Tsid, (indexes, pending): (&Indexes, &Pending)) -> bool {
+        let since = watch.watcher.since;
+        if !watch.may_tear || indexes.need(&watch.reads) <= since {
             return false;
         }
-        if self.forgotten > watch.latest {
+        if self.forgotten > since {
             return true;
         }
-        let since = self.commits.partition_point(|it| it.tsid <= watch.latest);
-        // When the last of those before was visible at the latest: everything with a lower number may have been
+        // When the last of those that it has was visible at the latest: everything with a lower number may have been
         // visible before.
         let mut last: Option<TStateId> = None;
         let touches = |writes: &Sets| !independent(writes, &watch.reads);
-        for commit in self.commits.range(since..) {
-            if !touches(&commit.writes) {
-                continue;
-            }
-            if last.is_some_and(|last| commit.id.is_none_or(|id| id < last)) {
+        for commit in self.since(since).filter(|it| touches(&it.writes)) {
+            let may_lack = commit.tsid > watch.has;
+            if may_lack && last.is_some_and(|last| commit.id.is_none_or(|id| id < last)) {
                 return true;
             }
-            last = last.max(Some(commit.shown.unwrap_or(TStateId(u64::MAX))));
+            if commit.tsid <= until {
+                last = last.max(Some(commit.shown.unwrap_or(TStateId(u64::MAX))));
+            }
         }
         let mut pending = pending.iter();
         last.is_some_and(|last| pending.any(|(id, writes)| id < last && touches(writes)))
+    }
+
+    /// Whether it may have seen what is not visible.
+    fn is_early(&self, watch: &Watch, pending: &Pending) -> bool {
+        let since = watch.watcher.since;
+        let hidden = self.since(since).filter(|it| it.shown.is_none());
+        let mut writes = hidden
+            .map(|it| &it.writes)
+            .chain(pending.hidden().map(|(_, writes)| writes));
+        self.forgotten > since || writes.any(|writes| !independent(writes, &watch.reads))
+    }
+
+    fn since(&self, tsid: Tsid) -> impl Iterator<Item = &Commit> {
+        let first = self.commits.partition_point(|it| it.tsid <= tsid);
+        self.commits.range(first..)
     }
 }
 
@@ -129,8 +191,11 @@ impl Commits {
 mod tests {
     use super::*;
     use crate::manager::{
-        Class, Committed, Level, Manager, Mark, Outcome, Parts, Row, Table, Touch, mark,
+        Class, Committed, ExtensionId, Level, Manager, Mark, Outcome, Parts, Row, Table, Touch,
+        mark,
     };
+
+    const FIRST: ExtensionId = ExtensionId(1);
 
     fn manager() -> Manager {
         Manager::new(mark::Key::new(b"secret"), 1, Tsid(10))
@@ -178,7 +243,7 @@ mod tests {
     fn two_that_were_under_way_together_tear() {
         let mut manager = manager();
         let watch = |manager: &Manager, rows: &[u64]| {
-            let watch = manager.watch(&read_rows(rows), Level::Gssi);
+            let watch = manager.watch(&read_rows(rows), Level::Gssi, FIRST);
             watch.expect("it reads several rows")
         };
         let before = watch(&manager, &[1, 2]);
@@ -197,7 +262,7 @@ mod tests {
     #[test]
     fn one_after_the_other_never_tears() {
         let mut manager = manager();
-        let watch = manager.watch(&Sets::reads_anything(), Level::Gssi);
+        let watch = manager.watch(&Sets::reads_anything(), Level::Gssi, FIRST);
         let watch = watch.expect("it may read all");
         for (row, tsid) in (1..5).zip(11..) {
             let mark = manager.begin_commit(write(row), None);
@@ -214,7 +279,7 @@ mod tests {
     /// Primary says so.
     #[test]
     fn what_begins_when_the_last_is_shown_never_tears() {
-        let watch = |manager: &Manager| manager.watch(&Sets::reads_anything(), Level::Gssi);
+        let watch = |manager: &Manager| manager.watch(&Sets::reads_anything(), Level::Gssi, FIRST);
         for shows in [false, true] {
             let mut manager = manager();
             let watch = watch(&manager).expect("it may read all");
@@ -234,10 +299,26 @@ mod tests {
     #[test]
     fn one_row_is_never_torn() {
         let manager = manager();
-        assert!(manager.watch(&read_rows(&[1]), Level::Gssi).is_none());
-        assert!(manager.watch(&read_rows(&[1, 2]), Level::Weak).is_none());
-        assert!(manager.watch(&read_rows(&[1, 2]), Level::OneCopy).is_some());
-        assert!(manager.watch(&Sets::default(), Level::Gssi).is_none());
+        assert!(
+            manager
+                .watch(&read_rows(&[1]), Level::Gssi, FIRST)
+                .is_none()
+        );
+        assert!(
+            manager
+                .watch(&read_rows(&[1, 2]), Level::Weak, FIRST)
+                .is_none()
+        );
+        assert!(
+            manager
+                .watch(&read_rows(&[1, 2]), Level::OneCopy, FIRST)
+                .is_some()
+        );
+        assert!(
+            manager
+                .watch(&Sets::default(), Level::Gssi, FIRST)
+                .is_none()
+        );
     }
 
     /// What is not remembered may have been torn, and nothing is remembered for nobody.
@@ -245,19 +326,24 @@ mod tests {
     fn long_reads_are_torn_by_what_is_forgotten() {
         let mut manager = manager();
         see(&mut manager, 11, None, 1);
+        assert_eq!(manager.commits.commits.len(), 1, "it is not visible yet");
+        let mark = manager.begin_commit(write(1), None);
+        manager.finished(mark.id, Outcome::Committed);
+        see(&mut manager, 12, Some(mark), 1);
         assert!(manager.commits.commits.is_empty());
-        let watch = |manager: &Manager, row| manager.watch(&read_rows(&[row, 9]), Level::Gssi);
+        let watch =
+            |manager: &Manager, row| manager.watch(&read_rows(&[row, 9]), Level::Gssi, FIRST);
         let [one, two] = [1, 2].map(|row| watch(&manager, row).expect("two rows"));
         for tsid in 0..=COMMITS_MAX as u64 {
             let mark = manager.begin_commit(write(1), None);
             manager.finished(mark.id, Outcome::Committed);
-            see(&mut manager, 12 + tsid, Some(mark), 1);
+            see(&mut manager, 13 + tsid, Some(mark), 1);
         }
         assert!(manager.is_torn(&one));
         assert!(!manager.is_torn(&two));
         assert_eq!(manager.commits.commits.len(), COMMITS_MAX);
         drop((one, two));
         see(&mut manager, 1 << 20, None, 1);
-        assert!(manager.commits.commits.is_empty());
+        assert_eq!(manager.commits.commits.len(), 1);
     }
 }

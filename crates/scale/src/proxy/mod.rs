@@ -36,6 +36,8 @@ use login::Entrance;
 use routing::Routing;
 use standing::Role;
 
+/// Reads that wait for an Extension at a time, at most.
+const WAITING_MAX: usize = 256;
 /// Clients that may be logging in at a time; more are turned away.
 const LOGINS_MAX: usize = 1_000;
 
@@ -86,6 +88,9 @@ pub struct Reloaded {
 /// Reads that again, from where it came from. The error is for people.
 pub type Reload = Box<dyn Fn() -> Result<Reloaded, String> + Send + Sync>;
 
+/// Milliseconds that a read waits for an Extension, unless told otherwise (HIHOOI c6).
+pub const WAIT_MS_DEFAULT: u64 = 10;
+
 /// What a proxy is told.
 pub struct Options {
     /// The database that takes all writes.
@@ -104,12 +109,15 @@ pub struct Options {
     pub clients_max: usize,
     /// How long a client may take to log in.
     pub login_timeout: Duration,
+    /// How long a read waits for an Extension, at most.
+    pub wait_max: Duration,
 }
 
 /// What does not change while it runs.
 struct Fixed {
     primary: Address,
     connections_max: usize,
+    wait_max: Duration,
 }
 
 /// A running proxy.
@@ -124,6 +132,8 @@ pub struct Proxy {
     login_timeout: Duration,
     logins: Arc<Semaphore>,
     clients: Arc<Semaphore>,
+    /// Reads that wait for an Extension.
+    waiting: Semaphore,
     sessions: AtomicU64,
     cancels: Registry,
     visitors: Clients,
@@ -155,6 +165,7 @@ impl Proxy {
             options: Fixed {
                 primary: options.primary,
                 connections_max: options.connections_max,
+                wait_max: options.wait_max,
             },
             role: RwLock::new(role),
             admission: Mutex::new(Arc::new(options.admission)),
@@ -164,6 +175,7 @@ impl Proxy {
             login_timeout: options.login_timeout,
             logins: Arc::new(Semaphore::new(LOGINS_MAX)),
             clients: Arc::new(Semaphore::new(options.clients_max)),
+            waiting: Semaphore::new(WAITING_MAX),
             sessions: AtomicU64::new(0),
             cancels: Registry::default(),
             visitors: Clients::default(),

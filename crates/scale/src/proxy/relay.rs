@@ -4,6 +4,7 @@
 
 mod elsewhere;
 mod snapshot;
+mod waiting;
 mod watched;
 
 use std::future::poll_fn;
@@ -16,6 +17,7 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use bytes::Buf;
+use tokio::sync::Semaphore;
 
 use super::Proxy;
 use super::cancel::{self, Entry};
@@ -67,6 +69,10 @@ struct Relay<'a> {
     outset: Outset,
     login: Login,
     entry: Entry<'a>,
+    /// How long a read waits for an Extension, at most.
+    wait_max: Duration,
+    /// How many more may.
+    waiting: &'a Semaphore,
     /// What operators see of it.
     visit: clients::Entry<'a>,
     /// The server that is attached, and where it is.
@@ -121,6 +127,8 @@ struct Plan {
     extension: Option<Chosen>,
     why: Why,
     prelude: Vec<String>,
+    /// What it touches, if an Extension may soon have all that it must see.
+    waits: Option<Touched>,
 }
 
 /// Why a session ends.
@@ -178,6 +186,8 @@ pub async fn run(proxy: &Arc<Proxy>, peer: Peer, address: Option<SocketAddr>, we
         outset,
         login,
         entry,
+        wait_max: proxy.options.wait_max,
+        waiting: &proxy.waiting,
         visit: proxy.visitors.enter(number, client),
         connection: None,
         place: servers.primary_place(),
@@ -318,7 +328,7 @@ impl Relay<'_> {
         self.flush_client().await?;
         let planned = match self.session.is_snapshot_deferred() {
             true => self.plan_snapshot().await,
-            false => self.plan(),
+            false => self.plan_or_wait().await,
         };
         let attached = match planned {
             Ok(plan) => self.take(plan).await,
@@ -364,6 +374,7 @@ impl Relay<'_> {
                 extension: None,
                 why: Why::primary("there is no Extension"),
                 prelude: Vec::new(),
+                waits: None,
             });
         };
         let reading = (!self.session.is_pinned()).then_some(&self.outset.reading);
@@ -401,6 +412,7 @@ impl Relay<'_> {
                 extension: route.extension,
                 why: route.why,
                 prelude,
+                waits: route.may_wait.then_some(touched),
             });
         }
         if executes {
@@ -413,6 +425,7 @@ impl Relay<'_> {
             extension: None,
             why: failed.unwrap_or_else(|| Why::primary(reason)),
             prelude,
+            waits: None,
         })
     }
 
@@ -662,7 +675,9 @@ impl Relay<'_> {
         }
         *self.entry.target.lock().await = None;
         if let Some(kept) = self.kept.take() {
-            let primary = Arc::clone(&self.servers.primary);
+            let place = self.servers.primary_place();
+            self.servers.count(&place, Manager::ended);
+            let primary = place.node;
             tokio::spawn(async move { primary.recycle(kept, true).await });
         }
         if let Some(connection) = self.connection.take() {
@@ -763,10 +778,10 @@ impl Servers {
         }
     }
 
-    /// Counts a read at an Extension, for the choice of the least loaded.
-    fn count(&self, place: &Place, count: fn(&mut Manager, ExtensionId)) {
-        if let (Some(routing), Some(id)) = (&self.routing, place.extension) {
-            count(&mut routing.manager(), id);
+    /// Counts who is on a server, for the choice of the least loaded.
+    fn count(&self, place: &Place, count: fn(&mut Manager, Option<ExtensionId>)) {
+        if let Some(routing) = &self.routing {
+            count(&mut routing.manager(), place.extension);
         }
     }
 }

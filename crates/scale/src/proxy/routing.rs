@@ -82,7 +82,7 @@ pub struct Touched {
 
 impl Touched {
     /// What shows that they have taken their snapshots at an Extension.
-    fn proof(&self) -> Proof {
+    pub fn proof(&self) -> Proof {
         match self.count {
             1 => Proof::First,
             _ => Proof::End,
@@ -447,6 +447,19 @@ pub struct Route {
     pub why: Why,
     /// Unless it goes to the Primary.
     pub extension: Option<Chosen>,
+    /// Whether an Extension may soon have all that it must see.
+    pub may_wait: bool,
+}
+
+impl Route {
+    /// To the Primary, and an Extension is not waited for.
+    pub fn primary(why: Why) -> Route {
+        Route {
+            why,
+            extension: None,
+            may_wait: false,
+        }
+    }
 }
 
 /// An Extension for a read.
@@ -535,27 +548,20 @@ impl Routing {
     pub fn route(&self, touched: &Touched, level: Level) -> Route {
         let mut manager = self.manager();
         let target = manager.route(&touched.sets, level);
-        let is_elsewhere = matches!(target, Target::Extension { .. });
-        let watch = is_elsewhere.then(|| manager.watch(&touched.sets, level));
+        let watch = match target {
+            Target::Extension { id, .. } => manager.watch(&touched.sets, level, id),
+            Target::Primary(_) => None,
+        };
         drop(manager);
-        let watched = watch.flatten().map(|watch| (watch, touched.proof()));
+        let watched = watch.map(|watch| (watch, touched.proof()));
         self.of_target(target, watched, "it has all that is read")
     }
 
-    /// Where a transaction may take its snapshot, see [`Manager::route_snapshot`].
-    pub fn route_snapshot(&self, moment: &mut Moment, level: Level) -> Route {
-        let mut manager = self.manager();
-        let target = manager.route_snapshot(moment, level);
-        let watch = manager.watch(&Sets::reads_anything(), level);
-        drop(manager);
-        let watched = watch.map(|watch| (watch, Proof::First));
-        if target == Target::Primary(Reason::Pending) {
-            return Route {
-                why: Why::primary("what it must see is being committed"),
-                extension: None,
-            };
-        }
-        self.of_target(target, watched, "it has all that was committed")
+    /// Where a read goes that waits, or where a transaction takes its snapshot, see [`Manager::route_moment`].
+    pub fn route_moment(&self, moment: &mut Moment, proof: Proof) -> Route {
+        let (target, watch) = self.manager().route_moment(moment);
+        let watched = watch.map(|watch| (watch, proof));
+        self.of_target(target, watched, "it has been waited for")
     }
 
     fn of_target(
@@ -589,6 +595,7 @@ impl Routing {
                     return Route {
                         why,
                         extension: Some(chosen),
+                        may_wait: false,
                     };
                 }
                 None => Why::primary("the Extension is gone"),
@@ -599,10 +606,16 @@ impl Routing {
                 reason: "no Extension has all that is read yet",
                 detail: Detail::NoneHas(need),
             },
+            Target::Primary(Reason::Outdated) => Why::primary("the schema has changed meanwhile"),
+        };
+        let may_wait = match target {
+            Target::Primary(Reason::Pending | Reason::NoneFresh { .. }) => self.lease.is_valid(),
+            Target::Primary(Reason::Writes | Reason::Outdated) | Target::Extension { .. } => false,
         };
         Route {
             why,
             extension: None,
+            may_wait,
         }
     }
 

@@ -2,8 +2,9 @@
 //! how far it is (HIHOOI c7).
 //!
 //! A TSID is the place in the log behind a commit's record, and a standby shows a commit once its replay has
-//! gone past that. It may do so a moment before the Primary does: what came by the proxy is Pending until then,
-//! so that nobody reads it there; for what is written around the proxy that moment remains.
+//! gone past that. It may do so before the Primary does, a moment or, where that waits for its standbys, much
+//! longer: a read there that may have seen such a commit is done again (`manager::watch`). For what is written around
+//! the proxy that moment remains, until the slot's reader has read it.
 
 use std::time::Duration;
 
@@ -68,7 +69,11 @@ pub async fn follow(
     shared.durable().remove(&id);
     let life = setup::begin_life(standby).await?;
     let mut applied = position(standby).await?;
-    shared.manager().connected(id, life, applied);
+    {
+        let mut manager = shared.manager();
+        manager.connected(id, life, applied);
+        manager.shows_early(id);
+    }
     *wait = RETRY_WAIT_MIN;
     shared.set_status(id, SERVING);
     let mut asked = Instant::now();

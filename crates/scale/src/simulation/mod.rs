@@ -69,6 +69,7 @@ pub struct Counts {
     pub reads_at_extensions: u64,
     pub reads_at_the_primary: u64,
     pub reads_done_again: u64,
+    pub reads_waited: u64,
     pub faults: u64,
     pub pages_given: u64,
     pub refilled: u64,
@@ -86,6 +87,7 @@ fn reads_see_what_they_must_and_extensions_are_prefixes() {
                 all.reads_at_extensions += counts.reads_at_extensions;
                 all.reads_at_the_primary += counts.reads_at_the_primary;
                 all.reads_done_again += counts.reads_done_again;
+                all.reads_waited += counts.reads_waited;
                 all.faults += counts.faults;
                 all.pages_given += counts.pages_given;
                 all.refilled += counts.refilled;

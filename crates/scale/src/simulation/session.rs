@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 
 use super::primary::{Reads, Statement};
-use crate::manager::{ExtensionId, Level, Life, Tsid, Watch};
+use crate::manager::{ExtensionId, Level, Life, Moment, Tsid, Watch};
 use crate::proxy::writes::Writes;
 
 /// See the module.
@@ -36,6 +36,8 @@ pub enum Doing {
     Logged(usize),
     /// It has sent its marks.
     Marks(VecDeque<String>),
+    /// Its read waits for an Extension that has what it must see.
+    Waits(Read, Moment),
     /// Its read waits for a connection.
     Asks(Read, Option<Chosen>),
     /// Its read runs at an Extension.

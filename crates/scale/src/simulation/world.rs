@@ -13,7 +13,7 @@ use super::random::Random;
 use super::reader::Reader;
 use super::session::{Chosen, Doing, Read, Session};
 use crate::manager::mark;
-use crate::manager::{ExtensionId, Level, Manager, State, Target, Tsid, locked};
+use crate::manager::{ExtensionId, Level, Manager, Moment, State, Target, Tsid, locked};
 use crate::planted::{self, Bug};
 use crate::proxy::routing::Touched;
 
@@ -103,6 +103,8 @@ pub struct World {
     /// Locks that Extractors took.
     locks: i64,
     has_faults: bool,
+    /// Reads may wait for an Extension, in every second four worlds.
+    may_wait: bool,
     pub story: Vec<String>,
     pub counts: Counts,
 }
@@ -135,6 +137,7 @@ impl World {
             last_value: 0,
             locks: 0,
             has_faults: true,
+            may_wait: seed % 8 < 4,
             story: Vec::new(),
             counts: Counts::default(),
             primary,
@@ -211,6 +214,7 @@ impl World {
                         all.push((3, Action::Lose(number)));
                     }
                 }
+                Doing::Waits(..) => all.push((40, Action::GoOn(number))),
                 Doing::Runs(ref read, _) if read.is_slow => all.push((5, Action::GoOn(number))),
                 _ => all.push((100, Action::GoOn(number))),
             }
@@ -448,7 +452,7 @@ impl World {
                 false
             }
             Doing::Runs(_, chosen) | Doing::Answers(_, chosen, _) => {
-                locked(&self.manager).ended(chosen.id);
+                locked(&self.manager).ended(Some(chosen.id));
                 false
             }
             _ => false,
@@ -509,7 +513,10 @@ impl World {
             let sets = reads.sets();
             let mut manager = locked(&self.manager);
             let target = manager.route(&sets, level);
-            let watch = manager.watch(&sets, level);
+            let watch = match target {
+                Target::Primary(_) => None,
+                Target::Extension { id, .. } => manager.watch(&sets, level, id),
+            };
             drop(manager);
             let chosen = match target {
                 Target::Primary(_) => None,
@@ -527,7 +534,13 @@ impl World {
                 is_slow: self.random.one_in(4),
                 watch,
             };
-            self.sessions[number].doing = Doing::Asks(read, chosen);
+            self.sessions[number].doing = match chosen {
+                None if self.may_wait && self.random.one_in(2) => {
+                    let moment = locked(&self.manager).moment(&read.reads.sets(), read.level);
+                    Doing::Waits(read, moment)
+                }
+                chosen => Doing::Asks(read, chosen),
+            };
             return;
         }
         let alone = self.random.one_in(2);
@@ -637,12 +650,35 @@ impl World {
                     false => self.sessions[number].doing = Doing::Marks(marks),
                 }
             }
+            Doing::Waits(read, moment) => self.wait(number, read, moment),
             Doing::Asks(read, None) => return self.read_primary(&read),
             Doing::Asks(read, Some(chosen)) => self.connect(number, read, chosen),
             Doing::Runs(read, chosen) => self.read_extension(number, read, chosen),
             Doing::Answers(read, chosen, has) => return self.hear(number, read, (chosen, has)),
         }
         Ok(())
+    }
+
+    /// A read that waits for an Extension looks for one again.
+    fn wait(&mut self, number: usize, mut read: Read, mut moment: Moment) {
+        let mut manager = locked(&self.manager);
+        let (target, watch) = manager.route_moment(&mut moment);
+        read.watch = watch;
+        drop(manager);
+        self.sessions[number].doing = match target {
+            Target::Primary(_) if self.random.one_in(16) => Doing::Asks(read, None),
+            Target::Primary(_) => Doing::Waits(read, moment),
+            Target::Extension { id, need, life, .. } => {
+                self.counts.reads_waited += 1;
+                let chosen = Chosen {
+                    id,
+                    need,
+                    life,
+                    server: 0,
+                };
+                Doing::Asks(read, Some(chosen))
+            }
+        };
     }
 
     /// Takes a connection for a read, as `Relay::take_there` and `Node::take_for_read` do.
@@ -666,7 +702,7 @@ impl World {
         let mut manager = locked(&self.manager);
         self.sessions[number].doing = match is_open && manager.has(chosen.id, chosen.need) {
             true => {
-                manager.started(chosen.id);
+                manager.started(Some(chosen.id));
                 Doing::Runs(read, chosen)
             }
             false => Doing::Asks(read, None),
@@ -693,7 +729,7 @@ impl World {
         if database.is_up && database.life == chosen.server {
             self.sessions[number].doing = Doing::Answers(read, chosen, database.noted);
         } else {
-            locked(&self.manager).ended(chosen.id);
+            locked(&self.manager).ended(Some(chosen.id));
         }
     }
 
@@ -706,7 +742,7 @@ impl World {
     ) -> Result<(), String> {
         self.idle.entry(chosen.id).or_default().push(chosen.server);
         let mut manager = locked(&self.manager);
-        manager.ended(chosen.id);
+        manager.ended(Some(chosen.id));
         if let Some(watch) = &read.watch
             && manager.is_torn(watch)
         {

@@ -20,7 +20,7 @@ use scale::local::{self, Postgres, SUPERUSER};
 use scale::proxy::extensions::Extensions;
 use scale::proxy::listener::Local;
 use scale::proxy::routing::Routing;
-use scale::proxy::{Admission, Authentication, Certificates, Options, Proxy};
+use scale::proxy::{Admission, Authentication, Certificates, Options, Proxy, WAIT_MS_DEFAULT};
 use scale::wire::session::Pinning;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
@@ -83,6 +83,7 @@ pub fn options_at(primary: Address, connections: usize) -> Options {
         connections_max: connections,
         clients_max: 100,
         login_timeout: Duration::from_secs(30),
+        wait_max: Duration::from_millis(WAIT_MS_DEFAULT),
     }
 }
 

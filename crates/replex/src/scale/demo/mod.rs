@@ -15,7 +15,7 @@ use scale::auth::users::Users;
 use scale::console::client::{self, Told};
 use scale::local::{self, Postgres, SUPERUSER};
 use scale::proxy::routing::Routing;
-use scale::proxy::{Admission, Authentication, Certificates, Options, Proxy};
+use scale::proxy::{Admission, Authentication, Certificates, Options, Proxy, WAIT_MS_DEFAULT};
 use scale::replication::{Settings, buffer};
 use scale::wire::session::Pinning;
 use tokio::net::TcpListener;
@@ -120,6 +120,7 @@ impl Stage {
             connections_max: 20,
             clients_max: 100,
             login_timeout: Duration::from_secs(60),
+            wait_max: Duration::from_millis(WAIT_MS_DEFAULT),
         };
         let settings = Settings {
             buffer: Some(buffer::Options {

@@ -64,10 +64,7 @@ impl Relay<'_> {
     /// Where what the session holds goes, in a transaction on the Primary that waits. What it may write is
     /// noted when it goes to the Primary.
     fn route_inside(&self) -> Route {
-        let primary = |why| Route {
-            why,
-            extension: None,
-        };
+        let primary = Route::primary;
         let Some(routing) = self.routing else {
             return primary(Why::primary("there is no Extension"));
         };

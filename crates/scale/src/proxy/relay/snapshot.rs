@@ -1,18 +1,16 @@
 //! Transactions at REPEATABLE READ that are to read only: all of one runs where it has its snapshot.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::{CONNECTION_FAILURE, Plan, Relay};
+use crate::manager::Sets;
 use crate::pool::Connection;
 use crate::proxy::routing::{Chosen, Route, Routing, Why};
 use crate::wire::report::{Report, Severity};
+use crate::wire::session::Proof;
 
-/// How long it is waited for an Extension that has all that was committed (HIHOOI c6).
-const WAIT_MAX: Duration = Duration::from_millis(10);
 /// How long an Extension may take for that snapshot; a read there would take longer.
 const SNAPSHOT_MAX: Duration = Duration::from_secs(1);
-/// How often one is looked for meanwhile.
-const WAIT_STEP: Duration = Duration::from_millis(1);
 
 impl Relay<'_> {
     /// Where what the session holds goes, with which its transaction takes its snapshot.
@@ -23,11 +21,19 @@ impl Relay<'_> {
         let Some(routing) = reading else {
             return self.plan();
         };
-        let route = self.route_snapshot(routing).await;
+        let serving = routing.manager().applied_everywhere();
+        let route = match serving {
+            Some(_) => {
+                self.wait(routing, &Sets::reads_anything(), Proof::First, || true)
+                    .await
+            }
+            None => Route::primary(Why::primary("no Extension serves")),
+        };
         Ok(Plan {
             extension: route.extension,
             why: route.why,
             prelude: Vec::new(),
+            waits: None,
         })
     }
 
@@ -64,24 +70,5 @@ impl Relay<'_> {
     fn begins_by_reading(&self, routing: &Routing) -> bool {
         let (touched, leaves_nothing) = self.looked_at(&self.session.demand(), routing);
         touched.needs_primary.is_none() && !touched.sets.is_written() && leaves_nothing
-    }
-
-    async fn route_snapshot(&self, routing: &Routing) -> Route {
-        let level = self.session.settings().level;
-        if routing.manager().applied_everywhere().is_none() {
-            return Route {
-                why: Why::primary("no Extension serves"),
-                extension: None,
-            };
-        }
-        let mut moment = routing.manager().moment();
-        let started = Instant::now();
-        loop {
-            let route = routing.route_snapshot(&mut moment, level);
-            if route.extension.is_some() || started.elapsed() > WAIT_MAX {
-                return route;
-            }
-            tokio::time::sleep(WAIT_STEP).await;
-        }
     }
 }
