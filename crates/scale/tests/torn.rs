@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use scale::local::{Postgres, SUPERUSER};
-use scale::manager::ExtensionId;
+use scale::manager::{ExtensionId, State};
+use scale::replication::Contents;
 use support::cluster::{Cluster, PATIENCE, text};
 use support::{connect, connect_by, is_there};
 use tokio_postgres::Client;
@@ -88,6 +89,16 @@ async fn directly(cluster: &Cluster) -> Client {
     connect_by(&(line + " application_name=direct")).await
 }
 
+/// A session whose commits wait for standbys.
+async fn who_waits(cluster: &Cluster) -> Client {
+    let address = cluster.front.address;
+    let (host, port) = (address.ip(), address.port());
+    connect_by(&format!(
+        "host={host} port={port} user=waits dbname=postgres"
+    ))
+    .await
+}
+
 /// A session that has read at the Extension, and the process there.
 async fn reader(cluster: &Cluster, way: Way) -> (Client, Pid) {
     let reader = cluster.front.connect().await;
@@ -119,10 +130,7 @@ async fn read_is_whole(cluster: &Cluster, way: Way) {
     until("the read is on its way", async || node.usage().in_use > 0).await;
 
     wait_for_standby(&primary, true).await;
-    let address = cluster.front.address;
-    let (host, port) = (address.ip(), address.port());
-    let line = format!("host={host} port={port} user=waits dbname=postgres");
-    let first = connect_by(&line).await;
+    let first = who_waits(cluster).await;
     let update = "UPDATE pairs SET n = 1 WHERE id = 1";
     let first = tokio::spawn(async move { first.batch_execute(update).await });
     let waits = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'";
@@ -148,12 +156,8 @@ async fn read_is_whole(cluster: &Cluster, way: Way) {
     there.batch_execute("ROLLBACK").await.unwrap();
 }
 
-/// HIHOOI c6, the strict mode.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nobody_sees_two_commits_in_different_order() {
-    if !is_there() {
-        return;
-    }
+/// Whose commits wait for standbys only where that is said.
+async fn primary() -> (Postgres, Client) {
     let primary = Postgres::start(&["synchronous_commit=on"]).unwrap();
     let admin = connect(primary.socket()).await;
     for sql in [
@@ -167,6 +171,16 @@ async fn nobody_sees_two_commits_in_different_order() {
     ] {
         admin.batch_execute(sql).await.unwrap();
     }
+    (primary, admin)
+}
+
+/// HIHOOI c6, the strict mode.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nobody_sees_two_commits_in_different_order() {
+    if !is_there() {
+        return;
+    }
+    let (primary, _admin) = primary().await;
     let cluster = Cluster::of(primary, 1).await;
     for way in [
         Way::Simple,
@@ -177,5 +191,49 @@ async fn nobody_sees_two_commits_in_different_order() {
     ] {
         println!("{way:?}");
         read_is_whole(&cluster, way).await;
+    }
+}
+
+/// A standby shows a commit while the Primary still waits for another standby. Who has seen it there, and asks the
+/// Primary then, would see it no more.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nobody_sees_at_a_standby_what_the_primary_does_not_show() {
+    if !is_there() {
+        return;
+    }
+    let (primary, admin) = primary().await;
+    let mut cluster = Cluster::of(primary, 0).await;
+    let standby = Postgres::standby_of(&cluster.primary, &std::env::temp_dir(), &[]).unwrap();
+    let address = standby.address("postgres");
+    let extensions = cluster.front.extensions();
+    extensions.add(&address, Contents::Kept).unwrap();
+    cluster.wait(|states| states == [State::Serving]).await;
+    cluster.extensions.push(standby);
+    let there = directly(&cluster).await;
+    let one_row = "SELECT n FROM pairs WHERE id = 1";
+    for (number, sql) in [one_row, READ].into_iter().enumerate() {
+        println!("{sql}");
+        cluster.settle().await;
+        let (reader, process) = reader(&cluster, Way::Simple).await;
+        let node = cluster.front.extensions().node(ExtensionId(1)).unwrap();
+        until("nobody reads", async || node.usage().in_use == 0).await;
+        let shown = text(&admin, sql).await;
+        kill_process(process, Signal::STOP).unwrap();
+        let reading = tokio::spawn(async move { text(&reader, sql).await });
+        until("the read is on its way", async || node.usage().in_use > 0).await;
+        wait_for_standby(&admin, true).await;
+        let writer = who_waits(&cluster).await;
+        let update = format!("UPDATE pairs SET n = {} WHERE id = 1", number + 1);
+        let writing = tokio::spawn(async move { writer.batch_execute(&update).await });
+        until("the standby shows it", async || {
+            text(&there, sql).await != shown
+        })
+        .await;
+        assert_eq!(text(&admin, sql).await, shown);
+        kill_process(process, Signal::CONT).unwrap();
+        assert_eq!(reading.await.unwrap(), shown);
+        wait_for_standby(&admin, false).await;
+        writing.await.unwrap().unwrap();
+        assert_ne!(text(&admin, sql).await, shown);
     }
 }

@@ -86,6 +86,7 @@ const PROXY: Columns = &[
     ("waits_for", Type::Text),
     ("epoch", Type::Number),
     ("index_bytes_max", Type::Number),
+    ("reads_waiting", Type::Number),
 ];
 const HELP_COLUMNS: Columns = &[("command", Type::Text), ("meaning", Type::Text)];
 const ADDED: Columns = &[("extension", Type::Number)];
@@ -218,6 +219,7 @@ fn standing(proxy: &Proxy) -> Vec<Value> {
         waits_for.map_or(Value::Null, Value::text),
         epoch.map_or(Value::Null, Value::count),
         bytes.map_or(Value::Null, Value::count),
+        Value::count(proxy.reads_waiting() as u64),
     ]
 }
 

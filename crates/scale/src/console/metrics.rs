@@ -35,6 +35,7 @@ pub fn text(proxy: &Proxy) -> String {
     }
     let compared = routing.extensions.replication().compared();
     let manager = routing.manager();
+    line("reads_waiting", "", proxy.reads_waiting() as u64);
     line("commits_pending", "", manager.pending_count() as u64);
     line("index_bytes_max", "", manager.index_bytes_max() as u64);
     line("primary_position_bytes", "", manager.latest().0);

@@ -261,6 +261,11 @@ impl Proxy {
         &self.visitors
     }
 
+    /// Reads that wait for an Extension now.
+    pub fn reads_waiting(&self) -> usize {
+        WAITING_MAX - self.waiting.available_permits()
+    }
+
     /// Every server; none while it stands by.
     pub fn nodes(&self) -> BTreeMap<Where, Arc<Node>> {
         let Ok(servers) = self.servers() else {

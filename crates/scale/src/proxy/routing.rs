@@ -561,7 +561,11 @@ impl Routing {
     pub fn route_moment(&self, moment: &mut Moment, proof: Proof) -> Route {
         let (target, watch) = self.manager().route_moment(moment);
         let watched = watch.map(|watch| (watch, proof));
-        self.of_target(target, watched, "it has been waited for")
+        let mut route = self.of_target(target, watched, "it has been waited for");
+        if target == Target::Primary(Reason::Pending) {
+            route.why = Why::primary("what it must see is being committed");
+        }
+        route
     }
 
     fn of_target(

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use scale::local::Postgres;
 use scale::manager::{Manager, State};
 use scale::proxy::routing::Routing;
-use scale::proxy::{Authentication, Options};
+use scale::proxy::{Authentication, Options, WAIT_MS_DEFAULT};
 use scale::replication::{Contents, Settings};
 use tokio_postgres::{Client, SimpleQueryMessage};
 
@@ -55,10 +55,17 @@ impl Cluster {
 
     /// With an Extension of a Primary in which this was run before.
     pub async fn start_after(setup: &str) -> Cluster {
+        Cluster::patient(setup, Duration::from_millis(WAIT_MS_DEFAULT)).await
+    }
+
+    /// The same, where reads wait for so long.
+    pub async fn patient(setup: &str, wait_max: Duration) -> Cluster {
         let primary = primary();
         let admin = connect(primary.socket()).await;
         admin.batch_execute(setup).await.unwrap();
-        Cluster::of(primary, 1).await
+        let mut told = options(&primary, 10);
+        told.wait_max = wait_max;
+        Cluster::behind(told, primary, 1).await
     }
 
     async fn behind(told: Options, primary: Postgres, extensions: usize) -> Cluster {

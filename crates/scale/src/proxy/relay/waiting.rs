@@ -1,0 +1,53 @@
+//! Reads that wait for an Extension that has all that they must see, while there is more to do on the Primary.
+
+use std::time::{Duration, Instant};
+
+use super::{Plan, Relay};
+use crate::manager::Sets;
+use crate::proxy::routing::{Route, Routing};
+use crate::wire::report::Report;
+use crate::wire::session::Proof;
+
+/// How often an Extension is looked for.
+const STEP: Duration = Duration::from_millis(1);
+impl Relay<'_> {
+    /// Where what the session holds goes. If that is the Primary, though only for want of an Extension that has
+    /// everything, one is waited for while the Primary is the busier one.
+    pub(super) async fn plan_or_wait(&mut self) -> Result<Plan, Report> {
+        let mut plan = self.plan()?;
+        if let (Some(touched), Some(routing)) = (plan.waits.take(), self.routing) {
+            let is_busy = || routing.manager().is_primary_busier();
+            if is_busy() {
+                let proof = touched.proof();
+                let route = self.wait(routing, &touched.sets, proof, is_busy).await;
+                plan.extension = route.extension;
+                plan.why = route.why;
+            }
+        }
+        Ok(plan)
+    }
+
+    /// Where a read goes that began now, once an Extension has all that it must see. The Primary, if that takes too
+    /// long or is not worth it any more.
+    pub(super) async fn wait(
+        &self,
+        routing: &Routing,
+        reads: &Sets,
+        proof: Proof,
+        is_worth_it: impl Fn() -> bool,
+    ) -> Route {
+        let level = self.session.settings().level;
+        let mut moment = routing.manager().moment(reads, level);
+        // Each that waits looks again and again.
+        let waits = self.waiting.try_acquire();
+        let started = Instant::now();
+        loop {
+            let route = routing.route_moment(&mut moment, proof);
+            let is_over = !route.may_wait || started.elapsed() >= self.wait_max;
+            if is_over || waits.is_err() || !is_worth_it() {
+                return route;
+            }
+            tokio::time::sleep(STEP).await;
+        }
+    }
+}
