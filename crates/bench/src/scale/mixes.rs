@@ -1,6 +1,6 @@
 //! TPC-C and YCSB in the paper's mixes, each database held to an equal share of a core: at each level of
 //! consistency with more and more Extensions (the paper's Figures 2 and 3 and, of the times, 4); with serial and
-//! with parallel replay (Figure 7); and with routing made coarser, over two Extensions (Figures 6 and 8).
+//! with parallel replay (Figure 7); with reads that wait for an Extension; and with routing made coarser, over two Extensions (Figures 6 and 8).
 //!
 //! YCSB is as in `balanced`; its range scans take up to 100 rows from a key on.
 
@@ -20,6 +20,8 @@ use crate::report::Report;
 const EXTENSIONS: &[usize] = &[1, 2, 4];
 /// With so many the rest is, as in the paper.
 const TWO: &[usize] = &[2];
+/// With so many it shows what waiting earns.
+const FOUR: &[usize] = &[4];
 
 /// A way to run a mix.
 #[derive(Clone, Copy, Debug)]
@@ -68,6 +70,11 @@ const BALANCING: &[Way] = &[
 const REPLAY: &[Way] = &[
     Way::started("serial", &["--replay-connections", "1"]),
     Way::started("parallel", &["--replay-connections", "4"]),
+];
+const WAITS: &[Way] = &[
+    Way::started("never wait", &["--wait-ms", "0"]),
+    Way::started("wait 10 ms", &["--wait-ms", "10"]),
+    Way::started("wait 100 ms", &["--wait-ms", "100"]),
 ];
 
 /// What is drawn of runs, and its name.
@@ -222,10 +229,25 @@ pub async fn ycsb(options: &Options) -> io::Result<Report> {
 
 /// `replex bench scale classes`
 pub async fn classes(options: &Options) -> io::Result<Report> {
+    both("classes", (CLASSES, TWO), Reads::All, options).await
+}
+
+/// `replex bench scale waits`
+pub async fn waits(options: &Options) -> io::Result<Report> {
+    both("waits", (WAITS, FOUR), Reads::None, options).await
+}
+
+/// All mixes of both workloads.
+async fn both(
+    what: &str,
+    (ways, extensions): (&'static [Way], &[usize]),
+    reads: Reads,
+    options: &Options,
+) -> io::Result<Report> {
     let mut report = Report::default();
-    for workload in [Workload::tpcc(Reads::All), Workload::ycsb(options.rows)] {
-        let file = format!("scale-classes-{}", workload.file);
-        let done = Experiment::done((workload, CLASSES, TWO), options, &mut report).await?;
+    for workload in [Workload::tpcc(reads), Workload::ycsb(options.rows)] {
+        let file = format!("scale-{what}-{}", workload.file);
+        let done = Experiment::done((workload, ways, extensions), options, &mut report).await?;
         if let Some(experiment) = done {
             options.draw_bars(&file, &experiment.bars())?;
         }

@@ -63,6 +63,9 @@ pub enum Measurement {
     /// TPC-C with replay on one connection, and on four, each database under a quota: the paper's Figure 7. It
     /// takes ten minutes, and is none of `all`.
     Parallel,
+    /// TPC-C and YCSB over four Extensions, with reads that never wait for an Extension, and that wait for
+    /// up to 10 and 100 ms, each database under a quota. It takes ten minutes, and is none of `all`.
+    Waits,
     /// Those before `tpcc`.
     All,
 }
@@ -94,6 +97,7 @@ pub async fn run(what: Measurement, options: &Options) -> io::Result<(&'static s
             Measurement::Classes => ("scale-classes", mixes::classes(options).await?),
             Measurement::Statements => ("scale-statements", mixes::statements(options).await?),
             Measurement::Parallel => ("scale-parallel", mixes::parallel(options).await?),
+            Measurement::Waits => ("scale-waits", mixes::waits(options).await?),
             Measurement::All => unreachable!("it was taken apart into the others"),
         })
     };
