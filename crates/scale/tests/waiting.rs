@@ -38,9 +38,8 @@ impl Held {
         writer.batch_execute(write).await.unwrap();
         let mut busy = None;
         if is_busy {
-            for statement in ["BEGIN", "INSERT INTO other VALUES (1)"] {
-                writer.batch_execute(statement).await.unwrap();
-            }
+            let write = "BEGIN; INSERT INTO other VALUES (1)";
+            writer.batch_execute(write).await.unwrap();
             busy = Some(writer);
         }
         let reader = cluster.front.connect().await;

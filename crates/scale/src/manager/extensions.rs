@@ -135,6 +135,11 @@ impl Extensions {
         self.serving().map(|(_, extension)| extension.running).min()
     }
 
+    /// What the one has that has most, of those that serve.
+    pub fn newest(&self) -> Option<Tsid> {
+        self.serving().map(|(_, extension)| extension.applied).max()
+    }
+
     /// What all that serve have.
     pub fn applied_everywhere(&self) -> Option<Tsid> {
         self.serving().map(|(_, extension)| extension.applied).min()

@@ -39,6 +39,7 @@ pub use watch::Watch;
 use extensions::Extensions;
 use independence::independent;
 use indexes::Indexes;
+use moment::Vain;
 use pending::Pending;
 use watch::{Commits, Watcher};
 
@@ -134,6 +135,7 @@ pub struct Manager {
     extensions: Extensions,
     /// Sessions that are on the Primary.
     primary_running: u64,
+    vain: Vain,
     commit_count: u64,
     /// When RIndex has so many rows it is pruned.
     rows_max: usize,
@@ -156,6 +158,7 @@ impl Manager {
             commits: Commits::default(),
             extensions: Extensions::default(),
             primary_running: 0,
+            vain: Vain::default(),
             commit_count: 0,
             rows_max: PRUNE_ROWS,
             index_bytes_max: 0,

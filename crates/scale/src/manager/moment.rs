@@ -3,6 +3,10 @@
 //! What a read must see is what was committed when it began to wait, and what was Pending then, since others may
 //! have seen that on the Primary. All the rest is too late for it: so its wait ends, however much is written
 //! meanwhile.
+//!
+//! Where one has waited in vain, others do not wait: for the same commits, or until an Extension gets something.
+
+use std::collections::BTreeSet;
 
 use super::extensions::ExtensionId;
 use super::independence::independent;
@@ -24,8 +28,18 @@ pub struct Moment {
     pending: Vec<TStateId>,
     /// What it must see, once all of that has its place in the order.
     need: Option<Tsid>,
+    /// What the Extension had then that had most.
+    newest: Option<Tsid>,
     /// If it is to be watched.
     watcher: Option<Watcher>,
+}
+
+/// What was waited for in vain.
+#[derive(Debug, Default)]
+pub struct Vain {
+    pending: BTreeSet<TStateId>,
+    /// That an Extension gets more than this.
+    newest: Option<Tsid>,
 }
 
 impl Manager {
@@ -50,7 +64,26 @@ impl Manager {
             generation: self.generation,
             pending,
             need: None,
+            newest: self.extensions.newest(),
             watcher,
+        }
+    }
+
+    /// Whether somebody has waited in vain for what this one would wait for.
+    pub fn is_hopeless(&self, moment: &Moment) -> bool {
+        let mut pending = moment.pending.iter();
+        let newest = self.vain.newest;
+        pending.any(|id| self.vain.pending.contains(id))
+            || newest.is_some() && newest == moment.newest
+    }
+
+    /// A read has waited as long as it may.
+    pub fn waited_in_vain(&mut self, moment: &Moment) {
+        let vain = &mut self.vain;
+        vain.pending.extend(&moment.pending);
+        vain.pending.retain(|id| self.pending.contains(*id));
+        if moment.pending.is_empty() && self.extensions.newest() == moment.newest {
+            vain.newest = moment.newest;
         }
     }
 
@@ -166,6 +199,31 @@ mod tests {
         assert!(!manager.is_torn(&watch));
         let mut row = manager.moment(&row_of(7), Level::Gssi);
         assert!(manager.route_moment(&mut row).1.is_none(), "one row");
+    }
+
+    /// Where replication stands still, and where a commit takes long, one waits for all.
+    #[test]
+    fn what_was_waited_for_in_vain_is_not_waited_for_again() {
+        let mut manager = two_extensions();
+        let slow = manager.begin_commit(write(1, 7), None);
+        let moment = manager.moment(&read(1), Level::Gssi);
+        assert!(!manager.is_hopeless(&moment));
+        manager.waited_in_vain(&moment);
+        let again = |manager: &Manager, table| {
+            let moment = manager.moment(&read(table), Level::Gssi);
+            manager.is_hopeless(&moment)
+        };
+        assert!(again(&manager, 1));
+        assert!(!again(&manager, 2), "another table");
+        committed(&mut manager, 12, slow, 7);
+        assert!(!again(&manager, 1), "it is in the log");
+        let moment = manager.moment(&read(1), Level::Gssi);
+        manager.waited_in_vain(&moment);
+        assert!(again(&manager, 1) && again(&manager, 2));
+        manager.applied(SECOND, Tsid(11));
+        assert!(!again(&manager, 1));
+        manager.waited_in_vain(&moment);
+        assert!(!again(&manager, 1), "it got something meanwhile");
     }
 
     /// It may touch something else by now.

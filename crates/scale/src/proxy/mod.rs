@@ -89,7 +89,7 @@ pub struct Reloaded {
 pub type Reload = Box<dyn Fn() -> Result<Reloaded, String> + Send + Sync>;
 
 /// Milliseconds that a read waits for an Extension, unless told otherwise (HIHOOI c6).
-pub const WAIT_MS_DEFAULT: u64 = 10;
+pub const WAIT_MS_DEFAULT: u64 = 100;
 
 /// What a proxy is told.
 pub struct Options {

@@ -3,6 +3,7 @@
 //! Memory per session is bounded: nothing is read for a peer that does not take what it was sent.
 
 mod elsewhere;
+mod place;
 mod snapshot;
 mod waiting;
 mod watched;
@@ -19,6 +20,7 @@ use std::time::{Duration, Instant};
 use bytes::Buf;
 use tokio::sync::Semaphore;
 
+use self::place::Place;
 use super::Proxy;
 use super::cancel::{self, Entry};
 use super::clients::{self, Client};
@@ -26,9 +28,9 @@ use super::login::{Isolation, Outset, Welcome};
 use super::routing::{Before, Chosen, Goes, Routing, Touched, Why};
 use super::standing::{self, Servers};
 use super::writes::Writes;
-use crate::manager::{ExtensionId, Level, Manager, TStateId, Tsid, Watch};
+use crate::manager::{Level, Manager, TStateId, Tsid, Watch};
 use crate::pool::stream::Peer;
-use crate::pool::{Connection, Login, Node};
+use crate::pool::{Connection, Login};
 use crate::replication::leadership::lease::Moment;
 use crate::wire::Malformed;
 use crate::wire::cut::{Cutter, Message, Piece, Side, WHOLE_LEN_MAX};
@@ -102,23 +104,6 @@ enum Held {
     Commits(Vec<TStateId>),
     /// That every Extension that serves has everything up to there.
     Until(Tsid),
-}
-
-/// Where a server is.
-#[derive(Clone)]
-struct Place {
-    node: Arc<Node>,
-    /// Its number, if it is an Extension.
-    extension: Option<ExtensionId>,
-}
-
-impl Chosen {
-    fn place(&self) -> Place {
-        Place {
-            node: Arc::clone(&self.node),
-            extension: Some(self.id),
-        }
-    }
 }
 
 /// Where a batch goes, why, and what runs in front of it.
@@ -416,6 +401,7 @@ impl Relay<'_> {
             });
         }
         if executes {
+            let is_inside = is_inside || touched.begins;
             self.writes.note(&touched, is_inside, &routing.manager);
         }
         let reason = touched
@@ -761,28 +747,6 @@ impl Input<'_> {
             self.session.drop_rest();
         }
         Ok(())
-    }
-}
-
-impl Servers {
-    /// Where statements in a database may go; none for a database that Extensions do not follow.
-    fn routing_of(&self, database: &str) -> Option<&Routing> {
-        let is_followed = self.primary.address.database == database;
-        self.routing.as_deref().filter(|_| is_followed)
-    }
-
-    fn primary_place(&self) -> Place {
-        Place {
-            node: Arc::clone(&self.primary),
-            extension: None,
-        }
-    }
-
-    /// Counts who is on a server, for the choice of the least loaded.
-    fn count(&self, place: &Place, count: fn(&mut Manager, Option<ExtensionId>)) {
-        if let Some(routing) = &self.routing {
-            count(&mut routing.manager(), place.extension);
-        }
     }
 }
 

@@ -70,6 +70,8 @@ pub struct Touched {
     pub changes_settings: bool,
     /// Do they ask for the time at which their transaction began?
     pub of_transaction_time: bool,
+    /// Do they begin with BEGIN? What follows runs inside of a transaction.
+    pub begins: bool,
     /// How many of them begin or end a transaction or a part of one.
     pub commands: usize,
     /// Why they must not run.
@@ -106,6 +108,7 @@ impl Touched {
         self.locked.absorb(other.locked);
         self.needs_primary = self.needs_primary.or(other.needs_primary);
         self.may_end |= other.may_end;
+        self.begins |= self.count == 0 && other.begins;
         self.changes_settings |= other.changes_settings;
         self.of_transaction_time |= other.of_transaction_time;
         self.schema.extend(other.schema);
@@ -160,7 +163,8 @@ impl Touched {
             Action::Transaction(command) => {
                 self.commands += 1;
                 match command {
-                    TransactionCommand::Begin | TransactionCommand::Savepoint => {}
+                    TransactionCommand::Begin => self.begins |= self.count == 1,
+                    TransactionCommand::Savepoint => {}
                     TransactionCommand::Commit | TransactionCommand::Rollback => {
                         self.may_end = true;
                     }

@@ -9,6 +9,8 @@ use crate::proxy::routing::{Chosen, Route, Routing, Why};
 use crate::wire::report::{Report, Severity};
 use crate::wire::session::Proof;
 
+/// How long it is waited for an Extension whatever there is to do on the Primary (HIHOOI c6).
+const ALWAYS_WAITED: Duration = Duration::from_millis(10);
 /// How long an Extension may take for that snapshot; a read there would take longer.
 const SNAPSHOT_MAX: Duration = Duration::from_secs(1);
 
@@ -24,7 +26,11 @@ impl Relay<'_> {
         let serving = routing.manager().applied_everywhere();
         let route = match serving {
             Some(_) => {
-                self.wait(routing, &Sets::reads_anything(), Proof::First, || true)
+                let anything = Sets::reads_anything();
+                let is_worth_it = |waited: Duration| {
+                    waited < ALWAYS_WAITED || routing.manager().is_primary_busier()
+                };
+                self.wait(routing, &anything, Proof::First, is_worth_it)
                     .await
             }
             None => Route::primary(Why::primary("no Extension serves")),

@@ -16,8 +16,8 @@ impl Relay<'_> {
     pub(super) async fn plan_or_wait(&mut self) -> Result<Plan, Report> {
         let mut plan = self.plan()?;
         if let (Some(touched), Some(routing)) = (plan.waits.take(), self.routing) {
-            let is_busy = || routing.manager().is_primary_busier();
-            if is_busy() {
+            let is_busy = |_| routing.manager().is_primary_busier();
+            if is_busy(Duration::ZERO) {
                 let proof = touched.proof();
                 let route = self.wait(routing, &touched.sets, proof, is_busy).await;
                 plan.extension = route.extension;
@@ -28,23 +28,29 @@ impl Relay<'_> {
     }
 
     /// Where a read goes that began now, once an Extension has all that it must see. The Primary, if that takes too
-    /// long or is not worth it any more.
+    /// long or is not worth it any more, so long after its beginning.
     pub(super) async fn wait(
         &self,
         routing: &Routing,
         reads: &Sets,
         proof: Proof,
-        is_worth_it: impl Fn() -> bool,
+        is_worth_it: impl Fn(Duration) -> bool,
     ) -> Route {
         let level = self.session.settings().level;
         let mut moment = routing.manager().moment(reads, level);
+        let is_hopeless = routing.manager().is_hopeless(&moment);
         // Each that waits looks again and again.
         let waits = self.waiting.try_acquire();
         let started = Instant::now();
         loop {
             let route = routing.route_moment(&mut moment, proof);
-            let is_over = !route.may_wait || started.elapsed() >= self.wait_max;
-            if is_over || waits.is_err() || !is_worth_it() {
+            let waited = started.elapsed();
+            let is_over = !route.may_wait || is_hopeless || waits.is_err();
+            if is_over || !is_worth_it(waited) {
+                return route;
+            }
+            if waited >= self.wait_max {
+                routing.manager().waited_in_vain(&moment);
                 return route;
             }
             tokio::time::sleep(STEP).await;

@@ -1,0 +1,47 @@
+//! Where sessions are.
+
+use std::sync::Arc;
+
+use crate::manager::{ExtensionId, Manager};
+use crate::pool::Node;
+use crate::proxy::routing::{Chosen, Routing};
+use crate::proxy::standing::Servers;
+
+/// Where a server is.
+#[derive(Clone)]
+pub(super) struct Place {
+    pub node: Arc<Node>,
+    /// Its number, if it is an Extension.
+    pub extension: Option<ExtensionId>,
+}
+
+impl Chosen {
+    pub(super) fn place(&self) -> Place {
+        Place {
+            node: Arc::clone(&self.node),
+            extension: Some(self.id),
+        }
+    }
+}
+
+impl Servers {
+    /// Where statements in a database may go; none for a database that Extensions do not follow.
+    pub(super) fn routing_of(&self, database: &str) -> Option<&Routing> {
+        let is_followed = self.primary.address.database == database;
+        self.routing.as_deref().filter(|_| is_followed)
+    }
+
+    pub(super) fn primary_place(&self) -> Place {
+        Place {
+            node: Arc::clone(&self.primary),
+            extension: None,
+        }
+    }
+
+    /// Counts who is on a server, for the choice of the least loaded.
+    pub(super) fn count(&self, place: &Place, count: fn(&mut Manager, Option<ExtensionId>)) {
+        if let Some(routing) = &self.routing {
+            count(&mut routing.manager(), place.extension);
+        }
+    }
+}
