@@ -21,8 +21,8 @@ const LONG: Duration = Duration::from_secs(3600);
 struct Held {
     cluster: Cluster,
     lock: Client,
-    /// Has a transaction on the Primary, if that is to be busy.
-    busy: Option<Client>,
+    /// Have transactions on the Primary.
+    busy: Vec<Client>,
     reader: Client,
 }
 
@@ -36,11 +36,14 @@ impl Held {
         lock.batch_execute(mode).await.unwrap();
         let write = "INSERT INTO t VALUES (2, 10)";
         writer.batch_execute(write).await.unwrap();
-        let mut busy = None;
-        if is_busy {
-            let write = "BEGIN; INSERT INTO other VALUES (1)";
-            writer.batch_execute(write).await.unwrap();
-            busy = Some(writer);
+        let mut busy = Vec::new();
+        // With as many, it is not busy.
+        let count = if is_busy { 5 } else { 4 };
+        for number in 0..count {
+            let client = cluster.front.connect().await;
+            let write = format!("BEGIN; INSERT INTO other VALUES ({number})");
+            client.batch_execute(&write).await.unwrap();
+            busy.push(client);
         }
         let reader = cluster.front.connect().await;
         Held {
@@ -123,8 +126,7 @@ async fn reads_do_not_wait_for_an_idle_primary() {
     let held = Held::start(LONG, true).await;
     let served = held.cluster.served();
     let (reading, held) = held.begin(None).await;
-    let busy = held.busy.as_ref().expect("it is to be busy");
-    busy.batch_execute("ROLLBACK").await.unwrap();
+    held.busy[0].batch_execute("ROLLBACK").await.unwrap();
     assert_eq!(reading.await.unwrap(), "11");
     assert_eq!(held.cluster.served(), served);
 }

@@ -210,8 +210,8 @@ pub struct Serve {
         value_parser = clap::value_parser!(u16).range(1..=64)
     )]
     pub replay_connections: u16,
-    /// How long a read waits for an Extension to have all that it must see, at most, while there are more sessions
-    /// on the Primary than on that Extension; then, and otherwise at once, it goes to the Primary. 0 never waits.
+    /// How long a read waits for an Extension to have all that it must see, at most, while there are many more
+    /// sessions on the Primary than on an Extension; then, and otherwise at once, it goes to the Primary. 0 never waits.
     #[arg(long, value_name = "MILLISECONDS", default_value_t = WAIT_MS_DEFAULT, value_parser = clap::value_parser!(u64).range(..=10_000))]
     pub wait_ms: u64,
     /// Where commits are kept for Extensions that are away, so that the Primary need not keep its log for

@@ -55,6 +55,10 @@ const PRUNE_ROWS: usize = 4096;
 /// what it has as soon as it is back.
 const ROWS_FOR_AWAY_MAX: usize = if cfg!(test) { 4 } else { 1 << 16 };
 
+/// So many more sessions may be on the Primary than on an Extension, which need not be kept off it: it answers them
+/// at once, where replication takes a millisecond or two.
+const SPARE: u64 = 4;
+
 /// The manager, locked for a moment: none of its functions waits, and none leaves it half changed.
 pub fn locked(manager: &Mutex<Manager>) -> MutexGuard<'_, Manager> {
     manager.lock().unwrap_or_else(PoisonError::into_inner)
@@ -327,11 +331,11 @@ impl Manager {
         }
     }
 
-    /// Whether more sessions are on the Primary than on the Extension that has the fewest: whoever may wait for that
-    /// one had better not go there, too.
+    /// Whether by more than [`SPARE`] more sessions are on the Primary than on the Extension that has the fewest:
+    /// whoever may wait for that one had better not go there, too.
     pub fn is_primary_busier(&self) -> bool {
         let least = self.extensions.running_least();
-        least.is_some_and(|least| self.primary_running > least)
+        least.is_some_and(|least| self.primary_running > least + SPARE)
     }
 
     /// This Extension is a standby, which may show commits before the Primary does.
@@ -597,6 +601,28 @@ mod tests {
             assert_eq!(is_served, serves, "{rows}");
             assert!(goes_to_primary(&mut manager, &read(1)).is_some());
         }
+    }
+
+    #[test]
+    fn the_primary_is_busier_by_more_than_a_few() {
+        let mut manager = two_extensions();
+        manager.started(Some(FIRST));
+        for _ in 0..SPARE {
+            manager.started(None);
+        }
+        assert!(!manager.is_primary_busier());
+        manager.started(None);
+        assert!(manager.is_primary_busier());
+        manager.started(Some(SECOND));
+        assert!(!manager.is_primary_busier());
+        manager.ended(Some(SECOND));
+        manager.ended(None);
+        assert!(!manager.is_primary_busier());
+        manager.started(None);
+        for id in [FIRST, SECOND] {
+            manager.set_state(id, State::Away);
+        }
+        assert!(!manager.is_primary_busier(), "there is nobody else");
     }
 
     #[test]
