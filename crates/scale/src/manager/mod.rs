@@ -331,7 +331,7 @@ impl Manager {
         }
     }
 
-    /// Whether by more than [`SPARE`] more sessions are on the Primary than on the Extension that has the fewest:
+    /// Whether by more than `SPARE` more sessions are on the Primary than on the Extension that has the fewest:
     /// whoever may wait for that one had better not go there, too.
     pub fn is_primary_busier(&self) -> bool {
         let least = self.extensions.running_least();
