@@ -1,6 +1,6 @@
 //! A store of one server in this process: for whoever needs one and was given none.
 //!
-//! It listens on loopback only, at free ports, and keeps everything in one folder.
+//! It listens on loopback only, at free ports, for processes of the same user, and keeps everything in one folder.
 
 use std::fs::DirBuilder;
 use std::net::SocketAddr;
@@ -38,13 +38,15 @@ impl Store {
         let what = || format!("start the store in {}", folder.display());
         let made = DirBuilder::new().recursive(true).mode(0o700).create(folder);
         made.map_err(Failure::at(what()))?;
-        let options = CoordinatorOptions::new(folder.join("coordinator"));
+        let mut options = CoordinatorOptions::new(folder.join("coordinator"));
+        options.loop_limits.own_user_only = true;
         let process = CoordinatorProcess::bind(&options).map_err(Failure::at(what()))?;
         let (coordinator, stop_coordinator) = (process.address(), process.handle());
         let told = move || tell("coordinator", process.run());
         let told = Builder::new().name("coordinator".into()).spawn(told);
         let mut threads = vec![told.map_err(Failure::at(what()))?];
         let mut options = ServerOptions::new(folder.join("server"), vec![coordinator.to_string()]);
+        options.loop_limits.own_user_only = true;
         options.store.memory_bytes = MEMORY;
         options.store.checkpoint_bytes = CHECKPOINT;
         options.store.segment_bytes = SEGMENT;

@@ -70,6 +70,16 @@ async fn replicate(primary: &Postgres, settings: &Settings) -> (Replication, Arc
 impl Stage {
     /// With two Extensions that have everything, and the buffer following. None where there is no PostgreSQL.
     async fn start(coordinators: Vec<String>, length_max: u64) -> Option<Stage> {
+        let is_for_all = true;
+        Stage::start_with(Options {
+            coordinators,
+            length_max,
+            is_for_all,
+        })
+        .await
+    }
+
+    async fn start_with(buffer: Options) -> Option<Stage> {
         if local::programs().is_none() {
             println!("SKIPPED, nothing was tested: install Debian's package postgresql");
             return None;
@@ -78,10 +88,7 @@ impl Stage {
         let client = connect(&primary).await;
         client.batch_execute(TABLE).await.unwrap();
         let settings = Settings {
-            buffer: Some(Options {
-                coordinators,
-                length_max,
-            }),
+            buffer: Some(buffer),
             ..Settings::default()
         };
         let (replication, manager) = replicate(&primary, &settings).await;
@@ -230,6 +237,19 @@ impl Stage {
         }
     }
 
+    /// Waits until the Primary has been told twice what it may forget.
+    async fn wait_until_confirmed(&self) {
+        let told = "SELECT max(reply_time)::text FROM pg_stat_replication WHERE application_name = 'replex slot'";
+        for _ in 0..2 {
+            let started = Instant::now();
+            let before = text(&self.client, told).await;
+            while text(&self.client, told).await == before {
+                assert!(started.elapsed() < PATIENCE, "nothing is confirmed");
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        }
+    }
+
     async fn check_equal(&self) {
         let sum = "SELECT count(*) || ' ' || coalesce(sum(hashtextextended(t::text, 0)::numeric), 0) FROM t";
         let expected = text(&self.client, sum).await;
@@ -244,6 +264,14 @@ impl Stage {
     async fn start_again(&mut self) {
         self.replication.give_up().await;
         (self.replication, self.manager) = replicate(&self.primary, &self.settings).await;
+    }
+}
+
+fn own(coordinators: Vec<String>) -> Options {
+    Options {
+        coordinators,
+        length_max: ENOUGH,
+        is_for_all: false,
     }
 }
 
@@ -265,6 +293,45 @@ fn embedded() -> (tempfile::TempDir, Store, Vec<String>) {
     let store = Store::start(folder.path()).unwrap();
     let coordinators = vec![store.coordinator().to_string()];
     (folder, store, coordinators)
+}
+
+/// A proxy that waits may have another buffer: then the Primary keeps its log for who is away from then on, and the
+/// other has all for him.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_proxy_that_takes_over_with_its_own_buffer_lacks_nothing() {
+    let [
+        (_folder, _store, first),
+        (_other_folder, _other_store, other),
+    ] = [embedded(), embedded()];
+    let Some(mut stage) = Stage::start_with(own(first)).await else {
+        return;
+    };
+    // While nobody waits, the Primary forgets what the buffer has.
+    stage.have_miss(SECOND, 1_000).await;
+    stage.restart(SECOND);
+    stage.check_equal().await;
+    stage.settings.buffer = Some(own(other));
+    let (primary, settings) = (stage.primary.address("postgres"), stage.settings.clone());
+    let other = tokio::spawn(async move { Replication::start(&primary, &settings).await });
+    let started = Instant::now();
+    while !stage.replication.lease().has_standby() {
+        assert!(started.elapsed() < PATIENCE, "the other is not seen");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    stage.kill(SECOND).await;
+    stage.write(10_000).await;
+    stage.wait_for(FIRST).await;
+    let applied = stage.replication.durable()[&FIRST];
+    let has = |_: &Manager, buffer: &Standing| buffer.covered.is_some_and(|it| it.1 >= applied);
+    stage.wait("commits in the buffer", has).await;
+    stage.wait_until_confirmed().await;
+    stage.replication.give_up().await;
+    let (replication, manager, _) = other.await.unwrap().unwrap();
+    (stage.replication, stage.manager) = (replication, manager);
+    stage.add(FIRST);
+    stage.add(SECOND);
+    stage.restart(SECOND);
+    stage.check_equal().await;
 }
 
 /// The Primary need not keep its log for who is away, and who is back has all, be it the same proxy that

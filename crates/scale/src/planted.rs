@@ -41,6 +41,8 @@ pub(crate) enum Bug {
     RecentHasGaps,
     /// I14: the slot forgets what who is away lacks before the Transactions Buffer has it on its disks.
     BufferNotWaitedFor,
+    /// I14: the slot forgets what the Transactions Buffer has, though another proxy waits that has another one.
+    BufferIsForAll,
     /// I14: pages of the Transactions Buffer count though some between them are missing.
     PagesHaveGaps,
     /// I14: a server that came back with less than it had is taken for what it was.
@@ -67,6 +69,7 @@ impl Bug {
         Bug::UnflushedCounts,
         Bug::RecentHasGaps,
         Bug::BufferNotWaitedFor,
+        Bug::BufferIsForAll,
         Bug::PagesHaveGaps,
         Bug::OldExtractorGoesOn,
         Bug::GoneBackServes,

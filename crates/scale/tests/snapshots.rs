@@ -93,7 +93,7 @@ async fn snapshots_stay_where_they_were_taken() {
     assert!(place.starts_with(EXTENSION), "{place}");
     assert_eq!(told, "12C12'5'CZT");
     raw.parse("", "COMMIT").bind("").execute(0).sync();
-    assert_eq!(raw.hear().await, "12CZI");
+    assert_eq!(raw.hear().await, "12NCZI");
 }
 
 /// Sessions whose transactions are at REPEATABLE READ by themselves.
@@ -186,7 +186,7 @@ async fn what_cannot_run_there_is_tried_again_on_the_primary() {
     raw.converse_at(&BEGUN).await;
     raw.parse("", "COMMIT").bind("").execute(0);
     raw.parse("", READ).bind("").execute(0).sync();
-    assert_eq!(raw.hear().await, "12C[40001]ZI");
+    assert_eq!(raw.hear().await, "12NC[40001]ZI");
     cluster.settle().await;
     raw.converse_at(&[(READ, EXTENSION, "T'0'CZI")]).await;
 }

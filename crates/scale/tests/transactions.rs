@@ -104,10 +104,11 @@ async fn sessions_choose_how_finely_reads_are_routed() {
     let reads = ("SELECT n FROM u WHERE id = 1", EXTENSION, "T'0'CZT");
     raw.converse_at(&[WRITES[0], reads, WRITES[1]]).await;
     let before = cluster.served();
-    raw.query(reads.0);
-    assert_eq!(raw.hear().await, reads.2);
-    raw.query("COMMIT");
-    assert_eq!(raw.hear().await, "CZI");
+    let own = [
+        (reads.0, "the Primary, its transaction is there", reads.2),
+        ("COMMIT", "the Primary", "CZI"),
+    ];
+    raw.converse_at(&own).await;
     assert_eq!(cluster.served(), before);
 }
 

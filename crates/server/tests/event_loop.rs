@@ -6,6 +6,8 @@ mod support;
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::Shutdown;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
@@ -19,6 +21,9 @@ use server::baseline::Baseline;
 use server::clock::Clock;
 use server::event_loop::{ConnectionId, EventLoop, Handle, Handler, Io, Limits, Options, Side};
 use support::Wire;
+
+/// A user's number that is nobody's.
+const NOBODY: u32 = 65534;
 
 /// An echo process on a thread; stopped when dropped.
 struct Echo {
@@ -75,6 +80,28 @@ impl Random {
     fn below(&mut self, bound: usize) -> usize {
         (self.next() % bound as u64) as usize
     }
+}
+
+#[test]
+fn strangers_are_told_that_they_may_not_connect() {
+    let limits = Limits {
+        own_user_only: true,
+        ..Limits::default()
+    };
+    let echo = Echo::start(limits);
+    let mut own = Wire::connect(echo.address);
+    own.echo(1, 10);
+    if !rustix::process::geteuid().is_root() {
+        println!("SKIPPED, strangers were not tried: only root can run as another user");
+        return;
+    }
+    let (host, port) = (echo.address.ip(), echo.address.port());
+    let listen = format!("exec 3<>/dev/tcp/{host}/{port}; cat <&3");
+    let mut stranger = Command::new("bash");
+    let heard = stranger.args(["-c", &listen]).uid(NOBODY).output().unwrap();
+    let heard = String::from_utf8_lossy(&heard.stdout);
+    assert!(heard.contains("only processes of the user"), "{heard}");
+    own.echo(2, 10);
 }
 
 #[test]

@@ -82,8 +82,10 @@ impl Facts {
     }
 
     fn not_understood(&mut self, why: &'static str) {
+        if !self.unknown {
+            self.primary = Some(why);
+        }
         self.unknown = true;
-        self.only_primary(why);
     }
 }
 
@@ -273,7 +275,7 @@ impl<'a> Walk<'a, '_> {
             Some(name) => {
                 self.facts.inner_writes.insert(name);
             }
-            None => self.facts.unknown = true,
+            None => self.facts.not_understood("it names another database"),
         }
         self.list(parts_of_write(node));
     }

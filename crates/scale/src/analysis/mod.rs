@@ -46,6 +46,8 @@ pub enum Action {
     Primary(&'static str),
     /// It runs on the Primary and may write what its sets say: its transaction gets a mark.
     Write,
+    /// It runs on the Primary and may write anything, for this reason (R33).
+    Unproven(&'static str),
     /// It runs on the Primary after [`crate::manager::mark::Statement`] with this text has been
     /// written into its transaction; Extensions run that text.
     Schema(String),
@@ -128,6 +130,10 @@ impl Statement {
     }
 
     /// What is not understood (R33).
+    fn unproven(why: &'static str) -> Statement {
+        Statement::writes_anything(Action::Unproven(why))
+    }
+
     fn writes_anything(action: Action) -> Statement {
         Statement {
             writes_anything: true,
@@ -304,7 +310,7 @@ pub fn search_path(setting: &str, user: &str) -> Vec<String> {
 }
 
 fn analyse(catalogue: &Catalogue, text: &str, search_path: &[String]) -> Analysis {
-    let not_understood = || vec![Statement::writes_anything(Action::Write)];
+    let not_understood = || vec![Statement::unproven("it is not understood")];
     if text.len() > TEXT_LENGTH_MAX {
         return not_understood();
     }

@@ -177,13 +177,16 @@ impl Tables {
                 };
                 self.add(&qualified, &facts);
             }
-            _ => self.unknown = true,
+            _ => {
+                self.primary.get_or_insert("a view is not understood");
+                self.unknown = true;
+            }
         }
     }
 
     fn statement(self) -> Statement {
         if self.unknown {
-            return Statement::writes_anything(Action::Write);
+            return Statement::unproven(self.primary.unwrap_or("it is not understood"));
         }
         let action = match self.primary {
             Some(why) => Action::Primary(why),

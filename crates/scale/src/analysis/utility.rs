@@ -24,12 +24,12 @@ pub fn analyse(names: &Names<'_>, node: Node<'_>, text: &str) -> Statement {
         }
         Node::CopyStmt(copy) => of_copy(names, copy),
         Node::TruncateStmt(_) | Node::MergeStmt(_) | Node::CallStmt(_) | Node::DoStmt(_) => {
-            Statement::writes_anything(Action::Write)
+            Statement::unproven("it may write any table")
         }
         Node::ExplainStmt(explain) => {
             let inner = statement(names, explain.query(), text);
             match inner.action {
-                Action::Write => inner,
+                Action::Write | Action::Unproven(_) => inner,
                 Action::Schema(_) => Statement::writes_anything(Action::Refused(
                     "EXPLAIN of a statement that makes a table is not replicated",
                 )),
@@ -125,7 +125,7 @@ fn of_copy(names: &Names<'_>, copy: &CopyStmt) -> Statement {
             query => Some(statement(names, query, "")),
         };
         return match inner {
-            Some(inner) if inner.action == Action::Write => inner,
+            Some(inner) if matches!(inner.action, Action::Write | Action::Unproven(_)) => inner,
             _ => Statement::reads_anything(Action::Primary("it copies out")),
         };
     }
@@ -138,7 +138,7 @@ fn of_copy(names: &Names<'_>, copy: &CopyStmt) -> Statement {
             let whole = TableUse::new(relation.table, Touch::write_table());
             Statement::touching(Action::Write, vec![whole])
         }
-        _ => Statement::writes_anything(Action::Write),
+        _ => Statement::unproven("it may set off more than it says"),
     }
 }
 

@@ -23,8 +23,17 @@ pub fn analyse(names: &Names<'_>, node: Node<'_>) -> Statement {
             locks: facts.locks,
             ..Statement::touching(Action::Write, uses)
         },
-        _ => Statement::writes_anything(Action::Write),
+        _ => Statement::unproven(match facts.primary {
+            Some(why) if facts.unknown => why,
+            _ if !is_target_known(names, node) => "a table is not known",
+            _ => "it may set off more than it says",
+        }),
     }
+}
+
+fn is_target_known(names: &Names<'_>, node: Node<'_>) -> bool {
+    let name = target(node).and_then(Name::of);
+    name.is_some_and(|name| names.resolve(&name).is_some())
 }
 
 fn uses(names: &Names<'_>, node: Node<'_>, facts: &Facts) -> Option<Vec<TableUse>> {

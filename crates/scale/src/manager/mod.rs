@@ -33,7 +33,7 @@ pub use items::{Column, Items, Row, Table, Tsid};
 pub use mark::{Mark, TStateId};
 pub use moment::Moment;
 pub use pending::Outcome;
-pub use sets::{Class, Parts, Sets, Touch};
+pub use sets::{Class, Parts, Sets, TableSets, Touch};
 pub use watch::Watch;
 
 use extensions::Extensions;

@@ -11,6 +11,7 @@ mod proof;
 mod relay;
 pub mod routing;
 pub mod standing;
+mod trace;
 pub(crate) mod writes;
 
 use std::collections::BTreeMap;

@@ -5,6 +5,7 @@
 mod elsewhere;
 mod place;
 mod snapshot;
+mod told;
 mod waiting;
 mod watched;
 
@@ -28,7 +29,7 @@ use super::login::{Isolation, Outset, Welcome};
 use super::routing::{Before, Chosen, Goes, Routing, Touched, Why};
 use super::standing::{self, Servers};
 use super::writes::Writes;
-use crate::manager::{Level, Manager, TStateId, Tsid, Watch};
+use crate::manager::{ExtensionId, Level, Manager, TStateId, Tsid, Watch};
 use crate::pool::stream::Peer;
 use crate::pool::{Connection, Login};
 use crate::replication::leadership::lease::Moment;
@@ -38,7 +39,7 @@ use crate::wire::effect::Effect;
 use crate::wire::message;
 use crate::wire::report::{Report, Severity};
 use crate::wire::server::Parameters;
-use crate::wire::session::{Leftover, Out, Session, Snapshots, Trace, Wants};
+use crate::wire::session::{Leftover, Out, Session, Snapshots, Wants};
 use crate::wire::startup::CancelKey;
 
 /// Bytes that may wait for a peer before nothing more is read for it.
@@ -112,6 +113,8 @@ struct Plan {
     extension: Option<Chosen>,
     why: Why,
     prelude: Vec<String>,
+    /// What the client is told that it touches, see `proxy::trace`; empty if nothing is told.
+    touches: String,
     /// What it touches, if an Extension may soon have all that it must see.
     waits: Option<Touched>,
 }
@@ -268,6 +271,8 @@ impl Relay<'_> {
             routing: self.routing,
             outset: &self.outset,
             connection: self.connection.as_mut(),
+            place: self.place.extension,
+            is_told: false,
             session: &mut self.session,
             writes: &mut self.writes,
             out: &mut self.out,
@@ -326,7 +331,7 @@ impl Relay<'_> {
                 return Ok(());
             }
         };
-        self.tell_why(&plan.why);
+        self.tell_why(&plan.why, &plan.touches);
         let target = (Arc::clone(&place.node), connection.cancel_key.clone());
         *self.entry.target.lock().await = Some(target);
         self.visit.goes(place.extension, plan.why.reason);
@@ -340,14 +345,6 @@ impl Relay<'_> {
             .map_err(violation)
     }
 
-    /// Tells a client that has asked for it why its batch goes where it goes.
-    fn tell_why(&mut self, why: &Why) {
-        if self.session.settings().trace == Trace::On {
-            let notice = Report::new(Severity::Notice, "00000", format!("replex: {why}"));
-            notice.write(&mut self.out.to_client);
-        }
-    }
-
     /// Where what the session holds goes. What it may write is Pending from here on.
     fn plan(&mut self) -> Result<Plan, Report> {
         let demand = self.session.demand();
@@ -359,6 +356,7 @@ impl Relay<'_> {
                 extension: None,
                 why: Why::primary("there is no Extension"),
                 prelude: Vec::new(),
+                touches: String::new(),
                 waits: None,
             });
         };
@@ -397,6 +395,7 @@ impl Relay<'_> {
                 extension: route.extension,
                 why: route.why,
                 prelude,
+                touches: self.described(&touched.sets, routing),
                 waits: route.may_wait.then_some(touched),
             });
         }
@@ -411,6 +410,7 @@ impl Relay<'_> {
             extension: None,
             why: failed.unwrap_or_else(|| Why::primary(reason)),
             prelude,
+            touches: self.described(&touched.sets, routing),
             waits: None,
         })
     }
@@ -710,6 +710,9 @@ struct Input<'a> {
     routing: Option<&'a Routing>,
     outset: &'a Outset,
     connection: Option<&'a mut Connection>,
+    place: Option<ExtensionId>,
+    /// Has the client been told where it all goes?
+    is_told: bool,
     session: &'a mut Session,
     writes: &'a mut Writes,
     out: &'a mut Out,
@@ -728,6 +731,8 @@ impl Input<'_> {
                 routing,
                 reading: is_known.then_some(&self.outset.reading),
                 user: &self.outset.key.user,
+                place: self.place,
+                is_told: self.is_told,
             };
             let goes = Goes {
                 session: &mut *self.session,

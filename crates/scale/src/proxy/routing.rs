@@ -11,6 +11,7 @@ use bytes::BytesMut;
 
 use super::extensions::Extensions;
 use super::login::Reading;
+use super::trace;
 use super::writes::Writes;
 use crate::address::Address;
 use crate::analysis::{Action, Analyser, Constant, Parameter, Statement, TransactionCommand};
@@ -28,7 +29,7 @@ use crate::wire::effect::{self, Effect};
 use crate::wire::message;
 use crate::wire::report::{Report, Severity};
 use crate::wire::server::Server;
-use crate::wire::session::{Bound, Classes, Fault, Out, Prepared, Proof, Session, Text};
+use crate::wire::session::{Bound, Classes, Fault, Out, Prepared, Proof, Session, Text, Trace};
 
 /// SQLSTATE: what cannot be replicated.
 const UNSUPPORTED: &str = "0A000";
@@ -149,7 +150,7 @@ impl Touched {
         self.sets.absorb(sets);
         let why = match &statement.action {
             Action::Read => return,
-            Action::Primary(why) | Action::Pin(why) => why,
+            Action::Primary(why) | Action::Unproven(why) | Action::Pin(why) => why,
             Action::Session => {
                 self.changes_settings = true;
                 "it is about the session"
@@ -225,6 +226,10 @@ pub struct Before<'a> {
     pub reading: Option<&'a Reading>,
     /// Who runs it.
     pub user: &'a str,
+    /// Where it goes; none for the Primary.
+    pub place: Option<ExtensionId>,
+    /// Has the client been told where it goes, if it has asked for that?
+    pub is_told: bool,
 }
 
 /// Where a message goes.
@@ -276,6 +281,12 @@ impl Before<'_> {
             Ok(prelude) => prelude,
             Err(report) => return session.raise(&report, is_simple, out),
         };
+        let kept = match session.is_in_transaction() {
+            true => "its transaction is there",
+            false => "its session is there",
+        };
+        let reason = touched.needs_primary.unwrap_or(kept);
+        self.tell(&Why::primary(reason), &touched, (session, out));
         for statement in prelude {
             if is_simple {
                 session.run(&statement, server, out);
@@ -313,6 +324,9 @@ impl Before<'_> {
         if touched.stays_elsewhere(words) && !goes.writes.may_be_over() {
             // Nothing is written: this says that the transaction may end.
             let is_run = matches!(message.tag(), b'Q' | b'E');
+            if let Some(id) = self.place.filter(|_| is_run) {
+                self.tell(&Why::snapshot(id), &touched, (session, goes.out));
+            }
             let is_inside = !is_run || !Session::is_end(words);
             goes.writes
                 .note(&Touched::default(), is_inside, &self.routing.manager);
@@ -333,6 +347,14 @@ impl Before<'_> {
             message::write(&mut flush, b'H', &[], 0);
             flush
         }))
+    }
+
+    /// Tells a client that has asked for it where a statement goes, if nobody has.
+    fn tell(&self, why: &Why, touched: &Touched, (session, out): (&mut Session, &mut Out)) {
+        if !self.is_told && session.settings().trace == Trace::On {
+            let touches = trace::described(&touched.sets, &self.routing.analyser.catalogue());
+            session.tell(&trace::notice(why, &touches), out);
+        }
     }
 
     /// A statement that is being prepared may keep its session by its words.
@@ -393,6 +415,8 @@ enum Detail {
         need: Tsid,
         applied: Tsid,
     },
+    /// An Extension, and nothing newer is needed than what its transaction has there.
+    Snapshot(ExtensionId),
     /// The Primary, since no Extension has this.
     NoneHas(Tsid),
     /// The Primary, since the Extension said this.
@@ -404,6 +428,14 @@ impl Why {
     pub fn primary(reason: &'static str) -> Why {
         let detail = Detail::Nothing;
         Why { reason, detail }
+    }
+
+    /// The Extension where its transaction has its snapshot.
+    fn snapshot(id: ExtensionId) -> Why {
+        Why {
+            reason: "its transaction has its snapshot there",
+            detail: Detail::Snapshot(id),
+        }
     }
 
     /// The Primary, since the read has failed at the Extension, or what it has seen there does not count.
@@ -439,6 +471,7 @@ impl fmt::Display for Why {
             Detail::Extension { id, need, applied } => {
                 write!(f, "Extension {}, it has {applied}, needed is {need}", id.0)
             }
+            Detail::Snapshot(id) => write!(f, "Extension {}, {}", id.0, self.reason),
             Detail::NoneHas(need) => write!(f, "the Primary, no Extension has {need} yet"),
             Detail::Refused(report) => write!(f, "the Primary, since {report}"),
         }

@@ -124,14 +124,16 @@ pub fn source<C: Placed>(
 }
 
 /// Up to where the slot may forget the log, as far as Extensions are concerned; none if there is none. Who is
-/// `away` and finds what he lacks in the buffer needs the log only from the buffer's end on.
+/// `away` and finds what he lacks in the buffer needs the log only from the buffer's end on. Where another proxy waits
+/// that has not this buffer, and `slot` is said, he needs all that the slot gives, which is what is behind that place.
 pub fn forgettable(
     durable: &BTreeMap<ExtensionId, Tsid>,
     away: &BTreeSet<ExtensionId>,
-    buffer: Option<&Pages>,
+    (buffer, slot): (Option<&Pages>, Option<Tsid>),
 ) -> Option<Tsid> {
     let needs = durable.iter().map(|(id, tsid)| {
-        let buffer = buffer.filter(|_| away.contains(id));
+        let has_slot = slot.is_some_and(|slot| *tsid >= slot) && !planted::is(Bug::BufferIsForAll);
+        let buffer = buffer.filter(|_| away.contains(id) && !has_slot);
         match buffer.filter(|pages| pages.covers(*tsid)) {
             Some(_) if planted::is(Bug::BufferNotWaitedFor) => Tsid(u64::MAX),
             Some(pages) => pages.until(),

@@ -175,8 +175,9 @@ impl Shared {
     }
 
     /// From where on somebody needs the Primary's log who has no other; none if nobody does. Who is away and is
-    /// given what he lacks from the Transactions Buffer does not.
-    fn needed(&self) -> Option<Tsid> {
+    /// given what he lacks from the Transactions Buffer does not, unless another proxy waits that has not this buffer:
+    /// then he needs what the slot still has, which is what is behind `slot`.
+    fn needed(&self, slot: Tsid) -> Option<Tsid> {
         let away: BTreeSet<ExtensionId> = {
             let manager = self.manager();
             let all = manager.extensions();
@@ -186,9 +187,11 @@ impl Shared {
         let durable = self.durable();
         match &self.buffer {
             Some(buffer) => {
-                buffer.with_pages(|pages| handover::forgettable(&durable, &away, pages))
+                let is_for_all = buffer.is_for_all() || !self.lease.has_standby();
+                let slot = (!is_for_all).then_some(slot);
+                buffer.with_pages(|pages| handover::forgettable(&durable, &away, (pages, slot)))
             }
-            None => handover::forgettable(&durable, &away, None),
+            None => handover::forgettable(&durable, &away, (None, None)),
         }
     }
 

@@ -393,7 +393,7 @@ impl Reader {
         if !self.shared.lease.is_valid() {
             return;
         }
-        let durable = self.shared.needed();
+        let durable = self.shared.needed(self.confirmed);
         let knows_all = self.shared.knows_all.load(Ordering::Acquire);
         let mut durable = durable.or(knows_all.then_some(self.position));
         if let Some(buffer) = &self.shared.buffer {

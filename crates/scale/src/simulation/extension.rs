@@ -71,6 +71,11 @@ impl Database {
         self.recent.clear();
     }
 
+    /// Everything up to here is on its disk.
+    pub fn on_disk(&self) -> Tsid {
+        self.durable.1
+    }
+
     /// Commits that are not on disk.
     pub fn recent_count(&self) -> usize {
         self.recent.len()

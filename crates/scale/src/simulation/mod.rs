@@ -12,7 +12,8 @@
 //! - GSSI: a read sees every commit that it touches and that somebody knew of before it began: the writer by
 //!   its answer, or a reader that had seen it.
 //! - No long fork: a read has no commit without one that it touches, too, and that the Primary showed before.
-//! - An Extension is told that nobody has what it lacks only if the Transactions Buffer has lost or let go something.
+//! - An Extension is told that nobody has what it lacks only if the Transactions Buffer has lost or let go something,
+//!   or if it was lacking that already when a proxy came that has another buffer, and is the active one by now.
 //! - Nobody is seen to go back: what an Extension showed, the Primary shows.
 //! - When faults stop, everything is settled, and all Extensions are equal to the Primary.
 

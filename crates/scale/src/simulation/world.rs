@@ -1,11 +1,13 @@
 //! All parts of one run, and what may happen next.
 
 mod copies;
+mod other;
 mod reads;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Mutex;
 
+use self::other::Other;
 use super::Counts;
 use super::buffer::Buffer;
 use super::extension::{Database, Extractor};
@@ -73,6 +75,8 @@ enum Action {
     StartBuffer,
     /// The proxy dies, and another one begins.
     Restart,
+    /// Another proxy comes to wait, or goes.
+    Other,
 }
 
 /// See the module.
@@ -88,6 +92,8 @@ pub struct World {
     durable: BTreeMap<ExtensionId, Tsid>,
     /// Keeps commits for Extensions that are away, in every second world.
     buffer: Option<Buffer>,
+    /// Another proxy, where each has a buffer of its own: in every eighth world.
+    other: Option<Other>,
     /// Up to where those were given commits whom the reader does not give to yet.
     delivered: BTreeMap<ExtensionId, Tsid>,
     /// How many proxies there were.
@@ -128,6 +134,7 @@ impl World {
                 3 => Some(Buffer::new(BUFFER_LENGTH)),
                 _ => None,
             },
+            other: (seed % 8 == 5).then(Other::new),
             delivered: BTreeMap::new(),
             epoch: 1,
             confirmed: floor,
@@ -233,6 +240,7 @@ impl World {
                 (2, Action::Break),
                 (1, Action::Restart),
             ]);
+            all.extend(self.other.as_ref().map(|_| (1, Action::Other)));
         }
         for (id, database) in &self.databases {
             self.actions_of_extension(*id, database, &mut all);
@@ -358,6 +366,7 @@ impl World {
             | Action::LoseBuffer
             | Action::StartBuffer => self.keep_buffer(action),
             Action::Restart => self.restart(),
+            Action::Other => self.come_or_go(),
         }
         Ok(())
     }
@@ -418,6 +427,7 @@ impl World {
         if let Some(buffer) = &mut self.buffer {
             buffer.leave();
         }
+        self.take_over();
         self.delivered.clear();
         for (id, extractor) in std::mem::take(&mut self.extractors) {
             self.database(id).leave(&extractor);

@@ -36,6 +36,8 @@ pub struct Report {
     pub code: String,
     /// What happened, to what.
     pub message: String,
+    /// More about it, in lines; empty for nothing.
+    pub detail: String,
     /// What to do; empty for nothing.
     pub hint: String,
 }
@@ -47,8 +49,16 @@ impl Report {
             severity,
             code: code.to_string(),
             message: message.into(),
+            detail: String::new(),
             hint: String::new(),
         }
+    }
+
+    /// With more about it, in lines.
+    #[must_use]
+    pub fn detail(mut self, detail: impl Into<String>) -> Report {
+        self.detail = detail.into();
+        self
     }
 
     /// With what to do.
@@ -79,8 +89,10 @@ impl Report {
             self.code,
             text(&self.message)
         );
-        if !self.hint.is_empty() {
-            fields += &format!("H{}\0", text(&self.hint));
+        for (kind, further) in [('D', &self.detail), ('H', &self.hint)] {
+            if !further.is_empty() {
+                fields += &format!("{kind}{}\0", text(further));
+            }
         }
         message::write(out, tag, &[fields.as_bytes(), b"\0"], 0);
     }
@@ -97,6 +109,7 @@ impl Report {
                 b'V' if text == "FATAL" || text == "PANIC" => report.severity = Severity::Fatal,
                 b'C' => report.code = text,
                 b'M' => report.message = text,
+                b'D' => report.detail = text,
                 b'H' => report.hint = text,
                 _ => {}
             }
@@ -136,15 +149,17 @@ mod tests {
 
     #[test]
     fn written_report_is_read() {
-        let report = Report::new(Severity::Fatal, "08006", "gone\0hidden").hint("look");
+        let report = Report::new(Severity::Fatal, "08006", "gone\0hidden")
+            .detail("at once\nfor good")
+            .hint("look");
         let mut out = BytesMut::new();
         report.write(&mut out);
         assert_eq!(out[0], b'E');
         let read = Report::read(&out[HEADER_LEN..]);
         assert_eq!(read.message, "gone");
         assert_eq!(
-            (read.severity, read.code, read.hint),
-            (report.severity, report.code, report.hint)
+            (read.severity, read.code, read.detail, read.hint),
+            (report.severity, report.code, report.detail, report.hint)
         );
     }
 

@@ -20,8 +20,8 @@ pub struct Raw {
     input: BytesMut,
     /// Said at the next flush.
     pub out: BytesMut,
-    /// The messages of notices that [`Raw::until_ready`] has heard.
-    pub notices: Vec<String>,
+    /// Notices that [`Raw::until_ready`] has heard.
+    pub notices: Vec<Report>,
 }
 
 impl Raw {
@@ -108,7 +108,7 @@ impl Raw {
                     told += &format!("'{}'", String::from_utf8_lossy(&body[6..]));
                 }
                 b'N' => {
-                    self.notices.push(Report::read(&body).message);
+                    self.notices.push(Report::read(&body));
                     told.push('N');
                 }
                 b'S' | b'K' | b'R' => {}
@@ -142,7 +142,7 @@ impl Raw {
     pub async fn hear_at(&mut self) -> (String, String) {
         self.notices.clear();
         let told = self.hear().await.replace('N', "");
-        let place = self.notices.pop().unwrap_or_default();
+        let place = self.notices.pop().map_or_else(String::new, |it| it.message);
         (place.replace("replex: ", ""), told)
     }
 

@@ -14,7 +14,7 @@ use protocol::message::Message;
 use socket2::{SockRef, TcpKeepalive};
 
 use super::connection::{Connection, Phase};
-use super::{ConnectionId, Counters, Limits, Side};
+use super::{ConnectionId, Counters, Limits, Side, owner};
 
 /// Low bits of a [`ConnectionId`] that name the slot; the rest is a serial number, never reused.
 const SLOT_BITS: u32 = 20;
@@ -188,25 +188,27 @@ impl Io {
         (slot.0 == id).then_some(&slot.1)
     }
 
-    /// Takes in an accepted socket. Beyond the limit of connections it is told so; far beyond, it
-    /// is dropped without a word, so that a flood costs no memory.
+    /// Takes in an accepted socket. Beyond the limit of connections it is told so, as is a stranger; far
+    /// beyond, it is dropped without a word, so that a flood costs no memory.
     pub(super) fn accept(&mut self, stream: TcpStream) -> io::Result<Option<ConnectionId>> {
         self.counters.connections_accepted += 1;
         let over = self.accepted >= self.limits.connections_max;
-        if over {
+        let stranger = self.limits.own_user_only && !owner::may_connect(&stream);
+        if over || stranger {
             self.counters.connections_refused += 1;
         }
         if self.accepted >= self.limits.connections_max + self.limits.refusals_max {
             return Ok(None);
         }
         let id = self.add(stream, Side::Accepted)?;
-        if !over {
-            return Ok(Some(id));
-        }
-        let reason = format!(
-            "this core has {} connections, its limit: close some, use another core, or try later",
-            self.limits.connections_max
-        );
+        let reason = match (stranger, over) {
+            (false, false) => return Ok(Some(id)),
+            (true, _) => owner::REFUSAL.to_owned(),
+            (false, true) => format!(
+                "this core has {} connections, its limit: close some, use another core, or try later",
+                self.limits.connections_max
+            ),
+        };
         self.close(id, &reason);
         // The handler never knew it.
         self.ended.retain(|(ended, _)| *ended != id);

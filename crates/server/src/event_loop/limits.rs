@@ -5,6 +5,8 @@ use crate::clock::Clock;
 /// Limits of one loop; bytes and microseconds.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
+    /// Only who runs this process, and root, may connect, from this machine; others are told so and closed.
+    pub own_user_only: bool,
     /// Accepted connections; one more is told so and closed. Below a million.
     pub connections_max: usize,
     /// Connections beyond that which are told so at the same time; more are just dropped.
@@ -35,6 +37,7 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Self {
         Limits {
+            own_user_only: false,
             connections_max: 10_000,
             refusals_max: 64,
             read_bytes: 64 << 10,

@@ -12,6 +12,7 @@ mod connection;
 mod connection_map;
 mod io;
 mod limits;
+mod owner;
 mod patience;
 mod reading;
 

@@ -69,13 +69,14 @@ pub async fn routing(story: &mut Story, stage: &Stage) -> Result<(), Failure> {
         {
             if let AsyncMessage::Notice(notice) = message {
                 // Who no longer listens needs no notice.
-                let _ = notices_in.send(notice.message().to_owned());
+                let _ = notices_in.send(notice);
             }
         }
     });
     let trace = "SET replex.trace = on";
     client.batch_execute(trace).await.map_err(failed)?;
     let mut rows = Vec::new();
+    let mut touched = Vec::new();
     for statement in [
         "SELECT name FROM country WHERE id = 7",
         "UPDATE account SET note = 'seen' WHERE id = 7",
@@ -85,12 +86,17 @@ pub async fn routing(story: &mut Story, stage: &Stage) -> Result<(), Failure> {
         "SELECT count(*) FROM pg_class",
     ] {
         client.simple_query(statement).await.map_err(failed)?;
-        let told = notices.recv().await.unwrap_or_default();
-        let told = told.trim_start_matches("replex: ");
+        let Some(notice) = notices.recv().await else {
+            return Err(Failure::Failed(format!("{statement}: no notice came")));
+        };
+        let touches = notice.detail().unwrap_or_default().replace("public.", "");
+        let told = notice.message().trim_start_matches("replex: ");
         let (server, why) = told.split_once(", ").unwrap_or((told, ""));
         let server = server.trim_start_matches("the ");
         rows.push([statement, server, why].map(str::to_owned).to_vec());
+        touched.push([statement, &touches].map(str::to_owned).to_vec());
     }
+    story.show(&["statement", "touches"], &touched);
     story.show(&["statement", "went to", "why"], &rows);
     let went = |at: usize| rows[at][1].clone();
     story.claim(

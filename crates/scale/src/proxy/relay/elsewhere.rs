@@ -29,7 +29,7 @@ impl Relay<'_> {
     pub(super) async fn go_on(&mut self) -> Result<(), End> {
         // It may take a while: the client gets first what is its own already.
         self.flush_client().await?;
-        let mut route = self.route_inside();
+        let (mut route, touches) = self.route_inside();
         let mut taken = None;
         if let (Some(chosen), Some(routing)) = (route.extension.take(), self.routing) {
             match self.take_soon(&chosen, routing).await {
@@ -37,7 +37,7 @@ impl Relay<'_> {
                 Err(why) => route.why = why,
             }
         }
-        self.tell_why(&route.why);
+        self.tell_why(&route.why, &touches);
         let extension = taken.as_ref().map(|(chosen, _)| chosen.id);
         self.visit.goes(extension, route.why.reason);
         let Some((chosen, connection)) = taken else {
@@ -62,31 +62,38 @@ impl Relay<'_> {
     }
 
     /// Where what the session holds goes, in a transaction on the Primary that waits. What it may write is
-    /// noted when it goes to the Primary.
-    fn route_inside(&self) -> Route {
-        let primary = Route::primary;
+    /// noted when it goes to the Primary. With what the client is told that it touches.
+    fn route_inside(&self) -> (Route, String) {
         let Some(routing) = self.routing else {
-            return primary(Why::primary("there is no Extension"));
+            let why = Why::primary("there is no Extension");
+            return (Route::primary(why), String::new());
         };
-        if let Some(fault) = self.session.failure_elsewhere() {
-            return primary(Why::failed(fault));
-        }
         let demand = self.session.demand();
         let (mut touched, leaves_nothing) = self.looked_at(&demand, routing);
         touched.stays_inside(demand.shares_portals);
+        touched.coarsen(self.session.settings().classes);
+        let leaves_nothing = demand.is_whole && leaves_nothing;
+        let route = self.route_apart(&touched, leaves_nothing, routing);
+        (route, self.described(&touched.sets, routing))
+    }
+
+    /// Where statements go that touch this and may leave something behind, in a transaction on the Primary.
+    fn route_apart(&self, touched: &Touched, leaves_nothing: bool, routing: &Routing) -> Route {
+        let primary = Route::primary;
+        if let Some(fault) = self.session.failure_elsewhere() {
+            return primary(Why::failed(fault));
+        }
         if let Some(why) = touched.needs_primary {
             return primary(Why::primary(why));
         }
-        if !demand.is_whole || !leaves_nothing {
+        if !leaves_nothing {
             return primary(Why::primary("what it leaves is kept there"));
         }
-        let settings = self.session.settings();
-        touched.coarsen(settings.classes);
         if !self.writes.is_independent(&touched.sets) {
             let why = "it touches what its transaction has written or locked";
             return primary(Why::primary(why));
         }
-        let route = routing.route(&touched, settings.level);
+        let route = routing.route(touched, self.session.settings().level);
         if route.extension.is_some() && self.writes.is_outdated(routing.analyser.generation()) {
             let why = "the schema has changed since its transaction wrote";
             return primary(Why::primary(why));
@@ -125,6 +132,8 @@ impl Relay<'_> {
             routing: self.routing,
             outset: &self.outset,
             connection: Some(connection),
+            place: None,
+            is_told: true,
             session: &mut self.session,
             writes: &mut self.writes,
             out: &mut self.out,

@@ -17,10 +17,10 @@ const SNAPSHOT_MAX: Duration = Duration::from_secs(1);
 impl Relay<'_> {
     /// Where what the session holds goes, with which its transaction takes its snapshot.
     pub(super) async fn plan_snapshot(&mut self) -> Result<Plan, Report> {
-        let reading = self
-            .routing
-            .filter(|routing| self.begins_by_reading(routing));
-        let Some(routing) = reading else {
+        let Some(routing) = self.routing else {
+            return self.plan();
+        };
+        let Some(read) = self.begins_by_reading(routing) else {
             return self.plan();
         };
         let serving = routing.manager().applied_everywhere();
@@ -39,6 +39,7 @@ impl Relay<'_> {
             extension: route.extension,
             why: route.why,
             prelude: Vec::new(),
+            touches: self.described(&read, routing),
             waits: None,
         })
     }
@@ -72,9 +73,10 @@ impl Relay<'_> {
         Ok(connection)
     }
 
-    /// Does the session hold nothing but reads for any node?
-    fn begins_by_reading(&self, routing: &Routing) -> bool {
+    /// What the session holds reads, if it holds nothing but reads for any node.
+    fn begins_by_reading(&self, routing: &Routing) -> Option<Sets> {
         let (touched, leaves_nothing) = self.looked_at(&self.session.demand(), routing);
-        touched.needs_primary.is_none() && !touched.sets.is_written() && leaves_nothing
+        let is_read = touched.needs_primary.is_none() && !touched.sets.is_written();
+        (is_read && leaves_nothing).then_some(touched.sets)
     }
 }

@@ -54,6 +54,8 @@ pub struct Options {
     pub coordinators: Vec<String>,
     /// Bytes, at most.
     pub length_max: u64,
+    /// Whether a proxy that takes over has it, too.
+    pub is_for_all: bool,
 }
 
 /// See the module.
@@ -98,6 +100,11 @@ impl Buffer {
             options,
             kept: Mutex::default(),
         }
+    }
+
+    /// Whether a proxy that takes over has it, too.
+    pub fn is_for_all(&self) -> bool {
+        self.options.is_for_all
     }
 
     /// Up to where everything is on its disks; none before that is known.

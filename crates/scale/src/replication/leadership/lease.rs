@@ -55,6 +55,7 @@ pub struct Lease(Arc<Proven>);
 struct Proven {
     /// In nanoseconds.
     until: AtomicU64,
+    has_standby: AtomicBool,
     has_ended: AtomicBool,
     ended: watch::Sender<bool>,
 }
@@ -64,6 +65,7 @@ impl Lease {
     pub(super) fn new() -> Lease {
         Lease(Arc::new(Proven {
             until: AtomicU64::new(0),
+            has_standby: AtomicBool::new(false),
             has_ended: AtomicBool::new(false),
             ended: watch::Sender::new(false),
         }))
@@ -81,6 +83,11 @@ impl Lease {
         !self.has_ended() && moment.after(LEASE).nanoseconds() <= until
     }
 
+    /// Did another proxy wait, when the Primary was asked last?
+    pub fn has_standby(&self) -> bool {
+        self.0.has_standby.load(Ordering::Acquire)
+    }
+
     /// Will it never be valid again?
     pub fn has_ended(&self) -> bool {
         self.0.has_ended.load(Ordering::Acquire)
@@ -96,6 +103,11 @@ impl Lease {
             waited.expect("the sender is kept");
             drop(lease);
         }
+    }
+
+    /// Another proxy waits, or none does.
+    pub(super) fn sees_standby(&self, has_standby: bool) {
+        self.0.has_standby.store(has_standby, Ordering::Release);
     }
 
     /// The Primary has shown that the proxy is active, and was asked at this time.

@@ -269,7 +269,8 @@ impl Keeper {
     async fn beat(&mut self) -> Result<(), Error> {
         let asked = Moment::now();
         self.last.number += 1;
-        self.seat.beat(self.last).await?;
+        let has_standby = self.seat.beat(self.last).await?;
+        self.lease.sees_standby(has_standby);
         self.lease.prove(asked);
         if self.last.number.is_multiple_of(PRUNE_INTERVAL) {
             self.seat.prune().await?;

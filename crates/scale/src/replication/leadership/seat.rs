@@ -235,14 +235,19 @@ impl Seat {
         number(&self.one("SELECT epoch FROM hihooi.leader").await?)
     }
 
-    /// Shows that this proxy lives. That it could be shown proves that the session has its lock.
-    pub async fn beat(&self, beat: Beat) -> Result<(), Error> {
+    /// Shows that this proxy lives. That it could be shown proves that the session has its lock. Tells whether
+    /// another proxy waits for it.
+    pub async fn beat(&self, beat: Beat) -> Result<bool, Error> {
         let (epoch, number) = (beat.epoch, beat.number);
+        let own = literal(&self.candidate.session);
         let show = format!(
             "INSERT INTO hihooi.beat (epoch, number) VALUES ({epoch}, {number})
-             ON CONFLICT (one) DO UPDATE SET epoch = excluded.epoch, number = excluded.number"
+             ON CONFLICT (one) DO UPDATE SET epoch = excluded.epoch, number = excluded.number
+             RETURNING EXISTS (SELECT FROM pg_stat_activity
+                                WHERE datname = current_database() AND application_name <> {own}
+                                  AND application_name LIKE '{SESSION} %')"
         );
-        self.run(&show).await
+        Ok(self.one(&show).await? == "t")
     }
 
     /// Writes down backends as this proxy's. Returns those that are there.

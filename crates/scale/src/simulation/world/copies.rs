@@ -21,7 +21,9 @@ impl World {
         }
         let is_away = |id: &&ExtensionId| !self.extractors.contains_key(id);
         let away = self.databases.keys().filter(is_away).copied().collect();
-        let durable = handover::forgettable(&self.durable, &away, pages.flatten());
+        let waits = self.other.as_ref().is_some_and(|other| other.waits);
+        let slot = waits.then_some(self.confirmed);
+        let durable = handover::forgettable(&self.durable, &away, (pages.flatten(), slot));
         let durable = durable.unwrap_or_default();
         let follows = self.buffer.as_ref().is_some_and(Buffer::is_following);
         let durable = match pages.flatten().filter(|_| follows) {
@@ -29,6 +31,7 @@ impl World {
             None => durable,
         };
         self.confirmed = self.confirmed.max(durable);
+        self.are_less_helpless();
     }
 
     /// An Extension is taken up, as `follow` does.
@@ -66,7 +69,7 @@ impl World {
     /// Nobody has what an Extension lacks: it is filled again.
     fn refill(&mut self, id: ExtensionId) -> Result<(), String> {
         let noted = self.databases[&id].noted;
-        if self.buffer.as_ref().is_none_or(|buffer| !buffer.has_lost) {
+        if !self.may_lack(id) {
             return Err(format!(
                 "Extension {} has {noted}, and the slot gives only what is behind {}",
                 id.0, self.confirmed

@@ -47,6 +47,16 @@ impl Session {
         }
     }
 
+    /// Tells the client something behind the replies to what it has sent so far.
+    pub fn tell(&mut self, notice: &Report, out: &mut Out) {
+        let mut message = BytesMut::new();
+        notice.write(&mut message);
+        self.answering(out, |session, out| match session.expected.is_empty() {
+            true => out.to_client.unsplit(message),
+            false => session.expected.push(Expected::made(message)),
+        });
+    }
+
     /// Has the server raise an error in place of the client's next message, so that its transaction
     /// fails as it would by an error of its own. Returns what a simple query is to be replaced with.
     pub fn raise(&mut self, report: &Report, is_simple: bool, out: &mut Out) -> Option<BytesMut> {

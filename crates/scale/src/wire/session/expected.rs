@@ -23,8 +23,8 @@ pub enum Kind {
     Close,
     /// Ends with ReadyForQuery: a simple query, a function call, or Sync.
     Ready,
-    /// No reply of the server: these bytes go to the client when their turn comes.
-    Made(&'static [u8]),
+    /// No reply of the server: what was made goes to the client when its turn comes.
+    Made,
 }
 
 /// What must be taken back if the message was never carried out.
@@ -70,6 +70,8 @@ pub struct Expected {
     pub prelude: Prelude,
     /// What to take back if the message is skipped.
     pub undo: Undo,
+    /// Of what was made: the message.
+    made: Bytes,
 }
 
 impl Expected {
@@ -80,6 +82,15 @@ impl Expected {
             is_hidden: false,
             prelude: Prelude::default(),
             undo: Undo::Nothing,
+            made: Bytes::new(),
+        }
+    }
+
+    /// A message that was made for the client.
+    pub fn made(message: impl Into<Bytes>) -> Expected {
+        Expected {
+            made: message.into(),
+            ..Expected::of(Kind::Made)
         }
     }
 
@@ -165,11 +176,12 @@ impl Queue {
     /// Gives the client what was made for it and whose turn has come.
     pub fn give_made(&mut self, to_client: &mut BytesMut) {
         while let Some(Expected {
-            kind: Kind::Made(bytes),
+            kind: Kind::Made,
+            made,
             ..
         }) = self.entries.front()
         {
-            to_client.extend_from_slice(bytes);
+            to_client.extend_from_slice(made);
             self.entries.pop_front();
         }
     }

@@ -154,7 +154,7 @@ impl Session {
         }
         let client_name = Bytes::copy_from_slice(parse.name);
         if !self.wants_to_prepare(&prepared, server, out) {
-            let made = Expected::of(Kind::Made(PARSE_COMPLETE));
+            let made = Expected::made(PARSE_COMPLETE);
             self.expected
                 .push(made.or(Undo::Forget(client_name.clone())));
         } else {
@@ -205,7 +205,7 @@ impl Session {
     /// Closes a statement for the client only: others may use it on the server.
     fn close(&mut self, message: Message<'_>, out: &mut Out) -> Result<(), Malformed> {
         if let Subject::Statement(name) = Subject::read(message.body())? {
-            let made = Expected::of(Kind::Made(CLOSE_COMPLETE));
+            let made = Expected::made(CLOSE_COMPLETE);
             if let Some(prepared) = self.statements.remove(name) {
                 let name = Bytes::copy_from_slice(name);
                 self.expected.push(made.or(Undo::Restore(name, prepared)));

@@ -1,0 +1,47 @@
+//! Whose process is at the other end of a connection on this machine.
+//!
+//! For stores that nobody logs in to: what listens on loopback can be reached by every user of the machine.
+
+use mio::net::TcpStream;
+use procfs::net::TcpNetEntry;
+use rustix::process::geteuid;
+
+/// What a stranger is told.
+pub(super) const REFUSAL: &str =
+    "only processes of the user who runs this store, and root's, may connect to it";
+
+/// Whether it is a process of the user who runs this one, or root's. Not if that cannot be known.
+pub(super) fn may_connect(stream: &TcpStream) -> bool {
+    let (Ok(own), Ok(other)) = (stream.local_addr(), stream.peer_addr()) else {
+        return false;
+    };
+    let sockets = match other.is_ipv4() {
+        true => procfs::net::tcp(),
+        false => procfs::net::tcp6(),
+    };
+    let of_other =
+        |socket: &TcpNetEntry| socket.local_address == other && socket.remote_address == own;
+    let socket = sockets.unwrap_or_default().into_iter().find(of_other);
+    // One that is closed by its process already belongs to nobody, which is listed as root.
+    socket.is_some_and(|socket| socket.inode != 0 && [geteuid().as_raw(), 0].contains(&socket.uid))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_is_there_no_more_may_not_connect() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let address = listener.local_addr().expect("it listens");
+        let connect = || {
+            let client = std::net::TcpStream::connect(address).expect("it listens");
+            let (accepted, _) = listener.accept().expect("somebody has connected");
+            (client, TcpStream::from_std(accepted))
+        };
+        let (client, accepted) = connect();
+        assert!(may_connect(&accepted));
+        drop(client);
+        assert!(!may_connect(&accepted));
+    }
+}
