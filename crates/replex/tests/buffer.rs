@@ -495,6 +495,7 @@ async fn a_buffer_that_is_not_there_stops_nobody() {
         buffer: Some(Options {
             coordinators: vec![place.to_string()],
             length_max: ENOUGH,
+            is_for_all: true,
         }),
         ..Settings::default()
     };

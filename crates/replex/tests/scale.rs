@@ -128,6 +128,8 @@ struct Running {
     /// What it said when it was ready, by name.
     proxy: String,
     metrics: String,
+    /// Where it keeps what outlives it, if it is told nothing else.
+    state: TempDir,
 }
 
 impl Running {
@@ -141,9 +143,11 @@ impl Running {
     }
 
     fn start_at(listen: &str, arguments: &[&str]) -> Running {
+        let state = TempDir::new().unwrap();
         let mut child = Command::new(program())
             .args(["scale", "--listen", listen, "--metrics", "127.0.0.1:0"])
             .args(arguments)
+            .env("XDG_STATE_HOME", state.path())
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
@@ -163,6 +167,19 @@ impl Running {
             line,
             proxy,
             metrics,
+            state,
+        }
+    }
+
+    fn wait_for_buffer(&self) {
+        let started = Instant::now();
+        loop {
+            let told = self.admin(SUPERUSER, &["SHOW BUFFER"]);
+            let told = String::from_utf8(told.stdout).unwrap();
+            if told.contains("serving") {
+                return;
+            }
+            assert!(started.elapsed() < PATIENCE, "{told}");
         }
     }
 
@@ -260,19 +277,9 @@ fn a_buffer_in_a_folder_is_kept() {
         "--buffer",
         &buffer,
     ];
-    let follows = |running: &Running| {
-        let started = Instant::now();
-        loop {
-            let told = running.admin(SUPERUSER, &["SHOW BUFFER"]);
-            let told = String::from_utf8(told.stdout).unwrap();
-            if told.contains("serving") {
-                return;
-            }
-            assert!(started.elapsed() < PATIENCE, "{told}");
-        }
-    };
     let running = Running::start(&arguments);
-    follows(&running);
+    running.wait_for_buffer();
+    assert!(running.line.contains(&format!(" buffer={buffer}\n")));
     let mode = std::fs::metadata(&place).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o700);
     // Another proxy needs another folder.
@@ -285,7 +292,57 @@ fn a_buffer_in_a_folder_is_kept() {
         "{said}"
     );
     drop(running);
-    follows(&Running::start(&arguments));
+    Running::start(&arguments).wait_for_buffer();
+}
+
+/// Who says nothing of a buffer has one, where programs keep what outlives them.
+#[test]
+fn there_is_a_buffer_by_default() {
+    if !is_there() {
+        return;
+    }
+    let postgres = Postgres::start(&["synchronous_commit=on"]).unwrap();
+    let primary = format!("postgresql://{SUPERUSER}@{}/postgres", postgres.socket());
+    let arguments = ["--primary", &primary, "--replicate", "--trust"];
+    let running = Running::start(&arguments);
+    running.wait_for_buffer();
+    let place = running.state.path().join("replex/buffer-0");
+    assert!(
+        running
+            .line
+            .contains(&format!(" buffer={}\n", place.display()))
+    );
+    let mode = std::fs::metadata(&place).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o700);
+    drop(running);
+    let without = Running::start(&[&arguments[..], &["--buffer", "none"]].concat());
+    assert!(!without.line.contains("buffer="), "{}", without.line);
+    let told = without.admin(SUPERUSER, &["SHOW BUFFER"]);
+    let told = String::from_utf8(told.stdout).unwrap();
+    assert!(!told.contains("serving"), "{told}");
+    assert!(is_empty(without.state.path()));
+}
+
+#[test]
+fn a_default_that_cannot_be_says_what_to_do() {
+    let folder = TempDir::new().unwrap();
+    let file = folder.path().join("file");
+    std::fs::write(&file, "").unwrap();
+    let primary = "postgresql://ann:secret@127.0.0.1:1/shop";
+    for (name, state, code) in [("no home", None, 2), ("a file", Some(file), 1)] {
+        let mut command = Command::new(program());
+        command.args(["scale", "--listen", "127.0.0.1:0", "--primary", primary]);
+        command
+            .arg("--replicate")
+            .env("XDG_STATE_HOME", "elsewhere");
+        if let Some(state) = state {
+            command.env("XDG_STATE_HOME", state);
+        }
+        let output = command.output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(code), "{name}: {said}");
+        assert!(said.contains("--buffer none"), "{name}: {said}");
+    }
 }
 
 #[test]
@@ -514,7 +571,8 @@ fn extension_is_promoted_when_the_primary_is_gone() {
     while !psql(&before.proxy, "SELECT 1").contains("stands by") {
         assert!(started.elapsed() < PATIENCE);
     }
-    let said = run_badly(&[&["scale"], &databases[..], &["--trust"]].concat(), 1);
+    let again = [&["scale"], &databases[..], &["--trust", "--buffer", "none"]].concat();
+    let said = run_badly(&again, 1);
     assert!(said.contains("was promoted to be the Primary"), "{said}");
 }
 

@@ -269,6 +269,10 @@ async fn primary(base: &Path, schema: &str) -> io::Result<Postgres> {
 pub fn proxy(primary: &Postgres, folder: &Path, options: &[&str]) -> io::Result<Process> {
     let program: PathBuf = std::env::current_exe()?;
     let primary = url(primary);
+    // There is one by default, where people keep such things.
+    let buffer = folder.join("buffer").display().to_string();
+    let follows = options.contains(&"--extension") && !options.contains(&"--buffer");
+    let buffer = follows.then_some(["--buffer", &*buffer]);
     let words = [
         "scale",
         "--primary",
@@ -279,7 +283,7 @@ pub fn proxy(primary: &Postgres, folder: &Path, options: &[&str]) -> io::Result<
         "--connections",
         CONNECTIONS,
     ];
-    let words = [&words[..], options].concat();
+    let words = [&words[..], buffer.as_slice().as_flattened(), options].concat();
     Process::start(&program, &words, &folder.join("proxy.log"))
 }
 

@@ -77,6 +77,11 @@ const WAITS: &[Way] = &[
     Way::started("wait 100 ms", &["--wait-ms", "100"]),
 ];
 
+const BUFFERS: &[Way] = &[
+    Way::started("without", &["--buffer", "none"]),
+    Way::started("with", &[]),
+];
+
 /// What is drawn of runs, and its name.
 type Figure = (&'static str, fn(&Series) -> f64);
 
@@ -235,6 +240,11 @@ pub async fn classes(options: &Options) -> io::Result<Report> {
 /// `replex bench scale waits`
 pub async fn waits(options: &Options) -> io::Result<Report> {
     both("waits", (WAITS, FOUR), Reads::None, options).await
+}
+
+/// `replex bench scale buffers`
+pub async fn buffers(options: &Options) -> io::Result<Report> {
+    both("buffers", (BUFFERS, TWO), Reads::None, options).await
 }
 
 /// All mixes of both workloads.

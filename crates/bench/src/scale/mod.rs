@@ -66,6 +66,9 @@ pub enum Measurement {
     /// TPC-C and YCSB over four Extensions, with reads that never wait for an Extension, and that wait for
     /// up to 10 and 100 ms, each database under a quota. It takes ten minutes, and is none of `all`.
     Waits,
+    /// TPC-C and YCSB without a Transactions Buffer, and with one in a folder, each database under a quota. It takes
+    /// ten minutes, and is none of `all`.
+    Buffers,
     /// Those before `tpcc`.
     All,
 }
@@ -98,6 +101,7 @@ pub async fn run(what: Measurement, options: &Options) -> io::Result<(&'static s
             Measurement::Statements => ("scale-statements", mixes::statements(options).await?),
             Measurement::Parallel => ("scale-parallel", mixes::parallel(options).await?),
             Measurement::Waits => ("scale-waits", mixes::waits(options).await?),
+            Measurement::Buffers => ("scale-buffers", mixes::buffers(options).await?),
             Measurement::All => unreachable!("it was taken apart into the others"),
         })
     };

@@ -174,7 +174,8 @@ impl Missed {
         let operations = match self.keeper {
             Keeper::Slot => {
                 let operations = self.load(site, options).await?;
-                site.start_proxy(&replay).await?;
+                let slot_only = [&replay[..], &["--buffer", "none"]].concat();
+                site.start_proxy(&slot_only).await?;
                 operations
             }
             Keeper::Buffer => {

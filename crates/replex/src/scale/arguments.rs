@@ -215,9 +215,10 @@ pub struct Serve {
     #[arg(long, value_name = "MILLISECONDS", default_value_t = WAIT_MS_DEFAULT, value_parser = clap::value_parser!(u64).range(..=10_000))]
     pub wait_ms: u64,
     /// Where commits are kept for Extensions that are away, so that the Primary need not keep its log for
-    /// them: a folder, in which a store of this process is then, or replex://HOST:PORT,… with the
-    /// coordinators of a cluster. Two proxies need a cluster for it.
-    #[arg(long, value_name = "DIR|URL")]
+    /// them: a folder, in which a store of this process is then; replex://HOST:PORT,… with the
+    /// coordinators of a cluster, which two proxies can share; or none. By default, where there are
+    /// Extensions, the folder replex/buffer-PORT in $XDG_STATE_HOME or ~/.local/state.
+    #[arg(long, value_name = "DIR|URL|none")]
     pub buffer: Option<String>,
     /// Mebibytes of commits that are kept there: the newest. An Extension that has missed more is filled
     /// anew.
@@ -225,8 +226,7 @@ pub struct Serve {
         long,
         value_name = "MIB",
         default_value_t = 1024,
-        value_parser = clap::value_parser!(u32).range(1..),
-        requires = "buffer"
+        value_parser = clap::value_parser!(u32).range(1..)
     )]
     pub buffer_mib: u32,
     /// Threads that serve sessions. One is the cheapest for each message, since none wakes another

@@ -7,6 +7,7 @@ mod arguments;
 mod check;
 mod demo;
 mod file;
+mod keeping;
 mod promote;
 
 use std::convert::Infallible;
@@ -16,7 +17,6 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use replex::embedded::Store;
 use replex::failure::Failure;
 use scale::address::{Address, socket_in};
 use scale::auth::tls;
@@ -32,9 +32,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 pub use arguments::Scale;
 use arguments::{ClientAuth, Command, Databases, Pooling, Serve};
-
-/// What a cluster's coordinators are named by.
-const CLUSTER: &str = "replex://";
+use keeping::Keeping;
 
 /// `replex scale`
 pub fn run(arguments: &Scale) -> Result<(), Failure> {
@@ -88,8 +86,7 @@ async fn serve(arguments: &Serve) -> Result<(), Failure> {
         let listener = TcpListener::bind(listen).await;
         let listener = listener.map_err(Failure::at(format!("listen at {listen}")))?;
         let is_router = !arguments.extension.is_empty() || arguments.replicate;
-        // It serves as long as this lives.
-        let (_store, buffer) = buffer_of(arguments)?;
+        let keeping = Keeping::of(arguments)?;
         let proxy = match is_router {
             true => Proxy::standing_by(options),
             false => Proxy::new(options, None),
@@ -101,6 +98,10 @@ async fn serve(arguments: &Serve) -> Result<(), Failure> {
             places += &format!(" socket={}", local.path().display());
         }
         places += &with_metrics(&proxy, arguments.metrics)?;
+        if let Some(keeping) = &keeping {
+            places += &format!(" buffer={}", keeping.place);
+        }
+        let buffer = keeping.as_ref().map(|keeping| keeping.buffer.clone());
         let serving_locally = async {
             match local {
                 Some(local) => proxy.serve(local).await,
@@ -134,43 +135,6 @@ async fn serve(arguments: &Serve) -> Result<(), Failure> {
         }
     };
     serving.await
-}
-
-/// Where commits are kept for Extensions that are away, with the store that they are in if it is this process's.
-fn buffer_of(arguments: &Serve) -> Result<(Option<Store>, Option<buffer::Options>), Failure> {
-    let Some(place) = &arguments.buffer else {
-        return Ok((None, None));
-    };
-    if arguments.extension.is_empty() && !arguments.replicate {
-        let text =
-            "--buffer keeps commits for Extensions: give --extension URL or --replicate, too";
-        return Err(Failure::Usage(text.into()));
-    }
-    let (store, coordinators) = match place.strip_prefix(CLUSTER) {
-        Some(coordinators) => {
-            let coordinators: Vec<String> = coordinators.split(',').map(str::to_owned).collect();
-            let is_place = |it: &String| {
-                it.rsplit_once(':')
-                    .is_some_and(|(_, port)| port.parse::<u16>().is_ok())
-            };
-            if !coordinators.iter().all(is_place) {
-                return Err(Failure::Usage(format!(
-                    "--buffer {place}: give the coordinators as {CLUSTER}HOST:PORT,HOST:PORT"
-                )));
-            }
-            (None, coordinators)
-        }
-        None => {
-            let store = Store::start(Path::new(place))?;
-            let coordinators = vec![store.coordinator().to_string()];
-            (Some(store), coordinators)
-        }
-    };
-    let options = buffer::Options {
-        coordinators,
-        length_max: u64::from(arguments.buffer_mib) << 20,
-    };
-    Ok((store, Some(options)))
 }
 
 /// Is the active proxy while no other is. Fails where it cannot be.

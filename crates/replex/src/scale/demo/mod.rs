@@ -126,6 +126,7 @@ impl Stage {
             buffer: Some(buffer::Options {
                 coordinators: store.coordinator_addresses().to_vec(),
                 length_max: BUFFER_LENGTH_MAX,
+                is_for_all: true,
             }),
             ..Settings::default()
         };
