@@ -19,4 +19,5 @@ pub mod replication;
 #[cfg(test)]
 mod simulation;
 mod sql;
+mod told;
 pub mod wire;

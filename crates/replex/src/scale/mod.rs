@@ -7,6 +7,7 @@ mod arguments;
 mod check;
 mod demo;
 mod file;
+mod journal;
 mod keeping;
 mod promote;
 
@@ -26,6 +27,7 @@ use scale::proxy::standing::Standing;
 use scale::proxy::{Admission, Authentication, Certificates, Options, Proxy, Reloaded};
 use scale::replication::{Settings, buffer};
 use scale::wire::session::Pinning;
+use server::journal::Level;
 use server::metrics::Metrics;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -73,6 +75,7 @@ fn runtime(threads: Option<u16>) -> Result<tokio::runtime::Runtime, Failure> {
 }
 
 async fn serve(arguments: &Serve) -> Result<(), Failure> {
+    journal::begin();
     // Before anything else: SIGHUP must not end what has just been started.
     let mut hangup = signal(SignalKind::hangup()).map_err(Failure::at("wait for signals"))?;
     let mut terminate = signal(SignalKind::terminate()).map_err(Failure::at("wait for signals"))?;
@@ -145,17 +148,24 @@ async fn stand(
     places: &str,
 ) -> Result<Infallible, Failure> {
     let told = |standing| match standing {
-        Standing::Active => say(&format!("ready {places}")),
-        Standing::Waits(name) => say(&format!("standby {places} for {name}")),
-        Standing::Lost => {
-            eprintln!(
-                "replex: another proxy may be the active one: this one stands by, its clients were sent away"
+        Standing::Active => {
+            say(&format!("ready {places}"));
+            tell(Level::Info, "active", "this is the active proxy");
+        }
+        Standing::Waits(name) => {
+            say(&format!("standby {places} for {name}"));
+            tell(
+                Level::Info,
+                "standby",
+                &format!("this proxy stands by for {name}"),
             );
         }
-        Standing::Failed(problem) => eprintln!("replex: cannot be the active proxy now: {problem}"),
-        Standing::Without(problem) => {
-            eprintln!("replex: cannot take up what the console has added: {problem}");
+        Standing::Lost => {
+            let note = "another proxy may be the active one: this one stands by, its clients were sent away";
+            tell(Level::Warn, "standby", note);
         }
+        Standing::Failed(problem) => tell(Level::Error, "cannot_be_active", &problem),
+        Standing::Without(problem) => tell(Level::Error, "extension_not_taken_up", &problem),
     };
     let settings = Settings {
         replay_connections: arguments.replay_connections,
@@ -193,6 +203,10 @@ fn with_metrics(proxy: &Arc<Proxy>, metrics: Option<SocketAddr>) -> Result<Strin
     Ok(line)
 }
 
+fn tell(level: Level, event: &str, note: &str) {
+    server::journal::line(level, event, &[("note", &note)]);
+}
+
 fn say(line: &str) {
     let mut stdout = std::io::stdout();
     // Nobody may be listening any more, which is no reason not to serve.
@@ -203,8 +217,12 @@ fn say(line: &str) {
 /// Reads again who may come in, whenever the signal comes.
 async fn reload_on(hangup: &mut Signal, proxy: &Proxy) {
     while hangup.recv().await.is_some() {
-        if let Err(problem) = proxy.reload().await {
-            eprintln!("replex: what was in force before still is: {problem}");
+        match proxy.reload().await {
+            Ok(()) => tell(Level::Info, "reloaded", "files were read again"),
+            Err(problem) => {
+                let note = format!("what was in force before still is: {problem}");
+                tell(Level::Error, "not_reloaded", &note);
+            }
         }
     }
 }

@@ -104,6 +104,16 @@ pub fn split(text: &str) -> Vec<&str> {
 }
 
 impl Command {
+    /// What the log calls it, if it changes something.
+    pub fn name(&self) -> Option<&'static str> {
+        match self {
+            Command::Show(_) | Command::Ignored(_) => None,
+            Command::Add { .. } => Some("ADD EXTENSION"),
+            Command::Remove(_) => Some("REMOVE EXTENSION"),
+            Command::Reload => Some("RELOAD"),
+        }
+    }
+
     /// Reads one command. The error does not repeat URLs, which may hold passwords.
     pub fn parse(text: &str) -> Result<Command, Report> {
         let text = text.trim().trim_end_matches(';').trim_end();

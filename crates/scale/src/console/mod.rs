@@ -18,6 +18,7 @@ use bytes::BytesMut;
 
 use crate::pool::stream::Peer;
 use crate::proxy::Proxy;
+use crate::told::without_literals;
 use crate::wire::Malformed;
 use crate::wire::cut::{Cutter, Piece, Side};
 use crate::wire::message::{self, Bind, Parse, Subject as Described, split_string};
@@ -49,9 +50,10 @@ const PARAMETERS: &[(&str, &str)] = &[
 ];
 
 /// Serves an operator who has logged in, until they leave.
-pub async fn run(proxy: &Arc<Proxy>, peer: Peer) {
+pub async fn run(proxy: &Arc<Proxy>, peer: Peer, user: String) {
     let mut console = Console {
         proxy,
+        user,
         peer,
         out: BytesMut::new(),
         statements: BTreeMap::new(),
@@ -65,6 +67,8 @@ pub async fn run(proxy: &Arc<Proxy>, peer: Peer) {
 
 struct Console<'a> {
     proxy: &'a Arc<Proxy>,
+    /// Who has logged in.
+    user: String,
     peer: Peer,
     out: BytesMut,
     statements: BTreeMap<Vec<u8>, String>,
@@ -191,7 +195,18 @@ impl Console<'_> {
     }
 
     async fn answer(&self, text: &str) -> Result<Answer, Report> {
-        answer::to(self.proxy, Command::parse(text)?).await
+        let command = Command::parse(text)?;
+        let name = command.name();
+        let answer = answer::to(self.proxy, command).await;
+        // Who only looks changes nothing.
+        if let Some(name) = name {
+            let outcome = match &answer {
+                Ok(_) => "done".to_owned(),
+                Err(report) => without_literals(&report.message),
+            };
+            log::info!(event = "console", user = &*self.user, command = name; "{outcome}");
+        }
+        answer
     }
 
     fn rows(&mut self, answer: &Answer, format: impl Fn(usize) -> Format) {

@@ -1,6 +1,7 @@
 //! A client's first words: TLS, whom it says it is, and what its session is told at the start.
 
 use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use bytes::BytesMut;
@@ -12,6 +13,7 @@ use super::{Admission, Proxy, proof};
 use crate::console;
 use crate::pool::stream::{Peer, Stream};
 use crate::pool::{Connection, Key, Known, Login};
+use crate::told::without_literals;
 use crate::wire::message;
 use crate::wire::report::{Report, Severity};
 use crate::wire::server::Parameters;
@@ -23,13 +25,15 @@ const TOO_MANY: &str = "53300";
 const NOT_ALLOWED: &str = "42501";
 const UNSUPPORTED: &str = "0A000";
 const CONNECTION_FAILURE: &str = "08006";
+/// The class of those that say that somebody is not who they say they are.
+const INVALID_AUTHORIZATION: &str = "28";
 
 /// What a client gets that has logged in, and has not been told yet.
 pub enum Entrance {
     /// A session on servers.
     Session(Box<Welcome>),
-    /// The console.
-    Console,
+    /// The console, with the operator's name.
+    Console(String),
 }
 
 /// What a session begins with.
@@ -175,14 +179,18 @@ pub fn violation(what: impl Into<String>) -> Failed {
 
 impl Proxy {
     /// Lets a client log in. None if it wanted something else, or could not: then it was told.
-    pub(super) async fn welcome(&self, stream: Stream) -> Option<(Peer, Entrance)> {
+    pub(super) async fn welcome(
+        &self,
+        stream: Stream,
+        address: Option<SocketAddr>,
+    ) -> Option<(Peer, Entrance)> {
         let mut peer = Peer::new(stream);
         // What is read again meanwhile is for those who come later.
         let admission = self.admission();
         loop {
             let first = match first(&mut peer).await {
                 Ok(first) => first,
-                Err(failed) => return self.turn_away(peer, failed).await,
+                Err(failed) => return self.turn_away(peer, failed, address).await,
             };
             match first {
                 First::Tls => peer = encrypt(peer, &admission).await?,
@@ -194,15 +202,21 @@ impl Proxy {
                 First::Startup(startup) => {
                     return match self.log_in(&mut peer, &admission, &startup).await {
                         Ok(entrance) => Some((peer, entrance)),
-                        Err(failed) => self.turn_away(peer, failed).await,
+                        Err(failed) => self.turn_away(peer, failed, address).await,
                     };
                 }
             }
         }
     }
 
-    async fn turn_away(&self, mut peer: Peer, failed: Failed) -> Option<(Peer, Entrance)> {
+    async fn turn_away(
+        &self,
+        mut peer: Peer,
+        failed: Failed,
+        address: Option<SocketAddr>,
+    ) -> Option<(Peer, Entrance)> {
         if let Failed::Told(report) = failed {
+            tell_refusal(&report, address);
             let mut out = BytesMut::new();
             report.write(&mut out);
             // A client that is gone cannot be told.
@@ -232,7 +246,7 @@ impl Proxy {
         }
         if startup.parameter("database") == Some(console::DATABASE) {
             log_in_operator(peer, admission, startup, user).await?;
-            return Ok(Entrance::Console);
+            return Ok(Entrance::Console(user.to_owned()));
         }
         // Before anybody is asked for a password: libpq goes on to its next host only then.
         let servers = self.servers()?;
@@ -277,6 +291,15 @@ impl Proxy {
             parameters,
             permit,
         })))
+    }
+}
+
+/// Tells the log who was not let in for what they have said of themselves (SQLSTATE class 28).
+fn tell_refusal(report: &Report, address: Option<SocketAddr>) {
+    if report.code.starts_with(INVALID_AUTHORIZATION) {
+        let from = address.map_or_else(|| "this machine".to_owned(), |it| it.to_string());
+        let (code, said) = (&*report.code, without_literals(&report.message));
+        log::warn!(event = "login_refused", from = &*from, sqlstate = code; "{said}");
     }
 }
 

@@ -212,13 +212,14 @@ impl Proxy {
         address: Option<SocketAddr>,
         login_permit: OwnedSemaphorePermit,
     ) {
-        let welcomed = tokio::time::timeout(self.login_timeout, self.welcome(stream)).await;
+        let welcomed =
+            tokio::time::timeout(self.login_timeout, self.welcome(stream, address)).await;
         drop(login_permit);
         match welcomed {
             Ok(Some((peer, Entrance::Session(welcome)))) => {
                 relay::run(&self, peer, address, *welcome).await;
             }
-            Ok(Some((peer, Entrance::Console))) => console::run(&self, peer).await,
+            Ok(Some((peer, Entrance::Console(user)))) => console::run(&self, peer, user).await,
             Ok(None) | Err(_) => {}
         }
     }

@@ -53,6 +53,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use log::Level;
 use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
@@ -66,6 +67,7 @@ use crate::manager::{ExtensionId, Manager, State, Tsid, locked};
 use crate::pool::connection;
 use crate::pool::ledger::Ledger;
 use crate::pool::stream::Stream;
+use crate::told::Told;
 use buffer::Buffer;
 use extractor::SERVING;
 use leadership::Leadership;
@@ -77,6 +79,9 @@ pub(crate) use quarantine::noted as noted_difference;
 use reader::{Join, Reader};
 pub(crate) use seed::{dump_version, has_tables};
 pub(crate) use standby::refused as refused_standby;
+
+/// What is said of one that is not reached yet: each try begins by it.
+const CONNECTING: &str = "connecting";
 
 /// Name of the slot and of the publication on the Primary.
 pub const SLOT: &str = "hihooi";
@@ -159,6 +164,8 @@ struct Shared {
     replay_connections: u16,
     /// What keeps commits for Extensions that are away, if there is one.
     buffer: Option<Arc<Buffer>>,
+    /// What the log was told of Extensions.
+    told: Arc<Told>,
     /// The epoch of this proxy, and whether it is the active one.
     epoch: u64,
     lease: Lease,
@@ -204,8 +211,16 @@ impl Shared {
         self.status.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn set_status(&self, id: ExtensionId, text: impl Into<String>) {
+    /// What an Extension does now, for people and for the log.
+    fn set_status(&self, id: ExtensionId, text: &str) {
+        if text != CONNECTING {
+            self.tell(Level::Info, id, text);
+        }
         self.set_progress(id, text, None);
+    }
+
+    fn tell(&self, level: Level, id: ExtensionId, text: &str) {
+        self.told.tell(level, "extension", Some(id), text);
     }
 
     fn set_progress(&self, id: ExtensionId, text: impl Into<String>, progress: Option<Progress>) {
@@ -298,6 +313,7 @@ impl Replication {
             compare_now: Arc::default(),
             knows_all: Arc::default(),
             replay_connections: settings.replay_connections,
+            told: Arc::default(),
             buffer: settings
                 .buffer
                 .clone()
@@ -393,6 +409,7 @@ impl Replication {
         self.shared.durable().remove(&id);
         self.shared.compared().remove(&id);
         self.shared.status().remove(&id);
+        self.shared.told.forget(id);
     }
 
     /// What each Extension does, for people.
@@ -452,7 +469,12 @@ async fn keep(shared: Shared, id: ExtensionId, extension: Address, mut contents:
             Ok(()) => Error::Connection("the slot's reader let go of it".into()),
             Err(problem) => problem,
         };
-        shared.set_status(id, problem.to_string());
+        let level = match problem {
+            Error::Connection(_) | Error::Stream(_) => Level::Warn,
+            Error::Differs(_) | Error::Setup(_) => Level::Error,
+        };
+        shared.tell(level, id, &problem.to_string());
+        shared.set_progress(id, problem.to_string(), None);
         match problem {
             Error::Connection(_) | Error::Stream(_) => {
                 shared.manager().set_state(id, State::Away);
@@ -512,7 +534,7 @@ async fn follow(
     extension: &Address,
     wait: &mut Duration,
 ) -> Result<(), Error> {
-    shared.set_status(id, "connecting");
+    shared.set_status(id, CONNECTING);
     let control = connect(extension, fence::EXTRACTOR).await?;
     let primary = connect(&shared.primary, "replex set-up").await?;
     if standby::is_one(&control).await? {

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use log::Level;
 use pgwire_replication::{Lsn, ReplicationClient, ReplicationConfig, ReplicationEvent};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::MissedTickBehavior;
@@ -27,7 +28,10 @@ use crate::address::Address;
 use crate::auth::tls::Policy;
 use crate::manager::{Committed, ExtensionId, TStateId, Tsid};
 use crate::pool::ledger::UNPROVEN;
+use crate::told::Told;
 
+/// What the log calls what is told of the slot.
+const EVENT: &str = "slot";
 /// Time between two looks at what can be confirmed and what is in doubt.
 const TICK: Duration = Duration::from_millis(200);
 /// Wait before the Primary is asked again whether it shows a commit.
@@ -156,6 +160,8 @@ pub struct Reader {
     snapshot: Snapshot,
     /// Commits in doubt whose process is gone: if they are not read up to here, they did not happen.
     doubts: BTreeMap<TStateId, Tsid>,
+    /// What the log was told of the slot.
+    told: Told,
 }
 
 impl Reader {
@@ -170,6 +176,7 @@ impl Reader {
             recent: Recent::default(),
             snapshot: Snapshot::default(),
             doubts: BTreeMap::new(),
+            told: Told::default(),
         }
     }
 
@@ -184,10 +191,11 @@ impl Reader {
                 false => Err(Error::Connection(UNPROVEN.into())),
             };
             if let Err(problem) = done {
+                let text = format!("the Primary's slot cannot be read: {problem}");
+                self.told.tell(Level::Warn, EVENT, None, &text);
                 for follower in self.followers.keys() {
                     if let Follower::Extension(id) = follower {
-                        let text = format!("the Primary's slot cannot be read: {problem}");
-                        self.shared.set_status(*id, text);
+                        self.shared.set_progress(*id, &*text, None);
                     }
                 }
                 wait = match self.position > position {
@@ -217,6 +225,8 @@ impl Reader {
             .map_err(stream_error)?;
         self.begin_behind(setup::confirmed(&primary).await?)?;
         nudge(&primary).await?;
+        let text = "the Primary's slot is read";
+        self.told.tell(Level::Info, EVENT, None, text);
         let key = self.shared.manager().key().clone();
         let mut assembler = Assembler::default();
         let mut is_inside = false;

@@ -4,6 +4,7 @@
 
 mod chapters;
 mod load;
+mod package;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -13,7 +14,7 @@ use replex::failure::Failure;
 use scale::address::Address;
 use scale::auth::users::Users;
 use scale::console::client::{self, Told};
-use scale::local::{self, Postgres, SUPERUSER};
+use scale::local::{Postgres, SUPERUSER};
 use scale::proxy::routing::Routing;
 use scale::proxy::{Admission, Authentication, Certificates, Options, Proxy, WAIT_MS_DEFAULT};
 use scale::replication::{Settings, buffer};
@@ -54,11 +55,7 @@ pub async fn run() -> Result<(), Failure> {
         "{}: a PostgreSQL proxy whose replicas answer consistently.",
         story.screen.bold("Hihooi")
     );
-    if local::programs().is_none() {
-        return Err(Failure::Failed(
-            "PostgreSQL's server is not installed: `apt-get install postgresql`".into(),
-        ));
-    }
+    package::provide().await?;
     let mut stage = chapters::stage(&mut story).await?;
     chapters::routing(&mut story, &stage).await?;
     let load = chapters::load(&mut story, &stage).await?;

@@ -26,6 +26,7 @@ use std::convert::Infallible;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use log::Level;
 use tokio::sync::mpsc;
 use tokio::time::MissedTickBehavior;
 use tokio_postgres::Client;
@@ -35,13 +36,17 @@ use super::reader::{Answer, Commit, Follower, join};
 use super::spill::Spill;
 use super::tstate::{Effect, TState};
 use super::{
-    Error, RETRY_WAIT_MAX, RETRY_WAIT_MIN, SERVING, Shared, connect, handover, promotion, setup,
+    CONNECTING, Error, RETRY_WAIT_MAX, RETRY_WAIT_MIN, SERVING, Shared, connect, handover,
+    promotion, setup,
 };
 use crate::manager::Tsid;
 use crate::pool::ledger::UNPROVEN;
+use crate::told::Told;
 use pages::{Page, Pages};
 use table::{PART_LENGTH_MAX, Table};
 
+/// What the log calls what is told of it.
+const EVENT: &str = "transactions_buffer";
 /// Bytes of a page of several commits, about.
 const PAGE_LENGTH: usize = 256 * 1024;
 /// Where nothing is committed, how far the Primary's log is gets written down so often.
@@ -62,6 +67,8 @@ pub struct Options {
 pub struct Buffer {
     options: Options,
     kept: Mutex<Kept>,
+    /// What the log was told of it.
+    told: Told,
 }
 
 /// What is known of it.
@@ -99,6 +106,7 @@ impl Buffer {
         Buffer {
             options,
             kept: Mutex::default(),
+            told: Told::default(),
         }
     }
 
@@ -153,6 +161,13 @@ impl Buffer {
     }
 
     fn stands(&self, is_following: bool, text: &str) {
+        let level = match is_following {
+            true => Level::Info,
+            false => Level::Warn,
+        };
+        if text != CONNECTING {
+            self.told.tell(level, EVENT, None, text);
+        }
         let mut kept = self.kept();
         (kept.is_following, kept.holds) = (is_following, is_following);
         kept.status = text.into();
@@ -171,7 +186,7 @@ impl Buffer {
     pub(super) async fn keep(self: Arc<Buffer>, shared: Shared) {
         let mut wait = RETRY_WAIT_MIN;
         loop {
-            self.stands(false, "connecting");
+            self.stands(false, CONNECTING);
             let followed = Keeper::follow(&shared, &self, &mut wait).await;
             let problem = match followed {
                 Err(problem) => problem,
