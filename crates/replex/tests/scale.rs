@@ -91,6 +91,14 @@ impl Running {
         }
     }
 
+    fn scrape(&self) -> String {
+        let mut scraped = String::new();
+        let mut metrics = TcpStream::connect(&self.metrics).unwrap();
+        metrics.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").unwrap();
+        metrics.read_to_string(&mut scraped).unwrap();
+        scraped
+    }
+
     fn logged(&self) -> String {
         std::fs::read_to_string(self.log.path()).unwrap()
     }
@@ -168,10 +176,7 @@ fn operators_ask_and_reload() {
     let said = String::from_utf8(unknown.stderr).unwrap();
     assert!(said.contains("There are EXTENSIONS"), "{said}");
 
-    let mut scraped = String::new();
-    let mut metrics = TcpStream::connect(&running.metrics).unwrap();
-    metrics.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").unwrap();
-    metrics.read_to_string(&mut scraped).unwrap();
+    let scraped = running.scrape();
     assert!(scraped.contains("\nreplex_scale_clients 0\n"), "{scraped}");
 
     // Another user, by the console; then back, by the signal. A file that is damaged changes nothing.
@@ -270,6 +275,56 @@ fn what_happens_is_logged_without_values() {
         !logged.contains("xyzzy") && !logged.contains("s3cret"),
         "{logged}"
     );
+}
+
+/// The Primary keeps its log for an Extension that is away, up to a limit.
+#[test]
+fn an_alarm_comes_before_the_slot_is_lost() {
+    if !is_there() {
+        return;
+    }
+    let limited = ["synchronous_commit=on", "max_slot_wal_keep_size=96MB"];
+    let postgres = Postgres::start(&limited).unwrap();
+    let mut extension = Postgres::start(&[]).unwrap();
+    let url = |place: &Postgres| format!("postgresql://{SUPERUSER}@{}/postgres", place.socket());
+    let (primary, follower) = (url(&postgres), url(&extension));
+    let databases = ["--primary", &primary, "--extension", &follower];
+    let running = Running::start(&[&databases[..], &["--trust", "--buffer", "none"]].concat());
+    running.wait_for_line(&[" info event=extension extension=1 note=serving"]);
+    extension.kill();
+    let place = postgres.socket().to_string();
+    let alarm = [" warn event=slot ", "max_slot_wal_keep_size"];
+    let is_alarm = |line: &str| alarm.iter().all(|part| line.contains(part));
+    let started = Instant::now();
+    while !running.logged().lines().any(is_alarm) {
+        let held = "SELECT pg_switch_wal() - restart_lsn FROM pg_replication_slots
+                     WHERE pg_logical_emit_message(false, 'test', '') IS NOT NULL";
+        let held: u64 = psql(&postgres, &place, held).trim().parse().unwrap();
+        // Not faster than it is looked at.
+        let told = |line: &str| {
+            line.strip_prefix("replex_scale_slot_held_bytes ")?
+                .parse()
+                .ok()
+        };
+        while running.scrape().lines().find_map(told) < Some(held) {
+            assert!(started.elapsed() < PATIENCE);
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+    let status = "SELECT wal_status FROM pg_replication_slots";
+    assert_ne!(psql(&postgres, &place, status), "lost\n");
+    assert!(running.scrape().contains("\nreplex_scale_slot_safe_bytes "));
+    extension.start_again().unwrap();
+    let is_over = |log: &str| {
+        log.lines()
+            .filter(|line| line.contains("slot is read"))
+            .count()
+            == 2
+    };
+    while !is_over(&running.logged()) {
+        assert!(started.elapsed() < PATIENCE, "the alarm goes on");
+        std::thread::sleep(Duration::from_millis(50));
+    }
 }
 
 /// The store in its folder is this user's alone and one process's, and has what it had when that is killed.

@@ -33,6 +33,11 @@ pub fn text(proxy: &Proxy) -> String {
         line("buffer_following", "", u64::from(buffer.is_following));
         line("buffer_bytes", "", buffer.length);
     }
+    let kept = routing.extensions.replication().kept();
+    line("slot_held_bytes", "", kept.held);
+    if let Some(safe) = kept.safe {
+        line("slot_safe_bytes", "", safe);
+    }
     let compared = routing.extensions.replication().compared();
     let manager = routing.manager();
     line("reads_waiting", "", proxy.reads_waiting() as u64);

@@ -40,6 +40,7 @@ mod quarantine;
 mod reader;
 pub(crate) mod schedule;
 mod seed;
+mod slot;
 mod snapshot;
 mod spill;
 mod standby;
@@ -78,6 +79,7 @@ pub(crate) use quarantine::is_same;
 pub(crate) use quarantine::noted as noted_difference;
 use reader::{Join, Reader};
 pub(crate) use seed::{dump_version, has_tables};
+pub use slot::Kept;
 pub(crate) use standby::refused as refused_standby;
 
 /// What is said of one that is not reached yet: each try begins by it.
@@ -158,6 +160,8 @@ struct Shared {
     /// How often each Extension was compared and found equal.
     compared: Arc<Mutex<BTreeMap<ExtensionId, u64>>>,
     compare_now: Arc<Notify>,
+    /// What the Primary keeps for the slot.
+    kept: Arc<Mutex<Kept>>,
     /// Whether every Extension is known that the Primary keeps its log for.
     knows_all: Arc<AtomicBool>,
     /// Connections that execute at one Extension.
@@ -311,6 +315,7 @@ impl Replication {
             status: Arc::default(),
             compared: Arc::default(),
             compare_now: Arc::default(),
+            kept: Arc::default(),
             knows_all: Arc::default(),
             replay_connections: settings.replay_connections,
             told: Arc::default(),
@@ -425,6 +430,15 @@ impl Replication {
     /// How the Transactions Buffer is, if there is one.
     pub fn buffer(&self) -> Option<buffer::Standing> {
         Some(self.shared.buffer.as_ref()?.standing())
+    }
+
+    /// What the Primary kept of its log for the slot, when it was asked last.
+    pub fn kept(&self) -> Kept {
+        *self
+            .shared
+            .kept
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Compares every Extension with the Primary now, rather than at the next turn.

@@ -9,8 +9,8 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use log::Level;
@@ -21,6 +21,7 @@ use tokio_postgres::Client;
 
 use super::bridge::{self, Bridge};
 use super::handover::{self, Placed, Recent, Source};
+use super::slot::Kept;
 use super::snapshot::Snapshot;
 use super::tstate::{Assembler, TState};
 use super::{Error, RETRY_WAIT_MAX, RETRY_WAIT_MIN, SLOT, Shared, catalogue, connect, setup};
@@ -34,6 +35,8 @@ use crate::told::Told;
 const EVENT: &str = "slot";
 /// Time between two looks at what can be confirmed and what is in doubt.
 const TICK: Duration = Duration::from_millis(200);
+/// Time between two looks at how much of its log the Primary keeps.
+const LOOK_INTERVAL: Duration = Duration::from_secs(2);
 /// Wait before the Primary is asked again whether it shows a commit.
 const SHOWN_WAIT: Duration = Duration::from_millis(1);
 /// An Extension that takes nothing from its full queue for so long is let go; it joins again.
@@ -225,13 +228,13 @@ impl Reader {
             .map_err(stream_error)?;
         self.begin_behind(setup::confirmed(&primary).await?)?;
         nudge(&primary).await?;
-        let text = "the Primary's slot is read";
-        self.told.tell(Level::Info, EVENT, None, text);
         let key = self.shared.manager().key().clone();
         let mut assembler = Assembler::default();
         let mut is_inside = false;
         let mut tick = tokio::time::interval(TICK);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut look = tokio::time::interval(LOOK_INTERVAL);
+        look.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {
                 event = stream.recv() => {
@@ -270,6 +273,7 @@ impl Reader {
                         return Ok(());
                     }
                 }
+                _ = look.tick() => self.look(&primary).await?,
                 _ = tick.tick() => {
                     self.confirm(&stream);
                     self.settle_doubts(&primary).await?;
@@ -415,6 +419,26 @@ impl Reader {
             self.confirmed = self.confirmed.max(durable);
             stream.update_applied_lsn(Lsn::from_u64(self.confirmed.0));
         }
+    }
+
+    /// Tells the log when the Primary keeps so much for whoever is away that the slot may be lost.
+    async fn look(&self, primary: &Client) -> Result<(), Error> {
+        let kept = Kept::of(primary).await?;
+        *self
+            .shared
+            .kept
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = kept;
+        let (level, text) = match kept.is_alarming() {
+            false => (Level::Info, "the Primary's slot is read"),
+            true => (
+                Level::Warn,
+                "the Primary keeps more of its log for the slot than may still come: at max_slot_wal_keep_size the \
+                 slot is lost, and who is away must be filled again. SHOW LAG says who that is",
+            ),
+        };
+        self.told.tell(level, EVENT, None, text);
+        Ok(())
     }
 
     /// Commits whose connection broke: they happened if they are read before the log's end at a time
