@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 use support::cluster::{Cluster, PATIENCE, text};
 use support::{connect, is_there};
 use tokio::task::JoinHandle;
-use tokio_postgres::Client;
+use tokio_postgres::error::SqlState;
+use tokio_postgres::{Client, NoTls};
 
 const SETUP: &str = "CREATE TABLE t (id int PRIMARY KEY, n int); INSERT INTO t VALUES (1, 1);
     CREATE TABLE other (id int PRIMARY KEY)";
@@ -80,6 +81,43 @@ impl Held {
             reader,
         };
         (reading, held)
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn reads_that_wait_are_cancelled() {
+    if !is_there() {
+        return;
+    }
+    let begin = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
+    for before in [None, Some(begin)] {
+        println!("{before:?}");
+        let held = Held::start(LONG, true).await;
+        let reader = held.cluster.front.connect().await;
+        if let Some(before) = before {
+            reader.batch_execute(before).await.unwrap();
+        }
+        let cancel = reader.cancel_token();
+        // One that comes while nothing runs is for nothing.
+        cancel.cancel_query(NoTls).await.unwrap();
+        let reading = tokio::spawn(async move { (reader.batch_execute(READ).await, reader) });
+        let started = Instant::now();
+        while held.cluster.front.proxy.reads_waiting() == 0 {
+            assert!(!reading.is_finished(), "it has not waited");
+            assert!(started.elapsed() < PATIENCE, "it does not wait");
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        cancel.cancel_query(NoTls).await.unwrap();
+        let (failed, reader) = reading.await.unwrap();
+        let failed = failed.unwrap_err();
+        assert_eq!(failed.code(), Some(&SqlState::QUERY_CANCELED), "{failed}");
+        // It is over as if a server had said so.
+        if before.is_some() {
+            let next = reader.batch_execute("SELECT 1").await.unwrap_err();
+            assert_eq!(next.code(), Some(&SqlState::IN_FAILED_SQL_TRANSACTION));
+            reader.batch_execute("ROLLBACK").await.unwrap();
+        }
+        assert_eq!(text(&reader, "SELECT 7").await, "7");
     }
 }
 

@@ -55,7 +55,7 @@ pub const HELP: &[(&str, &str)] = &[
     ("SHOW LAG", "how far Extensions are behind the Primary"),
     (
         "SHOW BUFFER",
-        "what is kept for Extensions that are away, if that was asked for",
+        "what the Transactions Buffer keeps for Extensions that are away",
     ),
     ("SHOW POOLS", "connections to servers"),
     (

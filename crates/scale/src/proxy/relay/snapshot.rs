@@ -31,7 +31,7 @@ impl Relay<'_> {
                     waited < ALWAYS_WAITED || routing.manager().is_primary_busier()
                 };
                 self.wait(routing, &anything, Proof::First, is_worth_it)
-                    .await
+                    .await?
             }
             None => Route::primary(Why::primary("no Extension serves")),
         };

@@ -5,11 +5,14 @@ use std::time::{Duration, Instant};
 use super::{Plan, Relay};
 use crate::manager::Sets;
 use crate::proxy::routing::{Route, Routing};
-use crate::wire::report::Report;
+use crate::wire::report::{Report, Severity};
 use crate::wire::session::Proof;
 
 /// How often an Extension is looked for.
 const STEP: Duration = Duration::from_millis(1);
+/// SQLSTATE: its client has cancelled it.
+const QUERY_CANCELED: &str = "57014";
+
 impl Relay<'_> {
     /// Where what the session holds goes. If that is the Primary, though only for want of an Extension that has
     /// everything, one is waited for while the Primary is the busier one.
@@ -19,7 +22,7 @@ impl Relay<'_> {
             let is_busy = |_| routing.manager().is_primary_busier();
             if is_busy(Duration::ZERO) {
                 let proof = touched.proof();
-                let route = self.wait(routing, &touched.sets, proof, is_busy).await;
+                let route = self.wait(routing, &touched.sets, proof, is_busy).await?;
                 plan.extension = route.extension;
                 plan.why = route.why;
             }
@@ -28,17 +31,18 @@ impl Relay<'_> {
     }
 
     /// Where a read goes that began now, once an Extension has all that it must see. The Primary, if that takes too
-    /// long or is not worth it any more, so long after its beginning.
+    /// long or is not worth it any more, so long after its beginning. The error is that it was cancelled meanwhile.
     pub(super) async fn wait(
         &self,
         routing: &Routing,
         reads: &Sets,
         proof: Proof,
         is_worth_it: impl Fn(Duration) -> bool,
-    ) -> Route {
+    ) -> Result<Route, Report> {
         let level = self.session.settings().level;
         let mut moment = routing.manager().moment(reads, level);
         let is_hopeless = routing.manager().is_hopeless(&moment);
+        let cancelled = self.entry.wait.begin();
         // Each that waits looks again and again.
         let waits = self.waiting.try_acquire();
         let started = Instant::now();
@@ -46,12 +50,16 @@ impl Relay<'_> {
             let route = routing.route_moment(&mut moment, proof);
             let waited = started.elapsed();
             let is_over = !route.may_wait || is_hopeless || waits.is_err();
+            if cancelled.is_cancelled() {
+                let text = "canceling statement due to user request";
+                return Err(Report::new(Severity::Error, QUERY_CANCELED, text));
+            }
             if is_over || !is_worth_it(waited) {
-                return route;
+                return Ok(route);
             }
             if waited >= self.wait_max {
                 routing.manager().waited_in_vain(&moment);
-                return route;
+                return Ok(route);
             }
             tokio::time::sleep(STEP).await;
         }
