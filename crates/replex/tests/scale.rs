@@ -16,24 +16,11 @@ use std::time::{Duration, Instant};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 use rustix::process::{Pid, Signal, kill_process};
 use scale::local::{self, Postgres, SUPERUSER};
-use support::{program, run, run_badly, run_well};
+use support::{is_empty, postgres_is_there, program, run, run_badly, run_well};
 use tempfile::{NamedTempFile, TempDir};
 
 /// What takes longer has come to a stop, however busy the machine.
 const PATIENCE: Duration = Duration::from_secs(60);
-
-/// Whether there is a PostgreSQL to test with. Where there is none a test says so and tests nothing.
-fn is_there() -> bool {
-    let there = local::programs().is_some();
-    if !there {
-        println!("SKIPPED, nothing was tested: install Debian's package postgresql");
-    }
-    there
-}
-
-fn is_empty(folder: &Path) -> bool {
-    std::fs::read_dir(folder).unwrap().next().is_none()
-}
 
 /// A proxy, killed when it is dropped.
 struct Running {
@@ -145,7 +132,7 @@ impl Drop for Running {
 
 #[test]
 fn operators_ask_and_reload() {
-    if !is_there() {
+    if !postgres_is_there() {
         return;
     }
     let postgres = Postgres::start(&["synchronous_commit=on"]).unwrap();
@@ -224,7 +211,7 @@ fn have_differ(running: &Running, primary: &Postgres, extension: &Postgres) {
 /// What operators look for stands in the log, and what is nobody's business does not.
 #[test]
 fn what_happens_is_logged_without_values() {
-    if !is_there() {
+    if !postgres_is_there() {
         return;
     }
     let postgres = Postgres::start(&["synchronous_commit=on"]).unwrap();
@@ -280,7 +267,7 @@ fn what_happens_is_logged_without_values() {
 /// The Primary keeps its log for an Extension that is away, up to a limit.
 #[test]
 fn an_alarm_comes_before_the_slot_is_lost() {
-    if !is_there() {
+    if !postgres_is_there() {
         return;
     }
     let limited = ["synchronous_commit=on", "max_slot_wal_keep_size=96MB"];
@@ -330,7 +317,7 @@ fn an_alarm_comes_before_the_slot_is_lost() {
 /// The store in its folder is this user's alone and one process's, and has what it had when that is killed.
 #[test]
 fn a_buffer_in_a_folder_is_kept() {
-    if !is_there() {
+    if !postgres_is_there() {
         return;
     }
     let postgres = Postgres::start(&["synchronous_commit=on"]).unwrap();
@@ -367,7 +354,7 @@ fn a_buffer_in_a_folder_is_kept() {
 /// Who says nothing of a buffer has one, where programs keep what outlives them.
 #[test]
 fn there_is_a_buffer_by_default() {
-    if !is_there() {
+    if !postgres_is_there() {
         return;
     }
     let postgres = Postgres::start(&["synchronous_commit=on"]).unwrap();
@@ -432,7 +419,7 @@ fn a_buffer_that_cannot_be_is_refused() {
 /// One that is stopped takes its socket away; what one leaves that is killed, the next takes over.
 #[test]
 fn a_unix_socket_is_served() {
-    if !is_there() {
+    if !postgres_is_there() {
         return;
     }
     let postgres = Postgres::start(&[]).unwrap();
@@ -496,7 +483,7 @@ fn certify(folder: &Path, name: &str) -> String {
 /// Who vouches for clients is said by options, and read again by the signal.
 #[test]
 fn clients_are_vouched_for() {
-    if !is_there() {
+    if !postgres_is_there() {
         return;
     }
     let postgres = Postgres::start(&[]).unwrap();
@@ -552,7 +539,7 @@ fn clients_are_vouched_for() {
 
 #[test]
 fn second_proxy_stands_by_until_the_first_is_stopped() {
-    if !is_there() {
+    if !postgres_is_there() {
         return;
     }
     let postgres = Postgres::start(&["synchronous_commit=on"]).unwrap();
@@ -591,7 +578,7 @@ fn second_proxy_stands_by_until_the_first_is_stopped() {
 
 #[test]
 fn extension_is_promoted_when_the_primary_is_gone() {
-    if !is_there() {
+    if !postgres_is_there() {
         return;
     }
     let mut primary = Postgres::start(&["synchronous_commit=on"]).unwrap();
@@ -647,7 +634,7 @@ fn extension_is_promoted_when_the_primary_is_gone() {
 
 #[test]
 fn a_file_says_which_extensions_there_are() {
-    if !is_there() {
+    if !postgres_is_there() {
         return;
     }
     let primary = Postgres::start(&["synchronous_commit=on"]).unwrap();
@@ -693,7 +680,7 @@ fn a_file_says_which_extensions_there_are() {
 
 #[test]
 fn check_says_what_is_missing_and_fails_if_it_must() {
-    if !is_there() {
+    if !postgres_is_there() {
         return;
     }
     let good = Postgres::start(&["synchronous_commit=on"]).unwrap();

@@ -12,8 +12,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
-use scale::local;
-use support::program;
+use support::{is_empty, postgres_is_there, program};
 use tempfile::TempDir;
 
 /// What the demo must have claimed, each with its mark.
@@ -33,15 +32,6 @@ const CLAIMS: &[&str] = &[
     "All 12 claims held",
 ];
 
-/// Whether there is a PostgreSQL to test with. Where there is none a test says so and tests nothing.
-fn is_there() -> bool {
-    let there = local::programs().is_some();
-    if !there {
-        println!("SKIPPED, nothing was tested: install Debian's package postgresql");
-    }
-    there
-}
-
 /// A demo whose databases are in this folder, which they must be able to reach.
 fn demo(folder: &Path) -> Child {
     std::fs::set_permissions(folder, Permissions::from_mode(0o755)).unwrap();
@@ -55,13 +45,9 @@ fn demo(folder: &Path) -> Child {
         .unwrap()
 }
 
-fn is_empty(folder: &Path) -> bool {
-    std::fs::read_dir(folder).unwrap().next().is_none()
-}
-
 #[test]
 fn demo_holds_what_it_claims_and_cleans_up() {
-    if !is_there() {
+    if !postgres_is_there() {
         return;
     }
     let folder = TempDir::new().unwrap();
@@ -98,7 +84,7 @@ fn demo_without_postgres(apt_get: &str) -> Option<(TempDir, Command)> {
 
 #[test]
 fn demo_installs_what_it_needs() {
-    let hidden = is_there().then(|| demo_without_postgres("umount /usr/lib/postgresql"));
+    let hidden = postgres_is_there().then(|| demo_without_postgres("umount /usr/lib/postgresql"));
     let Some((_folder, mut command)) = hidden.flatten() else {
         return;
     };
@@ -114,7 +100,8 @@ fn demo_installs_what_it_needs() {
 
 #[test]
 fn demo_says_what_stands_in_the_way_of_its_needs() {
-    let hidden = is_there().then(|| demo_without_postgres("echo no network >&2; exit 100"));
+    let hidden =
+        postgres_is_there().then(|| demo_without_postgres("echo no network >&2; exit 100"));
     let Some((_folder, mut command)) = hidden.flatten() else {
         return;
     };
@@ -129,7 +116,7 @@ fn demo_says_what_stands_in_the_way_of_its_needs() {
 
 #[test]
 fn demo_that_is_interrupted_leaves_nothing() {
-    if !is_there() {
+    if !postgres_is_there() {
         return;
     }
     let folder = TempDir::new().unwrap();

@@ -14,9 +14,20 @@ use tokio_postgres::{Client, NoTls};
 
 const SETUP: &str = "CREATE TABLE t (id int PRIMARY KEY, n int); INSERT INTO t VALUES (1, 1);
     CREATE TABLE other (id int PRIMARY KEY)";
+const BEGIN: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
 const READ: &str = "SELECT sum(n) FROM t";
 /// Nothing here takes as long.
 const LONG: Duration = Duration::from_secs(3600);
+
+/// Returns once a read has begun to wait.
+async fn until_waiting<T>(cluster: &Cluster, reading: &JoinHandle<T>) {
+    let started = Instant::now();
+    while cluster.front.proxy.reads_waiting() == 0 {
+        assert!(!reading.is_finished(), "it has not waited");
+        assert!(started.elapsed() < PATIENCE, "it does not wait");
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+}
 
 /// An Extension that answers reads, and cannot take up the row that was written last.
 struct Held {
@@ -67,12 +78,7 @@ impl Held {
             reader,
         } = self;
         let reading = tokio::spawn(async move { text(&reader, READ).await });
-        let started = Instant::now();
-        while cluster.front.proxy.reads_waiting() == 0 {
-            assert!(!reading.is_finished(), "it has not waited");
-            assert!(started.elapsed() < PATIENCE, "it does not wait");
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
+        until_waiting(&cluster, &reading).await;
         let reader = cluster.front.connect().await;
         let held = Held {
             cluster,
@@ -89,8 +95,7 @@ async fn reads_that_wait_are_cancelled() {
     if !is_there() {
         return;
     }
-    let begin = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
-    for before in [None, Some(begin)] {
+    for before in [None, Some(BEGIN)] {
         println!("{before:?}");
         let held = Held::start(LONG, true).await;
         let reader = held.cluster.front.connect().await;
@@ -99,12 +104,7 @@ async fn reads_that_wait_are_cancelled() {
         }
         let cancel = reader.cancel_token();
         let reading = tokio::spawn(async move { (reader.batch_execute(READ).await, reader) });
-        let started = Instant::now();
-        while held.cluster.front.proxy.reads_waiting() == 0 {
-            assert!(!reading.is_finished(), "it has not waited");
-            assert!(started.elapsed() < PATIENCE, "it does not wait");
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
+        until_waiting(&held.cluster, &reading).await;
         cancel.cancel_query(NoTls).await.unwrap();
         let (failed, reader) = reading.await.unwrap();
         let failed = failed.unwrap_err();
@@ -125,8 +125,7 @@ async fn reads_wait_while_the_primary_is_busier() {
     if !is_there() {
         return;
     }
-    let begin = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
-    for before in [None, Some(begin)] {
+    for before in [None, Some(BEGIN)] {
         println!("{before:?}");
         let held = Held::start(LONG, true).await;
         let served = held.cluster.served();

@@ -10,7 +10,7 @@ pub mod noise;
 pub mod people;
 pub mod rows;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use placement::{Column, ColumnType, Durability, Index, Schema};
@@ -34,6 +34,21 @@ pub fn options(servers: usize) -> Options {
 /// Such a cluster.
 pub async fn cluster(servers: usize) -> Cluster {
     Cluster::start(options(servers)).await.unwrap()
+}
+
+/// Whether there is a PostgreSQL to test with. Where there is none a test says so and tests nothing.
+#[cfg(feature = "scale")]
+pub fn postgres_is_there() -> bool {
+    let there = scale::local::programs().is_some();
+    if !there {
+        println!("SKIPPED, nothing was tested: install Debian's package postgresql");
+    }
+    there
+}
+
+/// Whether nothing is in a folder.
+pub fn is_empty(folder: &Path) -> bool {
+    std::fs::read_dir(folder).unwrap().next().is_none()
 }
 
 /// Runs the program until it ends.

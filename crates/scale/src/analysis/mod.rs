@@ -61,6 +61,13 @@ pub enum Action {
     Refused(&'static str),
 }
 
+impl Action {
+    /// May it write tables, or what is in them?
+    fn may_write(&self) -> bool {
+        matches!(self, Action::Write | Action::Unproven(_))
+    }
+}
+
 /// What a transaction statement does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TransactionCommand {
@@ -134,6 +141,7 @@ impl Statement {
         Statement::writes_anything(Action::Unproven(why))
     }
 
+    /// It may read and write any table.
     fn writes_anything(action: Action) -> Statement {
         Statement {
             writes_anything: true,

@@ -29,7 +29,7 @@ pub fn analyse(names: &Names<'_>, node: Node<'_>, text: &str) -> Statement {
         Node::ExplainStmt(explain) => {
             let inner = statement(names, explain.query(), text);
             match inner.action {
-                Action::Write | Action::Unproven(_) => inner,
+                ref action if action.may_write() => inner,
                 Action::Schema(_) => Statement::writes_anything(Action::Refused(
                     "EXPLAIN of a statement that makes a table is not replicated",
                 )),
@@ -125,7 +125,7 @@ fn of_copy(names: &Names<'_>, copy: &CopyStmt) -> Statement {
             query => Some(statement(names, query, "")),
         };
         return match inner {
-            Some(inner) if matches!(inner.action, Action::Write | Action::Unproven(_)) => inner,
+            Some(inner) if inner.action.may_write() => inner,
             _ => Statement::reads_anything(Action::Primary("it copies out")),
         };
     }

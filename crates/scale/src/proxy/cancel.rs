@@ -4,7 +4,8 @@
 //! session: the request could hit that one's statement.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use ring::rand::{SecureRandom, SystemRandom};
@@ -17,64 +18,21 @@ use crate::wire::startup::{CancelKey, write_cancel};
 /// How long a cancel request may take at a server.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The server that a session uses now, to cancel there. Held locked while a request is under way.
-pub type Target = Arc<tokio::sync::Mutex<Option<(Arc<Node>, CancelKey)>>>;
-
-/// Whether a session waits for a server, where a request finds none.
-#[derive(Debug, Default)]
-pub struct Wait(Mutex<Option<Waiting>>);
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Waiting {
-    Goes,
-    Cancelled,
+/// Where a session's cancel requests go now.
+pub enum Goal {
+    /// To the server that it uses.
+    Server(Arc<Node>, CancelKey),
+    /// It waits for a server, and looks here.
+    Wait(Arc<AtomicBool>),
 }
 
-impl Wait {
-    /// It waits until this is dropped.
-    pub fn begin(&self) -> Waits<'_> {
-        *self.state() = Some(Waiting::Goes);
-        Waits(self)
-    }
-
-    fn cancel(&self) {
-        if let Some(waiting) = &mut *self.state() {
-            *waiting = Waiting::Cancelled;
-        }
-    }
-
-    fn state(&self) -> MutexGuard<'_, Option<Waiting>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// A session waits.
-pub struct Waits<'a>(&'a Wait);
-
-impl Waits<'_> {
-    /// Has it been asked to cancel what it waits with?
-    pub fn is_cancelled(&self) -> bool {
-        *self.0.state() == Some(Waiting::Cancelled)
-    }
-}
-
-impl Drop for Waits<'_> {
-    fn drop(&mut self) {
-        *self.0.state() = None;
-    }
-}
-
-/// What a key leads to.
-struct Keyed {
-    secret: Vec<u8>,
-    target: Target,
-    wait: Arc<Wait>,
-}
+/// Where they go, if anywhere. Held locked while a request is under way.
+pub type Target = Arc<tokio::sync::Mutex<Option<Goal>>>;
 
 /// The keys of all sessions.
 #[derive(Default)]
 pub struct Registry {
-    sessions: Mutex<BTreeMap<u32, Keyed>>,
+    sessions: Mutex<BTreeMap<u32, (Vec<u8>, Target)>>,
 }
 
 /// A session's entry, which ends with it.
@@ -84,8 +42,6 @@ pub struct Entry<'a> {
     pub key: CancelKey,
     /// What it leads to.
     pub target: Target,
-    /// And what else.
-    pub wait: Arc<Wait>,
 }
 
 impl Registry {
@@ -105,13 +61,7 @@ impl Registry {
         while sessions.contains_key(&process) {
             process = (process + 1) & 0x7fff_ffff;
         }
-        let wait = Arc::<Wait>::default();
-        let keyed = Keyed {
-            secret: secret.to_vec(),
-            target: Arc::clone(&target),
-            wait: Arc::clone(&wait),
-        };
-        sessions.insert(process, keyed);
+        sessions.insert(process, (secret.to_vec(), Arc::clone(&target)));
         Entry {
             registry: self,
             key: CancelKey {
@@ -119,27 +69,27 @@ impl Registry {
                 secret: secret.to_vec(),
             },
             target,
-            wait,
         }
     }
 
     /// Passes a request on, if its key is right. Nobody is told how it went.
     pub async fn cancel(&self, key: &CancelKey) {
-        let (target, wait) = {
+        let target = {
             let sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
             match sessions.get(&key.process) {
-                Some(keyed) if keyed.secret == key.secret => {
-                    (Arc::clone(&keyed.target), Arc::clone(&keyed.wait))
-                }
+                Some((secret, target)) if *secret == key.secret => Arc::clone(target),
                 _ => return,
             }
         };
         let target = target.lock().await;
-        let Some((node, key)) = &*target else {
-            return wait.cancel();
-        };
-        // A server that cannot be reached cannot be told to cancel.
-        let _ = tokio::time::timeout(TIMEOUT, send(node, key)).await;
+        match &*target {
+            Some(Goal::Server(node, key)) => {
+                // A server that cannot be reached cannot be told to cancel.
+                let _ = tokio::time::timeout(TIMEOUT, send(node, key)).await;
+            }
+            Some(Goal::Wait(is_cancelled)) => is_cancelled.store(true, Ordering::Release),
+            None => {}
+        }
     }
 }
 

@@ -23,7 +23,7 @@ use tokio::sync::Semaphore;
 
 use self::place::Place;
 use super::Proxy;
-use super::cancel::{self, Entry};
+use super::cancel::{self, Entry, Goal};
 use super::clients::{self, Client};
 use super::login::{Isolation, Outset, Welcome};
 use super::routing::{Before, Chosen, Goes, Routing, Touched, Why};
@@ -332,8 +332,8 @@ impl Relay<'_> {
             }
         };
         self.tell_why(&plan.why, &plan.touches);
-        let target = (Arc::clone(&place.node), connection.cancel_key.clone());
-        *self.entry.target.lock().await = Some(target);
+        let goal = Goal::Server(Arc::clone(&place.node), connection.cancel_key.clone());
+        *self.entry.target.lock().await = Some(goal);
         self.visit.goes(place.extension, plan.why.reason);
         self.servers.count(&place, Manager::started);
         self.place = place;

@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::{CONNECTION_FAILURE, End, Input, Relay, violation};
 use crate::manager::Manager;
 use crate::pool::Connection;
+use crate::proxy::cancel::Goal;
 use crate::proxy::routing::{Chosen, Route, Routing, Touched, Why};
 use crate::wire::cut::{Message, Piece};
 use crate::wire::effect::Effect;
@@ -44,8 +45,8 @@ impl Relay<'_> {
             return self.resume();
         };
         let place = chosen.place();
-        let target = (Arc::clone(&place.node), connection.cancel_key.clone());
-        *self.entry.target.lock().await = Some(target);
+        let goal = Goal::Server(Arc::clone(&place.node), connection.cancel_key.clone());
+        *self.entry.target.lock().await = Some(goal);
         self.place = place;
         self.servers.count(&self.place, Manager::started);
         self.kept = self.connection.replace(connection);
@@ -152,8 +153,8 @@ impl Relay<'_> {
         self.has_read |= self.place.extension.is_some();
         if let Some(kept) = self.kept.take() {
             self.place = self.servers.primary_place();
-            let target = (Arc::clone(&self.place.node), kept.cancel_key.clone());
-            *self.entry.target.lock().await = Some(target);
+            let goal = Goal::Server(Arc::clone(&self.place.node), kept.cancel_key.clone());
+            *self.entry.target.lock().await = Some(goal);
             self.visit.returns(None);
             self.connection = Some(kept);
         }

@@ -1,9 +1,12 @@
 //! Reads that wait for an Extension that has all that they must see, while there is more to do on the Primary.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use super::{Plan, Relay};
 use crate::manager::Sets;
+use crate::proxy::cancel::Goal;
 use crate::proxy::routing::{Route, Routing};
 use crate::wire::report::{Report, Severity};
 use crate::wire::session::Proof;
@@ -39,10 +42,24 @@ impl Relay<'_> {
         proof: Proof,
         is_worth_it: impl Fn(Duration) -> bool,
     ) -> Result<Route, Report> {
+        let is_cancelled = Arc::<AtomicBool>::default();
+        *self.entry.target.lock().await = Some(Goal::Wait(Arc::clone(&is_cancelled)));
+        let waited = self.wait_until((routing, reads), proof, is_worth_it, &is_cancelled);
+        let waited = waited.await;
+        *self.entry.target.lock().await = None;
+        waited
+    }
+
+    async fn wait_until(
+        &self,
+        (routing, reads): (&Routing, &Sets),
+        proof: Proof,
+        is_worth_it: impl Fn(Duration) -> bool,
+        is_cancelled: &AtomicBool,
+    ) -> Result<Route, Report> {
         let level = self.session.settings().level;
         let mut moment = routing.manager().moment(reads, level);
         let is_hopeless = routing.manager().is_hopeless(&moment);
-        let cancelled = self.entry.wait.begin();
         // Each that waits looks again and again.
         let waits = self.waiting.try_acquire();
         let started = Instant::now();
@@ -50,7 +67,7 @@ impl Relay<'_> {
             let route = routing.route_moment(&mut moment, proof);
             let waited = started.elapsed();
             let is_over = !route.may_wait || is_hopeless || waits.is_err();
-            if cancelled.is_cancelled() {
+            if is_cancelled.load(Ordering::Acquire) {
                 let text = "canceling statement due to user request";
                 return Err(Report::new(Severity::Error, QUERY_CANCELED, text));
             }
