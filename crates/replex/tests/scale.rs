@@ -676,6 +676,10 @@ fn a_file_says_which_extensions_there_are() {
         assert!(said.contains(expected), "{said}");
         assert_eq!(there(), [false, true]);
     }
+    let removed = running.admin(SUPERUSER, &["REMOVE", "EXTENSION", "2"]);
+    let noted = String::from_utf8(removed.stderr).unwrap();
+    let is_noted = noted.contains("the file name it") && noted.contains("Take it out there, too");
+    assert!(removed.status.success() && is_noted, "{noted}");
 }
 
 #[test]

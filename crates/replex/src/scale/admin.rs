@@ -18,6 +18,9 @@ pub async fn run(arguments: &Admin) -> Result<(), Failure> {
         )),
         other => Failure::Failed(other.to_string()),
     })?;
+    for notice in &told.notices {
+        eprintln!("note: {notice}");
+    }
     if told.columns.is_empty() {
         println!("done");
         return Ok(());

@@ -1,18 +1,23 @@
 //! Asks a running proxy's console.
 
+use std::sync::mpsc;
+
 use tokio_postgres::SimpleQueryMessage;
+use tokio_postgres::error::DbError;
 
 use super::DATABASE;
 use crate::address::Address;
-use crate::replication::{Error, connect};
+use crate::replication::{Error, connect_and_hear};
 
-/// What the console answered: names of columns, and rows of texts.
+/// What the console answered: names of columns, rows of texts, and what it noted besides.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Told {
     /// Names of the columns; none if there are no rows.
     pub columns: Vec<String>,
     /// A text for each column, if it has one.
     pub rows: Vec<Vec<Option<String>>>,
+    /// A sentence or two each, for people.
+    pub notices: Vec<String>,
 }
 
 /// Sends one command to the console at an address, whose database does not matter.
@@ -21,12 +26,14 @@ pub async fn ask(address: &Address, command: &str) -> Result<Told, Error> {
         database: DATABASE.into(),
         ..address.clone()
     };
-    let client = connect(&address, "replex scale admin").await?;
+    let (hear, heard) = mpsc::channel();
+    let hear = move |notice| {
+        // Behind the last answer nobody listens.
+        let _ = hear.send(sentences(&notice));
+    };
+    let client = connect_and_hear(&address, "replex scale admin", hear).await?;
     let refused = |error: tokio_postgres::Error| match error.as_db_error() {
-        Some(said) => {
-            let hint = said.hint().unwrap_or_default();
-            Error::Setup(format!("{}. {hint}", said.message()))
-        }
+        Some(said) => Error::Setup(sentences(said)),
         None => error.into(),
     };
     let mut told = Told::default();
@@ -42,5 +49,12 @@ pub async fn ask(address: &Address, command: &str) -> Result<Told, Error> {
             _ => {}
         }
     }
+    told.notices = heard.try_iter().collect();
     Ok(told)
+}
+
+/// A report for people.
+fn sentences(report: &DbError) -> String {
+    let hint = report.hint().map(|hint| format!(". {hint}"));
+    format!("{}{}", report.message(), hint.unwrap_or_default())
 }

@@ -352,7 +352,7 @@ impl Before<'_> {
     /// Tells a client that has asked for it where a statement goes, if nobody has.
     fn tell(&self, why: &Why, touched: &Touched, (session, out): (&mut Session, &mut Out)) {
         if !self.is_told && session.settings().trace == Trace::On {
-            let touches = trace::described(&touched.sets, &self.routing.analyser.catalogue());
+            let touches = self.routing.described(&touched.sets);
             session.tell(&trace::notice(why, &touches), out);
         }
     }
@@ -663,6 +663,11 @@ impl Routing {
     /// The manager; it is locked for a moment only, as none of its functions waits.
     pub fn manager(&self) -> MutexGuard<'_, Manager> {
         locked(&self.manager)
+    }
+
+    /// For people: what sets have in them.
+    pub fn described(&self, sets: &Sets) -> String {
+        trace::described(sets, &self.analyser.catalogue())
     }
 
     /// What a text touches that is read like this; none where that is not known.

@@ -48,7 +48,7 @@ mod tstate;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
-use std::future::{Ready, ready};
+use std::future::{Ready, poll_fn, ready};
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -59,8 +59,9 @@ use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_postgres::config::{SslMode, SslNegotiation};
+use tokio_postgres::error::DbError;
 use tokio_postgres::tls::TlsConnect;
-use tokio_postgres::{Client, Config};
+use tokio_postgres::{AsyncMessage, Client, Config};
 
 use crate::address::Address;
 use crate::analysis::Analyser;
@@ -601,6 +602,15 @@ async fn follow(
 /// Connects for the proxy's own work, with TLS as the address says; the connection's own task ends with
 /// the client.
 pub(crate) async fn connect(address: &Address, name: &str) -> Result<Client, Error> {
+    connect_and_hear(address, name, |_| {}).await
+}
+
+/// The same; notices are heard before the answer to what they are about.
+pub(crate) async fn connect_and_hear(
+    address: &Address,
+    name: &str,
+    hear: impl Fn(DbError) + Send + 'static,
+) -> Result<Client, Error> {
     let mut config = Config::new();
     config
         .user(&address.user)
@@ -619,10 +629,14 @@ pub(crate) async fn connect(address: &Address, name: &str) -> Result<Client, Err
         Ok::<_, Error>(config.connect_raw(stream, AsItIs).await?)
     });
     let silent = |_| Error::Connection("it does not answer".into());
-    let (client, connection) = connected.await.map_err(silent)??;
+    let (client, mut connection) = connected.await.map_err(silent)??;
     // What ends the connection is told to whoever uses the client.
     tokio::spawn(async move {
-        let _ = connection.await;
+        while let Some(Ok(said)) = poll_fn(|context| connection.poll_message(context)).await {
+            if let AsyncMessage::Notice(notice) = said {
+                hear(notice);
+            }
+        }
     });
     Ok(client)
 }

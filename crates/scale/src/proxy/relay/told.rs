@@ -21,7 +21,7 @@ impl Relay<'_> {
     /// What a client that has asked for it is told that its batch touches; else empty.
     pub(super) fn described(&self, sets: &Sets, routing: &Routing) -> String {
         match self.is_traced() {
-            true => trace::described(sets, &routing.analyser.catalogue()),
+            true => routing.described(sets),
             false => String::new(),
         }
     }
