@@ -9,3 +9,22 @@ pub fn quoted(name: &str) -> String {
 pub fn literal(text: &str) -> String {
     format!("'{}'", text.replace('\'', "''"))
 }
+
+/// Which bytes stand in names and keywords: letters, digits, underscores, and whatever is no ASCII.
+pub const IS_OF_NAME: [bool; 256] = {
+    let mut is = [false; 256];
+    let mut byte = 0_u8;
+    loop {
+        is[byte as usize] = byte.is_ascii_alphanumeric() || byte == b'_' || !byte.is_ascii();
+        if byte == u8::MAX {
+            break is;
+        }
+        byte += 1;
+    }
+};
+
+/// How many bytes of a name stand at the beginning.
+pub fn name_length(text: &[u8]) -> usize {
+    let end = text.iter().position(|byte| !IS_OF_NAME[usize::from(*byte)]);
+    end.unwrap_or(text.len())
+}

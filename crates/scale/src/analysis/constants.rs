@@ -7,9 +7,12 @@
 use std::borrow::Cow;
 
 use super::{Parameter, functions, keys};
+use crate::sql::{IS_OF_NAME, name_length};
 
 /// Constants of one text, at most.
 const VALUES_MAX: usize = 1000;
+/// Bytes by which parameters may be longer than their constants, mostly.
+const GROWTH: usize = 16;
 
 /// A text with parameters in place of its constants.
 #[derive(Debug, PartialEq, Eq)]
@@ -47,10 +50,14 @@ impl Constant<'_> {
 /// The template of a text; none if it has no constants, or is not understood.
 pub fn template(text: &str) -> Option<Template<'_>> {
     let bytes = text.as_bytes();
-    let mut out = String::with_capacity(text.len());
+    let mut out = String::with_capacity(text.len() + GROWTH);
     let mut values = Vec::new();
-    let mut at = 0;
+    let (mut at, mut copied) = (0, 0);
     while let Some(byte) = bytes.get(at) {
+        if matches!(byte, b'\'' | b'0'..=b'9') {
+            out.push_str(&text[copied..at]);
+            copied = at;
+        }
         let rest = &bytes[at..];
         let (length, value) = match byte {
             b'$' | b'\\' => return None,
@@ -63,19 +70,17 @@ pub fn template(text: &str) -> Option<Template<'_>> {
                 None,
             ),
             b'0'..=b'9' => number(&text[at..], &mut out),
-            byte if is_of_name(char::from(*byte)) => (name_length(rest), None),
-            _ => (1, None),
+            _ => (name_length(rest).max(1), None),
         };
-        match value {
-            Some(value) => {
-                values.push(value);
-                out.push('$');
-                out.push_str(&values.len().to_string());
-            }
-            None => out.push_str(&text[at..at + length]),
-        }
         at += length;
+        if let Some(value) = value {
+            values.push(value);
+            out.push('$');
+            push_number(&mut out, values.len());
+            copied = at;
+        }
     }
+    out.push_str(&text[copied..]);
     let is_one = (1..=VALUES_MAX).contains(&values.len());
     is_one.then_some(Template { text: out, values })
 }
@@ -85,9 +90,11 @@ fn is_of_name(character: char) -> bool {
     character.is_ascii_alphanumeric() || character == '_' || !character.is_ascii()
 }
 
-fn name_length(rest: &[u8]) -> usize {
-    let end = rest.iter().position(|byte| !is_of_name(char::from(*byte)));
-    end.unwrap_or(rest.len())
+fn push_number(out: &mut String, number: usize) {
+    match u8::try_from(number) {
+        Ok(digit @ 0..10) => out.push(char::from(b'0' + digit)),
+        _ => out.push_str(&number.to_string()),
+    }
 }
 
 /// The length and the value of the text in quotes that stands first.
@@ -114,7 +121,7 @@ fn quoted(rest: &str) -> Option<(usize, Option<Constant<'_>>)> {
 
 /// The length and the value of the number that stands first, behind `out`, which gives its sign.
 fn number<'t>(rest: &'t str, out: &mut String) -> (usize, Option<Constant<'t>>) {
-    let of_number = |byte: &u8| *byte == b'.' || is_of_name(char::from(*byte));
+    let of_number = |byte: &u8| *byte == b'.' || IS_OF_NAME[usize::from(*byte)];
     let bytes = rest.as_bytes();
     let length = bytes.iter().take_while(|byte| of_number(byte)).count();
     let digits = &rest[..length];

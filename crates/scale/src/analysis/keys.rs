@@ -3,6 +3,8 @@
 //! A key's value must have one text whatever way it is written, the same that an image has: integers,
 //! text under deterministic collations, `uuid` and `bool` do; anything else is not taken as a key.
 
+use std::borrow::Cow;
+
 use pg_raw_parse::raw::{A_Expr_Kind, BoolExprType};
 use pg_raw_parse::{ConstValue, Node};
 
@@ -58,10 +60,10 @@ pub fn is_canonical(column: &ColumnInfo) -> bool {
 
 /// The row that these values name; none if a parameter is not understood.
 pub fn row(values: &[KeyValue], parameters: &[Parameter<'_>]) -> Option<Row> {
-    let values: Option<Vec<Vec<u8>>> = values
+    let values: Option<Vec<Cow<'_, [u8]>>> = values
         .iter()
         .map(|value| match value {
-            KeyValue::Known(text) => Some(text.clone()),
+            KeyValue::Known(text) => Some(Cow::Borrowed(&text[..])),
             KeyValue::Parameter {
                 number,
                 type_oid,
@@ -73,7 +75,7 @@ pub fn row(values: &[KeyValue], parameters: &[Parameter<'_>]) -> Option<Row> {
             }
         })
         .collect();
-    values.map(|values| Row::of_key(0, values.iter().map(Vec::as_slice)))
+    values.map(|values| Row::of_key(0, values.iter().map(Cow::as_ref)))
 }
 
 /// The key's values where WHERE fixes all of them by equality.
@@ -136,7 +138,10 @@ pub fn value_of(column: &ColumnInfo, node: Node<'_>, facts: &Facts) -> Option<Ke
                 let value: i64 = digits.parse().ok()?;
                 Some(KeyValue::Known(value.to_string().into_bytes()))
             }
-            ConstValue::String(text) => canonical_text(text, column.type_oid).map(KeyValue::Known),
+            ConstValue::String(text) => {
+                let text = canonical_text(text, column.type_oid)?;
+                Some(KeyValue::Known(text.into_owned()))
+            }
             _ => None,
         },
         _ => None,
@@ -167,18 +172,22 @@ fn key_column<'r>(
     Some((position, column))
 }
 
-fn canonical_text(text: &str, type_oid: u32) -> Option<Vec<u8>> {
+fn canonical_text(text: &str, type_oid: u32) -> Option<Cow<'_, [u8]>> {
+    let bytes = text.as_bytes();
     match type_oid {
         INT2 | INT4 | INT8 => {
             let value: i64 = text.trim_ascii().parse().ok()?;
-            Some(value.to_string().into_bytes())
+            Some(match bytes {
+                [b'1'..=b'9', digits @ ..] if digits.iter().all(u8::is_ascii_digit) => bytes.into(),
+                _ => integer(value),
+            })
         }
         // Spaces past the length of a varchar(n) are cut off.
         VARCHAR if text.ends_with(' ') => None,
-        TEXT | VARCHAR => Some(text.as_bytes().to_vec()),
-        UUID => canonical_uuid(text),
+        TEXT | VARCHAR => Some(bytes.into()),
+        UUID => canonical_uuid(text).map(Cow::Owned),
         // Only what `bool_out` writes: the other spellings are rare as keys.
-        BOOL => ["t", "f"].contains(&text).then(|| text.as_bytes().to_vec()),
+        BOOL => ["t", "f"].contains(&text).then_some(bytes.into()),
         _ => None,
     }
 }
@@ -193,7 +202,11 @@ fn canonical_uuid(text: &str) -> Option<Vec<u8>> {
     well_formed.then(|| bytes.to_ascii_lowercase())
 }
 
-fn canonical_parameter(parameter: &Parameter<'_>, column_type: u32) -> Option<Vec<u8>> {
+fn integer(value: i64) -> Cow<'static, [u8]> {
+    Cow::Owned(value.to_string().into_bytes())
+}
+
+fn canonical_parameter<'a>(parameter: &Parameter<'a>, column_type: u32) -> Option<Cow<'a, [u8]>> {
     let value = parameter.value?;
     let same_kind = match column_type {
         _ if parameter.type_oid == 0 => true,
@@ -215,7 +228,7 @@ fn canonical_parameter(parameter: &Parameter<'_>, column_type: u32) -> Option<Ve
                 8 => i64::from_be_bytes(value.try_into().ok()?),
                 _ => return None,
             };
-            Some(value.to_string().into_bytes())
+            Some(integer(value))
         }
         TEXT | VARCHAR => canonical_text(std::str::from_utf8(value).ok()?, column_type),
         UUID => {
@@ -228,7 +241,7 @@ fn canonical_parameter(parameter: &Parameter<'_>, column_type: u32) -> Option<Ve
                 &hex[16..20],
                 &hex[20..],
             ];
-            Some(parts.join("-").into_bytes())
+            Some(Cow::Owned(parts.join("-").into_bytes()))
         }
         _ => None,
     }

@@ -173,7 +173,7 @@ impl Statement {
             (false, false) => Sets::default(),
         };
         for table in &self.tables {
-            sets.touch(table.table, &table.touch(parameters));
+            sets.touch(table.table, table.touch(parameters));
         }
         sets
     }

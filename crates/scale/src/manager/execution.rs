@@ -118,7 +118,7 @@ mod tests {
     fn later_ones_pass_those_that_wait() {
         let write = |row: u64| {
             let mut sets = Sets::default();
-            sets.touch(Table(1), &Touch::write_rows([Row(row)]));
+            sets.touch(Table(1), Touch::write_rows([Row(row)]));
             sets
         };
         let mut both = write(1);

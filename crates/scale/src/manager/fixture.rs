@@ -21,7 +21,7 @@ pub fn statement(table: Table, class: Class, reads: &[u16], writes: &[(u16, u64)
         reads: (!reads.is_empty()).then(|| parts(class, reads, &rows)),
         writes: (!writes.is_empty()).then(|| parts(class, &columns, &rows)),
     };
-    sets.touch(table, &touch);
+    sets.touch(table, touch);
     sets
 }
 
@@ -77,7 +77,7 @@ impl Transaction {
     pub fn sets(&self) -> Sets {
         let mut sets = Sets::default();
         for (table, touch) in &self.0 {
-            sets.touch(*table, touch);
+            sets.touch(*table, touch.clone());
         }
         sets
     }
@@ -148,7 +148,7 @@ pub mod paper {
             reads: Some(parts(class, reads, rows)),
             writes: (!writes.is_empty()).then(|| parts(class, writes, rows)),
         };
-        sets.touch(table, &touch);
+        sets.touch(table, touch);
         sets
     }
 

@@ -73,7 +73,7 @@ mod tests {
     #[test]
     fn what_may_write_anything_is_dependent_on_all() {
         let mut read = Sets::default();
-        read.touch(Table(1), &Touch::read_table());
+        read.touch(Table(1), Touch::read_table());
         assert!(!independent(&Sets::writes_anything(), &read));
         assert!(!independent(
             &Sets::writes_anything(),

@@ -277,7 +277,7 @@ mod tests {
         assert_eq!(indexes.need(&row_100), Tsid(3));
         let row = |row| {
             let mut sets = Sets::default();
-            sets.touch(Table(1), &Touch::write_rows([Row(row)]));
+            sets.touch(Table(1), Touch::write_rows([Row(row)]));
             sets
         };
         for tsid in 10..15 {
@@ -293,7 +293,7 @@ mod tests {
         let mut indexes = Indexes::new(Tsid(0));
         let row = |row| {
             let mut sets = Sets::default();
-            sets.touch(Table(1), &Touch::write_rows([Row(row)]));
+            sets.touch(Table(1), Touch::write_rows([Row(row)]));
             sets
         };
         for tsid in 1..=100_000 {

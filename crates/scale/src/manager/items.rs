@@ -131,6 +131,19 @@ impl<T: Ord + Copy> Items<T> {
         }
     }
 
+    /// The same, with items that nobody else needs.
+    pub fn absorb(&mut self, other: Items<T>) {
+        match self.is_empty() {
+            true => *self = other,
+            false => self.merge(&other),
+        }
+    }
+
+    /// Counts one item in.
+    pub fn add(&mut self, item: T) {
+        *self.named.entry(item).or_default() += 1;
+    }
+
     /// Counts items out that have been merged before.
     pub fn remove(&mut self, other: &Items<T>) {
         assert!(self.all >= other.all, "only what was merged is removed");

@@ -427,13 +427,13 @@ mod tests {
 
     pub(super) fn read(table: u32) -> Sets {
         let mut sets = Sets::default();
-        sets.touch(Table(table), &Touch::read_table());
+        sets.touch(Table(table), Touch::read_table());
         sets
     }
 
     pub(super) fn write(table: u32, row: u64) -> Sets {
         let mut sets = Sets::default();
-        sets.touch(Table(table), &Touch::write_rows([Row(row)]));
+        sets.touch(Table(table), Touch::write_rows([Row(row)]));
         sets
     }
 

@@ -279,7 +279,7 @@ mod tests {
             reads: Some(rows),
             writes: None,
         };
-        sets.touch(Table(1), &touch);
+        sets.touch(Table(1), touch);
         sets
     }
 

@@ -4,8 +4,6 @@
 //! Sets are cumulative: the sets of a transaction are its statements' sets merged, and what runs
 //! together at an Extension is merged again. `merge` and `remove` are inverse.
 
-use std::collections::BTreeMap;
-
 use super::items::{Column, Items, Row, Table};
 
 /// How a statement or transaction affects one table.
@@ -51,6 +49,11 @@ impl Parts {
     fn merge(&mut self, other: &Parts) {
         self.columns.merge(&other.columns);
         self.rows.merge(&other.rows);
+    }
+
+    fn absorb(&mut self, other: Parts) {
+        self.columns.absorb(other.columns);
+        self.rows.absorb(other.rows);
     }
 
     fn remove(&mut self, other: &Parts) {
@@ -141,17 +144,17 @@ impl TableSets {
         }
     }
 
-    fn touch(&mut self, touch: &Touch) {
+    fn touch(&mut self, touch: Touch) {
         self.statements[touch.class as usize] += 1;
-        if let Some(parts) = &touch.reads {
+        if let Some(parts) = touch.reads {
             self.readers += 1;
-            self.read.merge(parts);
+            self.read.absorb(parts);
             // `SELECT count(*)` names no column, and still sees whoever writes all of them.
-            self.read.columns.merge(&Items::one(Column::EXISTENCE));
+            self.read.columns.add(Column::EXISTENCE);
         }
-        if let Some(parts) = &touch.writes {
+        if let Some(parts) = touch.writes {
             self.writers += 1;
-            self.written.merge(parts);
+            self.written.absorb(parts);
         }
     }
 
@@ -183,7 +186,8 @@ pub struct Sets {
     any_readers: u64,
     /// Statements that may write any table.
     any_writers: u64,
-    tables: BTreeMap<Table, TableSets>,
+    /// By the table's number. They are few, and a map's nodes would have place for many.
+    tables: Vec<(Table, TableSets)>,
 }
 
 impl Sets {
@@ -206,24 +210,38 @@ impl Sets {
 
     /// What is known of rows, or of columns too, is known no more: each table is of this class at least.
     pub fn coarsen(&mut self, class: Class) {
-        for table in self.tables.values_mut() {
+        for (_, table) in &mut self.tables {
             table.coarsen(class);
         }
     }
 
     /// Whether all that they read is one row at most.
     pub fn read_one_row(&self) -> bool {
-        let is_row = |sets: &TableSets| {
+        let is_row = |(_, sets): &(Table, TableSets)| {
             let rows = &sets.read.rows;
             sets.class() == Class::Rows && !rows.is_all() && rows.named().count() <= 1
         };
         let is_known = !self.may_read_anything() && !self.may_write_anything();
-        is_known && self.tables.len() <= 1 && self.tables.values().all(is_row)
+        is_known && self.tables.len() <= 1 && self.tables.iter().all(is_row)
     }
 
     /// Adds what one statement does with one table.
-    pub fn touch(&mut self, table: Table, touch: &Touch) {
-        self.tables.entry(table).or_default().touch(touch);
+    pub fn touch(&mut self, table: Table, touch: Touch) {
+        self.entry(table).touch(touch);
+    }
+
+    fn place(&self, table: Table) -> Result<usize, usize> {
+        self.tables
+            .binary_search_by_key(&table, |(table, _)| *table)
+    }
+
+    fn entry(&mut self, table: Table) -> &mut TableSets {
+        let place = self.place(table);
+        let place = place.unwrap_or_else(|place| {
+            self.tables.insert(place, (table, TableSets::default()));
+            place
+        });
+        &mut self.tables[place].1
     }
 
     /// Whether any table at all may be read.
@@ -243,7 +261,7 @@ impl Sets {
 
     /// Whether something is written.
     pub fn is_written(&self) -> bool {
-        self.any_writers > 0 || self.tables.values().any(TableSets::is_written)
+        self.any_writers > 0 || self.tables.iter().any(|(_, sets)| sets.is_written())
     }
 
     /// The tables that are touched, in the order of their numbers.
@@ -253,16 +271,16 @@ impl Sets {
 
     /// The sets of one table, if it is touched by name.
     pub fn table(&self, table: Table) -> Option<&TableSets> {
-        self.tables.get(&table)
+        Some(&self.tables[self.place(table).ok()?].1)
     }
 
     /// Whether there may be a table that both touch, whatever they do with it.
     pub fn shares_table(&self, other: &Sets) -> bool {
         let may_be_any = |sets: &Sets| sets.any_readers > 0 || sets.any_writers > 0;
-        let mut tables = self.tables.keys();
+        let mut tables = self.tables.iter();
         (may_be_any(self) && !other.is_empty())
             || (may_be_any(other) && !self.is_empty())
-            || tables.any(|table| other.tables.contains_key(table))
+            || tables.any(|(table, _)| other.place(*table).is_ok())
     }
 
     /// Counts the other's sets in.
@@ -270,7 +288,7 @@ impl Sets {
         self.any_readers += other.any_readers;
         self.any_writers += other.any_writers;
         for (table, sets) in &other.tables {
-            self.tables.entry(*table).or_default().merge(sets);
+            self.entry(*table).merge(sets);
         }
     }
 
@@ -287,13 +305,12 @@ impl Sets {
         self.any_readers = subtract(self.any_readers, other.any_readers);
         self.any_writers = subtract(self.any_writers, other.any_writers);
         for (table, sets) in &other.tables {
-            let here = self
-                .tables
-                .get_mut(table)
-                .expect("only what was merged is removed");
+            let place = self.place(*table);
+            let place = place.expect("only what was merged is removed");
+            let here = &mut self.tables[place].1;
             here.remove(sets);
             if here.statements == [0; 3] {
-                self.tables.remove(table);
+                self.tables.remove(place);
             }
         }
     }
@@ -324,8 +341,8 @@ mod tests {
             writes: Some(Parts::whole()),
         };
         let [mut reader, mut writer] = [Sets::default(), Sets::default()];
-        reader.touch(Table(1), &count);
-        writer.touch(Table(1), &insert);
+        reader.touch(Table(1), count);
+        writer.touch(Table(1), insert);
         assert!(!crate::manager::independence::independent(&reader, &writer));
     }
 
@@ -338,13 +355,13 @@ mod tests {
         };
         read.touch(
             Table(1),
-            &Touch {
+            Touch {
                 class: Class::Rows,
                 reads: Some(parts(Items::one(Column(2)), 1)),
                 writes: None,
             },
         );
-        write.touch(Table(1), &Touch::write_rows([Row(2)]));
+        write.touch(Table(1), Touch::write_rows([Row(2)]));
         let independent = crate::manager::independence::independent;
         assert!(independent(&read, &write));
         for class in [Class::Rows, Class::Columns, Class::Table] {

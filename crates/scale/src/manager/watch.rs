@@ -203,7 +203,7 @@ mod tests {
 
     fn write(row: u64) -> Sets {
         let mut sets = Sets::default();
-        sets.touch(Table(1), &Touch::write_rows([Row(row)]));
+        sets.touch(Table(1), Touch::write_rows([Row(row)]));
         sets
     }
 
@@ -218,7 +218,7 @@ mod tests {
             reads: Some(reads),
             writes: None,
         };
-        sets.touch(Table(1), &touch);
+        sets.touch(Table(1), touch);
         sets
     }
 

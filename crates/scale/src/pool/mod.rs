@@ -195,7 +195,11 @@ pub struct Node {
 #[derive(Default)]
 struct Open {
     /// Idle connections, the last used last.
-    idle: BTreeMap<Key, Vec<Connection>>,
+    #[expect(
+        clippy::vec_box,
+        reason = "they go from hand to hand, a pointer each time"
+    )]
+    idle: BTreeMap<Key, Vec<Box<Connection>>>,
     /// All connections that are open or being opened.
     count: usize,
 }
@@ -225,7 +229,7 @@ impl Node {
     }
 
     /// A connection of this key: an idle one or a new one. The error is for the client.
-    pub async fn take(&self, key: &Key, login: &Login) -> Result<Connection, Report> {
+    pub async fn take(&self, key: &Key, login: &Login) -> Result<Box<Connection>, Report> {
         self.take_that(key, login, async |_| Ok(())).await
     }
 
@@ -237,7 +241,7 @@ impl Node {
         key: &Key,
         login: &Login,
         life: Life,
-    ) -> Result<Connection, Report> {
+    ) -> Result<Box<Connection>, Report> {
         self.take_that(key, login, async |connection| {
             if let Some(socket) = connection.peer.network() {
                 // Only a hint to the system.
@@ -254,14 +258,14 @@ impl Node {
         key: &Key,
         login: &Login,
         passes: impl AsyncFnOnce(&mut Connection) -> Result<(), Report>,
-    ) -> Result<Connection, Report> {
+    ) -> Result<Box<Connection>, Report> {
         let permit = self.permit().await?;
         if let Some(mut connection) = self.take_idle(key) {
             connection.permit = Some(permit);
             return Ok(connection);
         }
         let counted = Counted::new(self);
-        let mut connection = Connection::open(&self.address, key, login).await?;
+        let mut connection = Box::new(Connection::open(&self.address, key, login).await?);
         if let Some(ledger) = &self.ledger {
             ledger.write(connection.cancel_key.process).await?;
         }
@@ -284,6 +288,9 @@ impl Node {
 
     async fn permit(&self) -> Result<OwnedSemaphorePermit, Report> {
         let permits = Arc::clone(&self.permits);
+        if let Ok(permit) = Arc::clone(&permits).try_acquire_owned() {
+            return Ok(permit);
+        }
         let permit = tokio::time::timeout(WAIT_MAX, permits.acquire_owned()).await;
         let permit = permit.map_err(|_| {
             let (seconds, max) = (WAIT_MAX.as_secs(), self.connections_max);
@@ -299,7 +306,7 @@ impl Node {
     }
 
     /// The idle connection of a key that was used last and still lives.
-    fn take_idle(&self, key: &Key) -> Option<Connection> {
+    fn take_idle(&self, key: &Key) -> Option<Box<Connection>> {
         loop {
             let mut connection = self.open().idle.get_mut(key)?.pop()?;
             if is_alive(&mut connection) {
@@ -310,7 +317,7 @@ impl Node {
     }
 
     /// Gives back a connection that is in no transaction, with nothing of a session on it.
-    pub fn give_back(&self, mut connection: Connection) {
+    pub fn give_back(&self, mut connection: Box<Connection>) {
         let permit = connection.permit.take();
         let mut open = self.open();
         match open.idle.get_mut(&connection.key) {
@@ -326,7 +333,7 @@ impl Node {
     }
 
     /// Closes a connection that cannot be used again.
-    pub fn close(&self, mut connection: Connection) {
+    pub fn close(&self, mut connection: Box<Connection>) {
         let permit = connection.permit.take();
         drop(connection);
         self.open().count -= 1;
@@ -334,7 +341,7 @@ impl Node {
     }
 
     /// Makes a connection clean, and gives it back, or closes it if that fails.
-    pub async fn recycle(&self, mut connection: Connection, is_in_transaction: bool) {
+    pub async fn recycle(&self, mut connection: Box<Connection>, is_in_transaction: bool) {
         match connection.reset(is_in_transaction).await {
             Ok(()) => self.give_back(connection),
             Err(_) => self.close(connection),

@@ -79,12 +79,12 @@ struct Relay<'a> {
     /// What operators see of it.
     visit: clients::Entry<'a>,
     /// The server that is attached, and where it is.
-    connection: Option<Connection>,
+    connection: Option<Box<Connection>>,
     place: Place,
     /// Watches what runs there, if that may be torn.
     watch: Option<Watch>,
     /// The Primary's, while a read of its transaction runs elsewhere.
-    kept: Option<Connection>,
+    kept: Option<Box<Connection>>,
     writes: Writes,
     held: Held,
     /// Since when no Extension serves, as far as this session knows.
@@ -270,7 +270,7 @@ impl Relay<'_> {
         let mut input = Input {
             routing: self.routing,
             outset: &self.outset,
-            connection: self.connection.as_mut(),
+            connection: self.connection.as_deref_mut(),
             place: self.place.extension,
             is_told: false,
             session: &mut self.session,
@@ -416,7 +416,7 @@ impl Relay<'_> {
     }
 
     /// A connection for a plan; if an Extension has none, the Primary's.
-    async fn take(&self, mut plan: Plan) -> Result<(Plan, Place, Connection), Report> {
+    async fn take(&self, mut plan: Plan) -> Result<(Plan, Place, Box<Connection>), Report> {
         if let (Some(chosen), Some(routing)) = (&plan.extension, self.routing) {
             let mut taken = self.take_there(chosen, routing).await;
             if self.session.is_snapshot_deferred()
@@ -439,7 +439,7 @@ impl Relay<'_> {
 
     /// A connection of an Extension that has what was chosen for, also when there is a connection at last:
     /// it may have crashed meanwhile, and have lost what it had; or be another's by now.
-    async fn take_there(&self, chosen: &Chosen, routing: &Routing) -> Result<Connection, Why> {
+    async fn take_there(&self, chosen: &Chosen, routing: &Routing) -> Result<Box<Connection>, Why> {
         let node = &chosen.node;
         let key = self.outset.reads.of_database(&node.address.database);
         let taken = node.take_for_read(&key, &self.login, chosen.life).await;
@@ -553,16 +553,8 @@ impl Relay<'_> {
 
     fn poll_transfer(&mut self, is_held: bool, context: &mut Context<'_>) -> Poll<Result<(), End>> {
         let mut has_moved = false;
-        if let Some(lost) = &mut self.lost
-            && lost.as_mut().poll(context).is_ready()
-        {
-            let connection = self.connection.as_ref();
-            let is_between = connection.is_none_or(|it| it.cutter.is_between_messages());
-            return Poll::Ready(Err(match is_between {
-                true => standing::is_lost().into(),
-                // Behind a part of a message nothing else is understood.
-                false => End::Server,
-            }));
+        if self.servers.is_lost() {
+            return Poll::Ready(Err(self.end_of_lost()));
         }
         if let Some(connection) = &mut self.connection {
             let peer = &mut connection.peer;
@@ -605,9 +597,23 @@ impl Relay<'_> {
             has_moved = true;
         }
         if has_moved {
-            Poll::Ready(Ok(()))
-        } else {
-            Poll::Pending
+            return Poll::Ready(Ok(()));
+        }
+        // Before a wait only: it takes longer than to look.
+        let lost = self.lost.as_mut().map(|lost| lost.as_mut().poll(context));
+        match lost {
+            Some(Poll::Ready(())) => Poll::Ready(Err(self.end_of_lost())),
+            Some(Poll::Pending) | None => Poll::Pending,
+        }
+    }
+
+    /// How the session ends when another proxy is the active one.
+    fn end_of_lost(&self) -> End {
+        let connection = self.connection.as_ref();
+        match connection.is_none_or(|it| it.cutter.is_between_messages()) {
+            true => standing::is_lost().into(),
+            // Behind a part of a message nothing else is understood.
+            false => End::Server,
         }
     }
 
@@ -615,7 +621,7 @@ impl Relay<'_> {
     async fn server_lost(&mut self, error: Option<io::Error>) -> Result<(), End> {
         let is_between =
             |lost: &Connection| lost.cutter.is_between_messages() || self.session.keeps_answer();
-        if self.session.is_told_of_end() || !self.connection.as_ref().is_some_and(is_between) {
+        if self.session.is_told_of_end() || !self.connection.as_deref().is_some_and(is_between) {
             return Err(End::Server);
         }
         let address = &self.place.node.address;

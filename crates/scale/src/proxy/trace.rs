@@ -102,7 +102,7 @@ mod tests {
             reads,
             writes: None,
         };
-        sets.touch(Table(77), &touch);
+        sets.touch(Table(77), touch);
         let told = described(&sets, &Catalogue::default());
         let expected = "any table as a whole (TAS): reads all columns\n\
                         the table with OID 77 by columns (CAS): reads column 2";

@@ -240,7 +240,7 @@ mod tests {
 
     fn write(row: u64) -> Sets {
         let mut sets = Sets::default();
-        sets.touch(Table(1), &Touch::write_rows([Row(row)]));
+        sets.touch(Table(1), Touch::write_rows([Row(row)]));
         sets
     }
 

@@ -89,7 +89,7 @@ impl TState {
                 Some(rows) => Touch::write_rows(rows),
                 None => Touch::write_table(),
             };
-            sets.touch(table, &touch);
+            sets.touch(table, touch);
         }
         if has_statements {
             sets.merge(&Sets::writes_anything());

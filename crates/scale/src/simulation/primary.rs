@@ -56,7 +56,7 @@ impl Statement {
         let mut sets = Sets::default();
         match self {
             Statement::Put(key, _) | Statement::Delete(key) => {
-                sets.touch(Table(key.table), &Touch::write_rows([Row(key.row)]));
+                sets.touch(Table(key.table), Touch::write_rows([Row(key.row)]));
             }
             Statement::Set(key, number, _) => {
                 let touch = Touch {
@@ -70,7 +70,7 @@ impl Statement {
                         rows: rows(key),
                     }),
                 };
-                sets.touch(Table(key.table), &touch);
+                sets.touch(Table(key.table), touch);
             }
             Statement::SetWhere(table, ..) => {
                 let parts = |number| Parts {
@@ -82,7 +82,7 @@ impl Statement {
                     reads: Some(parts(0)),
                     writes: Some(parts(1)),
                 };
-                sets.touch(Table(*table), &touch);
+                sets.touch(Table(*table), touch);
             }
             Statement::Schema => sets = Sets::writes_anything(),
         }
@@ -358,7 +358,7 @@ impl Reads {
                     }),
                     writes: None,
                 };
-                sets.touch(Table(key.table), &touch);
+                sets.touch(Table(key.table), touch);
             }
             Reads::Column(table, column) => {
                 let touch = Touch {
@@ -369,9 +369,9 @@ impl Reads {
                     }),
                     writes: None,
                 };
-                sets.touch(Table(*table), &touch);
+                sets.touch(Table(*table), touch);
             }
-            Reads::Table(table) => sets.touch(Table(*table), &Touch::read_table()),
+            Reads::Table(table) => sets.touch(Table(*table), Touch::read_table()),
             Reads::Anything => sets = Sets::reads_anything(),
         }
         sets

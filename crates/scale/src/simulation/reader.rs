@@ -228,7 +228,7 @@ fn mark(entry: &Entry, manager: &Manager) -> Option<Mark> {
 fn sets(entry: &Entry) -> Sets {
     let mut sets = Sets::default();
     for Change { key, .. } in &entry.changes {
-        sets.touch(Table(key.table), &Touch::write_rows([Row(key.row)]));
+        sets.touch(Table(key.table), Touch::write_rows([Row(key.row)]));
     }
     if entry.has_statements {
         sets.merge(&Sets::writes_anything());

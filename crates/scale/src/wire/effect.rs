@@ -6,6 +6,7 @@
 
 use super::cut::Message;
 use super::message;
+use crate::sql::name_length;
 
 /// What a text leaves behind in its session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,6 +96,25 @@ const KEEPS_BEGINNINGS: &[&str] = &[
     "pg_try_advisory_lock",
 ];
 
+/// Words that read what the last use of a sequence left.
+const READS_SEQUENCE_STATE: &[&str] = &["currval", "lastval"];
+
+/// Whether one of the words above begins with this letter, in lower case; most words do not.
+const IS_WATCHED: [bool; 256] = {
+    let mut is = [false; 256];
+    let lists = [KEEPS, KEEPS_BEGINNINGS, READS_SEQUENCE_STATE];
+    let (mut list, mut at) = (0, 0);
+    while list < lists.len() {
+        if at == lists[list].len() {
+            (list, at) = (list + 1, 0);
+            continue;
+        }
+        is[lists[list][at].as_bytes()[0] as usize] = true;
+        at += 1;
+    }
+    is
+};
+
 /// Drivers' pools call it, with CLOSE ALL, UNLISTEN * and RESET ALL, whatever was done before: a session
 /// that shares connections has nothing of the kind.
 const UNLOCKS_ALL: &str = "pg_advisory_unlock_all";
@@ -115,7 +135,7 @@ pub fn of_query(message: Message<'_>) -> Effect {
 pub fn of(text: &[u8]) -> Effect {
     let text = without_leading_comments(text);
     // An identifier in Unicode escapes could spell any word.
-    if text.windows(2).any(|pair| pair == b"&\"") {
+    if text.contains(&b'&') && text.windows(2).any(|pair| pair == b"&\"") {
         return Effect::KeepsSession;
     }
     let mut place = Place::Start;
@@ -132,7 +152,10 @@ pub fn of(text: &[u8]) -> Effect {
             Word::Sign(_) => continue,
             Word::Name(name) => name,
         };
-        let is = |known: &&str| name.eq_ignore_ascii_case(known.as_bytes());
+        let first = name[0].to_ascii_lowercase();
+        let is = |known: &&str| {
+            known.as_bytes()[0] == first && name.eq_ignore_ascii_case(known.as_bytes())
+        };
         place = match place {
             Place::Start if is(&"set") => Place::AfterSet,
             Place::Start if LEAVES_NOTHING.iter().any(is) => Place::Within,
@@ -140,6 +163,9 @@ pub fn of(text: &[u8]) -> Effect {
             Place::Within => Place::Within,
             Place::Start | Place::AfterSet => return Effect::KeepsSession,
         };
+        if !IS_WATCHED[usize::from(first)] {
+            continue;
+        }
         let begins = |known: &&str| {
             let start = name.get(..known.len());
             start.is_some_and(|start| start.eq_ignore_ascii_case(known.as_bytes()))
@@ -148,7 +174,7 @@ pub fn of(text: &[u8]) -> Effect {
         if keeps && !is(&UNLOCKS_ALL) {
             return Effect::KeepsSession;
         }
-        if ["currval", "lastval"].iter().any(is) {
+        if READS_SEQUENCE_STATE.iter().any(is) {
             effect = Effect::ReadsSequenceState;
         }
     }
@@ -209,12 +235,11 @@ enum Word<'a> {
 /// The words of a text, without regard to literals and comments: what stands in those is a word,
 /// too. So nothing can be hidden behind a quote that is read otherwise by the server.
 fn words(text: &[u8]) -> impl Iterator<Item = Word<'_>> {
-    let is_name = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_' || *byte >= 0x80;
     let mut rest = text;
     std::iter::from_fn(move || {
         let start = rest.iter().position(|byte| !byte.is_ascii_whitespace())?;
         rest = &rest[start..];
-        let length = rest.iter().take_while(|byte| is_name(byte)).count();
+        let length = name_length(rest);
         let (word, after) = rest.split_at(length.max(1));
         rest = after;
         Some(match word {

@@ -1,5 +1,7 @@
 //! Reads and writes the bodies of those messages that the proxy must understand.
 
+use std::ffi::CStr;
+
 use bytes::{BufMut, Bytes, BytesMut};
 
 use super::Malformed;
@@ -125,9 +127,9 @@ pub fn executed_portal(body: &[u8]) -> Result<&[u8], Malformed> {
 
 /// The text before the first zero byte, and what follows that.
 pub fn split_string(bytes: &[u8]) -> Result<(&[u8], &[u8]), Malformed> {
-    match bytes.iter().position(|&byte| byte == 0) {
-        Some(end) => Ok((&bytes[..end], &bytes[end + 1..])),
-        None => Err(Malformed::new("a string in a message has no end")),
+    match CStr::from_bytes_until_nul(bytes) {
+        Ok(text) => Ok((text.to_bytes(), &bytes[text.count_bytes() + 1..])),
+        Err(_) => Err(Malformed::new("a string in a message has no end")),
     }
 }
 

@@ -31,6 +31,12 @@ impl Servers {
         self.routing.as_deref().filter(|_| is_followed)
     }
 
+    /// Is another proxy the active one by now?
+    pub(super) fn is_lost(&self) -> bool {
+        let routing = self.routing.as_ref();
+        routing.is_some_and(|routing| routing.lease.has_ended())
+    }
+
     pub(super) fn primary_place(&self) -> Place {
         Place {
             node: Arc::clone(&self.primary),

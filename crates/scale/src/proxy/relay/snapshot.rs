@@ -49,9 +49,9 @@ impl Relay<'_> {
     pub(super) async fn take_snapshot(
         &self,
         chosen: &Chosen,
-        mut connection: Connection,
+        mut connection: Box<Connection>,
         routing: &Routing,
-    ) -> Result<Connection, Why> {
+    ) -> Result<Box<Connection>, Why> {
         let begin = self.session.snapshot_taking();
         let begin = begin.expect("its transaction is on no server");
         let taken = tokio::time::timeout(SNAPSHOT_MAX, connection.row(&begin)).await;

@@ -179,8 +179,8 @@ mod tests {
     #[test]
     fn states_come_back() {
         let mut sets = Sets::default();
-        sets.touch(Table(3), &Touch::write_rows([Row(1), Row(2)]));
-        sets.touch(Table(4), &Touch::write_table());
+        sets.touch(Table(3), Touch::write_rows([Row(1), Row(2)]));
+        sets.touch(Table(4), Touch::write_table());
         let changes = vec![statement("SELECT 1"), statement("SELECT 2")];
         let parts = apply::parts(&changes).unwrap();
         let mut page = Vec::new();

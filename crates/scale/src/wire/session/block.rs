@@ -44,6 +44,8 @@ const MODES: &[(&[&str], Mode)] = &[
     (&["deferrable"], Mode::OfSerializable),
 ];
 
+/// How a text begins that begins or ends a transaction: `BEGIN`, `START`, `COMMIT`, `END`, `ROLLBACK`, `ABORT`.
+const STARTS: &[[u8; 2]] = &[*b"be", *b"st", *b"co", *b"en", *b"ro", *b"ab"];
 /// Longer texts are a server's, in bytes.
 const TEXT_LENGTH_MAX: usize = 100;
 
@@ -350,8 +352,10 @@ impl Session {
 /// What a text does, if it is one such statement and nothing else, not even a comment.
 fn command_of(text: &[u8]) -> Option<Command> {
     // Most texts are something else.
-    let first = text.trim_ascii_start().first()?.to_ascii_lowercase();
-    if !b"abcers".contains(&first) || text.len() > TEXT_LENGTH_MAX {
+    let start = text.trim_ascii_start().first_chunk()?;
+    if !STARTS.contains(&start.map(|byte: u8| byte.to_ascii_lowercase()))
+        || text.len() > TEXT_LENGTH_MAX
+    {
         return None;
     }
     let text = str::from_utf8(text).ok()?.trim();
