@@ -238,6 +238,10 @@ impl Sets {
     fn entry(&mut self, table: Table) -> &mut TableSets {
         let place = self.place(table);
         let place = place.unwrap_or_else(|place| {
+            if self.tables.is_empty() {
+                // Mostly there is one.
+                self.tables.reserve_exact(1);
+            }
             self.tables.insert(place, (table, TableSets::default()));
             place
         });

@@ -2,6 +2,7 @@
 //!
 //! Memory per session is bounded: nothing is read for a peer that does not take what it was sent.
 
+mod answers;
 mod elsewhere;
 mod place;
 mod snapshot;
@@ -21,6 +22,7 @@ use std::time::{Duration, Instant};
 use bytes::Buf;
 use tokio::sync::Semaphore;
 
+use self::answers::Held;
 use self::place::Place;
 use super::Proxy;
 use super::cancel::{self, Entry, Goal};
@@ -29,7 +31,7 @@ use super::login::{Isolation, Outset, Welcome};
 use super::routing::{Before, Chosen, Goes, Routing, Touched, Why};
 use super::standing::{self, Servers};
 use super::writes::Writes;
-use crate::manager::{ExtensionId, Level, Manager, TStateId, Tsid, Watch};
+use crate::manager::{ExtensionId, Level, Manager, Watch};
 use crate::pool::stream::Peer;
 use crate::pool::{Connection, Login};
 use crate::replication::leadership::lease::Moment;
@@ -96,17 +98,6 @@ struct Relay<'a> {
     out: Out,
 }
 
-/// What the client's answers wait for, at [`Level::OneCopy`].
-#[derive(Debug, Default)]
-enum Held {
-    #[default]
-    Nothing,
-    /// That the slot's reader sees these commits.
-    Commits(Vec<TStateId>),
-    /// That every Extension that serves has everything up to there.
-    Until(Tsid),
-}
-
 /// Where a batch goes, why, and what runs in front of it.
 struct Plan {
     /// None for the Primary.
@@ -116,7 +107,7 @@ struct Plan {
     /// What the client is told that it touches, see `proxy::trace`; empty if nothing is told.
     touches: String,
     /// What it touches, if an Extension may soon have all that it must see.
-    waits: Option<Touched>,
+    waits: Option<Box<Touched>>,
 }
 
 /// Why a session ends.
@@ -222,7 +213,10 @@ impl Relay<'_> {
             self.pause();
             match self.session.wants() {
                 Wants::End => return Err(End::Client),
-                Wants::Release => self.release().await,
+                Wants::Release => {
+                    self.answer_first().await?;
+                    self.release().await;
+                }
                 Wants::Server if self.session.is_waiting() => self.go_on().await?,
                 Wants::Server => self.attach().await?,
                 Wants::Messages => {}
@@ -396,7 +390,7 @@ impl Relay<'_> {
                 why: route.why,
                 prelude,
                 touches: self.described(&touched.sets, routing),
-                waits: route.may_wait.then_some(touched),
+                waits: route.may_wait.then(|| Box::new(touched)),
             });
         }
         if executes {
@@ -451,74 +445,6 @@ impl Relay<'_> {
         Ok(connection)
     }
 
-    /// Do the client's answers still wait?
-    fn is_held(&mut self) -> bool {
-        if self.is_unproven() {
-            return true;
-        }
-        let Some(routing) = self.routing else {
-            return false;
-        };
-        let manager = match &self.held {
-            Held::Nothing => return false,
-            _ => routing.manager(),
-        };
-        if let Held::Commits(commits) = &self.held
-            && !commits.iter().any(|id| manager.is_pending(*id))
-        {
-            self.held = Held::Until(manager.latest());
-        }
-        if let Held::Until(tsid) = self.held {
-            let is_there = match manager.applied_everywhere() {
-                Some(has) => {
-                    self.none_serves = None;
-                    has >= tsid
-                }
-                // They may be gone since one of them is to be the Primary.
-                None => {
-                    let since = *self.none_serves.get_or_insert_with(Moment::now);
-                    routing.lease.is_proven_since(since)
-                }
-            };
-            if is_there {
-                self.held = Held::Nothing;
-            }
-        }
-        !matches!(self.held, Held::Nothing)
-    }
-
-    /// Waits something for the client that an Extension has said, while another proxy might be the active
-    /// one? It may be old then, and is told only when the Primary has shown that there was no other (R15).
-    fn is_unproven(&mut self) -> bool {
-        if self.out.to_client.is_empty() {
-            self.has_read = false;
-        }
-        self.has_read
-            && self
-                .routing
-                .is_some_and(|routing| !routing.lease.is_valid())
-    }
-
-    async fn flush_client(&mut self) -> Result<(), End> {
-        while self.client.has_to_write(&self.out.to_client) && !self.is_held() {
-            let written = poll_fn(|context| self.poll_client(context)).await;
-            written.map_err(|_| End::Client)?;
-        }
-        Ok(())
-    }
-
-    /// Writes to the client once, unless that must not be said now.
-    fn poll_client(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        if self.is_unproven() {
-            return Poll::Ready(Ok(()));
-        }
-        let written = self.client.poll_write(context, &mut self.out.to_client);
-        if written.is_ready() {
-            self.is_cut = !self.out.to_client.is_empty();
-        }
-        written
-    }
-
     /// Gives the server to others.
     async fn release(&mut self) {
         // Waits for a cancel request that is under way.
@@ -537,7 +463,8 @@ impl Relay<'_> {
         self.return_to_primary().await;
     }
 
-    /// Waits until something can be read or written, and does it.
+    /// Reads and writes what can be, and waits until there is something to be looked at: something was read, or
+    /// there is place again for what comes of it.
     async fn transfer(&mut self) -> Result<(), End> {
         let is_held = self.is_held();
         let transfer = poll_fn(|context| self.poll_transfer(is_held, context));
@@ -558,14 +485,17 @@ impl Relay<'_> {
         }
         if let Some(connection) = &mut self.connection {
             let peer = &mut connection.peer;
-            if peer.has_to_write(&self.out.to_server)
+            let was_full = self.out.to_server.len() >= OUTPUT_LEN_MAX;
+            while peer.has_to_write(&self.out.to_server)
                 && let Poll::Ready(written) = peer.poll_write(context, &mut self.out.to_server)
             {
+                has_moved |= was_full || self.client_ended;
                 // What the server said before it went is still read.
                 if written.is_err() {
                     self.out.to_server.clear();
+                    has_moved = true;
+                    break;
                 }
-                has_moved = true;
             }
             if self.out.to_client.len() < OUTPUT_LEN_MAX
                 && let Poll::Ready(read) = peer.poll_read(context)
@@ -576,13 +506,17 @@ impl Relay<'_> {
                 }
             }
         }
-        if !is_held
-            && self.client.has_to_write(&self.out.to_client)
-            && let Poll::Ready(written) = self.poll_client(context)
-        {
-            match written {
-                Ok(()) => has_moved = true,
-                Err(_) => return Poll::Ready(Err(End::Client)),
+        let was_full = self.out.to_client.len() >= OUTPUT_LEN_MAX;
+        while !is_held && self.client.has_to_write(&self.out.to_client) {
+            if self.is_unproven() {
+                // It is held from now on.
+                has_moved = true;
+                break;
+            }
+            match self.poll_proven(context) {
+                Poll::Ready(Ok(())) => has_moved |= was_full || self.client_ended,
+                Poll::Ready(Err(_)) => return Poll::Ready(Err(End::Client)),
+                Poll::Pending => break,
             }
         }
         if !self.client_ended

@@ -20,8 +20,12 @@ pub enum Effect {
     KeepsSession,
 }
 
-/// Statements that leave nothing behind, whatever follows, but for the words below.
+/// Statements that leave nothing behind, whatever follows, but for the words below. The usual ones come first.
 const LEAVES_NOTHING: &[&str] = &[
+    "select",
+    "insert",
+    "update",
+    "delete",
     "abort",
     "alter",
     "analyze",
@@ -34,13 +38,11 @@ const LEAVES_NOTHING: &[&str] = &[
     "copy",
     "create",
     "declare",
-    "delete",
     "drop",
     "end",
     "explain",
     "fetch",
     "grant",
-    "insert",
     "lock",
     "merge",
     "move",
@@ -54,13 +56,11 @@ const LEAVES_NOTHING: &[&str] = &[
     "rollback",
     "savepoint",
     "security",
-    "select",
     "show",
     "start",
     "table",
     "truncate",
     "unlisten",
-    "update",
     "vacuum",
     "values",
     "with",
@@ -99,9 +99,9 @@ const KEEPS_BEGINNINGS: &[&str] = &[
 /// Words that read what the last use of a sequence left.
 const READS_SEQUENCE_STATE: &[&str] = &["currval", "lastval"];
 
-/// Whether one of the words above begins with this letter, in lower case; most words do not.
-const IS_WATCHED: [bool; 256] = {
-    let mut is = [false; 256];
+/// Whether one of the words above may begin like this, by [`beginning`]; few other words do.
+const IS_WATCHED: [bool; BEGINNINGS] = {
+    let mut is = [false; BEGINNINGS];
     let lists = [KEEPS, KEEPS_BEGINNINGS, READS_SEQUENCE_STATE];
     let (mut list, mut at) = (0, 0);
     while list < lists.len() {
@@ -109,11 +109,22 @@ const IS_WATCHED: [bool; 256] = {
             (list, at) = (list + 1, 0);
             continue;
         }
-        is[lists[list][at].as_bytes()[0] as usize] = true;
+        is[beginning(lists[list][at].as_bytes())] = true;
         at += 1;
     }
     is
 };
+const BEGINNINGS: usize = 1 << 10;
+
+/// A number for the first three letters of a word, in whatever case.
+const fn beginning(word: &[u8]) -> usize {
+    let (mut number, mut at) = (0, 0);
+    while at < 3 && at < word.len() {
+        number = number * 37 + word[at].to_ascii_lowercase() as usize;
+        at += 1;
+    }
+    number % BEGINNINGS
+}
 
 /// Drivers' pools call it, with CLOSE ALL, UNLISTEN * and RESET ALL, whatever was done before: a session
 /// that shares connections has nothing of the kind.
@@ -163,7 +174,7 @@ pub fn of(text: &[u8]) -> Effect {
             Place::Within => Place::Within,
             Place::Start | Place::AfterSet => return Effect::KeepsSession,
         };
-        if !IS_WATCHED[usize::from(first)] {
+        if !IS_WATCHED[beginning(name)] {
             continue;
         }
         let begins = |known: &&str| {
