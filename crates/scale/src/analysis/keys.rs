@@ -60,22 +60,25 @@ pub fn is_canonical(column: &ColumnInfo) -> bool {
 
 /// The row that these values name; none if a parameter is not understood.
 pub fn row(values: &[KeyValue], parameters: &[Parameter<'_>]) -> Option<Row> {
-    let values: Option<Vec<Cow<'_, [u8]>>> = values
-        .iter()
-        .map(|value| match value {
+    let mut is_known = true;
+    let values = values.iter().map_while(|value| {
+        let value = match value {
             KeyValue::Known(text) => Some(Cow::Borrowed(&text[..])),
             KeyValue::Parameter {
                 number,
                 type_oid,
                 only_here,
             } => {
-                let parameter = parameters.get(number.checked_sub(1)?)?;
-                let is_typed = *only_here || parameter.type_oid != 0;
-                canonical_parameter(parameter, *type_oid).filter(|_| is_typed)
+                let parameter = number.checked_sub(1).and_then(|at| parameters.get(at));
+                let typed = parameter.filter(|it| *only_here || it.type_oid != 0);
+                typed.and_then(|it| canonical_parameter(it, *type_oid))
             }
-        })
-        .collect();
-    values.map(|values| Row::of_key(0, values.iter().map(Cow::as_ref)))
+        };
+        is_known &= value.is_some();
+        value
+    });
+    let row = Row::of_key(0, values);
+    is_known.then_some(row)
 }
 
 /// The key's values where WHERE fixes all of them by equality.

@@ -17,7 +17,7 @@ mod tests;
 mod utility;
 mod writes;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
@@ -27,7 +27,7 @@ pub use catalogue::Catalogue;
 pub use constants::Constant;
 pub use keys::Parameter;
 
-use crate::manager::{Class, Sets, Table, Touch};
+use crate::manager::{Class, Items, Row, Sets, Table, Touch};
 use keys::KeyValue;
 
 /// Analysed texts that are kept, at most; past this all are forgotten.
@@ -191,15 +191,18 @@ impl TableUse {
     fn touch(&self, parameters: &[Parameter<'_>]) -> Touch {
         let mut touch = self.otherwise.clone();
         let rows = self.rows.iter().map(|row| keys::row(row, parameters));
-        let Some(rows) = rows.collect::<Option<Vec<_>>>() else {
+        let rows: Option<Items<Row>> = rows.collect();
+        let Some(rows) = rows.filter(|rows| !rows.is_empty()) else {
             return touch;
         };
-        if rows.is_empty() {
-            return touch;
-        }
         touch.class = Class::Rows;
-        for parts in [&mut touch.reads, &mut touch.writes].into_iter().flatten() {
-            parts.rows = rows.iter().copied().collect();
+        match (&mut touch.reads, &mut touch.writes) {
+            (Some(parts), None) | (None, Some(parts)) => parts.rows = rows,
+            (Some(reads), Some(writes)) => {
+                reads.rows = rows.clone();
+                writes.rows = rows;
+            }
+            (None, None) => {}
         }
         touch
     }
@@ -221,7 +224,7 @@ pub struct Analyser {
 #[derive(Debug, Default)]
 struct Cache {
     /// By the schemas in which names are looked up, and by text.
-    analyses: HashMap<Vec<String>, HashMap<String, Arc<Analysis>>>,
+    analyses: BTreeMap<Vec<String>, HashMap<String, Arc<Analysis>>>,
     /// How many there are.
     count: usize,
 }

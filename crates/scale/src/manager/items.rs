@@ -32,10 +32,11 @@ impl Row {
     /// Every statement and every image names a row by the canonical key; images name it by its other
     /// unique keys too, so that two transactions that would wait for one another at a unique index
     /// of an Extension are known to be dependent (HIHOOI c5).
-    pub fn of_key<'a>(key: u32, values: impl IntoIterator<Item = &'a [u8]>) -> Row {
+    pub fn of_key(key: u32, values: impl IntoIterator<Item = impl AsRef<[u8]>>) -> Row {
         let mut hash = Xxh3Default::new();
         hash.update(&key.to_le_bytes());
         for value in values {
+            let value = value.as_ref();
             hash.update(&(value.len() as u64).to_le_bytes());
             hash.update(value);
         }
