@@ -10,6 +10,7 @@ use scale::local::Postgres;
 use scale::manager::{ExtensionId, State, Tsid};
 use scale::replication::{Contents, Replication, Settings};
 use support::cluster::{PATIENCE, text};
+use support::held::{hold_commits, let_commits_go, wait_until_held};
 use support::{connect, is_there};
 use tokio_postgres::Client;
 
@@ -32,21 +33,17 @@ async fn commit_that_is_not_shown_yet_is_not_lost() {
     for sql in [
         "CREATE TABLE t (id int PRIMARY KEY)",
         "ALTER DATABASE postgres SET synchronous_commit = local",
-        "ALTER SYSTEM SET synchronous_standby_names = 'nobody'",
-        "SELECT pg_reload_conf()",
     ] {
         client.batch_execute(sql).await.unwrap();
     }
+    hold_commits(&primary, &client).await;
     let started = Replication::start(&primary.address("postgres"), &Settings::default()).await;
     let (replication, manager, _) = started.unwrap();
     let waiting = connect(primary.socket()).await;
     let insert = "SET synchronous_commit = on; INSERT INTO t VALUES (1)";
     let waiting = tokio::spawn(async move { waiting.batch_execute(insert).await });
-    let waits = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'";
+    wait_until_held(&client).await;
     let started = Instant::now();
-    while text(&client, waits).await == "0" {
-        assert!(started.elapsed() < PATIENCE);
-    }
     replication.add_extension(ID, &extension.address("postgres"), Contents::Kept);
     let says = || {
         let status = replication.status().remove(&ID);
@@ -61,12 +58,7 @@ async fn commit_that_is_not_shown_yet_is_not_lost() {
         assert!(started.elapsed() < PATIENCE, "{}", says());
         tokio::time::sleep(PAUSE).await;
     }
-    for sql in [
-        "ALTER SYSTEM RESET synchronous_standby_names",
-        "SELECT pg_reload_conf()",
-    ] {
-        client.batch_execute(sql).await.unwrap();
-    }
+    let_commits_go(&client).await;
     waiting.await.unwrap().unwrap();
     let there = connect(extension.socket()).await;
     let all = end(&client).await;

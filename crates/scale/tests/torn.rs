@@ -12,6 +12,7 @@ use scale::local::{Postgres, SUPERUSER};
 use scale::manager::{ExtensionId, State};
 use scale::replication::Contents;
 use support::cluster::{Cluster, PATIENCE, text};
+use support::held::{hold_commits, let_commits_go, wait_until_held};
 use support::{connect, connect_by, is_there};
 use tokio_postgres::Client;
 
@@ -66,21 +67,6 @@ async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
     }
 }
 
-async fn wait_for_standby(primary: &Client, does: bool) {
-    let set = match does {
-        true => "ALTER SYSTEM SET synchronous_standby_names = 'nobody'",
-        false => "ALTER SYSTEM RESET synchronous_standby_names",
-    };
-    primary.batch_execute(set).await.unwrap();
-    let reload = "SELECT pg_reload_conf()";
-    primary.batch_execute(reload).await.unwrap();
-    let names = "SHOW synchronous_standby_names";
-    until(set, async || {
-        (text(primary, names).await == "nobody") == does
-    })
-    .await;
-}
-
 /// A session at the Extension that says its name, as those of the proxy's own do.
 async fn directly(cluster: &Cluster) -> Client {
     let address = cluster.extensions[0].socket();
@@ -129,12 +115,11 @@ async fn read_is_whole(cluster: &Cluster, way: Way) {
     let reading = tokio::spawn(async move { read(&reader, way).await });
     until("the read is on its way", async || node.usage().in_use > 0).await;
 
-    wait_for_standby(&primary, true).await;
+    hold_commits(&cluster.primary, &primary).await;
     let first = who_waits(cluster).await;
     let update = "UPDATE pairs SET n = 1 WHERE id = 1";
     let first = tokio::spawn(async move { first.batch_execute(update).await });
-    let waits = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'";
-    until(waits, async || text(&primary, waits).await == "1").await;
+    wait_until_held(&primary).await;
     let second = cluster.front.connect().await;
     let update = "UPDATE pairs SET n = 2 WHERE id = 2";
     second.batch_execute(update).await.unwrap();
@@ -144,7 +129,7 @@ async fn read_is_whole(cluster: &Cluster, way: Way) {
     // The Extension gets the first, and not the second yet.
     let lock = "BEGIN; SELECT FROM pairs WHERE id = 2 FOR UPDATE";
     there.batch_execute(lock).await.unwrap();
-    wait_for_standby(&primary, false).await;
+    let_commits_go(&primary).await;
     first.await.unwrap().unwrap();
     let looks = directly(cluster).await;
     until("the first is there", async || {
@@ -221,7 +206,7 @@ async fn nobody_sees_at_a_standby_what_the_primary_does_not_show() {
         kill_process(process, Signal::STOP).unwrap();
         let reading = tokio::spawn(async move { text(&reader, sql).await });
         until("the read is on its way", async || node.usage().in_use > 0).await;
-        wait_for_standby(&admin, true).await;
+        hold_commits(&cluster.primary, &admin).await;
         let writer = who_waits(&cluster).await;
         let update = format!("UPDATE pairs SET n = {} WHERE id = 1", number + 1);
         let writing = tokio::spawn(async move { writer.batch_execute(&update).await });
@@ -232,7 +217,7 @@ async fn nobody_sees_at_a_standby_what_the_primary_does_not_show() {
         assert_eq!(text(&admin, sql).await, shown);
         kill_process(process, Signal::CONT).unwrap();
         assert_eq!(reading.await.unwrap(), shown);
-        wait_for_standby(&admin, false).await;
+        let_commits_go(&admin).await;
         writing.await.unwrap().unwrap();
         assert_ne!(text(&admin, sql).await, shown);
     }

@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "each test file uses a part")]
 
 pub mod cluster;
+pub mod held;
 pub mod pair;
 pub mod raw;
 pub mod tls;
