@@ -565,8 +565,15 @@ async fn standby_that_takes_writes_for_long_is_not_promoted() {
     there.batch_execute(lock).await.unwrap();
     let why = refused(promote(&old, &named, None, ignore).await);
     assert!(why.contains("is a Primary"), "{why}");
-    let unlock = "SELECT pg_advisory_unlock_all()";
-    there.batch_execute(unlock).await.unwrap();
+    // One that has just gone is no reason.
+    let unlock = "SELECT pg_sleep(0.5), pg_advisory_unlock_all()";
+    let (promoted, unlocked) = tokio::join!(
+        promote(&old, &named, None, ignore),
+        there.batch_execute(unlock)
+    );
+    unlocked.unwrap();
+    let why = refused(promoted);
+    assert!(why.contains("and has less than"), "{why}");
     let slot = "SELECT pg_create_logical_replication_slot('hihooi', 'pgoutput')";
     there.batch_execute(slot).await.unwrap();
     let why = refused(promote(&old, std::slice::from_ref(&new), None, ignore).await);

@@ -72,6 +72,7 @@ async fn refused_changes_of_the_schema_leave_the_session() {
         return;
     }
     let cluster = Cluster::start(1).await;
+    cluster.drop_triggers().await;
     let mut raw = Raw::log_in(cluster.front.address).await;
     let mixed = "CREATE TABLE a (id int PRIMARY KEY); INSERT INTO a VALUES (1)";
     raw.converse(&[
@@ -111,6 +112,7 @@ async fn functions_and_triggers_keep_no_session() {
         return;
     }
     let cluster = Cluster::start(1).await;
+    cluster.drop_triggers().await;
     let mut raw = Raw::log_in(cluster.front.address).await;
     let function = |name: &str| {
         format!(
@@ -336,6 +338,7 @@ async fn what_cannot_be_replicated_is_refused() {
         return;
     }
     let cluster = Cluster::start(1).await;
+    cluster.drop_triggers().await;
     let mut raw = Raw::log_in(cluster.front.address).await;
     raw.query("CREATE TABLE a (id int PRIMARY KEY); INSERT INTO a VALUES (1)");
     assert_eq!(raw.hear().await, "[0A000]ZI");

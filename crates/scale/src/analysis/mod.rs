@@ -26,6 +26,7 @@ use pg_raw_parse::Node;
 pub use catalogue::Catalogue;
 pub use constants::Constant;
 pub use keys::Parameter;
+pub use utility::{TEMPORARY_TABLE, fires_triggers};
 
 use crate::manager::{Class, Items, Row, Sets, Table, Touch};
 use keys::KeyValue;

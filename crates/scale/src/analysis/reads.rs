@@ -7,7 +7,7 @@ use pg_raw_parse::nodes::SelectStmt;
 
 use super::catalogue::{FIRST_USER_OID, Kind, Relation};
 use super::facts::{Facts, Name};
-use super::{Action, Names, Statement, TableUse, keys};
+use super::{Action, Names, Statement, TEMPORARY_TABLE, TableUse, keys, utility};
 use crate::manager::{Class, Items, Parts, Table, Touch};
 
 /// Views within views, at most in one statement.
@@ -15,10 +15,13 @@ const VIEWS_MAX: usize = 100;
 
 /// See the module.
 pub fn analyse(names: &Names<'_>, select: &SelectStmt) -> Statement {
-    if select.into_clause().is_some() {
-        return Statement::writes_anything(Action::Refused(
-            "SELECT INTO is not replicated: write CREATE TABLE … AS SELECT … instead",
-        ));
+    if let Some(into) = select.into_clause() {
+        return Statement::writes_anything(match utility::is_temporary(into.rel()) {
+            true => Action::Pin(TEMPORARY_TABLE),
+            false => Action::Refused(
+                "SELECT INTO is not replicated: write CREATE TABLE … AS SELECT … instead",
+            ),
+        });
     }
     let facts = Facts::of(names.catalogue, [Node::SelectStmt(select)]);
     let mut statement = of_facts(names, &facts);

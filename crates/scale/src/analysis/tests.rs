@@ -392,6 +392,7 @@ fn schema_changes_go_to_extensions_as_text() {
     for text in [
         "CREATE TEMP TABLE n (a int)",
         "CREATE TEMP TABLE n AS SELECT 1",
+        "SELECT 1 INTO TEMP n",
     ] {
         assert!(matches!(analyse_one(text).action, Action::Pin(_)), "{text}");
     }

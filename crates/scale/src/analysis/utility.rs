@@ -11,6 +11,40 @@ use super::facts::{Facts, Name};
 use super::{Action, Names, Statement, TableUse, TransactionCommand, statement};
 use crate::manager::Touch;
 
+/// Do event triggers fire for each of the text's statements that change the schema? They do not for what all
+/// databases of a server share, and for event triggers.
+pub fn fires_triggers(text: &str) -> bool {
+    let is_shared = |kind: ObjectType::Type| {
+        [
+            ObjectType::OBJECT_ROLE,
+            ObjectType::OBJECT_DATABASE,
+            ObjectType::OBJECT_TABLESPACE,
+            ObjectType::OBJECT_PARAMETER_ACL,
+            ObjectType::OBJECT_EVENT_TRIGGER,
+        ]
+        .contains(&kind)
+    };
+    let fires = |node: Node<'_>| match node {
+        Node::CreateRoleStmt(_)
+        | Node::AlterRoleStmt(_)
+        | Node::AlterRoleSetStmt(_)
+        | Node::DropRoleStmt(_)
+        | Node::GrantRoleStmt(_)
+        | Node::ReassignOwnedStmt(_)
+        | Node::AlterTableSpaceOptionsStmt(_)
+        | Node::CreateEventTrigStmt(_)
+        | Node::AlterEventTrigStmt(_) => false,
+        Node::AlterOwnerStmt(alter) => !is_shared(alter.object_type),
+        Node::CommentStmt(comment) => !is_shared(comment.objtype),
+        Node::DropStmt(drop) => !is_shared(drop.remove_type),
+        Node::GrantStmt(grant) => !is_shared(grant.objtype),
+        Node::RenameStmt(rename) => !is_shared(rename.rename_type),
+        Node::SecLabelStmt(label) => !is_shared(label.objtype),
+        _ => true,
+    };
+    pg_raw_parse::parse(text).is_ok_and(|tree| tree.iter().all(|raw| fires(raw.stmt())))
+}
+
 const TEMPORARY: u8 = b't';
 
 /// See the module.
@@ -156,9 +190,11 @@ fn of_schema(names: &Names<'_>, node: Node<'_>, text: &str) -> Statement {
     Statement::writes_anything(action)
 }
 
-const TEMPORARY_TABLE: &str = "it has a temporary table";
+/// Why a session is bound that has one, or a view or a sequence that is temporary.
+pub const TEMPORARY_TABLE: &str = "it has a temporary table";
 
-fn is_temporary(relation: Option<&RangeVar>) -> bool {
+/// Is it made for the session alone?
+pub fn is_temporary(relation: Option<&RangeVar>) -> bool {
     relation.is_some_and(|relation| {
         relation.relpersistence as u8 == TEMPORARY || relation.schemaname() == Some("pg_temp")
     })

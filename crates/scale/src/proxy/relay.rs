@@ -663,7 +663,7 @@ impl Input<'_> {
         let is_attached = self.session.is_attached();
         let mut connection = self.connection.as_mut().filter(|_| is_attached);
         let mut refused = None;
-        if let (Piece::Message(message), Some(connection), Some(routing)) =
+        if let (Piece::Message(message), Some(_), Some(routing)) =
             (piece, &mut connection, self.routing)
         {
             let is_known = !self.session.is_pinned() && !self.writes.has_settings();
@@ -676,7 +676,6 @@ impl Input<'_> {
             };
             let goes = Goes {
                 session: &mut *self.session,
-                server: &mut connection.server,
                 writes: &mut *self.writes,
                 out: &mut *self.out,
             };

@@ -14,7 +14,9 @@ use super::login::Reading;
 use super::trace;
 use super::writes::Writes;
 use crate::address::Address;
-use crate::analysis::{Action, Analyser, Constant, Parameter, Statement, TransactionCommand};
+use crate::analysis::{
+    Action, Analyser, Constant, Parameter, Statement, TransactionCommand, fires_triggers,
+};
 use crate::manager::{
     Class, ExtensionId, Level, Life, Manager, Moment, Reason, Sets, Target, Tsid, Watch, locked,
     mark,
@@ -22,13 +24,13 @@ use crate::manager::{
 use crate::pool::Node;
 use crate::replication::leadership::Leadership;
 use crate::replication::leadership::lease::Lease;
+use crate::replication::schema_changes::unless_noted;
 use crate::replication::{Error, Replication, Settings, Started};
 use crate::sql::quoted;
 use crate::wire::cut::Message;
 use crate::wire::effect::{self, Effect};
 use crate::wire::message;
 use crate::wire::report::{Report, Severity};
-use crate::wire::server::Server;
 use crate::wire::session::{Bound, Classes, Fault, Out, Prepared, Proof, Session, Text, Trace};
 
 /// SQLSTATE: what cannot be replicated.
@@ -203,19 +205,6 @@ impl Touched {
             (is_read || is_savepoint) && self.sets.tables().all(|(_, it)| !it.is_written());
         Session::is_end(text) || goes_on && leaves_nothing && !self.sets.may_write_anything()
     }
-
-    /// Why the statements must not run, if they cannot be replicated.
-    fn refusal(&self) -> Option<Report> {
-        let refused = |text: &str| Report::new(Severity::Error, UNSUPPORTED, text);
-        if let Some(why) = self.refused {
-            return Some(refused(why));
-        }
-        let is_mixed = !self.schema.is_empty() && self.count > self.schema.len();
-        is_mixed.then(|| {
-            refused("a change of the schema cannot be sent together with other statements")
-                .hint("Send each statement by itself.")
-        })
-    }
 }
 
 /// What is known before a message goes to a server that is attached.
@@ -236,8 +225,6 @@ pub struct Before<'a> {
 pub struct Goes<'a> {
     /// Whose it is.
     pub session: &'a mut Session,
-    /// What is attached.
-    pub server: &'a mut Server,
     /// What its transaction has written.
     pub writes: &'a mut Writes,
     /// For both peers.
@@ -257,7 +244,6 @@ impl Before<'_> {
         }
         let Goes {
             session,
-            server,
             writes,
             out,
         } = goes;
@@ -287,14 +273,13 @@ impl Before<'_> {
         };
         let reason = touched.needs_primary.unwrap_or(kept);
         self.tell(&Why::primary(reason), &touched, (session, out));
-        for statement in prelude {
-            if is_simple {
-                session.run(&statement, server, out);
-            } else {
-                session.add(&statement, out);
-            }
-        }
         writes.note(&touched, session.is_in_transaction(), &routing.manager);
+        if is_simple && !prelude.is_empty() {
+            return Some(session.behind(&prelude, message));
+        }
+        for statement in prelude {
+            session.add(&statement, out);
+        }
         None
     }
 
@@ -548,37 +533,55 @@ impl Routing {
         }
     }
 
-    /// What runs in front of statements: the texts that Extensions run, too, are written into the
-    /// log. Fails where the statements cannot be replicated.
+    /// What runs in front of statements: what Extensions run, too, is written into the log, unless the Primary's
+    /// triggers do that. Fails where the statements cannot be replicated.
     pub fn prelude(
         &self,
         touched: &Touched,
         reading: Option<&Reading>,
         role: &str,
     ) -> Result<Vec<String>, Report> {
-        if let Some(report) = touched.refusal() {
-            return Err(report);
+        let refused = |text: &str| Report::new(Severity::Error, UNSUPPORTED, text);
+        if let Some(why) = touched.refused {
+            return Err(refused(why));
         }
-        if touched.schema.is_empty() {
-            return Ok(Vec::new());
-        }
-        let Some(reading) = reading else {
-            let text = "the schema cannot be changed by a session that has changed its settings";
-            let report = Report::new(Severity::Error, UNSUPPORTED, text);
-            return Err(report.hint("Give search_path and role when connecting, not by SET."));
+        let is_mixed = touched.count > touched.schema.len();
+        let read = match reading {
+            _ if is_mixed => Err(refused(
+                "this change of the schema cannot be sent together with other statements",
+            )
+            .hint("Send each statement by itself.")),
+            None => Err(refused(
+                "the schema cannot be changed so by a session that has changed its settings",
+            )
+            .hint("Give search_path and role when connecting, not by SET.")),
+            Some(reading) => Ok(reading),
         };
+        let preludes = touched
+            .schema
+            .iter()
+            .map(|text| match (&read, fires_triggers(text)) {
+                (Ok(reading), true) => Ok(unless_noted(
+                    &self
+                        .announcing(text, reading, role)
+                        .replacen("SELECT", "PERFORM", 1),
+                )),
+                (Ok(reading), false) => Ok(self.announcing(text, reading, role)),
+                (Err(report), true) => Ok(unless_noted(&report.raised())),
+                (Err(report), false) => Err(report.clone()),
+            });
+        preludes.collect()
+    }
+
+    /// The statement that writes this one into the log.
+    fn announcing(&self, text: &str, reading: &Reading, role: &str) -> String {
         let names = reading.search_path.iter().map(|name| quoted(name));
-        let search_path = names.collect::<Vec<_>>().join(", ");
-        let manager = self.manager();
-        let statements = touched.schema.iter().map(|text| {
-            let statement = mark::Statement {
-                search_path: search_path.clone(),
-                role: role.to_string(),
-                text: text.clone(),
-            };
-            statement.sql(manager.key())
-        });
-        Ok(statements.collect())
+        let statement = mark::Statement {
+            search_path: names.collect::<Vec<_>>().join(", "),
+            role: role.to_string(),
+            text: text.to_owned(),
+        };
+        statement.sql(self.manager().key())
     }
 
     /// Where a read goes.

@@ -15,6 +15,13 @@ use super::pgoutput::{Old, Tuple, Value};
 use super::tstate::{Change, Shape, ShapeColumn};
 use crate::sql::{literal, quoted};
 
+/// By which texts are read as the Primary writes them into its stream.
+pub const AS_IMAGES: [(&str, &str); 4] = [
+    ("standard_conforming_strings", "on"),
+    ("DateStyle", "ISO, YMD"),
+    ("IntervalStyle", "postgres"),
+    ("TimeZone", "UTC"),
+];
 /// Rows that one statement changes, at most.
 const ROWS_MAX: usize = 1000;
 /// Fewer are quicker one by one, but for those that are inserted.
@@ -124,18 +131,26 @@ fn steps(change: &Change) -> Result<Vec<Step>, Error> {
             let tables: Vec<String> = tables.iter().map(|table| truncated(table)).collect();
             vec![any(format!("TRUNCATE {}{restart}", tables.join(", ")))]
         }
-        Change::Statement(statement) => {
-            let path = literal(&statement.search_path);
-            let mut steps = vec![any(format!(
-                "SELECT pg_catalog.set_config('search_path', {path}, true)"
-            ))];
+        Change::Statement(statement, settings) => {
+            let set = |name: &str, value: &str| {
+                let (name, value) = (literal(name), literal(value));
+                any(format!(
+                    "SELECT pg_catalog.set_config({name}, {value}, true)"
+                ))
+            };
+            let mut steps = vec![set("search_path", &statement.search_path)];
+            steps.extend(settings.iter().map(|(name, value)| set(name, value)));
             if !statement.role.is_empty() {
                 steps.push(any(format!("SET LOCAL ROLE {}", quoted(&statement.role))));
             }
             steps.push(any(statement.text.clone()));
             steps.push(any("SET LOCAL ROLE NONE".into()));
+            if !settings.is_empty() {
+                steps.extend(AS_IMAGES.map(|(name, value)| set(name, value)));
+            }
             steps
         }
+        Change::Lost(why) => return Err(Error::Differs(why.clone())),
     })
 }
 
@@ -214,7 +229,9 @@ fn rows(run: &[Change]) -> Result<Rows, Error> {
                 table,
                 old: Old::Key(tuple) | Old::Row(tuple),
             } => row_literal(table, tuple, |column, _| column.in_key)?,
-            Change::Truncate { .. } | Change::Statement(_) => unreachable!("they are alone"),
+            Change::Truncate { .. } | Change::Statement(..) | Change::Lost(_) => {
+                unreachable!("they are alone")
+            }
         });
     }
     let (head, tail) = match &run[0] {
@@ -238,7 +255,9 @@ fn rows(run: &[Change]) -> Result<Rows, Error> {
             let head = format!("DELETE FROM ONLY {} AS t USING unnest(ARRAY[", name(table));
             (head, found_in_rows(table))
         }
-        Change::Truncate { .. } | Change::Statement(_) => unreachable!("they are alone"),
+        Change::Truncate { .. } | Change::Statement(..) | Change::Lost(_) => {
+            unreachable!("they are alone")
+        }
     };
     Ok(Rows { head, rows, tail })
 }

@@ -12,7 +12,7 @@ use tokio::time::{Instant, timeout};
 use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, SimpleQueryMessage};
 
-use super::apply::{self, Pace, Part, Step};
+use super::apply::{self, AS_IMAGES, Pace, Part, Step};
 use super::divergence::Request;
 use super::reader::Commit;
 use super::schedule::{Command, Schedule, Worker};
@@ -23,6 +23,7 @@ use super::{Error, Progress, Shared, connect, described, fence};
 use crate::address::Address;
 use crate::manager::{ExtensionId, Sets, State, Tsid};
 use crate::planted::{self, Bug};
+use crate::sql::literal;
 
 /// Commits that wait in an Extractor's queue, at most.
 pub const QUEUE_LENGTH_MAX: usize = 1024;
@@ -41,8 +42,7 @@ const PIECE_LENGTH: usize = 1 << 20;
 /// it may be a later transaction that waits for its turn to commit.
 const SETTINGS: &str = "
 SET session_replication_role = replica; SET synchronous_commit = off;
-SET standard_conforming_strings = on; SET datestyle = 'ISO, YMD'; SET intervalstyle = postgres;
-SET timezone = 'UTC'; SET client_encoding = 'UTF8'; SET lock_timeout = '1s';
+SET client_encoding = 'UTF8'; SET lock_timeout = '1s';
 SET statement_timeout = 0; SET idle_in_transaction_session_timeout = 0;
 SET check_function_bodies = off; SET client_min_messages = error;
 SET default_transaction_read_only = off; SET default_transaction_isolation = 'read committed';
@@ -97,8 +97,10 @@ pub async fn run(
     for number in 0..worker_count {
         let client = connect(config, fence::EXTRACTOR).await?;
         fence::pass(&client, shared.epoch).await?;
+        let set = |(name, value)| format!("; SET {name} = {}", literal(value));
+        let settings = SETTINGS.to_owned() + &AS_IMAGES.map(set).concat();
         client
-            .batch_execute(SETTINGS)
+            .batch_execute(&settings)
             .await
             .map_err(settings_error)?;
         // One to execute or take back, and one to commit: never more for one connection.

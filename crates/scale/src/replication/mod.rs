@@ -39,6 +39,7 @@ mod progress;
 mod quarantine;
 mod reader;
 pub(crate) mod schedule;
+pub(crate) mod schema_changes;
 mod seed;
 mod slot;
 mod snapshot;

@@ -249,7 +249,7 @@ impl Reader {
                             assembler.begin(xid);
                         }
                         ReplicationEvent::XLogData { data, .. } => {
-                            assembler.data(data, &self.shared.analyser.catalogue())?;
+                            assembler.data(data, &self.shared.analyser)?;
                             assembler.bound().await.map_err(no_file)?;
                         }
                         ReplicationEvent::Message { transactional: true, prefix, content, .. } => {

@@ -13,7 +13,7 @@ use tokio_postgres::Client;
 
 use super::catalogue::{rows, value};
 use super::setup::{self, Seed, Start};
-use super::{Error, Progress, Shared, connect, fence};
+use super::{Error, Progress, Shared, connect, fence, schema_changes};
 use crate::address::Address;
 use crate::local;
 use crate::manager::{ExtensionId, Tsid};
@@ -98,10 +98,13 @@ pub async fn fill(
     };
     let snapshot = value(taken, 0)?;
     let expected = setup::number(&setup::one(&primary, SIZE).await?)?;
+    // Event triggers are copied, also those of a schema that is not.
+    control.batch_execute(schema_changes::STAND_IN).await?;
     tokio::select! {
         copied = copy(shared, id, extension, &snapshot) => copied?,
         problem = watch(shared, id, control, expected) => return Err(problem),
     }
+    control.batch_execute(schema_changes::FORGET).await?;
     set_rights(&primary, extension, control).await?;
     compare_counts(shared, id, &primary, control).await?;
     primary.batch_execute("COMMIT").await?;

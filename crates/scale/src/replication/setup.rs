@@ -4,7 +4,7 @@ use ring::rand::{SecureRandom, SystemRandom};
 use tokio_postgres::{Client, SimpleQueryMessage};
 
 use super::catalogue::value;
-use super::{Error, SLOT};
+use super::{Error, SLOT, schema_changes};
 use crate::manager::mark::Key;
 use crate::manager::{Life, Tsid};
 use crate::planted::{self, Bug};
@@ -58,8 +58,8 @@ pub async fn check(primary: &Client) -> Result<(), Error> {
     Ok(())
 }
 
-/// Makes the publication and the slot on the Primary if they are missing. Returns the key of our
-/// messages, and the end of the log. To be called by the active proxy only.
+/// Makes the publication, the slot and the triggers on the Primary if they are missing. Returns the key of
+/// our messages, and the end of the log. To be called by the active proxy only.
 pub async fn prepare(primary: &Client) -> Result<(Key, Tsid), Error> {
     check(primary).await?;
     let key = key(primary).await?;
@@ -72,6 +72,12 @@ pub async fn prepare(primary: &Client) -> Result<(Key, Tsid), Error> {
     if one(primary, &has).await? == "0" {
         let create = format!("SELECT pg_create_logical_replication_slot('{SLOT}', 'pgoutput')");
         primary.simple_query(&create).await.map_err(setup_error)?;
+    }
+    if !schema_changes::prepare(primary).await? {
+        log::warn!(
+            event = "set_up";
+            "changes of the schema around the proxy are not noted: the role may not make event triggers on the Primary"
+        );
     }
     Ok((key, position(primary).await?))
 }

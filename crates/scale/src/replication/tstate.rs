@@ -12,9 +12,10 @@ use bytes::Bytes;
 use super::Error;
 use super::apply::Part;
 use super::pgoutput::{self, Message, Old, Tuple, Value};
+use super::schema_changes::{self, Found, Note, SchemaChanges};
 use super::spill::{self, Spill};
-use crate::analysis::Catalogue;
 use crate::analysis::catalogue::Relation;
+use crate::analysis::{Analyser, Catalogue};
 use crate::manager::mark::{self, Mark};
 use crate::manager::{Row, Sets, Table, Touch, Tsid};
 
@@ -127,8 +128,10 @@ pub enum Change {
         tables: Vec<Arc<Shape>>,
         restart_identity: bool,
     },
-    /// A statement that is run as it is.
-    Statement(mark::Statement),
+    /// A statement that is run as it is, with these settings.
+    Statement(mark::Statement, Vec<(String, String)>),
+    /// What no Extension can do, for this reason.
+    Lost(String),
 }
 
 /// A table as the stream describes it.
@@ -236,6 +239,9 @@ pub struct Assembler {
     shapes: BTreeMap<u32, Arc<Shape>>,
     /// Tables of the schema in which proxies keep their own, which are no Extension's.
     own: BTreeSet<u32>,
+    /// That of them in which changes of the schema are noted.
+    notes: Option<(u32, Vec<String>)>,
+    schema_changes: SchemaChanges,
     /// Whether a table was described that is not what the catalogue says.
     pub catalogue_is_old: bool,
     xid: u32,
@@ -257,11 +263,14 @@ impl Assembler {
     }
 
     /// A row message of it.
-    pub fn data(&mut self, data: Bytes, catalogue: &Catalogue) -> Result<(), Error> {
+    pub fn data(&mut self, data: Bytes, analyser: &Analyser) -> Result<(), Error> {
         self.length += data.len();
         let malformed = |_| Error::Stream("the Primary sent what is no pgoutput message".into());
         match pgoutput::decode(data).map_err(malformed)? {
-            Message::Relation(relation) => self.relation(relation, catalogue),
+            Message::Relation(relation) => self.relation(relation, &analyser.catalogue()),
+            Message::Insert { relation, new } if self.notes_are_in(relation) => {
+                self.noted(&new, analyser);
+            }
             Message::Insert { relation, .. }
             | Message::Update { relation, .. }
             | Message::Delete { relation, .. }
@@ -313,11 +322,37 @@ impl Assembler {
         match mark::Message::decode(prefix, content, key) {
             Some(mark::Message::Mark(mark)) => self.mark = Some(mark),
             Some(mark::Message::Statement(statement)) => {
-                self.length += statement.text.len();
-                self.has_statements = true;
-                self.changes.push(Change::Statement(statement));
+                self.schema_changes.announced(&statement);
+                self.found([Found::Statement(statement, Vec::new())]);
             }
             None => {}
+        }
+    }
+
+    fn notes_are_in(&self, relation: u32) -> bool {
+        self.notes
+            .as_ref()
+            .is_some_and(|(notes, _)| *notes == relation)
+    }
+
+    fn noted(&mut self, row: &Tuple, analyser: &Analyser) {
+        let columns = self.notes.iter().flat_map(|(_, columns)| columns);
+        if let Some(note) = Note::of(columns.map(String::as_str), row) {
+            let found = self.schema_changes.noted(&note, analyser);
+            self.found(found);
+        }
+    }
+
+    fn found(&mut self, found: impl IntoIterator<Item = Found>) {
+        for found in found {
+            self.has_statements = true;
+            self.changes.push(match found {
+                Found::Statement(statement, settings) => {
+                    self.length += statement.text.len();
+                    Change::Statement(statement, settings)
+                }
+                Found::Lost(why) => Change::Lost(why),
+            });
         }
     }
 
@@ -342,6 +377,8 @@ impl Assembler {
 
     /// It is committed, and its commit record ends at `end`.
     pub async fn commit(&mut self, end: Tsid) -> io::Result<TState> {
+        let rest = self.schema_changes.end();
+        self.found(rest);
         if self.spill.is_some() {
             self.spill().await?;
         }
@@ -365,6 +402,10 @@ impl Assembler {
     fn relation(&mut self, relation: pgoutput::Relation, catalogue: &Catalogue) {
         if relation.schema == OWN_SCHEMA {
             self.own.insert(relation.oid);
+            if relation.name == schema_changes::TABLE {
+                let columns = relation.columns.into_iter().map(|(_, name)| name);
+                self.notes = Some((relation.oid, columns.collect()));
+            }
             return;
         }
         let known = catalogue.numbered(Table(relation.oid));
@@ -401,9 +442,10 @@ impl Assembler {
 /// A change for tests.
 #[cfg(test)]
 pub fn statement(text: &str) -> Change {
-    Change::Statement(mark::Statement {
+    let statement = mark::Statement {
         search_path: "public".into(),
         role: String::new(),
         text: text.into(),
-    })
+    };
+    Change::Statement(statement, Vec::new())
 }

@@ -5,6 +5,7 @@ use std::fmt;
 use bytes::BytesMut;
 
 use super::message;
+use crate::sql::literal;
 
 /// How bad it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,6 +44,16 @@ pub struct Report {
 }
 
 impl Report {
+    /// The statement of PL/pgSQL by which a server fails with this.
+    pub fn raised(&self) -> String {
+        format!(
+            "RAISE EXCEPTION USING ERRCODE = {}, MESSAGE = {}, HINT = {}",
+            literal(&self.code),
+            literal(&self.message),
+            literal(&self.hint)
+        )
+    }
+
     /// Without a hint.
     pub fn new(severity: Severity, code: &str, message: impl Into<String>) -> Report {
         Report {

@@ -149,5 +149,15 @@ async fn pg_dump_as_without_the_proxy() {
     let here: String = read(&dump("here", postgres.socket(), &schema).await);
     let there = cluster.extensions[0].socket();
     let there: String = read(&dump("there", there, &schema).await);
-    assert_eq!(there, here);
+    assert_eq!(without_triggers(&there), without_triggers(&here));
+}
+
+/// The lines of a dump but for the Primary's triggers that note changes of the schema: they are in no schema.
+fn without_triggers(dump: &str) -> Vec<&str> {
+    let is_own = |line: &str| {
+        ["", "--"].contains(&line)
+            || line.contains("hihooi")
+            || line.trim_start().starts_with("WHEN TAG IN")
+    };
+    dump.lines().filter(|line| !is_own(line)).collect()
 }

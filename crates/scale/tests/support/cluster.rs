@@ -145,6 +145,16 @@ impl Cluster {
         }
     }
 
+    /// From here on the proxy itself writes into the log which changes of the schema Extensions are to make, as
+    /// where it may not make triggers.
+    pub async fn drop_triggers(&self) {
+        let primary = connect(self.primary.socket()).await;
+        for trigger in ["hihooi_before", "hihooi_after", "hihooi_drop"] {
+            let drop = format!("DROP EVENT TRIGGER {trigger}");
+            primary.batch_execute(&drop).await.unwrap();
+        }
+    }
+
     /// Reads that Extensions were given.
     pub fn served(&self) -> u64 {
         let manager = self.manager.lock().unwrap();

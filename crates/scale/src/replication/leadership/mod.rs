@@ -64,6 +64,8 @@ const ENTRIES_AT_ONCE: usize = 64;
 const REQUESTS_MAX: usize = 16;
 /// How long a proxy that gives up waits for the Primary to know.
 const GIVE_UP_MAX: Duration = Duration::from_secs(2);
+/// Who has the lock for longer is there, and has not just gone.
+const KEPT_OUT_AFTER: Duration = Duration::from_secs(2);
 
 /// This proxy is the active one, until the lease has ended. Dropped, it gives up.
 #[derive(Debug)]
@@ -128,11 +130,18 @@ pub async fn begin_after(primary: &Address, epoch: u64) -> Result<(), Error> {
 }
 
 /// Keeps proxies from becoming active in front of this database for as long as that session lives. Not where
-/// one is already.
+/// one is already; who has just gone may have the lock for a moment more.
 pub async fn keep_out(primary: &Client) -> Result<bool, Error> {
     let (class, object) = LOCK;
     let lock = format!("SELECT pg_try_advisory_lock({class}, {object})");
-    Ok(one(primary, &lock).await? == "t")
+    let began = Instant::now();
+    while one(primary, &lock).await? != "t" {
+        if began.elapsed() > KEPT_OUT_AFTER {
+            return Ok(false);
+        }
+        sleep(LOOK_INTERVAL).await;
+    }
+    Ok(true)
 }
 
 /// This proxy, as nobody else is called.

@@ -1,12 +1,11 @@
 //! Statements that the proxy adds to a session, whose replies the client does not see.
 
-use bytes::{Bytes, BytesMut};
+use bytes::BytesMut;
 
 use super::expected::{Expected, Kind, Prelude};
 use super::{Out, Session};
-use crate::sql::literal;
-use crate::wire::cut::HEADER_LEN;
-use crate::wire::effect::Effect;
+use crate::wire::cut::{HEADER_LEN, Message};
+use crate::wire::effect::{self, Effect};
 use crate::wire::message;
 use crate::wire::report::Report;
 use crate::wire::server::Server;
@@ -71,11 +70,15 @@ impl Session {
         Some(frame)
     }
 
+    /// The simple query that goes in place of this one: with statements in front of its text that run in the
+    /// same transaction, unseen by the client.
+    pub fn behind(&mut self, prelude: &[String], message: Message<'_>) -> BytesMut {
+        self.held_effect = Some(effect::of_query(message));
+        self.with_prelude(prelude, message.frame)
+    }
+
     /// A simple query's frame with statements in front of its text.
-    pub(super) fn with_prelude(&mut self, prelude: &[String], frame: &Bytes) -> Bytes {
-        if prelude.is_empty() {
-            return frame.clone();
-        }
+    pub(super) fn with_prelude(&mut self, prelude: &[String], frame: &[u8]) -> BytesMut {
         let text: String = prelude
             .iter()
             .map(|statement| format!("{statement};"))
@@ -86,16 +89,11 @@ impl Session {
         };
         let mut out = BytesMut::new();
         message::write(&mut out, b'Q', &[text.as_bytes(), &frame[HEADER_LEN..]], 0);
-        out.freeze()
+        out
     }
 }
 
 /// A statement that fails with this.
 pub(super) fn raising(report: &Report) -> String {
-    format!(
-        "DO $replex$BEGIN RAISE EXCEPTION USING ERRCODE = {}, MESSAGE = {}, HINT = {}; END$replex$",
-        literal(&report.code),
-        literal(&report.message),
-        literal(&report.hint)
-    )
+    format!("DO $replex$BEGIN {}; END$replex$", report.raised())
 }

@@ -431,7 +431,9 @@ impl Session {
         let held_rest = std::mem::take(&mut self.held_rest);
         let mut held = std::mem::take(&mut self.held);
         if let Some(first) = held.first_mut().filter(|first| first[0] == b'Q') {
-            *first = self.with_prelude(prelude, first);
+            if !prelude.is_empty() {
+                *first = self.with_prelude(prelude, first).freeze();
+            }
         } else {
             for statement in prelude {
                 self.add(statement, out);
