@@ -545,32 +545,33 @@ impl Routing {
         if let Some(why) = touched.refused {
             return Err(refused(why));
         }
+        if touched.schema.is_empty() {
+            return Ok(Vec::new());
+        }
         let is_mixed = touched.count > touched.schema.len();
         let read = match reading {
-            _ if is_mixed => Err(refused(
-                "this change of the schema cannot be sent together with other statements",
-            )
-            .hint("Send each statement by itself.")),
-            None => Err(refused(
-                "the schema cannot be changed so by a session that has changed its settings",
-            )
-            .hint("Give search_path and role when connecting, not by SET.")),
+            _ if is_mixed => {
+                let text =
+                    "this change of the schema cannot be sent together with other statements";
+                Err(refused(text).hint("Send each statement by itself."))
+            }
+            None => {
+                let text =
+                    "the schema cannot be changed so by a session that has changed its settings";
+                Err(refused(text).hint("Give search_path and role when connecting, not by SET."))
+            }
             Some(reading) => Ok(reading),
         };
-        let preludes = touched
-            .schema
-            .iter()
-            .map(|text| match (&read, fires_triggers(text)) {
-                (Ok(reading), true) => Ok(unless_noted(
-                    &self
-                        .announcing(text, reading, role)
-                        .replacen("SELECT", "PERFORM", 1),
-                )),
-                (Ok(reading), false) => Ok(self.announcing(text, reading, role)),
-                (Err(report), true) => Ok(unless_noted(&report.raised())),
-                (Err(report), false) => Err(report.clone()),
-            });
-        preludes.collect()
+        let prelude = |text: &String| match (&read, fires_triggers(text)) {
+            (Ok(reading), true) => {
+                let announcing = self.announcing(text, reading, role);
+                Ok(unless_noted(&announcing.replacen("SELECT", "PERFORM", 1)))
+            }
+            (Ok(reading), false) => Ok(self.announcing(text, reading, role)),
+            (Err(report), true) => Ok(unless_noted(&report.raised())),
+            (Err(report), false) => Err(report.clone()),
+        };
+        touched.schema.iter().map(prelude).collect()
     }
 
     /// The statement that writes this one into the log.

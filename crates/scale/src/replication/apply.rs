@@ -22,6 +22,7 @@ pub const AS_IMAGES: [(&str, &str); 4] = [
     ("IntervalStyle", "postgres"),
     ("TimeZone", "UTC"),
 ];
+
 /// Rows that one statement changes, at most.
 const ROWS_MAX: usize = 1000;
 /// Fewer are quicker one by one, but for those that are inserted.

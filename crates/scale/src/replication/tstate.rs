@@ -377,7 +377,7 @@ impl Assembler {
 
     /// It is committed, and its commit record ends at `end`.
     pub async fn commit(&mut self, end: Tsid) -> io::Result<TState> {
-        let rest = self.schema_changes.end();
+        let rest = std::mem::take(&mut self.schema_changes).end();
         self.found(rest);
         if self.spill.is_some() {
             self.spill().await?;
