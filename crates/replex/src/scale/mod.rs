@@ -10,6 +10,7 @@ mod file;
 mod journal;
 mod keeping;
 mod promote;
+mod sessions;
 
 use std::convert::Infallible;
 use std::io::Write;
@@ -35,6 +36,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 pub use arguments::Scale;
 use arguments::{ClientAuth, Command, Databases, Pooling, Serve};
 use keeping::Keeping;
+use sessions::Sessions;
 
 /// `replex scale`
 pub fn run(arguments: &Scale) -> Result<(), Failure> {
@@ -105,11 +107,19 @@ async fn serve(arguments: &Serve) -> Result<(), Failure> {
             places += &format!(" buffer={}", keeping.place);
         }
         let buffer = keeping.as_ref().map(|keeping| keeping.buffer.clone());
+        let sessions = Sessions::start(arguments.threads)?;
         let serving_locally = async {
+            let proxy = Arc::clone(&proxy);
             match local {
-                Some(local) => proxy.serve(local).await,
+                Some(local) => sessions.run(async move { proxy.serve(local).await }).await,
                 None => std::future::pending().await,
             }
+        };
+        let serving = async {
+            let proxy = Arc::clone(&proxy);
+            sessions
+                .run(async move { proxy.serve(listener).await })
+                .await
         };
         let stood = async {
             match is_router {
@@ -127,7 +137,7 @@ async fn serve(arguments: &Serve) -> Result<(), Failure> {
             }
         };
         tokio::select! {
-            served = proxy.serve(listener) => served.map_err(Failure::at("serve")),
+            served = serving => served.map_err(Failure::at("serve")),
             stood = stood => stood.map(|never| match never {}),
             served = serving_locally => served.map_err(Failure::at("serve")),
             () = reload_on(&mut hangup, &proxy) => Ok(()),

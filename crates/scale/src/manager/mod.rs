@@ -279,7 +279,8 @@ impl Manager {
             return None;
         }
         let shows_early = self.extensions.shows_early(id);
-        Watch::new(reads, &self.watcher(), self.indexes.latest(), shows_early)
+        let watcher = || self.watcher();
+        Watch::new(reads, watcher, self.indexes.latest(), shows_early)
     }
 
     /// Whether what a snapshot that was taken at the Extension since shows may be torn: the read is to be done

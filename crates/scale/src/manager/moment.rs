@@ -105,7 +105,7 @@ impl Manager {
         let watch = |id, has| -> Option<Watch> {
             let shows_early = self.extensions.shows_early(id);
             let watcher = moment.watcher.as_ref()?;
-            Watch::new(&moment.reads, watcher, has, shows_early)
+            Watch::new(&moment.reads, || watcher.clone(), has, shows_early)
         };
         let is_whole = |id: ExtensionId, has: Tsid| {
             let commits = &self.commits;

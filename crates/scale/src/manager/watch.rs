@@ -53,11 +53,16 @@ pub struct Watch {
 
 impl Watch {
     /// A read from the choice of an Extension on that has this; none if nothing that it may see there is in doubt.
-    pub fn new(reads: &Sets, watcher: &Watcher, has: Tsid, shows_early: bool) -> Option<Watch> {
+    pub fn new(
+        reads: &Sets,
+        watcher: impl FnOnce() -> Watcher,
+        has: Tsid,
+        shows_early: bool,
+    ) -> Option<Watch> {
         let may_tear = !reads.read_one_row();
         (may_tear || shows_early).then(|| Watch {
             reads: reads.clone(),
-            watcher: watcher.clone(),
+            watcher: watcher(),
             has,
             may_tear,
             shows_early,

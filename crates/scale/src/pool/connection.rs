@@ -1,6 +1,7 @@
 //! One connection to a server: logging in, and being made clean for its next user.
 
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::BytesMut;
@@ -43,7 +44,7 @@ pub struct Connection {
     /// What is on it.
     pub server: Server,
     /// Names it to those who cancel what it runs.
-    pub cancel_key: CancelKey,
+    pub cancel_key: Arc<CancelKey>,
     /// Whose connections it belongs to.
     pub key: Key,
     /// The right to be in use; none while it is idle.
@@ -72,10 +73,7 @@ impl Connection {
                 peer: Peer::new(stream),
                 cutter: Cutter::new(Side::Server),
                 server: Server::default(),
-                cancel_key: CancelKey {
-                    process: 0,
-                    secret: Vec::new(),
-                },
+                cancel_key: Arc::default(),
                 key: key.clone(),
                 permit: None,
             };
@@ -130,8 +128,10 @@ impl Connection {
                 b'S' => self.told(&answer.body),
                 b'K' => {
                     if let Some((process, secret)) = answer.body.split_first_chunk::<4>() {
-                        self.cancel_key.process = u32::from_be_bytes(*process);
-                        self.cancel_key.secret = secret.to_vec();
+                        self.cancel_key = Arc::new(CancelKey {
+                            process: u32::from_be_bytes(*process),
+                            secret: secret.to_vec(),
+                        });
                     }
                 }
                 b'Z' => return Ok(()),

@@ -21,7 +21,7 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 /// Where a session's cancel requests go now.
 pub enum Goal {
     /// To the server that it uses.
-    Server(Arc<Node>, CancelKey),
+    Server(Arc<Node>, Arc<CancelKey>),
     /// It waits for a server, and looks here.
     Wait(Arc<AtomicBool>),
 }
@@ -40,8 +40,18 @@ pub struct Entry<'a> {
     registry: &'a Registry,
     /// What the client is told.
     pub key: CancelKey,
-    /// What it leads to.
-    pub target: Target,
+    target: Target,
+}
+
+impl Entry<'_> {
+    /// Cancel requests lead there from now on. Waits for one that is under way.
+    pub async fn leads_to(&self, goal: Option<Goal>) {
+        let mut target = match self.target.try_lock() {
+            Ok(target) => target,
+            Err(_) => self.target.lock().await,
+        };
+        *target = goal;
+    }
 }
 
 impl Registry {

@@ -21,6 +21,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Buf;
 use tokio::sync::Semaphore;
+use tokio::task::unconstrained;
 
 use self::answers::Held;
 use self::place::Place;
@@ -62,8 +63,10 @@ const CONNECTION_FAILURE: &str = "08006";
 /// A client's session and its sockets.
 struct Relay<'a> {
     servers: &'a Servers,
-    /// Ready when another proxy is the active one.
+    /// Ready when another proxy is the active one, of which it wakes the session by itself once it was polled.
     lost: Option<Pin<Box<dyn Future<Output = ()> + Send + Sync>>>,
+    /// It was polled.
+    is_woken_when_lost: bool,
     /// None if there are no Extensions of the session's database.
     routing: Option<&'a Routing>,
     client: Peer,
@@ -155,7 +158,9 @@ pub async fn run(proxy: &Arc<Proxy>, peer: Peer, address: Option<SocketAddr>, we
         session.defer_transactions(snapshots);
     }
     let mut relay = Relay {
-        lost: lease.map(|lease| Box::pin(lease.ended()) as _),
+        // It must not say that it waits only since its turn is over.
+        lost: lease.map(|lease| Box::pin(unconstrained(lease.ended())) as _),
+        is_woken_when_lost: false,
         servers: &servers,
         routing,
         client: peer,
@@ -315,10 +320,10 @@ impl Relay<'_> {
             false => self.plan_or_wait().await,
         };
         let attached = match planned {
-            Ok(plan) => self.take(plan).await,
+            Ok(mut plan) => self.take(&mut plan).await.map(|taken| (plan, taken)),
             Err(report) => Err(report),
         };
-        let (plan, place, connection) = match attached {
+        let (plan, (place, connection)) = match attached {
             Ok(attached) => attached,
             Err(report) => {
                 self.session.refuse(&report, &mut self.out);
@@ -327,7 +332,7 @@ impl Relay<'_> {
         };
         self.tell_why(&plan.why, &plan.touches);
         let goal = Goal::Server(Arc::clone(&place.node), connection.cancel_key.clone());
-        *self.entry.target.lock().await = Some(goal);
+        self.entry.leads_to(Some(goal)).await;
         self.visit.goes(place.extension, plan.why.reason);
         self.servers.count(&place, Manager::started);
         self.place = place;
@@ -410,7 +415,7 @@ impl Relay<'_> {
     }
 
     /// A connection for a plan; if an Extension has none, the Primary's.
-    async fn take(&self, mut plan: Plan) -> Result<(Plan, Place, Box<Connection>), Report> {
+    async fn take(&self, plan: &mut Plan) -> Result<(Place, Box<Connection>), Report> {
         if let (Some(chosen), Some(routing)) = (&plan.extension, self.routing) {
             let mut taken = self.take_there(chosen, routing).await;
             if self.session.is_snapshot_deferred()
@@ -421,14 +426,14 @@ impl Relay<'_> {
             match taken {
                 Ok(connection) => {
                     let place = chosen.place();
-                    return Ok((plan, place, connection));
+                    return Ok((place, connection));
                 }
                 Err(why) => plan.why = why,
             }
         }
         let place = self.servers.primary_place();
         let connection = place.node.take(&self.outset.key, &self.login).await?;
-        Ok((plan, place, connection))
+        Ok((place, connection))
     }
 
     /// A connection of an Extension that has what was chosen for, also when there is a connection at last:
@@ -448,7 +453,7 @@ impl Relay<'_> {
     /// Gives the server to others.
     async fn release(&mut self) {
         // Waits for a cancel request that is under way.
-        *self.entry.target.lock().await = None;
+        self.entry.leads_to(None).await;
         self.visit.leaves();
         if let Some(connection) = self.connection.take() {
             self.servers.count(&self.place, Manager::ended);
@@ -533,12 +538,14 @@ impl Relay<'_> {
         if has_moved {
             return Poll::Ready(Ok(()));
         }
-        // Before a wait only: it takes longer than to look.
-        let lost = self.lost.as_mut().map(|lost| lost.as_mut().poll(context));
-        match lost {
-            Some(Poll::Ready(())) => Poll::Ready(Err(self.end_of_lost())),
-            Some(Poll::Pending) | None => Poll::Pending,
+        // Before the first wait only: whenever the session is woken, it looks at the lease.
+        if !std::mem::replace(&mut self.is_woken_when_lost, true)
+            && let Some(lost) = &mut self.lost
+            && lost.as_mut().poll(context).is_ready()
+        {
+            return Poll::Ready(Err(self.end_of_lost()));
         }
+        Poll::Pending
     }
 
     /// How the session ends when another proxy is the active one.
@@ -571,7 +578,7 @@ impl Relay<'_> {
         let told = report.clone().hint(hint);
         if self.session.lost(&told, &mut self.out) {
             self.visit.leaves();
-            *self.entry.target.lock().await = None;
+            self.entry.leads_to(None).await;
             self.servers.count(&self.place, Manager::ended);
             if let Some(connection) = self.connection.take() {
                 self.place.node.close(connection);
@@ -599,7 +606,7 @@ impl Relay<'_> {
         {
             report.write(&mut self.out.to_client);
         }
-        *self.entry.target.lock().await = None;
+        self.entry.leads_to(None).await;
         if let Some(kept) = self.kept.take() {
             let place = self.servers.primary_place();
             self.servers.count(&place, Manager::ended);

@@ -405,7 +405,7 @@ enum Detail {
     /// The Primary, since no Extension has this.
     NoneHas(Tsid),
     /// The Primary, since the Extension said this.
-    Refused(Report),
+    Refused(Box<Report>),
 }
 
 impl Why {
@@ -429,7 +429,7 @@ impl Why {
             Fault::Torn => Why::torn(),
             Fault::Error(report) => Why {
                 reason: "it failed at the Extension",
-                detail: Detail::Refused(report.clone()),
+                detail: Detail::Refused(Box::new(report.clone())),
             },
         }
     }
@@ -443,7 +443,7 @@ impl Why {
     pub fn unreachable(report: Report) -> Why {
         Why {
             reason: "the Extension cannot be reached",
-            detail: Detail::Refused(report),
+            detail: Detail::Refused(Box::new(report)),
         }
     }
 }
@@ -495,7 +495,7 @@ pub struct Chosen {
     /// In which life of its server it has that.
     pub life: Life,
     /// If the read may be torn: when its snapshots are known to have been taken, it is to be asked whether it is.
-    pub watched: Option<(Watch, Proof)>,
+    pub watched: Option<Box<(Watch, Proof)>>,
 }
 
 impl Routing {
@@ -594,14 +594,14 @@ impl Routing {
             Target::Primary(_) => None,
         };
         drop(manager);
-        let watched = watch.map(|watch| (watch, touched.proof()));
+        let watched = watch.map(|watch| Box::new((watch, touched.proof())));
         self.of_target(target, watched, "it has all that is read")
     }
 
     /// Where a read goes that waits, or where a transaction takes its snapshot, see [`Manager::route_moment`].
     pub fn route_moment(&self, moment: &mut Moment, proof: Proof) -> Route {
         let (target, watch) = self.manager().route_moment(moment);
-        let watched = watch.map(|watch| (watch, proof));
+        let watched = watch.map(|watch| Box::new((watch, proof)));
         let mut route = self.of_target(target, watched, "it has been waited for");
         if target == Target::Primary(Reason::Pending) {
             route.why = Why::primary("what it must see is being committed");
@@ -612,7 +612,7 @@ impl Routing {
     fn of_target(
         &self,
         target: Target,
-        watched: Option<(Watch, Proof)>,
+        watched: Option<Box<(Watch, Proof)>>,
         reason: &'static str,
     ) -> Route {
         let why = match target {

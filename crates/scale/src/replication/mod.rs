@@ -56,6 +56,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use log::Level;
+use tokio::runtime::Handle;
 use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
@@ -176,6 +177,8 @@ struct Shared {
     epoch: u64,
     lease: Lease,
     joins: mpsc::Sender<Join>,
+    /// Where its tasks run: whoever adds an Extension may be served elsewhere.
+    tasks: Handle,
 }
 
 impl Shared {
@@ -328,6 +331,7 @@ impl Replication {
             epoch: leadership.epoch,
             lease: leadership.lease.clone(),
             joins,
+            tasks: Handle::current(),
         };
         let reader = tokio::spawn(Reader::new(shared.clone(), joined).run());
         let buffer = shared.buffer.clone();
@@ -393,7 +397,8 @@ impl Replication {
         // Holds the slot from now on.
         self.shared.durable().insert(id, Tsid(0));
         self.shared.manager().add_extension(id);
-        let keep = tokio::spawn(keep(self.shared.clone(), id, extension, contents));
+        let keep = keep(self.shared.clone(), id, extension, contents);
+        let keep = self.shared.tasks.spawn(keep);
         let before = self.extensions().insert(id, keep);
         assert!(before.is_none(), "a number is used once");
     }

@@ -29,7 +29,7 @@ pub enum First {
 }
 
 /// What names a session to those who may cancel it.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct CancelKey {
     /// The session's number, in the place of PostgreSQL's process number.
     pub process: u32,

@@ -98,7 +98,7 @@ impl Relay<'_> {
         if self.is_held() || self.out.to_client.is_empty() {
             return Ok(());
         }
-        let written = poll_fn(|context| Poll::Ready(self.poll_client(context))).await;
+        let written = poll_fn(|context| Poll::Ready(self.poll_proven(context))).await;
         match written {
             Poll::Ready(Err(_)) => Err(End::Client),
             Poll::Ready(Ok(())) | Poll::Pending => Ok(()),

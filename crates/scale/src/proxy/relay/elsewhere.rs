@@ -46,7 +46,7 @@ impl Relay<'_> {
         };
         let place = chosen.place();
         let goal = Goal::Server(Arc::clone(&place.node), connection.cancel_key.clone());
-        *self.entry.target.lock().await = Some(goal);
+        self.entry.leads_to(Some(goal)).await;
         self.place = place;
         self.servers.count(&self.place, Manager::started);
         self.kept = self.connection.replace(connection);
@@ -154,7 +154,7 @@ impl Relay<'_> {
         if let Some(kept) = self.kept.take() {
             self.place = self.servers.primary_place();
             let goal = Goal::Server(Arc::clone(&self.place.node), kept.cancel_key.clone());
-            *self.entry.target.lock().await = Some(goal);
+            self.entry.leads_to(Some(goal)).await;
             self.visit.returns(None);
             self.connection = Some(kept);
         }

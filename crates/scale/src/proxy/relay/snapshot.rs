@@ -66,7 +66,7 @@ impl Relay<'_> {
             return Err(Why::unreachable(report));
         }
         let watch = chosen.watched.as_ref();
-        if watch.is_some_and(|(watch, _)| routing.manager().is_torn(watch)) {
+        if watch.is_some_and(|watched| routing.manager().is_torn(&watched.0)) {
             chosen.node.recycle(connection, true).await;
             return Err(Why::torn());
         }

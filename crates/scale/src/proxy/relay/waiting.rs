@@ -43,10 +43,12 @@ impl Relay<'_> {
         is_worth_it: impl Fn(Duration) -> bool,
     ) -> Result<Route, Report> {
         let is_cancelled = Arc::<AtomicBool>::default();
-        *self.entry.target.lock().await = Some(Goal::Wait(Arc::clone(&is_cancelled)));
+        self.entry
+            .leads_to(Some(Goal::Wait(Arc::clone(&is_cancelled))))
+            .await;
         let waited = self.wait_until((routing, reads), proof, is_worth_it, &is_cancelled);
         let waited = waited.await;
-        *self.entry.target.lock().await = None;
+        self.entry.leads_to(None).await;
         waited
     }
 

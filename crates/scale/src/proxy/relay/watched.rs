@@ -17,7 +17,7 @@ impl Relay<'_> {
         let watched = chosen
             .watched
             .filter(|_| !self.session.is_snapshot_deferred());
-        let (watch, proof) = watched.unzip();
+        let (watch, proof) = watched.map(|watched| *watched).unzip();
         self.watch = watch;
         At::Extension(proof.unwrap_or(Proof::None))
     }

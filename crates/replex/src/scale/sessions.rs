@@ -1,0 +1,61 @@
+//! The threads that serve sessions: what keeps Extensions up to date has others, so that neither holds up the other,
+//! and the sessions' own wait for messages alone, without a timer to be set for each.
+
+use std::future::pending;
+use std::thread::{self, JoinHandle};
+
+use replex::failure::Failure;
+use tokio::runtime::Handle;
+use tokio::sync::oneshot;
+use tokio::task;
+
+/// Threads, which end with what runs on them when this is dropped.
+pub struct Sessions {
+    handle: Handle,
+    /// None once they are to end.
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Sessions {
+    /// With so many threads.
+    pub fn start(threads: u16) -> Result<Sessions, Failure> {
+        let runtime = super::runtime(Some(threads))?;
+        let handle = runtime.handle().clone();
+        let (stop, stopped) = oneshot::channel();
+        let thread = thread::Builder::new().name("sessions".into());
+        let thread = thread.spawn(move || {
+            // Whoever is to say so is gone: it is the same.
+            let _ = runtime.block_on(stopped);
+        });
+        Ok(Sessions {
+            handle,
+            stop: Some(stop),
+            thread: Some(thread.map_err(Failure::at("start a thread"))?),
+        })
+    }
+
+    /// Runs this on them. What comes of it is for as long as the caller waits for it.
+    pub async fn run<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = T> + Send + 'static,
+    ) -> T {
+        let ended: Result<T, task::JoinError> = self.handle.spawn(work).await;
+        match ended {
+            Ok(ended) => ended,
+            Err(failed) if failed.is_panic() => std::panic::resume_unwind(failed.into_panic()),
+            // The threads end, and the caller with them.
+            Err(_) => pending().await,
+        }
+    }
+}
+
+impl Drop for Sessions {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            // Its own panic has been told of.
+            let _ = thread.join();
+        }
+    }
+}
