@@ -109,17 +109,10 @@ async fn serve(arguments: &Serve) -> Result<(), Failure> {
         let buffer = keeping.as_ref().map(|keeping| keeping.buffer.clone());
         let sessions = Sessions::start(arguments.threads)?;
         let serving_locally = async {
-            let proxy = Arc::clone(&proxy);
             match local {
-                Some(local) => sessions.run(async move { proxy.serve(local).await }).await,
+                Some(local) => sessions.serve(&proxy, local).await,
                 None => std::future::pending().await,
             }
-        };
-        let serving = async {
-            let proxy = Arc::clone(&proxy);
-            sessions
-                .run(async move { proxy.serve(listener).await })
-                .await
         };
         let stood = async {
             match is_router {
@@ -137,7 +130,7 @@ async fn serve(arguments: &Serve) -> Result<(), Failure> {
             }
         };
         tokio::select! {
-            served = serving => served.map_err(Failure::at("serve")),
+            served = sessions.serve(&proxy, listener) => served.map_err(Failure::at("serve")),
             stood = stood => stood.map(|never| match never {}),
             served = serving_locally => served.map_err(Failure::at("serve")),
             () = reload_on(&mut hangup, &proxy) => Ok(()),

@@ -2,12 +2,17 @@
 //! and the sessions' own wait for messages alone, without a timer to be set for each.
 
 use std::future::pending;
+use std::io;
+use std::panic::resume_unwind;
+use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
 use replex::failure::Failure;
+use scale::proxy::Proxy;
+use scale::proxy::listener::Listener;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
-use tokio::task;
+use tokio::task::JoinError;
 
 /// Threads, which end with what runs on them when this is dropped.
 pub struct Sessions {
@@ -35,17 +40,20 @@ impl Sessions {
         })
     }
 
-    /// Runs this on them. What comes of it is for as long as the caller waits for it.
-    pub async fn run<T: Send + 'static>(
+    /// Serves clients there, until the threads end.
+    pub async fn serve(
         &self,
-        work: impl Future<Output = T> + Send + 'static,
-    ) -> T {
-        let ended: Result<T, task::JoinError> = self.handle.spawn(work).await;
-        match ended {
-            Ok(ended) => ended,
-            Err(failed) if failed.is_panic() => std::panic::resume_unwind(failed.into_panic()),
+        proxy: &Arc<Proxy>,
+        listener: impl Into<Listener> + Send + 'static,
+    ) -> io::Result<()> {
+        let proxy = Arc::clone(proxy);
+        let serving = async move { proxy.serve(listener).await };
+        let served = self.handle.spawn(serving).await;
+        match served.map_err(JoinError::try_into_panic) {
+            Ok(served) => served,
+            Err(Ok(panic)) => resume_unwind(panic),
             // The threads end, and the caller with them.
-            Err(_) => pending().await,
+            Err(Err(_)) => pending().await,
         }
     }
 }
