@@ -119,6 +119,12 @@ impl Series {
         self.figures(|sample| sample.latencies.percentile(0.5))
     }
 
+    /// The same of latencies that are known in whole microseconds only.
+    #[cfg(feature = "scale")]
+    pub fn p50_of_whole_us(&self) -> Figures {
+        self.figures(|sample| sample.latencies.median_of_whole())
+    }
+
     /// Mean latency of each run, µs.
     #[cfg(feature = "scale")]
     pub fn mean_us(&self) -> Figures {

@@ -71,6 +71,18 @@ impl Latencies {
         percentile(&sorted(&self.values), share)
     }
 
+    /// The median of values that are known in whole units only: those that are equal lie evenly around it, so that where
+    /// among them the middle is says what is lost in the unit.
+    #[cfg(feature = "scale")]
+    pub fn median_of_whole(&self) -> f64 {
+        let values = sorted(&self.values);
+        let median = percentile(&values, 0.5);
+        let below = values.partition_point(|value| *value < median);
+        let equal = values.partition_point(|value| *value <= median) - below;
+        let middle = values.len() as f64 / 2.0;
+        median - 0.5 + (middle - below as f64) / equal as f64
+    }
+
     /// Their mean.
     #[cfg(feature = "scale")]
     pub fn mean(&self) -> f64 {
@@ -130,5 +142,21 @@ mod tests {
         assert_eq!(latencies.percentile(0.5), 51.0);
         assert_eq!(latencies.percentile(0.99), 100.0);
         assert!(Latencies::default().percentile(0.5).is_nan());
+    }
+
+    #[cfg(feature = "scale")]
+    #[test]
+    fn a_median_of_whole_units_is_finer_than_they_are() {
+        // Evenly from 10 to 12, whole to the nearest: the middle is 11, wherever they are cut.
+        let whole = |by: f64| Latencies {
+            values: (0..1000)
+                .map(|n| (10.0 + by + 2.0 * f64::from(n) / 1000.0).round())
+                .collect(),
+        };
+        for by in [0.0, 0.3, 0.5, 0.9] {
+            let median = whole(by).median_of_whole();
+            assert!((median - 11.0 - by).abs() < 0.01, "{by}: {median}");
+        }
+        assert!(Latencies::default().median_of_whole().is_nan());
     }
 }

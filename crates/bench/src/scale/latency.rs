@@ -72,9 +72,9 @@ impl Measured {
 
     /// What a way adds to the time of a query, one client, µs.
     fn added_us(&self, way: Way, protocol: Protocol) -> Option<Figures> {
-        let direct = self.direct(ONE, protocol).p50_us();
+        let direct = self.direct(ONE, protocol).p50_of_whole_us();
         let series = self.of(way, ONE, protocol)?;
-        Some(series.p50_us().minus(&direct))
+        Some(series.p50_of_whole_us().minus(&direct))
     }
 }
 
@@ -157,7 +157,7 @@ pub async fn run(options: &Options) -> io::Result<Report> {
 fn tell_latency(report: &mut Report, measured: &Measured) {
     for protocol in PROTOCOLS {
         let name = protocol.name();
-        let direct = measured.direct(ONE, protocol).p50_us();
+        let direct = measured.direct(ONE, protocol).p50_of_whole_us();
         let what = format!("{name}, one client, direct: p50");
         report.plain("", &what, &direct, "µs");
         let rival = measured.added_us(Way::PgBouncer, protocol);
