@@ -8,7 +8,7 @@ use crate::auth::tls::{Files, Policy};
 /// The port where nothing else is said.
 const PORT_DEFAULT: u16 = 5432;
 
-/// `postgresql://user:password@host:port/database?sslmode=…&sslrootcert=FILE&sslcert=FILE&sslkey=FILE`; host
+/// `postgresql://user:password@host:port/database?sslmode=…&sslrootcert=FILE&sslcrl=FILE&sslcert=FILE&sslkey=FILE`; host
 /// and port may stand behind the question mark, too.
 #[derive(Clone)]
 pub struct Address {
@@ -118,20 +118,21 @@ struct Query {
 impl Query {
     fn parse(query: &str) -> Result<Query, String> {
         let (mut mode, mut roots) = ("prefer".to_string(), None);
-        let (mut certificates, mut key) = (None, None);
+        let (mut certificates, mut key, mut revoked) = (None, None, None);
         let (mut host, mut port) = (None, None);
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
             match pair.split_once('=') {
                 Some(("sslmode", value)) => mode = unescape(value)?,
                 Some(("sslrootcert", value)) => roots = Some(unescape(value)?.into()),
+                Some(("sslcrl", value)) => revoked = Some(unescape(value)?.into()),
                 Some(("sslcert", value)) => certificates = Some(unescape(value)?.into()),
                 Some(("sslkey", value)) => key = Some(unescape(value)?.into()),
                 Some(("host", value)) => host = Some(unescape(value)?),
                 Some(("port", value)) => port = Some(unescape(value)?),
                 _ => {
                     return Err(
-                        "a database's URL may have sslmode, sslrootcert, sslcert, sslkey, host and \
-                         port behind `?`"
+                        "a database's URL may have sslmode, sslrootcert, sslcrl, sslcert, sslkey, host \
+                         and port behind `?`"
                             .into(),
                     );
                 }
@@ -142,7 +143,12 @@ impl Query {
             (None, None) => None,
             _ => return Err("sslcert and sslkey go together in a database's URL".into()),
         };
-        let tls = Policy::of(&mode, Files { roots, proof })?;
+        let files = Files {
+            roots,
+            revoked,
+            proof,
+        };
+        let tls = Policy::of(&mode, files)?;
         Ok(Query { host, port, tls })
     }
 }

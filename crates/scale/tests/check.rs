@@ -78,7 +78,10 @@ async fn good_databases_pass_and_are_left_as_they_were() {
     let added = Postgres::start(&[]).unwrap();
     let url = format!("postgresql://{SUPERUSER}@{}/postgres", added.socket());
     let extensions = &routing.extensions;
-    extensions.register(&url, Contents::Kept).await.unwrap();
+    extensions
+        .register(&url, Contents::Kept, None)
+        .await
+        .unwrap();
     let place = added.socket().to_string();
     for named in [vec![], vec![added.address("postgres")]] {
         let findings = check(&at, &named, 40).await;

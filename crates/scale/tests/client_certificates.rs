@@ -4,10 +4,10 @@
 
 mod support;
 
-use scale::auth::tls;
+use scale::auth::tls::{self, Vouching};
 use scale::local::Postgres;
 use scale::proxy::{Authentication, Certificates};
-use support::tls::{authority, certify, identity};
+use support::tls::{authority, certify, identity, number_of, revoke};
 use support::{
     Front, PASSWORD, USER, complained, connect, is_there, options, printed, psql, users,
 };
@@ -76,10 +76,13 @@ async fn certificates_are_good_for_what_is_said() {
         Certificates::Enough,
         Certificates::Instead,
     ] {
-        let authorities = (certificates != Certificates::Unasked).then_some(root.as_path());
+        let vouching = (certificates != Certificates::Unasked).then_some(Vouching {
+            authorities: &root,
+            revoked: None,
+        });
         let mut told = options(&postgres, 4);
         told.admission.authentication = Authentication::Scram(users());
-        told.admission.tls = Some(tls::identity(&chain, &key, authorities).unwrap());
+        told.admission.tls = Some(tls::identity(&chain, &key, vouching).unwrap());
         told.admission.certificates = certificates;
         let mut front = Front::start(told).await;
         front.listen_in(shown).await;
@@ -127,7 +130,67 @@ fn authorities_that_cannot_be_read() {
         if let Some(text) = text {
             std::fs::write(&file, text).unwrap();
         }
-        let problem = tls::identity(&chain, &key, Some(&file)).unwrap_err();
+        let vouching = Vouching {
+            authorities: &file,
+            revoked: None,
+        };
+        let problem = tls::identity(&chain, &key, Some(vouching)).unwrap_err();
         assert!(problem.contains(name), "{problem}");
+        let authorities = folder.path().join("authority.pem");
+        authority(&authorities);
+        let vouching = Vouching {
+            authorities: &authorities,
+            revoked: Some(&file),
+        };
+        let problem = tls::identity(&chain, &key, Some(vouching)).unwrap_err();
+        assert!(problem.contains(name), "{problem}");
+    }
+}
+
+/// Who shows one that was revoked gets no further than the handshake; so does everybody where the list is out of
+/// date, as with PostgreSQL's `ssl_crl_file`.
+#[tokio::test]
+async fn revoked_certificates_are_good_for_nothing() {
+    if !is_there() {
+        return;
+    }
+    let postgres = Postgres::start(&[]).unwrap();
+    let admin = connect(postgres.socket()).await;
+    let roles = format!("CREATE ROLE {USER} LOGIN; CREATE ROLE eve LOGIN");
+    admin.batch_execute(&roles).await.unwrap();
+    let folders = [(); 3].map(|()| TempDir::new().unwrap());
+    let [shown, ann, eve] = folders.each_ref().map(TempDir::path);
+    let root = shown.join("authority.pem");
+    let ours = authority(&root);
+    let (ann, eve) = (certify(&ours, USER, ann), certify(&ours, "eve", eve));
+    identity(shown, &rcgen::PKCS_ECDSA_P256_SHA256);
+    let (chain, key, list) = (
+        shown.join("chain.pem"),
+        shown.join("key.pem"),
+        shown.join("revoked.pem"),
+    );
+    let valid = 2100;
+    let out_of_date = 2021;
+    for (until, is_in) in [(valid, true), (out_of_date, false)] {
+        revoke(&ours, &[number_of("eve")], until, &list);
+        let vouching = Vouching {
+            authorities: &root,
+            revoked: Some(&list),
+        };
+        let mut told = options(&postgres, 4);
+        told.admission.tls = Some(tls::identity(&chain, &key, Some(vouching)).unwrap());
+        told.admission.certificates = Certificates::Enough;
+        let front = Front::start(told).await;
+        let (host, port) = (front.address.ip(), front.address.port());
+        let way = |user: &str, certificate: &str| {
+            format!("host={host} port={port} user={user} sslmode=require {certificate}")
+        };
+        let told = psql(&postgres, &way(USER, &ann)).await;
+        match is_in {
+            true => assert_eq!(printed(&told), "here\n"),
+            false => drop(complained(&told)),
+        }
+        let said = complained(&psql(&postgres, &way("eve", &eve)).await);
+        assert!(said.contains("SSL"), "{said}");
     }
 }

@@ -421,7 +421,10 @@ async fn standby_takes_the_primarys_place() {
     let address = standby.address("postgres");
     let url = format!("postgresql://{SUPERUSER}@{}/postgres", standby.socket());
     let extensions = cluster.front.extensions();
-    extensions.register(&url, Contents::Kept).await.unwrap();
+    extensions
+        .register(&url, Contents::Kept, None)
+        .await
+        .unwrap();
     cluster.wait(|states| states == [State::Serving]).await;
     let client = cluster.front.connect().await;
     for change in SETUP.split_inclusive(';') {

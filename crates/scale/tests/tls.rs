@@ -7,6 +7,7 @@ mod support;
 use std::fs;
 use std::sync::Arc;
 
+use rcgen::{CertificateParams, KeyPair};
 use scale::address::Address;
 use scale::auth::users::Users;
 use scale::local::{Postgres, SUPERUSER};
@@ -14,7 +15,10 @@ use scale::proxy::Authentication;
 use scale::proxy::routing::Routing;
 use scale::replication::{Contents, Settings};
 use support::cluster::until_all_serve;
-use support::tls::{authority, certify, know_authority, require_tls, want_certificates};
+use support::tls::{
+    authority, certify, know_authority, number_of, require_tls, require_tls_with, revoke,
+    want_certificates,
+};
 use support::{Front, PASSWORD, is_there, options};
 use tempfile::TempDir;
 
@@ -94,6 +98,49 @@ async fn databases_that_want_certificates_are_followed() {
     options.admission.authentication = Authentication::Trust(users);
     let front = Front::routed(options, Some(routing)).await;
     until_all_serve(&front, &manager).await;
+}
+
+/// One whose certificate was revoked is not spoken to, by whoever has the list of `sslcrl`.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn databases_whose_certificate_was_revoked() {
+    if !is_there() {
+        return;
+    }
+    let folder = TempDir::new().unwrap();
+    let file = |name: &str| folder.path().join(name);
+    let primary = Postgres::start(&["synchronous_commit=on"]).unwrap();
+    let authority = authority(&file("roots.pem"));
+    let key = KeyPair::generate().unwrap();
+    let host = primary.socket().ip().to_string();
+    let mut params = CertificateParams::new([host]).unwrap();
+    params.serial_number = Some(number_of("server"));
+    let certificate = params.signed_by(&key, &authority).unwrap();
+    require_tls_with(&[&primary], &certificate.pem(), &key.serialize_pem()).await;
+    let list = file("revoked.pem");
+    let query = format!(
+        "sslmode=verify-full&sslrootcert={}&sslcrl={}",
+        file("roots.pem").display(),
+        list.display()
+    );
+    revoke(&authority, &[number_of("other")], 2100, &list);
+    let known = address(&primary, &query);
+    drop(
+        Routing::start(&known, 10, &Settings::default())
+            .await
+            .unwrap(),
+    );
+    revoke(&authority, &[number_of("server")], 2100, &list);
+    let revoked = address(&primary, &query);
+    let Err(problem) = Routing::start(&revoked, 10, &Settings::default()).await else {
+        panic!("it was trusted");
+    };
+    assert!(problem.to_string().contains("Revoked"), "{problem}");
+
+    let url = |query: &str| Address::parse(&format!("postgresql://a@b/c?{query}"));
+    let alone = url(&format!("sslcrl={}", list.display())).unwrap_err();
+    assert!(alone.contains("sslrootcert"), "{alone}");
+    let absent = url(&query.replace("revoked.pem", "absent.pem")).unwrap_err();
+    assert!(absent.contains("absent.pem"), "{absent}");
 }
 
 /// One that nobody vouches for is not spoken to.

@@ -21,6 +21,8 @@ use crate::report::Report;
 /// The clients of H1 and of H2.
 const ONE: usize = 1;
 const MANY: usize = 16;
+/// How long a thread looks for messages that spins: longer than a query takes, µs.
+const SPIN_US: &str = "1000";
 const PROTOCOLS: [Protocol; 2] = [Protocol::Simple, Protocol::Prepared];
 /// What `pgbench -S` asks, over our own number of rows.
 pub const SELECT: &str = "\\set aid random(1, :rows)\n\
@@ -42,6 +44,7 @@ enum Way {
     PgBouncer,
     Pooling,
     Routing,
+    Spinning,
 }
 
 impl Way {
@@ -51,6 +54,7 @@ impl Way {
             Way::PgBouncer => "PgBouncer",
             Way::Pooling => "proxy without Extensions",
             Way::Routing => "proxy with an Extension",
+            Way::Spinning => "the same, which spins",
         }
     }
 }
@@ -83,6 +87,8 @@ struct Stage {
     pgbouncer: Option<(Rival, bool)>,
     pooling: Process,
     routing: Site,
+    /// Before an Extension of its own, where there is a processor for it.
+    spinning: Option<Site>,
     _folder: TempDir,
 }
 
@@ -98,10 +104,24 @@ impl Stage {
             );
         }
         let folder = tempfile::tempdir_in(&base)?;
+        let has_more = std::thread::available_parallelism()?.get() > 1;
+        let spinning = match has_more {
+            true => {
+                let mut site = Site::start(&base, &schema(options.rows), (1, &[])).await?;
+                site.stop_proxy()?;
+                site.start_proxy(&["--spin-us", SPIN_US]).await?;
+                Some(site)
+            }
+            false => {
+                eprintln!("LEFT OUT: a proxy that spins, on a single processor");
+                None
+            }
+        };
         Ok(Stage {
             pgbouncer,
             pooling: proxy(&routing.primary, folder.path(), &[])?,
             routing,
+            spinning,
             _folder: folder,
         })
     }
@@ -118,6 +138,9 @@ impl Stage {
         ways.push((Way::Pooling, place(&self.pooling)?, pooling));
         let routing = vec![self.routing.proxy_id()?];
         ways.push((Way::Routing, self.routing.place()?, routing));
+        if let Some(site) = &self.spinning {
+            ways.push((Way::Spinning, site.place()?, vec![site.proxy_id()?]));
+        }
         Ok(ways)
     }
 }
@@ -165,7 +188,7 @@ fn tell_latency(report: &mut Report, measured: &Measured) {
             let what = format!("{name}, one client, PgBouncer: added p50");
             report.plain("", &what, rival, "µs");
         }
-        for way in [Way::Pooling, Way::Routing] {
+        for way in [Way::Pooling, Way::Routing, Way::Spinning] {
             let Some(added) = measured.added_us(way, protocol) else {
                 continue;
             };
@@ -191,7 +214,7 @@ fn tell_work(report: &mut Report, measured: &Measured) {
             &direct.client_us(),
             "µs",
         );
-        for way in [Way::PgBouncer, Way::Pooling, Way::Routing] {
+        for way in [Way::PgBouncer, Way::Pooling, Way::Routing, Way::Spinning] {
             let Some(series) = measured.of(way, MANY, protocol) else {
                 continue;
             };
@@ -231,7 +254,13 @@ fn beside(
 }
 
 fn draw(options: &Options, measured: &Measured) -> io::Result<()> {
-    let ways = [Way::Direct, Way::PgBouncer, Way::Pooling, Way::Routing];
+    let ways = [
+        Way::Direct,
+        Way::PgBouncer,
+        Way::Pooling,
+        Way::Routing,
+        Way::Spinning,
+    ];
     let series = ways.into_iter().filter_map(|way| {
         let series = measured.of(way, ONE, Protocol::Simple)?;
         Some((way.name(), series))

@@ -137,7 +137,7 @@ pub struct Serve {
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
     /// The database that takes all writes: postgresql://user:password@host:port/database. Behind
-    /// `?`: sslmode (disable, prefer, require, verify-full), sslrootcert, sslcert and sslkey. For a Unix
+    /// `?`: sslmode (disable, prefer, require, verify-full), sslrootcert, sslcrl, sslcert and sslkey. For a Unix
     /// socket: postgresql://user:password@%2Fvar%2Frun%2Fpostgresql/database, or host and port behind `?`.
     #[arg(
         long,
@@ -192,6 +192,10 @@ pub struct Serve {
         conflicts_with = "trust"
     )]
     pub tls_client_ca: Option<PathBuf>,
+    /// Lists of certificates that those who vouch for clients have revoked, as PEM: one of each of them, none out of
+    /// date. Read again by SIGHUP and RELOAD.
+    #[arg(long, value_name = "FILE", requires = "tls_client_ca")]
+    pub tls_client_crl: Option<PathBuf>,
     /// What a client's certificate is good for, whose common name must be the user's name.
     #[arg(long, value_enum, default_value_t, requires = "tls_client_ca")]
     pub tls_client_auth: ClientAuth,
@@ -234,6 +238,10 @@ pub struct Serve {
     /// processors.
     #[arg(long, value_name = "COUNT", default_value_t = threads_default(), value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub threads: u16,
+    /// How long the thread that serves sessions looks for messages before it sleeps, in microseconds: quicker for
+    /// few clients, and it burns a processor meanwhile. Needs --threads 1 and a processor to spare.
+    #[arg(long, value_name = "MICROSECONDS", default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=1_000_000))]
+    pub spin_us: u32,
     /// Clients that are logged in, at most.
     #[arg(long, value_name = "COUNT", default_value_t = 5_000, value_parser = clap::value_parser!(u16).range(1..))]
     pub clients: u16,
@@ -250,7 +258,7 @@ pub struct Serve {
 
 impl Serve {
     /// The options that cannot be changed while the proxy runs, by name.
-    pub fn fixed(&self) -> [(&'static str, String); 15] {
+    pub fn fixed(&self) -> [(&'static str, String); 16] {
         let text = |value: &dyn Debug| format!("{value:?}");
         [
             ("primary", text(&self.primary)),
@@ -266,6 +274,7 @@ impl Serve {
             ("buffer", text(&self.buffer)),
             ("buffer-mib", text(&self.buffer_mib)),
             ("threads", text(&self.threads)),
+            ("spin-us", text(&self.spin_us)),
             ("clients", text(&self.clients)),
             ("login-timeout", text(&self.login_timeout)),
         ]

@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use replex::failure::Failure;
 use scale::address::{Address, socket_in};
-use scale::auth::tls;
+use scale::auth::tls::{self, Vouching};
 use scale::auth::users::Users;
 use scale::proxy::listener::Local;
 use scale::proxy::standing::Standing;
@@ -107,7 +107,8 @@ async fn serve(arguments: &Serve) -> Result<(), Failure> {
             places += &format!(" buffer={}", keeping.place);
         }
         let buffer = keeping.as_ref().map(|keeping| keeping.buffer.clone());
-        let sessions = Sessions::start(arguments.threads)?;
+        let spins = Duration::from_micros(arguments.spin_us.into());
+        let sessions = Sessions::start(arguments.threads, spins)?;
         let serving_locally = async {
             match local {
                 Some(local) => sessions.serve(&proxy, local).await,
@@ -324,7 +325,11 @@ fn admission(serve: &Serve, primary: &Address) -> Result<Admission, String> {
     let tls = match (&serve.tls_certificate, &serve.tls_key) {
         (Some(certificate), Some(key)) => {
             let authorities = serve.tls_client_ca.as_deref();
-            Some(tls::identity(certificate, key, authorities)?)
+            let vouching = authorities.map(|authorities| Vouching {
+                authorities,
+                revoked: serve.tls_client_crl.as_deref(),
+            });
+            Some(tls::identity(certificate, key, vouching)?)
         }
         _ => None,
     };

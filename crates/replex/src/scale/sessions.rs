@@ -6,10 +6,12 @@ use std::io;
 use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use replex::failure::Failure;
 use scale::proxy::Proxy;
 use scale::proxy::listener::Listener;
+use scale::proxy::spinning::spin;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::task::JoinError;
@@ -23,10 +25,18 @@ pub struct Sessions {
 }
 
 impl Sessions {
-    /// With so many threads.
-    pub fn start(threads: u16) -> Result<Sessions, Failure> {
+    /// With so many threads; a single one looks for messages for so long before it sleeps.
+    pub fn start(threads: u16, spins: Duration) -> Result<Sessions, Failure> {
         let runtime = super::runtime(Some(threads))?;
         let handle = runtime.handle().clone();
+        if !spins.is_zero() {
+            if threads > 1 {
+                let text =
+                    "--spin-us needs --threads 1: it is for the one thread that serves sessions";
+                return Err(Failure::Usage(text.into()));
+            }
+            handle.spawn(spin(spins));
+        }
         let (stop, stopped) = oneshot::channel();
         let thread = thread::Builder::new().name("sessions".into());
         let thread = thread.spawn(move || {

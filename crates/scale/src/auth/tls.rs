@@ -3,10 +3,13 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::pki_types::{
+    CertificateDer, CertificateRevocationListDer, PrivateKeyDer, ServerName, UnixTime,
+};
 use rustls::server::WebPkiClientVerifier;
 use rustls::{
     ClientConfig, DigitallySignedStruct, Error, RootCertStore, ServerConfig, SignatureScheme,
@@ -41,6 +44,8 @@ pub struct Tls {
 pub struct Files {
     /// Certificates of those who vouch for servers.
     pub roots: Option<PathBuf>,
+    /// Their lists of what they have revoked.
+    pub revoked: Option<PathBuf>,
     /// The certificates that servers are shown, and their key.
     pub proof: Option<(PathBuf, PathBuf)>,
 }
@@ -53,6 +58,9 @@ impl Policy {
             ("prefer", _) => Policy::Prefer,
             ("require", None) => Policy::Require,
             ("require" | "verify-full", Some(_)) => Policy::Verify,
+            _ if files.revoked.is_some() && files.roots.is_none() => {
+                return Err("sslcrl needs sslrootcert=FILE in the URL".into());
+            }
             ("verify-full", None) => {
                 return Err("sslmode=verify-full needs sslrootcert=FILE in the URL".into());
             }
@@ -95,13 +103,23 @@ pub struct Identity {
     pub end_point: Option<Vec<u8>>,
 }
 
-/// What clients are shown: a chain of certificates and their key, both PEM. With a file of authorities
-/// they are asked for a certificate of their own, but need not have one; one that none of these has signed
-/// ends the handshake.
+/// Who vouches for clients: files, both PEM.
+#[derive(Clone, Copy, Debug)]
+pub struct Vouching<'a> {
+    /// Certificates of the authorities.
+    pub authorities: &'a Path,
+    /// Their lists of what they have revoked. As with PostgreSQL's `ssl_crl_file`, there must be a list of each
+    /// authority that has signed something, and none may be out of date.
+    pub revoked: Option<&'a Path>,
+}
+
+/// What clients are shown: a chain of certificates and their key, both PEM. With authorities they are asked for a
+/// certificate of their own, but need not have one; one that none of these has signed, or that was revoked, ends the
+/// handshake.
 pub fn identity(
     certificates: &Path,
     key: &Path,
-    authorities: Option<&Path>,
+    vouching: Option<Vouching<'_>>,
 ) -> Result<Identity, String> {
     let chain = certificates_of(certificates)?;
     let end_point = chain.first().and_then(certificate::end_point);
@@ -109,13 +127,21 @@ pub fn identity(
     let config = ServerConfig::builder_with_provider(provider())
         .with_safe_default_protocol_versions()
         .map_err(|error| format!("cannot set up TLS: {error}"))?;
-    let config = match authorities {
+    let config = match vouching {
         None => config.with_no_client_auth(),
-        Some(path) => {
-            let roots = Arc::new(roots_of(path)?);
-            let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider());
+        Some(Vouching {
+            authorities,
+            revoked,
+        }) => {
+            let roots = Arc::new(roots_of(authorities)?);
+            let mut verifier = WebPkiClientVerifier::builder_with_provider(roots, provider());
+            if let Some(path) = revoked {
+                verifier = verifier
+                    .with_crls(revocations_of(path)?)
+                    .enforce_revocation_expiration();
+            }
             let verifier = verifier.allow_unauthenticated().build();
-            let unusable = |error| format!("cannot use {}: {error}", path.display());
+            let unusable = |error| format!("cannot use {}: {error}", authorities.display());
             config.with_client_cert_verifier(verifier.map_err(unusable)?)
         }
     };
@@ -132,6 +158,25 @@ fn certificates_of(path: &Path) -> Result<Vec<CertificateDer<'static>>, String> 
     let failed = |error| format!("cannot read certificates from {}: {error}", path.display());
     let certificates = CertificateDer::pem_file_iter(path).map_err(failed)?;
     certificates.collect::<Result<_, _>>().map_err(failed)
+}
+
+/// At least one, as an empty file is a slip.
+fn revocations_of(path: &Path) -> Result<Vec<CertificateRevocationListDer<'static>>, String> {
+    let failed = |error| {
+        format!(
+            "cannot read revoked certificates from {}: {error}",
+            path.display()
+        )
+    };
+    let lists = CertificateRevocationListDer::pem_file_iter(path).map_err(failed)?;
+    let lists: Vec<_> = lists.collect::<Result<_, _>>().map_err(failed)?;
+    match lists.is_empty() {
+        true => Err(format!(
+            "there is no list of revoked certificates in {}",
+            path.display()
+        )),
+        false => Ok(lists),
+    }
 }
 
 fn key_of(path: &Path) -> Result<PrivateKeyDer<'static>, String> {
@@ -159,7 +204,17 @@ fn client_config(files: &Files, verifies: bool) -> Result<ClientConfig, String> 
         .with_safe_default_protocol_versions()
         .map_err(|error| format!("cannot set up TLS: {error}"))?;
     let config = match files.roots.as_deref().filter(|_| verifies) {
-        Some(roots) => config.with_root_certificates(roots_of(roots)?),
+        Some(path) => {
+            let roots = Arc::new(roots_of(path)?);
+            let mut verifier = WebPkiServerVerifier::builder_with_provider(roots, provider());
+            if let Some(path) = &files.revoked {
+                verifier = verifier
+                    .with_crls(revocations_of(path)?)
+                    .enforce_revocation_expiration();
+            }
+            let unusable = |error| format!("cannot use {}: {error}", path.display());
+            config.with_webpki_verifier(verifier.build().map_err(unusable)?)
+        }
         None => config
             .dangerous()
             .with_custom_certificate_verifier(Arc::new(Anybody(provider()))),

@@ -10,8 +10,8 @@ use crate::pool::Node;
 use crate::proxy::Proxy;
 use crate::proxy::clients::Where;
 use crate::proxy::routing::Routing;
-use crate::replication::Error;
 use crate::replication::buffer::Standing;
+use crate::replication::{Checkpoint, Error};
 use crate::wire::report::{Report, Severity};
 
 /// SQLSTATEs.
@@ -96,7 +96,8 @@ pub fn columns(command: &Command) -> Option<Columns> {
     match command {
         Command::Show(Subject::Extensions) => Some(EXTENSIONS),
         Command::Show(Subject::Routes) => Some(ROUTES),
-        Command::Show(Subject::Lag) => Some(LAG),
+        // Also what a checkpoint leaves.
+        Command::Show(Subject::Lag) | Command::Checkpoint => Some(LAG),
         Command::Show(Subject::Buffer) => Some(BUFFER),
         Command::Show(Subject::Pools) => Some(POOLS),
         Command::Show(Subject::Clients) => Some(CLIENTS),
@@ -113,14 +114,29 @@ pub async fn to(proxy: &Proxy, command: Command) -> Result<Answer, Report> {
     let mut notice = None;
     let (rows, tag) = match command {
         Command::Show(subject) => (shown(proxy, subject), "SHOW"),
-        Command::Add { url, contents } => {
-            let added = followed(proxy)?.extensions.register(&url, contents).await;
+        Command::Add {
+            url,
+            contents,
+            seed,
+        } => {
+            let extensions = &followed(proxy)?.extensions;
+            let added = extensions.register(&url, contents, seed).await;
             let row = vec![Value::count(added.map_err(refused)?.0.into())];
             (vec![row], "ADD EXTENSION")
         }
         Command::Remove(id) => {
             notice = remove(proxy, id).await?;
             (Vec::new(), "REMOVE EXTENSION")
+        }
+        Command::Checkpoint => {
+            let routing = followed(proxy)?;
+            let made = routing.extensions.replication().checkpoint().await;
+            let Checkpoint { at, without } = made.map_err(refused)?;
+            let text = format!("not there, and not waited for: {}", without.join(", "));
+            let report = Report::new(Severity::Notice, SUCCESS, text);
+            let hint = format!("What is committed up to {at} is on disk at all others.");
+            notice = (!without.is_empty()).then(|| report.hint(hint));
+            (lag(&routing), "CHECKPOINT")
         }
         Command::Reload => {
             let refused = |text: String| {

@@ -18,9 +18,13 @@ pub enum Command {
         url: String,
         /// What becomes of what is in its database.
         contents: Contents,
+        /// The Extension that it is filled from; otherwise that is the Primary.
+        seed: Option<ExtensionId>,
     },
     /// Let go of an Extension.
     Remove(ExtensionId),
+    /// Have everybody past a place, on disk.
+    Checkpoint,
     /// Read files again.
     Reload,
     /// What drivers say to every server, and which means nothing here; it is answered by this word.
@@ -77,12 +81,21 @@ pub const HELP: &[(&str, &str)] = &[
         "the same, but DROP what is in that database first",
     ),
     (
+        "ADD EXTENSION 'url' FROM n",
+        "the same, also behind EMPTY, but fill it from Extension n rather than from the Primary",
+    ),
+    (
         "ADD EXTENSION 'url' CONVERT",
         "a streaming standby of the Primary, which becomes a database of its own",
     ),
     (
         "REMOVE EXTENSION n",
         "let go of an Extension; its database stays as it is. Take it out of options and file, too",
+    ),
+    (
+        "CHECKPOINT",
+        "wait until all that is committed now is on disk at every Extension that is there, and in the Transactions \
+         Buffer",
     ),
     (
         "RELOAD",
@@ -110,6 +123,7 @@ impl Command {
             Command::Show(_) | Command::Ignored(_) => None,
             Command::Add { .. } => Some("ADD EXTENSION"),
             Command::Remove(_) => Some("REMOVE EXTENSION"),
+            Command::Checkpoint => Some("CHECKPOINT"),
             Command::Reload => Some("RELOAD"),
         }
     }
@@ -132,24 +146,25 @@ impl Command {
             (["SHOW", subject], None, _) => subject_of(subject).map(Command::Show),
             (["HELP" | "SHOW" | "\\?"], None, _) => Ok(Command::Show(Subject::Help)),
             (["ADD", "EXTENSION"], Some(url), tail) => match tail {
-                [] => Ok(add(url, Contents::Kept)),
-                ["EMPTY"] => Ok(add(url, Contents::Dropped)),
-                ["CONVERT"] => Ok(add(url, Contents::Converted)),
+                [] => Ok(add(url, Contents::Kept, None)),
+                ["EMPTY"] => Ok(add(url, Contents::Dropped, None)),
+                ["FROM", seed] => Ok(add(url, Contents::Kept, Some(numbered(seed)?))),
+                ["EMPTY", "FROM", seed] => {
+                    Ok(add(url, Contents::Dropped, Some(numbered(seed)?)))
+                }
+                ["CONVERT"] => Ok(add(url, Contents::Converted, None)),
                 _ => Err(refused(
-                    "behind the URL there may be only EMPTY or CONVERT",
+                    "behind the URL there may be only EMPTY, FROM n, both, or CONVERT",
                 )),
             },
             (["ADD", ..], ..) => Err(refused("a URL in single quotes is missing").hint(
                 "ADD EXTENSION 'postgresql://user:password@host:port/database', and behind it EMPTY \
                  if what is there may be dropped.",
             )),
-            (["REMOVE", "EXTENSION", number], None, _) => match number.parse() {
-                Ok(number) => Ok(Command::Remove(ExtensionId(number))),
-                Err(_) => Err(refused("an Extension is removed by its number")
-                    .hint("SHOW EXTENSIONS has the numbers.")),
-            },
+            (["REMOVE", "EXTENSION", number], None, _) => numbered(number).map(Command::Remove),
             (["REMOVE", ..], ..) => Err(refused("REMOVE EXTENSION needs a number")
                 .hint("SHOW EXTENSIONS has the numbers.")),
+            (["CHECKPOINT"], None, _) => Ok(Command::Checkpoint),
             (["RELOAD"], None, _) => Ok(Command::Reload),
             (["SET", ..], ..) => Ok(Command::Ignored("SET")),
             (["BEGIN"], None, _) => Ok(Command::Ignored("BEGIN")),
@@ -163,11 +178,18 @@ impl Command {
     }
 }
 
-fn add(url: &str, contents: Contents) -> Command {
+fn add(url: &str, contents: Contents, seed: Option<ExtensionId>) -> Command {
     Command::Add {
         url: url.to_string(),
         contents,
+        seed,
     }
+}
+
+fn numbered(number: &str) -> Result<ExtensionId, Report> {
+    number.parse().map(ExtensionId).map_err(|_| {
+        refused("an Extension is named by its number").hint("SHOW EXTENSIONS has the numbers.")
+    })
 }
 
 fn subject_of(word: &str) -> Result<Subject, Report> {
@@ -201,11 +223,16 @@ mod tests {
         assert_eq!(parse("Reload"), Command::Reload);
         let url = "postgresql://Ann@h/D";
         let kept = parse("ADD EXTENSION 'postgresql://Ann@h/D'");
-        assert_eq!(kept, add(url, Contents::Kept));
+        assert_eq!(kept, add(url, Contents::Kept, None));
         let dropped = parse("add extension 'postgresql://Ann@h/D' empty;");
-        assert_eq!(dropped, add(url, Contents::Dropped));
+        assert_eq!(dropped, add(url, Contents::Dropped, None));
+        let seed = Some(ExtensionId(2));
+        let filled = parse("add extension 'postgresql://Ann@h/D' from 2");
+        assert_eq!(filled, add(url, Contents::Kept, seed));
+        let filled = parse("ADD EXTENSION 'postgresql://Ann@h/D' EMPTY FROM 2;");
+        assert_eq!(filled, add(url, Contents::Dropped, seed));
         let converted = parse("ADD EXTENSION 'postgresql://Ann@h/D' Convert");
-        assert_eq!(converted, add(url, Contents::Converted));
+        assert_eq!(converted, add(url, Contents::Converted, None));
         for (text, _) in HELP {
             let text = text.replace(" n", " 1");
             parse(&text);
@@ -221,6 +248,9 @@ mod tests {
             "ADD EXTENSION postgresql://a:secret@b",
             "ADD EXTENSION 'postgresql://a:secret@b' PLEASE",
             "ADD EXTENSION 'postgresql://a:secret@b",
+            "ADD EXTENSION 'postgresql://a:secret@b' FROM Primary",
+            "ADD EXTENSION 'postgresql://a:secret@b' CONVERT FROM 1",
+            "CHECKPOINT 'a'",
             "REMOVE EXTENSION all",
             "REMOVE EXTENSION",
             "ADD",

@@ -99,7 +99,7 @@ impl Console<'_> {
             let parts = [name.as_bytes(), b"\0", value.as_bytes(), b"\0"];
             message::write(&mut self.out, b'S', &parts, 0);
         }
-        // Nothing here runs for long enough to be cancelled.
+        // Nothing here is cancelled: what waits for something gives up by itself.
         message::write(&mut self.out, b'K', &[&[0; 8]], 0);
         message::write_ready(&mut self.out, b'I');
         let mut cutter = Cutter::new(Side::Client);

@@ -15,7 +15,7 @@ use crate::address::Address;
 use crate::manager::ExtensionId;
 use crate::pool::Node;
 use crate::replication::leadership::register::{Change, Registered};
-use crate::replication::{Contents, Error, Replication};
+use crate::replication::{Contents, Error, Intake, Replication};
 
 /// See the module.
 pub struct Extensions {
@@ -67,11 +67,11 @@ impl Extensions {
 
     /// Takes one up; it is filled and follows in the background, and serves when it has everything.
     /// What becomes of it is said by [`Replication::status`]. The register does not hear of it.
-    pub fn add(&self, address: &Address, contents: Contents) -> Result<ExtensionId, Error> {
+    pub fn add(&self, address: &Address, intake: impl Into<Intake>) -> Result<ExtensionId, Error> {
         let mut nodes = self.nodes();
         nodes.refuse_second(address)?;
         let id = ExtensionId(nodes.last + 1);
-        self.replication.add_extension(id, address, contents);
+        self.replication.add_extension(id, address, intake);
         nodes.last = id.0;
         let node = Node::new(address.clone(), self.connections_max);
         nodes.all.insert(id, Arc::new(node));
@@ -80,14 +80,28 @@ impl Extensions {
 
     /// Takes one up for good: it is in the register first. Fails, and takes nothing up, where the URL is none,
     /// where the database is one of them already, and where the Primary does not note it.
-    pub async fn register(&self, url: &str, contents: Contents) -> Result<ExtensionId, Error> {
+    ///
+    /// If it must be filled, it is filled from the Extension `seed`; without that, from the Primary.
+    pub async fn register(
+        &self,
+        url: &str,
+        contents: Contents,
+        seed: Option<ExtensionId>,
+    ) -> Result<ExtensionId, Error> {
         let address = Address::parse(url).map_err(Error::Setup)?;
         let _changing = self.changing.lock().await;
         self.nodes().refuse_second(&address)?;
+        let seed = seed.map(|id| {
+            let node = self.node(id);
+            node.ok_or_else(|| {
+                Error::Setup(format!("there is no Extension {} to fill it from", id.0))
+            })
+        });
+        let seed = seed.transpose()?.map(|node| node.address.clone());
         let (change, before) = (Change::of(&address, Some(url)), Change::of(&address, None));
         let register = self.replication.register();
         register.write(change, before).await?;
-        let id = self.add(&address, contents)?;
+        let id = self.add(&address, Intake { contents, seed })?;
         self.nodes().registered.insert(id, url.into());
         Ok(id)
     }

@@ -10,6 +10,7 @@ mod login;
 mod proof;
 mod relay;
 pub mod routing;
+pub mod spinning;
 pub mod standing;
 mod trace;
 pub(crate) mod writes;

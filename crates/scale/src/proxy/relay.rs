@@ -30,6 +30,7 @@ use super::cancel::{self, Entry, Goal};
 use super::clients::{self, Client};
 use super::login::{Isolation, Outset, Welcome};
 use super::routing::{Before, Chosen, Goes, Routing, Touched, Why};
+use super::spinning;
 use super::standing::{self, Servers};
 use super::writes::Writes;
 use crate::manager::{ExtensionId, Level, Manager, Watch};
@@ -536,6 +537,7 @@ impl Relay<'_> {
             has_moved = true;
         }
         if has_moved {
+            spinning::moved();
             return Poll::Ready(Ok(()));
         }
         // Before the first wait only: whenever the session is woken, it looks at the lease.

@@ -9,6 +9,7 @@
 //! - `divergence` compares them with the Primary.
 //! - `standby` follows a streaming standby of the Primary, which needs none of these.
 //! - `seed` fills a new Extension while the Primary goes on; `convert` makes one of a standby.
+//! - `checkpoint` waits until everybody is past a place.
 //! - `handover` says who gives commits to one who has been away.
 //! - `catalogue` reads what `analysis` must know of the Primary.
 //! - `promotion` puts an Extension in the place of a Primary that is gone.
@@ -29,6 +30,7 @@ pub mod setup;
 
 mod apply;
 mod bridge;
+mod checkpoint;
 mod convert;
 mod divergence;
 mod extractor;
@@ -73,6 +75,7 @@ use crate::pool::ledger::Ledger;
 use crate::pool::stream::Stream;
 use crate::told::Told;
 use buffer::Buffer;
+pub use checkpoint::Checkpoint;
 use extractor::SERVING;
 use leadership::Leadership;
 use leadership::lease::Lease;
@@ -81,6 +84,7 @@ pub use progress::{Progress, Status};
 pub(crate) use quarantine::is_same;
 pub(crate) use quarantine::noted as noted_difference;
 use reader::{Join, Reader};
+use seed::Filling;
 pub(crate) use seed::{dump_version, has_tables};
 pub use slot::Kept;
 pub(crate) use standby::refused as refused_standby;
@@ -263,6 +267,24 @@ pub enum Contents {
     Converted,
 }
 
+/// How a new Extension comes to what it must have.
+#[derive(Clone, Debug)]
+pub struct Intake {
+    /// What becomes of what is in its database.
+    pub contents: Contents,
+    /// The Extension that it is filled from if it must be filled; otherwise that is the Primary.
+    pub seed: Option<Address>,
+}
+
+impl From<Contents> for Intake {
+    fn from(contents: Contents) -> Intake {
+        Intake {
+            contents,
+            seed: None,
+        }
+    }
+}
+
 /// How it is done.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
@@ -388,16 +410,16 @@ impl Replication {
         }
     }
 
-    /// Takes up an Extension: seeds it if its database is empty, and keeps it from then on. Its number
+    /// Takes up an Extension: fills it if its database is empty, and keeps it from then on. Its number
     /// must be new.
     ///
     /// Returns at once; [`Replication::status`] says how it goes.
-    pub fn add_extension(&self, id: ExtensionId, extension: &Address, contents: Contents) {
-        let extension = extension.clone();
+    pub fn add_extension(&self, id: ExtensionId, extension: &Address, intake: impl Into<Intake>) {
+        let (extension, intake) = (extension.clone(), intake.into());
         // Holds the slot from now on.
         self.shared.durable().insert(id, Tsid(0));
         self.shared.manager().add_extension(id);
-        let keep = keep(self.shared.clone(), id, extension, contents);
+        let keep = keep(self.shared.clone(), id, extension, intake);
         let keep = self.shared.tasks.spawn(keep);
         let before = self.extensions().insert(id, keep);
         assert!(before.is_none(), "a number is used once");
@@ -471,7 +493,8 @@ impl Drop for Replication {
 }
 
 /// Keeps one Extension until it differs from the Primary.
-async fn keep(shared: Shared, id: ExtensionId, extension: Address, mut contents: Contents) {
+async fn keep(shared: Shared, id: ExtensionId, extension: Address, intake: Intake) {
+    let Intake { mut contents, seed } = intake;
     let mut wait = RETRY_WAIT_MIN;
     loop {
         let followed = async {
@@ -484,7 +507,7 @@ async fn keep(shared: Shared, id: ExtensionId, extension: Address, mut contents:
                 Contents::Converted => convert::convert(&shared, id, &extension).await?,
             }
             contents = Contents::Kept;
-            follow(&shared, id, &extension, &mut wait).await
+            follow(&shared, id, (&extension, seed.as_ref()), &mut wait).await
         };
         let problem = match followed.await {
             Ok(()) => Error::Connection("the slot's reader let go of it".into()),
@@ -548,11 +571,11 @@ fn refuse_gap(shared: &Shared, applied: Tsid, confirmed: Tsid) -> Result<(), Err
     )))
 }
 
-/// Brings one Extension up and follows the slot, until something goes wrong.
+/// Brings one Extension up, from its seed or from the Primary, and follows the slot, until something goes wrong.
 async fn follow(
     shared: &Shared,
     id: ExtensionId,
-    extension: &Address,
+    (extension, seed): (&Address, Option<&Address>),
     wait: &mut Duration,
 ) -> Result<(), Error> {
     shared.set_status(id, CONNECTING);
@@ -584,7 +607,15 @@ async fn follow(
             setup::flush(&control).await?;
             start
         }
-        None => seed::fill(shared, id, extension, &control).await?,
+        None => {
+            let filling = Filling {
+                shared,
+                id,
+                extension,
+                control: &control,
+            };
+            filling.fill(seed).await?
+        }
     };
     refuse_gap(shared, start.applied, setup::confirmed(&primary).await?)?;
     // What it has on disk may be less than what was known of it before it went away.

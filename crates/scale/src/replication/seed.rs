@@ -1,19 +1,21 @@
-//! Fills a new Extension from a snapshot of the Primary, while the Primary goes on (HIHOOI c7, way C).
+//! Fills a new Extension from a snapshot of the Primary, while the Primary goes on (HIHOOI c7, way C), or of another
+//! Extension, which is its seed then (the paper's Seed DB, section 6.2): the Primary copies nothing for it.
 //!
-//! The snapshot's own list of running transactions says which commits it shows, so none is missed and
-//! none applied twice: commits up to `applied` are all in it, those after `until` are all not, and of
-//! those between it says for each. The slot is held from before the snapshot.
+//! A snapshot of the Primary itself lists the transactions that were running, and so says which commits it shows, so
+//! that none is missed and none applied twice: commits up to `applied` are all in it, those after `until` are all
+//! not, and of those between it says for each. A snapshot of an Extension shows a prefix of the Primary's commits, and
+//! says in `hihooi.applied` which (I14). The slot is held from before the snapshot.
 
 use std::process::Stdio;
 use std::time::Duration;
 
 use tokio::process::Command;
 use tokio::time::Instant;
-use tokio_postgres::Client;
+use tokio_postgres::{Client, SimpleQueryRow};
 
 use super::catalogue::{rows, value};
 use super::setup::{self, Seed, Start};
-use super::{Error, Progress, Shared, connect, fence, schema_changes};
+use super::{Error, Progress, Shared, connect, fence, quarantine, schema_changes, standby};
 use crate::address::Address;
 use crate::local;
 use crate::manager::{ExtensionId, Tsid};
@@ -54,66 +56,204 @@ pub async fn refuse_tables(control: &Client) -> Result<(), Error> {
     }
 }
 
-/// See the module. The database must be empty.
-pub async fn fill(
-    shared: &Shared,
-    id: ExtensionId,
-    extension: &Address,
-    control: &Client,
-) -> Result<Start, Error> {
-    refuse_tables(control).await?;
-    let primary = connect(&shared.primary, "replex seed").await?;
-    // Every commit up to here is in the snapshot: all that ran now has ended before it is taken.
-    let applied = setup::position(&primary).await?;
-    // Of those, one may have its commit in the log and not be shown yet. It may be the newest there is, so
-    // that only a number of our own is surely behind it.
-    let horizon = "SELECT pg_current_xact_id()";
-    let horizon = setup::number(&setup::one(&primary, horizon).await?)?;
-    loop {
-        let oldest = "SELECT pg_snapshot_xmin(pg_current_snapshot())";
-        if setup::number(&setup::one(&primary, oldest).await?)? >= horizon {
-            break;
-        }
-        shared.set_status(
-            id,
-            "waiting for transactions that run on the Primary to end",
-        );
-        tokio::time::sleep(OLD_WAIT).await;
+/// A new Extension that is being filled, whose database must be empty.
+pub struct Filling<'a> {
+    /// What all parts share.
+    pub shared: &'a Shared,
+    /// Its number.
+    pub id: ExtensionId,
+    /// Its database, and a connection to that.
+    pub extension: &'a Address,
+    /// See `extension`.
+    pub control: &'a Client,
+}
+
+/// A snapshot that a session has exported, which must live until it is copied.
+struct Taken<'a> {
+    of: &'a Address,
+    session: &'a Client,
+    name: String,
+}
+
+impl Filling<'_> {
+    /// See the module. From the Primary, unless a seed is named.
+    pub async fn fill(&self, seed: Option<&Address>) -> Result<Start, Error> {
+        refuse_tables(self.control).await?;
+        let primary = connect(&self.shared.primary, "replex seed").await?;
+        let start = match seed {
+            Some(seed) => self.fill_from_seed(&primary, seed).await?,
+            None => self.fill_from_primary(&primary).await?,
+        };
+        setup::make_tables(self.control, &start).await?;
+        Ok(start)
     }
-    primary
+
+    async fn fill_from_primary(&self, primary: &Client) -> Result<Start, Error> {
+        // Every commit up to here is in the snapshot: all that ran now has ended before it is taken.
+        let applied = setup::position(primary).await?;
+        // Of those, one may have its commit in the log and not be shown yet. It may be the newest there is, so
+        // that only a number of our own is surely behind it.
+        let horizon = "SELECT pg_current_xact_id()";
+        let horizon = setup::number(&setup::one(primary, horizon).await?)?;
+        loop {
+            let oldest = "SELECT pg_snapshot_xmin(pg_current_snapshot())";
+            if setup::number(&setup::one(primary, oldest).await?)? >= horizon {
+                break;
+            }
+            self.says("waiting for transactions that run on the Primary to end");
+            tokio::time::sleep(OLD_WAIT).await;
+        }
+        let shown = "pg_current_snapshot(), pg_current_wal_insert_lsn() - '0/0'::pg_lsn";
+        let row = export(primary, shown).await?;
+        let seed = Seed {
+            snapshot: value(&row, 1)?.parse()?,
+            until: Tsid(setup::number(&value(&row, 2)?)?),
+        };
+        let taken = Taken {
+            of: &self.shared.primary,
+            session: primary,
+            name: value(&row, 0)?,
+        };
+        self.copy(primary, &taken).await?;
+        Ok(Start {
+            applied,
+            seed: Some(seed),
+        })
+    }
+
+    async fn fill_from_seed(&self, primary: &Client, seed: &Address) -> Result<Start, Error> {
+        let unreachable =
+            |error| Error::Connection(format!("{seed}, from which it is filled: {error}"));
+        let session = connect(seed, "replex seed").await.map_err(unreachable)?;
+        if standby::is_one(&session).await? {
+            return Err(Error::Setup(format!(
+                "{seed} is a streaming standby, which does not say which commits a snapshot shows: leave FROM out, \
+                 or add a standby of your own with CONVERT"
+            )));
+        }
+        if let Some(why) = quarantine::noted(&session).await? {
+            return Err(Error::Setup(format!(
+                "{seed} was found to differ from the Primary ({why}): fill it from another Extension"
+            )));
+        }
+        let row = loop {
+            let shown = "max(tsid), (SELECT count(*) FROM hihooi.seed) FROM hihooi.applied";
+            let row = export(&session, shown).await?;
+            if value(&row, 2)? == "0" {
+                break row;
+            }
+            // What it shows is no state of the Primary until it is past its own snapshot.
+            session.batch_execute("ROLLBACK").await?;
+            self.says("waiting until the Extension that it is filled from has caught up");
+            tokio::time::sleep(LOOK_INTERVAL).await;
+        };
+        let applied = Tsid(setup::number(&value(&row, 1)?)?);
+        let taken = Taken {
+            of: seed,
+            session: &session,
+            name: value(&row, 0)?,
+        };
+        self.copy(primary, &taken).await?;
+        Ok(Start {
+            applied,
+            seed: None,
+        })
+    }
+
+    /// Copies everything that a snapshot shows, and sees that it is there.
+    async fn copy(&self, primary: &Client, taken: &Taken<'_>) -> Result<(), Error> {
+        let expected = setup::number(&setup::one(taken.session, SIZE).await?)?;
+        // Event triggers are copied, also those of a schema that is not.
+        self.control.batch_execute(schema_changes::STAND_IN).await?;
+        tokio::select! {
+            copied = self.copy_by_tools(taken) => copied?,
+            problem = self.watch(expected) => return Err(problem),
+        }
+        self.control.batch_execute(schema_changes::FORGET).await?;
+        set_rights(primary, self.extension, self.control).await?;
+        self.compare_counts(taken.session).await?;
+        Ok(taken.session.batch_execute("COMMIT").await?)
+    }
+
+    /// Says how far copying is, by how the database grows.
+    async fn watch(&self, expected: u64) -> Error {
+        const SIZE_HERE: &str = "SELECT pg_database_size(current_database())";
+        let begun = Instant::now();
+        let mut before = None;
+        loop {
+            let size = setup::one(self.control, SIZE_HERE).await;
+            let size = match size.and_then(|size| setup::number(&size)) {
+                Ok(size) => size,
+                Err(problem) => return problem,
+            };
+            let grown = size.saturating_sub(*before.get_or_insert(size));
+            let progress = Progress::of(grown, expected, begun.elapsed());
+            self.shared.set_progress(self.id, COPYING, Some(progress));
+            tokio::time::sleep(LOOK_INTERVAL).await;
+        }
+    }
+
+    /// Roles, then everything in the database, by PostgreSQL's own tools.
+    async fn copy_by_tools(&self, taken: &Taken<'_>) -> Result<(), Error> {
+        self.says("copying roles");
+        let mut dump = tool("pg_dumpall", &self.shared.primary);
+        dump.args(["--roles-only", "--no-comments"]);
+        let mut restore = tool("psql", self.extension);
+        restore.args(["--quiet", "--no-psqlrc"]);
+        // Roles that are there already are refused one by one, which is as it should be.
+        pipe(dump, restore).await?;
+        let mut dump = tool("pg_dump", taken.of);
+        dump.args([
+            "--format=custom",
+            "--compress=0",
+            "--no-publications",
+            "--no-subscriptions",
+            "--exclude-schema=hihooi",
+        ]);
+        dump.args(["--no-unlogged-table-data", "--snapshot", &taken.name]);
+        let mut restore = tool("pg_restore", self.extension);
+        restore.args(["--exit-on-error", "--single-transaction", "--dbname"]);
+        restore.arg(&self.extension.database);
+        // Nothing fires and nothing is checked again.
+        restore.env("PGOPTIONS", "-c session_replication_role=replica");
+        let (dumped, restored) = pipe(dump, restore).await?;
+        for (name, output) in [("pg_dump", dumped), ("pg_restore", restored)] {
+            if let Some(problem) = output {
+                return Err(Error::Setup(format!("{name} failed: {problem}")));
+            }
+        }
+        Ok(())
+    }
+
+    async fn compare_counts(&self, origin: &Client) -> Result<(), Error> {
+        self.says("counting rows");
+        for table in rows(origin, TABLES).await? {
+            let (schema, name) = (quoted(&value(&table, 0)?), quoted(&value(&table, 1)?));
+            let count = format!("SELECT count(*) FROM {schema}.{name}");
+            let there = setup::one(origin, &count).await?;
+            let here = setup::one(self.control, &count).await?;
+            if there != here {
+                return Err(Error::Differs(format!(
+                    "{schema}.{name} has {here} rows after copying, and {there} where they come from"
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    fn says(&self, text: &str) {
+        self.shared.set_status(self.id, text);
+    }
+}
+
+/// Begins a transaction whose snapshot others can use: the snapshot's name, and what else is asked of it.
+async fn export(session: &Client, asked: &str) -> Result<SimpleQueryRow, Error> {
+    session
         .batch_execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
         .await?;
-    let taken = rows(
-        &primary,
-        "SELECT pg_export_snapshot(), pg_current_snapshot(),
-                pg_current_wal_insert_lsn() - '0/0'::pg_lsn",
-    )
-    .await?;
-    let taken = taken
-        .first()
-        .ok_or_else(|| Error::Stream("no snapshot was given".into()))?;
-    let seed = Seed {
-        snapshot: value(taken, 1)?.parse()?,
-        until: Tsid(setup::number(&value(taken, 2)?)?),
-    };
-    let snapshot = value(taken, 0)?;
-    let expected = setup::number(&setup::one(&primary, SIZE).await?)?;
-    // Event triggers are copied, also those of a schema that is not.
-    control.batch_execute(schema_changes::STAND_IN).await?;
-    tokio::select! {
-        copied = copy(shared, id, extension, &snapshot) => copied?,
-        problem = watch(shared, id, control, expected) => return Err(problem),
-    }
-    control.batch_execute(schema_changes::FORGET).await?;
-    set_rights(&primary, extension, control).await?;
-    compare_counts(shared, id, &primary, control).await?;
-    primary.batch_execute("COMMIT").await?;
-    let start = Start {
-        applied,
-        seed: Some(seed),
-    };
-    setup::make_tables(control, &start).await?;
-    Ok(start)
+    let taken = rows(session, &format!("SELECT pg_export_snapshot(), {asked}")).await?;
+    let none = || Error::Stream("no snapshot was given".into());
+    taken.into_iter().next().ok_or_else(none)
 }
 
 /// Whether a database has tables whose rows would be on every node.
@@ -133,61 +273,6 @@ pub async fn dump_version() -> Option<u64> {
         .next()?
         .parse()
         .ok()
-}
-
-/// Says how far copying is, by how the database grows.
-async fn watch(shared: &Shared, id: ExtensionId, control: &Client, expected: u64) -> Error {
-    const SIZE_HERE: &str = "SELECT pg_database_size(current_database())";
-    let begun = Instant::now();
-    let mut before = None;
-    loop {
-        let size = setup::one(control, SIZE_HERE).await;
-        let size = match size.and_then(|size| setup::number(&size)) {
-            Ok(size) => size,
-            Err(problem) => return problem,
-        };
-        let grown = size.saturating_sub(*before.get_or_insert(size));
-        let progress = Progress::of(grown, expected, begun.elapsed());
-        shared.set_progress(id, COPYING, Some(progress));
-        tokio::time::sleep(LOOK_INTERVAL).await;
-    }
-}
-
-/// Roles, then everything in the database, by PostgreSQL's own tools.
-async fn copy(
-    shared: &Shared,
-    id: ExtensionId,
-    extension: &Address,
-    snapshot: &str,
-) -> Result<(), Error> {
-    shared.set_status(id, "copying roles");
-    let mut dump = tool("pg_dumpall", &shared.primary);
-    dump.args(["--roles-only", "--no-comments"]);
-    let mut restore = tool("psql", extension);
-    restore.args(["--quiet", "--no-psqlrc"]);
-    // Roles that are there already are refused one by one, which is as it should be.
-    pipe(dump, restore).await?;
-    let mut dump = tool("pg_dump", &shared.primary);
-    dump.args([
-        "--format=custom",
-        "--compress=0",
-        "--no-publications",
-        "--no-subscriptions",
-        "--exclude-schema=hihooi",
-    ]);
-    dump.args(["--no-unlogged-table-data", "--snapshot", snapshot]);
-    let mut restore = tool("pg_restore", extension);
-    restore.args(["--exit-on-error", "--single-transaction", "--dbname"]);
-    restore.arg(&extension.database);
-    // Nothing fires and nothing is checked again.
-    restore.env("PGOPTIONS", "-c session_replication_role=replica");
-    let (dumped, restored) = pipe(dump, restore).await?;
-    for (name, output) in [("pg_dump", dumped), ("pg_restore", restored)] {
-        if let Some(problem) = output {
-            return Err(Error::Setup(format!("{name} failed: {problem}")));
-        }
-    }
-    Ok(())
 }
 
 /// The owner of the database and the rights in it, which `pg_dump` leaves out. Changes of the schema run
@@ -243,27 +328,6 @@ async fn pipe(
     ))
 }
 
-async fn compare_counts(
-    shared: &Shared,
-    id: ExtensionId,
-    primary: &Client,
-    control: &Client,
-) -> Result<(), Error> {
-    shared.set_status(id, "counting rows");
-    for table in rows(primary, TABLES).await? {
-        let (schema, name) = (quoted(&value(&table, 0)?), quoted(&value(&table, 1)?));
-        let count = format!("SELECT count(*) FROM {schema}.{name}");
-        let there = setup::one(primary, &count).await?;
-        let here = setup::one(control, &count).await?;
-        if there != here {
-            return Err(Error::Differs(format!(
-                "{schema}.{name} has {here} rows after copying, and {there} on the Primary"
-            )));
-        }
-    }
-    Ok(())
-}
-
 /// One of PostgreSQL's own tools, for a database.
 fn tool(name: &str, address: &Address) -> Command {
     let folder = local::programs().unwrap_or_default();
@@ -283,6 +347,9 @@ fn tool(name: &str, address: &Address) -> Command {
     let files = address.tls.files();
     if let Some(roots) = files.and_then(|files| files.roots.as_ref()) {
         command.env("PGSSLROOTCERT", roots);
+    }
+    if let Some(revoked) = files.and_then(|files| files.revoked.as_ref()) {
+        command.env("PGSSLCRL", revoked);
     }
     if let Some((certificates, key)) = files.and_then(|files| files.proof.as_ref()) {
         command.env("PGSSLCERT", certificates).env("PGSSLKEY", key);

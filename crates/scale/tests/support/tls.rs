@@ -8,7 +8,8 @@ use std::path::Path;
 use std::time::Instant;
 
 use rcgen::{
-    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, SignatureAlgorithm,
+    BasicConstraints, CertificateParams, CertificateRevocationListParams, CertifiedIssuer, DnType,
+    IsCa, KeyIdMethod, KeyPair, RevokedCertParams, SerialNumber, SignatureAlgorithm, date_time_ymd,
 };
 use scale::address::Address;
 use scale::auth::tls::{self, Identity};
@@ -44,11 +45,13 @@ pub fn authority(file: &Path) -> CertifiedIssuer<'static, KeyPair> {
     authority
 }
 
-/// A certificate for a user by an authority, in files of this folder. Returns libpq's words for it.
+/// A certificate for a user by an authority, in files of this folder. Returns libpq's words for it. Its number is
+/// [`number_of`] the user.
 pub fn certify(issuer: &CertifiedIssuer<'_, KeyPair>, user: &str, folder: &Path) -> String {
     let key = KeyPair::generate().unwrap();
     let mut params = CertificateParams::default();
     params.distinguished_name.push(DnType::CommonName, user);
+    params.serial_number = Some(number_of(user));
     let certificate = params.signed_by(&key, issuer).unwrap();
     let files = [folder.join("client.pem"), folder.join("client.key")];
     fs::write(&files[0], certificate.pem()).unwrap();
@@ -56,6 +59,36 @@ pub fn certify(issuer: &CertifiedIssuer<'_, KeyPair>, user: &str, folder: &Path)
     fs::set_permissions(&files[1], Permissions::from_mode(0o600)).unwrap();
     let [certificate, key] = files.each_ref().map(|file| file.display());
     format!("sslcert={certificate} sslkey={key}")
+}
+
+/// The number of a user's certificates.
+pub fn number_of(user: &str) -> SerialNumber {
+    SerialNumber::from_slice(user.as_bytes())
+}
+
+/// Writes an authority's list of the certificates that it has revoked, which is good until that year.
+pub fn revoke(
+    issuer: &CertifiedIssuer<'_, KeyPair>,
+    revoked: &[SerialNumber],
+    until: i32,
+    file: &Path,
+) {
+    let revoked = revoked.iter().map(|number| RevokedCertParams {
+        serial_number: number.clone(),
+        revocation_time: date_time_ymd(2020, 1, 1),
+        reason_code: None,
+        invalidity_date: None,
+    });
+    let params = CertificateRevocationListParams {
+        this_update: date_time_ymd(2020, 1, 1),
+        next_update: date_time_ymd(until, 1, 1),
+        crl_number: SerialNumber::from(1),
+        issuing_distribution_point: None,
+        revoked_certs: revoked.collect(),
+        key_identifier_method: KeyIdMethod::Sha256,
+    };
+    let list = params.signed_by(issuer).unwrap();
+    fs::write(file, list.pem().unwrap()).unwrap();
 }
 
 /// A certificate for all of these databases, in the folder's `roots.pem`; from now on they let in nobody
@@ -67,14 +100,20 @@ pub async fn require_tls(databases: &[&Postgres], folder: &Path) {
         .collect();
     let made = rcgen::generate_simple_self_signed(hosts).unwrap();
     fs::write(folder.join("roots.pem"), made.cert.pem()).unwrap();
+    let key = made.signing_key.serialize_pem();
+    require_tls_with(databases, &made.cert.pem(), &key).await;
+}
+
+/// The same with this certificate and its key.
+pub async fn require_tls_with(databases: &[&Postgres], certificate: &str, secret: &str) {
     for postgres in databases {
         let data = postgres.data();
         let owner = fs::metadata(&data).unwrap();
-        let (certificate, key) = (data.join("server.crt"), data.join("server.key"));
-        fs::write(&certificate, made.cert.pem()).unwrap();
-        fs::write(&key, made.signing_key.serialize_pem()).unwrap();
+        let (shown, key) = (data.join("server.crt"), data.join("server.key"));
+        fs::write(&shown, certificate).unwrap();
+        fs::write(&key, secret).unwrap();
         fs::set_permissions(&key, Permissions::from_mode(0o600)).unwrap();
-        for file in [&certificate, &key] {
+        for file in [&shown, &key] {
             chown(file, Some(owner.uid()), Some(owner.gid())).unwrap();
         }
         let client = connect(postgres.socket()).await;

@@ -1,0 +1,75 @@
+//! Looking for messages for a while before a thread sleeps, which is an option: a thread that is awake, with what it
+//! needs still in its processor's caches, takes a message at once, and burns that processor meanwhile.
+//!
+//! It is for the thread that serves sessions with a scheduler of one thread. While a task of it is ready, that looks
+//! for messages without sleeping: this task stays ready for as long as something has moved lately.
+
+use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
+use std::task::{Poll, Waker};
+use std::time::{Duration, Instant};
+
+thread_local! {
+    /// Something has moved since the thread's spinning task has last looked.
+    static HAS_MOVED: Cell<bool> = const { Cell::new(false) };
+    /// That task, while it sleeps.
+    static ASLEEP: RefCell<Option<Waker>> = const { RefCell::new(None) };
+}
+
+/// Something has moved that is served by this thread.
+pub(super) fn moved() {
+    if !HAS_MOVED.replace(true)
+        && let Some(waker) = ASLEEP.with_borrow_mut(Option::take)
+    {
+        waker.wake();
+    }
+}
+
+/// Keeps the thread that runs it awake for so long whenever something has moved.
+pub async fn spin(time: Duration) {
+    loop {
+        poll_fn(|context| {
+            if HAS_MOVED.get() {
+                return Poll::Ready(());
+            }
+            ASLEEP.set(Some(context.waker().clone()));
+            Poll::Pending
+        })
+        .await;
+        let mut begun = Instant::now();
+        while begun.elapsed() < time {
+            tokio::task::yield_now().await;
+            if HAS_MOVED.take() {
+                begun = Instant::now();
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// It sleeps until something moves, is awake for the time, and sleeps again.
+    #[tokio::test]
+    async fn sleeps_but_for_a_while_after_something_has_moved() {
+        let time = Duration::from_millis(5);
+        let task = tokio::spawn(spin(time));
+        let is_asleep = || ASLEEP.with_borrow(Option::is_some);
+        while !is_asleep() {
+            tokio::task::yield_now().await;
+        }
+        for _ in 0..2 {
+            let begun = Instant::now();
+            moved();
+            assert!(!is_asleep());
+            // A second one in the same moment wakes nobody, and counts.
+            moved();
+            while !is_asleep() {
+                tokio::task::yield_now().await;
+            }
+            assert!(begun.elapsed() >= time);
+        }
+        task.abort();
+    }
+}
