@@ -146,6 +146,8 @@ async fn seed_must_be_an_extension_that_is_as_the_primary() {
     })
     .await;
     console(&cluster, "REMOVE EXTENSION 2").await.unwrap();
+    let there = connect(new.socket()).await;
+    assert_eq!(text(&there, "SELECT id FROM t").await, "1");
 
     let seed = connect(cluster.extensions[0].socket()).await;
     seed.batch_execute(
@@ -179,6 +181,45 @@ async fn seed_must_be_an_extension_that_is_as_the_primary() {
     .await;
     let why = says(&cluster, ExtensionId(5));
     assert!(why.contains("streaming standby"), "{why}");
+}
+
+/// A seed that dies while it is copied is no reason to give up.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn seed_dies_while_it_is_copied() {
+    if !is_there() {
+        return;
+    }
+    let mut cluster = Cluster::start(1).await;
+    let client = cluster.front.connect().await;
+    for sql in [
+        "CREATE TABLE t (id int PRIMARY KEY, note text)",
+        "INSERT INTO t SELECT n, 'x' FROM generate_series(1, 1000) n",
+    ] {
+        client.batch_execute(sql).await.unwrap();
+    }
+    cluster.settle().await;
+    // Whoever copies it waits for this.
+    let seed = connect(cluster.extensions[0].socket()).await;
+    seed.batch_execute("BEGIN; LOCK TABLE t").await.unwrap();
+    let new = Postgres::start(&[]).unwrap();
+    console(&cluster, &add(&new, "FROM 1")).await.unwrap();
+    let waits = "SELECT count(*) FROM pg_stat_activity
+                  WHERE application_name = 'replex copy' AND wait_event_type = 'Lock'";
+    // The transaction itself goes on seeing what it saw first.
+    let other = connect(cluster.extensions[0].socket()).await;
+    let begun = Instant::now();
+    while text(&other, waits).await == "0" {
+        let status = cluster.front.extensions().replication().status();
+        assert!(begun.elapsed() < PATIENCE, "{status:?}");
+    }
+    cluster.extensions[0].kill();
+    cluster.extensions[0].start_again().unwrap();
+    wait(&cluster, "it is filled", || {
+        state(&cluster, SECOND) == Some(State::Serving)
+    })
+    .await;
+    cluster.extensions.push(new);
+    cluster.wait_until_equal(ROWS).await;
 }
 
 /// All that was committed before is on disk behind it; who is away is told, and not waited for.

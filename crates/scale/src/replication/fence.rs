@@ -17,6 +17,9 @@ pub const EXTRACTOR: &str = "replex extractor";
 /// What connections are called that fill a database.
 pub const SEED: &str = "replex seed";
 
+/// What connections are called from which one is filled: they change nothing, and nobody needs to end them.
+pub const SOURCE: &str = "replex copy";
+
 /// How long sessions of an earlier epoch may take to end.
 const END_MAX: Duration = Duration::from_secs(10);
 /// Time between two looks whether they have.

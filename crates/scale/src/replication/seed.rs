@@ -79,7 +79,7 @@ impl Filling<'_> {
     /// See the module. From the Primary, unless a seed is named.
     pub async fn fill(&self, seed: Option<&Address>) -> Result<Start, Error> {
         refuse_tables(self.control).await?;
-        let primary = connect(&self.shared.primary, "replex seed").await?;
+        let primary = connect(&self.shared.primary, fence::SOURCE).await?;
         let start = match seed {
             Some(seed) => self.fill_from_seed(&primary, seed).await?,
             None => self.fill_from_primary(&primary).await?,
@@ -124,7 +124,7 @@ impl Filling<'_> {
     async fn fill_from_seed(&self, primary: &Client, seed: &Address) -> Result<Start, Error> {
         let unreachable =
             |error| Error::Connection(format!("{seed}, from which it is filled: {error}"));
-        let session = connect(seed, "replex seed").await.map_err(unreachable)?;
+        let session = connect(seed, fence::SOURCE).await.map_err(unreachable)?;
         if standby::is_one(&session).await? {
             return Err(Error::Setup(format!(
                 "{seed} is a streaming standby, which does not say which commits a snapshot shows: leave FROM out, \
@@ -166,7 +166,11 @@ impl Filling<'_> {
         // Event triggers are copied, also those of a schema that is not.
         self.control.batch_execute(schema_changes::STAND_IN).await?;
         tokio::select! {
-            copied = self.copy_by_tools(taken) => copied?,
+            copied = self.copy_by_tools(taken) => if let Err(problem) = copied {
+                // Where that went away from which it was copied, trying again may help.
+                taken.session.batch_execute("").await?;
+                return Err(problem);
+            },
             problem = self.watch(expected) => return Err(problem),
         }
         self.control.batch_execute(schema_changes::FORGET).await?;
@@ -196,13 +200,13 @@ impl Filling<'_> {
     /// Roles, then everything in the database, by PostgreSQL's own tools.
     async fn copy_by_tools(&self, taken: &Taken<'_>) -> Result<(), Error> {
         self.says("copying roles");
-        let mut dump = tool("pg_dumpall", &self.shared.primary);
+        let mut dump = tool("pg_dumpall", (&self.shared.primary, fence::SOURCE));
         dump.args(["--roles-only", "--no-comments"]);
-        let mut restore = tool("psql", self.extension);
+        let mut restore = tool("psql", (self.extension, fence::SEED));
         restore.args(["--quiet", "--no-psqlrc"]);
         // Roles that are there already are refused one by one, which is as it should be.
         pipe(dump, restore).await?;
-        let mut dump = tool("pg_dump", taken.of);
+        let mut dump = tool("pg_dump", (taken.of, fence::SOURCE));
         dump.args([
             "--format=custom",
             "--compress=0",
@@ -211,7 +215,7 @@ impl Filling<'_> {
             "--exclude-schema=hihooi",
         ]);
         dump.args(["--no-unlogged-table-data", "--snapshot", &taken.name]);
-        let mut restore = tool("pg_restore", self.extension);
+        let mut restore = tool("pg_restore", (self.extension, fence::SEED));
         restore.args(["--exit-on-error", "--single-transaction", "--dbname"]);
         restore.arg(&self.extension.database);
         // Nothing fires and nothing is checked again.
@@ -328,13 +332,13 @@ async fn pipe(
     ))
 }
 
-/// One of PostgreSQL's own tools, for a database.
-fn tool(name: &str, address: &Address) -> Command {
+/// One of PostgreSQL's own tools, for a database, in which its session has a name: by that nothing that fills one
+/// outlives this proxy's epoch, see `fence`.
+fn tool(name: &str, (address, session): (&Address, &str)) -> Command {
     let folder = local::programs().unwrap_or_default();
     let mut command = Command::new(folder.join(name));
     command
-        // Nothing of it outlives this proxy's epoch, see `fence`.
-        .env("PGAPPNAME", fence::SEED)
+        .env("PGAPPNAME", session)
         .env("PGHOST", &address.host)
         .env("PGPORT", address.port.to_string())
         .env("PGUSER", &address.user)
