@@ -3,6 +3,7 @@
 //! Memory per session is bounded: nothing is read for a peer that does not take what it was sent.
 
 mod answers;
+mod changes;
 mod elsewhere;
 mod place;
 mod snapshot;
@@ -34,7 +35,7 @@ use super::standing::{self, Servers};
 use super::writes::Writes;
 use crate::manager::{ExtensionId, Level, Manager, Watch};
 use crate::pool::stream::Peer;
-use crate::pool::{Connection, Login};
+use crate::pool::{Connection, Known, Login};
 use crate::replication::leadership::lease::Moment;
 use crate::wire::Malformed;
 use crate::wire::cut::{Cutter, Message, Piece, Side, WHOLE_LEN_MAX};
@@ -42,7 +43,7 @@ use crate::wire::effect::Effect;
 use crate::wire::message;
 use crate::wire::report::{Report, Severity};
 use crate::wire::server::Parameters;
-use crate::wire::session::{Leftover, Out, Session, Snapshots, Wants};
+use crate::wire::session::{Changes, Leftover, Out, Session, Snapshots, Wants};
 use crate::wire::startup::CancelKey;
 
 /// Bytes that may wait for a peer before nothing more is read for it.
@@ -74,7 +75,11 @@ struct Relay<'a> {
     /// The client has sent all it will send.
     client_ended: bool,
     session: Session,
+    /// What it has on every server now, and what it began with.
     outset: Outset,
+    at_login: Outset,
+    /// Settings that sessions have.
+    known: &'a Known,
     login: Login,
     entry: Entry<'a>,
     /// How long a read waits for an Extension, at most.
@@ -149,14 +154,7 @@ pub async fn run(proxy: &Arc<Proxy>, peer: Peer, address: Option<SocketAddr>, we
     let routing = servers.routing_of(&outset.key.database);
     let lease = servers.routing.as_ref().map(|routing| &routing.lease);
     let mut session = Session::new(number, parameters, proxy.pinning);
-    let snapshots = match outset.isolation {
-        Isolation::ReadCommitted => Some(Snapshots::OfStatements),
-        Isolation::RepeatableRead => Some(Snapshots::OfTransaction),
-        Isolation::Serializable => None,
-    };
-    if let Some(snapshots) = snapshots.filter(|_| routing.is_some()) {
-        session.defer_transactions(snapshots);
-    }
+    session.defer_transactions(routing.and_then(|_| snapshots(outset.isolation)));
     let mut relay = Relay {
         // It must not say that it waits only since its turn is over.
         lost: lease.map(|lease| Box::pin(unconstrained(lease.ended())) as _),
@@ -167,7 +165,9 @@ pub async fn run(proxy: &Arc<Proxy>, peer: Peer, address: Option<SocketAddr>, we
         cutter: Cutter::new(Side::Client),
         client_ended: false,
         session,
+        at_login: outset.clone(),
         outset,
+        known: &proxy.known,
         login,
         entry,
         wait_max: proxy.options.wait_max,
@@ -196,6 +196,15 @@ pub async fn run(proxy: &Arc<Proxy>, peer: Peer, address: Option<SocketAddr>, we
     relay.end(end).await;
 }
 
+/// The snapshots of transactions that need not begin on a server; none where they must.
+fn snapshots(isolation: Isolation) -> Option<Snapshots> {
+    match isolation {
+        Isolation::ReadCommitted => Some(Snapshots::OfStatements),
+        Isolation::RepeatableRead => Some(Snapshots::OfTransaction),
+        Isolation::Serializable => None,
+    }
+}
+
 /// What a client is told who has logged in.
 fn welcomed(parameters: &Parameters, key: &CancelKey) -> Out {
     let mut out = Out::default();
@@ -220,7 +229,7 @@ impl Relay<'_> {
                 Wants::End => return Err(End::Client),
                 Wants::Release => {
                     self.answer_first().await?;
-                    self.release().await;
+                    self.release().await?;
                 }
                 Wants::Server if self.session.is_waiting() => self.go_on().await?,
                 Wants::Server => self.attach().await?,
@@ -359,7 +368,7 @@ impl Relay<'_> {
                 waits: None,
             });
         };
-        let reading = (!self.session.is_pinned()).then_some(&self.outset.reading);
+        let mut reading = (!self.session.is_pinned()).then_some(&self.outset.reading);
         let mut touched = Touched::default();
         let mut leaves_nothing = true;
         let mut is_schema_only = true;
@@ -367,6 +376,8 @@ impl Relay<'_> {
             let by_text = routing.touched(text, reading);
             let bytes = text.text().unwrap_or_default();
             is_schema_only &= by_text.is_schema_only(bytes);
+            // What follows may run with other settings.
+            reading = reading.filter(|_| !by_text.changes_settings);
             touched.merge(by_text);
             leaves_nothing &= text.effect() == Effect::Nothing;
         }
@@ -450,10 +461,18 @@ impl Relay<'_> {
         Ok(connection)
     }
 
-    /// Gives the server to others.
-    async fn release(&mut self) {
+    /// Gives the server to others, unless the session has to keep it.
+    async fn release(&mut self) -> Result<(), End> {
         // Waits for a cancel request that is under way.
         self.entry.leads_to(None).await;
+        if self.session.changes() != Changes::Nothing {
+            self.find_out_settings().await?;
+        }
+        if let Some(connection) = self.connection.as_ref().filter(|_| self.session.is_pinned()) {
+            let goal = Goal::Server(Arc::clone(&self.place.node), connection.cancel_key.clone());
+            self.entry.leads_to(Some(goal)).await;
+            return Ok(());
+        }
         self.visit.leaves();
         if let Some(connection) = self.connection.take() {
             self.servers.count(&self.place, Manager::ended);
@@ -466,6 +485,7 @@ impl Relay<'_> {
         }
         self.session.released(&mut self.out);
         self.return_to_primary().await;
+        Ok(())
     }
 
     /// Reads and writes what can be, and waits until there is something to be looked at: something was read, or

@@ -560,6 +560,10 @@ impl Routing {
                     "the schema cannot be changed so by a session that has changed its settings";
                 Err(refused(text).hint("Give search_path and role when connecting, not by SET."))
             }
+            Some(reading) if reading.is_changed => {
+                let text = "the schema cannot be changed so by a session that has changed how its texts are read";
+                Err(refused(text).hint("Give TimeZone, DateStyle and the like when connecting, not by SET."))
+            }
             Some(reading) => Ok(reading),
         };
         let prelude = |text: &String| match (&read, fires_triggers(text)) {
@@ -677,7 +681,11 @@ impl Routing {
     /// What a text touches that is read like this; none where that is not known.
     pub fn touched(&self, text: &Text<'_>, reading: Option<&Reading>) -> Touched {
         let is_utf8 = reading.is_none_or(|reading| reading.is_utf8);
-        let bytes = text.text().filter(|text| is_utf8 || text.is_ascii());
+        let has_escapes = reading.is_some_and(|reading| reading.has_escapes);
+        let is_read = |text: &&[u8]| {
+            (is_utf8 || text.is_ascii()) && !(has_escapes && text.contains(&b'\\'))
+        };
+        let bytes = text.text().filter(is_read);
         let Some(Ok(words)) = bytes.map(str::from_utf8) else {
             return Touched::anything("it is not understood");
         };
@@ -701,7 +709,9 @@ impl Routing {
         let is_transaction = |statement: &Statement| {
             matches!(statement.action, Action::Transaction(_) | Action::Session)
         };
-        if reading.is_none() && !analysis.iter().all(is_transaction) {
+        // What stands in one text with a change of settings may run with them.
+        let has_settings = reading.is_none() || touched.changes_settings;
+        if has_settings && !analysis.iter().all(is_transaction) {
             // It is no further statement.
             touched.merge(Touched {
                 count: 0,
