@@ -340,7 +340,10 @@ pub fn search_path(setting: &str, user: &str) -> Vec<String> {
             _ => cut_off(name),
         });
         let after = rest.trim_ascii_start();
-        rest = after.strip_prefix(',').unwrap_or_default().trim_ascii_start();
+        rest = after
+            .strip_prefix(',')
+            .unwrap_or_default()
+            .trim_ascii_start();
     }
     names
 }

@@ -477,7 +477,9 @@ fn catalogue_stands_where_the_path_names_it() {
     let name = |schema: &str| (schema.to_owned(), "pg_r".to_owned());
     catalogue.relations.insert(name("pg_catalog"), own.clone());
     let table = Table(78);
-    catalogue.relations.insert(name("public"), Relation { table, ..own });
+    catalogue
+        .relations
+        .insert(name("public"), Relation { table, ..own });
     let found = |path: &[&str]| {
         let path: Vec<String> = path.iter().map(|name| (*name).to_owned()).collect();
         catalogue.resolve(None, "pg_r", &path).map(|it| it.table)

@@ -291,13 +291,17 @@ impl Connection {
         };
         let is_utf8 = [&b"client_encoding"[..], b"server_encoding"]
             .iter()
-            .all(|name| self.server.parameters.get(*name).is_some_and(|it| it == "UTF8"));
+            .all(|name| {
+                self.server
+                    .parameters
+                    .get(*name)
+                    .is_some_and(|it| it == "UTF8")
+            });
         let mut changed = Changed::default();
         let mut settings = Vec::new();
         for row in rows {
-            let [name, value] = <[String; 2]>::try_from(row).map_err(|_| {
-                io::Error::other("the server gives no settings")
-            })?;
+            let [name, value] = <[String; 2]>::try_from(row)
+                .map_err(|_| io::Error::other("the server gives no settings"))?;
             if name.is_empty() {
                 changed.schemas.push(value);
                 continue;
@@ -330,10 +334,17 @@ impl Connection {
         let changed = tokio::time::timeout(RESET_TIMEOUT, self.rows(&text)).await;
         let changed = changed.map_err(|error| failed(error.to_string()))?;
         let changed = changed.map_err(|error| failed(error.to_string()))?;
-        changed.map_err(|report| failed(report.message.to_string()))?;
-        self.server.outdate();
-        self.key = key.clone();
+        changed.map_err(|report| failed(report.message))?;
+        self.becomes(key);
         Ok(())
+    }
+
+    /// It has the settings of this key by now, and has logged in as that does.
+    pub fn becomes(&mut self, key: &Key) {
+        if self.key != *key {
+            self.server.outdate();
+            self.key = key.clone();
+        }
     }
 
     /// At an Extension that has just been logged in to: is it in this life still? If not, it has crashed, and

@@ -468,7 +468,11 @@ impl Relay<'_> {
         if self.session.changes() != Changes::Nothing {
             self.find_out_settings().await?;
         }
-        if let Some(connection) = self.connection.as_ref().filter(|_| self.session.is_pinned()) {
+        if let Some(connection) = self
+            .connection
+            .as_ref()
+            .filter(|_| self.session.is_pinned())
+        {
             let goal = Goal::Server(Arc::clone(&self.place.node), connection.cancel_key.clone());
             self.entry.leads_to(Some(goal)).await;
             return Ok(());

@@ -562,7 +562,8 @@ impl Routing {
             }
             Some(reading) if reading.is_changed => {
                 let text = "the schema cannot be changed so by a session that has changed how its texts are read";
-                Err(refused(text).hint("Give TimeZone, DateStyle and the like when connecting, not by SET."))
+                Err(refused(text)
+                    .hint("Give TimeZone, DateStyle and the like when connecting, not by SET."))
             }
             Some(reading) => Ok(reading),
         };
@@ -682,9 +683,8 @@ impl Routing {
     pub fn touched(&self, text: &Text<'_>, reading: Option<&Reading>) -> Touched {
         let is_utf8 = reading.is_none_or(|reading| reading.is_utf8);
         let has_escapes = reading.is_some_and(|reading| reading.has_escapes);
-        let is_read = |text: &&[u8]| {
-            (is_utf8 || text.is_ascii()) && !(has_escapes && text.contains(&b'\\'))
-        };
+        let is_read =
+            |text: &&[u8]| (is_utf8 || text.is_ascii()) && !(has_escapes && text.contains(&b'\\'));
         let bytes = text.text().filter(is_read);
         let Some(Ok(words)) = bytes.map(str::from_utf8) else {
             return Touched::anything("it is not understood");
@@ -703,20 +703,19 @@ impl Routing {
             Text::Bound(prepared, bytes) => parameters_of(prepared, bytes, is_utf8),
             _ => constants.iter().map(Constant::parameter).collect(),
         };
+        let mut is_known = reading.is_some();
         for statement in &*analysis {
             touched.add(statement, &parameters);
-        }
-        let is_transaction = |statement: &Statement| {
-            matches!(statement.action, Action::Transaction(_) | Action::Session)
-        };
-        // What stands in one text with a change of settings may run with them.
-        let has_settings = reading.is_none() || touched.changes_settings;
-        if has_settings && !analysis.iter().all(is_transaction) {
-            // It is no further statement.
-            touched.merge(Touched {
-                count: 0,
-                ..Touched::anything("its session has settings of its own")
-            });
+            let is_transaction =
+                matches!(statement.action, Action::Transaction(_) | Action::Session);
+            if !is_known && !is_transaction {
+                // It is no further statement.
+                touched.merge(Touched {
+                    count: 0,
+                    ..Touched::anything("its session has settings of its own")
+                });
+            }
+            is_known &= statement.action != Action::Session;
         }
         touched
     }

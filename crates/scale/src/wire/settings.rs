@@ -85,7 +85,9 @@ pub fn is_own(name: &[u8]) -> bool {
 
 /// May a text mean something else by it, apart from where names are looked up?
 pub fn is_of_texts(name: &str) -> bool {
-    OF_TEXTS.iter().any(|known| known.eq_ignore_ascii_case(name))
+    OF_TEXTS
+        .iter()
+        .any(|known| known.eq_ignore_ascii_case(name))
 }
 
 /// Does a text do nothing but set settings of the session's own by `SELECT set_config('name', value, false), …`?
@@ -120,7 +122,10 @@ fn set_configs(rest: &mut &[u8]) -> Option<()> {
         sign(rest, b')')?;
         if word(rest, "as").is_some() {
             let length = crate::sql::name_length(rest.trim_ascii_start());
-            *rest = rest.trim_ascii_start().get(length..).filter(|_| length > 0)?;
+            *rest = rest
+                .trim_ascii_start()
+                .get(length..)
+                .filter(|_| length > 0)?;
         }
         if sign(rest, b',').is_none() {
             break;
@@ -132,7 +137,9 @@ fn set_configs(rest: &mut &[u8]) -> Option<()> {
 }
 
 fn is_no(literal: &[u8]) -> bool {
-    ["f", "false", "off", "no", "0"].iter().any(|no| is_word(literal, no))
+    ["f", "false", "off", "no", "0"]
+        .iter()
+        .any(|no| is_word(literal, no))
 }
 
 /// Takes this word, whole.

@@ -34,7 +34,7 @@ impl Relay<'_> {
         };
         let connection = self.connection.as_mut();
         let connection = connection.expect("it was there before");
-        connection.key = outset.key.clone();
+        connection.becomes(&outset.key);
         let snapshots = self.routing.and_then(|_| snapshots(outset.isolation));
         self.session.goes_on(&mut connection.server, snapshots);
         self.outset = outset;

@@ -33,11 +33,13 @@ impl Session {
     /// such snapshots as [`Session::defer_transactions`] says.
     pub fn goes_on(&mut self, server: &mut Server, snapshots: Option<Snapshots>) {
         assert!(self.block.is_none(), "its transaction is on no server");
+        if self.changes == Changes::Set {
+            // What was prepared meanwhile may be of settings that were taken back.
+            server.outdate();
+        }
         self.changes = Changes::Nothing;
         self.defers = snapshots;
         self.application = server.parameters.get(settings::APPLICATION_NAME).cloned();
-        // Whoever prepared it had other settings, or may have had.
-        server.outdate();
         server.is_dirty = false;
     }
 
