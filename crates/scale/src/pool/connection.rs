@@ -320,9 +320,9 @@ impl Connection {
     /// Gives a connection that nobody uses, and that has logged in as this key does, its settings. If it fails, it is of
     /// no use any more. The error is for the client.
     pub async fn change_to(&mut self, key: &Key) -> Result<(), Report> {
-        let failed = |what: String| {
+        let failed = |code: &str, what: String| {
             let text = format!("the server cannot be given the session's settings: {what}");
-            Report::new(Severity::Error, UNREACHABLE, text)
+            Report::new(Severity::Error, code, text)
         };
         let set = |(name, value)| {
             let (name, value) = (literal(name), literal(value));
@@ -332,9 +332,9 @@ impl Connection {
         let select = if sets.is_empty() { "" } else { ";SELECT " };
         let text = format!("RESET ALL{select}{}", sets.join(", "));
         let changed = tokio::time::timeout(RESET_TIMEOUT, self.rows(&text)).await;
-        let changed = changed.map_err(|error| failed(error.to_string()))?;
-        let changed = changed.map_err(|error| failed(error.to_string()))?;
-        changed.map_err(|report| failed(report.message))?;
+        let changed = changed.map_err(|error| failed(UNREACHABLE, error.to_string()))?;
+        let changed = changed.map_err(|error| failed(UNREACHABLE, error.to_string()))?;
+        changed.map_err(|report| failed(&report.code, report.message))?;
         self.becomes(key);
         Ok(())
     }

@@ -57,6 +57,9 @@ const INPUT_LEN_MAX: usize = WHOLE_LEN_MAX;
 /// How long a peer is waited for when a session ends.
 const GOODBYE_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// The classes of SQLSTATEs that say that a setting's value is not to be had.
+const OF_SETTINGS: [&str; 2] = ["22", "42"];
+
 /// SQLSTATEs.
 const PROTOCOL_VIOLATION: &str = "08P01";
 const CONNECTION_FAILURE: &str = "08006";
@@ -80,6 +83,8 @@ struct Relay<'a> {
     at_login: Outset,
     /// Settings that sessions have.
     known: &'a Known,
+    /// Extensions that do not take its settings.
+    unfit: Vec<ExtensionId>,
     login: Login,
     entry: Entry<'a>,
     /// How long a read waits for an Extension, at most.
@@ -168,6 +173,7 @@ pub async fn run(proxy: &Arc<Proxy>, peer: Peer, address: Option<SocketAddr>, we
         at_login: outset.clone(),
         outset,
         known: &proxy.known,
+        unfit: Vec::new(),
         login,
         entry,
         wait_max: proxy.options.wait_max,
@@ -426,7 +432,7 @@ impl Relay<'_> {
     }
 
     /// A connection for a plan; if an Extension has none, the Primary's.
-    async fn take(&self, plan: &mut Plan) -> Result<(Place, Box<Connection>), Report> {
+    async fn take(&mut self, plan: &mut Plan) -> Result<(Place, Box<Connection>), Report> {
         if let (Some(chosen), Some(routing)) = (&plan.extension, self.routing) {
             let mut taken = self.take_there(chosen, routing).await;
             if self.session.is_snapshot_deferred()
@@ -449,11 +455,26 @@ impl Relay<'_> {
 
     /// A connection of an Extension that has what was chosen for, also when there is a connection at last:
     /// it may have crashed meanwhile, and have lost what it had; or be another's by now.
-    async fn take_there(&self, chosen: &Chosen, routing: &Routing) -> Result<Box<Connection>, Why> {
+    async fn take_there(
+        &mut self,
+        chosen: &Chosen,
+        routing: &Routing,
+    ) -> Result<Box<Connection>, Why> {
+        if self.unfit.contains(&chosen.id) {
+            return Err(Why::primary("the Extension does not take its settings"));
+        }
         let node = &chosen.node;
         let key = self.outset.reads.of_database(&node.address.database);
         let taken = node.take_for_read(&key, &self.login, chosen.life).await;
-        let connection = taken.map_err(Why::unreachable)?;
+        let connection = taken.map_err(|report| {
+            if OF_SETTINGS
+                .iter()
+                .any(|class| report.code.starts_with(class))
+            {
+                self.unfit.push(chosen.id);
+            }
+            Why::unreachable(report)
+        })?;
         if !routing.manager().has(chosen.id, chosen.need) {
             node.give_back(connection);
             return Err(Why::primary("the Extension has gone back meanwhile"));

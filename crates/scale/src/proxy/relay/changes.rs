@@ -37,6 +37,9 @@ impl Relay<'_> {
         connection.becomes(&outset.key);
         let snapshots = self.routing.and_then(|_| snapshots(outset.isolation));
         self.session.goes_on(&mut connection.server, snapshots);
+        if self.outset.key != outset.key {
+            self.unfit.clear();
+        }
         self.outset = outset;
         Ok(())
     }
