@@ -308,11 +308,13 @@ impl Node {
             return Ok(connection);
         }
         if let Some(mut connection) = self.take_alike(key) {
+            // It has a place already.
+            let counted = Counted(self);
             if connection.change_to(key).await.is_ok() {
+                std::mem::forget(counted);
                 connection.permit = Some(permit);
                 return Ok(connection);
             }
-            self.open().count -= 1;
         }
         let counted = Counted::new(self);
         let mut connection = Box::new(Connection::open(&self.address, key, login).await?);
@@ -402,6 +404,8 @@ impl Node {
         match open.idle.get_mut(&connection.key) {
             Some(idle) => idle.push(connection),
             None => {
+                // Sessions may come to have ever other settings.
+                open.idle.retain(|_, idle| !idle.is_empty());
                 let key = connection.key.clone();
                 open.idle.insert(key, vec![connection]);
             }
@@ -456,7 +460,6 @@ impl Counted<'_> {
             assert!(evicted.is_some(), "more connections than permits");
             open.count -= 1;
         }
-        open.idle.retain(|_, connections| !connections.is_empty());
         open.count += 1;
         drop(open);
         Counted(node)

@@ -705,7 +705,6 @@ impl Routing {
         };
         let mut is_known = reading.is_some();
         for statement in &*analysis {
-            touched.add(statement, &parameters);
             let is_transaction =
                 matches!(statement.action, Action::Transaction(_) | Action::Session);
             if !is_known && !is_transaction {
@@ -715,6 +714,7 @@ impl Routing {
                     ..Touched::anything("its session has settings of its own")
                 });
             }
+            touched.add(statement, &parameters);
             is_known &= statement.action != Action::Session;
         }
         touched
