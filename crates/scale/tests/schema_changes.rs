@@ -212,7 +212,8 @@ const THROUGH: &[&str] = &[
     "DO $$ BEGIN ALTER TABLE fruit DROP price CASCADE; INSERT INTO fruit (name) VALUES ('pear'); END $$",
     "CREATE TEMP TABLE mine (id int);; ALTER TABLE mine ADD n int;; SELECT 1 AS id INTO TEMP yours;;
      DROP TABLE mine, yours",
-    // In a session that is bound to its server, and together with other statements.
+    // In a session that has changed its settings, one that is bound to its server, and together with other statements.
+    "SET lock_timeout = '4s';; CREATE ROLE cow;; DROP ROLE cow;; SET a.b = 1;; ALTER TABLE fruit ADD unbound int DEFAULT 1",
     "SET lock_timeout = '5s';; ALTER TABLE fruit ADD bound int DEFAULT 1;; SET search_path = other;;
      CREATE TABLE fruit (id int PRIMARY KEY);; INSERT INTO fruit VALUES (1);; DROP TABLE fruit;; CREATE EXTENSION pg_trgm",
     "CREATE TABLE mixed (id int PRIMARY KEY); INSERT INTO mixed VALUES (1); ALTER TABLE mixed ADD n int DEFAULT 2;
@@ -248,20 +249,22 @@ async fn what_goes_through_the_proxy_is_done_once() {
         assert_equal(&cluster, sql).await;
     }
     // For a role no trigger fires.
-    let bound = cluster.front.connect().await;
-    bound
-        .batch_execute("SET lock_timeout = '5s'")
-        .await
-        .unwrap();
-    for sql in [
-        "CREATE ROLE nobody",
-        "ALTER TABLE fruit ADD n int; CREATE ROLE nobody",
+    for (set, why) in [
+        ("SET a.b = 1", "session that has changed its settings"),
+        (
+            "SET datestyle = 'German'",
+            "session that has changed how its texts are read",
+        ),
     ] {
-        let refused = text(&bound, sql).await;
-        assert!(
-            refused.contains("session that has changed its settings"),
-            "{refused}"
-        );
+        let changed = cluster.front.connect().await;
+        changed.batch_execute(set).await.unwrap();
+        for sql in [
+            "CREATE ROLE nobody",
+            "ALTER TABLE fruit ADD n int; CREATE ROLE nobody",
+        ] {
+            let refused = text(&changed, sql).await;
+            assert!(refused.contains(why), "{refused}");
+        }
     }
     assert_equal(&cluster, "nothing").await;
 }

@@ -295,7 +295,7 @@ async fn names_of_applications_are_carried_along() {
             }
         }
         // A session that keeps its server for another reason sets it there, until all is reset.
-        one.query("SET work_mem = '1MB'");
+        one.query("SET replex_test.x = '1MB'");
         assert_eq!(one.hear().await, "CZI");
         one.query("SET application_name = 'third'");
         assert_eq!(one.hear().await, "CZI");

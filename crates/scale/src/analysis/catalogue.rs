@@ -96,16 +96,24 @@ pub struct Catalogue {
 }
 
 impl Catalogue {
-    /// What a name stands for: `pg_catalog` comes first, as PostgreSQL has it.
+    /// What a name stands for: `pg_catalog` comes first unless `path` names it, as PostgreSQL has it.
     pub fn resolve(&self, schema: Option<&str>, name: &str, path: &[String]) -> Option<&Relation> {
         let find = |schema: &str| self.relations.get(&(schema.to_owned(), name.to_owned()));
         match schema {
             Some(schema) => find(schema),
             None => {
-                let catalog = find("pg_catalog");
+                let is_named = path.iter().any(|schema| schema == "pg_catalog");
+                let catalog = (!is_named).then(|| find("pg_catalog")).flatten();
                 catalog.or_else(|| path.iter().find_map(|schema| find(schema)))
             }
         }
+    }
+
+    /// Is there a table or a view in this schema?
+    pub fn has_schema(&self, schema: &str) -> bool {
+        let first = (schema.to_owned(), String::new());
+        let next = self.relations.range(first..).next();
+        next.is_some_and(|((found, _), _)| found == schema)
     }
 
     /// The relation with this number.

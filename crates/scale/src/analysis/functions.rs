@@ -51,14 +51,15 @@ pub const OF_TRANSACTION_TIME: &[&str] = &["age", "now", "transaction_timestamp"
 /// Texts that are read as the time at which the transaction began, or a day beside it.
 pub const TIMES: &[&str] = &["now", "today", "tomorrow", "yesterday"];
 
-/// Volatile functions whose effects, if they have any, are sequences' values or chance: they touch
-/// no table. A statement with one runs on the Primary.
+/// Volatile functions whose effects, if they have any, are sequences' values, chance, or locks that pools of drivers give
+/// back: they touch no table. A statement with one runs on the Primary.
 const VOLATILE: &[&str] = &[
     "clock_timestamp",
     "currval",
     "gen_random_uuid",
     "lastval",
     "nextval",
+    "pg_advisory_unlock_all",
     "random",
     "setval",
     "timeofday",

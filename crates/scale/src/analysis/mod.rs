@@ -37,6 +37,8 @@ const CACHE_COUNT_MAX: usize = 10_000;
 const CACHED_TEXT_LENGTH_MAX: usize = 16 * 1024;
 /// Longer texts are not parsed: they touch anything. In bytes.
 const TEXT_LENGTH_MAX: usize = 8 * 1024 * 1024;
+/// Of names in the catalogue, in bytes.
+const NAME_LENGTH_MAX: usize = 63;
 
 /// What is to be done with a statement.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -307,18 +309,51 @@ impl Analyser {
     }
 }
 
-/// The schemas that a `search_path` setting names, in order.
+/// The schemas that a `search_path` setting names, in order, as PostgreSQL reads it.
 pub fn search_path(setting: &str, user: &str) -> Vec<String> {
-    let names = setting.split(',').map(str::trim);
+    let mut names = Vec::new();
+    let mut rest = setting.trim_ascii();
+    while !rest.is_empty() {
+        let name = match rest.strip_prefix('"') {
+            Some(quoted) => {
+                // Two quotes stand for one.
+                let mut end = 0;
+                loop {
+                    match quoted[end..].find('"') {
+                        Some(at) if quoted[end + at + 1..].starts_with('"') => end += at + 2,
+                        Some(at) => break end += at,
+                        None => break end = quoted.len(),
+                    }
+                }
+                rest = quoted.get(end + 1..).unwrap_or_default();
+                quoted[..end].replace("\"\"", "\"")
+            }
+            None => {
+                let is_end = |sign: char| sign == ',' || sign.is_ascii_whitespace();
+                let (name, after) = rest.split_at(rest.find(is_end).unwrap_or(rest.len()));
+                rest = after;
+                name.to_ascii_lowercase()
+            }
+        };
+        names.push(match &*name {
+            "$user" => user.to_owned(),
+            _ => cut_off(name),
+        });
+        let after = rest.trim_ascii_start();
+        rest = after
+            .strip_prefix(',')
+            .unwrap_or_default()
+            .trim_ascii_start();
+    }
     names
-        .filter(|name| !name.is_empty())
-        .map(|name| match name.strip_prefix('"') {
-            Some("$user\"") => user.to_owned(),
-            Some(quoted) => quoted.trim_end_matches('"').replace("\"\"", "\""),
-            None if name == "$user" => user.to_owned(),
-            None => name.to_lowercase(),
-        })
-        .collect()
+}
+
+/// A name as PostgreSQL keeps it, which cuts off what is too long.
+fn cut_off(mut name: String) -> String {
+    while name.len() > NAME_LENGTH_MAX {
+        name.pop();
+    }
+    name
 }
 
 fn analyse(catalogue: &Catalogue, text: &str, search_path: &[String]) -> Analysis {

@@ -13,6 +13,9 @@ use crate::manager::{Class, Items, Parts, Table, Touch};
 /// Views within views, at most in one statement.
 const VIEWS_MAX: usize = 100;
 
+/// What changes a setting as SET does.
+const SET_CONFIG: &str = "set_config";
+
 /// See the module.
 pub fn analyse(names: &Names<'_>, select: &SelectStmt) -> Statement {
     if let Some(into) = select.into_clause() {
@@ -23,12 +26,52 @@ pub fn analyse(names: &Names<'_>, select: &SelectStmt) -> Statement {
             ),
         });
     }
+    if only_sets(names, select) {
+        return Statement::without_tables(Action::Session);
+    }
     let facts = Facts::of(names.catalogue, [Node::SelectStmt(select)]);
     let mut statement = of_facts(names, &facts);
     if let ([only], Some(rows)) = (&mut statement.tables[..], rows_of(names, select, &facts)) {
         only.rows = rows;
     }
     statement
+}
+
+/// Does it nothing but change the session's settings, by `SELECT set_config(…), …`?
+fn only_sets(names: &Names<'_>, select: &SelectStmt) -> bool {
+    let targets = select.target_list();
+    let clauses = [
+        select.where_clause(),
+        select.having_clause(),
+        select.limit_offset(),
+        select.limit_count(),
+    ];
+    let lists = [
+        select.distinct_clause(),
+        select.from_clause(),
+        select.group_clause(),
+        select.window_clause(),
+        select.values_lists(),
+    ];
+    let is_alone = !targets.is_empty()
+        && clauses.iter().all(|clause| matches!(clause, Node::None))
+        && lists.iter().all(|list| list.is_empty())
+        && select.sort_clause().is_empty()
+        && select.locking_clause().is_empty()
+        && select.with_clause().is_none()
+        && select.larg().is_none();
+    let sets = |node: Node<'_>| {
+        let Node::FuncCall(call) = node else {
+            return false;
+        };
+        let name: Vec<&str> = call.funcname().iter().filter_map(Node::as_str).collect();
+        let facts = Facts::of(names.catalogue, call.args());
+        let is_plain = facts.primary.is_none() && facts.query_count == 0 && facts.names.is_empty();
+        is_plain && matches!(name[..], [SET_CONFIG] | ["pg_catalog", SET_CONFIG])
+    };
+    is_alone
+        && !names.catalogue.user_functions.contains(SET_CONFIG)
+        && targets.iter().all(|target| sets(target.val()))
 }
 
 /// A read with these facts; without rows.

@@ -287,7 +287,9 @@ fn what_is_not_understood_may_write_anything() {
         "SELECT a1 OPERATOR(public.+) 5 FROM r",
         "SELECT 'x'::mood",
         "SELECT pg_advisory_lock(1)",
-        "SELECT set_config('search_path', 'x', false)",
+        "SELECT set_config('search_path', mine(), false)",
+        "SELECT set_config('search_path', 'x', false) FROM r",
+        "SELECT set_config('search_path', 'x', false), mine()",
         "SELECT * FROM other.public.r",
         "INSERT INTO triggered VALUES (1)",
         "INSERT INTO watched VALUES (1)",
@@ -435,6 +437,57 @@ fn search_path_settings() {
         search_path("\"$user\", public, \"A\"\"b\"", "ann"),
         ["ann", "public", "A\"b"]
     );
+    let long = "a".repeat(70);
+    for (setting, path) in [
+        ("", vec![]),
+        ("\"\"", vec![""]),
+        ("\"a,b\" , C", vec!["a,b", "c"]),
+        ("$user,\"\"\"a\"\"\"\"\"", vec!["ann", "\"a\"\""]),
+        ("\"a", vec!["a"]),
+        (&long, vec![&long[..63]]),
+    ] {
+        assert_eq!(search_path(setting, "ann"), path, "{setting}");
+    }
+}
+
+/// What only sets settings touches no table, and is no read for any node.
+#[test]
+fn settings_that_are_set() {
+    for text in [
+        "SELECT set_config('search_path', 'x', false)",
+        "SELECT pg_catalog.set_config('a.b', $1::text, true) AS a, set_config('jit', 'on', false)",
+        "SET search_path = x",
+        "RESET ALL",
+    ] {
+        let statement = analyse_one(text);
+        assert_eq!(statement.action, Action::Session, "{text}");
+        assert_eq!(statement.sets(&[]), Sets::default(), "{text}");
+    }
+}
+
+/// A schema that is named behind another may have what `pg_catalog` has, too.
+#[test]
+fn catalogue_stands_where_the_path_names_it() {
+    let mut catalogue = catalogue();
+    let relation = catalogue.relations[&("public".into(), "r".into())].clone();
+    let own = Relation {
+        table: Table(77),
+        ..relation
+    };
+    let name = |schema: &str| (schema.to_owned(), "pg_r".to_owned());
+    catalogue.relations.insert(name("pg_catalog"), own.clone());
+    let table = Table(78);
+    catalogue
+        .relations
+        .insert(name("public"), Relation { table, ..own });
+    let found = |path: &[&str]| {
+        let path: Vec<String> = path.iter().map(|name| (*name).to_owned()).collect();
+        catalogue.resolve(None, "pg_r", &path).map(|it| it.table)
+    };
+    assert_eq!(found(&["public"]), Some(Table(77)));
+    assert_eq!(found(&["public", "pg_catalog"]), Some(Table(78)));
+    assert!(catalogue.has_schema("public"));
+    assert!(!catalogue.has_schema("publi"));
 }
 
 #[test]

@@ -117,6 +117,7 @@ async fn stream(notes: &mut Notes, address: &Address, client: &Client) -> Result
         user: address.user.clone(),
         database: address.database.clone(),
         settings: Settings::default(),
+        changed: Settings::default(),
     };
     let key = key.with([("replication".into(), "database".into())]);
     let password = address.password.clone();

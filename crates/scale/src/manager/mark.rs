@@ -126,8 +126,9 @@ fn emit(prefix: &str, mut bytes: Vec<u8>, key: &Key) -> String {
     let code = key.code(prefix, &bytes);
     bytes.extend(code.as_ref());
     let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    // Whatever `standard_conforming_strings` is.
     format!(
-        "SELECT pg_catalog.pg_logical_emit_message(true, '{prefix}', '\\x{hex}'::pg_catalog.bytea)"
+        "SELECT pg_catalog.pg_logical_emit_message(true, '{prefix}', E'\\\\x{hex}'::pg_catalog.bytea)"
     )
 }
 
@@ -148,7 +149,7 @@ fn text(input: &mut &[u8]) -> Option<String> {
 #[cfg(test)]
 pub(crate) fn emitted(sql: &str) -> (String, Vec<u8>) {
     let parts: Vec<&str> = sql.split('\'').collect();
-    let hex = parts[3].strip_prefix("\\x").expect("it is hexadecimal");
+    let hex = parts[3].strip_prefix("\\\\x").expect("it is hexadecimal");
     let pairs = hex.as_bytes().chunks(2);
     let byte = |pair: &[u8]| {
         let pair = std::str::from_utf8(pair).expect("it is ASCII");

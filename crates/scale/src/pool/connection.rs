@@ -15,15 +15,17 @@ use tokio_rustls::TlsConnector;
 
 use super::silence;
 use super::stream::{Peer, Stream};
-use super::{Key, Login};
+use super::{Key, Login, Settings};
 use crate::address::Address;
 use crate::auth::tls::Policy;
 use crate::auth::{certificate, scram};
 use crate::manager::Life;
+use crate::sql::literal;
 use crate::wire::cut::{Cutter, HEADER_LEN, Piece, Side, WHOLE_LEN_MAX};
 use crate::wire::message::{self, parameter_status};
 use crate::wire::report::{Report, Severity};
 use crate::wire::server::Server;
+use crate::wire::settings;
 use crate::wire::startup::{self, CancelKey};
 
 /// How long a server may take to be connected to and to log in.
@@ -50,6 +52,22 @@ pub struct Connection {
     /// The right to be in use; none while it is idle.
     pub permit: Option<OwnedSemaphorePermit>,
 }
+
+/// What a session has changed since its login.
+#[derive(Debug, Default)]
+pub struct Changed {
+    /// Settings, each of which concerns only the session that has it.
+    pub settings: Settings,
+    /// The schemas in which names are looked up now, in order: those of `search_path` that are there, and that its
+    /// user may use.
+    pub schemas: Vec<String>,
+}
+
+/// Operators are named with their schema: `search_path` may be anything.
+const CHANGED: &str = "SELECT '', schema FROM pg_catalog.unnest(pg_catalog.current_schemas(false)) schema \
+    UNION ALL SELECT name, setting FROM pg_catalog.pg_settings \
+    WHERE source OPERATOR(pg_catalog.=) 'session' \
+    AND name OPERATOR(pg_catalog.<>) 'application_name'";
 
 /// A message of a server while no session uses it.
 struct Answer {
@@ -234,19 +252,98 @@ impl Connection {
     /// The columns of the one row that a query gives, as text; NULL is empty. To be called outside
     /// of transactions, between sessions.
     pub async fn row(&mut self, query: &str) -> io::Result<Vec<String>> {
+        let rows = self.rows(query).await?.map_err(io::Error::other)?;
+        Ok(rows.into_iter().next_back().unwrap_or_default())
+    }
+
+    /// All rows of a query, or the error of the server, which is ready for the next in either case. Otherwise as
+    /// [`Connection::row`].
+    async fn rows(&mut self, query: &str) -> io::Result<Result<Vec<Vec<String>>, Report>> {
+        // Any simple query ends the unnamed statement.
+        self.server.unnamed = None;
         let mut out = BytesMut::new();
         message::write_query(&mut out, query);
         self.send(&out).await?;
-        let mut row = Vec::new();
+        let mut rows = Ok(Vec::new());
         loop {
             let answer = self.receive().await?;
             match answer.tag {
                 b'S' => self.told(&answer.body),
-                b'E' => return Err(io::Error::other(Report::read(&answer.body))),
-                b'D' => row = message::row(&answer.body).map_err(io::Error::other)?,
-                b'Z' => return Ok(row),
+                b'E' => rows = Err(Report::read(&answer.body)),
+                b'D' => {
+                    let row = message::row(&answer.body).map_err(io::Error::other)?;
+                    if let Ok(rows) = &mut rows {
+                        rows.push(row);
+                    }
+                }
+                b'Z' => return Ok(rows),
                 _ => {}
             }
+        }
+    }
+
+    /// What its session has changed since the login, but for the application's name, which servers report. None if it
+    /// cannot be told from the values how to have the same elsewhere.
+    pub async fn changed(&mut self) -> io::Result<Option<Changed>> {
+        let rows = tokio::time::timeout(RESET_TIMEOUT, self.rows(CHANGED)).await;
+        let Ok(rows) = rows.map_err(io::Error::other)?? else {
+            return Ok(None);
+        };
+        let is_utf8 = [&b"client_encoding"[..], b"server_encoding"]
+            .iter()
+            .all(|name| {
+                self.server
+                    .parameters
+                    .get(*name)
+                    .is_some_and(|it| it == "UTF8")
+            });
+        let mut changed = Changed::default();
+        let mut settings = Vec::new();
+        for row in rows {
+            let [name, value] = <[String; 2]>::try_from(row)
+                .map_err(|_| io::Error::other("the server gives no settings"))?;
+            if name.is_empty() {
+                changed.schemas.push(value);
+                continue;
+            }
+            // A backslash may be an escape, by `standard_conforming_strings`.
+            let is_plain = (is_utf8 || value.is_ascii()) && !value.contains('\\');
+            if !settings::is_own(name.as_bytes()) || !is_plain {
+                return Ok(None);
+            }
+            settings.push((name, value));
+        }
+        changed.settings = settings.into_iter().collect();
+        Ok(Some(changed))
+    }
+
+    /// Gives a connection that nobody uses, and that has logged in as this key does, its settings. If it fails, it is of
+    /// no use any more. The error is for the client.
+    pub async fn change_to(&mut self, key: &Key) -> Result<(), Report> {
+        let failed = |code: &str, what: String| {
+            let text = format!("the server cannot be given the session's settings: {what}");
+            Report::new(Severity::Error, code, text)
+        };
+        let set = |(name, value)| {
+            let (name, value) = (literal(name), literal(value));
+            format!("pg_catalog.set_config({name}, {value}, false)")
+        };
+        let sets: Vec<String> = key.changed.iter().map(set).collect();
+        let select = if sets.is_empty() { "" } else { ";SELECT " };
+        let text = format!("RESET ALL{select}{}", sets.join(", "));
+        let changed = tokio::time::timeout(RESET_TIMEOUT, self.rows(&text)).await;
+        let changed = changed.map_err(|error| failed(UNREACHABLE, error.to_string()))?;
+        let changed = changed.map_err(|error| failed(UNREACHABLE, error.to_string()))?;
+        changed.map_err(|report| failed(&report.code, report.message))?;
+        self.becomes(key);
+        Ok(())
+    }
+
+    /// It has the settings of this key by now, and has logged in as that does.
+    pub fn becomes(&mut self, key: &Key) {
+        if self.key != *key {
+            self.server.outdate();
+            self.key = key.clone();
         }
     }
 
@@ -326,6 +423,7 @@ impl Connection {
         if self.server.is_dirty {
             self.server.forget_all();
             self.server.is_dirty = false;
+            self.key = self.key.changed_to(Settings::default());
         }
         Ok(())
     }

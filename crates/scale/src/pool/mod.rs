@@ -49,11 +49,38 @@ pub struct Key {
     pub database: String,
     /// Settings that they start with.
     pub settings: Settings,
+    /// Settings that they have changed since. Servers are told them behind the login, so that RESET gives back what
+    /// the session started with. Last, so that keys that log in alike are neighbours.
+    pub changed: Settings,
 }
 
 /// Settings by name. Those that were made equal by [`Known::same`] are compared at once.
 #[derive(Clone, Debug, Default)]
 pub struct Settings(Arc<BTreeMap<String, String>>);
+
+impl Settings {
+    /// By name.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        let all = self.0.iter();
+        all.map(|(name, value)| (name.as_str(), value.as_str()))
+    }
+
+    /// The value of one.
+    pub fn value(&self, name: &str) -> Option<&str> {
+        self.0.get(name).map(String::as_str)
+    }
+
+    /// Are there none?
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl FromIterator<(String, String)> for Settings {
+    fn from_iter<T: IntoIterator<Item = (String, String)>>(all: T) -> Settings {
+        Settings(Arc::new(all.into_iter().collect()))
+    }
+}
 
 impl PartialEq for Settings {
     fn eq(&self, other: &Settings) -> bool {
@@ -110,13 +137,15 @@ impl Known {
     #[must_use]
     pub fn same(&self, mut key: Key) -> Key {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        match known.get(&key.settings) {
-            Some(settings) => key.settings = settings.clone(),
-            None => {
-                if known.len() >= KNOWN_MAX {
-                    known.clear();
+        for settings in [&mut key.settings, &mut key.changed] {
+            match known.get(settings) {
+                Some(same) => *settings = same.clone(),
+                None => {
+                    if known.len() >= KNOWN_MAX {
+                        known.clear();
+                    }
+                    known.insert(settings.clone());
                 }
-                known.insert(key.settings.clone());
             }
         }
         key
@@ -136,7 +165,8 @@ impl Key {
         Key {
             user: user.to_string(),
             database: database.to_string(),
-            settings: Settings(Arc::new(settings.cloned().collect())),
+            settings: settings.cloned().collect(),
+            changed: Settings::default(),
         }
     }
 
@@ -149,6 +179,21 @@ impl Key {
             settings: Settings(Arc::new(all)),
             ..self.clone()
         }
+    }
+
+    /// The same, whose session has changed just these settings.
+    #[must_use]
+    pub fn changed_to(&self, changed: Settings) -> Key {
+        Key {
+            changed,
+            ..self.clone()
+        }
+    }
+
+    /// Do sessions of both log in in the same way?
+    fn logs_in_as(&self, other: &Key) -> bool {
+        (&self.user, &self.database, &self.settings)
+            == (&other.user, &other.database, &other.settings)
     }
 
     /// The same for another database.
@@ -168,9 +213,7 @@ impl Key {
             ("user", self.user.as_str()),
             ("database", self.database.as_str()),
         ];
-        let settings = self.settings.0.iter();
-        who.into_iter()
-            .chain(settings.map(|(name, value)| (name.as_str(), value.as_str())))
+        who.into_iter().chain(self.settings.iter())
     }
 }
 
@@ -264,12 +307,24 @@ impl Node {
             connection.permit = Some(permit);
             return Ok(connection);
         }
+        if let Some(mut connection) = self.take_alike(key) {
+            // It has a place already.
+            let counted = Counted(self);
+            if connection.change_to(key).await.is_ok() {
+                std::mem::forget(counted);
+                connection.permit = Some(permit);
+                return Ok(connection);
+            }
+        }
         let counted = Counted::new(self);
         let mut connection = Box::new(Connection::open(&self.address, key, login).await?);
         if let Some(ledger) = &self.ledger {
             ledger.write(connection.cancel_key.process).await?;
         }
         passes(&mut connection).await?;
+        if !key.changed.is_empty() {
+            connection.change_to(key).await?;
+        }
         std::mem::forget(counted);
         connection.permit = Some(permit);
         Ok(connection)
@@ -316,6 +371,32 @@ impl Node {
         }
     }
 
+    /// An idle connection that has logged in as this key does, if it can be spared: it has other settings since. One
+    /// alone is left to whom it serves, but for those who log in: else each of them would open another.
+    fn take_alike(&self, key: &Key) -> Option<Box<Connection>> {
+        loop {
+            let mut open = self.open();
+            let has_room = open.count < self.connections_max;
+            let first = key.changed_to(Settings::default());
+            let alike = open.idle.range_mut(first..);
+            let alike = alike.take_while(|(other, _)| key.logs_in_as(other));
+            let (mut count, mut longest) = (0, None);
+            for (_, idle) in alike {
+                count += idle.len();
+                longest = longest.or((!idle.is_empty()).then_some(idle));
+            }
+            if count < 2 && has_room && !key.changed.is_empty() {
+                return None;
+            }
+            let mut connection = longest?.remove(0);
+            drop(open);
+            if is_alive(&mut connection) {
+                return Some(connection);
+            }
+            self.open().count -= 1;
+        }
+    }
+
     /// Gives back a connection that is in no transaction, with nothing of a session on it.
     pub fn give_back(&self, mut connection: Box<Connection>) {
         let permit = connection.permit.take();
@@ -323,6 +404,8 @@ impl Node {
         match open.idle.get_mut(&connection.key) {
             Some(idle) => idle.push(connection),
             None => {
+                // Sessions may come to have ever other settings.
+                open.idle.retain(|_, idle| !idle.is_empty());
                 let key = connection.key.clone();
                 open.idle.insert(key, vec![connection]);
             }
@@ -377,7 +460,6 @@ impl Counted<'_> {
             assert!(evicted.is_some(), "more connections than permits");
             open.count -= 1;
         }
-        open.idle.retain(|_, connections| !connections.is_empty());
         open.count += 1;
         drop(open);
         Counted(node)

@@ -12,11 +12,12 @@ use super::standing::Servers;
 use super::{Admission, Proxy, proof};
 use crate::console;
 use crate::pool::stream::{Peer, Stream};
-use crate::pool::{Connection, Key, Known, Login};
+use crate::pool::{Connection, Key, Known, Login, Settings};
 use crate::told::without_literals;
 use crate::wire::message;
 use crate::wire::report::{Report, Severity};
 use crate::wire::server::Parameters;
+use crate::wire::settings;
 use crate::wire::startup::{self, First, Startup};
 
 /// SQLSTATEs.
@@ -53,12 +54,16 @@ pub struct Welcome {
 }
 
 /// How a session's statements are read.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Reading {
     /// Where names are looked up.
     pub search_path: Vec<String>,
     /// Whether texts are in UTF-8, as those of row images are.
     pub is_utf8: bool,
+    /// Whether a backslash is an escape in every literal: `standard_conforming_strings` is off.
+    pub has_escapes: bool,
+    /// Whether the session has changed by what its texts mean, apart from where names are looked up.
+    pub is_changed: bool,
 }
 
 /// How transactions are isolated.
@@ -84,7 +89,8 @@ impl Isolation {
     }
 }
 
-/// What a session has on every server from the start.
+/// What a session has on every server.
+#[derive(Clone)]
 pub struct Outset {
     /// User, database and settings.
     pub key: Key,
@@ -106,6 +112,28 @@ impl Outset {
             isolation: Isolation::default(),
         }
     }
+
+    /// What a session that began with this has when it has changed these settings since.
+    pub fn changed_to(&self, changed: Settings, known: &Known) -> Outset {
+        let mut reading = self.reading.clone();
+        if let Some(path) = changed.value("search_path") {
+            reading.search_path = crate::analysis::search_path(path, &self.key.user);
+        }
+        if let Some(encoding) = changed.value("client_encoding") {
+            reading.is_utf8 = encoding == "UTF8";
+        }
+        if let Some(setting) = changed.value("standard_conforming_strings") {
+            reading.has_escapes = setting != "on";
+        }
+        reading.is_changed = changed.iter().any(|(name, _)| settings::is_of_texts(name));
+        let isolation = changed.value("default_transaction_isolation");
+        Outset {
+            reading,
+            isolation: isolation.map_or(self.isolation, Isolation::of),
+            reads: known.same(self.reads.changed_to(changed.clone())),
+            key: known.same(self.key.changed_to(changed)),
+        }
+    }
 }
 
 /// What decides which rows a statement gives and how they look: an Extension's own settings must
@@ -115,8 +143,9 @@ const OUTSET: &str = "SELECT current_setting('search_path'), \
     current_setting('DateStyle'), current_setting('IntervalStyle'), \
     current_setting('client_encoding'), current_setting('extra_float_digits'), \
     current_setting('bytea_output'), current_setting('lc_monetary'), \
-    current_setting('lc_numeric'), current_setting('lc_time'), current_setting('xmloption')";
-const OUTSET_NAMES: [&str; 12] = [
+    current_setting('lc_numeric'), current_setting('lc_time'), current_setting('xmloption'), \
+    current_setting('default_text_search_config'), current_setting('standard_conforming_strings')";
+const OUTSET_NAMES: [&str; 14] = [
     "search_path",
     "default_transaction_isolation",
     "TimeZone",
@@ -129,12 +158,14 @@ const OUTSET_NAMES: [&str; 12] = [
     "lc_numeric",
     "lc_time",
     "xmloption",
+    "default_text_search_config",
+    "standard_conforming_strings",
 ];
 
 /// Reads what a session begins with from a connection that has just been opened for it.
 async fn outset(connection: &mut Connection, known: &Known) -> io::Result<Outset> {
     let values = connection.row(OUTSET).await?;
-    let [search_path, isolation, _, _, _, encoding, ..] = &values[..] else {
+    let [search_path, isolation, _, _, _, encoding, .., strings] = &values[..] else {
         return Err(io::Error::other("the server gives no settings"));
     };
     let key = &connection.key;
@@ -145,6 +176,8 @@ async fn outset(connection: &mut Connection, known: &Known) -> io::Result<Outset
         reading: Reading {
             search_path: crate::analysis::search_path(search_path, &key.user),
             is_utf8: encoding == "UTF8",
+            has_escapes: strings != "on",
+            is_changed: false,
         },
         isolation: Isolation::of(isolation),
         reads: known.same(key.with([read_only])),

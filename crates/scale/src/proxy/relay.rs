@@ -3,6 +3,7 @@
 //! Memory per session is bounded: nothing is read for a peer that does not take what it was sent.
 
 mod answers;
+mod changes;
 mod elsewhere;
 mod place;
 mod snapshot;
@@ -35,7 +36,7 @@ use super::standing::{self, Servers};
 use super::writes::Writes;
 use crate::manager::{ExtensionId, Level, Manager, Watch};
 use crate::pool::stream::Peer;
-use crate::pool::{Connection, Login};
+use crate::pool::{Connection, Known, Login};
 use crate::replication::leadership::lease::Moment;
 use crate::wire::Malformed;
 use crate::wire::cut::{Cutter, Message, Piece, Side, WHOLE_LEN_MAX};
@@ -43,7 +44,7 @@ use crate::wire::effect::Effect;
 use crate::wire::message;
 use crate::wire::report::{Report, Severity};
 use crate::wire::server::Parameters;
-use crate::wire::session::{Leftover, Out, Session, Snapshots, Wants};
+use crate::wire::session::{Changes, Leftover, Out, Session, Snapshots, Wants};
 use crate::wire::startup::CancelKey;
 
 /// Bytes that may wait for a peer before nothing more is read for it.
@@ -56,6 +57,9 @@ const HELD_INTERVAL: Duration = Duration::from_millis(1);
 const INPUT_LEN_MAX: usize = WHOLE_LEN_MAX;
 /// How long a peer is waited for when a session ends.
 const GOODBYE_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The classes of SQLSTATEs that say that a setting's value is not to be had.
+const OF_SETTINGS: [&str; 2] = ["22", "42"];
 
 /// SQLSTATEs.
 const PROTOCOL_VIOLATION: &str = "08P01";
@@ -75,7 +79,13 @@ struct Relay<'a> {
     /// The client has sent all it will send.
     client_ended: bool,
     session: Session,
+    /// What it has on every server now, and what it began with.
     outset: Outset,
+    at_login: Outset,
+    /// Settings that sessions have.
+    known: &'a Known,
+    /// Extensions that do not take its settings.
+    unfit: Vec<ExtensionId>,
     login: Login,
     entry: Entry<'a>,
     /// How long a read waits for an Extension, at most.
@@ -150,14 +160,7 @@ pub async fn run(proxy: &Arc<Proxy>, peer: Peer, address: Option<SocketAddr>, we
     let routing = servers.routing_of(&outset.key.database);
     let lease = servers.routing.as_ref().map(|routing| &routing.lease);
     let mut session = Session::new(number, parameters, proxy.pinning);
-    let snapshots = match outset.isolation {
-        Isolation::ReadCommitted => Some(Snapshots::OfStatements),
-        Isolation::RepeatableRead => Some(Snapshots::OfTransaction),
-        Isolation::Serializable => None,
-    };
-    if let Some(snapshots) = snapshots.filter(|_| routing.is_some()) {
-        session.defer_transactions(snapshots);
-    }
+    session.defer_transactions(routing.and_then(|_| snapshots(outset.isolation)));
     let mut relay = Relay {
         // It must not say that it waits only since its turn is over.
         lost: lease.map(|lease| Box::pin(unconstrained(lease.ended())) as _),
@@ -168,7 +171,10 @@ pub async fn run(proxy: &Arc<Proxy>, peer: Peer, address: Option<SocketAddr>, we
         cutter: Cutter::new(Side::Client),
         client_ended: false,
         session,
+        at_login: outset.clone(),
         outset,
+        known: &proxy.known,
+        unfit: Vec::new(),
         login,
         entry,
         wait_max: proxy.options.wait_max,
@@ -197,6 +203,15 @@ pub async fn run(proxy: &Arc<Proxy>, peer: Peer, address: Option<SocketAddr>, we
     relay.end(end).await;
 }
 
+/// The snapshots of transactions that need not begin on a server; none where they must.
+fn snapshots(isolation: Isolation) -> Option<Snapshots> {
+    match isolation {
+        Isolation::ReadCommitted => Some(Snapshots::OfStatements),
+        Isolation::RepeatableRead => Some(Snapshots::OfTransaction),
+        Isolation::Serializable => None,
+    }
+}
+
 /// What a client is told who has logged in.
 fn welcomed(parameters: &Parameters, key: &CancelKey) -> Out {
     let mut out = Out::default();
@@ -221,7 +236,7 @@ impl Relay<'_> {
                 Wants::End => return Err(End::Client),
                 Wants::Release => {
                     self.answer_first().await?;
-                    self.release().await;
+                    self.release().await?;
                 }
                 Wants::Server if self.session.is_waiting() => self.go_on().await?,
                 Wants::Server => self.attach().await?,
@@ -360,7 +375,7 @@ impl Relay<'_> {
                 waits: None,
             });
         };
-        let reading = (!self.session.is_pinned()).then_some(&self.outset.reading);
+        let mut reading = (!self.session.is_pinned()).then_some(&self.outset.reading);
         let mut touched = Touched::default();
         let mut leaves_nothing = true;
         let mut is_schema_only = true;
@@ -368,6 +383,8 @@ impl Relay<'_> {
             let by_text = routing.touched(text, reading);
             let bytes = text.text().unwrap_or_default();
             is_schema_only &= by_text.is_schema_only(bytes);
+            // What follows may run with other settings.
+            reading = reading.filter(|_| !by_text.changes_settings);
             touched.merge(by_text);
             leaves_nothing &= text.effect() == Effect::Nothing;
         }
@@ -416,7 +433,7 @@ impl Relay<'_> {
     }
 
     /// A connection for a plan; if an Extension has none, the Primary's.
-    async fn take(&self, plan: &mut Plan) -> Result<(Place, Box<Connection>), Report> {
+    async fn take(&mut self, plan: &mut Plan) -> Result<(Place, Box<Connection>), Report> {
         if let (Some(chosen), Some(routing)) = (&plan.extension, self.routing) {
             let mut taken = self.take_there(chosen, routing).await;
             if self.session.is_snapshot_deferred()
@@ -439,11 +456,26 @@ impl Relay<'_> {
 
     /// A connection of an Extension that has what was chosen for, also when there is a connection at last:
     /// it may have crashed meanwhile, and have lost what it had; or be another's by now.
-    async fn take_there(&self, chosen: &Chosen, routing: &Routing) -> Result<Box<Connection>, Why> {
+    async fn take_there(
+        &mut self,
+        chosen: &Chosen,
+        routing: &Routing,
+    ) -> Result<Box<Connection>, Why> {
+        if self.unfit.contains(&chosen.id) {
+            return Err(Why::primary("the Extension does not take its settings"));
+        }
         let node = &chosen.node;
         let key = self.outset.reads.of_database(&node.address.database);
         let taken = node.take_for_read(&key, &self.login, chosen.life).await;
-        let connection = taken.map_err(Why::unreachable)?;
+        let connection = taken.map_err(|report| {
+            if OF_SETTINGS
+                .iter()
+                .any(|class| report.code.starts_with(class))
+            {
+                self.unfit.push(chosen.id);
+            }
+            Why::unreachable(report)
+        })?;
         if !routing.manager().has(chosen.id, chosen.need) {
             node.give_back(connection);
             return Err(Why::primary("the Extension has gone back meanwhile"));
@@ -451,10 +483,22 @@ impl Relay<'_> {
         Ok(connection)
     }
 
-    /// Gives the server to others.
-    async fn release(&mut self) {
+    /// Gives the server to others, unless the session has to keep it.
+    async fn release(&mut self) -> Result<(), End> {
         // Waits for a cancel request that is under way.
         self.entry.leads_to(None).await;
+        if self.session.changes() != Changes::Nothing {
+            self.find_out_settings().await?;
+        }
+        if let Some(connection) = self
+            .connection
+            .as_ref()
+            .filter(|_| self.session.is_pinned())
+        {
+            let goal = Goal::Server(Arc::clone(&self.place.node), connection.cancel_key.clone());
+            self.entry.leads_to(Some(goal)).await;
+            return Ok(());
+        }
         self.visit.leaves();
         if let Some(connection) = self.connection.take() {
             self.servers.count(&self.place, Manager::ended);
@@ -467,6 +511,7 @@ impl Relay<'_> {
         }
         self.session.released(&mut self.out);
         self.return_to_primary().await;
+        Ok(())
     }
 
     /// Reads and writes what can be, and waits until there is something to be looked at: something was read, or

@@ -560,6 +560,11 @@ impl Routing {
                     "the schema cannot be changed so by a session that has changed its settings";
                 Err(refused(text).hint("Give search_path and role when connecting, not by SET."))
             }
+            Some(reading) if reading.is_changed => {
+                let text = "the schema cannot be changed so by a session that has changed how its texts are read";
+                Err(refused(text)
+                    .hint("Give TimeZone, DateStyle and the like when connecting, not by SET."))
+            }
             Some(reading) => Ok(reading),
         };
         let prelude = |text: &String| match (&read, fires_triggers(text)) {
@@ -677,7 +682,10 @@ impl Routing {
     /// What a text touches that is read like this; none where that is not known.
     pub fn touched(&self, text: &Text<'_>, reading: Option<&Reading>) -> Touched {
         let is_utf8 = reading.is_none_or(|reading| reading.is_utf8);
-        let bytes = text.text().filter(|text| is_utf8 || text.is_ascii());
+        let has_escapes = reading.is_some_and(|reading| reading.has_escapes);
+        let is_read =
+            |text: &&[u8]| (is_utf8 || text.is_ascii()) && !(has_escapes && text.contains(&b'\\'));
+        let bytes = text.text().filter(is_read);
         let Some(Ok(words)) = bytes.map(str::from_utf8) else {
             return Touched::anything("it is not understood");
         };
@@ -695,18 +703,19 @@ impl Routing {
             Text::Bound(prepared, bytes) => parameters_of(prepared, bytes, is_utf8),
             _ => constants.iter().map(Constant::parameter).collect(),
         };
+        let mut is_known = reading.is_some();
         for statement in &*analysis {
+            let is_transaction =
+                matches!(statement.action, Action::Transaction(_) | Action::Session);
+            if !is_known && !is_transaction {
+                // It is no further statement.
+                touched.merge(Touched {
+                    count: 0,
+                    ..Touched::anything("its session has settings of its own")
+                });
+            }
             touched.add(statement, &parameters);
-        }
-        let is_transaction = |statement: &Statement| {
-            matches!(statement.action, Action::Transaction(_) | Action::Session)
-        };
-        if reading.is_none() && !analysis.iter().all(is_transaction) {
-            // It is no further statement.
-            touched.merge(Touched {
-                count: 0,
-                ..Touched::anything("its session has settings of its own")
-            });
+            is_known &= statement.action != Action::Session;
         }
         touched
     }

@@ -5,7 +5,7 @@
 //! something. Functions that users have written are not looked into.
 
 use super::cut::Message;
-use super::message;
+use super::{message, settings};
 use crate::sql::name_length;
 
 /// What a text leaves behind in its session.
@@ -15,7 +15,12 @@ pub enum Effect {
     Nothing,
     /// It reads what the session's last use of a sequence left: right only where that use was.
     ReadsSequenceState,
-    /// Settings, temporary tables, locks, cursors, listening, or who knows what: its session keeps
+    /// Settings are again what they were when the session began, at most.
+    ResetsSettings,
+    /// Settings that concern only the session that has them, see [`settings::is_own`]: it may go on with any
+    /// server that has the same.
+    SetsSettings,
+    /// Other settings, temporary tables, locks, cursors, listening, or who knows what: its session keeps
     /// the connection.
     KeepsSession,
 }
@@ -51,7 +56,6 @@ const LEAVES_NOTHING: &[&str] = &[
     "refresh",
     "reindex",
     "release",
-    "reset",
     "revoke",
     "rollback",
     "savepoint",
@@ -133,6 +137,19 @@ const UNLOCKS_ALL: &str = "pg_advisory_unlock_all";
 /// What may stand behind SET to make it end with the transaction.
 const SET_FOR_TRANSACTION: &[&str] = &["constraints", "local", "transaction"];
 
+/// What may stand behind SET SESSION CHARACTERISTICS so that it sets `default_transaction_isolation` and nothing else.
+const OF_ISOLATION: &[&str] = &[
+    "as",
+    "committed",
+    "isolation",
+    "level",
+    "read",
+    "repeatable",
+    "serializable",
+    "transaction",
+    "uncommitted",
+];
+
 /// The effect of a simple query's message.
 pub fn of_query(message: Message<'_>) -> Effect {
     match message::split_string(message.body()) {
@@ -157,39 +174,61 @@ pub fn of(text: &[u8]) -> Effect {
                 place = Place::Start;
                 continue;
             }
-            Word::Sign(b'(') => continue,
-            // Past the first statement a comment cannot be told from the inside of a literal.
-            Word::Sign(_) if place == Place::Start => return Effect::KeepsSession,
-            Word::Sign(_) => continue,
+            Word::Sign(sign) => {
+                match place.after_sign(sign) {
+                    Some(after) => place = after,
+                    None => return Effect::KeepsSession,
+                }
+                continue;
+            }
             Word::Name(name) => name,
         };
+        let Some((after, found)) = place.after_name(name) else {
+            return Effect::KeepsSession;
+        };
+        place = after;
+        effect = effect.and(found);
+        if !IS_WATCHED[beginning(name)] {
+            continue;
+        }
         let first = name[0].to_ascii_lowercase();
         let is = |known: &&str| {
             known.as_bytes()[0] == first && name.eq_ignore_ascii_case(known.as_bytes())
         };
-        place = match place {
-            Place::Start if is(&"set") => Place::AfterSet,
-            Place::Start if LEAVES_NOTHING.iter().any(is) => Place::Within,
-            Place::AfterSet if SET_FOR_TRANSACTION.iter().any(is) => Place::Within,
-            Place::Within => Place::Within,
-            Place::Start | Place::AfterSet => return Effect::KeepsSession,
-        };
-        if !IS_WATCHED[beginning(name)] {
-            continue;
-        }
         let begins = |known: &&str| {
             let start = name.get(..known.len());
             start.is_some_and(|start| start.eq_ignore_ascii_case(known.as_bytes()))
         };
         let keeps = KEEPS.iter().any(is) || KEEPS_BEGINNINGS.iter().any(begins);
+        if keeps && settings::is_set_config(text) {
+            return Effect::SetsSettings;
+        }
         if keeps && !is(&UNLOCKS_ALL) {
             return Effect::KeepsSession;
         }
         if READS_SEQUENCE_STATE.iter().any(is) {
-            effect = Effect::ReadsSequenceState;
+            effect = effect.and(Effect::ReadsSequenceState);
         }
     }
     effect
+}
+
+impl Effect {
+    /// What both leave together.
+    fn and(self, other: Effect) -> Effect {
+        match (self, other) {
+            (effect, Effect::Nothing) | (Effect::Nothing, effect) => effect,
+            (effect, other) if effect == other => effect,
+            (Effect::SetsSettings, Effect::ResetsSettings)
+            | (Effect::ResetsSettings, Effect::SetsSettings) => Effect::SetsSettings,
+            _ => Effect::KeepsSession,
+        }
+    }
+
+    /// Does it leave nothing but settings by which sessions may share servers?
+    pub fn is_of_settings(self) -> bool {
+        matches!(self, Effect::ResetsSettings | Effect::SetsSettings)
+    }
 }
 
 /// Where in a statement the next word stands.
@@ -197,7 +236,73 @@ pub fn of(text: &[u8]) -> Effect {
 enum Place {
     Start,
     AfterSet,
+    AfterSetSession,
+    /// Behind a word after which all ends with the transaction, if it is a keyword here.
+    AfterLocal,
+    /// Behind a setting's name.
+    AfterSetting,
+    /// Behind TIME, before ZONE.
+    AfterTime,
+    /// Behind a word that a text follows in quotes.
+    BeforeText,
+    /// Behind SET SESSION CHARACTERISTICS.
+    OfIsolation,
     Within,
+}
+
+impl Place {
+    /// Where it goes on behind a sign; none where that may be anything. Past the first statement a comment cannot be
+    /// told from the inside of a literal, and what is quoted may be any name.
+    fn after_sign(self, sign: u8) -> Option<Place> {
+        match (self, sign) {
+            (Place::Start, b'(') => Some(Place::Start),
+            (Place::AfterLocal, b'.') => None,
+            (Place::AfterLocal, _)
+            | (Place::AfterSetting, b'=')
+            | (Place::BeforeText, b'\'')
+            | (Place::Within, _) => Some(Place::Within),
+            _ => None,
+        }
+    }
+
+    /// Where it goes on behind a word, and what that leaves; none where that may be anything.
+    fn after_name(self, name: &[u8]) -> Option<(Place, Effect)> {
+        if self == Place::Within {
+            return Some((Place::Within, Effect::Nothing));
+        }
+        let first = name[0].to_ascii_lowercase();
+        let is = |known: &&str| {
+            known.as_bytes()[0] == first && name.eq_ignore_ascii_case(known.as_bytes())
+        };
+        let place = match self {
+            Place::Start if LEAVES_NOTHING.iter().any(is) => Place::Within,
+            Place::Start if is(&"set") => Place::AfterSet,
+            Place::Start if is(&"reset") => return Some((Place::Within, Effect::ResetsSettings)),
+            Place::AfterSet if SET_FOR_TRANSACTION.iter().any(is) => Place::AfterLocal,
+            Place::AfterSet if is(&"session") => Place::AfterSetSession,
+            Place::AfterSetSession if is(&"characteristics") => Place::OfIsolation,
+            Place::AfterSet | Place::AfterSetSession if is(&"time") => Place::AfterTime,
+            Place::AfterSet | Place::AfterSetSession if ["names", "schema"].iter().any(is) => {
+                Place::BeforeText
+            }
+            Place::AfterSet | Place::AfterSetSession if settings::is_own(name) => {
+                Place::AfterSetting
+            }
+            Place::AfterLocal | Place::Within => Place::Within,
+            Place::AfterSetting if is(&"to") => Place::Within,
+            Place::AfterTime if is(&"zone") => Place::Within,
+            Place::BeforeText if is(&"default") => Place::Within,
+            Place::OfIsolation if OF_ISOLATION.iter().any(is) => Place::OfIsolation,
+            _ => return None,
+        };
+        let effect = match place {
+            Place::AfterSetting | Place::AfterTime | Place::BeforeText | Place::OfIsolation => {
+                Effect::SetsSettings
+            }
+            _ => Effect::Nothing,
+        };
+        Some((place, effect))
+    }
 }
 
 /// The text from its first word on. Comments nest, as in PostgreSQL.
@@ -278,7 +383,8 @@ mod tests {
             "/* a /* nested */ note */ -- and\n SELECT 1",
             "SET LOCAL a.b = 1",
             "set transaction read only",
-            "SELECT pg_advisory_unlock_all();\nCLOSE ALL;\nUNLISTEN *;\nRESET ALL;",
+            "SET CONSTRAINTS \"a\" DEFERRED",
+            "SELECT pg_advisory_unlock_all();\nCLOSE ALL;\nUNLISTEN *;",
         ] {
             assert_eq!(of(text.as_bytes()), Effect::Nothing, "{text}");
         }
@@ -287,7 +393,22 @@ mod tests {
     #[test]
     fn statements_that_keep_their_session() {
         for text in [
-            "SET search_path = x",
+            "SET role = x",
+            "SET a.b = x",
+            "SET local.a = 1",
+            "SET \"local\".a = 1",
+            "SET timezone.a = 1",
+            "SET names.a = 'x'",
+            "SET \"search_path\" = x",
+            "SET SESSION AUTHORIZATION DEFAULT",
+            "SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY",
+            "SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL SERIALIZABLE, READ WRITE",
+            "SET jit = on; SET a.b = 1",
+            "SET jit = on; SELECT lastval()",
+            "SET jit = on; /* SELECT */ SET a.b = 1",
+            "SET search_path = pg_temp",
+            "SET default_transaction_read_only = on",
+            "SET time.a = 1",
             "select 1; set a.b = 1",
             "LISTEN x",
             "CREATE TEMP TABLE t (a int)",
@@ -309,6 +430,32 @@ mod tests {
             "SELECT \"set_config\"('a.b', '1', false)",
         ] {
             assert_eq!(of(text.as_bytes()), Effect::KeepsSession, "{text}");
+        }
+    }
+
+    #[test]
+    fn settings_of_the_sessions_own() {
+        for text in [
+            "SET search_path = x, \"Y\"",
+            "set session Work_Mem to '1MB'",
+            "SET TimeZone='UTC'; SET enable_seqscan TO off;",
+            "SET TIME ZONE INTERVAL '+1' HOUR TO MINUTE",
+            "SET SESSION TIME ZONE LOCAL",
+            "SET NAMES 'UTF8'",
+            "SET SCHEMA 'a'",
+            "SET jit TO DEFAULT; RESET jit",
+            "BEGIN; SET LOCAL a.b = 1; SET client_min_messages = warning; COMMIT",
+            "SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL REPEATABLE READ",
+            "SELECT set_config('DateStyle', 'ISO', false)",
+            "/* a */ SET extra_float_digits = 3",
+        ] {
+            assert_eq!(of(text.as_bytes()), Effect::SetsSettings, "{text}");
+        }
+        for text in [
+            "RESET jit",
+            "SELECT pg_advisory_unlock_all();\nCLOSE ALL;\nUNLISTEN *;\nRESET ALL;",
+        ] {
+            assert_eq!(of(text.as_bytes()), Effect::ResetsSettings, "{text}");
         }
     }
 

@@ -11,6 +11,7 @@ pub mod message;
 pub mod report;
 pub mod server;
 pub mod session;
+pub mod settings;
 pub mod startup;
 
 use std::fmt;

@@ -150,6 +150,7 @@ pub async fn want_certificates(postgres: &Postgres, address: &Address) {
         user: address.user.clone(),
         database: address.database.clone(),
         settings: Settings::default(),
+        changed: Settings::default(),
     };
     let login = Login {
         password: address.password.clone(),

@@ -115,7 +115,11 @@ impl Relay<'_> {
     }
 
     /// A connection to an Extension, if that comes soon.
-    async fn take_soon(&self, chosen: &Chosen, routing: &Routing) -> Result<Box<Connection>, Why> {
+    async fn take_soon(
+        &mut self,
+        chosen: &Chosen,
+        routing: &Routing,
+    ) -> Result<Box<Connection>, Why> {
         let taken = tokio::time::timeout(CONNECTING_MAX, self.take_there(chosen, routing)).await;
         taken.unwrap_or_else(|_| {
             let text = format!("no connection to {} came soon", chosen.node.address);

@@ -102,10 +102,10 @@ struct Front<'a> {
 }
 
 impl Session {
-    /// From now on transactions begin on a server only where they must. They have such snapshots unless
+    /// From now on transactions begin on a server only where they must, if they have such snapshots unless
     /// they say otherwise.
-    pub fn defer_transactions(&mut self, snapshots: Snapshots) {
-        self.defers = Some(snapshots);
+    pub fn defer_transactions(&mut self, snapshots: Option<Snapshots>) {
+        self.defers = snapshots;
     }
 
     /// Has a transaction begun that is on no server?

@@ -25,6 +25,7 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 
+use super::changes::Changes;
 use super::expected::{Expected, Kind};
 use super::{Bound, IDLE, INSIDE, Out, Prepared, Session, Stage};
 use crate::wire::cut::HEADER_LEN;
@@ -98,7 +99,8 @@ impl Session {
     pub fn may_wait(&self) -> bool {
         let is_between = self.stage == Stage::Attached && !self.is_within_batch();
         let is_idle = self.expected.is_empty() && !self.copies_in && !self.is_told_of_end;
-        let is_there = !self.is_on_extension && self.status == INSIDE;
+        let is_known = self.changes == Changes::Nothing;
+        let is_there = !self.is_on_extension && self.status == INSIDE && is_known;
         self.is_read_committed && is_between && is_idle && is_there && !self.is_pinned
     }
 

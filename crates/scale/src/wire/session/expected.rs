@@ -134,6 +134,11 @@ impl Queue {
         self.open
     }
 
+    /// Is nothing to come but ReadyForQuery?
+    pub fn is_over(&self) -> bool {
+        self.entries.iter().all(|it| it.kind == Kind::Ready)
+    }
+
     /// Is nothing to come behind the first ReadyForQuery? A server that asks for data of COPY may be
     /// sent more.
     pub fn is_one_batch(&self) -> bool {

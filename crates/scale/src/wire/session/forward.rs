@@ -10,7 +10,7 @@ use super::{
 };
 use crate::wire::Malformed;
 use crate::wire::cut::Message;
-use crate::wire::effect::{self, Effect};
+use crate::wire::effect;
 use crate::wire::message::{self, Bind, Parse, Subject};
 use crate::wire::server::{Server, StatementId};
 
@@ -102,13 +102,6 @@ impl Session {
         server.unnamed = None;
     }
 
-    fn leaves(&mut self, effect: Effect, server: &mut Server) {
-        if effect == Effect::KeepsSession && !self.is_schema_only {
-            self.is_pinned = true;
-            server.is_dirty = true;
-        }
-    }
-
     fn parse(
         &mut self,
         message: Message<'_>,
@@ -177,7 +170,14 @@ impl Session {
     ) -> Result<(), Malformed> {
         let bind = Bind::read(message.body())?;
         let name = self.on_server(bind.statement, server, out);
-        match self.statement(bind.statement) {
+        let statement = self.statement(bind.statement);
+        // What else it leaves was so when it was prepared.
+        if let Some(prepared) = statement.as_ref()
+            && prepared.effect.is_of_settings()
+        {
+            self.leaves(prepared.effect, server);
+        }
+        match statement {
             Some(prepared) if self.portals.len() < PORTALS_MAX => {
                 let portal = Bytes::copy_from_slice(bind.portal);
                 let is_kept = message.is_whole() && bind.rest.len() <= PARAMETERS_LEN_MAX;

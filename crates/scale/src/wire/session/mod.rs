@@ -22,10 +22,11 @@
 //! - A prepared statement is what its client prepared under that name, on whatever server. Names on
 //!   servers are hashes of text and types, so that clients share them.
 //! - A server is given back only outside of transactions, with nothing expected, and dirty if the
-//!   session may have left anything on it.
+//!   session may have left anything on it but settings that are known (see `changes`).
 
 mod added;
 mod block;
+mod changes;
 mod demand;
 mod elsewhere;
 mod expected;
@@ -49,6 +50,7 @@ use super::report::Report;
 use super::server::{Parameters, Server, UnnamedId};
 use block::Block;
 pub use block::Snapshots;
+pub use changes::Changes;
 pub use demand::{Demand, Text};
 use elsewhere::{Batch, Failure, Waiting};
 pub use elsewhere::{Fault, Proof};
@@ -90,7 +92,8 @@ pub enum Wants {
     Messages,
     /// A server, see [`Session::demand`]; then [`Session::attach`] or [`Session::refuse`].
     Server,
-    /// To give its server back.
+    /// To give its server back; if [`Session::changes`] says so, its settings are to be found out first, and it may
+    /// have to keep it.
     Release,
     /// To end: the client has said goodbye.
     End,
@@ -168,6 +171,7 @@ pub struct Session {
     settings: Settings,
     /// The session keeps its server until it ends.
     is_pinned: bool,
+    changes: Changes,
     client_rest: RestGoes,
     server_rest: RestGoes,
     statements: BTreeMap<Bytes, Arc<Prepared>>,
@@ -229,6 +233,7 @@ impl Session {
             pinning,
             settings: Settings::default(),
             is_pinned: pinning == Pinning::Always,
+            changes: Changes::Nothing,
             client_rest: RestGoes::On,
             server_rest: RestGoes::On,
             statements: BTreeMap::new(),
@@ -478,6 +483,7 @@ impl Session {
     /// Its server was taken from it, as it wanted.
     pub fn released(&mut self, out: &mut Out) {
         assert_eq!(self.wants(), Wants::Release, "released what is in use");
+        assert_eq!(self.changes, Changes::Nothing, "its settings are not known");
         self.stage = Stage::Free;
         self.is_on_extension = false;
         self.has_snapshot_elsewhere = false;

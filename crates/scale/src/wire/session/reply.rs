@@ -1,7 +1,7 @@
 //! The server's messages on their way to the client.
 
 use super::expected::{Expected, Kind, Undo};
-use super::{IDLE, Out, Pinning, RestGoes, Session, Stage};
+use super::{Changes, IDLE, Out, Pinning, RestGoes, Session, Stage};
 use crate::wire::Malformed;
 use crate::wire::cut::{Message, Piece};
 use crate::wire::message;
@@ -195,9 +195,14 @@ impl Session {
             b"DISCARD ALL\0" => {
                 server.forget_all();
                 self.statements.clear();
-                server.is_dirty = false;
-                self.is_pinned = self.pinning == Pinning::Always;
-                self.application.clone_from(&self.application_at_login);
+                // What was sent behind it may leave something again.
+                if self.expected.is_over() && !self.is_on_extension {
+                    let is_kept = self.pinning == Pinning::Always;
+                    server.is_dirty = !is_kept;
+                    self.is_pinned = is_kept;
+                    self.changes = Changes::Discarded;
+                    self.application.clone_from(&self.application_at_login);
+                }
             }
             _ => {}
         }

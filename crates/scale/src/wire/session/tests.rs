@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 
-use super::{At, Leftover, Out, Pinning, Proof, Session, Snapshots, Wants};
+use super::{At, Changes, Leftover, Out, Pinning, Proof, Session, Snapshots, Wants};
 use crate::wire::cut::{Cutter, Message, Piece, Side};
 use crate::wire::message;
 use crate::wire::report::{Report, Severity};
@@ -37,6 +37,11 @@ fn body() -> impl Strategy<Value = Vec<u8>> {
         Just(b"\0a\0\0\0\0\0\0\0".to_vec()),
         Just(b"a\0SELECT 1\0\0\0".to_vec()),
         Just(b"SET a.b = 1\0".to_vec()),
+        Just(b"SET jit = on\0".to_vec()),
+        Just(b"RESET ALL\0".to_vec()),
+        Just(b"\0SET jit = on\0\0\0".to_vec()),
+        Just(b"a\0SELECT set_config('jit', 'on', false)\0\0\0".to_vec()),
+        Just(b"\0a\0\0\0\0\0\0\0".to_vec()),
         Just(b"BEGIN\0".to_vec()),
         Just(b"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY\0".to_vec()),
         Just(b"COMMIT\0".to_vec()),
@@ -98,9 +103,19 @@ fn serve(session: &mut Session, servers: &mut Servers, offer: Offer, out: &mut O
         Wants::End => return true,
         Wants::Release => {
             assert_eq!(session.leftover(), Leftover::Nothing);
-            let released = servers.attached.take();
-            let released = released.expect("only a server that is attached is released");
-            assert!(!released.is_dirty);
+            let server = servers.attached.as_mut();
+            let server = server.expect("only a server that is attached is released");
+            // Nobody else gets a server whose settings are not known.
+            assert_eq!(server.is_dirty, session.changes() != Changes::Nothing);
+            if server.is_dirty && offer == Offer::Nothing {
+                session.keep_server();
+                return false;
+            }
+            if server.is_dirty {
+                session.goes_on(server, Some(Snapshots::OfStatements));
+            }
+            assert!(!server.is_dirty);
+            servers.attached = None;
             session.released(out);
             servers.attached = servers.kept.take();
         }
@@ -149,7 +164,7 @@ fn go_on(session: &mut Session, servers: &mut Servers, offer: Offer, out: &mut O
 /// Takes the steps, one after the other, until the session ends.
 fn run(steps: Vec<(Step, Offer)>) -> Result<(), TestCaseError> {
     let mut session = Session::new(1, Arc::new(Parameters::new()), Pinning::WhenNeeded);
-    session.defer_transactions(Snapshots::OfStatements);
+    session.defer_transactions(Some(Snapshots::OfStatements));
     let (mut servers, mut out) = (Servers::default(), Out::default());
     for (index, (step, offer)) in steps.into_iter().enumerate() {
         let mut frame = bytes::BytesMut::new();

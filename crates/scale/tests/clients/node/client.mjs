@@ -15,6 +15,7 @@ const CLIENTS = 20;
 async function connect() {
   const client = new pg.Client({ connectionString: url });
   await client.connect();
+  await client.query("SET client_min_messages TO warning; SET SESSION intervalstyle TO 'iso_8601'");
   return client;
 }
 

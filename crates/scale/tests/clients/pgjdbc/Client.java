@@ -55,7 +55,12 @@ public class Client {
 
   static Connection connect(String password, String options) throws SQLException {
     String address = "jdbc:postgresql://" + url.getAuthority().replaceFirst(".*@", "") + url.getPath();
-    return DriverManager.getConnection(address + "?" + options, url.getUserInfo().split(":")[0], password);
+    Connection connection =
+        DriverManager.getConnection(address + "?" + options, url.getUserInfo().split(":")[0], password);
+    // As frameworks do, and the driver itself, depending on its version.
+    run(connection, "SET extra_float_digits = 3");
+    run(connection, "SET application_name = 'client'");
+    return connection;
   }
 
   static Connection connect(String options) throws SQLException {

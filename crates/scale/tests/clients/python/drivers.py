@@ -132,6 +132,9 @@ def pipelines(url):
 
 def transactions_and_cursors(url):
     with psycopg.connect(url) as client:
+        # In a transaction, as everything there.
+        client.execute("SET statement_timeout = '60s'")
+        client.commit()
         with client.cursor(name="server_side") as cursor:
             cursor.execute("SELECT id FROM p WHERE id < 200 ORDER BY id")
             assert len(cursor.fetchmany(50)) == 50
@@ -152,6 +155,8 @@ def transactions_and_cursors(url):
 
 async def asyncpg_work(url):
     clients = [await asyncpg.connect(url) for _ in range(3)]
+    for client in clients:
+        await client.execute("SET jit = off")
     for round in range(10):
         rows = await asyncio.gather(
             *(client.fetch("SELECT id FROM p WHERE id < $1", 10) for client in clients)
@@ -199,6 +204,7 @@ errors_and_cancel(sys.argv[1])
 reader = threading.Thread(target=sys.stdin.read)
 reader.start()
 with psycopg.connect(sys.argv[1], autocommit=True) as last:
+    last.execute("SELECT set_config('TimeZone', %s, false)", ("UTC",))
     while reader.is_alive():
         assert last.execute("SELECT note FROM item WHERE id = %s", (1,)).fetchone() == (NOTE,)
 print("done")
