@@ -8,9 +8,6 @@ use super::primary::{Change, Data, put};
 use crate::manager::{Life, Sets, Tsid};
 use crate::replication::schedule::{Command, Schedule, Worker};
 
-/// Connections that execute.
-const WORKERS: usize = 3;
-
 /// A commit, as the slot's reader gives it.
 #[derive(Debug)]
 pub struct Commit {
@@ -147,8 +144,19 @@ impl Database {
 /// Why a commit cannot be executed now.
 #[derive(Debug)]
 enum Problem {
+    /// Another one that was executed has changed one of its rows.
     InTheWay,
     Differs,
+    /// Something passing, as a lock that a reader holds.
+    Passing,
+}
+
+/// Whether the database does what it is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mood {
+    Willing,
+    /// It refuses to execute, this time.
+    Refusing,
 }
 
 /// What a connection to the database says.
@@ -179,12 +187,12 @@ pub struct Extractor {
 }
 
 impl Extractor {
-    /// One that begins where the database is.
-    pub fn new(database: &Database, lock: Life) -> Extractor {
+    /// One that begins where the database is, with so many connections to it.
+    pub fn new(database: &Database, lock: Life, worker_count: usize) -> Extractor {
         Extractor {
             lock,
             life: database.life,
-            schedule: Schedule::new(WORKERS),
+            schedule: Schedule::new(worker_count),
             queue: VecDeque::new(),
             in_hand: BTreeMap::new(),
             sent: Vec::new(),
@@ -228,12 +236,21 @@ impl Extractor {
     }
 
     /// The database does one of the things that it was sent. Returns what it committed.
-    pub fn do_one(&mut self, database: &mut Database, which: usize) -> Option<Tsid> {
+    pub fn do_one(
+        &mut self,
+        database: &mut Database,
+        which: usize,
+        mood: Mood,
+    ) -> Option<Tsid> {
         let command = self.sent.remove(which % self.sent.len());
         match command {
             Command::Execute(_, tsid) => {
                 let commit = &self.in_hand[&tsid];
-                let said = match database.execute(commit) {
+                let done = match mood {
+                    Mood::Willing => database.execute(commit),
+                    Mood::Refusing => Err(Problem::Passing),
+                };
+                let said = match done {
                     Ok(()) => Said::Executed(tsid),
                     Err(problem) => Said::Failed(tsid, problem),
                 };
@@ -258,8 +275,13 @@ impl Extractor {
         match self.said.pop_front().expect("there is something") {
             Said::Executed(tsid) => self.schedule.executed(tsid),
             Said::Failed(tsid, problem) => {
-                let alone = self.schedule.failed(tsid);
-                assert!(!alone, "the commit at {tsid} failed alone: {problem:?}");
+                self.schedule.failed(tsid);
+                // What runs at the same time touches no common row, and what is before has been committed or
+                // touches none either. So nothing fails for another reason, alone or not.
+                assert!(
+                    matches!(problem, Problem::Passing),
+                    "the commit at {tsid} failed: {problem:?}"
+                );
             }
             Said::Committed(worker, tsid) => {
                 self.schedule.committed(worker, tsid);

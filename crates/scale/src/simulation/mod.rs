@@ -9,6 +9,7 @@
 //!
 //! Properties:
 //! - I14: each state of an Extension is one that a replay of the log gives.
+//! - R31: what an Extension executes at the same time, or before its turn, is in nobody's way there.
 //! - GSSI: a read sees every commit that it touches and that somebody knew of before it began: the writer by
 //!   its answer, or a reader that had seen it.
 //! - No long fork: a read has no commit without one that it touches, too, and that the Primary showed before.
