@@ -75,6 +75,7 @@ pub struct Counts {
     pub faults: u64,
     pub pages_given: u64,
     pub refilled: u64,
+    pub grouped: u64,
 }
 
 #[test]
@@ -93,6 +94,7 @@ fn reads_see_what_they_must_and_extensions_are_prefixes() {
                 all.faults += counts.faults;
                 all.pages_given += counts.pages_given;
                 all.refilled += counts.refilled;
+                all.grouped += counts.grouped;
             }
             Err(problem) => {
                 println!(
@@ -106,6 +108,7 @@ fn reads_see_what_they_must_and_extensions_are_prefixes() {
     assert!(all.reads_at_extensions > seeds, "Extensions are read");
     assert!(all.faults > seeds, "there are faults");
     assert!(all.pages_given > seeds, "who was away is given pages");
+    assert!(all.grouped > seeds, "commits are executed in groups");
 }
 
 /// A simulation that finds nothing must be shown to find something.
