@@ -41,7 +41,8 @@ pub enum Company {
     Any,
     /// It is a group of its own.
     Own,
-    /// It is a group of its own, and nothing else runs meanwhile.
+    /// It is a group of its own, and nothing else runs meanwhile. Nothing behind it starts before it has
+    /// committed: that would only be taken back.
     Alone,
 }
 
@@ -150,13 +151,10 @@ impl Execution {
         } = self;
         let behind = passed.last.map_or(Bound::Unbounded, Bound::Excluded);
         for (tsid, task) in waiting.range((behind, Bound::Unbounded)) {
-            if passed.count == WINDOW {
+            if passed.count == WINDOW || task.company == Company::Alone {
                 break;
             }
-            if task.company != Company::Alone
-                && independent(running_state, &task.sets)
-                && independent(&passed.state, &task.sets)
-            {
+            if independent(running_state, &task.sets) && independent(&passed.state, &task.sets) {
                 return Some(*tsid);
             }
             passed.count += 1;
@@ -332,8 +330,13 @@ mod tests {
         }
         assert_eq!(
             start_all(&mut execution, room),
-            [vec![1, 2, 3], vec![4], vec![5], vec![6], vec![8]]
+            [vec![1, 2, 3], vec![4], vec![5], vec![6]]
         );
+        let [first, rest] = [1..=3, 4..=6].map(|tsids| tsids.map(Tsid).collect::<Vec<_>>());
+        execution.complete(&first);
+        execution.complete(&rest);
+        assert_eq!(execution.start(room), []);
+        assert_eq!(execution.start_alone(), Some(Tsid(7)));
     }
 
     proptest! {
