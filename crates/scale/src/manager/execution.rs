@@ -144,17 +144,22 @@ impl Execution {
     /// Lines 16 and 17.
     fn first_to_run(&mut self) -> Option<Tsid> {
         let Execution {
+            running,
             running_state,
             waiting,
             passed,
-            ..
         } = self;
+        let first_running = running.keys().next();
         let behind = passed.last.map_or(Bound::Unbounded, Bound::Excluded);
         for (tsid, task) in waiting.range((behind, Bound::Unbounded)) {
             if passed.count == WINDOW || task.company == Company::Alone {
                 break;
             }
-            if independent(running_state, &task.sets) && independent(&passed.state, &task.sets) {
+            // All that runs behind the oldest is independent of it, even if the state of it together is not.
+            let is_oldest = passed.count == 0 && first_running.is_none_or(|first| tsid < first);
+            if is_oldest
+                || independent(running_state, &task.sets) && independent(&passed.state, &task.sets)
+            {
                 return Some(*tsid);
             }
             passed.count += 1;
@@ -176,8 +181,8 @@ impl Execution {
             if !is_first && !(follows && has_room && task.company == Company::Any) {
                 break;
             }
-            // The first is.
-            let is_independent = planted::is(Bug::GroupTakesDependent)
+            let is_independent = is_first
+                || planted::is(Bug::GroupTakesDependent)
                 || independent(&self.running_state, &task.sets)
                     && independent(&self.passed.state, &task.sets);
             if !is_independent {
