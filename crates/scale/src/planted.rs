@@ -11,6 +11,12 @@ pub(crate) enum Bug {
     MarkOfAnyEpoch,
     /// R31: what was executed is committed whatever is before it.
     CommitsOutOfOrder,
+    /// R31: a group takes a commit that depends on what runs elsewhere, or waits outside of the group.
+    GroupTakesDependent,
+    /// R31: a group passes over what cannot be in it.
+    GroupHasGaps,
+    /// I14: a group notes its first commit's place.
+    GroupNotesItsFirst,
     /// R32: what may be committing is not Pending.
     NotPending,
     /// R32: a commit whose connection broke did not happen.
@@ -55,6 +61,9 @@ impl Bug {
         Bug::PendingEndsAtAnswer,
         Bug::MarkOfAnyEpoch,
         Bug::CommitsOutOfOrder,
+        Bug::GroupTakesDependent,
+        Bug::GroupHasGaps,
+        Bug::GroupNotesItsFirst,
         Bug::NotPending,
         Bug::DoubtForgotten,
         Bug::GivenBeforeShown,

@@ -68,7 +68,10 @@ const BALANCING: &[Way] = &[
     Way::asked("by statement", "SET replex.balancing = 'statement'"),
 ];
 const REPLAY: &[Way] = &[
-    Way::started("serial", &["--replay-connections", "1"]),
+    Way::started(
+        "serial",
+        &["--replay-connections", "1", "--replay-group", "1"],
+    ),
     Way::started("parallel", &["--replay-connections", "4"]),
 ];
 const WAITS: &[Way] = &[

@@ -1,5 +1,8 @@
-//! How quickly an Extension makes up for what it has missed, with one connection, which is serial replay, and
-//! with several (H5).
+//! How quickly an Extension makes up for what it has missed, with several connections and with one (H5).
+//!
+//! Serial replay, to which all is compared, has one connection and makes each commit a transaction of its own, as the
+//! paper means it. What the proxy does unless told otherwise differs in two ways: it has more connections, and it
+//! executes commits that wait in groups. Each is measured without the other, too.
 //!
 //! It has missed it in two ways. The proxy was away: then the Primary's slot gives it, and the Primary decodes its
 //! log meanwhile. Or the Extension was: then the Transactions Buffer has kept it.
@@ -23,10 +26,17 @@ use crate::pairs::Figures;
 use crate::plot::{Lines, Scale};
 use crate::report::Report;
 
-/// Connections at the Extension. The first is serial replay, the third what the proxy has unless told
-/// otherwise.
-const CONNECTIONS: [usize; 4] = [1, 2, 4, 8];
-const DEFAULT: usize = 4;
+/// How an Extension replays. The first is serial replay.
+const WAYS: [Way; 6] = [
+    Way::new(1, Groups::None),
+    Way::new(1, Groups::Default),
+    Way::new(2, Groups::Default),
+    Way::new(4, Groups::Default),
+    Way::new(8, Groups::Default),
+    Way::new(4, Groups::None),
+];
+/// What the proxy does unless told otherwise.
+const DEFAULT: Way = WAYS[3];
 /// Who keeps what an Extension has missed, until that makes up for it.
 const KEEPERS: [Keeper; 2] = [Keeper::Slot, Keeper::Buffer];
 const CLIENTS: usize = 8;
@@ -36,6 +46,58 @@ CREATE TABLE run (number bigint, what text, PRIMARY KEY (number, what));
 CREATE TABLE many (id int PRIMARY KEY, kind int, word text, changed timestamptz)";
 /// Rows that one statement changes.
 const MANY: u64 = 50_000;
+
+/// How an Extension replays.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Way {
+    connections: usize,
+    groups: Groups,
+}
+
+/// Whether commits that wait are executed in groups.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Groups {
+    /// Each commit is a transaction of its own.
+    None,
+    /// They are, of as many as the proxy takes unless told otherwise.
+    Default,
+}
+
+impl Groups {
+    fn name(self) -> &'static str {
+        match self {
+            Groups::None => "each commit for itself",
+            Groups::Default => "in groups",
+        }
+    }
+}
+
+impl Way {
+    const fn new(connections: usize, groups: Groups) -> Way {
+        Way {
+            connections,
+            groups,
+        }
+    }
+
+    fn name(self) -> String {
+        let connections = match self.connections {
+            1 => "1 connection".to_owned(),
+            count => format!("{count} connections"),
+        };
+        format!("{connections}, {}", self.groups.name())
+    }
+
+    /// How the proxy is told.
+    fn options(self) -> Vec<String> {
+        let connections = self.connections.to_string();
+        let mut options = vec!["--replay-connections".to_owned(), connections];
+        if self.groups == Groups::None {
+            options.extend(["--replay-group", "1"].map(str::to_owned));
+        }
+        options
+    }
+}
 
 /// Who keeps what an Extension has missed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,18 +137,14 @@ pub async fn run(options: &Options) -> io::Result<Report> {
     let settings = ["track_commit_timestamp=on"];
     let schema = format!("{RUNS}; {}", tpcc::schema());
     let mut site = Site::start(&base, &schema, (1, &settings)).await?;
-    let mut measured = KEEPERS.map(|_| CONNECTIONS.map(|_| Figures::default()));
+    let mut measured = KEEPERS.map(|_| WAYS.map(|_| Figures::default()));
     let mut run = 0;
     for round in 1..=options.pairs {
         options.say_round(round, "replay");
         for (keeper, figures) in KEEPERS.into_iter().zip(&mut measured) {
-            for (connections, figures) in CONNECTIONS.into_iter().zip(figures) {
+            for (way, figures) in WAYS.into_iter().zip(figures) {
                 run += 1;
-                let missed = Missed {
-                    keeper,
-                    run,
-                    connections,
-                };
+                let missed = Missed { keeper, run, way };
                 figures.push(missed.rate(&mut site, options).await?);
             }
         }
@@ -95,12 +153,11 @@ pub async fn run(options: &Options) -> io::Result<Report> {
     let mut report = Report::default();
     for (keeper, measured) in KEEPERS.into_iter().zip(&measured) {
         let serial = ("serial", &measured[0]);
-        for (connections, figures) in CONNECTIONS.into_iter().zip(measured) {
-            let name = keeper.name();
-            let what = format!("replay from the {name}, {connections} at a time");
+        for (way, figures) in WAYS.into_iter().zip(measured) {
+            let what = format!("replay from the {}, {}", keeper.name(), way.name());
             let own = (figures, "1/s");
-            match connections {
-                1 => report.plain("", &what, figures, "1/s"),
+            match way {
+                way if way == WAYS[0] => report.plain("", &what, figures, "1/s"),
                 DEFAULT => report.pair(("H5", "≥ 1.7 ×"), &what, own, serial),
                 _ => report.pair(("", ""), &what, own, serial),
             }
@@ -118,10 +175,15 @@ pub async fn run(options: &Options) -> io::Result<Report> {
     let series = KEEPERS
         .into_iter()
         .zip(&measured)
-        .map(|(keeper, measured)| {
-            let points = CONNECTIONS.into_iter().zip(measured);
-            let points = points.map(|(count, figures)| (count as f64, figures.median()));
-            (format!("from the {}", keeper.name()), points.collect())
+        .flat_map(|(keeper, measured)| {
+            [Groups::Default, Groups::None].map(|groups| {
+                let ways = WAYS.into_iter().zip(measured);
+                let points = ways.filter(|(way, _)| way.groups == groups);
+                let points =
+                    points.map(|(way, figures)| (way.connections as f64, figures.median()));
+                let name = format!("from the {}, {}", keeper.name(), groups.name());
+                (name, points.collect())
+            })
         });
     let plot = Lines {
         title: "New-Order and Payment of TPC-C, replayed at one Extension".to_owned(),
@@ -161,15 +223,15 @@ async fn many_rows(site: &Site, options: &Options) -> io::Result<[[Figures; 2]; 
 struct Missed {
     keeper: Keeper,
     run: u64,
-    /// With which it makes up for it.
-    connections: usize,
+    /// In which it makes up for it.
+    way: Way,
 }
 
 impl Missed {
     /// Has the Extension miss it, and gives how many transactions a second it makes up for.
     async fn rate(&self, site: &mut Site, options: &Options) -> io::Result<f64> {
-        let connections = self.connections.to_string();
-        let replay = ["--replay-connections", &connections];
+        let told = self.way.options();
+        let replay: Vec<&str> = told.iter().map(String::as_str).collect();
         site.stop_proxy()?;
         let operations = match self.keeper {
             Keeper::Slot => {

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 use scale::proxy::WAIT_MS_DEFAULT;
-use scale::replication::REPLAY_CONNECTIONS_DEFAULT;
+use scale::replication::{REPLAY_CONNECTIONS_DEFAULT, REPLAY_GROUP_DEFAULT};
 
 /// `replex scale`
 #[derive(Args, Clone, Debug)]
@@ -205,8 +205,7 @@ pub struct Serve {
     /// Connections to each database, at most.
     #[arg(long, value_name = "COUNT", default_value_t = 40, value_parser = clap::value_parser!(u16).range(1..))]
     pub connections: u16,
-    /// Connections to each Extension on which the Primary's commits are executed; 1 is one commit after
-    /// the other.
+    /// Connections to each Extension on which the Primary's commits are executed; 1 is one after the other.
     #[arg(
         long,
         value_name = "COUNT",
@@ -214,6 +213,15 @@ pub struct Serve {
         value_parser = clap::value_parser!(u16).range(1..=64)
     )]
     pub replay_connections: u16,
+    /// Commits that such a connection executes as one transaction, at most, of those that wait there: that is
+    /// quicker. 1 is each for itself.
+    #[arg(
+        long,
+        value_name = "COUNT",
+        default_value_t = REPLAY_GROUP_DEFAULT,
+        value_parser = clap::value_parser!(u16).range(1..=64)
+    )]
+    pub replay_group: u16,
     /// How long a read waits for an Extension to have all that it must see, at most, while there are many more
     /// sessions on the Primary than on an Extension; then, and otherwise at once, it goes to the Primary. 0 never waits.
     #[arg(long, value_name = "MILLISECONDS", default_value_t = WAIT_MS_DEFAULT, value_parser = clap::value_parser!(u64).range(..=10_000))]
@@ -270,6 +278,7 @@ impl Serve {
             ("pooling", text(&self.pooling)),
             ("connections", text(&self.connections)),
             ("replay-connections", text(&self.replay_connections)),
+            ("replay-group", text(&self.replay_group)),
             ("wait-ms", text(&self.wait_ms)),
             ("buffer", text(&self.buffer)),
             ("buffer-mib", text(&self.buffer_mib)),

@@ -173,6 +173,7 @@ async fn stand(
     };
     let settings = Settings {
         replay_connections: arguments.replay_connections,
+        replay_group: arguments.replay_group,
         buffer,
     };
     let problem = proxy.stand(&settings, told).await;

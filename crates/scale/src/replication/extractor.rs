@@ -1,5 +1,5 @@
-//! The Extractor of one Extension: executes commits on several connections, commits them in order,
-//! and says how far it is.
+//! The Extractor of one Extension: executes commits on several connections, those that wait in groups, commits
+//! them in order, and says how far it is.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -18,10 +18,12 @@ use super::reader::Commit;
 use super::schedule::{Command, Schedule, Worker};
 use super::setup::{self, FLUSHER, Seed, Start};
 use super::snapshot::Snapshot;
+use super::spill::Spill;
 use super::tstate::{Effect, TState};
 use super::{Error, Progress, Shared, connect, described, fence};
 use crate::address::Address;
-use crate::manager::{ExtensionId, Sets, State, Tsid};
+use crate::manager::execution::{Company, Task};
+use crate::manager::{ExtensionId, State, Tsid};
 use crate::planted::{self, Bug};
 use crate::sql::literal;
 
@@ -51,8 +53,10 @@ SET row_security = off";
 /// What an Extension does that has nothing else to do.
 pub const SERVING: &str = "serving";
 
+/// What a connection does. Groups are named by the last of their commits.
 enum Work {
-    Execute(Arc<TState>, Pace),
+    /// These commits, as one transaction.
+    Execute(Vec<Arc<TState>>, Pace),
     Commit(Tsid),
     Rollback(Tsid),
 }
@@ -113,7 +117,7 @@ pub async fn run(
         id,
         control,
         workers,
-        schedule: Schedule::new(worker_count),
+        schedule: Schedule::new(worker_count, usize::from(shared.replay_group)),
         in_hand: BTreeMap::new(),
         begun: (start.applied, Instant::now()),
         given: start.applied,
@@ -302,10 +306,15 @@ impl Extractor<'_> {
         self.given = tsid;
         match commit {
             Commit::Transaction(tstate) if !self.is_empty(&tstate) => {
-                self.schedule.add(tsid, tstate.sets.clone(), false);
+                let task = Task {
+                    sets: tstate.sets.clone(),
+                    length: tstate.length,
+                    company: company(&tstate),
+                };
+                self.schedule.add(tsid, task);
                 self.in_hand.insert(tsid, tstate);
             }
-            _ => self.schedule.add(tsid, Sets::default(), true),
+            _ => self.schedule.add_empty(tsid),
         }
     }
 
@@ -331,7 +340,11 @@ impl Extractor<'_> {
             }
             Event::Committed(worker, tsid) => {
                 self.schedule.committed(worker, tsid);
-                self.in_hand.remove(&tsid);
+                while let Some(first) = self.in_hand.first_entry()
+                    && *first.key() <= tsid
+                {
+                    first.remove();
+                }
                 self.advance(tsid);
             }
             Event::RolledBack(tsid) => self.schedule.rolled_back(tsid),
@@ -355,12 +368,13 @@ impl Extractor<'_> {
         for command in commands {
             let (worker, work) = match command {
                 Command::Execute(worker, tsid) => {
-                    let pace = match self.schedule.is_alone(tsid) {
+                    let group = self.schedule.group(tsid);
+                    let pace = match group.is_alone {
                         true => Pace::OneByOne,
                         false => Pace::Together,
                     };
-                    let tstate = Arc::clone(&self.in_hand[&tsid]);
-                    (worker, Work::Execute(tstate, pace))
+                    let tstates = group.tsids.iter().map(|tsid| &self.in_hand[tsid]);
+                    (worker, Work::Execute(tstates.cloned().collect(), pace))
                 }
                 Command::Commit(worker, tsid) => (worker, Work::Commit(tsid)),
                 Command::Rollback(worker, tsid) => (worker, Work::Rollback(tsid)),
@@ -451,7 +465,7 @@ async fn serve(
 ) {
     while let Some(work) = work.recv().await {
         let event = match work {
-            Work::Execute(tstate, pace) => execute(worker, &client, &tstate, pace).await,
+            Work::Execute(group, pace) => execute(worker, &client, &group, pace).await,
             Work::Commit(tsid) => {
                 let done = client.batch_execute("COMMIT").await;
                 done.map(|()| Event::Committed(worker, tsid))
@@ -468,63 +482,83 @@ async fn serve(
     }
 }
 
-/// Executes a commit without committing it.
+/// With whom a commit may be in a group: with nobody if it takes long, or leaves settings behind.
+fn company(tstate: &TState) -> Company {
+    match (&tstate.effect, tstate.has_statements) {
+        (Effect::Long(_), _) | (_, true) => Company::Own,
+        _ => Company::Any,
+    }
+}
+
+/// Executes a group without committing it.
 async fn execute(
     worker: Worker,
     client: &Client,
-    tstate: &TState,
+    group: &[Arc<TState>],
     pace: Pace,
 ) -> Result<Event, tokio_postgres::Error> {
-    let tsid = tstate.tsid;
-    let Err(failure) = try_execute(worker, client, tstate, pace).await else {
-        return Ok(Event::Executed(tsid));
+    let name = group.last().expect("a group is of something").tsid;
+    let Err(failure) = try_execute(worker, client, group, pace).await else {
+        return Ok(Event::Executed(name));
     };
     client.batch_execute("ROLLBACK").await?;
-    Ok(Event::Failed(tsid, failure))
+    Ok(Event::Failed(name, failure))
 }
 
+/// The last statement notes the last commit's place: whatever happens, the group is there with its note, or not at
+/// all.
 async fn try_execute(
     worker: Worker,
     client: &Client,
-    tstate: &TState,
+    group: &[Arc<TState>],
     pace: Pace,
 ) -> Result<(), Failure> {
-    let (tsid, worker) = (tstate.tsid.0, worker.0);
-    let begin = Step {
+    let mut parts = vec![Part::One(Step {
         sql: "BEGIN".into(),
         row_count: None,
+    })];
+    for tstate in group {
+        let in_memory = match &tstate.effect {
+            Effect::Short(changes) => apply::parts(changes),
+            Effect::Recorded(recorded) => recorded.parts(),
+            Effect::Long(spill) => {
+                do_all(client, std::mem::take(&mut parts), pace).await?;
+                do_spilled(client, spill, pace).await?;
+                continue;
+            }
+        };
+        parts.extend(in_memory.map_err(|error| lasting(error.to_string()))?);
+    }
+    let noted = match planted::is(Bug::GroupNotesItsFirst) {
+        true => group.first(),
+        false => group.last(),
     };
-    let end = Step {
+    let (tsid, worker) = (noted.expect("a group is of something").tsid.0, worker.0);
+    parts.push(Part::One(Step {
         sql: format!("UPDATE hihooi.applied SET tsid = {tsid} WHERE worker = {worker}"),
         row_count: Some(1),
-    };
-    let in_memory = match &tstate.effect {
-        Effect::Short(changes) => apply::parts(changes),
-        Effect::Recorded(recorded) => recorded.parts(),
-        Effect::Long(spill) => {
-            do_all(client, vec![Part::One(begin)], pace).await?;
-            let mut reading = spill.read();
-            loop {
-                let unreadable = |error: io::Error| Failure {
-                    text: error.to_string(),
-                    may_pass: true,
-                };
-                let parts = reading.next().await.map_err(unreadable)?;
-                if parts.is_empty() {
-                    break;
-                }
-                do_all(client, parts, pace).await?;
-            }
-            return match spill.failure() {
-                Some(why) => Err(lasting(why.to_owned())),
-                None => do_all(client, vec![Part::One(end)], pace).await,
-            };
-        }
-    };
-    let mut parts = vec![Part::One(begin)];
-    parts.extend(in_memory.map_err(|error| lasting(error.to_string()))?);
-    parts.push(Part::One(end));
+    }));
     do_all(client, parts, pace).await
+}
+
+/// Does what is in a file, piece by piece.
+async fn do_spilled(client: &Client, spill: &Spill, pace: Pace) -> Result<(), Failure> {
+    let mut reading = spill.read();
+    loop {
+        let unreadable = |error: io::Error| Failure {
+            text: error.to_string(),
+            may_pass: true,
+        };
+        let parts = reading.next().await.map_err(unreadable)?;
+        if parts.is_empty() {
+            break;
+        }
+        do_all(client, parts, pace).await?;
+    }
+    match spill.failure() {
+        Some(why) => Err(lasting(why.to_owned())),
+        None => Ok(()),
+    }
 }
 
 fn lasting(text: String) -> Failure {

@@ -98,6 +98,9 @@ pub const SLOT: &str = "hihooi";
 /// Connections that execute commits at one Extension, unless told otherwise.
 pub const REPLAY_CONNECTIONS_DEFAULT: u16 = 4;
 
+/// Commits that a connection to an Extension executes as one transaction, at most, unless told otherwise.
+pub const REPLAY_GROUP_DEFAULT: u16 = 8;
+
 /// Waits between two tries to reach a server, at least and at most.
 const RETRY_WAIT_MIN: Duration = Duration::from_millis(100);
 const RETRY_WAIT_MAX: Duration = Duration::from_secs(2);
@@ -173,6 +176,8 @@ struct Shared {
     knows_all: Arc<AtomicBool>,
     /// Connections that execute at one Extension.
     replay_connections: u16,
+    /// Commits that one of them executes as one transaction, at most.
+    replay_group: u16,
     /// What keeps commits for Extensions that are away, if there is one.
     buffer: Option<Arc<Buffer>>,
     /// What the log was told of Extensions.
@@ -290,6 +295,8 @@ impl From<Contents> for Intake {
 pub struct Settings {
     /// Connections to each Extension that execute commits.
     pub replay_connections: u16,
+    /// Commits that one of them executes as one transaction, at most: of those that wait anyhow.
+    pub replay_group: u16,
     /// What keeps commits for Extensions that are away, if there is to be one.
     pub buffer: Option<buffer::Options>,
 }
@@ -298,6 +305,7 @@ impl Default for Settings {
     fn default() -> Settings {
         Settings {
             replay_connections: REPLAY_CONNECTIONS_DEFAULT,
+            replay_group: REPLAY_GROUP_DEFAULT,
             buffer: None,
         }
     }
@@ -326,6 +334,7 @@ impl Replication {
         leadership: Leadership,
     ) -> Result<Started, Error> {
         assert!(settings.replay_connections > 0, "somebody has to execute");
+        assert!(settings.replay_group > 0, "something has to be executed");
         let primary = primary.clone();
         let client = connect(&primary, "replex set-up").await?;
         // All that others have committed is before this place, as they are fenced.
@@ -345,6 +354,7 @@ impl Replication {
             kept: Arc::default(),
             knows_all: Arc::default(),
             replay_connections: settings.replay_connections,
+            replay_group: settings.replay_group,
             told: Arc::default(),
             buffer: settings
                 .buffer

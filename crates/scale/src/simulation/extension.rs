@@ -1,15 +1,17 @@
 //! An Extension: a database that forgets what was not on its disk when it crashes, and the Extractor's part
 //! that decides, which is the real one.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 
-use super::primary::{Change, Data, put};
+use super::primary::{Change, Data, Key, put};
+use crate::manager::execution::{Company, Task};
 use crate::manager::{Life, Sets, Tsid};
+use crate::planted::{self, Bug};
 use crate::replication::schedule::{Command, Schedule, Worker};
 
-/// Connections that execute.
-const WORKERS: usize = 3;
+/// Bytes of a commit, for the schedule.
+const LENGTH: usize = 1000;
 
 /// A commit, as the slot's reader gives it.
 #[derive(Debug)]
@@ -31,7 +33,8 @@ pub struct Database {
     /// What its disk has, and the commits since.
     durable: (Data, Tsid),
     recent: Vec<(Data, Tsid)>,
-    executed: BTreeMap<Tsid, Vec<Change>>,
+    /// By the last of each group: its changes, and what it notes.
+    executed: BTreeMap<Tsid, (Vec<Change>, Tsid)>,
     /// Commits that were sent on connections that nobody listens to any more.
     left: Vec<Tsid>,
 }
@@ -117,38 +120,64 @@ impl Database {
         !self.left.is_empty()
     }
 
-    /// Executes without committing.
-    fn execute(&mut self, commit: &Commit) -> Result<(), Problem> {
-        let mut held = self.executed.values().flatten();
-        let is_held = |change: &Change| held.any(|other| other.key == change.key);
-        if commit.changes.iter().any(is_held) {
-            return Err(Problem::InTheWay);
+    /// Executes a group without committing it.
+    fn execute(&mut self, group: &[Rc<Commit>]) -> Result<(), Problem> {
+        let held = self.executed.values().flat_map(|(changes, _)| changes);
+        let held: BTreeSet<Key> = held.map(|change| change.key).collect();
+        // What the group itself has made of rows.
+        let mut own = BTreeMap::new();
+        for change in group.iter().flat_map(|commit| &commit.changes) {
+            if held.contains(&change.key) {
+                return Err(Problem::InTheWay);
+            }
+            let here = match own.get(&change.key) {
+                Some(is_here) => *is_here,
+                None => self.data.contains_key(&change.key),
+            };
+            // Every row is found as it was on the Primary (HIHOOI c4).
+            if here != change.old.is_some() {
+                return Err(Problem::Differs);
+            }
+            own.insert(change.key, change.new.is_some());
         }
-        // Every row is found as it was on the Primary (HIHOOI c4).
-        let is_found =
-            |change: &Change| self.data.contains_key(&change.key) == change.old.is_some();
-        if !commit.changes.iter().all(is_found) {
-            return Err(Problem::Differs);
-        }
-        self.executed.insert(commit.tsid, commit.changes.clone());
+        let changes = group.iter().flat_map(|commit| commit.changes.clone());
+        let [first, last] = [group.first(), group.last()].map(|commit| commit.map(|it| it.tsid));
+        let last = last.expect("a group is of something");
+        let notes = match planted::is(Bug::GroupNotesItsFirst) {
+            true => first.unwrap_or(last),
+            false => last,
+        };
+        self.executed.insert(last, (changes.collect(), notes));
         Ok(())
     }
 
-    fn commit(&mut self, tsid: Tsid) {
-        let changes = self.executed.remove(&tsid).expect("it was executed");
+    /// All of a group becomes visible at once, with its note.
+    fn commit(&mut self, name: Tsid) {
+        let (changes, notes) = self.executed.remove(&name).expect("it was executed");
         for change in changes {
             put(&mut self.data, change.key, change.new);
         }
-        self.noted = tsid;
-        self.recent.push((self.data.clone(), tsid));
+        self.noted = notes;
+        self.recent.push((self.data.clone(), notes));
     }
 }
 
 /// Why a commit cannot be executed now.
 #[derive(Debug)]
 enum Problem {
+    /// Another one that was executed has changed one of its rows.
     InTheWay,
     Differs,
+    /// Something passing, as a lock that a reader holds.
+    Passing,
+}
+
+/// Whether the database does what it is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mood {
+    Willing,
+    /// It refuses to execute, this time.
+    Refusing,
 }
 
 /// What a connection to the database says.
@@ -176,20 +205,32 @@ pub struct Extractor {
     /// Said by the database, and not heard.
     said: VecDeque<Said>,
     pub applied: Tsid,
+    /// Commits that were executed with others.
+    pub grouped: u64,
+}
+
+/// How Extractors execute.
+#[derive(Clone, Copy, Debug)]
+pub struct Pace {
+    /// Connections that execute.
+    pub workers: usize,
+    /// Commits of one group, at most.
+    pub group_max: usize,
 }
 
 impl Extractor {
     /// One that begins where the database is.
-    pub fn new(database: &Database, lock: Life) -> Extractor {
+    pub fn new(database: &Database, lock: Life, pace: Pace) -> Extractor {
         Extractor {
             lock,
             life: database.life,
-            schedule: Schedule::new(WORKERS),
+            schedule: Schedule::new(pace.workers, pace.group_max),
             queue: VecDeque::new(),
             in_hand: BTreeMap::new(),
             sent: Vec::new(),
             said: VecDeque::new(),
             applied: database.noted,
+            grouped: 0,
         }
     }
 
@@ -219,21 +260,41 @@ impl Extractor {
         let (tsid, commit) = self.queue.pop_front().expect("there is one");
         match commit.filter(|commit| !commit.changes.is_empty()) {
             Some(commit) => {
-                self.schedule.add(tsid, commit.sets.clone(), false);
+                let company = match commit.sets.may_write_anything() {
+                    true => Company::Own,
+                    false => Company::Any,
+                };
+                let task = Task {
+                    sets: commit.sets.clone(),
+                    length: LENGTH,
+                    company,
+                };
+                self.schedule.add(tsid, task);
                 self.in_hand.insert(tsid, commit);
             }
-            None => self.schedule.add(tsid, Sets::default(), true),
+            None => self.schedule.add_empty(tsid),
         }
         self.go_on();
     }
 
     /// The database does one of the things that it was sent. Returns what it committed.
-    pub fn do_one(&mut self, database: &mut Database, which: usize) -> Option<Tsid> {
+    pub fn do_one(&mut self, database: &mut Database, which: usize, mood: Mood) -> Option<Tsid> {
         let command = self.sent.remove(which % self.sent.len());
         match command {
             Command::Execute(_, tsid) => {
-                let commit = &self.in_hand[&tsid];
-                let said = match database.execute(commit) {
+                let group = &self.schedule.group(tsid).tsids;
+                let group: Vec<_> = group
+                    .iter()
+                    .map(|tsid| self.in_hand[tsid].clone())
+                    .collect();
+                if group.len() > 1 {
+                    self.grouped += group.len() as u64;
+                }
+                let done = match mood {
+                    Mood::Willing => database.execute(&group),
+                    Mood::Refusing => Err(Problem::Passing),
+                };
+                let said = match done {
                     Ok(()) => Said::Executed(tsid),
                     Err(problem) => Said::Failed(tsid, problem),
                 };
@@ -258,12 +319,17 @@ impl Extractor {
         match self.said.pop_front().expect("there is something") {
             Said::Executed(tsid) => self.schedule.executed(tsid),
             Said::Failed(tsid, problem) => {
-                let alone = self.schedule.failed(tsid);
-                assert!(!alone, "the commit at {tsid} failed alone: {problem:?}");
+                self.schedule.failed(tsid);
+                // What runs at the same time touches no common row, and what is before has been committed or
+                // touches none either. So nothing fails for another reason, alone or not.
+                assert!(
+                    matches!(problem, Problem::Passing),
+                    "the commit at {tsid} failed: {problem:?}"
+                );
             }
             Said::Committed(worker, tsid) => {
                 self.schedule.committed(worker, tsid);
-                self.in_hand.remove(&tsid);
+                self.in_hand.retain(|other, _| *other > tsid);
                 self.applied = self.applied.max(tsid);
             }
             Said::RolledBack(tsid) => self.schedule.rolled_back(tsid),

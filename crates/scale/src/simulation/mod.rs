@@ -9,6 +9,7 @@
 //!
 //! Properties:
 //! - I14: each state of an Extension is one that a replay of the log gives.
+//! - R31: what an Extension executes at the same time, or before its turn, is in nobody's way there.
 //! - GSSI: a read sees every commit that it touches and that somebody knew of before it began: the writer by
 //!   its answer, or a reader that had seen it.
 //! - No long fork: a read has no commit without one that it touches, too, and that the Primary showed before.
@@ -74,6 +75,7 @@ pub struct Counts {
     pub faults: u64,
     pub pages_given: u64,
     pub refilled: u64,
+    pub grouped: u64,
 }
 
 #[test]
@@ -92,6 +94,7 @@ fn reads_see_what_they_must_and_extensions_are_prefixes() {
                 all.faults += counts.faults;
                 all.pages_given += counts.pages_given;
                 all.refilled += counts.refilled;
+                all.grouped += counts.grouped;
             }
             Err(problem) => {
                 println!(
@@ -105,6 +108,7 @@ fn reads_see_what_they_must_and_extensions_are_prefixes() {
     assert!(all.reads_at_extensions > seeds, "Extensions are read");
     assert!(all.faults > seeds, "there are faults");
     assert!(all.pages_given > seeds, "who was away is given pages");
+    assert!(all.grouped > seeds, "commits are executed in groups");
 }
 
 /// A simulation that finds nothing must be shown to find something.

@@ -10,7 +10,7 @@ use std::sync::Mutex;
 use self::other::Other;
 use super::Counts;
 use super::buffer::Buffer;
-use super::extension::{Database, Extractor};
+use super::extension::{Database, Extractor, Mood, Pace};
 use super::primary::{COLUMNS, Key, Primary, ROWS, Reads, Statement, TABLES};
 use super::random::Random;
 use super::reader::Reader;
@@ -26,6 +26,12 @@ const SESSIONS: usize = 4;
 /// In each of so many steps a buffer may lose all it has.
 const LOSE_EVERY: u64 = 50;
 const EXTENSIONS: u32 = 2;
+/// Of so many commits that an Extension is to execute, it refuses one.
+const REFUSED_OF: u64 = 20;
+/// Connections to an Extension that execute, at most.
+const WORKERS_MAX: u64 = 3;
+/// Commits that an Extension executes as one, at most.
+const GROUPS_MAX: u64 = 5;
 /// Commits for which there is room in some buffers.
 const BUFFER_LENGTH: u64 = 12;
 
@@ -100,6 +106,7 @@ pub struct World {
     epoch: u64,
     /// The slot gives what is behind this.
     confirmed: Tsid,
+    pace: Pace,
     /// Idle connections for reads: the life of the server that each was opened in.
     idle: BTreeMap<ExtensionId, Vec<u64>>,
     sessions: Vec<Session>,
@@ -138,6 +145,10 @@ impl World {
             delivered: BTreeMap::new(),
             epoch: 1,
             confirmed: floor,
+            pace: Pace {
+                workers: (1 + seed / 8 % WORKERS_MAX) as usize,
+                group_max: (1 + seed / 8 / WORKERS_MAX % GROUPS_MAX) as usize,
+            },
             idle: BTreeMap::new(),
             sessions: (0..SESSIONS).map(|_| Session::default()).collect(),
             orphans: Vec::new(),
@@ -389,9 +400,15 @@ impl World {
     /// I14.
     fn do_one(&mut self, id: ExtensionId) -> Result<(), String> {
         let which = self.random.below(8) as usize;
+        let mood = match self.has_faults && self.random.one_in(REFUSED_OF) {
+            true => Mood::Refusing,
+            false => Mood::Willing,
+        };
         let extractor = self.extractors.get_mut(&id).expect("it is there");
         let database = self.databases.get_mut(&id).expect("it is there");
-        let done = extractor.do_one(database, which);
+        let grouped = extractor.grouped;
+        let done = extractor.do_one(database, which, mood);
+        self.counts.grouped += extractor.grouped - grouped;
         self.is_prefix(id, done)
     }
 

@@ -56,7 +56,7 @@ impl World {
         }
         self.locks += 1;
         let lock = Life(self.locks);
-        let extractor = Extractor::new(&self.databases[&id], lock);
+        let extractor = Extractor::new(&self.databases[&id], lock, self.pace);
         self.extractors.insert(id, extractor);
         locked(&self.manager).connected(id, lock, noted);
         self.durable.insert(id, noted);
