@@ -266,7 +266,7 @@ pub struct Serve {
 
 impl Serve {
     /// The options that cannot be changed while the proxy runs, by name.
-    pub fn fixed(&self) -> [(&'static str, String); 16] {
+    pub fn fixed(&self) -> [(&'static str, String); 17] {
         let text = |value: &dyn Debug| format!("{value:?}");
         [
             ("primary", text(&self.primary)),
