@@ -178,7 +178,8 @@ impl Execution {
             let is_first = group.is_empty();
             let follows = next_running.is_none_or(|running| *tsid < running);
             let has_room = group.len() < room.count && length + task.length <= room.length;
-            if !is_first && !(follows && has_room && task.company == Company::Any) {
+            let may_follow = follows && has_room && task.company == Company::Any;
+            if !is_first && !may_follow {
                 break;
             }
             let is_independent = is_first

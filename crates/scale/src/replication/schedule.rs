@@ -183,13 +183,12 @@ impl Schedule {
         }
         let waiting = self.execution.oldest_waiting();
         let group = self.groups.values().next();
+        let group = group.filter(|group| waiting.is_none_or(|(tsid, _)| group.first() < tsid));
         match (group, waiting) {
-            (Some(group), waiting) if waiting.is_none_or(|(tsid, _)| group.first() < tsid) => {
-                if group.is_alone && group.phase == Phase::Executing {
-                    return commands;
-                }
+            (Some(group), _) if group.is_alone && group.phase == Phase::Executing => {
+                return commands;
             }
-            (_, Some((_, task))) if task.company == Company::Alone => {
+            (None, Some((_, task))) if task.company == Company::Alone => {
                 self.clear_the_way(&mut commands);
                 return commands;
             }
