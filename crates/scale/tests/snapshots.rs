@@ -136,7 +136,7 @@ async fn what_cannot_run_there_is_tried_again_on_the_primary() {
     };
     for (text, again) in [
         ("SELECT count(*) > 0 FROM pg_class", "T't'CZT"),
-        ("UPDATE t SET n = 1", "[25006]ZE"),
+        ("UPDATE t SET n = 1; UPDATE t SET n = 2", "[25006]ZE"),
         ("SET LOCAL a.b = 1", "CZT"),
         ("SET a.b = 1", "CZT"),
         ("SELECT 'temp'", "T'temp'CZT"),
@@ -157,12 +157,7 @@ async fn what_cannot_run_there_is_tried_again_on_the_primary() {
         raw.query("ROLLBACK");
         assert!(raw.hear().await.ends_with("CZI"), "{text}");
     }
-    for text in [
-        "SET a.b = 1",
-        "LISTEN a",
-        "SELECT random()",
-        "UPDATE t SET n = 1",
-    ] {
+    for text in ["SET a.b = 1", "LISTEN a", "SELECT random()"] {
         let mut raw = traced(&cluster).await;
         cluster.settle().await;
         raw.converse_at(&BEGUN).await;
@@ -189,6 +184,38 @@ async fn what_cannot_run_there_is_tried_again_on_the_primary() {
     assert_eq!(raw.hear().await, "12NC[40001]ZI");
     cluster.settle().await;
     raw.converse_at(&[(READ, EXTENSION, "T'0'CZI")]).await;
+}
+
+/// What is to read only and writes is told so by PostgreSQL, not to try again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn writes_are_refused_there() {
+    let Some(cluster) = cluster().await else {
+        return;
+    };
+    let begin = "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY, READ WRITE, READ ONLY";
+    for text in [
+        "UPDATE t SET n = 1",
+        "INSERT INTO t VALUES (7, 7)",
+        "DELETE FROM t",
+        "WITH d AS (DELETE FROM t RETURNING n) DELETE FROM t",
+        "COPY t FROM STDIN",
+    ] {
+        for is_simple in [true, false] {
+            let mut raw = traced(&cluster).await;
+            cluster.settle().await;
+            raw.converse_at(&[(begin, "no server", "CZT"), (READ, EXTENSION, "T'0'CZT")])
+                .await;
+            match is_simple {
+                true => raw.query(text),
+                false => raw.parse("", text).bind("").execute(0).sync(),
+            };
+            let (place, told) = raw.hear_at().await;
+            assert!(place.starts_with(EXTENSION), "{place}: {text}");
+            assert!(told.ends_with("[25006]ZE"), "{told}: {text}");
+            raw.converse_at(&[("ROLLBACK", "", "CZI"), (READ, EXTENSION, "T'0'CZI")])
+                .await;
+        }
+    }
 }
 
 /// A message that is too long to be looked at is not sent on in part.

@@ -139,6 +139,9 @@ async fn databases_whose_certificate_was_revoked() {
     let url = |query: &str| Address::parse(&format!("postgresql://a@b/c?{query}"));
     let alone = url(&format!("sslcrl={}", list.display())).unwrap_err();
     assert!(alone.contains("sslrootcert"), "{alone}");
+    let unasked = query.replace("verify-full", "prefer");
+    let unasked = url(&unasked).unwrap_err();
+    assert!(unasked.contains("sslmode"), "{unasked}");
     let absent = url(&query.replace("revoked.pem", "absent.pem")).unwrap_err();
     assert!(absent.contains("absent.pem"), "{absent}");
 }

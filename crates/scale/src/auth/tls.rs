@@ -58,9 +58,6 @@ impl Policy {
             ("prefer", _) => Policy::Prefer,
             ("require", None) => Policy::Require,
             ("require" | "verify-full", Some(_)) => Policy::Verify,
-            _ if files.revoked.is_some() && files.roots.is_none() => {
-                return Err("sslcrl needs sslrootcert=FILE in the URL".into());
-            }
             ("verify-full", None) => {
                 return Err("sslmode=verify-full needs sslrootcert=FILE in the URL".into());
             }
@@ -71,6 +68,12 @@ impl Policy {
             }
         };
         let verifies = mode != "prefer";
+        if files.revoked.is_some() && !(verifies && files.roots.is_some()) {
+            // Else they would be trusted unnoticed.
+            let needs =
+                "sslcrl needs sslrootcert=FILE in the URL, and sslmode=require or verify-full";
+            return Err(needs.into());
+        }
         let config = Arc::new(client_config(&files, verifies)?);
         Ok(policy(Tls { config, files }))
     }

@@ -37,6 +37,8 @@ use crate::wire::session::{Bound, Classes, Fault, Out, Prepared, Proof, Session,
 const UNSUPPORTED: &str = "0A000";
 /// SQLSTATE: the transaction is to be tried again.
 const SERIALIZATION_FAILURE: &str = "40001";
+/// Why the Primary is needed by what writes, as far as that is understood.
+const WRITES: &str = "it writes";
 /// How every name of that schema begins.
 const TEMPORARY_SCHEMA: &[u8] = b"pg_temp";
 /// How a statement begins that may have the body of a function.
@@ -157,7 +159,7 @@ impl Touched {
                 self.changes_settings = true;
                 "it is about the session"
             }
-            Action::Write => "it writes",
+            Action::Write => WRITES,
             Action::Schema(text) => {
                 self.may_end = true;
                 self.schema.push(text.clone());
@@ -196,13 +198,15 @@ impl Touched {
     }
 
     /// May they run in a transaction that has its snapshot at an Extension? Reads may, savepoints, and what
-    /// does nothing but end it; behind that, another may begin.
+    /// does nothing but end it; behind that, another may begin. A write may, as its client has said that it is to
+    /// read only: PostgreSQL refuses it there before it does anything, as it would on the Primary.
     fn stays_elsewhere(&self, text: &[u8]) -> bool {
         let is_read = self.needs_primary.is_none();
         let is_savepoint = self.count == 1 && self.commands == 1 && !self.may_end;
         let leaves_nothing = effect::of(text) == Effect::Nothing;
-        let goes_on =
-            (is_read || is_savepoint) && self.sets.tables().all(|(_, it)| !it.is_written());
+        let writes_nothing = self.sets.tables().all(|(_, it)| !it.is_written());
+        let is_refused = self.count == 1 && self.needs_primary == Some(WRITES);
+        let goes_on = (is_read || is_savepoint) && writes_nothing || is_refused;
         Session::is_end(text) || goes_on && leaves_nothing && !self.sets.may_write_anything()
     }
 }
