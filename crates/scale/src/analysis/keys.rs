@@ -15,7 +15,8 @@ use crate::manager::Row;
 const BOOL: u32 = 16;
 pub(super) const INT8: u32 = 20;
 const INT2: u32 = 21;
-const INT4: u32 = 23;
+/// The type of whole numbers that have no more than 32 bits.
+pub const INT4: u32 = 23;
 const TEXT: u32 = 25;
 const VARCHAR: u32 = 1043;
 const UUID: u32 = 2950;
@@ -151,7 +152,7 @@ pub fn value_of(column: &ColumnInfo, node: Node<'_>, facts: &Facts) -> Option<Ke
     }
 }
 
-fn is_integer(type_oid: u32) -> bool {
+pub(super) fn is_integer(type_oid: u32) -> bool {
     [INT2, INT4, INT8].contains(&type_oid)
 }
 

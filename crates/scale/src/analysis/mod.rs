@@ -18,17 +18,19 @@ mod utility;
 mod writes;
 
 use std::collections::{BTreeMap, HashMap};
+use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 
 use pg_raw_parse::Node;
 
 pub use catalogue::Catalogue;
-pub use constants::Constant;
-pub use keys::Parameter;
+pub use constants::{Constant, Template};
+pub use keys::{INT4, Parameter};
 pub use utility::{TEMPORARY_TABLE, fires_triggers};
 
 use crate::manager::{Class, Items, Row, Sets, Table, Touch};
+use crate::wire::session::Prepared;
 use keys::KeyValue;
 
 /// Analysed texts that are kept, at most; past this all are forgotten.
@@ -168,6 +170,27 @@ impl Statement {
         values.any(|value| matches!(value, KeyValue::Parameter { .. }))
     }
 
+    /// How many parameters it has, if it reads one row of one table by a key of whole numbers and they are all the key's
+    /// values, each once.
+    pub fn key_parameters(&self) -> Option<usize> {
+        let [only] = &self.tables[..] else {
+            return None;
+        };
+        let [key] = &only.rows[..] else {
+            return None;
+        };
+        let is_number = |value: &KeyValue| match value {
+            KeyValue::Parameter {
+                type_oid,
+                only_here,
+                ..
+            } => *only_here && keys::is_integer(*type_oid),
+            KeyValue::Known(_) => false,
+        };
+        let reads = self.action == Action::Read && !self.reads_anything && !self.writes_anything;
+        (reads && key.iter().all(is_number)).then_some(key.len())
+    }
+
     /// Its read and write sets, with these parameters.
     pub fn sets(&self, parameters: &[Parameter<'_>]) -> Sets {
         let mut sets = match (self.writes_anything, self.reads_anything) {
@@ -213,7 +236,20 @@ impl TableUse {
 
 /// The statements of one text, in order. A text that does not parse is one statement that touches
 /// anything: the Primary says what is wrong with it.
-pub type Analysis = Vec<Statement>;
+#[derive(Debug)]
+pub struct Analysis {
+    statements: Vec<Statement>,
+    /// What its only statement is as a prepared one, once somebody has prepared it.
+    pub prepared: OnceLock<Arc<Prepared>>,
+}
+
+impl Deref for Analysis {
+    type Target = [Statement];
+
+    fn deref(&self) -> &[Statement] {
+        &self.statements
+    }
+}
 
 /// Analyses texts and remembers them.
 #[derive(Debug)]
@@ -267,22 +303,22 @@ impl Analyser {
         Arc::clone(&catalogue.unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// The statements of a text that has its values in it, and those of them that stand for parameters:
+    /// The statements of a text that has its values in it, and its template, whose values stand for parameters:
     /// texts with other values are one text, analysed once. Otherwise as [`Analyser::analyse`].
     pub fn analyse_with_constants<'t>(
         &self,
         text: &'t str,
         search_path: &[String],
-    ) -> (Arc<Analysis>, Vec<Constant<'t>>) {
+    ) -> (Arc<Analysis>, Option<Template<'t>>) {
         if text.len() <= CACHED_TEXT_LENGTH_MAX
             && let Some(template) = constants::template(text)
         {
             let analysis = self.analyse(&template.text, search_path);
             if analysis.iter().all(Statement::is_plain) {
-                return (analysis, template.values);
+                return (analysis, Some(template));
             }
         }
-        (self.analyse(text, search_path), Vec::new())
+        (self.analyse(text, search_path), None)
     }
 
     /// The statements of a text, with names looked up in the schemas of `search_path`.
@@ -296,7 +332,10 @@ impl Analyser {
         }
         // Under the cache's lock, so that nothing from an old catalogue is put in after `replace`.
         let catalogue = self.catalogue();
-        let analysis = Arc::new(analyse(&catalogue, text, search_path));
+        let analysis = Arc::new(Analysis {
+            statements: analyse(&catalogue, text, search_path),
+            prepared: OnceLock::new(),
+        });
         if text.len() <= CACHED_TEXT_LENGTH_MAX {
             if cache.count >= CACHE_COUNT_MAX {
                 *cache = Cache::default();
@@ -356,7 +395,7 @@ fn cut_off(mut name: String) -> String {
     name
 }
 
-fn analyse(catalogue: &Catalogue, text: &str, search_path: &[String]) -> Analysis {
+fn analyse(catalogue: &Catalogue, text: &str, search_path: &[String]) -> Vec<Statement> {
     let not_understood = || vec![Statement::unproven("it is not understood")];
     if text.len() > TEXT_LENGTH_MAX {
         return not_understood();

@@ -44,7 +44,7 @@ use crate::wire::effect::Effect;
 use crate::wire::message;
 use crate::wire::report::{Report, Severity};
 use crate::wire::server::Parameters;
-use crate::wire::session::{Changes, Leftover, Out, Session, Snapshots, Wants};
+use crate::wire::session::{AsPrepared, At, Changes, Leftover, Out, Session, Snapshots, Wants};
 use crate::wire::startup::CancelKey;
 
 /// Bytes that may wait for a peer before nothing more is read for it.
@@ -122,6 +122,8 @@ struct Plan {
     touches: String,
     /// What it touches, if an Extension may soon have all that it must see.
     waits: Option<Box<Touched>>,
+    /// What it runs as at an Extension, if not as it is.
+    as_prepared: Option<AsPrepared>,
 }
 
 /// Why a session ends.
@@ -354,6 +356,9 @@ impl Relay<'_> {
         self.place = place;
         let chosen = plan.extension.filter(|_| self.place.extension.is_some());
         let at = self.at(chosen);
+        if let Some(prepared) = plan.as_prepared.filter(|_| at != At::Primary) {
+            self.session.runs_as(prepared);
+        }
         let server = &mut self.connection.insert(connection).server;
         self.session
             .attach(server, (at, &plan.prelude), &mut self.out)
@@ -373,6 +378,7 @@ impl Relay<'_> {
                 prelude: Vec::new(),
                 touches: String::new(),
                 waits: None,
+                as_prepared: None,
             });
         };
         let mut reading = (!self.session.is_pinned()).then_some(&self.outset.reading);
@@ -408,7 +414,11 @@ impl Relay<'_> {
             let settings = self.session.settings();
             touched.coarsen(settings.classes);
             let route = routing.route(&touched, settings.level);
+            // At other levels an Extension may have to prepare it before it knows its tables as they are now.
+            let knows_all = matches!(settings.level, Level::Gssi | Level::OneCopy);
+            let as_prepared = touched.as_prepared.take();
             return Ok(Plan {
+                as_prepared: as_prepared.filter(|_| knows_all),
                 extension: route.extension,
                 why: route.why,
                 prelude,
@@ -429,6 +439,7 @@ impl Relay<'_> {
             prelude,
             touches: self.described(&touched.sets, routing),
             waits: None,
+            as_prepared: None,
         })
     }
 

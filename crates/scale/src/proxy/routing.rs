@@ -15,7 +15,8 @@ use super::trace;
 use super::writes::Writes;
 use crate::address::Address;
 use crate::analysis::{
-    Action, Analyser, Constant, Parameter, Statement, TransactionCommand, fires_triggers,
+    Action, Analyser, Analysis, Constant, INT4, Parameter, Statement, Template, TransactionCommand,
+    fires_triggers,
 };
 use crate::manager::{
     Class, ExtensionId, Level, Life, Manager, Moment, Reason, Sets, Target, Tsid, Watch, locked,
@@ -31,7 +32,9 @@ use crate::wire::cut::Message;
 use crate::wire::effect::{self, Effect};
 use crate::wire::message;
 use crate::wire::report::{Report, Severity};
-use crate::wire::session::{Bound, Classes, Fault, Out, Prepared, Proof, Session, Text, Trace};
+use crate::wire::session::{
+    AsPrepared, Bound, Classes, Fault, Out, Prepared, Proof, Session, Text, Trace,
+};
 
 /// SQLSTATE: what cannot be replicated.
 const UNSUPPORTED: &str = "0A000";
@@ -85,6 +88,8 @@ pub struct Touched {
     pub count: usize,
     /// The oldest catalogue by which this is known, see [`Analyser::generation`].
     pub generation: Option<u64>,
+    /// What the only one is as a prepared statement, if that is the same.
+    pub as_prepared: Option<AsPrepared>,
 }
 
 impl Touched {
@@ -119,6 +124,7 @@ impl Touched {
         self.schema.extend(other.schema);
         self.refused = self.refused.or(other.refused);
         self.commands += other.commands;
+        self.as_prepared = other.as_prepared.filter(|_| self.count == 0);
         self.count += other.count;
         let generations = [self.generation, other.generation];
         self.generation = generations.into_iter().flatten().min();
@@ -698,17 +704,22 @@ impl Routing {
             generation: Some(self.analyser.generation()),
             ..Touched::default()
         };
-        let (analysis, constants) = match text {
+        let (analysis, template) = match text {
             Text::Simple(..) => self.analyser.analyse_with_constants(words, search_path),
-            _ => (self.analyser.analyse(words, search_path), Vec::new()),
+            _ => (self.analyser.analyse(words, search_path), None),
         };
+        let constants = template.as_ref().map(|template| &template.values[..]);
         let parameters = match text {
             _ if !analysis.iter().any(Statement::is_by_parameters) => Vec::new(),
             Text::Bound(prepared, bytes) => parameters_of(prepared, bytes, is_utf8),
-            _ => constants.iter().map(Constant::parameter).collect(),
+            _ => constants
+                .unwrap_or_default()
+                .iter()
+                .map(Constant::parameter)
+                .collect(),
         };
         let mut is_known = reading.is_some();
-        for statement in &*analysis {
+        for statement in analysis.iter() {
             let is_transaction =
                 matches!(statement.action, Action::Transaction(_) | Action::Session);
             if !is_known && !is_transaction {
@@ -721,8 +732,34 @@ impl Routing {
             touched.add(statement, &parameters);
             is_known &= statement.action != Action::Session;
         }
+        touched.as_prepared = template.and_then(|template| as_prepared(&analysis, &template));
         touched
     }
+}
+
+/// A text that reads a row by its key, as a prepared statement with these values. Each is of the type that it has as
+/// a constant, so that the same operators are meant.
+fn as_prepared(analysis: &Analysis, template: &Template<'_>) -> Option<AsPrepared> {
+    let [statement] = &**analysis else {
+        return None;
+    };
+    let count = template.values.len();
+    statement.key_parameters().filter(|keys| *keys == count)?;
+    let mut values = Vec::with_capacity(count);
+    for value in &template.values {
+        let Constant::Number(digits) = value else {
+            return None;
+        };
+        digits.parse::<i32>().ok()?;
+        values.push(digits.as_bytes());
+    }
+    let prepared = analysis
+        .prepared
+        .get_or_init(|| Arc::new(Prepared::by_proxy(&template.text, &vec![INT4; count])));
+    Some(AsPrepared {
+        prepared: Arc::clone(prepared),
+        parameters: message::bound_texts(&values),
+    })
 }
 
 /// The parameters of a Bind message; none where they are not understood.

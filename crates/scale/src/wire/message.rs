@@ -62,6 +62,21 @@ pub struct Value<'a> {
     pub bytes: Option<&'a [u8]>,
 }
 
+/// What follows the names in a Bind message with these values, all as text, as are the columns of its rows.
+pub fn bound_texts(values: &[&[u8]]) -> Bytes {
+    let count = u16::try_from(values.len()).expect("there are few values");
+    let length: usize = values.iter().map(|value| 4 + value.len()).sum();
+    let mut out = BytesMut::with_capacity(length + 6);
+    out.put_u16(0);
+    out.put_u16(count);
+    for value in values {
+        out.put_u32(u32::try_from(value.len()).expect("a value is no longer than a message"));
+        out.put_slice(value);
+    }
+    out.put_u16(0);
+    out.freeze()
+}
+
 /// The parameters' values in what follows the names in a Bind message.
 pub fn values(rest: &[u8]) -> Result<Vec<Value<'_>>, Malformed> {
     let short = || Malformed::new("the parameters of a message are cut off");
@@ -195,6 +210,9 @@ mod tests {
 
     #[test]
     fn values_of_bind_are_read() {
+        let made = bound_texts(&[b"17", b""]);
+        let bytes: Vec<_> = values(&made).unwrap().iter().map(|it| it.bytes).collect();
+        assert_eq!(bytes, [Some(&b"17"[..]), Some(b"")]);
         let text = b"\0\0\0\x02\0\0\0\x01a\xff\xff\xff\xff\0\0";
         let value = |binary, bytes| Value { binary, bytes };
         let expected = vec![value(false, Some(&b"a"[..])), value(false, None)];

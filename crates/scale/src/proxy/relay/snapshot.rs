@@ -41,6 +41,7 @@ impl Relay<'_> {
             prelude: Vec::new(),
             touches: self.described(&read, routing),
             waits: None,
+            as_prepared: None,
         })
     }
 

@@ -9,6 +9,9 @@
 //! snapshot is known to have been taken, see `manager::watch`. Until then its answer is kept back. If it does not
 //! count, it runs again on the Primary.
 //!
+//! A simple query may run there as a prepared statement. If that fails, it runs on the Primary as the client has sent
+//! it, so that the error is that of the client's text, or there is none.
+//!
 //! What fails elsewhere would leave the transaction on the Primary as it was, while on one server it would
 //! fail, too. So the answer is kept back until all of it is there. If the batch fails before anything was
 //! told, it runs again on the Primary, as if it had never run elsewhere. If it was told already, or the
@@ -84,6 +87,8 @@ pub(super) struct Batch {
     is_told: bool,
     is_answered: bool,
     fault: Option<Fault>,
+    /// It runs otherwise than the client has sent it.
+    is_as_prepared: bool,
 }
 
 /// Why a batch comes back.
@@ -158,7 +163,8 @@ impl Session {
     /// What is held runs elsewhere, and may have to come back: if its transaction waits, or if it is watched.
     /// What must be known then.
     pub(super) fn goes_elsewhere(&mut self, proof: Proof) {
-        if self.waiting.is_none() && proof == Proof::None {
+        let is_as_prepared = self.as_prepared.is_some();
+        if self.waiting.is_none() && proof == Proof::None && !is_as_prepared {
             return;
         }
         assert!(self.failure.is_none(), "it has failed elsewhere before");
@@ -188,6 +194,7 @@ impl Session {
             is_told: false,
             is_answered: false,
             fault: None,
+            is_as_prepared,
         });
     }
 
@@ -209,7 +216,7 @@ impl Session {
         let is_alone = self.waiting.is_none();
         if let Some(batch) = &mut self.batch {
             batch.proof = Proof::None;
-            if is_alone {
+            if is_alone && !batch.is_as_prepared {
                 out.to_client.unsplit(batch.answer.split());
                 self.batch = None;
             }
@@ -280,11 +287,13 @@ impl Session {
     }
 
     /// Notes why a batch has failed that runs elsewhere. False if the client is to be told: there is none, or it
-    /// is no part of a transaction on the Primary.
+    /// is no part of a transaction on the Primary, and ran as the client has sent it.
     pub(super) fn fails_elsewhere(&mut self, report: &Report) -> bool {
         let is_alone = self.waiting.is_none();
-        self.batch
-            .take_if(|batch| is_alone && (!batch.is_torn() || report.code == QUERY_CANCELED));
+        self.batch.take_if(|batch| {
+            let may_run_again = batch.is_torn() || batch.is_as_prepared && !batch.is_told;
+            is_alone && (!may_run_again || report.code == QUERY_CANCELED)
+        });
         let Some(batch) = &mut self.batch else {
             return false;
         };

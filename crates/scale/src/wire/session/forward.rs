@@ -6,7 +6,8 @@ use bytes::Bytes;
 
 use super::expected::{Expected, Kind, Undo};
 use super::{
-    Bound, Out, PARAMETERS_LEN_MAX, PORTALS_MAX, Prepared, RestGoes, STATEMENTS_MAX, Session, Stage,
+    AsPrepared, Bound, Out, PARAMETERS_LEN_MAX, PORTALS_MAX, Prepared, RestGoes, STATEMENTS_MAX,
+    Session, Stage,
 };
 use crate::wire::Malformed;
 use crate::wire::cut::Message;
@@ -16,6 +17,8 @@ use crate::wire::server::{Server, StatementId};
 
 const PARSE_COMPLETE: &[u8] = b"1\0\0\0\x04";
 const CLOSE_COMPLETE: &[u8] = b"3\0\0\0\x04";
+/// Describes the unnamed portal, executes it whole, and ends the batch.
+const RUN_UNNAMED: &[u8] = b"D\0\0\0\x06P\0E\0\0\0\x09\0\0\0\0\0S\0\0\0\x04";
 
 impl Session {
     pub(super) fn forward(
@@ -62,6 +65,7 @@ impl Session {
                 self.expect(Kind::Ready);
             }
             b'Q' if self.sets_by(message, out) => {}
+            b'Q' if self.as_prepared.is_some() => self.run_prepared(server, out),
             b'Q' => {
                 self.query(message, server);
                 out.to_server.extend_from_slice(message.frame);
@@ -92,6 +96,28 @@ impl Session {
                 out.to_server.extend_from_slice(message.frame);
             }
         }
+    }
+
+    /// A simple query that runs as a prepared statement. What it does not find as it was when it was prepared fails,
+    /// and is prepared anew the next time.
+    fn run_prepared(&mut self, server: &mut Server, out: &mut Out) {
+        let Some(AsPrepared {
+            prepared,
+            parameters,
+        }) = self.as_prepared.take()
+        else {
+            return;
+        };
+        self.held_effect = None;
+        self.unnamed = None;
+        let name = self.prepared_on(server, &prepared, out);
+        message::write(&mut out.to_server, b'B', &[b"\0", &name, &parameters], 0);
+        out.to_server.extend_from_slice(RUN_UNNAMED);
+        let again = || Undo::KeepOnServer(prepared.id);
+        self.expected.push(Expected::hidden(Kind::Bind).or(again()));
+        self.expected.push(Expected::of(Kind::Describe));
+        self.expected.push(Expected::of(Kind::Execute).or(again()));
+        self.expect(Kind::Ready);
     }
 
     /// A simple query, which also ends the unnamed statement.
@@ -242,10 +268,15 @@ impl Session {
             // Made by SQL's PREPARE, if at all: that keeps the session's server.
             return [name, b"\0"].concat().into();
         };
-        if self.wants_to_prepare(&prepared, server, out)
+        self.prepared_on(server, &prepared, out)
+    }
+
+    /// The name, with its zero byte, that a statement has on the server; it is prepared there if it is not.
+    fn prepared_on(&mut self, server: &mut Server, prepared: &Prepared, out: &mut Out) -> Bytes {
+        if self.wants_to_prepare(prepared, server, out)
             && let Some(body) = &prepared.body
         {
-            self.make_room(&prepared, server, out);
+            self.make_room(prepared, server, out);
             let parts: [&[u8]; 2] = [&prepared.server_name, body];
             message::write(&mut out.to_server, b'P', &parts, 0);
             let reply = Expected::hidden(Kind::Parse);

@@ -56,7 +56,7 @@ use elsewhere::{Batch, Failure, Waiting};
 pub use elsewhere::{Fault, Proof};
 use expected::{Expected, Kind};
 pub use settings::{Balancing, Classes, Settings, Trace};
-pub use statements::{Bound, Prepared};
+pub use statements::{AsPrepared, Bound, Prepared};
 
 /// Bytes of a batch that are held until a server is chosen; a longer batch goes to the Primary.
 pub const HELD_LEN_MAX: usize = 64 * 1024;
@@ -181,6 +181,8 @@ pub struct Session {
     is_schema_only: bool,
     /// What was put in front of the simple query that is forwarded next.
     prelude: expected::Prelude,
+    /// What the simple query that is forwarded next runs as.
+    as_prepared: Option<AsPrepared>,
     /// What the portals of the current transaction run.
     portals: BTreeMap<Bytes, Bound>,
     /// The server has said that it ends the session.
@@ -241,6 +243,7 @@ impl Session {
             unnamed_count: 0,
             is_schema_only: false,
             prelude: expected::Prelude::default(),
+            as_prepared: None,
             portals: BTreeMap::new(),
             is_told_of_end: false,
             is_on_extension: false,
@@ -349,6 +352,13 @@ impl Session {
         self.is_schema_only = true;
     }
 
+    /// If what is held is a simple query and nothing else, it runs as this prepared statement at the Extension that is
+    /// attached next. If that fails, it runs on the Primary, as it is.
+    pub fn runs_as(&mut self, prepared: AsPrepared) {
+        let is_query = matches!(&self.held[..], [frame] if frame[0] == b'Q');
+        self.as_prepared = Some(prepared).filter(|_| is_query && self.held_rest == 0);
+    }
+
     /// A message while no server is attached.
     fn gather(&mut self, message: Message<'_>, out: &mut Out) -> Result<(), Malformed> {
         self.client_rest = RestGoes::Nowhere;
@@ -430,7 +440,10 @@ impl Session {
         self.tell_parameters(server, out);
         match at {
             At::Extension(proof) => self.goes_elsewhere(proof),
-            At::Primary => self.failure = None,
+            At::Primary => {
+                self.failure = None;
+                self.as_prepared = None;
+            }
         }
         self.held_len = 0;
         let held_rest = std::mem::take(&mut self.held_rest);

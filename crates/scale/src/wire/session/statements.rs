@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::sync::Arc;
 
-use bytes::Bytes;
+use bytes::{BufMut, Bytes, BytesMut};
 use ring::digest;
 
 use crate::wire::effect::{self, Effect};
@@ -46,6 +46,18 @@ impl Prepared {
             effect: effect_of(body),
             since: Turn::now(),
         }
+    }
+
+    /// One that the proxy itself prepares, with parameters of these types.
+    pub fn by_proxy(text: &str, types: &[u32]) -> Prepared {
+        let mut body = BytesMut::new();
+        body.extend_from_slice(text.as_bytes());
+        body.put_u8(0);
+        body.put_u16(u16::try_from(types.len()).expect("a template has few parameters"));
+        for type_oid in types {
+            body.put_u32(*type_oid);
+        }
+        Prepared::named(&body)
     }
 
     /// An unnamed statement, which is on a server under no name.
@@ -97,6 +109,15 @@ pub struct Bound {
     /// The statement.
     pub prepared: Arc<Prepared>,
     /// What follows the names in the Bind message; empty where that was too long to be kept.
+    pub parameters: Bytes,
+}
+
+/// What a simple query is as a prepared statement, which the server need not parse and plan again.
+#[derive(Clone, Debug)]
+pub struct AsPrepared {
+    /// The statement.
+    pub prepared: Arc<Prepared>,
+    /// What follows the names in the Bind message.
     pub parameters: Bytes,
 }
 

@@ -4,7 +4,10 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 
-use super::{At, Changes, Leftover, Out, Pinning, Proof, Session, Snapshots, Wants};
+use super::{
+    AsPrepared, At, Changes, Leftover, Out, Pinning, Prepared, Proof, Session, Snapshots, Text,
+    Wants,
+};
 use crate::wire::cut::{Cutter, Message, Piece, Side};
 use crate::wire::message;
 use crate::wire::report::{Report, Severity};
@@ -106,12 +109,13 @@ fn serve(session: &mut Session, servers: &mut Servers, offer: Offer, out: &mut O
             let server = servers.attached.as_mut();
             let server = server.expect("only a server that is attached is released");
             // Nobody else gets a server whose settings are not known.
-            assert_eq!(server.is_dirty, session.changes() != Changes::Nothing);
-            if server.is_dirty && offer == Offer::Nothing {
+            let may_have_changed = session.changes() != Changes::Nothing;
+            assert!(may_have_changed || !server.is_dirty);
+            if may_have_changed && offer == Offer::Nothing {
                 session.keep_server();
                 return false;
             }
-            if server.is_dirty {
+            if may_have_changed {
                 session.goes_on(server, Some(Snapshots::OfStatements));
             }
             assert!(!server.is_dirty);
@@ -130,6 +134,15 @@ fn serve(session: &mut Session, servers: &mut Servers, offer: Offer, out: &mut O
                 Offer::Extension(proof) if is_read && !has_failed => At::Extension(proof),
                 _ => At::Primary,
             };
+            let is_query = matches!(session.demand().texts[..], [Text::Simple(..)]);
+            if is_query && matches!(at, At::Extension(Proof::None | Proof::First)) {
+                let prepared = Arc::new(Prepared::by_proxy("SELECT $1", &[23]));
+                let parameters = message::bound_texts(&[b"7"]);
+                session.runs_as(AsPrepared {
+                    prepared,
+                    parameters,
+                });
+            }
             let server = servers.attached.insert(Server::default());
             return session.attach(server, (at, &[]), out).is_err();
         }
