@@ -5,7 +5,7 @@
 
 mod support;
 
-use support::cluster::{Cluster, text};
+use support::cluster::{Cluster, text, wait};
 use support::raw::Raw;
 use support::{connect, is_there};
 
@@ -143,7 +143,7 @@ async fn errors_are_those_of_the_text() {
     raw.hear().await;
     raw.converse_at(&[(
         "SELECT n / m FROM t WHERE id = 3",
-        "the Primary, it failed at an Extension",
+        "the Primary, since division by zero",
         "T[22012]ZI",
     )])
     .await;
@@ -197,6 +197,40 @@ async fn tables_change() {
     // The first fails there, and finds the Primary's; then it is prepared anew.
     assert_eq!(columns(&answer(&mut raw, READ).await), expected);
     assert_eq!(columns(&answer(&mut raw, READ).await), expected + 1);
+}
+
+/// A read whose server process dies runs again; one that was cancelled does not.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn reads_that_are_cut_off() {
+    const READ: &str = "SELECT n FROM t WHERE id = 1";
+    let Some(cluster) = cluster().await else {
+        return;
+    };
+    let extension = connect(cluster.extensions[0].socket()).await;
+    // What a transaction sees of others' activities stays as it was.
+    let admin = connect(cluster.extensions[0].socket()).await;
+    for (ends, expected) in [
+        ("pg_terminate_backend", "T'10'CZI"),
+        ("pg_cancel_backend", "[57014]ZI"),
+    ] {
+        let mut raw = Raw::log_in(cluster.front.address).await;
+        extension
+            .batch_execute("BEGIN; LOCK TABLE t IN ACCESS EXCLUSIVE MODE")
+            .await
+            .unwrap();
+        raw.query(READ).flush().await;
+        let end = format!(
+            "SELECT count({ends}(pid)) FROM pg_stat_activity
+             WHERE wait_event_type = 'Lock' AND query LIKE '%FROM t WHERE id = $1'"
+        );
+        wait("the read waits", || async {
+            (text(&admin, &end).await == "1").then_some(())
+        })
+        .await;
+        assert_eq!(raw.until_ready().await, expected, "{ends}");
+        extension.batch_execute("COMMIT").await.unwrap();
+        raw.converse(&[(READ, "T'10'CZI")]).await;
+    }
 }
 
 /// A client's own unnamed statement ends with a simple query, as ever; and nobody finds the proxy's.

@@ -268,7 +268,8 @@ fn draw(options: &Options, measured: &Measured) -> io::Result<()> {
     let series: Vec<(&str, &Series)> = series.collect();
     let plot = latency_plot("Reads by key, one client, simple queries", &series);
     options.draw_lines("scale-latency", &plot)?;
-    let between = &ways[1..];
+    let is_there = |way: &Way| measured.of(*way, MANY, Protocol::Simple).is_some();
+    let between: Vec<Way> = ways[1..].iter().copied().filter(is_there).collect();
     let groups = PROTOCOLS.into_iter().map(|protocol| {
         let values = between.iter().map(|way| {
             let series = measured.of(*way, MANY, protocol)?;

@@ -126,6 +126,19 @@ struct Plan {
     as_prepared: Option<AsPrepared>,
 }
 
+impl Plan {
+    fn on_primary(why: Why) -> Plan {
+        Plan {
+            extension: None,
+            why,
+            prelude: Vec::new(),
+            touches: String::new(),
+            waits: None,
+            as_prepared: None,
+        }
+    }
+}
+
 /// Why a session ends.
 enum End {
     /// The client is gone, or has said goodbye.
@@ -372,14 +385,7 @@ impl Relay<'_> {
             return Err(report);
         }
         let Some(routing) = self.routing else {
-            return Ok(Plan {
-                extension: None,
-                why: Why::primary("there is no Extension"),
-                prelude: Vec::new(),
-                touches: String::new(),
-                waits: None,
-                as_prepared: None,
-            });
+            return Ok(Plan::on_primary(Why::primary("there is no Extension")));
         };
         let mut reading = (!self.session.is_pinned()).then_some(&self.outset.reading);
         let mut touched = Touched::default();
@@ -434,12 +440,9 @@ impl Relay<'_> {
             .needs_primary
             .unwrap_or("what it leaves is kept there");
         Ok(Plan {
-            extension: None,
-            why: failed.unwrap_or_else(|| Why::primary(reason)),
             prelude,
             touches: self.described(&touched.sets, routing),
-            waits: None,
-            as_prepared: None,
+            ..Plan::on_primary(failed.unwrap_or_else(|| Why::primary(reason)))
         })
     }
 
