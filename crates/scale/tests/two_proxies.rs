@@ -287,9 +287,11 @@ async fn extensions_say_nothing_while_the_lease_is_not_renewed() {
 
 /// Waits until so many sessions of an Extension are with this statement.
 async fn wait_for_reads(extension: &Client, read: &str, count: u64) {
+    // By its key it is read by a prepared statement.
+    let prepared = read.replace("id = 1", "id = $1");
     let running = format!(
         "SELECT count(*) FROM pg_stat_activity
-          WHERE state = 'active' AND pid <> pg_backend_pid() AND query = '{read}'"
+          WHERE state = 'active' AND pid <> pg_backend_pid() AND query IN ('{read}', '{prepared}')"
     );
     wait("other number of reads at the Extension", || async {
         (text(extension, &running).await == count.to_string()).then_some(())
