@@ -214,6 +214,7 @@ async fn reads_that_are_cut_off() {
         ("pg_cancel_backend", "[57014]ZI"),
     ] {
         let mut raw = Raw::log_in(cluster.front.address).await;
+        raw.converse(&[(READ, "T'10'CZI")]).await;
         extension
             .batch_execute("BEGIN; LOCK TABLE t IN ACCESS EXCLUSIVE MODE")
             .await

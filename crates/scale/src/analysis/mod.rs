@@ -239,7 +239,7 @@ impl TableUse {
 #[derive(Debug)]
 pub struct Analysis {
     statements: Vec<Statement>,
-    /// What its only statement is as a prepared one, once somebody has prepared it.
+    /// What its only statement is as a prepared one, once somebody has asked for it.
     pub prepared: OnceLock<Arc<Prepared>>,
 }
 

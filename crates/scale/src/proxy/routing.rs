@@ -753,9 +753,12 @@ fn as_prepared(analysis: &Analysis, template: &Template<'_>) -> Option<AsPrepare
         digits.parse::<i32>().ok()?;
         values.push(digits.as_bytes());
     }
-    let prepared = analysis
-        .prepared
-        .get_or_init(|| Arc::new(Prepared::by_proxy(&template.text, &vec![INT4; count])));
+    let Some(prepared) = analysis.prepared.get() else {
+        // Not every text comes twice: the first time it runs as it is.
+        let prepared = Prepared::by_proxy(&template.text, &vec![INT4; count]);
+        analysis.prepared.get_or_init(|| Arc::new(prepared));
+        return None;
+    };
     Some(AsPrepared {
         prepared: Arc::clone(prepared),
         parameters: message::bound_texts(&values),
