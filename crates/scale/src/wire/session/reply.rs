@@ -182,6 +182,10 @@ impl Session {
 
     /// The end of a statement, in an extended batch or in a simple query.
     fn completed(&mut self, message: Message<'_>, server: &mut Server) {
+        if self.expected.is_empty() {
+            // Nobody has sent one.
+            return;
+        }
         if self.awaits(Kind::Execute) {
             self.expected.pop();
         } else if let Some(reply) = self.expected.front_mut() {

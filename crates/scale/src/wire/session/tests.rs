@@ -109,13 +109,12 @@ fn serve(session: &mut Session, servers: &mut Servers, offer: Offer, out: &mut O
             let server = servers.attached.as_mut();
             let server = server.expect("only a server that is attached is released");
             // Nobody else gets a server whose settings are not known.
-            let may_have_changed = session.changes() != Changes::Nothing;
-            assert!(may_have_changed || !server.is_dirty);
-            if may_have_changed && offer == Offer::Nothing {
+            assert_eq!(server.is_dirty, session.changes() != Changes::Nothing);
+            if server.is_dirty && offer == Offer::Nothing {
                 session.keep_server();
                 return false;
             }
-            if may_have_changed {
+            if server.is_dirty {
                 session.goes_on(server, Some(Snapshots::OfStatements));
             }
             assert!(!server.is_dirty);
