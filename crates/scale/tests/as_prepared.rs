@@ -32,6 +32,11 @@ async fn answer(raw: &mut Raw, text: &str) -> Vec<(u8, Vec<u8>)> {
     all
 }
 
+/// Notices of the parser come when a text is parsed.
+fn without_notices(answer: &[(u8, Vec<u8>)]) -> Vec<&(u8, Vec<u8>)> {
+    answer.iter().filter(|(tag, _)| *tag != b'N').collect()
+}
+
 async fn cluster() -> Option<Cluster> {
     if !is_there() {
         return None;
@@ -94,23 +99,19 @@ async fn answers_are_the_same_byte_by_byte() {
             let served = cluster.served();
             let expected = answer(&mut direct, query).await;
             let told = answer(&mut raw, query).await;
-            let rows = |all: &[(u8, Vec<u8>)]| -> Vec<(u8, Vec<u8>)> {
-                all.iter()
-                    .filter(|(tag, _)| *tag != b'N')
-                    .cloned()
-                    .collect()
-            };
-            assert_eq!(rows(&told), rows(&expected), "{query}");
+            assert_eq!(
+                without_notices(&told),
+                without_notices(&expected),
+                "{query}"
+            );
             assert!(cluster.served() > served, "{query}");
         }
-        if !query.contains(';') || !runs.is_empty() {
-            let table = ["two", "named"]
-                .into_iter()
-                .find(|name| query.contains(name));
-            let ran = last_run(&cluster, table.unwrap_or("t")).await;
-            let expected = if runs.is_empty() { query } else { runs };
-            assert_eq!(ran, expected);
-        }
+        let table = ["two", "named"]
+            .into_iter()
+            .find(|name| query.contains(name));
+        let ran = last_run(&cluster, table.unwrap_or("t")).await;
+        let expected = if runs.is_empty() { query } else { runs };
+        assert_eq!(ran, expected);
     }
 }
 
@@ -127,14 +128,11 @@ async fn errors_are_those_of_the_text() {
             "SELECT n / m FROM t WHERE id = 3",
             "SELECT note::int FROM t WHERE id = 1",
         ] {
-            for end in ["ROLLBACK", "ROLLBACK"] {
-                for text in [begin, query, end] {
+            for _ in 0..2 {
+                for text in [begin, query, "ROLLBACK"] {
                     let expected = answer(&mut direct, text).await;
                     let told = answer(&mut raw, text).await;
-                    let told: Vec<_> = told.iter().filter(|(tag, _)| *tag != b'N').collect();
-                    let expected: Vec<_> =
-                        expected.iter().filter(|(tag, _)| *tag != b'N').collect();
-                    assert_eq!(told, expected, "{text}");
+                    assert_eq!(without_notices(&told), without_notices(&expected), "{text}");
                 }
             }
         }
@@ -163,21 +161,16 @@ async fn tables_change() {
     };
     let mut raw = Raw::log_in(cluster.front.address).await;
     let mut other = Raw::log_in(cluster.front.address).await;
-    let mut expected = 4;
-    for change in [
-        "",
-        "ALTER TABLE t ADD COLUMN o int",
-        "ALTER TABLE t DROP COLUMN note",
-        "ALTER TABLE t ADD COLUMN note numeric, ADD COLUMN q int",
-        "ALTER TABLE t ALTER COLUMN n TYPE bigint",
+    for (change, expected) in [
+        ("", 4),
+        ("ALTER TABLE t ADD COLUMN o int", 5),
+        ("ALTER TABLE t DROP COLUMN note", 4),
+        ("ALTER TABLE t ADD COLUMN note numeric, ADD COLUMN q int", 6),
+        ("ALTER TABLE t ALTER COLUMN n TYPE bigint", 6),
     ] {
         if !change.is_empty() {
             other.converse(&[(change, "CZI")]).await;
         }
-        expected = match change {
-            _ if change.contains("DROP") => expected - 1,
-            _ => expected + u16::try_from(change.matches("ADD COLUMN").count()).unwrap(),
-        };
         for _ in 0..3 {
             assert_eq!(columns(&answer(&mut raw, READ).await), expected, "{change}");
         }
@@ -198,8 +191,8 @@ async fn tables_change() {
     let change = "SET session_replication_role = replica; ALTER TABLE t ADD COLUMN z int";
     extension.batch_execute(change).await.unwrap();
     // The first fails there, and finds the Primary's; then it is prepared anew.
-    assert_eq!(columns(&answer(&mut raw, READ).await), expected);
-    assert_eq!(columns(&answer(&mut raw, READ).await), expected + 1);
+    assert_eq!(columns(&answer(&mut raw, READ).await), 6);
+    assert_eq!(columns(&answer(&mut raw, READ).await), 7);
 }
 
 /// A read whose server process dies runs again; one that was cancelled does not.

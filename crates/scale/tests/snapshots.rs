@@ -207,7 +207,10 @@ async fn writes_are_refused_there() {
                 .await;
             match is_simple {
                 true => raw.query(text),
-                false => raw.parse("", text).bind("").execute(0).sync(),
+                false => {
+                    raw.parse("", text).bind("").execute(0);
+                    raw.parse("", READ).bind("").execute(0).sync()
+                }
             };
             let (place, told) = raw.hear_at().await;
             assert!(place.starts_with(EXTENSION), "{place}: {text}");

@@ -708,15 +708,13 @@ impl Routing {
             Text::Simple(..) => self.analyser.analyse_with_constants(words, search_path),
             _ => (self.analyser.analyse(words, search_path), None),
         };
-        let constants = template.as_ref().map(|template| &template.values[..]);
         let parameters = match text {
             _ if !analysis.iter().any(Statement::is_by_parameters) => Vec::new(),
             Text::Bound(prepared, bytes) => parameters_of(prepared, bytes, is_utf8),
-            _ => constants
-                .unwrap_or_default()
-                .iter()
-                .map(Constant::parameter)
-                .collect(),
+            _ => {
+                let constants = template.iter().flat_map(|template| &template.values);
+                constants.map(Constant::parameter).collect()
+            }
         };
         let mut is_known = reading.is_some();
         for statement in analysis.iter() {

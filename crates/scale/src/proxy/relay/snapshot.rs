@@ -37,11 +37,8 @@ impl Relay<'_> {
         };
         Ok(Plan {
             extension: route.extension,
-            why: route.why,
-            prelude: Vec::new(),
             touches: self.described(&read, routing),
-            waits: None,
-            as_prepared: None,
+            ..Plan::on_primary(route.why)
         })
     }
 

@@ -65,14 +65,16 @@ impl Session {
                 self.expect(Kind::Ready);
             }
             b'Q' if self.sets_by(message, out) => {}
-            b'Q' if self.as_prepared.is_some() => self.run_prepared(server, out),
-            b'Q' => {
-                self.query(message, server);
-                out.to_server.extend_from_slice(message.frame);
-                let mut reply = Expected::of(Kind::Ready);
-                reply.prelude = std::mem::take(&mut self.prelude);
-                self.expected.push(reply);
-            }
+            b'Q' => match self.as_prepared.take() {
+                Some(as_prepared) => self.run_prepared(&as_prepared, server, out),
+                None => {
+                    self.query(message, server);
+                    out.to_server.extend_from_slice(message.frame);
+                    let mut reply = Expected::of(Kind::Ready);
+                    reply.prelude = std::mem::take(&mut self.prelude);
+                    self.expected.push(reply);
+                }
+            },
             b'F' => {
                 out.to_server.extend_from_slice(message.frame);
                 self.expect(Kind::Ready);
@@ -100,23 +102,18 @@ impl Session {
 
     /// A simple query that runs as a prepared statement. What it does not find as it was when it was prepared fails,
     /// and is prepared anew the next time.
-    fn run_prepared(&mut self, server: &mut Server, out: &mut Out) {
-        let Some(AsPrepared {
-            prepared,
-            parameters,
-        }) = self.as_prepared.take()
-        else {
-            return;
-        };
+    fn run_prepared(&mut self, it: &AsPrepared, server: &mut Server, out: &mut Out) {
         self.held_effect = None;
         self.unnamed = None;
-        let name = self.prepared_on(server, &prepared, out);
-        message::write(&mut out.to_server, b'B', &[b"\0", &name, &parameters], 0);
+        let name = self.prepared_on(server, &it.prepared, out);
+        let parts: [&[u8]; 3] = [b"\0", &name, &it.parameters];
+        message::write(&mut out.to_server, b'B', &parts, 0);
         out.to_server.extend_from_slice(RUN_UNNAMED);
-        let again = || Undo::KeepOnServer(prepared.id);
-        self.expected.push(Expected::hidden(Kind::Bind).or(again()));
-        self.expected.push(Expected::of(Kind::Describe));
-        self.expected.push(Expected::of(Kind::Execute).or(again()));
+        self.expected.push(Expected::hidden(Kind::Bind));
+        self.expect(Kind::Describe);
+        // Whatever fails before its end leaves that undone.
+        let again = Undo::KeepOnServer(it.prepared.id);
+        self.expected.push(Expected::of(Kind::Execute).or(again));
         self.expect(Kind::Ready);
     }
 

@@ -440,10 +440,7 @@ impl Session {
         self.tell_parameters(server, out);
         match at {
             At::Extension(proof) => self.goes_elsewhere(proof),
-            At::Primary => {
-                self.failure = None;
-                self.as_prepared = None;
-            }
+            At::Primary => self.failure = None,
         }
         self.held_len = 0;
         let held_rest = std::mem::take(&mut self.held_rest);
