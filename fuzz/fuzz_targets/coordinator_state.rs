@@ -1,4 +1,4 @@
-//! See `entries::coordinator_state`.
+//! See `coordinator_entries::coordinator_state`.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| fuzz::entries::coordinator_state(bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| fuzz::coordinator_entries::coordinator_state(bytes));

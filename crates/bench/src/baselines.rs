@@ -7,19 +7,19 @@ use std::net::TcpStream;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use client::protocol::codec::Bytes;
-use client::protocol::frame::{self, HEADER_BYTES};
-use client::protocol::message::Message;
+use protocol::codec::Bytes;
+use protocol::frame::{self, HEADER_BYTES};
+use protocol::message::Message;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use crate::measure::Worker;
-use crate::processes::Process;
+use crate::measure::MeasuredWorker;
+use crate::processes::BenchProcess;
 
 /// A chain of baseline processes; one is `echo`.
 #[derive(Debug)]
 pub struct Chain {
     /// The last is the one that clients talk to.
-    processes: Vec<Process>,
+    processes: Vec<BenchProcess>,
 }
 
 impl Chain {
@@ -29,14 +29,14 @@ impl Chain {
     /// One of them does not start.
     pub fn start(folder: &Path, length: usize) -> io::Result<Chain> {
         let program = std::env::current_exe()?;
-        let mut processes: Vec<Process> = Vec::new();
+        let mut processes: Vec<BenchProcess> = Vec::new();
         for number in 0..length {
             let log = folder.join(format!("baseline-{length}-{number}.log"));
             let mut arguments = vec!["baseline"];
             if let Some(next) = processes.last() {
                 arguments.extend(["--next", next.said("baseline")?]);
             }
-            let process = Process::start(&program, &arguments, &log)?;
+            let process = BenchProcess::start(&program, &arguments, &log)?;
             processes.push(process);
         }
         Ok(Chain { processes })
@@ -44,7 +44,7 @@ impl Chain {
 
     /// Numbers of the processes.
     pub fn ids(&self) -> Vec<u32> {
-        self.processes.iter().map(Process::id).collect()
+        self.processes.iter().map(BenchProcess::id).collect()
     }
 
     fn address(&self) -> io::Result<&str> {
@@ -112,7 +112,7 @@ pub struct Blocking {
     answer: Vec<u8>,
 }
 
-impl Worker for Blocking {
+impl MeasuredWorker for Blocking {
     async fn operate(&mut self) -> io::Result<u64> {
         self.stream.write_all(&self.frame)?;
         self.stream.read_exact(&mut self.answer)?;
@@ -132,7 +132,7 @@ pub struct Window {
     held: usize,
 }
 
-impl Worker for Window {
+impl MeasuredWorker for Window {
     async fn operate(&mut self) -> io::Result<u64> {
         let frames = self.frame.repeat(self.to_send as usize);
         self.stream.write_all(&frames).await?;
@@ -153,7 +153,7 @@ impl Worker for Window {
 
 /// Appends to a file that has its size already, and waits for the disk each time.
 #[derive(Debug)]
-pub struct Flush {
+pub struct FlushBaseline {
     file: File,
     record: Vec<u8>,
     offset: u64,
@@ -161,19 +161,19 @@ pub struct Flush {
 
 const FLUSH_FILE_BYTES: u64 = 16 << 20;
 
-impl Flush {
+impl FlushBaseline {
     /// Makes the file in `folder`; each append has `bytes`.
     ///
     /// # Errors
     /// The file cannot be written.
-    pub fn create(folder: &Path, bytes: usize) -> io::Result<Flush> {
+    pub fn create(folder: &Path, bytes: usize) -> io::Result<FlushBaseline> {
         let mut file = File::create(folder.join("flush"))?;
         let zeros = vec![0; 1 << 20];
         for _ in 0..FLUSH_FILE_BYTES >> 20 {
             file.write_all(&zeros)?;
         }
         file.sync_all()?;
-        Ok(Flush {
+        Ok(FlushBaseline {
             file,
             record: vec![b'f'; bytes],
             offset: 0,
@@ -181,7 +181,7 @@ impl Flush {
     }
 }
 
-impl Worker for Flush {
+impl MeasuredWorker for FlushBaseline {
     async fn operate(&mut self) -> io::Result<u64> {
         if self.offset + self.record.len() as u64 > FLUSH_FILE_BYTES {
             self.offset = 0;

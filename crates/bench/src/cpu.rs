@@ -20,6 +20,23 @@ pub fn process_us(id: u32) -> io::Result<f64> {
     Ok(nanoseconds as f64 / 1000.0)
 }
 
+/// CPU time of a process and of all that it has started and that have ended, in microseconds, to
+/// the kernel's tick of 10 ms.
+///
+/// # Errors
+/// The process is gone.
+pub fn with_ended_us(id: u32) -> io::Result<f64> {
+    const TICK_US: f64 = 10_000.0;
+    let text = fs::read_to_string(format!("/proc/{id}/stat"))?;
+    let unknown = || io::Error::other(format!("process {id} has no CPU time"));
+    // The name before may contain anything, spaces and brackets, too.
+    let rest = text.rsplit_once(')').ok_or_else(unknown)?.1;
+    let ticks = rest.split_whitespace().skip(11).take(4);
+    let ticks = ticks.map(|field| field.parse::<u64>());
+    let sum: Result<u64, _> = ticks.sum();
+    Ok(sum.map_err(|_| unknown())? as f64 * TICK_US)
+}
+
 /// The sum over processes.
 ///
 /// # Errors

@@ -5,12 +5,12 @@
 
 /// A generator of 64-bit numbers (splitmix64): small, quick, the same for ever.
 #[derive(Clone, Debug)]
-pub struct Random(u64);
+pub struct BenchRandom(u64);
 
-impl Random {
+impl BenchRandom {
     /// A generator; equal seeds give equal numbers.
-    pub fn new(seed: u64) -> Random {
-        Random(seed)
+    pub fn new(seed: u64) -> BenchRandom {
+        BenchRandom(seed)
     }
 
     /// The next number.
@@ -79,7 +79,7 @@ impl Zipfian {
     }
 
     /// A rank; 0 is the most popular.
-    pub fn rank(&self, random: &mut Random) -> u64 {
+    pub fn rank(&self, random: &mut BenchRandom) -> u64 {
         let unit = random.unit();
         let scaled = unit * self.zeta;
         if scaled < 1.0 {
@@ -93,7 +93,7 @@ impl Zipfian {
     }
 
     /// A key with the popularity of a rank, spread over all keys.
-    pub fn key(&self, random: &mut Random) -> u64 {
+    pub fn key(&self, random: &mut BenchRandom) -> u64 {
         scramble(self.rank(random).wrapping_add(1)) % self.count
     }
 }
@@ -106,7 +106,7 @@ mod tests {
     fn zipfian_ranks_follow_the_law() {
         let count = 1000;
         let zipfian = Zipfian::new(count);
-        let mut random = Random::new(7);
+        let mut random = BenchRandom::new(7);
         let draws = 400_000;
         let mut seen = vec![0u32; count as usize];
         for _ in 0..draws {
@@ -123,7 +123,7 @@ mod tests {
 
     #[test]
     fn numbers_below_a_bound_are_even() {
-        let mut random = Random::new(1);
+        let mut random = BenchRandom::new(1);
         let mut seen = [0u32; 10];
         for _ in 0..100_000 {
             seen[random.below(10) as usize] += 1;
@@ -136,7 +136,7 @@ mod tests {
 
     #[test]
     fn text_has_its_length_and_varies() {
-        let mut random = Random::new(1);
+        let mut random = BenchRandom::new(1);
         assert_eq!(random.text(0), "");
         assert_eq!(random.text(101).len(), 101);
         assert_ne!(random.text(10), random.text(10));

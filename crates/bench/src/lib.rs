@@ -5,15 +5,26 @@
 //! moves least. Processes under measurement are started from this very program. Nothing here
 //! asserts a time; rivals are measured elsewhere and quoted in the documents.
 
+#![deny(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a closed pipe makes these panic: use say! and note!"
+)]
+
+#[macro_use]
+mod console;
+
 mod baselines;
 mod command;
 mod cpu;
 mod distribution;
 mod experiments;
 mod measure;
+mod options;
 mod outage;
 mod pairs;
 mod plot;
+mod postgres;
 mod processes;
 mod quota;
 mod report;
@@ -22,4 +33,4 @@ mod scale;
 mod store;
 mod ycsb;
 
-pub use command::{Arguments, run};
+pub use command::{MeasureArguments, run};

@@ -12,9 +12,10 @@ use tokio::task::LocalSet;
 
 use crate::cpu;
 use crate::pairs::{Figures, Latencies};
+use crate::plot::{AxisScale, Lines};
 
 /// Does one operation after the other.
-pub trait Worker {
+pub trait MeasuredWorker {
     /// Does the next; says how many operations that was, 0 when there is nothing left to do.
     ///
     /// # Errors
@@ -39,7 +40,7 @@ pub struct Sample {
 ///
 /// # Errors
 /// A worker's; a process is gone.
-pub async fn run<W: Worker + 'static>(
+pub async fn run<W: MeasuredWorker + 'static>(
     workers: Vec<W>,
     span: Duration,
     ids: &[u32],
@@ -72,7 +73,7 @@ pub async fn run<W: Worker + 'static>(
     })
 }
 
-async fn work<W: Worker>(
+async fn work<W: MeasuredWorker>(
     mut worker: W,
     end: Instant,
     latencies: Rc<RefCell<Latencies>>,
@@ -156,13 +157,28 @@ impl Series {
     }
 }
 
+/// Cumulative distributions of latencies side by side.
+pub fn latency_plot(title: &str, series: &[(&str, &Series)]) -> Lines {
+    let lines = series.iter().map(|(name, series)| {
+        let points = series.latencies().distribution();
+        ((*name).to_owned(), points)
+    });
+    Lines {
+        title: title.to_owned(),
+        x: "latency, µs (logarithmic)".to_owned(),
+        y: "share of operations".to_owned(),
+        x_scale: AxisScale::Logarithmic,
+        series: lines.collect(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     struct Countdown(u64);
 
-    impl Worker for Countdown {
+    impl MeasuredWorker for Countdown {
         async fn operate(&mut self) -> io::Result<u64> {
             let done = self.0.min(1);
             self.0 -= done;

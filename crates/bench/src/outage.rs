@@ -11,20 +11,20 @@ use std::io;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use client::placement::{
+use client::{Client, IfExists, Retry, SchemaBuilder, Table};
+use placement::{
     ColumnType, CoverCosts, Cut, Durability, FurtherCopy, Layout, Share, Value, cover, encode_key,
 };
-use client::protocol::configuration::{Configuration, PartitionState, ServerState};
-use client::protocol::identity::{CoreId, ServerId};
-use client::{Client, IfExists, Retry, SchemaBuilder, Table};
+use protocol::configuration::{Configuration, PartitionState, ServerState};
+use protocol::identity::{CoreId, ServerId};
 use tokio::task::LocalSet;
 
-use crate::command::Options;
 use crate::cpu;
-use crate::distribution::Random;
-use crate::processes::{Cluster, Process, ServerKind};
+use crate::distribution::BenchRandom;
+use crate::options::MeasureOptions;
+use crate::processes::{BenchCluster, BenchProcess, ServerKind};
 use crate::quota::{self, CoreShare, Quota};
-use crate::store::{self, FIELDS, Shape};
+use crate::store::{self, FIELDS, RowShape};
 
 /// What each server may use. With half as much, servers that were asked for more than they could do
 /// while others were filled lost their leases.
@@ -32,8 +32,8 @@ const SHARE: CoreShare = CoreShare::of_core(20);
 /// Servers of the paper's experiments, and partitions of each copy.
 const SERVERS: usize = 12;
 const PARTITIONS: u32 = 12;
-/// Clients, and lookups under way at a time, of all together: so many that a lookup that waits for a
-/// slow server does not keep the others idle, as the CPU is to be the bottleneck.
+/// Clients, and lookups under way at a time, of all together: so many that a lookup that waits for
+/// a slow server does not keep the others idle, as the CPU is to be the bottleneck.
 const CLIENTS: usize = 4;
 const READERS: usize = 128;
 /// Writers of rows that the lost server holds.
@@ -83,7 +83,7 @@ pub struct Loss {
 
 /// What a run gave.
 #[derive(Clone, Debug)]
-pub struct Outcome {
+pub struct OutageOutcome {
     /// Seconds, and lookups per second around then.
     pub timeline: Vec<(f64, f64)>,
     /// Lookups per second before the first loss, and from it until all was filled again.
@@ -105,30 +105,30 @@ pub struct Quiet {
 }
 
 /// A loaded cluster. Processes go before their quotas.
-pub struct Site {
-    cluster: Cluster,
-    servers: Vec<(ServerId, usize, Process)>,
+pub struct OutageSite {
+    cluster: BenchCluster,
+    servers: Vec<(ServerId, usize, BenchProcess)>,
     /// Numbers of folders whose servers were lost.
     lost: Vec<usize>,
     clients: Vec<Client>,
-    shape: Shape,
+    shape: RowShape,
     grid: Grid,
     quotas: Option<Vec<Quota>>,
 }
 
-impl Site {
+impl OutageSite {
     /// Starts twelve servers, loads the table, and adds spares.
     ///
     /// # Errors
     /// A process does not start, a row cannot be written.
     pub async fn new(
-        options: &Options,
+        options: &MeasureOptions,
         grid: &Grid,
-        shape: Shape,
+        shape: RowShape,
         spares: usize,
-    ) -> io::Result<Site> {
-        eprintln!("{}: {} rows are loaded", grid.name, shape.rows);
-        let mut cluster = Cluster::start(&options.base(), SERVERS, ServerKind::default())?;
+    ) -> io::Result<OutageSite> {
+        note!("{}: {} rows are loaded", grid.name, shape.rows);
+        let mut cluster = BenchCluster::start(&options.base(), SERVERS, ServerKind::default())?;
         let clients = store::clients(&cluster, CLIENTS).await?;
         let table = create(&clients[0], grid).await?;
         store::load(&table, shape).await?;
@@ -138,7 +138,7 @@ impl Site {
         }
         let started = std::mem::take(&mut cluster.servers).into_iter().enumerate();
         let servers = started.map(|(number, process)| Ok((id(&process)?, number, process)));
-        let site = Site {
+        let site = OutageSite {
             servers: servers.collect::<io::Result<_>>()?,
             cluster,
             lost: Vec::new(),
@@ -158,10 +158,10 @@ impl Site {
             quota::remove_leftovers().and_then(|()| ids.map(|id| Quota::of(id, SHARE)).collect());
         match quotas {
             Ok(quotas) => {
-                eprintln!("each server is held to {SHARE} from here on");
+                note!("each server is held to {SHARE} from here on");
                 self.quotas = Some(quotas);
             }
-            Err(error) => eprintln!(
+            Err(error) => note!(
                 "NO QUOTAS: servers take what they get of this machine, and the figures are not \
                  those of a cluster ({error})"
             ),
@@ -170,8 +170,8 @@ impl Site {
 
     /// Memory of all servers, in bytes.
     pub fn resident_bytes(&self) -> io::Result<u64> {
-        let servers = self.servers.iter();
-        servers
+        self.servers
+            .iter()
             .map(|(_, _, process)| cpu::resident_bytes(process.id()))
             .sum()
     }
@@ -186,7 +186,7 @@ impl Site {
         shares: &[u32],
         losses: &[Loss],
         after: Duration,
-    ) -> io::Result<Outcome> {
+    ) -> io::Result<OutageOutcome> {
         let counts = Rc::new(RefCell::new(Vec::new()));
         let stop = Rc::new(Cell::new(false));
         let keys: Vec<Rc<Vec<Vec<u8>>>> = (0..self.grid.keys)
@@ -201,7 +201,7 @@ impl Site {
                 table: table.clone(),
                 keys: keys.clone(),
                 shares: shares.to_vec(),
-                random: Random::new(seed),
+                random: BenchRandom::new(seed),
                 counts: counts.clone(),
                 stop: stop.clone(),
                 started,
@@ -294,7 +294,7 @@ impl Site {
     /// rest filled.
     ///
     /// # Errors
-    /// As [`Site::outage`].
+    /// As [`OutageSite::outage`].
     pub async fn quiet_loss(&mut self, holders_of: &[(usize, usize)]) -> io::Result<Quiet> {
         let mut gone = BTreeSet::new();
         for place in holders_of {
@@ -302,8 +302,10 @@ impl Site {
             gone.insert(self.kill(&configuration, *place)?);
         }
         let known = |configuration: &Configuration| {
-            let servers = configuration.servers.iter();
-            let mut lost = servers.filter(|server| gone.contains(&server.id));
+            let mut lost = configuration
+                .servers
+                .iter()
+                .filter(|server| gone.contains(&server.id));
             lost.all(|server| server.state == ServerState::Down)
         };
         self.wait(known).await?;
@@ -385,7 +387,7 @@ impl Site {
     /// was acknowledged.
     ///
     /// # Errors
-    /// As [`Site::outage`].
+    /// As [`OutageSite::outage`].
     pub async fn write_gap(&mut self, loss: Loss, after: Duration) -> io::Result<Duration> {
         let table = self.clients[0].table(TABLE).await.map_err(store::failed)?;
         let definition = table.definition();
@@ -406,7 +408,8 @@ impl Site {
         let set = LocalSet::new();
         let writers: Vec<_> = (0..WRITERS)
             .map(|writer| {
-                let (table, rows, mut random) = (table.clone(), rows.clone(), Random::new(writer));
+                let (table, rows, mut random) =
+                    (table.clone(), rows.clone(), BenchRandom::new(writer));
                 let (stop, last, gap) = (stop.clone(), last.clone(), gap.clone());
                 set.spawn_local(async move {
                     while !stop.get() {
@@ -499,7 +502,7 @@ async fn create(client: &Client, grid: &Grid) -> io::Result<Table> {
     created.map_err(store::failed)
 }
 
-fn id(process: &Process) -> io::Result<ServerId> {
+fn id(process: &BenchProcess) -> io::Result<ServerId> {
     let number = process.said("server")?.parse();
     number.map(ServerId).map_err(io::Error::other)
 }
@@ -511,8 +514,10 @@ fn all_up(configuration: &Configuration) -> bool {
 
 /// Whether nothing is held by these servers, being filled, or about to be.
 fn is_whole(configuration: &Configuration, gone: &BTreeSet<ServerId>) -> bool {
-    let tables = configuration.tables.iter();
-    let mut places = tables.flat_map(|table| table.placement.iter().flatten());
+    let mut places = configuration
+        .tables
+        .iter()
+        .flat_map(|table| table.placement.iter().flatten());
     configuration.sealing.is_none()
         && places.all(|place| {
             place.state != PartitionState::Rebuilding && !gone.contains(&place.core.server)
@@ -532,7 +537,7 @@ struct Reader {
     table: Table,
     keys: Vec<Rc<Vec<Vec<u8>>>>,
     shares: Vec<u32>,
-    random: Random,
+    random: BenchRandom,
     /// Lookups that ended in each step.
     counts: Rc<RefCell<Vec<u64>>>,
     stop: Rc<Cell<bool>>,
@@ -570,7 +575,7 @@ impl Reader {
     }
 }
 
-fn outcome(counts: &[u64], first: Duration, whole: Duration) -> Outcome {
+fn outcome(counts: &[u64], first: Duration, whole: Duration) -> OutageOutcome {
     let step = STEP.as_secs_f64();
     let place = |time: Duration| (time.as_secs_f64() / step) as usize;
     let rate = |counts: &[u64]| counts.iter().sum::<u64>() as f64 / (counts.len() as f64 * step);
@@ -578,7 +583,7 @@ fn outcome(counts: &[u64], first: Duration, whole: Duration) -> Outcome {
     let timeline = counts[..counts.len() - 1].iter().enumerate();
     let timeline =
         timeline.map(|(number, count)| ((number as f64 + 0.5) * step, *count as f64 / step));
-    Outcome {
+    OutageOutcome {
         timeline: timeline.collect(),
         before: rate(&counts[..place(first).max(1)]),
         during: rate(&counts[place(first)..=place(whole).min(counts.len() - 1)]),

@@ -1,5 +1,7 @@
 //! Interleaved measurement: A B A B …, so that noise hits both alike; medians of at least five.
 
+use placement::{median, percentile, percentiles};
+
 /// What was measured of one thing.
 #[derive(Clone, Debug, Default)]
 pub struct Figures {
@@ -14,7 +16,7 @@ impl Figures {
 
     /// The median; NaN if there is none.
     pub fn median(&self) -> f64 {
-        percentile(&sorted(&self.values), 0.5)
+        median(&self.values)
     }
 
     /// The median over pairs of this divided by the other: what noise has in common goes away.
@@ -26,7 +28,7 @@ impl Figures {
         );
         let pairs = self.values.iter().zip(&baseline.values);
         let ratios: Vec<f64> = pairs.map(|(value, baseline)| value / baseline).collect();
-        percentile(&sorted(&ratios), 0.5)
+        median(&ratios)
     }
 
     /// This less the other, pair by pair.
@@ -44,8 +46,7 @@ impl Figures {
 
     /// Least and greatest.
     pub fn range(&self) -> (f64, f64) {
-        let values = sorted(&self.values);
-        (percentile(&values, 0.0), percentile(&values, 1.0))
+        (percentile(&self.values, 0.0), percentile(&self.values, 1.0))
     }
 }
 
@@ -68,19 +69,22 @@ impl Latencies {
 
     /// The value below which `share` of them lie.
     pub fn percentile(&self, share: f64) -> f64 {
-        percentile(&sorted(&self.values), share)
+        percentile(&self.values, share)
     }
 
-    /// The median of values that are known in whole units only: those that are equal lie evenly around it, so that where
-    /// among them the middle is says what is lost in the unit.
+    /// The median of values that are known in whole units only. Equal ones are taken to lie evenly
+    /// around their unit, so where among them the middle is gives the fraction.
     #[cfg(feature = "scale")]
     pub fn median_of_whole(&self) -> f64 {
-        let values = sorted(&self.values);
-        let median = percentile(&values, 0.5);
-        let below = values.partition_point(|value| *value < median);
-        let equal = values.partition_point(|value| *value <= median) - below;
+        let mut values = self.values.clone();
+        values.sort_unstable_by(f64::total_cmp);
+        let Some(unit) = values.get(values.len() / 2) else {
+            return f64::NAN;
+        };
+        let below = values.partition_point(|value| value < unit);
+        let equal = values.partition_point(|value| value <= unit) - below;
         let middle = values.len() as f64 / 2.0;
-        median - 0.5 + (middle - below as f64) / equal as f64
+        unit - 0.5 + (middle - below as f64) / equal as f64
     }
 
     /// Their mean.
@@ -91,27 +95,12 @@ impl Latencies {
 
     /// Points of the cumulative distribution: (latency, share), denser towards the tail.
     pub fn distribution(&self) -> Vec<(f64, f64)> {
-        let values = sorted(&self.values);
         let shares = (0..=99).map(|percent| f64::from(percent) / 100.0);
         let tail = [0.995, 0.999, 0.9999];
-        shares
-            .chain(tail)
-            .map(|share| (percentile(&values, share), share))
-            .collect()
+        let shares: Vec<f64> = shares.chain(tail).collect();
+        let values = percentiles(&self.values, &shares);
+        values.into_iter().zip(shares).collect()
     }
-}
-
-fn sorted(values: &[f64]) -> Vec<f64> {
-    let mut values = values.to_vec();
-    values.sort_unstable_by(f64::total_cmp);
-    values
-}
-
-fn percentile(sorted: &[f64], share: f64) -> f64 {
-    let Some(last) = sorted.len().checked_sub(1) else {
-        return f64::NAN;
-    };
-    sorted[(last as f64 * share).round() as usize]
 }
 
 #[cfg(test)]
@@ -132,6 +121,14 @@ mod tests {
         assert_eq!(ours.ratio(&baseline), 1.5);
         assert_eq!(ours.median(), 3.0);
         assert_eq!(ours.range(), (3.0, 6.0));
+    }
+
+    #[test]
+    fn the_median_of_an_even_number_is_between_two() {
+        assert_eq!(figures(&[9.0, 1.0, 2.0, 4.0]).median(), 3.0);
+        let baseline = figures(&[1.0, 1.0, 1.0, 1.0]);
+        assert_eq!(figures(&[9.0, 1.0, 2.0, 4.0]).ratio(&baseline), 3.0);
+        assert!(Figures::default().median().is_nan());
     }
 
     #[test]

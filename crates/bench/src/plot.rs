@@ -18,7 +18,7 @@ const COLOURS: [&str; 7] = [
 
 /// How values lie along an axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scale {
+pub enum AxisScale {
     Linear,
     Logarithmic,
 }
@@ -29,7 +29,7 @@ pub struct Lines {
     pub title: String,
     pub x: String,
     pub y: String,
-    pub x_scale: Scale,
+    pub x_scale: AxisScale,
     pub series: Vec<(String, Vec<(f64, f64)>)>,
 }
 
@@ -44,7 +44,7 @@ pub struct Bars {
 
 /// An axis: what it spans and where it is on the page.
 struct Axis {
-    scale: Scale,
+    scale: AxisScale,
     values: (f64, f64),
     page: (f64, f64),
 }
@@ -52,8 +52,8 @@ struct Axis {
 impl Axis {
     fn place(&self, value: f64) -> f64 {
         let share = match self.scale {
-            Scale::Linear => (value - self.values.0) / (self.values.1 - self.values.0),
-            Scale::Logarithmic => {
+            AxisScale::Linear => (value - self.values.0) / (self.values.1 - self.values.0),
+            AxisScale::Logarithmic => {
                 (value / self.values.0).log10() / (self.values.1 / self.values.0).log10()
             }
         };
@@ -63,7 +63,7 @@ impl Axis {
     fn ticks(&self) -> Vec<f64> {
         let (low, high) = self.values;
         match self.scale {
-            Scale::Linear => {
+            AxisScale::Linear => {
                 let rough = (high - low) / 5.0;
                 let power = 10f64.powf(rough.log10().floor());
                 let step = [1.0, 2.0, 5.0, 10.0].map(|times| times * power);
@@ -73,7 +73,7 @@ impl Axis {
                 let last = (high / step).floor() as i64;
                 (first..=last).map(|number| number as f64 * step).collect()
             }
-            Scale::Logarithmic => {
+            AxisScale::Logarithmic => {
                 let decades = low.log10().floor() as i32..=high.log10().ceil() as i32;
                 let ticks = decades
                     .flat_map(|decade| [1.0, 2.0, 5.0].map(|times| times * 10f64.powi(decade)));
@@ -95,8 +95,8 @@ impl Lines {
         let greatest = points().map(|(x, _)| x).fold(f64::NEG_INFINITY, f64::max);
         let y_greatest = points().map(|(_, y)| y).fold(0.0, f64::max);
         let x_values = match self.x_scale {
-            Scale::Linear => (0.0, greatest * 1.05),
-            Scale::Logarithmic => (least * 0.9, greatest * 1.1),
+            AxisScale::Linear => (0.0, greatest * 1.05),
+            AxisScale::Logarithmic => (least * 0.9, greatest * 1.1),
         };
         let names: Vec<&str> = self.series.iter().map(|(name, _)| name.as_str()).collect();
         let top = TOP + LEGEND_ROW * names.len().div_ceil(3) as f64;
@@ -106,7 +106,7 @@ impl Lines {
             page: (LEFT, WIDTH - RIGHT),
         };
         let y = Axis {
-            scale: Scale::Linear,
+            scale: AxisScale::Linear,
             values: (0.0, y_greatest * 1.02),
             page: (HEIGHT - BOTTOM, top),
         };
@@ -149,7 +149,7 @@ impl Bars {
         let names: Vec<&str> = self.series.iter().map(String::as_str).collect();
         let top = TOP + LEGEND_ROW * names.len().div_ceil(3) as f64;
         let y = Axis {
-            scale: Scale::Linear,
+            scale: AxisScale::Linear,
             values: (0.0, greatest * 1.1),
             page: (HEIGHT - BOTTOM, top),
         };
@@ -268,7 +268,7 @@ mod tests {
             title: "a < b & c".to_owned(),
             x: "µs".to_owned(),
             y: "share".to_owned(),
-            x_scale: Scale::Logarithmic,
+            x_scale: AxisScale::Logarithmic,
             series: vec![(
                 "one".to_owned(),
                 vec![(1.0, 0.0), (10.0, 0.5), (100.0, 1.0)],
@@ -321,11 +321,11 @@ mod tests {
             page: (0.0, 1.0),
         };
         assert_eq!(
-            axis(Scale::Linear, (0.0, 9.0)).ticks(),
+            axis(AxisScale::Linear, (0.0, 9.0)).ticks(),
             [0.0, 2.0, 4.0, 6.0, 8.0]
         );
         assert_eq!(
-            axis(Scale::Logarithmic, (9.0, 60.0)).ticks(),
+            axis(AxisScale::Logarithmic, (9.0, 60.0)).ticks(),
             [10.0, 20.0, 50.0]
         );
     }

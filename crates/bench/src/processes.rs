@@ -6,18 +6,18 @@ use std::process::{Child, Command, Stdio};
 
 /// A running process that has said that it is ready.
 #[derive(Debug)]
-pub struct Process {
+pub struct BenchProcess {
     child: Child,
     /// What it said: `key=value` pairs of its `ready` line.
     said: Vec<(String, String)>,
 }
 
-impl Process {
+impl BenchProcess {
     /// Starts `program` with `arguments` and waits for its line `ready key=value …`.
     ///
     /// # Errors
     /// It cannot be started, or it ends without that line; then its last words are on stderr.
-    pub fn start(program: &Path, arguments: &[&str], log: &Path) -> io::Result<Process> {
+    pub fn start(program: &Path, arguments: &[&str], log: &Path) -> io::Result<BenchProcess> {
         let mut child = Command::new(program)
             .args(arguments)
             .arg("--until-stdin-ends")
@@ -36,7 +36,7 @@ impl Process {
                 .map(|(key, value)| (key.to_owned(), value.to_owned()))
                 .collect()
         });
-        let mut process = Process {
+        let mut process = BenchProcess {
             child,
             said: Vec::new(),
         };
@@ -73,7 +73,7 @@ impl Process {
     }
 }
 
-impl Drop for Process {
+impl Drop for BenchProcess {
     fn drop(&mut self) {
         // Both fail where it has ended already.
         let _ = self.child.kill();
@@ -90,20 +90,20 @@ pub struct ServerKind {
 
 /// A coordinator and servers on this machine.
 #[derive(Debug)]
-pub struct Cluster {
-    pub coordinator: Process,
-    pub servers: Vec<Process>,
+pub struct BenchCluster {
+    pub coordinator: BenchProcess,
+    pub servers: Vec<BenchProcess>,
     program: PathBuf,
     folder: tempfile::TempDir,
     kind: ServerKind,
 }
 
-impl Cluster {
+impl BenchCluster {
     /// Starts them, with their folders in a temporary one below `base`.
     ///
     /// # Errors
     /// One of them does not start.
-    pub fn start(base: &Path, servers: usize, kind: ServerKind) -> io::Result<Cluster> {
+    pub fn start(base: &Path, servers: usize, kind: ServerKind) -> io::Result<BenchCluster> {
         let program = std::env::current_exe()?;
         std::fs::create_dir_all(base)?;
         let folder = tempfile::tempdir_in(base)?;
@@ -118,8 +118,8 @@ impl Cluster {
             "never",
         ];
         let log = folder.path().join("coordinator.log");
-        let coordinator = Process::start(&program, &arguments, &log)?;
-        let mut cluster = Cluster {
+        let coordinator = BenchProcess::start(&program, &arguments, &log)?;
+        let mut cluster = BenchCluster {
             coordinator,
             servers: Vec::new(),
             program,
@@ -137,7 +137,7 @@ impl Cluster {
     ///
     /// # Errors
     /// It does not start.
-    pub fn server(&self, number: usize) -> io::Result<Process> {
+    pub fn server(&self, number: usize) -> io::Result<BenchProcess> {
         let data = self.folder.path().join(format!("server-{number}"));
         let coordinator = self.address()?;
         let mut arguments = vec![
@@ -151,7 +151,7 @@ impl Cluster {
             arguments.push("--memory");
         }
         let log = self.folder.path().join(format!("server-{number}.log"));
-        Process::start(&self.program, &arguments, &log)
+        BenchProcess::start(&self.program, &arguments, &log)
     }
 
     /// Where the coordinator listens.
@@ -180,7 +180,7 @@ impl Cluster {
 
     /// Numbers of the server processes.
     pub fn server_ids(&self) -> Vec<u32> {
-        self.servers.iter().map(Process::id).collect()
+        self.servers.iter().map(BenchProcess::id).collect()
     }
 }
 

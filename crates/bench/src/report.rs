@@ -27,7 +27,7 @@ pub struct Line {
 
 /// All figures of a run, in order.
 #[derive(Clone, Debug, Default)]
-pub struct Report {
+pub struct FigureReport {
     pub lines: Vec<Line>,
 }
 
@@ -43,7 +43,7 @@ const HEADER: [&str; 9] = [
     "must reach",
 ];
 
-impl Report {
+impl FigureReport {
     /// Adds a figure without a baseline.
     pub fn plain(&mut self, id: &str, what: &str, figures: &Figures, unit: &'static str) {
         self.lines.push(Line {
@@ -166,7 +166,7 @@ mod tests {
 
     #[test]
     fn csv_has_a_line_per_figure_and_quotes_what_must_be() {
-        let mut report = Report::default();
+        let mut report = FigureReport::default();
         report.plain("", "a, \"b\"", &figures([1.0, 3.0, 200.0]), "µs");
         let ours = figures([15.0, 30.0, 45.0]);
         let baseline = figures([10.0, 20.0, 30.0]);

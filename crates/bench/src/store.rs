@@ -10,15 +10,15 @@ use std::io;
 use std::rc::Rc;
 use std::time::Duration;
 
-use client::placement::{ColumnType, Durability, Value, encode_key};
-use client::protocol::configuration::ServerState;
-use client::protocol::expression::{Assignment, Expression};
-use client::protocol::operation::RequestResult;
 use client::{Client, ConnectOptions, IfExists, SchemaBuilder, Table};
+use placement::{ColumnType, Durability, Value, encode_key};
+use protocol::configuration::ServerState;
+use protocol::expression::{Assignment, Expression};
+use protocol::operation::RequestResult;
 
-use crate::distribution::Random;
-use crate::measure::{Worker, run};
-use crate::processes::Cluster;
+use crate::distribution::BenchRandom;
+use crate::measure::{MeasuredWorker, run};
+use crate::processes::BenchCluster;
 
 /// Fields of a row besides its key.
 pub const FIELDS: usize = 10;
@@ -34,7 +34,7 @@ const UP_PAUSE: Duration = Duration::from_millis(100);
 
 /// The shape of the rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Shape {
+pub struct RowShape {
     /// Rows loaded before anything is measured.
     pub rows: u64,
     pub field_bytes: usize,
@@ -47,7 +47,7 @@ pub fn key(number: u64) -> String {
 
 /// Row `number`: its key and its fields.
 pub fn row(number: u64, field_bytes: usize) -> Vec<Value> {
-    let mut random = Random::new(number.wrapping_mul(0x2545_f491_4f6c_dd1d));
+    let mut random = BenchRandom::new(number.wrapping_mul(0x2545_f491_4f6c_dd1d));
     let mut values = vec![Value::Text(key(number))];
     values.extend((0..FIELDS).map(|_| Value::Text(random.text(field_bytes))));
     values
@@ -62,7 +62,7 @@ pub fn failed(error: client::Error) -> io::Error {
 ///
 /// # Errors
 /// The cluster cannot be reached.
-pub async fn clients(cluster: &Cluster, count: usize) -> io::Result<Vec<Client>> {
+pub async fn clients(cluster: &BenchCluster, count: usize) -> io::Result<Vec<Client>> {
     let mut clients = Vec::new();
     for _ in 0..count {
         let options = ConnectOptions::new([cluster.address()?]).deadline(DEADLINE);
@@ -110,7 +110,10 @@ pub async fn create(client: &Client, name: &str, durability: Durability) -> io::
 
 /// Waits until every server of the cluster holds its lease: on a busy machine one may have lost
 /// it since it said that it was ready.
-async fn wait_until_up(client: &Client) -> io::Result<()> {
+///
+/// # Errors
+/// The coordinator does not answer, or one stays down.
+pub async fn wait_until_up(client: &Client) -> io::Result<()> {
     for _ in 0..UP_TRIES_MAX {
         let configuration = client.refresh().await.map_err(failed)?;
         let mut servers = configuration.servers.iter();
@@ -126,10 +129,10 @@ async fn wait_until_up(client: &Client) -> io::Result<()> {
 ///
 /// # Errors
 /// One cannot be inserted.
-pub async fn load(table: &Table, shape: Shape) -> io::Result<()> {
+pub async fn load(table: &Table, shape: RowShape) -> io::Result<()> {
     let next = Rc::new(Cell::new(0));
-    let inserts: Vec<Insert> = (0..LOAD_WINDOW)
-        .map(|_| Insert {
+    let inserts: Vec<InsertWorker> = (0..LOAD_WINDOW)
+        .map(|_| InsertWorker {
             table: table.clone(),
             field_bytes: shape.field_bytes,
             next: next.clone(),
@@ -150,27 +153,27 @@ pub fn replex_of(table: &Table, column: usize) -> u8 {
 
 /// Looks up rows by one of the keys, each with equal chance.
 #[derive(Debug)]
-pub struct Lookup {
+pub struct LookupWorker {
     table: Table,
     replex: u8,
     keys: Rc<Vec<Vec<u8>>>,
-    random: Random,
+    random: BenchRandom,
 }
 
-impl Lookup {
+impl LookupWorker {
     /// Over keys that were encoded beforehand by [`encoded_keys`].
-    pub fn new(table: Table, replex: u8, keys: Rc<Vec<Vec<u8>>>, seed: u64) -> Lookup {
-        Lookup {
+    pub fn new(table: Table, replex: u8, keys: Rc<Vec<Vec<u8>>>, seed: u64) -> LookupWorker {
+        LookupWorker {
             table,
             replex,
             keys,
-            random: Random::new(seed),
+            random: BenchRandom::new(seed),
         }
     }
 }
 
 /// The keys of all rows in the replex that is sorted by a column.
-pub fn encoded_keys(shape: Shape, column: usize) -> Vec<Vec<u8>> {
+pub fn encoded_keys(shape: RowShape, column: usize) -> Vec<Vec<u8>> {
     let keys = (0..shape.rows).map(|number| {
         let row = row(number, shape.field_bytes);
         encode_key([row[column].as_ref()])
@@ -194,7 +197,7 @@ pub fn on_one_core(table: &Table, replex: u8, keys: &[Vec<u8>]) -> Vec<Vec<u8>> 
     mine.cloned().collect()
 }
 
-impl Worker for Lookup {
+impl MeasuredWorker for LookupWorker {
     async fn operate(&mut self) -> io::Result<u64> {
         let chosen = self.random.below(self.keys.len() as u64);
         let key = &self.keys[chosen as usize];
@@ -210,7 +213,7 @@ impl Worker for Lookup {
 
 /// Inserts rows by rising number, shared among workers.
 #[derive(Debug)]
-pub struct Insert {
+pub struct InsertWorker {
     pub table: Table,
     pub field_bytes: usize,
     /// The next row's number.
@@ -219,7 +222,7 @@ pub struct Insert {
     pub end: u64,
 }
 
-impl Worker for Insert {
+impl MeasuredWorker for InsertWorker {
     async fn operate(&mut self) -> io::Result<u64> {
         let number = self.next.get();
         if number >= self.end {
@@ -227,7 +230,7 @@ impl Worker for Insert {
         }
         self.next.set(number + 1);
         if number > 0 && number.is_multiple_of(LOAD_TOLD) {
-            eprintln!("{number} rows loaded");
+            note!("{number} rows loaded");
         }
         let row = row(number, self.field_bytes);
         let result = self.table.insert(&row).await;
@@ -242,10 +245,10 @@ pub struct HotWrite {
     pub table: Table,
     pub number: u64,
     pub field_bytes: usize,
-    pub random: Random,
+    pub random: BenchRandom,
 }
 
-impl Worker for HotWrite {
+impl MeasuredWorker for HotWrite {
     async fn operate(&mut self) -> io::Result<u64> {
         let text = self.random.text(self.field_bytes);
         let pk = [Value::Text(key(self.number))];

@@ -19,15 +19,15 @@ use std::io;
 use std::rc::Rc;
 
 use client::Table;
-use client::placement::{Value, encode_key};
+use placement::{Value, encode_key};
 
-use crate::distribution::{Random, Zipfian};
-use crate::measure::Worker;
-use crate::store::{self, FIELDS, Shape};
+use crate::distribution::{BenchRandom, Zipfian};
+use crate::measure::MeasuredWorker;
+use crate::store::{self, FIELDS, RowShape};
 
 /// A workload over rows that are loaded already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Workload {
+pub struct YcsbWorkload {
     pub name: &'static str,
     /// Of a hundred operations.
     pub updates: u64,
@@ -39,7 +39,7 @@ pub struct Workload {
 }
 
 /// A, B, C, D and F.
-pub const WORKLOADS: [Workload; 5] = [
+pub const WORKLOADS: [YcsbWorkload; 5] = [
     mix("A", 50, 0, 0),
     mix("B", 5, 0, 0),
     mix("C", 0, 0, 0),
@@ -47,8 +47,8 @@ pub const WORKLOADS: [Workload; 5] = [
     mix("F", 0, 0, 50),
 ];
 
-const fn mix(name: &'static str, updates: u64, inserts: u64, modifications: u64) -> Workload {
-    Workload {
+const fn mix(name: &'static str, updates: u64, inserts: u64, modifications: u64) -> YcsbWorkload {
+    YcsbWorkload {
         name,
         updates,
         inserts,
@@ -89,9 +89,9 @@ impl Shared {
         }
     }
 
-    fn draw(&mut self, workload: Workload, random: &mut Random) -> Operation {
+    fn draw(&mut self, workload: YcsbWorkload, random: &mut BenchRandom) -> Operation {
         let chance = random.below(100);
-        let Workload {
+        let YcsbWorkload {
             updates,
             inserts,
             modifications,
@@ -125,28 +125,29 @@ impl Shared {
 
 /// One of the clients.
 #[derive(Debug)]
-pub struct Client {
+pub struct YcsbClient {
     table: Table,
-    workload: Workload,
-    shape: Shape,
+    workload: YcsbWorkload,
+    shape: RowShape,
     shared: Rc<RefCell<Shared>>,
-    random: Random,
+    random: BenchRandom,
 }
 
-impl Client {
+impl YcsbClient {
     /// One of several that share what they know of the rows.
     pub fn new(
         table: Table,
-        (workload, shape): (Workload, Shape),
+        workload: YcsbWorkload,
+        shape: RowShape,
         shared: Rc<RefCell<Shared>>,
         seed: u64,
-    ) -> Client {
-        Client {
+    ) -> YcsbClient {
+        YcsbClient {
             table,
             workload,
             shape,
             shared,
-            random: Random::new(seed),
+            random: BenchRandom::new(seed),
         }
     }
 
@@ -168,7 +169,7 @@ impl Client {
     }
 }
 
-impl Worker for Client {
+impl MeasuredWorker for YcsbClient {
     async fn operate(&mut self) -> io::Result<u64> {
         let operation = self
             .shared
@@ -201,7 +202,7 @@ mod tests {
         let draws = 100_000u32;
         for workload in WORKLOADS {
             let mut shared = Shared::new(rows);
-            let mut random = Random::new(3);
+            let mut random = BenchRandom::new(3);
             let mut counts = [0u32; 4];
             for _ in 0..draws {
                 let (kind, number) = match shared.draw(workload, &mut random) {
@@ -234,7 +235,7 @@ mod tests {
         let workload = WORKLOADS[3];
         assert!(workload.latest);
         let mut shared = Shared::new(1000);
-        let mut random = Random::new(4);
+        let mut random = BenchRandom::new(4);
         let mut pending = Vec::new();
         let (mut newest, mut reads) = (0u32, 0u32);
         for _ in 0..20_000 {

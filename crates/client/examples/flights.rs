@@ -6,10 +6,10 @@
 //! ```
 //! It takes the coordinator's address. What it leaves out: everything about starting a cluster.
 
-use client::placement::{ColumnType, Value};
-use client::protocol::expression::{Assignment, BinaryOperator, Expression};
-use client::protocol::operation::RequestResult;
-use client::{Client, ConnectOptions, Error, IfExists, IfMissing, SchemaBuilder};
+use client::{
+    Assignment, BinaryOperator, Client, ColumnType, ConnectOptions, Error, Expression, IfExists,
+    IfMissing, RequestResult, SchemaBuilder, Value,
+};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let Some(coordinator) = std::env::args().nth(1) else {
@@ -24,7 +24,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// The tour; tells what it saw, line by line.
+/// The tour; returns what it saw, line by line.
 // tidy: long — an example, read from top to bottom
 pub async fn tour(coordinator: &str) -> Result<Vec<String>, Error> {
     let mut seen = Vec::new();
@@ -70,9 +70,12 @@ pub async fn tour(coordinator: &str) -> Result<Vec<String>, Error> {
         column: flights.column("tail")?,
         value: Expression::Literal(Value::Text("N777".into())),
     };
-    flights
+    let renamed = flights
         .update(&[Value::Int64(3)], vec![rename], None)
         .await?;
+    if !matches!(renamed, RequestResult::Applied { .. }) {
+        seen.push(flights.explain(&renamed));
+    }
     for tail in ["N3", "N777"] {
         let rows = flights.lookup("tour_by_tail", &[Value::Text(tail.into())])?;
         seen.push(format!("{tail} has {} flights", rows.await?.len()));
@@ -100,8 +103,11 @@ pub async fn tour(coordinator: &str) -> Result<Vec<String>, Error> {
         let applied = matches!(result, RequestResult::Applied { .. });
         seen.push(format!("compare and set: {applied}"));
     }
-    let duplicate = flights.insert(&row(3)).await?;
-    seen.push(flights.explain(&duplicate));
+    // A key that exists already is a result, and no error: nothing was written.
+    match flights.insert(&row(3)).await? {
+        RequestResult::Applied { version } => seen.push(format!("version {}", version.0)),
+        other => seen.push(flights.explain(&other)),
+    }
 
     // A scan says its name, and comes page by page.
     let mut rows = flights.scan().ascending().limit(150).rows()?;

@@ -3,7 +3,7 @@
 use protocol::codec::Bytes;
 use protocol::identity::{Epoch, PartitionId};
 use protocol::message::ChecksumRead;
-use protocol::session::{Operation, Outcome};
+use session::{SessionOperation, SessionOutcome};
 use tokio::task::JoinSet;
 
 use crate::client::{Client, other_outcome};
@@ -17,15 +17,15 @@ const PARTITIONS_AT_A_TIME: usize = 8;
 
 /// A copy's rows, counted and summed. Copies of a table at rest have equal sums.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Sum {
+pub struct Checksum {
     /// How many rows.
     pub count: u64,
     /// The wrapping sum of a hash of each row and its version.
     pub sum: u64,
 }
 
-impl Sum {
-    fn add(&mut self, other: Sum) {
+impl Checksum {
+    fn add(&mut self, other: Checksum) {
         self.count += other.count;
         self.sum = self.sum.wrapping_add(other.sum);
     }
@@ -37,16 +37,15 @@ impl Table {
     ///
     /// # Errors
     /// [`Error::Deadline`] if a partition does not answer, [`Error::TableGone`].
-    pub async fn checksum(&self, replex: u8) -> Result<Sum, Error> {
+    pub async fn checksum(&self, replex: u8) -> Result<Checksum, Error> {
         let count = match self.definition().placement.get(usize::from(replex)) {
             Some(places) => places.len(),
             None => {
-                return Err(Error::NoIndex {
-                    message: format!(
-                        "table {} has {} copies, numbered from 0: there is no copy {replex}",
-                        self.schema().name,
-                        self.definition().placement.len()
-                    ),
+                let replexes = self.definition().layout.replexes.iter();
+                return Err(Error::UnknownIndex {
+                    table: self.schema().name.clone(),
+                    index: format!("number {replex}"),
+                    indexes: replexes.map(|replex| replex.name.clone()).collect(),
                 });
             }
         };
@@ -58,7 +57,7 @@ impl Table {
         let what = format!("the checksum of table {}", self.schema().name);
         let mut waiting = (0..count).map(partition);
         let mut summing = JoinSet::new();
-        let mut sum = Sum::default();
+        let mut sum = Checksum::default();
         let runtime = self.client().hub().runtime().clone();
         loop {
             while summing.len() < PARTITIONS_AT_A_TIME
@@ -80,7 +79,7 @@ impl Table {
     ///
     /// # Errors
     /// As there.
-    pub async fn checksums(&self) -> Result<Vec<(String, Sum)>, Error> {
+    pub async fn checksums(&self) -> Result<Vec<(String, Checksum)>, Error> {
         let mut sums = Vec::new();
         let definition = self.definition();
         for number in definition.readable() {
@@ -97,8 +96,8 @@ async fn sum_partition(
     epoch: Epoch,
     partition: PartitionId,
     what: String,
-) -> Result<Sum, Error> {
-    let mut sum = Sum::default();
+) -> Result<Checksum, Error> {
+    let mut sum = Checksum::default();
     let mut start = Bytes::default();
     loop {
         let read = ChecksumRead {
@@ -107,12 +106,12 @@ async fn sum_partition(
             start,
             limit: PART_ROWS,
         };
-        let operation = Operation::Checksum(read);
+        let operation = SessionOperation::Checksum(read);
         let part = match client.run(operation, &what, None).await? {
-            Outcome::Checksum(part) => part,
+            SessionOutcome::Checksum(part) => part,
             other => return Err(other_outcome(&other)),
         };
-        sum.add(Sum {
+        sum.add(Checksum {
             count: part.count,
             sum: part.sum,
         });

@@ -3,22 +3,19 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use placement::Schema;
 use protocol::configuration::Configuration;
 use protocol::identity::{CoreId, Epoch, ServerId};
-use protocol::message::{CoordinatorReply, CoordinatorRequest};
-use protocol::session::gather::Plan;
-use protocol::session::{Input, Operation, Outcome, SessionMachine};
+use protocol::message::{CoordinatorReply, CoordinatorRequest, Read, RowPage};
+use session::{SessionInput, SessionMachine, SessionOperation, SessionOutcome};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep};
 
-use crate::coordinator::{Answer, Ask, Coordinator};
+use crate::ask::{Answer, Ask};
+use crate::coordinator::Coordinator;
 use crate::error::Error;
 use crate::hub::Hub;
 use crate::options::ConnectOptions;
-use crate::rows::Rows;
-use crate::table::Table;
 
 /// A pause before a refused question that may succeed by itself is asked again.
 const ASK_PAUSE: Duration = Duration::from_millis(100);
@@ -76,7 +73,8 @@ impl Client {
     /// runtime, whose tasks serve the client from then on.
     ///
     /// # Errors
-    /// [`Error::NoCoordinator`] if none answers before the deadline.
+    /// [`Error::NoCoordinator`] if none answers before the deadline; [`Error::Refused`] in the
+    /// words of one that recovers its state.
     pub async fn connect(options: ConnectOptions) -> Result<Client, Error> {
         let (sender, receiver) = mpsc::unbounded_channel();
         let (made, hub_made) = oneshot::channel();
@@ -84,30 +82,42 @@ impl Client {
         let coordinator = AbortOnDrop(tokio::spawn(coordinator.run(hub_made)).abort_handle());
         let known = Epoch(0);
         let deadline = Instant::now() + options.deadline;
-        let (ask, answer) = Ask::of_caller(CoordinatorRequest::Fetch { known }, deadline);
-        sender.send(ask).map_err(|_| Error::Closed)?;
-        let configuration = match answer.await.map_err(|_| Error::Closed)? {
-            Answer::NotSent(tried) => return Err(Error::NoCoordinator { tried }),
-            Answer::Lost(reason) => {
-                return Err(Error::NoCoordinator {
-                    tried: vec![reason],
-                });
-            }
-            Answer::Reply(reply, cluster) => match *reply {
-                CoordinatorReply::Configuration(configuration) => configuration,
-                // A cluster that nobody has joined yet.
-                CoordinatorReply::Unchanged { epoch } => Configuration {
-                    cluster,
-                    epoch,
-                    ..Configuration::default()
+        let configuration = loop {
+            let (ask, answer) = Ask::of_caller(CoordinatorRequest::Fetch { known }, deadline);
+            sender.send(ask).map_err(|_| Error::Closed)?;
+            match answer.await.map_err(|_| Error::Closed)? {
+                Answer::NotSent(tried) => return Err(Error::NoCoordinator { tried }),
+                Answer::Lost(reason) => {
+                    return Err(Error::NoCoordinator {
+                        tried: vec![reason],
+                    });
+                }
+                Answer::Reply(reply, cluster) => match *reply {
+                    CoordinatorReply::Configuration(configuration) => break configuration,
+                    // A cluster that nobody has joined yet.
+                    CoordinatorReply::Unchanged { epoch } => {
+                        break Configuration {
+                            cluster,
+                            epoch,
+                            ..Configuration::default()
+                        };
+                    }
+                    // It recovers its state, for one.
+                    CoordinatorReply::Refused {
+                        retry: true,
+                        message: _,
+                    } if Instant::now() + ASK_PAUSE < deadline => sleep(ASK_PAUSE).await,
+                    CoordinatorReply::Refused { message, retry } => {
+                        return Err(Error::Refused { message, retry });
+                    }
+                    other => return Err(unexpected(&other)),
                 },
-                other => return Err(unexpected(&other)),
-            },
+            }
         };
         // Spreads the pauses of clients that are refused together; nothing depends on its value.
         let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
         let seed = since.map_or(0, |since| since.as_nanos() as u64) ^ u64::from(std::process::id());
-        let machine = SessionMachine::new(options.limits, seed, Some(Arc::new(configuration)));
+        let machine = SessionMachine::new(options.limits(), seed, Some(Arc::new(configuration)));
         let hub = Hub::new(options, sender, machine);
         // The coordinator's task is there as long as the client.
         let _ = made.send(Arc::downgrade(&hub));
@@ -135,33 +145,14 @@ impl Client {
         match self.ask(request, "a newer configuration").await? {
             CoordinatorReply::Configuration(configuration) => {
                 self.hub()
-                    .step(Input::Configuration(Arc::new(configuration)));
+                    .step(SessionInput::Configuration(Arc::new(configuration)));
             }
-            CoordinatorReply::Unchanged { epoch } => self.hub().step(Input::Unchanged { epoch }),
+            CoordinatorReply::Unchanged { epoch } => {
+                self.hub().step(SessionInput::Unchanged { epoch })
+            }
             other => return Err(unexpected(&other)),
         }
         Ok(self.configuration())
-    }
-
-    /// Creates a table and tells of it once every server that holds a part of it is ready.
-    ///
-    /// # Errors
-    /// [`Error::Schema`] for a table that cannot be, [`Error::Refused`] in the coordinator's words
-    /// (a table of the name exists, too few failure domains), [`Error::Unknown`] if the connection
-    /// broke meanwhile.
-    pub async fn create_table(&self, schema: Schema, exists: IfExists) -> Result<Table, Error> {
-        schema.validate()?;
-        let what = format!("the creation of table {}", schema.name);
-        let name = schema.name.clone();
-        let request = CoordinatorRequest::CreateTable {
-            schema,
-            if_not_exists: exists == IfExists::Accept,
-        };
-        match self.ask(request, &what).await? {
-            CoordinatorReply::Done { epoch, .. } => self.catch_up(epoch).await?,
-            other => return Err(unexpected(&other)),
-        }
-        self.table(&name).await
     }
 
     /// Drops a table and its rows.
@@ -186,6 +177,17 @@ impl Client {
     pub async fn remove_server(&self, server: ServerId) -> Result<(), Error> {
         let request = CoordinatorRequest::Remove { server };
         let what = format!("the removal of server {}", server.0);
+        self.change(request, &what).await
+    }
+
+    /// Lets a server in on a folder that is an older copy, although rows that were acknowledged
+    /// since are missing there.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] in the coordinator's words, as for a server that is up.
+    pub async fn accept_folder(&self, server: ServerId) -> Result<(), Error> {
+        let request = CoordinatorRequest::AcceptFolder { server };
+        let what = format!("that the folder of server {} is accepted", server.0);
         self.change(request, &what).await
     }
 
@@ -219,42 +221,17 @@ impl Client {
         }
     }
 
-    /// A table by name; asks the coordinator if it is not known here.
-    ///
-    /// # Errors
-    /// [`Error::NoTable`] names the tables that there are.
-    pub async fn table(&self, name: &str) -> Result<Table, Error> {
-        if let Some(table) = Table::find(self, name) {
-            return Ok(table);
-        }
-        let configuration = self.refresh().await?;
-        Table::find(self, name).ok_or_else(|| Error::NoTable {
-            name: name.to_owned(),
-            tables: configuration
-                .tables
-                .iter()
-                .map(|table| table.schema.name.clone())
-                .collect(),
-        })
-    }
-
-    /// Begins a read of any partitions of one replex: what [`Table::lookup`] and [`Table::scan`]
-    /// come down to. The plan's partitions and columns are those of the table.
-    ///
-    /// # Errors
-    /// [`Error::NoIndex`] if the table has no such partition or column.
-    pub fn read(&self, table: &Table, plan: Plan) -> Result<Rows, Error> {
-        Rows::begin(self.clone(), table, plan, None)
-    }
-
     /// A core's counters by name.
     ///
     /// # Errors
     /// [`Error::Deadline`] if the core does not answer, [`Error::Invalid`] if there is none.
     pub async fn status(&self, core: CoreId) -> Result<Vec<(String, u64)>, Error> {
         let what = format!("the status of {core}");
-        match self.run(Operation::Status(core), &what, None).await? {
-            Outcome::Status(counters) => Ok(counters),
+        match self
+            .run(SessionOperation::Status(core), &what, None)
+            .await?
+        {
+            SessionOutcome::Status(counters) => Ok(counters),
             other => Err(other_outcome(&other)),
         }
     }
@@ -266,24 +243,47 @@ impl Client {
     /// Runs one operation of the session machine; failures become errors.
     pub(crate) async fn run(
         &self,
-        operation: Operation,
+        operation: SessionOperation,
         what: &str,
         patience: Option<Duration>,
-    ) -> Result<Outcome, Error> {
+    ) -> Result<SessionOutcome, Error> {
         let patience = patience.unwrap_or(self.hub().options().deadline);
         let deadline_us = self.hub().deadline_us(patience);
         let outcome = self.hub().run(operation, deadline_us).await?;
         self.judge(outcome, what)
     }
 
+    /// Ranges of one table as of one moment; none if that cannot be had.
+    pub(crate) async fn read_moment(
+        &self,
+        reads: Vec<Read>,
+        patience: Option<Duration>,
+        what: &str,
+    ) -> Result<Option<Vec<Vec<RowPage>>>, Error> {
+        let hub = self.hub();
+        let deadline_us = hub.deadline_us(patience.unwrap_or(hub.options().deadline));
+        let outcome = hub
+            .run(SessionOperation::Moment(reads), deadline_us)
+            .await?;
+        match self.judge(outcome, what)? {
+            SessionOutcome::Moment(ranges) => Ok(Some(ranges)),
+            SessionOutcome::NoMoment => Ok(None),
+            other => Err(other_outcome(&other)),
+        }
+    }
+
     /// Tells outcomes from errors.
-    pub(crate) fn judge(&self, outcome: Outcome, what: &str) -> Result<Outcome, Error> {
+    pub(crate) fn judge(
+        &self,
+        outcome: SessionOutcome,
+        what: &str,
+    ) -> Result<SessionOutcome, Error> {
         match outcome {
-            Outcome::Failed(failure) => {
+            SessionOutcome::Failed(failure) => {
                 let trouble = self.hub().trouble();
                 Err(Error::from_failure(failure, what, trouble.as_deref()))
             }
-            Outcome::Unknown(failure) => {
+            SessionOutcome::Unknown(failure) => {
                 let trouble = self.hub().trouble();
                 let trouble = trouble.map_or(String::new(), |trouble| format!(" ({trouble})"));
                 Err(Error::Unknown {
@@ -329,7 +329,7 @@ impl Client {
     }
 
     /// Waits until the client knows this epoch.
-    async fn catch_up(&self, epoch: Epoch) -> Result<(), Error> {
+    pub(crate) async fn catch_up(&self, epoch: Epoch) -> Result<(), Error> {
         while self.configuration().epoch < epoch {
             self.refresh().await?;
         }
@@ -364,7 +364,7 @@ pub(crate) fn unexpected(reply: &CoordinatorReply) -> Error {
     }
 }
 
-pub(crate) fn other_outcome(outcome: &Outcome) -> Error {
+pub(crate) fn other_outcome(outcome: &SessionOutcome) -> Error {
     Error::Protocol {
         message: format!("the session ended a request with {outcome:?}"),
     }

@@ -8,73 +8,22 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use protocol::frame;
-use protocol::message::{CoordinatorReply, CoordinatorRequest, Hello, Message};
-use protocol::session::Input;
+use protocol::message::{CoordinatorReply, Hello, Message};
+use session::SessionInput;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
+use crate::ask::{Answer, Ask};
 use crate::framing::FrameReader;
+use crate::greeting::greet;
 use crate::hub::Hub;
-use crate::link::greet;
 use crate::options::ConnectOptions;
 
 /// The first pause after no coordinator answered, and the longest.
 const PAUSE_MIN: Duration = Duration::from_millis(20);
 const PAUSE_MAX: Duration = Duration::from_millis(500);
-
-/// A question to the coordinator.
-#[derive(Debug)]
-pub(crate) struct Ask {
-    request: CoordinatorRequest,
-    /// Who waits for the answer; the session machine, if nobody.
-    waiter: Option<(oneshot::Sender<Answer>, Instant)>,
-}
-
-/// What became of a question of a caller.
-#[derive(Debug)]
-pub(crate) enum Answer {
-    Reply(Box<CoordinatorReply>, u64),
-    /// It was never sent: what happened at each coordinator.
-    NotSent(Vec<String>),
-    /// It was sent, and no answer came.
-    Lost(String),
-}
-
-impl Ask {
-    /// A question of the session machine.
-    pub fn of_machine(request: CoordinatorRequest) -> Ask {
-        Ask {
-            request,
-            waiter: None,
-        }
-    }
-
-    /// A question of a caller, with where the answer goes.
-    pub fn of_caller(
-        request: CoordinatorRequest,
-        deadline: Instant,
-    ) -> (Ask, oneshot::Receiver<Answer>) {
-        let (sender, receiver) = oneshot::channel();
-        let waiter = Some((sender, deadline));
-        (Ask { request, waiter }, receiver)
-    }
-
-    /// Whether somebody waits for the answer, and may wait still.
-    fn is_wanted(&self) -> bool {
-        self.waiter
-            .as_ref()
-            .is_none_or(|(sender, deadline)| !sender.is_closed() && *deadline > Instant::now())
-    }
-
-    fn tell(self, answer: Answer) {
-        if let Some((sender, _)) = self.waiter {
-            // Whoever does not listen any more has gone.
-            let _ = sender.send(answer);
-        }
-    }
-}
 
 /// Serves questions until nobody can ask any more.
 pub(crate) struct Coordinator {
@@ -287,10 +236,12 @@ impl Coordinator {
         }
         let input = match reply {
             CoordinatorReply::Configuration(configuration) => {
-                Input::Configuration(Arc::new(configuration))
+                SessionInput::Configuration(Arc::new(configuration))
             }
-            CoordinatorReply::Unchanged { epoch } => Input::Unchanged { epoch },
-            CoordinatorReply::Session { session, life_us } => Input::Session { session, life_us },
+            CoordinatorReply::Unchanged { epoch } => SessionInput::Unchanged { epoch },
+            CoordinatorReply::Session { session, life_us } => {
+                SessionInput::Session { session, life_us }
+            }
             // Refused: the machine asks again.
             _ => return,
         };

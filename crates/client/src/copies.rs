@@ -7,37 +7,41 @@ use std::time::Duration;
 
 use placement::Schema;
 use protocol::identity::TableId;
-use protocol::message::{CoordinatorReply, CoordinatorRequest, CopyFailure, FillReport};
+use protocol::message::{CoordinatorReply, CoordinatorRequest, CopyFailure, FillReport, Shortage};
 use tokio::time::{Instant, sleep};
 
 use crate::client::{Client, IfMissing, unexpected};
 use crate::error::Error;
 
-/// Between two questions of how it goes.
-const PAUSE: Duration = Duration::from_millis(50);
+/// Between two questions of how it goes: at first, for a table without rows takes milliseconds, and
+/// after each pause was twice as long as the one before.
+const PAUSE_MIN: Duration = Duration::from_millis(1);
+const PAUSE_MAX: Duration = Duration::from_millis(50);
 /// So long a coordinator may be away meanwhile.
 const AWAY_MAX: Duration = Duration::from_secs(60);
 
 /// What a cluster is filling, and what became of copies.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Fills {
+pub struct FillProgress {
     /// Replexes with partitions that are being filled, by table and number.
     pub fills: Vec<FillReport>,
     /// Copies that come or go in a moment, by table and name.
     pub waiting: Vec<(TableId, String)>,
     /// The last copies that could not be made, the newest last.
     pub failures: Vec<CopyFailure>,
+    /// Servers whose disks have no room for all writes.
+    pub without_room: Vec<Shortage>,
 }
 
 impl Client {
     /// Adds an index or a further copy to a table that exists, and tells once it can be read by.
-    /// `wanted` is the table's schema with one of them more, its last. `progress` hears from time to
-    /// time how far its partitions are. The copy is made also if nobody waits for this;
+    /// `wanted` is the table's schema with one of them more, its last. `progress` hears from time
+    /// to time how far its partitions are. The copy is made also if nobody waits for this;
     /// [`Client::drop_copy`] gives it up.
     ///
     /// # Errors
-    /// [`Error::Schema`] for one that cannot be; [`Error::Refused`] in the coordinator's words, also
-    /// where rows stand in the way of a unique index: then nothing of it is left;
+    /// [`Error::Schema`] for one that cannot be; [`Error::Refused`] in the coordinator's words,
+    /// also where rows stand in the way of a unique index: then nothing of it is left;
     /// [`Error::Unknown`] if the connection broke meanwhile.
     pub async fn add_copy(
         &self,
@@ -95,6 +99,7 @@ impl Client {
             CoordinatorReply::Done { .. } => {}
             other => return Err(unexpected(&other)),
         }
+        let mut pause = PAUSE_MIN;
         while self
             .fills()
             .await?
@@ -102,7 +107,8 @@ impl Client {
             .iter()
             .any(|it| it.0 == id && it.1 == name)
         {
-            sleep(PAUSE).await;
+            sleep(pause).await;
+            pause = (pause * 2).min(PAUSE_MAX);
         }
         self.refresh().await?;
         Ok(())
@@ -112,17 +118,19 @@ impl Client {
     ///
     /// # Errors
     /// [`Error::NoCoordinator`] and [`Error::Deadline`].
-    pub async fn fills(&self) -> Result<Fills, Error> {
+    pub async fn fills(&self) -> Result<FillProgress, Error> {
         let what = "the progress of fills";
         match self.ask(CoordinatorRequest::Progress, what).await? {
             CoordinatorReply::Progress {
                 fills,
                 waiting,
                 failures,
-            } => Ok(Fills {
+                without_room,
+            } => Ok(FillProgress {
                 fills,
                 waiting,
                 failures,
+                without_room,
             }),
             other => Err(unexpected(&other)),
         }
@@ -136,12 +144,13 @@ impl Client {
         progress: &(dyn Fn(&FillReport) + Send + Sync),
     ) -> Result<(), Error> {
         let mut heard = Instant::now();
+        let mut pause = PAUSE_MIN;
         loop {
             let fills = match self.fills().await {
                 Ok(fills) => fills,
                 Err(error) if heard.elapsed() > AWAY_MAX => return Err(error),
                 Err(_) => {
-                    sleep(PAUSE).await;
+                    sleep(PAUSE_MAX).await;
                     continue;
                 }
             };
@@ -174,7 +183,8 @@ impl Client {
             let mut sum = FillReport::new(id, 0);
             own.for_each(|fill| sum.add(fill));
             progress(&sum);
-            sleep(PAUSE).await;
+            sleep(pause).await;
+            pause = (pause * 2).min(PAUSE_MAX);
         }
     }
 }

@@ -1,19 +1,19 @@
 //! What can go wrong, and who may try again.
 //!
 //! What a request *decided* (a duplicate key, a condition that did not hold) is no error: it is a
-//! [`RequestResult`](protocol::operation::RequestResult).
+//! [`RequestResult`](crate::RequestResult), which must be looked at.
 
 use std::fmt;
 
 use placement::{ColumnType, KeyError, RowError, SchemaError};
 use protocol::identity::ServerId;
-use protocol::session::Failure;
+use session::SessionFailure;
 
 /// Why something was not done, or is not known to be done.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Error {
-    /// No coordinator answered in time. Try again once one does.
+    /// No coordinator answered in time. May be tried again.
     NoCoordinator {
         /// Each address with what happened there.
         tried: Vec<String>,
@@ -25,7 +25,7 @@ pub enum Error {
         /// What stood in the way last, as far as is known.
         reason: String,
     },
-    /// An operation may have happened, or may happen yet (SAFETY R14). Read before repeating it.
+    /// An operation may have happened, or may happen yet. Read before repeating it.
     Unknown {
         /// What was wanted.
         what: String,
@@ -40,12 +40,12 @@ pub enum Error {
         /// What is missing, and what to do.
         message: String,
     },
-    /// A server on the way of a write has no space. Try again once somebody has made space.
+    /// A server that has to take part in a write has no space. May be tried again once it has.
     DiskFull {
         /// The server.
         server: ServerId,
     },
-    /// The coordinator did not do it, and says what to do.
+    /// The coordinator refused; its message says what to do.
     Refused {
         /// Its words.
         message: String,
@@ -59,21 +59,44 @@ pub enum Error {
         /// Those that there are.
         tables: Vec<String>,
     },
-    /// The copy that was to be read by, an index or another one, is gone. Look the table up anew:
-    /// this handle names what was there before.
+    /// The index or other copy that was to be read was dropped. Look the table up again: this
+    /// handle has the definition from before.
     TableChanged {
         /// The table's name, or its number.
         table: String,
     },
-    /// The table was dropped meanwhile; look it up by name anew.
+    /// The table was dropped. Look it up by its name again.
     TableGone {
         /// Its name, or its number where the name is not known.
         table: String,
     },
-    /// No such index, or not enough key values for it. Not to be tried again as it is.
-    NoIndex {
-        /// What is missing, and which indexes there are.
-        message: String,
+    /// The table has no such column. Not to be tried again as it is.
+    UnknownColumn {
+        /// The table.
+        table: String,
+        /// The name or the number asked for.
+        column: String,
+        /// The columns that there are.
+        columns: Vec<String>,
+    },
+    /// The table has no such index. Not to be tried again as it is.
+    UnknownIndex {
+        /// The table.
+        table: String,
+        /// The name or the number asked for.
+        index: String,
+        /// The indexes that there are, each with its columns.
+        indexes: Vec<String>,
+    },
+    /// The values are not those of a key: too few, so that a lookup would have to ask every
+    /// partition, or too many. Not to be tried again as it is.
+    IncompleteKey {
+        /// The table.
+        table: String,
+        /// The columns that need a value each.
+        columns: Vec<String>,
+        /// How many values were given.
+        given: usize,
     },
     /// A value of another type than its column. Not to be tried again as it is.
     WrongType {
@@ -84,18 +107,18 @@ pub enum Error {
         /// The value's type.
         found: ColumnType,
     },
-    /// Values that make no row of the table. Not to be tried again as they are.
+    /// Invalid values for a row of the table. Not to be tried again as they are.
     Row(RowError),
-    /// Values that make no key. Not to be tried again as they are.
+    /// Invalid values for a key. Not to be tried again as they are.
     Key(KeyError),
-    /// Not a table that can be. Not to be tried again as it is.
+    /// An invalid schema. Not to be tried again as it is.
     Schema(SchemaError),
-    /// A server said that it cannot be done, whoever asks. Not to be tried again as it is.
+    /// A server rejected the request as invalid. Not to be tried again as it is.
     Invalid {
         /// Its words.
         message: String,
     },
-    /// The other side does not speak as this release does. Use the same release on both.
+    /// The other side speaks another version of the protocol. Use the same release on both.
     Protocol {
         /// What it said.
         message: String,
@@ -130,7 +153,9 @@ impl Error {
             | Error::NoTable { .. }
             | Error::TableGone { .. }
             | Error::TableChanged { .. }
-            | Error::NoIndex { .. }
+            | Error::UnknownColumn { .. }
+            | Error::UnknownIndex { .. }
+            | Error::IncompleteKey { .. }
             | Error::WrongType { .. }
             | Error::Row(_)
             | Error::Key(_)
@@ -142,30 +167,34 @@ impl Error {
     }
 
     /// From what the session machine says. `trouble` is what happened to connections last.
-    pub(crate) fn from_failure(failure: Failure, what: &str, trouble: Option<&str>) -> Error {
+    pub(crate) fn from_failure(
+        failure: SessionFailure,
+        what: &str,
+        trouble: Option<&str>,
+    ) -> Error {
         match failure {
-            Failure::Deadline { .. } => {
+            SessionFailure::Deadline { .. } => {
                 let trouble = trouble.map_or(String::new(), |trouble| format!(" ({trouble})"));
                 Error::Deadline {
                     what: what.to_owned(),
                     reason: format!("{failure}{trouble}"),
                 }
             }
-            Failure::Full => Error::Full,
-            Failure::Lost { message, .. } => Error::Lost { message },
-            Failure::TableGone { table } => Error::TableGone {
+            SessionFailure::Full => Error::Full,
+            SessionFailure::Lost { message, .. } => Error::Lost { message },
+            SessionFailure::TableGone { table } => Error::TableGone {
                 table: format!("number {}", table.0),
             },
-            Failure::DiskFull { server } => Error::DiskFull { server },
-            Failure::PlaceGone {
+            SessionFailure::DiskFull { server } => Error::DiskFull { server },
+            SessionFailure::PlaceGone {
                 partition: Some(partition),
             } => Error::TableChanged {
                 table: format!("number {}", partition.table.0),
             },
-            Failure::PlaceGone { partition: None }
-            | Failure::SessionEnded
-            | Failure::RequestMismatch
-            | Failure::Invalid { .. } => Error::Invalid {
+            SessionFailure::PlaceGone { partition: None }
+            | SessionFailure::SessionEnded
+            | SessionFailure::RequestMismatch
+            | SessionFailure::Invalid { .. } => Error::Invalid {
                 message: failure.to_string(),
             },
         }
@@ -173,6 +202,7 @@ impl Error {
 }
 
 impl fmt::Display for Error {
+    // tidy: long — a dispatching match: a text for each error.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Error::NoCoordinator { tried } => write!(
@@ -193,7 +223,8 @@ impl fmt::Display for Error {
             ),
             Error::DiskFull { server } => write!(
                 f,
-                "server {} has no space for writes: make space on its disk, then try again",
+                "server {} has no room on its disk for this write; deletes and reads go on. Make room there, \
+                 or start another server for its partitions to move to, then try again",
                 server.0
             ),
             Error::Refused { message, .. }
@@ -213,13 +244,39 @@ impl fmt::Display for Error {
             Error::TableChanged { table } => write!(
                 f,
                 "the copy of table {table} that was to be read by was dropped meanwhile: look the \
-                 table up anew"
+                 table up again"
             ),
             Error::TableGone { table } => write!(
                 f,
-                "table {table} was dropped meanwhile: look it up by its name anew"
+                "table {table} was dropped meanwhile: look it up by its name again"
             ),
-            Error::NoIndex { message } => f.write_str(message),
+            Error::UnknownColumn {
+                table,
+                column,
+                columns,
+            } => write!(
+                f,
+                "table {table} has no column {column}: it has {}",
+                columns.join(", ")
+            ),
+            Error::UnknownIndex {
+                table,
+                index,
+                indexes,
+            } => write!(
+                f,
+                "table {table} has no index {index}: it has {}",
+                indexes.join(", ")
+            ),
+            Error::IncompleteKey {
+                table,
+                columns,
+                given,
+            } => write!(
+                f,
+                "{given} values for a key of table {table}: give one for each of {}",
+                columns.join(", ")
+            ),
             Error::WrongType {
                 column,
                 expected,

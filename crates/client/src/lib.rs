@@ -1,10 +1,9 @@
-//! The asynchronous client of Replex: finds the right core for every key, keeps many requests in
-//! flight, repeats what was lost so that it still happens exactly once, and says *unknown* where
-//! nobody can know.
+//! The asynchronous client of Replex. It sends each request to the core that holds the key, keeps
+//! many requests in flight, and repeats lost requests so that each takes effect exactly once. If
+//! the outcome of a request cannot be known, it returns [`Error::Unknown`].
 //!
 //! ```no_run
-//! use client::placement::{ColumnType, Value};
-//! use client::{Client, ConnectOptions, IfExists, SchemaBuilder};
+//! use client::{Client, ColumnType, ConnectOptions, IfExists, RequestResult, SchemaBuilder, Value};
 //!
 //! # async fn example() -> Result<(), client::Error> {
 //! let client = Client::connect(ConnectOptions::new(["127.0.0.1:7400"])).await?;
@@ -18,7 +17,11 @@
 //!
 //! let flights = client.table("flights").await?;
 //! let row = [Value::Int64(1), Value::Text("N14228".into())];
-//! flights.insert(&row).await?;
+//! match flights.insert(&row).await? {
+//!     RequestResult::Applied { version } => println!("written as version {}", version.0),
+//!     // A flight with this id exists already, for example: nothing was written.
+//!     other => println!("{}", flights.explain(&other)),
+//! }
 //!
 //! // Every index is a full copy: one hop, whichever key is known.
 //! let rows = flights.lookup("by_tail", &[Value::Text("N14228".into())])?.await?;
@@ -28,36 +31,49 @@
 //! ```
 //! `examples/flights.rs` is a longer one, which runs against a cluster.
 //!
-//! A [`Client`] is cheap to clone and may be used from any task; it needs a tokio runtime, of one
-//! thread or several, for as long as it lives. What is decided (routes, names, repeats) is
-//! decided by `protocol::session`, which the simulator runs too; this crate adds sockets and time.
-//! It must not know how servers store anything.
+//! A [`Client`] is cheap to clone and may be used from any task. It needs a tokio runtime, with one
+//! thread or several, for as long as it lives.
+//!
+//! A write returns a [`RequestResult`], which must be looked at: a duplicate key or a condition
+//! that did not hold is a result, not an [`Error`]. [`Error::retry`] tells whether a request may be
+//! repeated.
+//!
+//! Crate `session` decides where requests go and when they are repeated; the simulator runs the
+//! same code. This crate adds sockets and time, and must not know how servers store rows.
 
 #![forbid(unsafe_code)]
 
+mod ask;
 mod checksum;
 mod client;
 mod coordinator;
 mod copies;
 mod error;
 mod framing;
+mod greeting;
 mod hub;
-mod link;
 mod lookup;
 mod options;
 mod rows;
 mod schema;
 mod table;
 
-pub use placement;
-pub use protocol;
+pub use placement::{
+    Column, ColumnType, Constraint, Durability, Index, KeyError, RowError, Schema, SchemaError,
+    Value,
+};
+pub use protocol::configuration::Configuration;
+pub use protocol::expression::{Assignment, BinaryOperator, Expression, UnaryOperator};
+pub use protocol::identity::{CoreId, ServerId, TableId, Version};
+pub use protocol::message::{Consistency, CopyFailure, FillReport, Shortage};
+pub use protocol::operation::{Mutation, RequestResult};
 
-pub use checksum::Sum;
+pub use checksum::Checksum;
 pub use client::{Client, IfExists, IfMissing};
-pub use copies::Fills;
+pub use copies::FillProgress;
 pub use error::{Error, Retry};
-pub use lookup::{By, Lookup, Scan};
+pub use lookup::{Lookup, Scan};
 pub use options::ConnectOptions;
 pub use rows::{Row, Rows};
 pub use schema::{PARTITIONS_DEFAULT, SchemaBuilder};
-pub use table::Table;
+pub use table::{By, Table};

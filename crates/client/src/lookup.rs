@@ -7,51 +7,23 @@ use std::time::Duration;
 
 use placement::{Value, encode_key, encode_value, prefix_end};
 use protocol::codec::Bytes;
+use protocol::configuration::routes;
 use protocol::expression::Expression;
 use protocol::identity::PartitionId;
-use protocol::message::{Consistency, Read};
-use protocol::session::gather::{Order, PAGE_ROWS_MAX, Plan};
-use protocol::session::{Operation, Outcome, route};
+use protocol::message::{Agreement, Consistency, Read, RowPage};
+use session::gather::{GatherPlan, PAGE_ROWS_MAX, RowOrder};
+use session::{SessionOperation, SessionOutcome};
 
 use crate::client::other_outcome;
 use crate::error::Error;
 use crate::rows::{Row, Rows, decode};
-use crate::table::Table;
-
-/// Names an index of a table. A text is a name, a number a position among the schema's indexes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum By<'a> {
-    /// The primary key.
-    PrimaryKey,
-    /// The index of this name; the table's name is its primary key.
-    Name(&'a str),
-    /// The index at this position in the schema.
-    Position(usize),
-}
-
-impl<'a> From<&'a str> for By<'a> {
-    fn from(name: &'a str) -> By<'a> {
-        By::Name(name)
-    }
-}
-
-impl<'a> From<&'a String> for By<'a> {
-    fn from(name: &'a String) -> By<'a> {
-        By::Name(name)
-    }
-}
-
-impl From<usize> for By<'_> {
-    fn from(position: usize) -> Self {
-        By::Position(position)
-    }
-}
+use crate::table::{By, Table};
 
 /// What lookups and scans have in common.
 #[derive(Clone, Debug)]
 struct Wanted<'a> {
     table: &'a Table,
-    plan: Plan,
+    plan: GatherPlan,
     patience: Option<Duration>,
 }
 
@@ -98,12 +70,12 @@ macro_rules! common_options {
 
             /// In the order of the index, from its end.
             pub fn descending(mut self) -> Self {
-                self.wanted.plan.order = Order::Descending;
+                self.wanted.plan.order = RowOrder::Descending;
                 self
             }
 
-            /// `Consistency::Stale` answers at once from what is committed and may miss
-            /// operations under way (SAFETY R10).
+            /// How fresh the rows must be. [`Consistency::Stale`] returns at once what is
+            /// committed, and may miss operations under way.
             pub fn consistency(mut self, consistency: Consistency) -> Self {
                 self.wanted.plan.consistency = consistency;
                 self
@@ -118,7 +90,7 @@ macro_rules! common_options {
             /// The rows as they come.
             ///
             /// # Errors
-            /// [`Error::NoIndex`] for a column that the table does not have.
+            /// [`Error::UnknownColumn`].
             pub fn rows(self) -> Result<Rows, Error> {
                 let Wanted {
                     table,
@@ -136,11 +108,6 @@ macro_rules! common_options {
                 self.wanted.plan.count_only = true;
                 self.rows()?.count().await
             }
-
-            /// What will be read.
-            pub fn plan(&self) -> &Plan {
-                &self.wanted.plan
-            }
         }
     };
 }
@@ -153,14 +120,7 @@ impl<'a> Lookup<'a> {
     pub(crate) fn new(table: &'a Table, by: By<'_>, key: &[Value]) -> Result<Lookup<'a>, Error> {
         let (replex, columns) = table.index(by)?;
         if key.len() > columns.len() {
-            return Err(Error::NoIndex {
-                message: format!(
-                    "{} values for an index of {} columns ({}): give at most one value per column",
-                    key.len(),
-                    columns.len(),
-                    table.column_names(columns)
-                ),
-            });
+            return Err(table.incomplete_key(columns, key.len()));
         }
         for (column, value) in columns.iter().zip(key) {
             table.check_type(*column, value)?;
@@ -169,17 +129,9 @@ impl<'a> Lookup<'a> {
             let position = columns.iter().position(|it| *it == column)?;
             key.get(position).map(Value::as_ref)
         };
-        let numbers = route::partitions(table.definition(), replex, equated);
+        let numbers = routes::partitions(table.definition(), replex, equated);
         let [number] = numbers[..] else {
-            let needed = table.key_space_columns(replex);
-            return Err(Error::NoIndex {
-                message: format!(
-                    "a lookup needs values of {}, the columns that table {} is partitioned by \
-                     there: give all of them, or ask for a scan",
-                    table.column_names(&needed),
-                    table.schema().name
-                ),
-            });
+            return Err(table.incomplete_key(&table.key_space_columns(replex), key.len()));
         };
         let prefix = encode_key(key.iter().map(Value::as_ref));
         let partition = PartitionId {
@@ -190,14 +142,14 @@ impl<'a> Lookup<'a> {
         Ok(Lookup {
             wanted: Wanted {
                 table,
-                plan: Plan {
+                plan: GatherPlan {
                     partitions: vec![partition],
                     end: prefix_end(&prefix).map(Bytes),
                     start: Bytes(prefix.clone()),
                     filter: None,
                     projection: None,
                     limit: None,
-                    order: Order::Ascending,
+                    order: RowOrder::Ascending,
                     count_only: false,
                     epoch: table.epoch(),
                     consistency: Consistency::Linearizable,
@@ -212,11 +164,11 @@ impl<'a> Lookup<'a> {
     /// Only rows whose next column of the index lies between these values. NULL lies nowhere.
     ///
     /// # Errors
-    /// [`Error::NoIndex`] if the key names all columns of the index, [`Error::WrongType`] for
+    /// [`Error::Invalid`] if the key names all columns of the index, [`Error::WrongType`] for
     /// values of another type than the column's.
     pub fn range(mut self, lower: Bound<Value>, upper: Bound<Value>) -> Result<Lookup<'a>, Error> {
         let Some(column) = self.next_column else {
-            return Err(Error::NoIndex {
+            return Err(Error::Invalid {
                 message: "the key names all columns of the index: no column is left for a range"
                     .to_owned(),
             });
@@ -257,7 +209,7 @@ impl<'a> Lookup<'a> {
             patience,
         } = self.wanted;
         table.check_plan(&plan)?;
-        let descending = plan.order == Order::Descending;
+        let descending = plan.order == RowOrder::Descending;
         let columns = table.projected(plan.projection.as_deref());
         let mut rows = Vec::new();
         let mut left = plan.limit.unwrap_or(u64::MAX);
@@ -272,6 +224,7 @@ impl<'a> Lookup<'a> {
             descending,
             count_only: false,
             consistency: plan.consistency,
+            agreement: Agreement::Alone,
             redirect: None,
         };
         while left > 0 {
@@ -312,14 +265,14 @@ impl<'a> Scan<'a> {
         Scan {
             wanted: Wanted {
                 table,
-                plan: Plan {
+                plan: GatherPlan {
                     partitions: (0..count).map(partition).collect(),
                     start: Bytes::default(),
                     end: None,
                     filter: None,
                     projection: None,
                     limit: None,
-                    order: Order::Any,
+                    order: RowOrder::Any,
                     count_only: false,
                     epoch: table.epoch(),
                     consistency: Consistency::Linearizable,
@@ -331,26 +284,108 @@ impl<'a> Scan<'a> {
 
     /// In the order of the primary key.
     pub fn ascending(mut self) -> Self {
-        self.wanted.plan.order = Order::Ascending;
+        self.wanted.plan.order = RowOrder::Ascending;
         self
     }
 }
 
 impl Table {
+    /// The row with this pk.
+    ///
+    /// # Errors
+    /// As awaiting a [`Lookup`].
+    pub async fn get(&self, pk: &[Value]) -> Result<Option<Row>, Error> {
+        let rows = self.lookup(By::PrimaryKey, pk)?.limit(1).await?;
+        Ok(rows.into_iter().next())
+    }
+
+    /// Rows whose first columns of an index have these values.
+    ///
+    /// # Errors
+    /// [`Error::UnknownIndex`]; [`Error::IncompleteKey`] if the values do not fix one partition of
+    /// the index; [`Error::WrongType`].
+    pub fn lookup<'a, 'b>(
+        &'a self,
+        by: impl Into<By<'b>>,
+        key: &[Value],
+    ) -> Result<Lookup<'a>, Error> {
+        Lookup::new(self, by.into(), key)
+    }
+
+    /// All rows, or those that pass a filter.
+    pub fn scan(&self) -> Scan<'_> {
+        Scan::new(self)
+    }
+
+    /// Rows with this encoded key, which has all columns that the replex is partitioned by and no
+    /// others: the shortest way, for whoever encodes keys and reads rows himself. An index with
+    /// the primary key is replex 0.
+    ///
+    /// # Errors
+    /// As [`Table::read_page`].
+    #[doc(hidden)]
+    pub async fn get_raw(&self, replex: u8, key: &[u8], limit: u32) -> Result<RowPage, Error> {
+        let layout = &self.definition().layout;
+        let axes = &layout.replexes[usize::from(replex)].axes;
+        let number = axes.iter().fold(0, |number, axis| {
+            let slot = layout.slot_of_key(axis.key_space, key);
+            number * axis.divisions + axis.coordinate(slot)
+        });
+        let read = Read {
+            epoch: self.epoch(),
+            partition: PartitionId {
+                table: self.id(),
+                replex,
+                number,
+            },
+            start: Bytes::from(key),
+            end: prefix_end(key).map(Bytes),
+            filter: None,
+            projection: None,
+            limit,
+            descending: false,
+            count_only: false,
+            consistency: Consistency::Linearizable,
+            agreement: Agreement::Alone,
+            redirect: None,
+        };
+        self.read_page(read, None).await
+    }
+
+    /// Ranges of this table's partitions as of one moment, as they come: rows are not decoded. None
+    /// if they are too large for that, or are changed too often. The limit of a read is that of all
+    /// pages of its range.
+    ///
+    /// # Errors
+    /// [`Error::Deadline`], [`Error::TableGone`], [`Error::Invalid`].
+    #[doc(hidden)]
+    pub async fn read_moment(
+        &self,
+        reads: Vec<Read>,
+        patience: Option<Duration>,
+    ) -> Result<Option<Vec<Vec<RowPage>>>, Error> {
+        let what = format!("a read of table {}", self.schema().name);
+        self.client().read_moment(reads, patience, &what).await
+    }
+
     /// One page of a partition, as it comes: rows are not decoded. The epoch is filled in.
     ///
     /// # Errors
     /// [`Error::Deadline`], [`Error::TableGone`], [`Error::Invalid`].
+    #[doc(hidden)]
     pub async fn read_page(
         &self,
         read: Read,
         patience: Option<Duration>,
-    ) -> Result<protocol::message::RowPage, Error> {
+    ) -> Result<RowPage, Error> {
         let outcome = self.client().hub();
         let patience = patience.unwrap_or(outcome.options().deadline);
         let deadline_us = outcome.deadline_us(patience);
-        match outcome.run(Operation::Read(read), deadline_us).await? {
-            Outcome::Rows(page) => Ok(page),
+        match outcome
+            .run(SessionOperation::Read(read), deadline_us)
+            .await?
+        {
+            SessionOutcome::Rows(page) => Ok(page),
             outcome => {
                 let what = format!("a read of table {}", self.schema().name);
                 let outcome = self.client().judge(outcome, &what)?;

@@ -1,13 +1,13 @@
-//! Rows as they come, page by page, with back-pressure: no page is asked for before there is room
-//! for it.
+//! Rows as they come. What is small is read as of one moment; what is larger comes page by page,
+//! with back-pressure: no page is asked for before there is room for it.
 
 use std::collections::HashMap;
 use std::time::Duration;
 
 use placement::{Column, RowView, Value};
 use protocol::identity::Version;
-use protocol::session::gather::{Gather, Plan, Step};
-use protocol::session::{Operation, Outcome};
+use session::gather::{Gather, GatherPlan, GatherStep};
+use session::{SessionOperation, SessionOutcome};
 use tokio::sync::mpsc;
 
 use crate::client::{Client, other_outcome};
@@ -38,19 +38,21 @@ pub struct Rows {
     gather: Gather,
     columns: Vec<Column>,
     visible: usize,
-    sender: mpsc::UnboundedSender<(usize, Outcome)>,
+    sender: mpsc::UnboundedSender<(usize, SessionOutcome)>,
     /// At most one page per partition is under way, and few partitions are.
-    receiver: mpsc::UnboundedReceiver<(usize, Outcome)>,
+    receiver: mpsc::UnboundedReceiver<(usize, SessionOutcome)>,
     submitted: HashMap<usize, Submitted>,
     taken: u64,
     failed: bool,
+    /// None until the first page is wanted.
+    is_of_one_moment: Option<bool>,
 }
 
 impl Rows {
     pub(crate) fn begin(
         client: Client,
         table: &Table,
-        plan: Plan,
+        plan: GatherPlan,
         patience: Option<Duration>,
     ) -> Result<Rows, Error> {
         table.check_plan(&plan)?;
@@ -68,7 +70,15 @@ impl Rows {
             submitted: HashMap::new(),
             taken: 0,
             failed: false,
+            is_of_one_moment: None,
         })
+    }
+
+    /// Whether all rows are as they were at one moment between the first call and its answer. If
+    /// not, the read is too large for that: a row that moves in the order of its index while it is
+    /// read may be missed or come twice. None before the first row was asked for.
+    pub fn is_of_one_moment(&self) -> Option<bool> {
+        self.is_of_one_moment
     }
 
     /// The next row; none at the end, and after an error.
@@ -80,12 +90,15 @@ impl Rows {
         if self.failed {
             return Ok(None);
         }
+        if self.is_of_one_moment.is_none() {
+            self.read_moment().await?;
+        }
         if self.taken.is_multiple_of(LOOK_EVERY) {
             self.submit_reads();
         }
         loop {
             match self.gather.step() {
-                Step::Row(version, row) => {
+                GatherStep::Row(version, row) => {
                     self.taken += 1;
                     return match decode(&self.columns, self.visible, row) {
                         Ok(values) => Ok(Some(Row { version, values })),
@@ -95,8 +108,8 @@ impl Rows {
                         }
                     };
                 }
-                Step::End => return Ok(None),
-                Step::Wait => {
+                GatherStep::End => return Ok(None),
+                GatherStep::Wait => {
                     self.submit_reads();
                     self.take_page().await?;
                 }
@@ -114,7 +127,7 @@ impl Rows {
         };
         let mut page = vec![first];
         while page.len() < PAGE_ROWS {
-            let Step::Row(version, row) = self.gather.step() else {
+            let GatherStep::Row(version, row) = self.gather.step() else {
                 break;
             };
             self.taken += 1;
@@ -146,13 +159,28 @@ impl Rows {
         Ok(self.gather.count())
     }
 
+    /// Reads all of it as of one moment, if it is small enough.
+    async fn read_moment(&mut self) -> Result<(), Error> {
+        let reads = self.gather.moment_reads();
+        let read = self.client.read_moment(reads, self.patience, &self.what);
+        let result = read.await.and_then(|ranges| {
+            self.is_of_one_moment = Some(ranges.is_some());
+            let accepted = ranges.map_or(Ok(()), |ranges| self.gather.accept_moment(ranges));
+            accepted.map_err(|error| Error::Protocol {
+                message: error.to_string(),
+            })
+        });
+        self.failed |= result.is_err();
+        result
+    }
+
     fn submit_reads(&mut self) {
         let hub = self.client.hub();
         let patience = self.patience.unwrap_or(hub.options().deadline);
         while let Some((index, read)) = self.gather.next_read() {
             let waiter = Waiter::Many(index, self.sender.clone());
             let deadline_us = hub.deadline_us(patience);
-            let submitted = hub.submit(Operation::Read(read), deadline_us, waiter);
+            let submitted = hub.submit(SessionOperation::Read(read), deadline_us, waiter);
             self.submitted.insert(index, submitted);
         }
     }
@@ -165,7 +193,7 @@ impl Rows {
             submitted.ended = true;
         }
         let result = match self.client.judge(outcome, &self.what) {
-            Ok(Outcome::Rows(page)) => {
+            Ok(SessionOutcome::Rows(page)) => {
                 self.gather
                     .accept(index, page)
                     .map_err(|error| Error::Protocol {

@@ -5,11 +5,10 @@ use placement::{Column, ColumnType, Constraint, Durability, Index, Schema, Schem
 /// Partitions per replex unless the schema says otherwise.
 pub const PARTITIONS_DEFAULT: u32 = 12;
 
-/// Builds a [`Schema`]. What cannot be is found by [`SchemaBuilder::build`], which names it.
+/// Builds a [`Schema`]. [`SchemaBuilder::build`] checks it.
 ///
 /// ```
-/// use client::SchemaBuilder;
-/// use client::placement::{ColumnType, Constraint};
+/// use client::{ColumnType, Constraint, SchemaBuilder};
 ///
 /// let schema = SchemaBuilder::new("flights")
 ///     .column("id", ColumnType::Int64)
@@ -113,7 +112,8 @@ impl SchemaBuilder {
     }
 
     /// Whether copies keep thin entries in each other's order: it makes reads instead of a lost
-    /// partition lookups, and costs memory and some CPU time per write. The default is that they do.
+    /// partition lookups, and costs memory and some CPU time per write. The default is that they
+    /// do.
     #[must_use]
     pub fn local_entries(mut self, local_entries: bool) -> SchemaBuilder {
         self.schema.local_entries = local_entries;

@@ -5,31 +5,100 @@ use std::time::Duration;
 
 use placement::{
     Column, KEY_BYTES_MAX, ReplexKind, Schema, Value, check_key_bytes, encode_key, encode_row,
-    prefix_end,
 };
 use protocol::codec::Bytes;
+use protocol::configuration::routes;
 use protocol::configuration::{self, Configuration};
 use protocol::expression::{Assignment, Expression};
 use protocol::identity::{Epoch, PartitionId, TableId};
-use protocol::message::{Consistency, Read, RowPage};
+use protocol::message::{CoordinatorReply, CoordinatorRequest};
 use protocol::operation::{Action, Mutation, RequestResult};
-use protocol::session::gather::Plan;
-use protocol::session::{Operation, Outcome, route};
+use session::gather::GatherPlan;
+use session::{SessionOperation, SessionOutcome};
 use tokio::sync::mpsc;
 
-use crate::client::{Client, other_outcome};
+use crate::client::{Client, IfExists, other_outcome, unexpected};
 use crate::error::Error;
 use crate::hub::Waiter;
-use crate::lookup::{By, Lookup, Scan};
-use crate::rows::Row;
 
-/// A table of a cluster. Cheap to clone. Where its partitions are is looked up anew for every
-/// request; its columns and indexes are those of when it was looked up.
+/// Names an index of a table. A text is a name, a number a position among the schema's indexes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum By<'a> {
+    /// The primary key.
+    PrimaryKey,
+    /// The index of this name; the table's name is its primary key.
+    Name(&'a str),
+    /// The index at this position in the schema.
+    Position(usize),
+}
+
+impl<'a> From<&'a str> for By<'a> {
+    fn from(name: &'a str) -> By<'a> {
+        By::Name(name)
+    }
+}
+
+impl<'a> From<&'a String> for By<'a> {
+    fn from(name: &'a String) -> By<'a> {
+        By::Name(name)
+    }
+}
+
+impl From<usize> for By<'_> {
+    fn from(position: usize) -> Self {
+        By::Position(position)
+    }
+}
+
+/// A table of a cluster. Cheap to clone. Every request looks up where its partitions are; its
+/// columns and indexes are those of when the table was looked up.
 #[derive(Clone, Debug)]
 pub struct Table {
     client: Client,
     configuration: Arc<Configuration>,
     position: usize,
+}
+
+impl Client {
+    /// Creates a table. Returns once every server that holds a part of it is ready.
+    ///
+    /// # Errors
+    /// [`Error::Schema`] for an invalid schema, [`Error::Refused`] in the coordinator's words
+    /// (a table of the name exists, too few failure domains), [`Error::Unknown`] if the connection
+    /// broke meanwhile.
+    pub async fn create_table(&self, schema: Schema, exists: IfExists) -> Result<Table, Error> {
+        schema.validate()?;
+        let what = format!("the creation of table {}", schema.name);
+        let name = schema.name.clone();
+        let request = CoordinatorRequest::CreateTable {
+            schema,
+            if_not_exists: exists == IfExists::Accept,
+        };
+        match self.ask(request, &what).await? {
+            CoordinatorReply::Done { epoch, .. } => self.catch_up(epoch).await?,
+            other => return Err(unexpected(&other)),
+        }
+        self.table(&name).await
+    }
+
+    /// A table by name; asks the coordinator if it is not known here.
+    ///
+    /// # Errors
+    /// [`Error::NoTable`] names the tables that there are.
+    pub async fn table(&self, name: &str) -> Result<Table, Error> {
+        if let Some(table) = Table::find(self, name) {
+            return Ok(table);
+        }
+        let configuration = self.refresh().await?;
+        Table::find(self, name).ok_or_else(|| Error::NoTable {
+            name: name.to_owned(),
+            tables: configuration
+                .tables
+                .iter()
+                .map(|table| table.schema.name.clone())
+                .collect(),
+        })
+    }
 }
 
 impl Table {
@@ -72,23 +141,17 @@ impl Table {
     /// The position of a column.
     ///
     /// # Errors
-    /// [`Error::NoIndex`] names the columns that there are.
+    /// [`Error::UnknownColumn`] names the columns that there are.
     pub fn column(&self, name: &str) -> Result<u16, Error> {
-        let schema = self.schema();
-        let position = schema.column_index(name).ok_or_else(|| Error::NoIndex {
-            message: format!(
-                "table {} has no column {name}: it has {}",
-                schema.name,
-                self.column_names(&(0..schema.columns.len()).collect::<Vec<_>>())
-            ),
-        })?;
+        let position = self.schema().column_index(name);
+        let position = position.ok_or_else(|| self.unknown_column(name))?;
         Ok(u16::try_from(position).expect("a table has at most 1,600 columns"))
     }
 
     /// One value per column from those named; the others get their default.
     ///
     /// # Errors
-    /// [`Error::NoIndex`] for an unknown column.
+    /// [`Error::UnknownColumn`].
     pub fn row(&self, named: &[(&str, Value)]) -> Result<Vec<Value>, Error> {
         let defaults = self.schema().columns.iter();
         let mut values: Vec<Value> = defaults
@@ -100,11 +163,12 @@ impl Table {
         Ok(values)
     }
 
-    /// Writes a new row: `Applied`, or `Duplicate` where a row with the pk or a unique key exists.
+    /// Writes a new row. The result is `Applied`, or `Duplicate` where a row with the primary key
+    /// or with a unique key exists already.
     ///
     /// # Errors
-    /// [`Error::Row`] and [`Error::Key`] for values that cannot be, before anything is sent; what
-    /// [`Table::execute`] says.
+    /// [`Error::Row`] and [`Error::Key`] for invalid values, before anything is sent; those of
+    /// [`Table::execute`].
     pub async fn insert(&self, values: &[Value]) -> Result<RequestResult, Error> {
         self.execute(self.insertion(values)?).await
     }
@@ -112,7 +176,7 @@ impl Table {
     /// The mutation of [`Table::insert`].
     ///
     /// # Errors
-    /// [`Error::Row`] and [`Error::Key`] for values that cannot be.
+    /// [`Error::Row`] and [`Error::Key`] for invalid values.
     pub fn insertion(&self, values: &[Value]) -> Result<Mutation, Error> {
         let row = Bytes(encode_row(&self.schema().columns, values)?);
         Ok(Mutation {
@@ -185,8 +249,8 @@ impl Table {
         self.execute(Mutation { pk, action }).await
     }
 
-    /// Runs a mutation exactly once, and tells its result. One that waited too long behind
-    /// others, and changed nothing, is run anew until the deadline.
+    /// Runs a mutation exactly once and returns its result. One that waited too long behind others,
+    /// and changed nothing, is repeated until the deadline.
     ///
     /// # Errors
     /// [`Error::Unknown`] if it was sent and no result came, [`Error::Deadline`] if it certainly
@@ -207,20 +271,21 @@ impl Table {
         let hub = self.client.hub();
         let deadline_us = hub.deadline_us(patience.unwrap_or(hub.options().deadline));
         loop {
-            let operation = Operation::Execute {
+            let operation = SessionOperation::Execute {
                 table: self.id(),
                 mutations: vec![mutation.clone()],
             };
             match hub.run(operation, deadline_us).await? {
                 // The server has waited already, so this is not a busy loop.
-                Outcome::Executed(RequestResult::Conflict) if hub.now_us() < deadline_us => {}
+                SessionOutcome::Executed(RequestResult::Conflict) if hub.now_us() < deadline_us => {
+                }
                 outcome => return self.result(outcome),
             }
         }
     }
 
-    /// Runs many mutations, `window` at a time, and tells each one's result, in their order.
-    /// Conflicts are told, not repeated.
+    /// Runs many mutations, `window` at a time, and returns their results, in their order. A
+    /// mutation that ends with `Conflict` is not repeated.
     ///
     /// # Panics
     /// If the window is 0.
@@ -239,7 +304,7 @@ impl Table {
             while submitted.len() < window
                 && let Some((number, mutation)) = waiting.next()
             {
-                let operation = Operation::Execute {
+                let operation = SessionOperation::Execute {
                     table: self.id(),
                     mutations: vec![mutation],
                 };
@@ -259,81 +324,15 @@ impl Table {
         }
     }
 
-    /// The row with this pk.
-    ///
-    /// # Errors
-    /// As awaiting a [`Lookup`].
-    pub async fn get(&self, pk: &[Value]) -> Result<Option<Row>, Error> {
-        let rows = self.lookup(By::PrimaryKey, pk)?.limit(1).await?;
-        Ok(rows.into_iter().next())
-    }
-
-    /// Rows whose first columns of an index have these values.
-    ///
-    /// # Errors
-    /// [`Error::NoIndex`] if there is no such index, or too few values to fix its partition;
-    /// [`Error::WrongType`].
-    pub fn lookup<'a, 'b>(
-        &'a self,
-        by: impl Into<By<'b>>,
-        key: &[Value],
-    ) -> Result<Lookup<'a>, Error> {
-        Lookup::new(self, by.into(), key)
-    }
-
-    /// All rows, or those that pass a filter.
-    pub fn scan(&self) -> Scan<'_> {
-        Scan::new(self)
-    }
-
-    /// Rows with this encoded key, which has all columns that the replex is partitioned by and no
-    /// others: the shortest way, for whoever encodes keys and reads rows himself. An index with
-    /// the primary key is replex 0.
-    ///
-    /// # Errors
-    /// As [`Table::read_page`].
-    pub async fn get_raw(&self, replex: u8, key: &[u8], limit: u32) -> Result<RowPage, Error> {
-        let layout = &self.definition().layout;
-        let axes = &layout.replexes[usize::from(replex)].axes;
-        let number = axes.iter().fold(0, |number, axis| {
-            let slot = layout.slot_of_key(axis.key_space, key);
-            number * axis.divisions + axis.coordinate(slot)
-        });
-        let read = Read {
-            epoch: self.epoch(),
-            partition: PartitionId {
-                table: self.id(),
-                replex,
-                number,
-            },
-            start: Bytes::from(key),
-            end: prefix_end(key).map(Bytes),
-            filter: None,
-            projection: None,
-            limit,
-            descending: false,
-            count_only: false,
-            consistency: Consistency::Linearizable,
-            redirect: None,
-        };
-        self.read_page(read, None).await
-    }
-
     /// A pk's encoding.
     ///
     /// # Errors
-    /// [`Error::NoIndex`] for too many or too few values, [`Error::WrongType`], [`Error::Key`].
+    /// [`Error::IncompleteKey`] for too many or too few values, [`Error::WrongType`],
+    /// [`Error::Key`].
     pub fn pk(&self, values: &[Value]) -> Result<Bytes, Error> {
         let columns = &self.schema().primary_key;
         if columns.len() != values.len() {
-            return Err(Error::NoIndex {
-                message: format!(
-                    "{} values for the primary key of table {}: give one for each of {}",
-                    values.len(),
-                    self.schema().name,
-                    self.column_names(columns)
-                ),
-            });
+            return Err(self.incomplete_key(columns, values.len()));
         }
         for (column, value) in columns.iter().zip(values) {
             self.check_type(*column, value)?;
@@ -343,7 +342,7 @@ impl Table {
         Ok(Bytes(key))
     }
 
-    /// What became of a request, for people: names the index and the key that stood in the way.
+    /// Describes the result of a request, for people: names the index and the key of a duplicate.
     pub fn explain(&self, result: &RequestResult) -> String {
         let table = &self.schema().name;
         let index = |replex: u8| {
@@ -398,8 +397,8 @@ impl Table {
         }
     }
 
-    fn result(&self, outcome: Outcome) -> Result<RequestResult, Error> {
-        if let Outcome::Executed(result) = outcome {
+    fn result(&self, outcome: SessionOutcome) -> Result<RequestResult, Error> {
+        if let SessionOutcome::Executed(result) = outcome {
             return Ok(result);
         }
         let what = format!("a write to table {}", self.schema().name);
@@ -433,7 +432,7 @@ impl Table {
                 indexes.position(|index| index.name == name).map(Some)
             }
         };
-        let replex = index.and_then(|index| route::replex_of_index(self.definition(), index));
+        let replex = index.and_then(|index| routes::replex_of_index(self.definition(), index));
         match (index, replex) {
             (Some(None), Some(replex)) => Ok((replex, &schema.primary_key)),
             (Some(Some(position)), Some(replex)) => Ok((replex, &schema.indexes[position].columns)),
@@ -451,12 +450,10 @@ impl Table {
                     By::Position(position) => format!("number {position}"),
                     By::PrimaryKey => "of the primary key".to_owned(),
                 };
-                Err(Error::NoIndex {
-                    message: format!(
-                        "table {} has no index {asked}: it has {}",
-                        schema.name,
-                        names.join(", ")
-                    ),
+                Err(Error::UnknownIndex {
+                    table: schema.name.clone(),
+                    index: asked,
+                    indexes: names,
                 })
             }
         }
@@ -474,19 +471,14 @@ impl Table {
         }
     }
 
-    pub(crate) fn check_plan(&self, plan: &Plan) -> Result<(), Error> {
+    pub(crate) fn check_plan(&self, plan: &GatherPlan) -> Result<(), Error> {
         let columns = self.schema().columns.len();
         let projection = plan.projection.iter().flatten();
         if let Some(column) = projection
             .map(|it| usize::from(*it))
             .find(|it| *it >= columns)
         {
-            return Err(Error::NoIndex {
-                message: format!(
-                    "table {} has {columns} columns, numbered from 0: there is no column {column}",
-                    self.schema().name
-                ),
-            });
+            return Err(self.unknown_column(&format!("number {column}")));
         }
         let replexes = self.definition().layout.replexes.len();
         let wrong = |it: &&PartitionId| {
@@ -496,7 +488,7 @@ impl Table {
         };
         match plan.partitions.iter().find(wrong) {
             None => Ok(()),
-            Some(partition) => Err(Error::NoIndex {
+            Some(partition) => Err(Error::Invalid {
                 message: format!("{partition} is none of table {}", self.schema().name),
             }),
         }
@@ -524,9 +516,30 @@ impl Table {
         columns
     }
 
-    pub(crate) fn column_names(&self, columns: &[usize]) -> String {
+    fn column_names(&self, columns: &[usize]) -> String {
+        self.names_of(columns).join(", ")
+    }
+
+    fn names_of(&self, columns: &[usize]) -> Vec<String> {
         let all = &self.schema().columns;
-        let names: Vec<&str> = columns.iter().map(|it| all[*it].name.as_str()).collect();
-        names.join(", ")
+        columns.iter().map(|it| all[*it].name.clone()).collect()
+    }
+
+    fn unknown_column(&self, column: &str) -> Error {
+        let columns = self.schema().columns.iter();
+        Error::UnknownColumn {
+            table: self.schema().name.clone(),
+            column: column.to_owned(),
+            columns: columns.map(|column| column.name.clone()).collect(),
+        }
+    }
+
+    /// So many values were given for a key of these columns.
+    pub(crate) fn incomplete_key(&self, columns: &[usize], given: usize) -> Error {
+        Error::IncompleteKey {
+            table: self.schema().name.clone(),
+            columns: self.names_of(columns),
+            given,
+        }
     }
 }

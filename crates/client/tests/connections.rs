@@ -9,12 +9,12 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use client::placement::{Value, encode_row};
-use client::protocol::identity::{Epoch, RequestId, Version};
-use client::protocol::message::{Refusal, Reply, Request, RowPage};
-use client::protocol::operation::RequestResult;
 use client::{Client, ConnectOptions, Error, IfMissing, Retry};
 use fake::Reaction;
+use placement::{Value, encode_row};
+use protocol::identity::{Epoch, RequestId, Version};
+use protocol::message::{Refusal, Reply, Request, RowPage};
+use protocol::operation::RequestResult;
 use tokio::net::TcpListener;
 
 const APPLIED: RequestResult = RequestResult::Applied {
@@ -189,7 +189,8 @@ async fn reorder() {
     })
     .await;
     // Nothing is repeated, however slow the machine.
-    let patient = |options: &mut ConnectOptions| options.limits.attempt_us = u64::MAX >> 8;
+    let patient =
+        |options: &mut ConnectOptions| options.attempt = Duration::from_micros(u64::MAX >> 8);
     let client = fake.client(patient).await;
     let table = client.table("t").await.unwrap();
     let mut reads = tokio::task::JoinSet::new();
@@ -230,7 +231,7 @@ async fn a_request_that_nobody_waits_for_is_acknowledged() {
         result = table.insert(&one) => panic!("{result:?}"),
         () = asked(&seen) => {}
     }
-    table.insert(&another).await.unwrap();
+    assert_eq!(table.insert(&another).await.unwrap(), APPLIED);
     assert_eq!(*seen.lock().unwrap(), [1, 2]);
 }
 
@@ -310,7 +311,7 @@ async fn too_much_at_once_is_refused_here() {
     let client = fake
         .client(|options| {
             quick(options);
-            options.limits.requests_max = 3;
+            options.requests_max = 3;
         })
         .await;
     let table = client.table("t").await.unwrap();

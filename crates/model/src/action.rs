@@ -1,15 +1,15 @@
 //! What can happen next: every action, and all successors of a state.
 
-use crate::chain::World;
-use crate::state::{Message, State};
+use crate::chain::CaseRules;
+use crate::state::{ModelMessage, ModelState};
 
 /// One step. Members, operations and places are indices of the case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Action {
+pub enum ModelStep {
     /// A client's request comes to the head of an operation.
     Begin(usize),
     /// A message arrives.
-    Deliver(Message),
+    Deliver(ModelMessage),
     /// An operation that waited at a place has its keys.
     Vote(usize, usize),
     /// An operation has waited too long at a place.
@@ -34,33 +34,33 @@ pub enum Action {
     Serve,
 }
 
-impl Action {
+impl ModelStep {
     /// Whether nothing forces it to happen ever.
     pub fn is_fault(self) -> bool {
         matches!(
             self,
-            Action::Crash(..) | Action::Lose(_) | Action::GiveUp(..)
+            ModelStep::Crash(..) | ModelStep::Lose(_) | ModelStep::GiveUp(..)
         )
     }
 }
 
-impl World<'_> {
+impl CaseRules<'_> {
     /// Does one thing; false if it cannot happen in this state.
-    pub fn apply(&self, state: &mut State, action: Action) -> bool {
+    pub fn apply(&self, state: &mut ModelState, action: ModelStep) -> bool {
         let happened = match action {
-            Action::Begin(operation) => self.begin(state, operation),
-            Action::Deliver(message) => self.deliver(state, message),
-            Action::Vote(operation, place) => self.vote(state, operation, place),
-            Action::GiveUp(operation, place) => self.give_up(state, operation, place),
-            Action::Flush(member, operation) => self.flush(state, member, operation),
-            Action::Resend(operation) => self.resend(state, operation),
-            Action::Crash(member, kept) => self.crash(state, member, kept),
-            Action::Restart(member) => self.restart(state, member),
-            Action::Learn(member) => self.learn(state, member),
-            Action::Tell(from, to) => self.tell(state, from, to),
-            Action::Lose(member) => self.lose(state, member),
-            Action::Resolve(member) => self.resolve(state, member),
-            Action::Serve => self.serve(state),
+            ModelStep::Begin(operation) => self.begin(state, operation),
+            ModelStep::Deliver(message) => self.deliver(state, message),
+            ModelStep::Vote(operation, place) => self.vote(state, operation, place),
+            ModelStep::GiveUp(operation, place) => self.give_up(state, operation, place),
+            ModelStep::Flush(member, operation) => self.flush(state, member, operation),
+            ModelStep::Resend(operation) => self.resend(state, operation),
+            ModelStep::Crash(member, kept) => self.crash(state, member, kept),
+            ModelStep::Restart(member) => self.restart(state, member),
+            ModelStep::Learn(member) => self.learn(state, member),
+            ModelStep::Tell(from, to) => self.tell(state, from, to),
+            ModelStep::Lose(member) => self.lose(state, member),
+            ModelStep::Resolve(member) => self.resolve(state, member),
+            ModelStep::Serve => self.serve(state),
         };
         if happened {
             state.renumber();
@@ -69,51 +69,51 @@ impl World<'_> {
     }
 
     /// Every state that can come next, with what leads there.
-    pub fn successors(&self, state: &State, each: &mut dyn FnMut(Action, &State)) {
-        let mut attempt = |action: Action| {
+    pub fn successors(&self, state: &ModelState, each: &mut dyn FnMut(ModelStep, &ModelState)) {
+        let mut attempt = |action: ModelStep| {
             let mut next = *state;
             if self.apply(&mut next, action) && next != *state {
                 each(action, &next);
             }
         };
         for message in state.messages.iter() {
-            attempt(Action::Deliver(message));
+            attempt(ModelStep::Deliver(message));
         }
         for (operation, chain) in self.case.operations.iter().enumerate() {
-            attempt(Action::Begin(operation));
-            attempt(Action::Resend(operation));
+            attempt(ModelStep::Begin(operation));
+            attempt(ModelStep::Resend(operation));
             for place in 1..chain.places.len() {
-                attempt(Action::Vote(operation, place));
-                attempt(Action::GiveUp(operation, place));
+                attempt(ModelStep::Vote(operation, place));
+                attempt(ModelStep::GiveUp(operation, place));
             }
         }
         for member in 0..self.case.members.len() {
             self.actions_of(state, member, &mut attempt);
         }
-        attempt(Action::Serve);
+        attempt(ModelStep::Serve);
     }
 
     /// What one member, its disk or its fate may do.
-    fn actions_of(&self, state: &State, member: usize, attempt: &mut dyn FnMut(Action)) {
+    fn actions_of(&self, state: &ModelState, member: usize, attempt: &mut dyn FnMut(ModelStep)) {
         for action in [
-            Action::Learn(member),
-            Action::Restart(member),
-            Action::Resolve(member),
-            Action::Lose(member),
+            ModelStep::Learn(member),
+            ModelStep::Restart(member),
+            ModelStep::Resolve(member),
+            ModelStep::Lose(member),
         ] {
             attempt(action);
         }
         for operation in 0..self.case.operations.len() {
-            attempt(Action::Flush(member, operation));
+            attempt(ModelStep::Flush(member, operation));
         }
         let undurable = self.undurable(state, member);
         let subsets = (0..=undurable).filter(|kept| kept & !undurable == 0);
         for kept in subsets.filter(|_| state.crashes_left > 0) {
-            attempt(Action::Crash(member, kept));
+            attempt(ModelStep::Crash(member, kept));
         }
         if state.members[member].recovering {
             for from in 0..self.case.members.len() {
-                attempt(Action::Tell(from, member));
+                attempt(ModelStep::Tell(from, member));
             }
         }
     }

@@ -1,7 +1,7 @@
 //! Cases: small clusters with a few colliding operations, and how much may go wrong in each.
 //!
 //! A member stands for one partition on a server of its own. A chain lists members with the
-//! position of their replex, from 1, which is what n, f, k and x count (SAFETY R3).
+//! position of their replex, from 1, which is what n, f, k and x count (R3).
 
 /// More members than any case has.
 pub const MEMBERS_MAX: usize = 6;
@@ -12,7 +12,7 @@ pub const PLACES_MAX: usize = 5;
 
 /// One member's part in one operation, as the operation's keys give it.
 #[derive(Clone, Copy, Debug)]
-pub struct Place {
+pub struct MemberPlace {
     /// The member.
     pub member: usize,
     /// Position of its replex in the chain, from 1.
@@ -27,21 +27,21 @@ pub struct Place {
 
 /// An operation: its chain.
 #[derive(Clone, Debug)]
-pub struct Operation {
+pub struct ModelOperation {
     /// For stories.
     pub name: &'static str,
     /// Head first, decider last.
-    pub places: Vec<Place>,
+    pub places: Vec<MemberPlace>,
 }
 
 /// What may go wrong, at most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Faults {
+pub struct FaultLimits {
     /// Crashes; the member may come back with what its disk had.
     pub crashes: u8,
     /// Members that are removed for good, while they go on running or not.
     pub losses: u8,
-    /// Waits at a member that end in a vote of `Conflict` (SAFETY R8).
+    /// Waits at a member that end in a vote of `Conflict` (R8).
     pub conflicts: u8,
 }
 
@@ -70,11 +70,11 @@ pub struct Case {
     /// Names of the members.
     pub members: Vec<&'static str>,
     /// The operations.
-    pub operations: Vec<Operation>,
+    pub operations: Vec<ModelOperation>,
     /// Keys of unique indexes that have a row at the beginning.
     pub occupied: u8,
     /// What may go wrong.
-    pub faults: Faults,
+    pub faults: FaultLimits,
     /// Whether nothing waits for the disk: what is in f + 1 memories counts as durable, and no more
     /// than f members may have lost theirs at a time (`replicated`).
     pub replicated: bool,
@@ -89,7 +89,7 @@ pub struct Case {
 impl Case {
     /// What it is, in a line.
     pub fn describe(&self) -> String {
-        let Faults {
+        let FaultLimits {
             crashes,
             losses,
             conflicts,
@@ -106,7 +106,7 @@ impl Case {
         )
     }
 
-    /// Position x where a decision must be durable before anybody may depend on it (SAFETY R3).
+    /// Position x where a decision must be durable before anybody may depend on it (R3).
     pub fn settle_position(&self) -> usize {
         let survivors = self.replexes - self.tolerated;
         if self.last_voter <= survivors {
@@ -131,8 +131,8 @@ impl Case {
 const A: u8 = 1;
 const B: u8 = 2;
 
-fn place(member: usize, replex: usize, holds: u8, takes: u8) -> Place {
-    Place {
+fn place(member: usize, replex: usize, holds: u8, takes: u8) -> MemberPlace {
+    MemberPlace {
         member,
         replex,
         holds,
@@ -142,7 +142,7 @@ fn place(member: usize, replex: usize, holds: u8, takes: u8) -> Place {
 }
 
 /// Inserts of one unique key through `heads` heads; members after the heads are shared.
-fn inserts(heads: usize, unique: &[usize], replexes: usize) -> Vec<Operation> {
+fn inserts(heads: usize, unique: &[usize], replexes: usize) -> Vec<ModelOperation> {
     let names = ["O", "P", "Q"];
     let chain = |head: usize| {
         let shared = (2..=replexes).map(|replex| {
@@ -154,7 +154,7 @@ fn inserts(heads: usize, unique: &[usize], replexes: usize) -> Vec<Operation> {
             .collect()
     };
     (0..heads)
-        .map(|head| Operation {
+        .map(|head| ModelOperation {
             name: names[head],
             places: chain(head),
         })
@@ -180,7 +180,7 @@ fn permuted_heads() -> Vec<Symmetry> {
 }
 
 /// Two inserts of one unique key through two heads, three replexes.
-fn pair(name: &'static str, about: &'static str, tolerated: usize, faults: Faults) -> Case {
+fn pair(name: &'static str, about: &'static str, tolerated: usize, faults: FaultLimits) -> Case {
     Case {
         name,
         about,
@@ -199,7 +199,12 @@ fn pair(name: &'static str, about: &'static str, tolerated: usize, faults: Fault
 }
 
 /// The same with a second unique index: four replexes.
-fn long_pair(name: &'static str, about: &'static str, tolerated: usize, faults: Faults) -> Case {
+fn long_pair(
+    name: &'static str,
+    about: &'static str,
+    tolerated: usize,
+    faults: FaultLimits,
+) -> Case {
     Case {
         replexes: 4,
         last_voter: 3,
@@ -210,9 +215,9 @@ fn long_pair(name: &'static str, about: &'static str, tolerated: usize, faults: 
 }
 
 /// A row moves from key A to key B while others insert A and B.
-fn moves(name: &'static str, faults: Faults) -> Case {
+fn moves(name: &'static str, faults: FaultLimits) -> Case {
     let mut moved = vec![place(0, 1, A, 0)];
-    moved.push(Place {
+    moved.push(MemberPlace {
         gives_up: A,
         ..place(2, 2, A, 0)
     });
@@ -225,7 +230,7 @@ fn moves(name: &'static str, faults: Faults) -> Case {
             place(4, 3, 0, 0),
         ]
     };
-    let operation = |name, places| Operation { name, places };
+    let operation = |name, places| ModelOperation { name, places };
     Case {
         members: vec!["Head1", "Head2", "UniqueA", "UniqueB", "Last"],
         operations: vec![
@@ -245,7 +250,7 @@ fn moves(name: &'static str, faults: Faults) -> Case {
 }
 
 /// Three inserts of one unique key through three heads.
-fn triple(name: &'static str, faults: Faults) -> Case {
+fn triple(name: &'static str, faults: FaultLimits) -> Case {
     Case {
         members: vec!["Head1", "Head2", "Head3", "Unique", "Last"],
         operations: inserts(3, &[2], 3),
@@ -286,8 +291,8 @@ fn in_memory(name: &'static str, case: Case, crashes: u8) -> Case {
     }
 }
 
-fn faults(crashes: u8, losses: u8, conflicts: u8) -> Faults {
-    Faults {
+fn faults(crashes: u8, losses: u8, conflicts: u8) -> FaultLimits {
+    FaultLimits {
         crashes,
         losses,
         conflicts,

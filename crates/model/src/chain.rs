@@ -1,22 +1,24 @@
-//! An operation's way down the chain and its decision's way up (Replex section 2.3, SAFETY R1-R3,
-//! R8), as `protocol/src/machine/` does it.
+//! An operation's way down the chain and its decision's way up (Replex section 2.3, R1-R3,
+//! R8), as `machines/src/core/` does it.
 //!
-//! What is merged into one step: a message that would only make its receiver repeat another one
-//! is not sent, but what it would repeat is; all keys of an operation at one member are taken
-//! together, and whoever waits may be next. A record gets to the disk where something waits for that;
-//! all others matter to a crash alone, which keeps any of them.
+//! What is merged into one step: a message that would only make its receiver repeat another one is
+//! not sent, but what it would repeat is; all keys of an operation at one member are taken
+//! together, and whoever waits may be next. A record gets to the disk where something waits for
+//! that; all others matter to a crash alone, which keeps any of them.
 
 use crate::case::Case;
-use crate::planted::Bug;
-use crate::state::{Content, Decision, Message, Part, Stage, State, Told};
+use crate::planted::ModelBug;
+use crate::state::{
+    AnnouncedOutcome, MemberPart, MessageContent, ModelDecision, ModelMessage, ModelState, Stage,
+};
 
 /// The rules of a case, one of them broken if a bug is planted.
 #[derive(Clone, Debug)]
-pub struct World<'a> {
+pub struct CaseRules<'a> {
     /// The case.
     pub case: &'a Case,
     /// The planted bug.
-    pub bug: Option<Bug>,
+    pub bug: Option<ModelBug>,
     /// By member: its operations, and its place in each.
     parts: Vec<Vec<(usize, usize)>>,
 }
@@ -30,23 +32,22 @@ enum Reach {
     Never,
 }
 
-impl<'a> World<'a> {
+impl<'a> CaseRules<'a> {
     /// The rules of `case`, with `bug` planted.
-    pub fn new(case: &'a Case, bug: Option<Bug>) -> World<'a> {
+    pub fn new(case: &'a Case, bug: Option<ModelBug>) -> CaseRules<'a> {
         let parts = |member| {
-            let operations = 0..case.operations.len();
-            let parts = operations.filter_map(|operation| {
+            let parts = (0..case.operations.len()).filter_map(|operation| {
                 let place = case.place_of(operation, member)?;
                 Some((operation, place))
             });
             parts.collect()
         };
         let parts = (0..case.members.len()).map(parts).collect();
-        World { case, bug, parts }
+        CaseRules { case, bug, parts }
     }
 
     /// Whether this bug is planted.
-    pub fn is(&self, bug: Bug) -> bool {
+    pub fn is(&self, bug: ModelBug) -> bool {
         self.bug == Some(bug)
     }
 
@@ -66,41 +67,41 @@ impl<'a> World<'a> {
     }
 
     /// Whether a member takes messages, votes and decides: one that has sealed the epoch before
-    /// does not until the new one serves (SAFETY R16).
-    pub fn acts(&self, state: &State, member: usize) -> bool {
+    /// does not until the new one serves (R16).
+    pub fn acts(&self, state: &ModelState, member: usize) -> bool {
         let member = state.members[member];
-        member.up && (!member.sealed || self.is(Bug::SealedMemberGoesOn))
+        member.up && (!member.sealed || self.is(ModelBug::SealedMemberGoesOn))
     }
 
     /// Whether a member answers clients.
-    pub fn serves(&self, state: &State, member: usize) -> bool {
+    pub fn serves(&self, state: &ModelState, member: usize) -> bool {
         self.acts(state, member) && !state.members[member].recovering
     }
 
-    /// Whether a member takes a message of this epoch (SAFETY R15).
-    pub fn accepts(&self, state: &State, member: usize, epoch: u8) -> bool {
+    /// Whether a member takes a message of this epoch (R15).
+    pub fn accepts(&self, state: &ModelState, member: usize, epoch: u8) -> bool {
         self.acts(state, member) && self.reach(state, member, epoch) == Reach::Now
     }
 
-    fn reach(&self, state: &State, to: usize, epoch: u8) -> Reach {
+    fn reach(&self, state: &ModelState, to: usize, epoch: u8) -> Reach {
         let receiver = state.members[to];
         if !receiver.up {
             return Reach::Never;
         }
         if receiver.sealed {
-            let goes_on = self.is(Bug::SealedMemberGoesOn) && epoch + 1 == receiver.epoch;
+            let goes_on = self.is(ModelBug::SealedMemberGoesOn) && epoch + 1 == receiver.epoch;
             return if goes_on { Reach::Now } else { Reach::Never };
         }
         match receiver.epoch.cmp(&epoch) {
             std::cmp::Ordering::Less => Reach::Later,
             std::cmp::Ordering::Equal => Reach::Now,
-            std::cmp::Ordering::Greater if self.is(Bug::OldEpochsHeard) => Reach::Now,
+            std::cmp::Ordering::Greater if self.is(ModelBug::OldEpochsHeard) => Reach::Now,
             std::cmp::Ordering::Greater => Reach::Never,
         }
     }
 
     /// Drops messages that nobody will ever take.
-    pub fn drop_dead_messages(&self, state: &mut State) {
+    pub fn drop_dead_messages(&self, state: &mut ModelState) {
         let before = *state;
         state.messages.retain(|message| {
             let to = self.member(message.operation, message.to);
@@ -108,14 +109,14 @@ impl<'a> World<'a> {
         });
     }
 
-    fn sending_epoch(&self, state: &State, member: usize) -> u8 {
+    fn sending_epoch(&self, state: &ModelState, member: usize) -> u8 {
         let member = state.members[member];
         // Only a planted bug lets a sealed member speak: as if it had not sealed.
         member.epoch.saturating_sub(u8::from(member.sealed))
     }
 
     /// The client's request has come to the head.
-    pub fn begin(&self, state: &mut State, operation: usize) -> bool {
+    pub fn begin(&self, state: &mut ModelState, operation: usize) -> bool {
         let head = self.member(operation, 0);
         let mut chain = self.case.operations[operation].places.iter();
         let gone = chain.any(|place| state.fenced >> place.member & 1 != 0);
@@ -129,8 +130,8 @@ impl<'a> World<'a> {
     }
 
     /// A message reaches its receiver.
-    pub fn deliver(&self, state: &mut State, message: Message) -> bool {
-        let Message {
+    pub fn deliver(&self, state: &mut ModelState, message: ModelMessage) -> bool {
+        let ModelMessage {
             operation,
             to,
             epoch,
@@ -142,11 +143,16 @@ impl<'a> World<'a> {
         }
         state.messages.remove(message);
         match message.content {
-            Content::Prepare { refusals } => self.on_prepare(state, operation, to, refusals),
-            Content::Decision { decision, settled } => {
-                self.on_decision(state, operation, to, Told::in_order(decision, settled));
+            MessageContent::Prepare { refusals } => self.on_prepare(state, operation, to, refusals),
+            MessageContent::Decision { decision, settled } => {
+                self.on_decision(
+                    state,
+                    operation,
+                    to,
+                    AnnouncedOutcome::in_order(decision, settled),
+                );
             }
-            Content::Confirm { settled } => {
+            MessageContent::Confirm { settled } => {
                 let part = state.parts[operation][to];
                 if part.decision.is_some() && settled && !part.settled {
                     self.settle(state, operation, to);
@@ -157,11 +163,11 @@ impl<'a> World<'a> {
         true
     }
 
-    fn on_prepare(&self, state: &mut State, operation: usize, place: usize, refusals: u8) {
+    fn on_prepare(&self, state: &mut ModelState, operation: usize, place: usize, refusals: u8) {
         let part = state.parts[operation][place];
         match part.stage {
-            Stage::Prepared if self.is(Bug::VoteChanges) && part.decision.is_none() => {
-                state.parts[operation][place] = Part::default();
+            Stage::Prepared if self.is(ModelBug::VoteChanges) && part.decision.is_none() => {
+                state.parts[operation][place] = MemberPart::default();
                 self.on_prepare(state, operation, place, refusals);
             }
             Stage::Prepared => self.repeat(state, operation, place),
@@ -172,21 +178,21 @@ impl<'a> World<'a> {
                 self.cast(state, operation, place, refusals);
             }
             Stage::None => {
-                state.parts[operation][place] = Part {
+                state.parts[operation][place] = MemberPart {
                     stage: Stage::Waiting,
                     refusals,
-                    ..Part::default()
+                    ..MemberPart::default()
                 };
             }
         }
     }
 
-    /// Whether no other operation holds a key that this one needs here (SAFETY R7).
-    fn is_free(&self, state: &State, operation: usize, place: usize) -> bool {
+    /// Whether no other operation holds a key that this one needs here (R7).
+    fn is_free(&self, state: &ModelState, operation: usize, place: usize) -> bool {
         let wanted = &self.case.operations[operation].places[place];
         let mut others = self.parts_of(wanted.member);
-        self.is(Bug::ConflictDoesNotWait)
-            || self.is(Bug::DuplicateOfPending)
+        self.is(ModelBug::ConflictDoesNotWait)
+            || self.is(ModelBug::DuplicateOfPending)
             || !others.any(|(other, at)| {
                 let part = state.parts[other][at];
                 let holds = self.case.operations[other].places[at].holds;
@@ -198,9 +204,9 @@ impl<'a> World<'a> {
             })
     }
 
-    /// Whether a row with one of the keys exists, past its commit point (SAFETY R8); and the
+    /// Whether a row with one of the keys exists, past its commit point (R8); and the
     /// operations whose rows these are, as a set.
-    fn is_occupied(&self, state: &State, (operation, place): (usize, usize)) -> (bool, u8) {
+    fn is_occupied(&self, state: &ModelState, operation: usize, place: usize) -> (bool, u8) {
         let wanted = &self.case.operations[operation].places[place];
         let mut rows_of = 0;
         let mut rows = |key: u8| {
@@ -210,9 +216,9 @@ impl<'a> World<'a> {
                 .filter(|part| part.0 != operation)
             {
                 let part = state.parts[other][at];
-                let committed = part.settled && part.decision == Some(Decision::Commit);
+                let committed = part.settled && part.decision == Some(ModelDecision::Commit);
                 let pending = part.stage == Stage::Prepared && !part.settled;
-                if committed || pending && self.is(Bug::DuplicateOfPending) {
+                if committed || pending && self.is(ModelBug::DuplicateOfPending) {
                     let keys = &self.case.operations[other].places[at];
                     count += i32::from(keys.takes & key != 0) - i32::from(keys.gives_up & key != 0);
                     rows_of |= u8::from(keys.takes & key != 0) << other;
@@ -226,7 +232,7 @@ impl<'a> World<'a> {
     }
 
     /// An operation that waited has its keys now: votes.
-    pub fn vote(&self, state: &mut State, operation: usize, place: usize) -> bool {
+    pub fn vote(&self, state: &mut ModelState, operation: usize, place: usize) -> bool {
         let part = state.parts[operation][place];
         let member = self.member(operation, place);
         let waits = part.stage == Stage::Waiting && self.acts(state, member);
@@ -237,25 +243,25 @@ impl<'a> World<'a> {
         true
     }
 
-    /// A wait has lasted too long, and ends in a vote of `Conflict` (SAFETY R8).
-    pub fn give_up(&self, state: &mut State, operation: usize, place: usize) -> bool {
+    /// A wait has lasted too long, and ends in a vote of `Conflict` (R8).
+    pub fn give_up(&self, state: &mut ModelState, operation: usize, place: usize) -> bool {
         let part = state.parts[operation][place];
         let member = self.member(operation, place);
         let waits = part.stage == Stage::Waiting && self.acts(state, member);
         let replex = self.case.operations[operation].places[place].replex;
-        // Nobody beyond k says no, not even to end a wait (SAFETY R3).
-        let may_refuse = replex <= self.case.last_voter || self.is(Bug::RefusesBeyondVoters);
+        // Nobody beyond k says no, not even to end a wait (R3).
+        let may_refuse = replex <= self.case.last_voter || self.is(ModelBug::RefusesBeyondVoters);
         if !waits || state.conflicts_left == 0 || !may_refuse {
             return false;
         }
         state.conflicts_left -= 1;
-        self.log_vote(state, (operation, place), part.refusals | 1 << place);
+        self.log_vote(state, operation, place, part.refusals | 1 << place);
         true
     }
 
     /// Judges, and logs the vote.
-    fn cast(&self, state: &mut State, operation: usize, place: usize, refusals: u8) {
-        let (refuses, rows_of) = self.is_occupied(state, (operation, place));
+    fn cast(&self, state: &mut ModelState, operation: usize, place: usize, refusals: u8) {
+        let (refuses, rows_of) = self.is_occupied(state, operation, place);
         if refuses {
             // A refusal tells the client that the row is there.
             state.seen_commit |= rows_of;
@@ -264,45 +270,57 @@ impl<'a> World<'a> {
         for (other, at) in self.parts_of(own.member).filter(|part| part.0 != operation) {
             let keys = self.case.operations[other].places[at].holds;
             let part = state.parts[other][at];
-            // A vote that took an abort for granted is one who has seen it (SAFETY R3).
-            if keys & own.takes != 0 && part.settled && part.decision == Some(Decision::Abort) {
+            // A vote that took an abort for granted is one who has seen it (R3).
+            if keys & own.takes != 0 && part.settled && part.decision == Some(ModelDecision::Abort)
+            {
                 state.seen_abort |= 1 << other;
             }
         }
         let refusals = refusals | u8::from(refuses) << place;
-        self.log_vote(state, (operation, place), refusals);
+        self.log_vote(state, operation, place, refusals);
     }
 
-    /// Logs the vote and forwards the prepare, before the disk has it (SAFETY R1).
-    fn log_vote(&self, state: &mut State, (operation, place): (usize, usize), refusals: u8) {
-        state.parts[operation][place] = Part {
+    /// Logs the vote and forwards the prepare, before the disk has it (R1).
+    fn log_vote(&self, state: &mut ModelState, operation: usize, place: usize, refusals: u8) {
+        state.parts[operation][place] = MemberPart {
             stage: Stage::Prepared,
             refusals,
-            ..Part::default()
+            ..MemberPart::default()
         };
         if place < self.last(operation) {
             self.ask_below(state, operation, place);
-        } else if self.case.replicated || self.is(Bug::DecisionBeforeDurable) {
+        } else if self.case.replicated || self.is(ModelBug::DecisionBeforeDurable) {
             self.decide(state, operation);
         }
     }
 
-    /// The AND of all votes (SAFETY R2).
-    pub fn decide(&self, state: &mut State, operation: usize) {
+    /// The AND of all votes (R2).
+    pub fn decide(&self, state: &mut ModelState, operation: usize) {
         let last = self.last(operation);
         let mut refusals = state.parts[operation][last].refusals;
-        if self.is(Bug::VotesIgnored) {
+        if self.is(ModelBug::VotesIgnored) {
             refusals &= 1 << last;
         }
         let decision = match refusals {
-            0 => Decision::Commit,
-            _ => Decision::Abort,
+            0 => ModelDecision::Commit,
+            _ => ModelDecision::Abort,
         };
-        self.on_decision(state, operation, last, Told::in_order(decision, false));
+        self.on_decision(
+            state,
+            operation,
+            last,
+            AnnouncedOutcome::in_order(decision, false),
+        );
     }
 
     /// A member learns the outcome.
-    pub fn on_decision(&self, state: &mut State, operation: usize, place: usize, heard: Told) {
+    pub fn on_decision(
+        &self,
+        state: &mut ModelState,
+        operation: usize,
+        place: usize,
+        heard: AnnouncedOutcome,
+    ) {
         let recovering = state.members[self.member(operation, place)].recovering;
         let part = &mut state.parts[operation][place];
         if part.stage != Stage::Prepared {
@@ -312,7 +330,7 @@ impl<'a> World<'a> {
         state.contradiction |= known.is_some_and(|known| known != heard.decision);
         if recovering {
             let before = part.told.unwrap_or(heard);
-            part.told = Some(Told {
+            part.told = Some(AnnouncedOutcome {
                 decision: before.decision,
                 settled: before.settled || heard.settled,
                 in_order: before.in_order || heard.in_order,
@@ -321,8 +339,8 @@ impl<'a> World<'a> {
         }
         part.decision = part.decision.or(Some(heard.decision));
         let at_once = self.case.settles_at_decision()
-            || self.is(Bug::SeenBeforeDurable)
-            || self.is(Bug::SeenAtDecider);
+            || self.is(ModelBug::SeenBeforeDurable)
+            || self.is(ModelBug::SeenAtDecider);
         // Without disks to wait for, it is enough that all further down know it.
         let first = self.case.replicated && heard.in_order && self.settles_here(operation, place);
         if !part.settled && (heard.settled || at_once) {
@@ -335,20 +353,20 @@ impl<'a> World<'a> {
     }
 
     /// The outcome may be seen at this member.
-    pub fn settle(&self, state: &mut State, operation: usize, place: usize) {
+    pub fn settle(&self, state: &mut ModelState, operation: usize, place: usize) {
         state.parts[operation][place].settled = true;
         self.show(state, operation, place);
     }
 
     /// Notes what clients and readers may have seen: a commit wherever it is settled, an abort by
     /// the answer to the client.
-    pub fn show(&self, state: &mut State, operation: usize, place: usize) {
+    pub fn show(&self, state: &mut ModelState, operation: usize, place: usize) {
         let part = state.parts[operation][place];
         if !part.settled || !self.serves(state, self.member(operation, place)) {
             return;
         }
         match part.decision {
-            Some(Decision::Commit) => state.seen_commit |= 1 << operation,
+            Some(ModelDecision::Commit) => state.seen_commit |= 1 << operation,
             _ if place == 0 && (part.prepare_durable || self.case.replicated) => {
                 state.seen_abort |= 1 << operation
             }
@@ -358,7 +376,7 @@ impl<'a> World<'a> {
 
     /// Which of a member's records of one operation something waits for: its prepare, and its
     /// decision, which comes behind it in the log.
-    fn waits_for_disk(&self, state: &State, (operation, place): (usize, usize)) -> (bool, bool) {
+    fn waits_for_disk(&self, state: &ModelState, operation: usize, place: usize) -> (bool, bool) {
         let part = state.parts[operation][place];
         if part.decision.is_none() {
             let decider = part.stage == Stage::Prepared && place == self.last(operation);
@@ -366,7 +384,7 @@ impl<'a> World<'a> {
         }
         let sealed = state.members[self.member(operation, place)].sealed;
         let settles = self.settles_here(operation, place) && !part.settled;
-        let with_prepare = Part {
+        let with_prepare = MemberPart {
             prepare_durable: true,
             ..part
         };
@@ -377,13 +395,13 @@ impl<'a> World<'a> {
     }
 
     /// What something waits for is on a member's disk.
-    pub fn flush(&self, state: &mut State, member: usize, operation: usize) -> bool {
+    pub fn flush(&self, state: &mut ModelState, member: usize, operation: usize) -> bool {
         let Some(place) = self.case.place_of(operation, member) else {
             return false;
         };
         let before = state.parts[operation][place];
         let passed = self.may_pass(&before, operation, place);
-        let (prepare, decision) = self.waits_for_disk(state, (operation, place));
+        let (prepare, decision) = self.waits_for_disk(state, operation, place);
         let part = &mut state.parts[operation][place];
         part.prepare_durable |= prepare || decision;
         part.decision_durable |= decision;
@@ -391,14 +409,14 @@ impl<'a> World<'a> {
             return false;
         }
         if self.acts(state, member) {
-            self.on_durable(state, (operation, place), passed);
+            self.on_durable(state, operation, place, passed);
         }
         true
     }
 
     /// What waited for the disk: the decider's decision, the outcome's being seen at position x,
     /// the decision's way up.
-    pub fn on_durable(&self, state: &mut State, (operation, place): (usize, usize), passed: bool) {
+    pub fn on_durable(&self, state: &mut ModelState, operation: usize, place: usize, passed: bool) {
         let part = state.parts[operation][place];
         match part.decision {
             None if place == self.last(operation) && !self.case.replicated => {
@@ -406,7 +424,7 @@ impl<'a> World<'a> {
             }
             None => {}
             Some(_) => {
-                let on_disk = !self.case.replicated || self.is(Bug::SettlesFromDisk);
+                let on_disk = !self.case.replicated || self.is(ModelBug::SettlesFromDisk);
                 if !part.settled && on_disk && self.settles_here(operation, place) {
                     self.settle(state, operation, place);
                     self.ask_below(state, operation, place);
@@ -429,23 +447,23 @@ impl<'a> World<'a> {
         !self.case.settles_at_decision() && places[place].replex == x && before < x
     }
 
-    /// Whether the votes of the chain up to this place are all that can be no (SAFETY R3).
+    /// Whether the votes of the chain up to this place are all that can be no (R3).
     pub fn covers(&self, operation: usize, place: usize) -> bool {
         let places = &self.case.operations[operation].places;
         let next = places.get(place + 1);
         next.is_none_or(|next| next.replex > self.case.last_voter)
     }
 
-    /// Whether a decision may pass this member on its way up (SAFETY R1, R3). Where the decision
+    /// Whether a decision may pass this member on its way up (R1, R3). Where the decision
     /// needs a durable record at all, every member up to x has one before it passes, and every
     /// further one whose votes do not imply it: of f + 1 logs, one tells the outcome (R26).
-    pub fn may_pass(&self, part: &Part, operation: usize, place: usize) -> bool {
+    pub fn may_pass(&self, part: &MemberPart, operation: usize, place: usize) -> bool {
         if part.decision.is_none() {
             return false;
         }
         let replex = self.case.operations[operation].places[place].replex;
-        let implied = self.covers(operation, place) || self.is(Bug::DurableAtOneOnly);
-        if self.case.replicated || self.is(Bug::DecisionOvertakesPrepare) {
+        let implied = self.covers(operation, place) || self.is(ModelBug::DurableAtOneOnly);
+        if self.case.replicated || self.is(ModelBug::DecisionOvertakesPrepare) {
             true
         } else if !part.settled && (replex <= self.case.settle_position() || !implied) {
             part.decision_durable
@@ -455,7 +473,13 @@ impl<'a> World<'a> {
     }
 
     /// The nearest place in one direction whose member has not been removed for good.
-    fn beside(&self, state: &State, (operation, place): (usize, usize), up: bool) -> Option<usize> {
+    fn beside(
+        &self,
+        state: &ModelState,
+        operation: usize,
+        place: usize,
+        up: bool,
+    ) -> Option<usize> {
         let exists = |place: &usize| state.fenced >> self.member(operation, *place) & 1 == 0;
         if up {
             (0..place).rev().find(exists)
@@ -465,7 +489,7 @@ impl<'a> World<'a> {
     }
 
     /// Sends the decision to the member before, if it may pass.
-    pub fn pass_up(&self, state: &mut State, operation: usize, place: usize) {
+    pub fn pass_up(&self, state: &mut ModelState, operation: usize, place: usize) {
         let part = state.parts[operation][place];
         let Some(decision) = part
             .decision
@@ -473,17 +497,16 @@ impl<'a> World<'a> {
         else {
             return;
         };
-        let Some(above) = self.beside(state, (operation, place), true) else {
+        let Some(above) = self.beside(state, operation, place, true) else {
             return;
         };
-        let waits = self.case.replicated;
-        let settled = part.settled || self.settles_here(operation, place) && !waits;
+        let settled = part.settled || self.settles_here(operation, place) && !self.case.replicated;
         let epoch = self.sending_epoch(state, self.member(operation, place));
-        let message = Message {
+        let message = ModelMessage {
             operation,
             to: above,
             epoch,
-            content: Content::Decision { decision, settled },
+            content: MessageContent::Decision { decision, settled },
         };
         let receiver = state.parts[operation][above];
         let settles = settled || self.case.replicated && self.settles_here(operation, above);
@@ -504,7 +527,7 @@ impl<'a> World<'a> {
 
     /// A prepare came again: says again what was said then. A decider that had lost its decision
     /// with its memory takes it now, for the prepare has passed all members again.
-    fn repeat(&self, state: &mut State, operation: usize, place: usize) {
+    fn repeat(&self, state: &mut ModelState, operation: usize, place: usize) {
         if state.parts[operation][place].decision.is_some() {
             self.pass_up(state, operation, place);
         } else if place < self.last(operation) {
@@ -515,15 +538,15 @@ impl<'a> World<'a> {
     }
 
     /// The head sends again what has had no answer.
-    pub fn resend(&self, state: &mut State, operation: usize) -> bool {
+    pub fn resend(&self, state: &mut ModelState, operation: usize) -> bool {
         if !self.acts(state, self.member(operation, 0)) {
             return false;
         }
-        if self.is(Bug::HeadAbortsOnTimeout)
+        if self.is(ModelBug::HeadAbortsOnTimeout)
             && state.parts[operation][0].stage == Stage::Prepared
             && state.parts[operation][0].decision.is_none()
         {
-            let abort = Told::in_order(Decision::Abort, true);
+            let abort = AnnouncedOutcome::in_order(ModelDecision::Abort, true);
             self.on_decision(state, operation, 0, abort);
             self.show(state, operation, 0);
         }
@@ -532,28 +555,28 @@ impl<'a> World<'a> {
     }
 
     /// Asks the next member for what is missing: its vote, or that it knows the outcome.
-    pub fn ask_below(&self, state: &mut State, operation: usize, place: usize) {
+    pub fn ask_below(&self, state: &mut ModelState, operation: usize, place: usize) {
         let part = state.parts[operation][place];
         let undecided = part.decision.is_none();
         let below = match undecided {
             true => Some(place + 1).filter(|below| *below <= self.last(operation)),
-            false => self.beside(state, (operation, place), false),
+            false => self.beside(state, operation, place, false),
         };
         let (Some(below), Stage::Prepared) = (below, part.stage) else {
             return;
         };
         let content = if undecided {
-            Content::Prepare {
+            MessageContent::Prepare {
                 refusals: part.refusals,
             }
         } else {
-            Content::Confirm {
+            MessageContent::Confirm {
                 settled: part.settled,
             }
         };
         let epoch = self.sending_epoch(state, self.member(operation, place));
         let receiver = self.member(operation, below);
-        let message = Message {
+        let message = ModelMessage {
             operation,
             to: below,
             epoch,
@@ -570,16 +593,16 @@ impl<'a> World<'a> {
 
     /// Sends a prepare or a confirmation to a member that takes it now; if that would only ask
     /// somebody else in turn, does that instead.
-    fn ask(&self, state: &mut State, settled: bool, message: Message) {
-        let Message { operation, to, .. } = message;
+    fn ask(&self, state: &mut ModelState, settled: bool, message: ModelMessage) {
+        let ModelMessage { operation, to, .. } = message;
         let asked = state.parts[operation][to];
-        let undecided = matches!(message.content, Content::Prepare { .. });
+        let undecided = matches!(message.content, MessageContent::Prepare { .. });
         let last = to == self.last(operation);
         let decides = self.case.replicated && last && asked.decision.is_none();
         match (undecided, asked.stage) {
             (_, Stage::Waiting) | (false, Stage::None) => {}
             (true, Stage::None) if state.members[self.member(operation, to)].recovering => {}
-            (true, Stage::Prepared) if !self.is(Bug::VoteChanges) && !decides => {
+            (true, Stage::Prepared) if !self.is(ModelBug::VoteChanges) && !decides => {
                 self.repeat(state, operation, to);
             }
             (false, Stage::Prepared) if asked.decision.is_none() || asked.settled || !settled => {

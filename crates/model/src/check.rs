@@ -1,19 +1,18 @@
-//! The properties: SAFETY's invariants I1 to I4 in every state, and that a cluster at rest has
+//! The properties: invariants I1 to I4 in every state, and that a cluster at rest has
 //! finished everything (I5, I16).
 
-use crate::case::Place;
-use crate::chain::World;
-use crate::resolution::Outcome;
-use crate::state::{Decision, Stage, State};
+use crate::case::MemberPlace;
+use crate::chain::CaseRules;
+use crate::resolution::SealedOutcome;
+use crate::state::{ModelDecision, ModelState, Stage};
 
-impl World<'_> {
+impl CaseRules<'_> {
     /// What is wrong with a state, if anything is.
-    pub fn violation(&self, state: &State) -> Option<String> {
+    pub fn violation(&self, state: &ModelState) -> Option<String> {
         if state.contradiction {
             return Some("I3: a member was told two outcomes of one operation".into());
         }
-        let operations = 0..self.case.operations.len();
-        let mut wrong = operations.filter_map(|operation| {
+        let mut wrong = (0..self.case.operations.len()).filter_map(|operation| {
             self.contradicted(state, operation)
                 .or_else(|| self.unprepared(state, operation))
                 .or_else(|| self.acknowledged_too_early(state, operation))
@@ -21,7 +20,7 @@ impl World<'_> {
         wrong.next().or_else(|| self.shared_key(state))
     }
 
-    fn knows(&self, state: &State, operation: usize, decision: Decision) -> bool {
+    fn knows(&self, state: &ModelState, operation: usize, decision: ModelDecision) -> bool {
         let gone = state.removed | state.fenced;
         let places = self.case.operations[operation].places.iter();
         let mut parts = places.zip(&state.parts[operation]);
@@ -29,11 +28,11 @@ impl World<'_> {
     }
 
     /// I2, I3: what was seen or decided is not reversed.
-    fn contradicted(&self, state: &State, operation: usize) -> Option<String> {
+    fn contradicted(&self, state: &ModelState, operation: usize) -> Option<String> {
         let seen_commit = state.seen_commit >> operation & 1 != 0;
         let seen_abort = state.seen_abort >> operation & 1 != 0;
-        let commit = self.knows(state, operation, Decision::Commit);
-        let abort = self.knows(state, operation, Decision::Abort);
+        let commit = self.knows(state, operation, ModelDecision::Commit);
+        let abort = self.knows(state, operation, ModelDecision::Abort);
         let name = self.case.operations[operation].name;
         if seen_commit && (abort || seen_abort) {
             Some(format!("I2: {name} was seen committed, and is aborted"))
@@ -46,12 +45,13 @@ impl World<'_> {
         }
     }
 
-    fn committed(&self, state: &State, operation: usize) -> bool {
-        state.seen_commit >> operation & 1 != 0 || self.knows(state, operation, Decision::Commit)
+    fn committed(&self, state: &ModelState, operation: usize) -> bool {
+        state.seen_commit >> operation & 1 != 0
+            || self.knows(state, operation, ModelDecision::Commit)
     }
 
     /// I1: every member that serves has prepared what is committed, and voted yes.
-    fn unprepared(&self, state: &State, operation: usize) -> Option<String> {
+    fn unprepared(&self, state: &ModelState, operation: usize) -> Option<String> {
         if !self.committed(state, operation) {
             return None;
         }
@@ -73,12 +73,13 @@ impl World<'_> {
     }
 
     /// I12: what the client has been told is on the disks of f + 1 members at least, or follows
-    /// from the votes that are (SAFETY R26), and every other one has it prepared durably.
-    fn acknowledged_too_early(&self, state: &State, operation: usize) -> Option<String> {
+    /// from the votes that are (R26), and every other one has it prepared durably.
+    fn acknowledged_too_early(&self, state: &ModelState, operation: usize) -> Option<String> {
         let chain = &self.case.operations[operation];
         let parts = &state.parts[operation][..chain.places.len()];
         let head = parts[0];
-        let told = head.settled && head.prepare_durable && head.decision == Some(Decision::Commit);
+        let told =
+            head.settled && head.prepare_durable && head.decision == Some(ModelDecision::Commit);
         let changed = state.resolving || state.removed | state.fenced != 0;
         // A resolution is durable on as many members as R5 says.
         if !told || self.case.replicated || changed || state.resolved >> operation & 1 != 0 {
@@ -98,7 +99,7 @@ impl World<'_> {
     }
 
     /// I4: no two committed rows share a unique key.
-    fn shared_key(&self, state: &State) -> Option<String> {
+    fn shared_key(&self, state: &ModelState) -> Option<String> {
         let committed: Vec<usize> = (0..self.case.operations.len())
             .filter(|operation| self.committed(state, *operation))
             .collect();
@@ -107,7 +108,7 @@ impl World<'_> {
                 .iter()
                 .flat_map(|operation| &self.case.operations[*operation].places)
                 .filter(|place| place.member == member);
-            let count = |keys: fn(&Place) -> u8| {
+            let count = |keys: fn(&MemberPlace) -> u8| {
                 let places = places.clone();
                 places.filter(|place| keys(place) & key != 0).count()
             };
@@ -115,14 +116,14 @@ impl World<'_> {
             let before = usize::from(takers > 0 && self.case.occupied & key != 0);
             before + takers - givers.min(before + takers)
         };
-        let members = 0..self.case.members.len();
-        let mut keys = members.flat_map(|member| (0..u8::BITS).map(move |bit| (member, 1 << bit)));
+        let mut keys = (0..self.case.members.len())
+            .flat_map(|member| (0..u8::BITS).map(move |bit| (member, 1 << bit)));
         let shared = keys.any(|key| rows(key) > 1);
         shared.then(|| "I4: two committed rows have one unique key".into())
     }
 
     /// What is wrong with a state in which nothing more happens unless a fault does.
-    pub fn violation_at_rest(&self, state: &State) -> Option<String> {
+    pub fn violation_at_rest(&self, state: &ModelState) -> Option<String> {
         if state.resolving {
             return self.wrongly_stuck(state);
         }
@@ -141,7 +142,7 @@ impl World<'_> {
                 .filter(|place| gone >> chain.places[*place].member & 1 == 0);
             let mut parts = present.map(|place| state.parts[operation][place]);
             let first = parts.next()?;
-            let finished = |part: &crate::state::Part| match first.stage {
+            let finished = |part: &crate::state::MemberPart| match first.stage {
                 Stage::None => part.stage == Stage::None,
                 _ => part.settled && part.decision == first.decision,
             };
@@ -151,7 +152,7 @@ impl World<'_> {
     }
 
     /// A resolution may be stuck only where more than f are lost.
-    fn wrongly_stuck(&self, state: &State) -> Option<String> {
+    fn wrongly_stuck(&self, state: &ModelState) -> Option<String> {
         let gone = state.removed | state.fenced;
         (0..self.case.operations.len()).find_map(|operation| {
             let places = self.case.operations[operation].places.iter();
@@ -159,14 +160,14 @@ impl World<'_> {
                 gone >> place.member & 1 != 0 || state.members[place.member].recovering
             });
             let tolerable = lost.count() <= self.case.tolerated;
-            let stuck = self.outcome(state, operation) == Outcome::Stuck;
+            let stuck = self.outcome(state, operation) == SealedOutcome::Stuck;
             (tolerable && (stuck || !self.any_stuck(state)))
                 .then(|| "I16: a resolution is stuck although no more than f are lost".into())
         })
     }
 
-    fn any_stuck(&self, state: &State) -> bool {
+    fn any_stuck(&self, state: &ModelState) -> bool {
         let mut operations = 0..self.case.operations.len();
-        operations.any(|operation| self.outcome(state, operation) == Outcome::Stuck)
+        operations.any(|operation| self.outcome(state, operation) == SealedOutcome::Stuck)
     }
 }

@@ -1,6 +1,6 @@
 //! An exhaustive model of commit, restart and resolution: every state that small clusters can
 //! reach, with members that crash and forget, are removed and run on, and messages that are late,
-//! lost or doubled (SAFETY R1-R5, R8, R15, R16, R18), with `sync` and with
+//! lost or doubled (R1-R5, R8, R15, R16, R18), with `sync` and with
 //! `replicated`.
 //!
 //! It states the protocol once more, in its own words, and depends on nothing of ours: what it
@@ -27,9 +27,9 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use case::Case;
-use chain::World;
-use planted::Bug;
-use search::{Found, Limits};
+use chain::CaseRules;
+use planted::ModelBug;
+use search::{SearchLimits, SearchResult};
 
 const HELP: &str = "\
 Usage: model [CASE…] [--states N] [--memory GB] [--crashes N] [--losses N]
@@ -48,7 +48,7 @@ Cases:
 ";
 
 struct Options {
-    limits: Limits,
+    limits: SearchLimits,
     names: Vec<String>,
     crashes: Option<u8>,
     losses: Option<u8>,
@@ -79,7 +79,7 @@ fn help() -> String {
     let lines = cases
         .iter()
         .map(|case| format!("  {:<16} {}\n", case.name, case.describe()));
-    let bugs = Bug::ALL.iter().map(|bug| {
+    let bugs = ModelBug::ALL.iter().map(|bug| {
         format!(
             "  {:<27} {:<4}{}\n",
             bug.name(),
@@ -93,7 +93,7 @@ fn help() -> String {
 
 fn parse(arguments: impl Iterator<Item = String>) -> Result<Option<Options>, String> {
     let mut options = Options {
-        limits: Limits {
+        limits: SearchLimits {
             states_max: 5_000_000,
             bytes_max: 12 << 30,
             progress: true,
@@ -122,7 +122,7 @@ fn parse(arguments: impl Iterator<Item = String>) -> Result<Option<Options>, Str
         }
     }
     let known = |name: &String| match options.planted {
-        true => Bug::named(name).is_some(),
+        true => ModelBug::named(name).is_some(),
         false => case::named(name).is_some(),
     };
     match options.names.iter().find(|name| !known(name)) {
@@ -146,7 +146,7 @@ fn run_cases(options: &Options) -> usize {
         case.faults.crashes = options.crashes.unwrap_or(case.faults.crashes);
         case.faults.losses = options.losses.unwrap_or(case.faults.losses);
         println!("{}: {}", case.name, case.describe());
-        let world = World::new(&case, None);
+        let world = CaseRules::new(&case, None);
         let started = Instant::now();
         let found = search::search(&world, options.limits);
         let all = if found.complete { "all" } else { "the first" };
@@ -167,16 +167,16 @@ fn run_cases(options: &Options) -> usize {
 
 /// Plants the bugs; returns how many were missed.
 fn run_planted(options: &Options) -> usize {
-    let limits = Limits {
+    let limits = SearchLimits {
         progress: false,
         ..options.limits
     };
     let chosen =
-        |bug: &&Bug| options.names.is_empty() || options.names.contains(&bug.name().into());
+        |bug: &&ModelBug| options.names.is_empty() || options.names.contains(&bug.name().into());
     let (mut caught, mut missed) = (0, 0);
-    for bug in Bug::ALL.iter().filter(chosen) {
+    for bug in ModelBug::ALL.iter().filter(chosen) {
         let case = bug.case();
-        let world = World::new(&case, Some(*bug));
+        let world = CaseRules::new(&case, Some(*bug));
         let found = search::search(&world, limits);
         println!(
             "{} ({}, in {}): {}",
@@ -203,8 +203,8 @@ fn run_planted(options: &Options) -> usize {
     missed
 }
 
-fn figures(found: &Found) -> String {
-    let Found {
+fn figures(found: &SearchResult) -> String {
+    let SearchResult {
         states,
         depth,
         bytes,
@@ -217,8 +217,8 @@ fn figures(found: &Found) -> String {
 mod tests {
     use super::*;
 
-    fn limits(states_max: usize) -> Limits {
-        Limits {
+    fn limits(states_max: usize) -> SearchLimits {
+        SearchLimits {
             states_max,
             bytes_max: 1 << 30,
             progress: false,
@@ -237,7 +237,7 @@ mod tests {
             "move",
         ] {
             let case = case::named(name).unwrap();
-            let found = search::search(&World::new(&case, None), limits(60_000));
+            let found = search::search(&CaseRules::new(&case, None), limits(60_000));
             assert!(found.violation.is_none(), "{name}: {:?}", found.violation);
             assert!(found.states > 10_000, "{name} is searched");
         }
@@ -245,9 +245,9 @@ mod tests {
 
     #[test]
     fn every_planted_bug_is_noticed_and_has_a_story() {
-        for bug in Bug::ALL {
+        for bug in ModelBug::ALL {
             let case = bug.case();
-            let world = World::new(&case, Some(*bug));
+            let world = CaseRules::new(&case, Some(*bug));
             let found = search::search(&world, limits(300_000));
             let (wrong, steps) = found
                 .violation

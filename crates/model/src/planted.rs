@@ -6,32 +6,32 @@ macro_rules! bugs {
     ($($(#[doc = $text:literal])+ $bug:ident = $name:literal, $rule:literal, $case:literal;)+) => {
         /// A rule, broken on purpose.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub enum Bug {
+        pub enum ModelBug {
             $($(#[doc = $text])+ $bug,)+
         }
 
-        impl Bug {
+        impl ModelBug {
             /// All of them.
-            pub const ALL: &[Bug] = &[$(Bug::$bug),+];
+            pub const ALL: &[ModelBug] = &[$(ModelBug::$bug),+];
 
             /// For the command line.
             pub fn name(self) -> &'static str {
-                match self { $(Bug::$bug => $name),+ }
+                match self { $(ModelBug::$bug => $name),+ }
             }
 
             /// The rule that it breaks.
             pub fn rule(self) -> &'static str {
-                match self { $(Bug::$bug => $rule),+ }
+                match self { $(ModelBug::$bug => $rule),+ }
             }
 
             /// What it does, in words.
             pub fn description(self) -> &'static str {
-                match self { $(Bug::$bug => concat!($($text),+)),+ }
+                match self { $(ModelBug::$bug => concat!($($text),+)),+ }
             }
 
             /// The case in which it shows.
             pub fn case(self) -> Case {
-                let name = match self { $(Bug::$bug => $case),+ };
+                let name = match self { $(ModelBug::$bug => $case),+ };
                 case::named(name).expect("the table names cases that there are")
             }
         }
@@ -59,7 +59,8 @@ bugs! {
     SeenBeforeDurable = "seen-before-durable", "R3", "one-at-head";
     /// With `replicated`, an outcome is seen at the decider before position x has it.
     SeenAtDecider = "seen-at-decider", "R3", "memory-at-head";
-    /// With `replicated`, a restarted member is told a decision past members that have not heard it.
+    /// With `replicated`, a restarted member is told a decision past members that have not heard
+    /// it.
     ToldPastMembers = "told-past-members", "R3", "memory-far";
     /// With `replicated`, a decision that skipped members is settled at x once x has it on disk.
     SettlesFromDisk = "settles-from-disk", "R3", "memory-lost-far";
@@ -75,7 +76,7 @@ bugs! {
     RefusalsIgnored = "refusals-ignored", "R4", "pair";
     /// The resolution aborts where more than f are lost.
     ResolutionGuesses = "resolution-guesses", "R4", "one";
-    /// The resolution as SAFETY R4 had it: only survivors' votes count, and rule 5 looks at x.
+    /// The resolution as R4 had it: only survivors' votes count, and rule 5 looks at x.
     ResolutionAsWritten = "resolution-as-written", "R4", "one";
     /// The new epoch serves before its resolution is durable on f + 1 members.
     ServesBeforeDurable = "serves-before-durable", "R5", "one-at-head";
@@ -91,9 +92,9 @@ bugs! {
     ReplacementFetchesNothing = "replacement-fetches-nothing", "R18", "replaced";
 }
 
-impl Bug {
+impl ModelBug {
     /// The bug that the command line calls so.
-    pub fn named(name: &str) -> Option<Bug> {
-        Bug::ALL.iter().copied().find(|bug| bug.name() == name)
+    pub fn named(name: &str) -> Option<ModelBug> {
+        ModelBug::ALL.iter().copied().find(|bug| bug.name() == name)
     }
 }

@@ -1,28 +1,28 @@
 //! The end of an epoch: members are removed, the others seal it and resolve what it left
-//! undecided (SAFETY R4, R5, R15, R16).
+//! undecided (R4, R5, R15, R16).
 //!
 //! The resolution is what the sealed logs say, so that whoever computes it again comes to the same
 //! and it is not kept here. A removed member may go on in its epoch until its lease has ended,
 //! which is before the new epoch serves.
 
-use crate::chain::World;
-use crate::planted::Bug;
-use crate::state::{Decision, Member, Part, Stage, State};
+use crate::chain::CaseRules;
+use crate::planted::ModelBug;
+use crate::state::{MemberPart, ModelDecision, ModelMember, ModelState, Stage};
 
 /// What the sealed logs say of one operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum SealedOutcome {
     /// Nobody knows of it, nor can anybody have seen it.
     Unknown,
     /// This.
-    Decided(Decision),
+    Decided(ModelDecision),
     /// More is lost than is tolerated: the range stops.
     Stuck,
 }
 
-impl World<'_> {
+impl CaseRules<'_> {
     /// A member is removed: it may be dead, or go on in its epoch.
-    pub fn lose(&self, state: &mut State, member: usize) -> bool {
+    pub fn lose(&self, state: &mut ModelState, member: usize) -> bool {
         if state.losses_left == 0 || (state.removed | state.fenced) >> member & 1 != 0 {
             return false;
         }
@@ -34,71 +34,72 @@ impl World<'_> {
     }
 
     /// Members that the newest epoch has.
-    pub fn remaining<'a>(&'a self, state: &'a State) -> impl Iterator<Item = usize> + 'a {
+    pub fn remaining<'a>(&'a self, state: &'a ModelState) -> impl Iterator<Item = usize> + 'a {
         let gone = state.removed | state.fenced;
         (0..self.case.members.len()).filter(move |member| gone >> member & 1 == 0)
     }
 
     /// Whether every remaining member has sealed the epochs before.
-    pub fn is_sealed(&self, state: &State) -> bool {
+    pub fn is_sealed(&self, state: &ModelState) -> bool {
         self.remaining(state).all(|member| {
             let member = state.members[member];
             member.up && member.epoch == state.epoch
         })
     }
 
-    /// The rule of resolution, for one operation (SAFETY R4, `docs/protocol.md`).
-    pub fn outcome(&self, state: &State, operation: usize) -> Outcome {
+    /// The rule of resolution, for one operation (R4, `docs/protocol.md`).
+    pub fn outcome(&self, state: &ModelState, operation: usize) -> SealedOutcome {
         let places = &self.case.operations[operation].places;
         let gone = state.removed | state.fenced;
-        let present: Vec<(usize, Part)> = (0..places.len())
+        let present: Vec<(usize, MemberPart)> = (0..places.len())
             .filter(|place| gone >> places[*place].member & 1 == 0)
             .map(|place| (place, state.parts[operation][place]))
             .collect();
         if let Some(decision) = present.iter().find_map(|(_, part)| part.decision) {
-            return Outcome::Decided(decision);
+            return SealedOutcome::Decided(decision);
         }
         let survives = |place: usize| self.survives(state, places[place].member);
-        let prepared = |part: &Part| part.stage == Stage::Prepared;
+        let prepared = |part: &MemberPart| part.stage == Stage::Prepared;
         let mut votes = present.iter().filter(|(_, part)| prepared(part));
         let decided_unless_known = match votes.clone().next() {
-            None => Outcome::Unknown,
-            Some(_) => Outcome::Decided(Decision::Abort),
+            None => SealedOutcome::Unknown,
+            Some(_) => SealedOutcome::Decided(ModelDecision::Abort),
         };
         let mut others = present.iter().filter(|(_, part)| !prepared(part));
         if others.any(|(place, _)| survives(*place)) {
             return decided_unless_known;
         }
-        if votes.clone().any(|(_, part)| part.refusals != 0) && !self.is(Bug::RefusalsIgnored) {
-            return Outcome::Decided(Decision::Abort);
+        if votes.clone().any(|(_, part)| part.refusals != 0) && !self.is(ModelBug::RefusalsIgnored)
+        {
+            return SealedOutcome::Decided(ModelDecision::Abort);
         }
-        let counts = |place: usize| survives(place) || !self.is(Bug::ResolutionAsWritten);
+        let counts = |place: usize| survives(place) || !self.is(ModelBug::ResolutionAsWritten);
         if votes.any(|(place, _)| self.covers(operation, *place) && counts(*place)) {
-            return Outcome::Decided(Decision::Commit);
+            return SealedOutcome::Decided(ModelDecision::Commit);
         }
         match self.somebody_would_know(state, operation) {
             true => decided_unless_known,
-            false => Outcome::Stuck,
+            false => SealedOutcome::Stuck,
         }
     }
 
     /// Whether what a member does not know is so: it has never crashed, or has caught up since.
-    fn survives(&self, state: &State, member: usize) -> bool {
-        !state.members[member].recovering || self.is(Bug::RestartedSaysNone)
+    fn survives(&self, state: &ModelState, member: usize) -> bool {
+        !state.members[member].recovering || self.is(ModelBug::RestartedSaysNone)
     }
 
     /// Whether an outcome that was seen would be known to somebody who remains: it is in the log of
     /// the member that made it visible, and was heard by all at position x and beyond.
-    fn somebody_would_know(&self, state: &State, operation: usize) -> bool {
+    fn somebody_would_know(&self, state: &ModelState, operation: usize) -> bool {
         let places = &self.case.operations[operation].places;
         let gone = state.removed | state.fenced;
         let present = |place: &usize| gone >> places[*place].member & 1 == 0;
         let mut present = (0..places.len()).filter(present);
         let x = self.case.settle_position();
-        if self.is(Bug::ResolutionGuesses) {
+        if self.is(ModelBug::ResolutionGuesses) {
             return true;
         }
-        if self.is(Bug::ResolutionAsWritten) {
+        if self.is(ModelBug::ResolutionAsWritten) {
             let prepared = |place: usize| state.parts[operation][place].stage == Stage::Prepared;
             return !present.any(prepared) || x <= self.case.replexes - self.case.tolerated;
         }
@@ -119,29 +120,29 @@ impl World<'_> {
     }
 
     /// A member takes the resolution.
-    pub fn resolve(&self, state: &mut State, member: usize) -> bool {
+    pub fn resolve(&self, state: &mut ModelState, member: usize) -> bool {
         let own = state.members[member];
         let gone = (state.removed | state.fenced) >> member & 1 != 0;
         if !state.resolving || gone || own.resolved || !self.is_sealed(state) {
             return false;
         }
-        let outcomes: Vec<Outcome> = (0..self.case.operations.len())
+        let outcomes: Vec<SealedOutcome> = (0..self.case.operations.len())
             .map(|operation| self.outcome(state, operation))
             .collect();
-        if outcomes.contains(&Outcome::Stuck) {
+        if outcomes.contains(&SealedOutcome::Stuck) {
             return false;
         }
         for (operation, place) in self.parts_of(member) {
-            let Outcome::Decided(decision) = outcomes[operation] else {
+            let SealedOutcome::Decided(decision) = outcomes[operation] else {
                 continue;
             };
             let part = &mut state.parts[operation][place];
             if part.stage != Stage::Prepared {
-                let refuses = u8::from(decision == Decision::Abort);
-                *part = Part {
+                let refuses = u8::from(decision == ModelDecision::Abort);
+                *part = MemberPart {
                     stage: Stage::Prepared,
                     refusals: refuses << place,
-                    ..Part::default()
+                    ..MemberPart::default()
                 };
             }
             part.decision = Some(decision);
@@ -151,8 +152,8 @@ impl World<'_> {
     }
 
     /// The new epoch serves, once its resolution is durable on f + 1 members of every chain, or
-    /// on all that remain (SAFETY R5), and the leases of removed members have ended (R15).
-    pub fn serve(&self, state: &mut State) -> bool {
+    /// on all that remain (R5), and the leases of removed members have ended (R15).
+    pub fn serve(&self, state: &mut ModelState) -> bool {
         let resolved = self
             .remaining(state)
             .all(|member| state.members[member].resolved);
@@ -160,7 +161,7 @@ impl World<'_> {
             return false;
         }
         let durable = (0..self.case.operations.len()).all(|operation| {
-            self.is_resolution_durable(state, operation) || self.is(Bug::ServesBeforeDurable)
+            self.is_resolution_durable(state, operation) || self.is(ModelBug::ServesBeforeDurable)
         });
         if !durable {
             return false;
@@ -187,7 +188,7 @@ impl World<'_> {
         true
     }
 
-    fn is_resolution_durable(&self, state: &State, operation: usize) -> bool {
+    fn is_resolution_durable(&self, state: &ModelState, operation: usize) -> bool {
         let members = self.case.operations[operation].places.iter().enumerate();
         let gone = state.removed | state.fenced;
         let present = members.filter(|(_, place)| gone >> place.member & 1 == 0);
@@ -201,15 +202,15 @@ impl World<'_> {
     }
 
     /// A removed member is heard no more; where it is replaced, the new one fetches what the
-    /// others have, after the resolution and before it votes (SAFETY R18).
-    fn replace(&self, state: &mut State, member: usize) {
+    /// others have, after the resolution and before it votes (R18).
+    fn replace(&self, state: &mut ModelState, member: usize) {
         state.removed &= !(1 << member);
-        state.members[member] = Member::default();
+        state.members[member] = ModelMember::default();
         if self.case.replaced {
-            state.members[member] = Member {
+            state.members[member] = ModelMember {
                 up: true,
                 epoch: state.epoch,
-                ..Member::default()
+                ..ModelMember::default()
             };
         } else {
             state.fenced |= 1 << member;
@@ -224,18 +225,18 @@ impl World<'_> {
                 })
                 .find_map(|other| state.parts[operation][other].decision);
             let fetched = decision.filter(|_| self.case.replaced);
-            let skipped = self.is(Bug::ReplacementFetchesNothing);
+            let skipped = self.is(ModelBug::ReplacementFetchesNothing);
             state.parts[operation][place] = match fetched.filter(|_| !skipped) {
-                Some(decision) => Part {
+                Some(decision) => MemberPart {
                     stage: Stage::Prepared,
-                    refusals: u8::from(decision == Decision::Abort) << place,
+                    refusals: u8::from(decision == ModelDecision::Abort) << place,
                     prepare_durable: true,
                     decision: Some(decision),
                     decision_durable: true,
                     settled: true,
-                    ..Part::default()
+                    ..MemberPart::default()
                 },
-                None => Part::default(),
+                None => MemberPart::default(),
             };
         }
     }

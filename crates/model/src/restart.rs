@@ -6,14 +6,14 @@
 //! the restarted one have nothing to tell and are not asked.
 
 use crate::case::OPERATIONS_MAX;
-use crate::chain::World;
-use crate::planted::Bug;
-use crate::state::{Decision, Member, Part, Stage, State, Told};
+use crate::chain::CaseRules;
+use crate::planted::ModelBug;
+use crate::state::{AnnouncedOutcome, MemberPart, ModelDecision, ModelMember, ModelState, Stage};
 
-impl World<'_> {
+impl CaseRules<'_> {
     /// Records of a member that are not known to be on its disk: prepares by operation, and above
     /// them decisions, as a set.
-    pub fn undurable(&self, state: &State, member: usize) -> u8 {
+    pub fn undurable(&self, state: &ModelState, member: usize) -> u8 {
         self.parts_of(member).fold(0, |set, (operation, place)| {
             let part = state.parts[operation][place];
             let prepare = part.stage == Stage::Prepared && !part.prepare_durable;
@@ -24,27 +24,27 @@ impl World<'_> {
     }
 
     /// A member loses what its disk has not, which is any of its undurable records but `kept`.
-    pub fn crash(&self, state: &mut State, member: usize, kept: u8) -> bool {
+    pub fn crash(&self, state: &mut ModelState, member: usize, kept: u8) -> bool {
         let removed = state.removed >> member & 1 != 0;
         if state.crashes_left == 0 || removed || !state.members[member].up {
             return false;
         }
         let forgetful = (0..self.case.members.len()).filter(|other| {
             let gone = (state.removed | state.fenced) >> other & 1 != 0;
-            let Member { up, recovering, .. } = state.members[*other];
+            let ModelMember { up, recovering, .. } = state.members[*other];
             *other != member && (gone || !up || recovering)
         });
         if self.case.replicated && forgetful.count() >= self.case.tolerated {
             return false;
         }
         state.crashes_left -= 1;
-        state.members[member] = Member::default();
+        state.members[member] = ModelMember::default();
         for (operation, place) in self.parts_of(member) {
             let part = &mut state.parts[operation][place];
             part.prepare_durable |= kept >> operation & 1 != 0;
             part.decision_durable |= kept >> (operation + OPERATIONS_MAX) & 1 != 0;
             if !part.prepare_durable {
-                *part = Part::default();
+                *part = MemberPart::default();
                 continue;
             }
             if !part.decision_durable {
@@ -59,23 +59,23 @@ impl World<'_> {
     }
 
     /// It comes back with its log.
-    pub fn restart(&self, state: &mut State, member: usize) -> bool {
+    pub fn restart(&self, state: &mut ModelState, member: usize) -> bool {
         let gone = (state.removed | state.fenced) >> member & 1 != 0;
         if gone || state.members[member].up {
             return false;
         }
         state.epoch += 1;
-        state.members[member] = Member {
+        state.members[member] = ModelMember {
             up: true,
-            recovering: !self.is(Bug::RecoverySkipped),
+            recovering: !self.is(ModelBug::RecoverySkipped),
             sealed: state.resolving,
             epoch: state.epoch,
-            ..Member::default()
+            ..ModelMember::default()
         };
         if !state.resolving {
             for (operation, place) in self.parts_of(member) {
                 if state.parts[operation][place].stage == Stage::Prepared {
-                    self.on_durable(state, (operation, place), true);
+                    self.on_durable(state, operation, place, true);
                 }
             }
             self.end_recovery(state, member);
@@ -84,8 +84,8 @@ impl World<'_> {
     }
 
     /// A member takes up the newest epoch. If that excludes somebody, this is its seal, which is
-    /// durable before it is reported (SAFETY R16), and with it all that was logged before.
-    pub fn learn(&self, state: &mut State, member: usize) -> bool {
+    /// durable before it is reported (R16), and with it all that was logged before.
+    pub fn learn(&self, state: &mut ModelState, member: usize) -> bool {
         let removed = state.removed >> member & 1 != 0;
         if removed || !state.members[member].up || state.members[member].epoch == state.epoch {
             return false;
@@ -95,13 +95,13 @@ impl World<'_> {
         state.members[member].resolved = false;
         // All that a recovering member is told must come from one epoch, and so from one life of
         // each peer.
-        if !self.is(Bug::AnswersOfAnyEpoch) {
+        if !self.is(ModelBug::AnswersOfAnyEpoch) {
             state.members[member].heard = 0;
         }
         for (operation, place) in self.parts_of(member).filter(|_| state.resolving) {
             let part = &mut state.parts[operation][place];
             if part.stage == Stage::Waiting {
-                *part = Part::default();
+                *part = MemberPart::default();
             }
             // What it was told while it recovered is as true as what it knew.
             part.decision = part.decision.or(part.told.map(|told| told.decision));
@@ -114,7 +114,7 @@ impl World<'_> {
     }
 
     /// A peer tells a restarted member of every operation that both take part in.
-    pub fn tell(&self, state: &mut State, from: usize, to: usize) -> bool {
+    pub fn tell(&self, state: &mut ModelState, from: usize, to: usize) -> bool {
         let (teller, asker) = (state.members[from], state.members[to]);
         let heard = asker.heard >> from & 1 != 0;
         let same_epoch = teller.up && asker.up && teller.epoch == asker.epoch;
@@ -131,8 +131,8 @@ impl World<'_> {
                 Stage::None => {}
                 // The asker may have forgotten it, and nobody else may remember it.
                 Stage::Waiting => {
-                    if own < place && !self.is(Bug::WaitingIsKept) {
-                        *part = Part::default();
+                    if own < place && !self.is(ModelBug::WaitingIsKept) {
+                        *part = MemberPart::default();
                     }
                 }
                 Stage::Prepared => self.adopt(state, operation, place, own),
@@ -145,7 +145,7 @@ impl World<'_> {
 
     /// The member at place `own` takes back its vote as the one at `place` knows it, and the
     /// outcome, as far as that may have come to it.
-    fn adopt(&self, state: &mut State, operation: usize, place: usize, own: usize) {
+    fn adopt(&self, state: &mut ModelState, operation: usize, place: usize, own: usize) {
         let teller = state.parts[operation][place];
         let decided = teller
             .decision
@@ -157,35 +157,36 @@ impl World<'_> {
         let sure = self.case.replicated
             && teller.refusals == 0
             && self.covers(operation, place)
-            && !self.is(Bug::SureYesForgotten);
+            && !self.is(ModelBug::SureYesForgotten);
         let knows_vote = own <= place || decision.is_some() || sure;
         let part = &mut state.parts[operation][own];
         if part.stage != Stage::Prepared && knows_vote {
             let mut refusals = teller.refusals;
-            if decision == Some(Decision::Abort) {
+            if decision == Some(ModelDecision::Abort) {
                 refusals |= u8::MAX << (place + 1);
             }
-            *part = Part {
+            *part = MemberPart {
                 stage: Stage::Prepared,
                 refusals: refusals & ((1 << (own + 1)) - 1),
-                ..Part::default()
+                ..MemberPart::default()
             };
         }
         let mut between = (own + 1..place).map(|place| self.member(operation, place));
         let in_order = between.all(|member| state.fenced >> member & 1 != 0);
-        // With disks, only what comes up the chain is taken: a prepare on the way may not be durable.
+        // With disks, only what comes up the chain is taken: a prepare on the way may not be
+        // durable.
         if let Some(decision) = decision.filter(|_| in_order || self.case.replicated) {
-            let told = Told {
+            let told = AnnouncedOutcome {
                 decision,
                 settled: teller.settled || heard.is_some_and(|told| told.settled),
-                in_order: in_order || self.is(Bug::ToldPastMembers),
+                in_order: in_order || self.is(ModelBug::ToldPastMembers),
             };
             self.on_decision(state, operation, own, told);
         }
     }
 
     /// Once everybody has told what it knows, the member is whole again.
-    pub fn end_recovery(&self, state: &mut State, member: usize) {
+    pub fn end_recovery(&self, state: &mut ModelState, member: usize) {
         let peers = (0..self.case.members.len()).filter(|peer| {
             let shares = self
                 .parts_of(member)

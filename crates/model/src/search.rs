@@ -9,13 +9,13 @@ use std::collections::hash_map::DefaultHasher;
 use std::hash::Hasher;
 use std::time::Instant;
 
-use crate::action::Action;
-use crate::chain::World;
-use crate::state::{PACKED_MAX, State};
+use crate::action::ModelStep;
+use crate::chain::CaseRules;
+use crate::state::{ModelState, PACKED_MAX};
 
 /// How far to search, and whether to tell of it.
 #[derive(Clone, Copy, Debug)]
-pub struct Limits {
+pub struct SearchLimits {
     /// Stop after so many states.
     pub states_max: usize,
     /// Stop before the search needs more bytes.
@@ -26,7 +26,7 @@ pub struct Limits {
 
 /// What a search has found.
 #[derive(Debug)]
-pub struct Found {
+pub struct SearchResult {
     /// Distinct states.
     pub states: usize,
     /// Steps from the beginning to the farthest of them.
@@ -36,7 +36,7 @@ pub struct Found {
     /// Bytes of memory at the end.
     pub bytes: usize,
     /// What is wrong, and the steps that lead there.
-    pub violation: Option<(String, Vec<Action>)>,
+    pub violation: Option<(String, Vec<ModelStep>)>,
 }
 
 /// States met so far.
@@ -128,7 +128,7 @@ fn hash(packed: &[u8]) -> u64 {
 }
 
 /// Searches a case.
-pub fn search(world: &World<'_>, limits: Limits) -> Found {
+pub fn search(world: &CaseRules<'_>, limits: SearchLimits) -> SearchResult {
     let mut search = Search {
         world,
         limits,
@@ -136,7 +136,7 @@ pub fn search(world: &World<'_>, limits: Limits) -> Found {
         next: Queue::default(),
         violation: None,
     };
-    let start = State::start(world.case);
+    let start = ModelState::start(world.case);
     search.meet(&start, 0);
     let (mut depth, mut first) = (0, 0);
     let started = Instant::now();
@@ -163,8 +163,8 @@ pub fn search(world: &World<'_>, limits: Limits) -> Found {
 }
 
 struct Search<'a> {
-    world: &'a World<'a>,
-    limits: Limits,
+    world: &'a CaseRules<'a>,
+    limits: SearchLimits,
     met: Met,
     next: Queue,
     /// What is wrong, with the number of the state where it shows.
@@ -179,7 +179,7 @@ impl Search<'_> {
     }
 
     /// Notes a state, unless it has been met.
-    fn meet(&mut self, state: &State, predecessor: usize) {
+    fn meet(&mut self, state: &ModelState, predecessor: usize) {
         let mut packed = [0; PACKED_MAX];
         let length = state.pack(self.world.case, &mut packed);
         if !self.met.insert(hash(&packed[..length]), predecessor as u32) {
@@ -197,7 +197,7 @@ impl Search<'_> {
     fn level(&mut self, level: &Queue, first: usize) {
         let world = self.world;
         for (number, packed) in level.iter().enumerate() {
-            let state = State::unpack(world.case, packed);
+            let state = ModelState::unpack(world.case, packed);
             let mut rests = true;
             world.successors(&state, &mut |action, next| {
                 rests &= action.is_fault();
@@ -213,7 +213,7 @@ impl Search<'_> {
         }
     }
 
-    fn found(self, depth: usize) -> Found {
+    fn found(self, depth: usize) -> SearchResult {
         let complete = self.violation.is_none() && self.next.count == 0;
         let violation = self.violation.as_ref().map(|(wrong, number)| {
             let (steps, state) = self.steps_to(*number);
@@ -222,7 +222,7 @@ impl Search<'_> {
             let again = again.or_else(|| self.world.violation_at_rest(&state));
             (again.unwrap_or_else(|| wrong.clone()), steps)
         });
-        Found {
+        SearchResult {
             states: self.met.hashes.len(),
             depth,
             complete,
@@ -232,12 +232,12 @@ impl Search<'_> {
     }
 
     /// The steps from the beginning to a state.
-    fn steps_to(&self, number: usize) -> (Vec<Action>, State) {
+    fn steps_to(&self, number: usize) -> (Vec<ModelStep>, ModelState) {
         let mut path = vec![number];
         while let Some(&last) = path.last().filter(|last| **last != 0) {
             path.push(self.met.predecessors[last] as usize);
         }
-        let mut state = State::start(self.world.case);
+        let mut state = ModelState::start(self.world.case);
         let mut steps = Vec::new();
         for number in path.iter().rev().skip(1) {
             let mut step = None;
@@ -281,20 +281,20 @@ mod tests {
     #[test]
     fn a_search_ends_at_its_limit_and_says_so() {
         let case = crate::case::named("pair").expect("it is listed");
-        let limits = Limits {
+        let limits = SearchLimits {
             states_max: 1_000,
             bytes_max: usize::MAX,
             progress: false,
         };
-        let found = search(&World::new(&case, None), limits);
+        let found = search(&CaseRules::new(&case, None), limits);
         assert!(!found.complete);
         assert!(found.states >= 1_000);
-        let bounded = Limits {
+        let bounded = SearchLimits {
             states_max: usize::MAX,
             bytes_max: 4 << 20,
             ..limits
         };
-        let found = search(&World::new(&case, None), bounded);
+        let found = search(&CaseRules::new(&case, None), bounded);
         assert!(!found.complete);
         assert!(found.bytes <= bounded.bytes_max);
     }

@@ -14,7 +14,7 @@ pub const PACKED_MAX: usize = 2 * (3 + MEMBERS_MAX + OPERATIONS_MAX * PLACES_MAX
 
 /// The logical AND of all votes, or what a resolution says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Decision {
+pub enum ModelDecision {
     /// All voted yes.
     Commit,
     /// Somebody voted no.
@@ -23,9 +23,9 @@ pub enum Decision {
 
 /// An outcome, as one member tells another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Told {
+pub struct AnnouncedOutcome {
     /// The outcome.
-    pub decision: Decision,
+    pub decision: ModelDecision,
     /// It may be seen.
     pub settled: bool,
     /// Every member further down knows it as well: it has come up the chain.
@@ -46,7 +46,7 @@ pub enum Stage {
 
 /// One member's part in one operation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Part {
+pub struct MemberPart {
     /// How far it has come.
     pub stage: Stage,
     /// The votes that it carries which are no, as a set of places; its own among them once it is
@@ -55,18 +55,18 @@ pub struct Part {
     /// The prepare is on the disk.
     pub prepare_durable: bool,
     /// The outcome, where it is known.
-    pub decision: Option<Decision>,
+    pub decision: Option<ModelDecision>,
     /// So is the outcome on the disk.
     pub decision_durable: bool,
-    /// The outcome may be seen here (SAFETY R3).
+    /// The outcome may be seen here (R3).
     pub settled: bool,
     /// What a recovering member has heard of the outcome, and applies when it has heard everybody.
-    pub told: Option<Told>,
+    pub told: Option<AnnouncedOutcome>,
 }
 
 /// One member, beside its parts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Member {
+pub struct ModelMember {
     /// It runs.
     pub up: bool,
     /// It has restarted, and neither its peers nor a resolution have told it yet what it may have
@@ -84,7 +84,7 @@ pub struct Member {
 
 /// What a message says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Content {
+pub enum MessageContent {
     /// Phase 1, with the votes that are no.
     Prepare {
         /// Places that voted no.
@@ -93,7 +93,7 @@ pub enum Content {
     /// Phase 2.
     Decision {
         /// The outcome.
-        decision: Decision,
+        decision: ModelDecision,
         /// It may be seen.
         settled: bool,
     },
@@ -106,7 +106,7 @@ pub enum Content {
 
 /// A message between two members of a chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Message {
+pub struct ModelMessage {
     /// The operation.
     pub operation: usize,
     /// The place in the chain that it goes to.
@@ -114,7 +114,7 @@ pub struct Message {
     /// The epoch in which it was sent.
     pub epoch: u8,
     /// What it says.
-    pub content: Content,
+    pub content: MessageContent,
 }
 
 /// Messages under way: a set, because the network may hold back, lose and double them.
@@ -126,10 +126,10 @@ pub struct Messages {
 
 /// Everything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct State {
+pub struct ModelState {
     /// The newest epoch.
     pub epoch: u8,
-    /// The newest epoch's resolution is not durable yet: nobody serves in it (SAFETY R5).
+    /// The newest epoch's resolution is not durable yet: nobody serves in it (R5).
     pub resolving: bool,
     /// Members that the newest epoch excludes, as a set.
     pub removed: u8,
@@ -153,16 +153,16 @@ pub struct State {
     /// A member was told another outcome than the one that it had.
     pub contradiction: bool,
     /// By member.
-    pub members: [Member; MEMBERS_MAX],
+    pub members: [ModelMember; MEMBERS_MAX],
     /// By operation, by place in its chain.
-    pub parts: [[Part; PLACES_MAX]; OPERATIONS_MAX],
+    pub parts: [[MemberPart; PLACES_MAX]; OPERATIONS_MAX],
     /// Under way.
     pub messages: Messages,
 }
 
 impl Messages {
     /// Adds a message; false if it was there.
-    pub fn insert(&mut self, message: Message) -> bool {
+    pub fn insert(&mut self, message: ModelMessage) -> bool {
         let packed = pack_message(message);
         let count = usize::from(self.count);
         match self.packed[..count].binary_search(&packed) {
@@ -181,12 +181,12 @@ impl Messages {
     }
 
     /// Takes a message away.
-    pub fn remove(&mut self, message: Message) {
+    pub fn remove(&mut self, message: ModelMessage) {
         self.retain(|other| other != message);
     }
 
     /// Keeps those that `keep` says.
-    pub fn retain(&mut self, keep: impl Fn(Message) -> bool) {
+    pub fn retain(&mut self, keep: impl Fn(ModelMessage) -> bool) {
         let before = *self;
         *self = Messages::default();
         for packed in &before.packed[..usize::from(before.count)] {
@@ -198,16 +198,16 @@ impl Messages {
     }
 
     /// All of them, in a fixed order.
-    pub fn iter(&self) -> impl Iterator<Item = Message> + '_ {
+    pub fn iter(&self) -> impl Iterator<Item = ModelMessage> + '_ {
         let packed = &self.packed[..usize::from(self.count)];
         packed.iter().map(|packed| unpack_message(*packed))
     }
 }
 
-impl Told {
+impl AnnouncedOutcome {
     /// What has come up the chain.
-    pub fn in_order(decision: Decision, settled: bool) -> Told {
-        Told {
+    pub fn in_order(decision: ModelDecision, settled: bool) -> AnnouncedOutcome {
+        AnnouncedOutcome {
             decision,
             settled,
             in_order: true,
@@ -224,10 +224,10 @@ impl Default for Messages {
     }
 }
 
-impl State {
+impl ModelState {
     /// The beginning: everybody runs and nothing has happened.
-    pub fn start(case: &Case) -> State {
-        let mut state = State {
+    pub fn start(case: &Case) -> ModelState {
+        let mut state = ModelState {
             epoch: 0,
             resolving: false,
             removed: 0,
@@ -240,8 +240,8 @@ impl State {
             seen_abort: 0,
             resolved: 0,
             contradiction: false,
-            members: [Member::default(); MEMBERS_MAX],
-            parts: [[Part::default(); PLACES_MAX]; OPERATIONS_MAX],
+            members: [ModelMember::default(); MEMBERS_MAX],
+            parts: [[MemberPart::default(); PLACES_MAX]; OPERATIONS_MAX],
             messages: Messages::default(),
         };
         for member in &mut state.members[..case.members.len()] {
@@ -271,15 +271,15 @@ impl State {
         self.messages = Messages::default();
         for message in before.iter() {
             let epoch = rank(message.epoch);
-            self.messages.insert(Message { epoch, ..message });
+            self.messages.insert(ModelMessage { epoch, ..message });
         }
     }
 
     /// The state with members and operations renamed.
-    fn renamed(&self, case: &Case, symmetry: &Symmetry) -> State {
+    fn renamed(&self, case: &Case, symmetry: &Symmetry) -> ModelState {
         let members = |set: u8| renamed_set(set, &symmetry.members);
         let operations = |set: u8| renamed_set(set, &symmetry.operations);
-        let mut renamed = State {
+        let mut renamed = ModelState {
             removed: members(self.removed),
             fenced: members(self.fenced),
             begun: operations(self.begun),
@@ -299,7 +299,7 @@ impl State {
         }
         for message in self.messages.iter() {
             let operation = symmetry.operations[message.operation];
-            renamed.messages.insert(Message {
+            renamed.messages.insert(ModelMessage {
                 operation,
                 ..message
             });
@@ -357,13 +357,13 @@ impl State {
         count
     }
 
-    /// What [`State::pack`] has packed.
-    pub fn unpack(case: &Case, bytes: &[u8]) -> State {
+    /// What [`ModelState::pack`] has packed.
+    pub fn unpack(case: &Case, bytes: &[u8]) -> ModelState {
         let mut words = bytes
             .chunks_exact(2)
             .map(|pair| u16::from_le_bytes([pair[0], pair[1]]));
         let mut next = || words.next().expect("a packed state is whole");
-        let mut state = State::start(case);
+        let mut state = ModelState::start(case);
         let word = next();
         let field = |shift: u32, width: u32| (word >> shift) as u8 & ((1 << width) - 1);
         state.epoch = field(0, 3);
@@ -400,7 +400,7 @@ fn renamed_set(set: u8, names: &[usize]) -> u8 {
     present.fold(0, |renamed, item| renamed | 1 << names[item])
 }
 
-fn pack_member(member: Member) -> u16 {
+fn pack_member(member: ModelMember) -> u16 {
     u16::from(member.up)
         | u16::from(member.recovering) << 1
         | u16::from(member.resolved) << 2
@@ -409,8 +409,8 @@ fn pack_member(member: Member) -> u16 {
         | u16::from(member.heard) << 7
 }
 
-fn unpack_member(word: u16) -> Member {
-    Member {
+fn unpack_member(word: u16) -> ModelMember {
+    ModelMember {
         up: word & 1 != 0,
         recovering: word & 2 != 0,
         resolved: word & 4 != 0,
@@ -420,38 +420,38 @@ fn unpack_member(word: u16) -> Member {
     }
 }
 
-fn pack_decision(decision: Option<Decision>) -> u16 {
+fn pack_decision(decision: Option<ModelDecision>) -> u16 {
     match decision {
         None => 0,
-        Some(Decision::Commit) => 1,
-        Some(Decision::Abort) => 2,
+        Some(ModelDecision::Commit) => 1,
+        Some(ModelDecision::Abort) => 2,
     }
 }
 
-fn unpack_decision(word: u16) -> Option<Decision> {
+fn unpack_decision(word: u16) -> Option<ModelDecision> {
     match word & 3 {
         0 => None,
-        1 => Some(Decision::Commit),
-        _ => Some(Decision::Abort),
+        1 => Some(ModelDecision::Commit),
+        _ => Some(ModelDecision::Abort),
     }
 }
 
-fn pack_told(told: Option<Told>) -> u16 {
+fn pack_told(told: Option<AnnouncedOutcome>) -> u16 {
     let flags = told.map_or(0, |told| {
         u16::from(told.settled) | u16::from(told.in_order) << 1
     });
     pack_decision(told.map(|told| told.decision)) | flags << 2
 }
 
-fn unpack_told(word: u16) -> Option<Told> {
-    Some(Told {
+fn unpack_told(word: u16) -> Option<AnnouncedOutcome> {
+    Some(AnnouncedOutcome {
         decision: unpack_decision(word)?,
         settled: word & 4 != 0,
         in_order: word & 8 != 0,
     })
 }
 
-fn pack_part(part: Part) -> u16 {
+fn pack_part(part: MemberPart) -> u16 {
     let stage = match part.stage {
         Stage::None => 0,
         Stage::Waiting => 1,
@@ -466,13 +466,13 @@ fn pack_part(part: Part) -> u16 {
         | pack_told(part.told) << 12
 }
 
-fn unpack_part(word: u16) -> Part {
+fn unpack_part(word: u16) -> MemberPart {
     let stage = match word & 3 {
         0 => Stage::None,
         1 => Stage::Waiting,
         _ => Stage::Prepared,
     };
-    Part {
+    MemberPart {
         stage,
         prepare_durable: word & 4 != 0,
         decision_durable: word & 8 != 0,
@@ -483,13 +483,13 @@ fn unpack_part(word: u16) -> Part {
     }
 }
 
-fn pack_message(message: Message) -> u16 {
+fn pack_message(message: ModelMessage) -> u16 {
     let content = match message.content {
-        Content::Prepare { refusals } => u16::from(refusals) << 2,
-        Content::Decision { decision, settled } => {
+        MessageContent::Prepare { refusals } => u16::from(refusals) << 2,
+        MessageContent::Decision { decision, settled } => {
             1 | u16::from(settled) << 2 | pack_decision(Some(decision)) << 3
         }
-        Content::Confirm { settled } => 2 | u16::from(settled) << 2,
+        MessageContent::Confirm { settled } => 2 | u16::from(settled) << 2,
     };
     content
         | (message.operation as u16) << 7
@@ -497,19 +497,19 @@ fn pack_message(message: Message) -> u16 {
         | u16::from(message.epoch) << 12
 }
 
-fn unpack_message(word: u16) -> Message {
+fn unpack_message(word: u16) -> ModelMessage {
     let settled = word & 4 != 0;
     let content = match word & 3 {
-        0 => Content::Prepare {
+        0 => MessageContent::Prepare {
             refusals: (word >> 2) as u8 & 31,
         },
-        1 => Content::Decision {
+        1 => MessageContent::Decision {
             decision: unpack_decision(word >> 3).expect("a decision travels"),
             settled,
         },
-        _ => Content::Confirm { settled },
+        _ => MessageContent::Confirm { settled },
     };
-    Message {
+    ModelMessage {
         operation: usize::from(word >> 7 & 3),
         to: usize::from(word >> 9 & 7),
         epoch: (word >> 12) as u8 & 7,
@@ -521,13 +521,13 @@ fn unpack_message(word: u16) -> Message {
 mod tests {
     use super::*;
     use crate::case;
-    use crate::chain::World;
+    use crate::chain::CaseRules;
 
     /// States along ways through a case, each of which turns off elsewhere.
-    fn walk(case: &Case, mut visit: impl FnMut(&State)) {
-        let world = World::new(case, None);
+    fn walk(case: &Case, mut visit: impl FnMut(&ModelState)) {
+        let world = CaseRules::new(case, None);
         for way in 0..100 {
-            let mut state = State::start(case);
+            let mut state = ModelState::start(case);
             for step in 0..60 {
                 visit(&state);
                 let mut next = Vec::new();
@@ -547,7 +547,7 @@ mod tests {
             walk(&case, |state| {
                 let mut bytes = [0; PACKED_MAX];
                 let count = state.pack_as_is(&case, &mut bytes);
-                let unpacked = State::unpack(&case, &bytes[..count]);
+                let unpacked = ModelState::unpack(&case, &bytes[..count]);
                 assert_eq!(unpacked, *state, "{}", case.name);
             });
         }
@@ -572,7 +572,7 @@ mod tests {
     #[test]
     fn epochs_that_nobody_has_leave_no_gap() {
         let case = case::named("one").expect("it is listed");
-        let mut state = State::start(&case);
+        let mut state = ModelState::start(&case);
         state.epoch = 5;
         state.members[0].epoch = 3;
         state.renumber();

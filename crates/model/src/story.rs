@@ -1,12 +1,12 @@
 //! A counterexample as a story: each step in words, and what it changes.
 
-use crate::action::Action;
-use crate::chain::World;
-use crate::state::{Content, Decision, Message, Stage, State};
+use crate::action::ModelStep;
+use crate::chain::CaseRules;
+use crate::state::{MessageContent, ModelDecision, ModelMessage, ModelState, Stage};
 
 /// The steps from the beginning, in words.
-pub fn story(world: &World<'_>, steps: &[Action]) -> String {
-    let mut state = State::start(world.case);
+pub fn story(world: &CaseRules<'_>, steps: &[ModelStep]) -> String {
+    let mut state = ModelState::start(world.case);
     let mut text = String::new();
     for (number, step) in steps.iter().enumerate() {
         let before = state;
@@ -19,55 +19,55 @@ pub fn story(world: &World<'_>, steps: &[Action]) -> String {
     text
 }
 
-impl World<'_> {
+impl CaseRules<'_> {
     fn operation_name(&self, operation: usize) -> &str {
         self.case.operations[operation].name
     }
 
-    fn words(&self, state: &State, action: Action) -> String {
+    fn words(&self, state: &ModelState, action: ModelStep) -> String {
         let name = |member: usize| self.case.members[member];
         let at = |operation, place| name(self.member(operation, place));
         match action {
-            Action::Begin(operation) => {
+            ModelStep::Begin(operation) => {
                 let head = at(operation, 0);
                 format!("{head} begins {}.", self.operation_name(operation))
             }
-            Action::Deliver(message) => self.delivery(message),
-            Action::Vote(operation, place) => {
+            ModelStep::Deliver(message) => self.delivery(message),
+            ModelStep::Vote(operation, place) => {
                 let (member, operation) = (at(operation, place), self.operation_name(operation));
                 format!("{member} has the keys for {operation}, which waited.")
             }
-            Action::GiveUp(operation, place) => {
+            ModelStep::GiveUp(operation, place) => {
                 let (member, operation) = (at(operation, place), self.operation_name(operation));
                 format!("{operation} has waited too long at {member}: Conflict.")
             }
-            Action::Flush(member, operation) => {
+            ModelStep::Flush(member, operation) => {
                 let operation = self.operation_name(operation);
                 format!(
                     "{} has on its disk what {operation} waits for.",
                     name(member)
                 )
             }
-            Action::Resend(operation) => {
+            ModelStep::Resend(operation) => {
                 let head = at(operation, 0);
                 format!("{head} sends {} again.", self.operation_name(operation))
             }
-            Action::Crash(member, 0) => format!("{} crashes.", name(member)),
-            Action::Crash(member, _) => {
+            ModelStep::Crash(member, 0) => format!("{} crashes.", name(member)),
+            ModelStep::Crash(member, _) => {
                 format!(
                     "{} crashes; some of what it knows is on its disk.",
                     name(member)
                 )
             }
-            Action::Restart(member) => format!("{} restarts: a new epoch.", name(member)),
-            Action::Learn(member) if state.resolving => {
+            ModelStep::Restart(member) => format!("{} restarts: a new epoch.", name(member)),
+            ModelStep::Learn(member) if state.resolving => {
                 format!("{} seals its epoch and takes up the newest.", name(member))
             }
-            Action::Learn(member) => format!("{} takes up the newest epoch.", name(member)),
-            Action::Tell(from, to) => {
+            ModelStep::Learn(member) => format!("{} takes up the newest epoch.", name(member)),
+            ModelStep::Tell(from, to) => {
                 format!("{} tells {} what both take part in.", name(from), name(to))
             }
-            Action::Lose(member) => {
+            ModelStep::Lose(member) => {
                 let runs = if state.members[member].up {
                     " (it may run on)"
                 } else {
@@ -75,22 +75,24 @@ impl World<'_> {
                 };
                 format!("{} is removed{runs}: a new epoch.", name(member))
             }
-            Action::Resolve(member) => format!("{} takes the resolution.", name(member)),
-            Action::Serve => "The newest epoch serves; removed members' leases have ended.".into(),
+            ModelStep::Resolve(member) => format!("{} takes the resolution.", name(member)),
+            ModelStep::Serve => {
+                "The newest epoch serves; removed members' leases have ended.".into()
+            }
         }
     }
 
-    fn delivery(&self, message: Message) -> String {
+    fn delivery(&self, message: ModelMessage) -> String {
         let member = self.case.members[self.member(message.operation, message.to)];
         let operation = self.operation_name(message.operation);
         match message.content {
-            Content::Prepare { .. } => format!("Prepare of {operation} reaches {member}."),
-            Content::Decision { .. } => format!("Decision of {operation} reaches {member}."),
-            Content::Confirm { .. } => format!("Confirm of {operation} reaches {member}."),
+            MessageContent::Prepare { .. } => format!("Prepare of {operation} reaches {member}."),
+            MessageContent::Decision { .. } => format!("Decision of {operation} reaches {member}."),
+            MessageContent::Confirm { .. } => format!("Confirm of {operation} reaches {member}."),
         }
     }
 
-    fn changes(&self, before: &State, after: &State) -> Vec<String> {
+    fn changes(&self, before: &ModelState, after: &ModelState) -> Vec<String> {
         let mut changes = Vec::new();
         for (operation, chain) in self.case.operations.iter().enumerate() {
             for (place, own) in chain.places.iter().enumerate() {
@@ -110,8 +112,10 @@ impl World<'_> {
                 if was.decision != is.decision {
                     changes.push(match is.decision {
                         None => format!("{member} does not know what became of {name}"),
-                        Some(Decision::Commit) => format!("{member} knows that {name} commits"),
-                        Some(Decision::Abort) => format!("{member} knows that {name} aborts"),
+                        Some(ModelDecision::Commit) => {
+                            format!("{member} knows that {name} commits")
+                        }
+                        Some(ModelDecision::Abort) => format!("{member} knows that {name} aborts"),
                     });
                 }
             }

@@ -121,8 +121,8 @@ pub fn even_factors(partitions: u32, count: usize) -> Vec<u32> {
 /// The amplification of reads by each replex, after one failure and after two, at the costs of a
 /// lookup.
 pub fn amplification(layout: &Layout) -> Vec<Amplification> {
-    let numbers = layout.numbers();
-    numbers
+    layout
+        .numbers()
         .map(|replex| amplification_of(layout, replex))
         .collect()
 }

@@ -161,7 +161,9 @@ impl Layout {
         for axis in self.replexes.iter_mut().flat_map(|it| &mut it.axes) {
             axis.key_space = renumbered[&axis.key_space];
         }
-        let kept = renumbered.keys();
-        self.key_spaces = kept.map(|old| self.key_spaces[*old].clone()).collect();
+        self.key_spaces = renumbered
+            .keys()
+            .map(|old| self.key_spaces[*old].clone())
+            .collect();
     }
 }

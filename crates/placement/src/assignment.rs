@@ -1,5 +1,5 @@
 //! Which server and core holds each partition, such that every row survives the failures that
-//! its table tolerates (DESIGN section 2), and the load is even.
+//! its table tolerates, and the load is even.
 //!
 //! Failure domains are divided into pools that share none. Replexes that are cut alike are a
 //! family and live in one pool, each copy of a partition in another domain of it, so a family of
@@ -7,51 +7,18 @@
 //! f = n − 1 and n different cuts that is one pool per replex. What comes out is proven before
 //! it is returned. Moving what is placed already is left to the coordinator.
 //!
-//! Among placements of the same load, the one is taken in which what covers the partitions of any one
-//! server lies on the most servers: these answer for it, and give its rows, while it is lost.
+//! Among placements of the same load, the one is taken in which what covers the partitions of any
+//! one server lies on the most servers: these answer for it, and give its rows, while it is lost.
 
 use alloc::collections::{BTreeMap, BTreeSet};
-use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::cmp::Reverse;
 use core::fmt;
 
 use crate::grid::Layout;
-use crate::proof::{Proof, prove};
-
-/// The load of one whole copy of a table, so that a partition's share of it is a whole number.
-pub const LOAD_PER_COPY: u64 = 1 << 32;
-
-/// A server that can hold partitions.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Server {
-    /// Unique in the cluster.
-    pub id: u32,
-    /// What fails together with it: its own name, a rack, a zone.
-    pub domain: String,
-    /// Event loops, each of which holds partitions; at least 1.
-    pub cores: u16,
-}
-
-/// Where a partition lives.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Place {
-    /// [`Server::id`].
-    pub server: u32,
-    /// Below [`Server::cores`].
-    pub core: u16,
-}
-
-/// Where all partitions of a table live.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Placement {
-    /// Per replex, per partition.
-    pub replexes: Vec<Vec<Place>>,
-}
-
-/// What cores hold already, in units of [`LOAD_PER_COPY`] per copy of a table.
-pub type Loads = BTreeMap<Place, u64>;
+use crate::places::{HostCore, LOAD_PER_COPY, Loads, PartitionHost, Placement, partition_load};
+use crate::proof::{PlacementProof, prove};
 
 /// Why a table cannot be placed. More servers, or a table that asks for less, can change it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -113,19 +80,6 @@ impl fmt::Display for AssignmentError {
 
 impl core::error::Error for AssignmentError {}
 
-impl Placement {
-    /// The load of this placement on each core that it uses.
-    pub fn loads(&self, layout: &Layout) -> Loads {
-        let mut loads = Loads::new();
-        for (replex, places) in self.replexes.iter().enumerate() {
-            for place in places {
-                *loads.entry(*place).or_default() += partition_load(layout, replex);
-            }
-        }
-        loads
-    }
-}
-
 impl Layout {
     /// Replexes that are cut alike, by rising index: copies of one partition, whose rows are the
     /// same. Every copy is in one family.
@@ -150,9 +104,9 @@ impl Layout {
 pub fn assign(
     layout: &Layout,
     failures_tolerated: usize,
-    servers: &[Server],
+    servers: &[PartitionHost],
     held: &Loads,
-) -> Result<(Placement, Proof), AssignmentError> {
+) -> Result<(Placement, PlacementProof), AssignmentError> {
     let needed = failures_tolerated + 1;
     let mut domains: BTreeMap<&str, Domain<'_>> = BTreeMap::new();
     let mut ids = BTreeSet::new();
@@ -161,7 +115,7 @@ pub fn assign(
             return Err(AssignmentError::BadServer { id: server.id });
         }
         let core = |core| {
-            let place = Place {
+            let place = HostCore {
                 server: server.id,
                 core,
             };
@@ -201,13 +155,9 @@ pub fn assign(
     Ok((placement, proof))
 }
 
-pub(crate) fn partition_load(layout: &Layout, replex: usize) -> u64 {
-    LOAD_PER_COPY / u64::from(layout.partition_count(replex))
-}
-
 #[derive(Clone)]
 struct ServerLoad<'a> {
-    server: &'a Server,
+    server: &'a PartitionHost,
     /// Sum over the cores.
     load: u64,
     /// (load, core), the least loaded first.
@@ -386,7 +336,7 @@ fn deal(layout: &Layout, pools: Vec<Pool<'_>>, dealing: impl Fn(usize) -> Dealin
     let mut placement = Placement {
         replexes: (0..layout.replexes.len())
             .map(|replex| {
-                let place = Place { server: 0, core: 0 };
+                let place = HostCore { server: 0, core: 0 };
                 vec![place; layout.partition_count(replex) as usize]
             })
             .collect(),
@@ -395,7 +345,7 @@ fn deal(layout: &Layout, pools: Vec<Pool<'_>>, dealing: impl Fn(usize) -> Dealin
     for mut pool in pools {
         for family in &pool.families {
             let dealing = dealing(number);
-            place_family((layout, family), dealing, &mut pool.domains, &mut placement);
+            place_family(layout, family, dealing, &mut pool.domains, &mut placement);
             number += 1;
         }
     }
@@ -452,7 +402,8 @@ fn concentration(instead: &[Instead], placement: &Placement) -> (u64, u64) {
 /// Places the copies of each partition in different domains of the pool as far as it has them,
 /// each on the least loaded server there, on its least loaded core.
 fn place_family(
-    (layout, family): (&Layout, &[usize]),
+    layout: &Layout,
+    family: &[usize],
     dealing: Dealing,
     domains: &mut [Domain<'_>],
     placement: &mut Placement,
@@ -483,7 +434,7 @@ fn place_family(
             server.cores.insert((core_load + load, core));
             server.load += load;
             used[domain] = true;
-            placement.replexes[*replex][partition as usize] = Place {
+            placement.replexes[*replex][partition as usize] = HostCore {
                 server: server.server.id,
                 core,
             };

@@ -18,7 +18,7 @@ pub const COVER_STEPS_MAX: u32 = 1 << 20;
 
 /// How a member finds the rows that it is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Access {
+pub enum RowAccess {
     /// Its own sort order serves the lookup.
     Sorted,
     /// It keeps thin local entries in the lookup's order.
@@ -30,11 +30,11 @@ pub enum Access {
 /// What one member of a cover must do, in any one unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CoverCosts {
-    /// Cost of [`Access::Sorted`]; at least 1.
+    /// Cost of [`RowAccess::Sorted`]; at least 1.
     pub sorted: u64,
-    /// Cost of [`Access::LocalIndex`]; at least 1.
+    /// Cost of [`RowAccess::LocalIndex`]; at least 1.
     pub local_index: u64,
-    /// Cost of [`Access::Scan`]; at least 1.
+    /// Cost of [`RowAccess::Scan`]; at least 1.
     pub scan: u64,
 }
 
@@ -53,11 +53,11 @@ impl CoverCosts {
     };
 
     /// The cost of one access.
-    pub fn of(&self, access: Access) -> u64 {
+    pub fn of(&self, access: RowAccess) -> u64 {
         match access {
-            Access::Sorted => self.sorted,
-            Access::LocalIndex => self.local_index,
-            Access::Scan => self.scan,
+            RowAccess::Sorted => self.sorted,
+            RowAccess::LocalIndex => self.local_index,
+            RowAccess::Scan => self.scan,
         }
     }
 }
@@ -70,7 +70,7 @@ pub struct CoverMember {
     /// Partition number within the replex.
     pub partition: u32,
     /// How it finds the rows.
-    pub access: Access,
+    pub access: RowAccess,
     /// The rows it is to give are those whose slots satisfy this. Other rows of the partition may
     /// come from another member, and would be seen twice.
     pub constraints: SlotConstraints,
@@ -139,14 +139,14 @@ pub fn cover_constraints(
 
 /// How a partition of replex `member` serves a lookup in the sort order of replex `lookup`. It may
 /// have to scan although it is to have local entries: those of a copy that came later.
-pub fn access(layout: &Layout, lookup: usize, member: usize) -> Access {
+pub fn access(layout: &Layout, lookup: usize, member: usize) -> RowAccess {
     let order = layout.order_columns(lookup);
     if layout.order_columns(member).starts_with(&order) {
-        Access::Sorted
+        RowAccess::Sorted
     } else if layout.local_entries {
-        Access::LocalIndex
+        RowAccess::LocalIndex
     } else {
-        Access::Scan
+        RowAccess::Scan
     }
 }
 
@@ -161,7 +161,7 @@ struct Search<'a> {
 /// One replex's way to cover some constraints, before its lost members are replaced.
 struct Candidate {
     replex: usize,
-    access: Access,
+    access: RowAccess,
     available: Vec<u32>,
     lost: Vec<u32>,
     /// No completion of this candidate costs less.

@@ -2,16 +2,12 @@
 //! replicas, hyperspaces.
 //!
 //! Each counts as a copy for the failures tolerated, holds every row, and never votes no, so it
-//! stands behind all indexes in the chain (R3). What its grid looks like is in `hybrid`; the order
-//! of all copies is in `grid`.
+//! stands behind all indexes in the chain (R3). `hybrid` gives the grid of each, `copies` adds them
+//! to a layout.
 
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
-
-use crate::grid::{Layout, Replex, ReplexKind};
-use crate::hybrid::{GridError, numbered};
-use crate::schema::{REPLEXES_MAX, Schema, SchemaError, check_name, ensure};
 
 /// A copy, or a row of hybrids, that is asked for by name.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,8 +18,8 @@ pub struct FurtherCopy {
     pub cut: Cut,
 }
 
-/// How a further copy is cut. An index is named by its position in [`Schema::indexes`]; none is
-/// the primary key.
+/// How a further copy is cut. An index is named by its position in
+/// [`Schema::indexes`](crate::Schema::indexes); none is the primary key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Cut {
     /// One hybrid that several indexes share (Replex sections 3.1 to 3.3).
@@ -100,98 +96,10 @@ impl FurtherCopy {
     }
 }
 
-impl Schema {
-    /// How many replexes the table has.
-    pub fn replex_count(&self) -> usize {
-        let named = self.further.iter().map(FurtherCopy::replex_count);
-        let named = named.fold(self.indexes.len() + 1, usize::saturating_add);
-        named.max(usize::from(self.failures_tolerated) + 1)
-    }
-
-    /// Checks the further copies; columns, indexes and partitions have been checked.
-    pub(crate) fn check_further(&self) -> Result<(), SchemaError> {
-        let replexes = self.replex_count();
-        ensure!(
-            replexes <= REPLEXES_MAX,
-            "table {} takes {replexes} copies ({} indexes beside the primary key, {} further ones, {} failures tolerated), the limit is {REPLEXES_MAX}: drop some, or tolerate fewer failures",
-            self.name,
-            self.indexes.len(),
-            self.further
-                .iter()
-                .map(FurtherCopy::replex_count)
-                .sum::<usize>(),
-            self.failures_tolerated
-        );
-        for copy in &self.further {
-            let name = &copy.name;
-            check_name("copy", name)?;
-            let known = |index: &usize| *index < self.indexes.len();
-            ensure!(
-                copy.indexes().iter().flatten().all(known),
-                "copy {name} of table {} names an index that the table does not have: name one of its {}",
-                self.name,
-                self.indexes.len()
-            );
-            if let Cut::Hyperspace { dimensions } = &copy.cut {
-                let columns: Vec<usize> = dimensions.iter().map(|it| it.column).collect();
-                self.check_key(&format!("hyperspace {name}"), &columns)?;
-            }
-        }
-        let mut layout = Layout::of_indexes(self);
-        layout.add_further(self).map_err(|error| SchemaError {
-            message: error.message,
-        })
-    }
-}
-
-impl Layout {
-    /// Adds the further copies of a schema, in its order.
-    pub(crate) fn add_further(&mut self, schema: &Schema) -> Result<(), GridError> {
-        for copy in &schema.further {
-            self.add_copy(copy)?;
-        }
-        Ok(())
-    }
-
-    /// Adds one further copy, and returns the numbers of its replexes.
-    pub(crate) fn add_copy(&mut self, copy: &FurtherCopy) -> Result<Vec<usize>, GridError> {
-        let grids = self.grids(copy)?;
-        grids.into_iter().map(|replex| self.add(replex)).collect()
-    }
-
-    fn grids(&mut self, copy: &FurtherCopy) -> Result<Vec<Replex>, GridError> {
-        let name = &copy.name;
-        let single = match &copy.cut {
-            Cut::Hybrid { shares } => {
-                let parts: Vec<(usize, u32)> = shares
-                    .iter()
-                    .map(|share| (self.replex_of_index(share.index), share.divisions))
-                    .collect();
-                self.hybrid(name, &parts)?
-            }
-            Cut::HybridsBetween {
-                first,
-                last,
-                factors,
-            } => {
-                let between = (self.replex_of_index(*first), self.replex_of_index(*last));
-                return self.hybrids_between(name, between, factors);
-            }
-            Cut::Replica { of } => self.exact(name, self.replex_of_index(*of))?,
-            Cut::Hyperspace { dimensions } => {
-                let parts: Vec<(usize, u32)> = dimensions
-                    .iter()
-                    .map(|it| (it.column, it.divisions))
-                    .collect();
-                self.hyperspace(name, &parts)?
-            }
-        };
-        Ok([single].into())
-    }
-
-    fn replex_of_index(&self, index: Option<usize>) -> usize {
-        let kind = index.map_or(ReplexKind::Primary, |index| ReplexKind::Index { index });
-        let position = self.replexes.iter().position(|replex| replex.kind == kind);
-        position.expect("the indexes were checked, and each has a replex")
+/// The name of one of several copies that were asked for by one name.
+pub(crate) fn numbered(name: &str, number: usize, count: usize) -> String {
+    match count {
+        1 => name.into(),
+        _ => format!("{name}_{number}"),
     }
 }

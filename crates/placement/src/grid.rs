@@ -5,7 +5,6 @@
 //! slot; the partition number is the mixed radix of these coordinates, the first axis weighing
 //! most. Key spaces are cut by hash; cutting by ranges of the sort order is left for later.
 
-use alloc::format;
 use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -87,49 +86,6 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// Every copy that a schema asks for: one replex per index, its further copies and, if these
-    /// are fewer than f + 1, exact replicas of the primary.
-    ///
-    /// # Panics
-    /// If [`Schema::validate`] refuses the schema.
-    pub fn base(schema: &Schema) -> Layout {
-        let mut layout = Layout::of_indexes(schema);
-        let added = layout.add_further(schema);
-        added.expect("a valid schema has copies that can be");
-        let mut number = 0;
-        while layout.copies() <= usize::from(schema.failures_tolerated) {
-            number += 1;
-            let name = format!("{}_copy_{number}", schema.name);
-            if layout.replexes.iter().all(|replex| replex.name != name) {
-                let replica = layout.exact(&name, 0).expect("number 0 is a copy");
-                layout.add(replica).expect("a valid schema has few copies");
-            }
-        }
-        layout
-    }
-
-    /// The primary replex and one per index, those that can vote no first.
-    pub(crate) fn of_indexes(schema: &Schema) -> Layout {
-        let mut layout = Layout {
-            key_spaces: Vec::new(),
-            replexes: Vec::new(),
-            local_entries: schema.local_entries,
-        };
-        let add = |layout: &mut Layout, columns: &[usize], index| {
-            let replex = layout.index_replex(schema, columns, index);
-            layout.replexes.push(replex);
-        };
-        add(&mut layout, &schema.primary_key, None);
-        let voters_first = |voter: bool| {
-            let indexes = schema.indexes.iter().enumerate();
-            indexes.filter(move |(_, index)| index.constraint.is_some() == voter)
-        };
-        for (index, _) in voters_first(true).chain(voters_first(false)) {
-            add(&mut layout, &schema.indexes[index].columns, Some(index));
-        }
-        layout
-    }
-
     /// The numbers of all copies, rising.
     pub fn numbers(&self) -> impl Iterator<Item = usize> {
         let replexes = self.replexes.iter().enumerate();
@@ -180,7 +136,7 @@ impl Layout {
     }
 
     /// The orders, by [`Layout::order_of`], in which partitions of a replex keep thin local entries
-    /// (DESIGN section 4): all that their own order does not serve, if the table has them at all.
+    ///: all that their own order does not serve, if the table has them at all.
     pub fn entry_orders(&self, member: usize) -> Vec<usize> {
         if !self.local_entries {
             return Vec::new();
@@ -208,8 +164,9 @@ impl Layout {
     /// How many replexes, from the head of the chain, hold a constraint that can vote no: k of
     /// R3. The primary always can, against a duplicate key.
     pub fn voters(&self, schema: &Schema) -> usize {
-        let numbers = self.numbers();
-        numbers.filter(|number| self.votes(schema, *number)).count()
+        self.numbers()
+            .filter(|number| self.votes(schema, *number))
+            .count()
     }
 
     fn votes(&self, schema: &Schema, number: usize) -> bool {

@@ -1,13 +1,15 @@
 //! Further copies of a table beside the base ones: hybrids, exact replicas, hyperspaces; and the
 //! check that a whole layout must pass before it is used.
 //!
-//! The constructors return a replex; `add` gives it its number. Which hybrid is worth having is for `advisor` to say.
+//! The constructors return a replex; `add` gives it its number. Which hybrid is worth having is for
+//! `advisor` to say.
 
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt;
 
+use crate::further::numbered;
 use crate::grid::{Axis, KeySpace, Layout, Replex, ReplexKind};
 use crate::schema::{PARTITIONS_MAX, REPLEXES_MAX, Schema};
 use crate::slots::SlotConstraints;
@@ -33,14 +35,6 @@ macro_rules! ensure {
             return Err(GridError { message: format!($($message)+) });
         }
     };
-}
-
-/// The name of one of several copies that were asked for by one name.
-pub(crate) fn numbered(name: &str, number: usize, count: usize) -> String {
-    match count {
-        1 => name.into(),
-        _ => format!("{name}_{number}"),
-    }
 }
 
 impl Layout {

@@ -14,28 +14,33 @@ extern crate alloc;
 mod advisor;
 mod alter;
 mod assignment;
+mod copies;
 mod cover;
 mod further;
 mod grid;
 mod hybrid;
 mod key;
+mod places;
+mod position;
 mod proof;
 mod relocation;
 mod report;
 mod row;
 mod schema;
 mod slots;
+mod statistics;
 pub mod tables;
 mod text;
+mod validation;
 mod value;
 
 pub use advisor::{
     Amplification, SAMPLES_MAX, Spread, amplification, amplification_of, best_divisions,
     even_factors,
 };
-pub use assignment::{AssignmentError, LOAD_PER_COPY, Loads, Place, Placement, Server, assign};
+pub use assignment::{AssignmentError, assign};
 pub use cover::{
-    Access, COVER_STEPS_MAX, Cover, CoverCosts, CoverMember, access, cover, cover_constraints,
+    COVER_STEPS_MAX, Cover, CoverCosts, CoverMember, RowAccess, access, cover, cover_constraints,
 };
 pub use further::{Cut, Dimension, FurtherCopy, Share};
 pub use grid::{Axis, KeySpace, Layout, Replex, ReplexKind};
@@ -44,7 +49,9 @@ pub use key::{
     KEY_BYTES_MAX, KeyError, check_key_bytes, decode_key, encode_key, encode_value, key_has_null,
     prefix_end,
 };
-pub use proof::{PROOF_STEPS_MAX, Proof, copies_at_risk, decision_position, prove};
+pub use places::{HostCore, LOAD_PER_COPY, Loads, PartitionHost, Placement};
+pub use position::Position;
+pub use proof::{PROOF_STEPS_MAX, PlacementProof, copies_at_risk, decision_position, prove};
 pub use relocation::{Cell, Relocation};
 pub use report::{ReplexReport, TableReport};
 pub use row::{ROW_BYTES_MAX, RowError, RowView, encode_row, encode_row_refs};
@@ -53,5 +60,6 @@ pub use schema::{
     REPLEXES_MAX, Schema, SchemaError,
 };
 pub use slots::{Residue, SlotConstraints};
+pub use statistics::{median, percentile, percentiles};
 pub use text::ValueError;
 pub use value::{ColumnType, Value, ValueRef};

@@ -1,5 +1,5 @@
-//! The proof that a placement keeps every possible row in enough failure domains (DESIGN
-//! section 2, invariant I17), and the chain positions that follow from n, f and k (R3).
+//! The proof that a placement keeps every possible row in enough failure domains
+//! (I17), and the chain positions that follow from n, f and k (R3).
 //!
 //! Co-location breaks tolerance: hashes of different columns are independent, so any partition
 //! of one index shares rows with any partition of another. The proof goes through combinations
@@ -10,8 +10,8 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec;
 use alloc::vec::Vec;
 
-use crate::assignment::{Place, Placement, Server};
 use crate::grid::Layout;
+use crate::places::{HostCore, PartitionHost, Placement};
 
 /// The most combinations that one proof looks at before it settles for its lower bound. A
 /// placement by `assign` is proven by its lower bound and never comes near.
@@ -19,7 +19,7 @@ pub const PROOF_STEPS_MAX: u32 = 1 << 22;
 
 /// What every row of a table is sure of.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Proof {
+pub struct PlacementProof {
     /// Every possible row has copies in at least so many failure domains.
     pub copies_guaranteed: u32,
     /// Whether there is a row with no more; if not, the search was cut at [`PROOF_STEPS_MAX`].
@@ -28,7 +28,7 @@ pub struct Proof {
     pub worst_row: Vec<u32>,
 }
 
-impl Proof {
+impl PlacementProof {
     /// How many failure domains may be lost without losing a row.
     pub fn failures_tolerated(&self) -> u32 {
         self.copies_guaranteed.saturating_sub(1)
@@ -37,9 +37,9 @@ impl Proof {
 
 /// The most copies of a row that `failures` lost failure domains can take, at least as many and
 /// fewer than all: more than one each where a domain holds several replexes. R3 means members of a
-/// chain when it says f, and it is they who are missing at a resolution. A server that the list does
-/// not name fails alone.
-pub fn copies_at_risk(placement: &Placement, servers: &[Server], failures: usize) -> usize {
+/// chain when it says f, and it is they who are missing at a resolution. A server that the list
+/// does not name fails alone.
+pub fn copies_at_risk(placement: &Placement, servers: &[PartitionHost], failures: usize) -> usize {
     let domains: BTreeMap<u32, &str> = servers
         .iter()
         .map(|server| (server.id, server.domain.as_str()))
@@ -78,7 +78,7 @@ pub fn decision_position(n: usize, f: usize, k: usize) -> usize {
 ///
 /// # Panics
 /// If the placement does not have one place per partition of the layout.
-pub fn prove(layout: &Layout, placement: &Placement, servers: &[Server]) -> Proof {
+pub fn prove(layout: &Layout, placement: &Placement, servers: &[PartitionHost]) -> PlacementProof {
     let domains = Domains::new(layout, placement, servers);
     let bound = lower_bound(layout, &domains);
     let mut search = Search {
@@ -104,7 +104,7 @@ pub fn prove(layout: &Layout, placement: &Placement, servers: &[Server]) -> Proo
     search.descend(&mut row);
     let exact = search.steps_left > 0 || search.best == bound;
     let copies_guaranteed = if exact { search.best } else { bound };
-    Proof {
+    PlacementProof {
         copies_guaranteed,
         exact,
         worst_row: search.worst_row,
@@ -119,7 +119,7 @@ struct Domains {
 }
 
 impl Domains {
-    fn new(layout: &Layout, placement: &Placement, servers: &[Server]) -> Domains {
+    fn new(layout: &Layout, placement: &Placement, servers: &[PartitionHost]) -> Domains {
         let names: BTreeSet<&str> = servers
             .iter()
             .map(|server| server.domain.as_str())
@@ -134,7 +134,7 @@ impl Domains {
             layout.replexes.len(),
             "one entry per replex"
         );
-        let domain = |place: &Place| of_server.get(&place.server).copied();
+        let domain = |place: &HostCore| of_server.get(&place.server).copied();
         let of: Vec<Vec<Option<usize>>> = placement
             .replexes
             .iter()

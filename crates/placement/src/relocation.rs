@@ -1,6 +1,6 @@
 //! Which partitions of a table go elsewhere, and where to: away from servers that are lost or to be
 //! emptied, apart again where copies had to be put together, and evenly onto servers that are new
-//! (DESIGN section 5).
+//!.
 //!
 //! Invariant: where a table tolerates what it states, it does so after every batch of moves.
 
@@ -8,8 +8,9 @@ use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 use core::cmp::Reverse;
 
-use crate::assignment::{Loads, Place, Placement, Server, assign, partition_load};
+use crate::assignment::assign;
 use crate::grid::Layout;
+use crate::places::{HostCore, Loads, PartitionHost, Placement, partition_load};
 use crate::proof::prove;
 
 /// Placements that are proven to find one partition whose move evens out the load.
@@ -28,12 +29,12 @@ pub struct Relocation<'a> {
     /// Where it is.
     pub placement: &'a Placement,
     /// Servers that may hold partitions.
-    pub servers: &'a [Server],
+    pub servers: &'a [PartitionHost],
 }
 
 impl Placement {
     /// The cells whose places differ, with the places that `other` has.
-    pub fn moves_to(&self, other: &Placement) -> Vec<(Cell, Place)> {
+    pub fn moves_to(&self, other: &Placement) -> Vec<(Cell, HostCore)> {
         let replexes = self.replexes.iter().zip(&other.replexes).enumerate();
         let cells = replexes.flat_map(|(replex, (from, to))| {
             let places = from.iter().zip(to).enumerate();
@@ -44,7 +45,7 @@ impl Placement {
     }
 
     /// With some cells elsewhere.
-    pub fn with(&self, moves: &[(Cell, Place)]) -> Placement {
+    pub fn with(&self, moves: &[(Cell, HostCore)]) -> Placement {
         let mut placement = self.clone();
         for ((replex, number), place) in moves {
             placement.replexes[*replex][*number] = *place;
@@ -53,11 +54,11 @@ impl Placement {
     }
 
     /// The cells on servers that are none of these.
-    pub fn cells_outside(&self, servers: &[Server]) -> Vec<Cell> {
+    pub fn cells_outside(&self, servers: &[PartitionHost]) -> Vec<Cell> {
         self.cells(|place| servers.iter().all(|server| server.id != place.server))
     }
 
-    fn cells(&self, counts: impl Fn(&Place) -> bool) -> Vec<Cell> {
+    fn cells(&self, counts: impl Fn(&HostCore) -> bool) -> Vec<Cell> {
         let replexes = self.replexes.iter().enumerate();
         let cells = replexes.flat_map(|(replex, places)| {
             let places = places.iter().enumerate();
@@ -76,7 +77,7 @@ impl Placement {
 }
 
 /// Which servers may take a cell.
-type Candidates<'a> = &'a dyn Fn(Cell) -> Vec<&'a Server>;
+type Candidates<'a> = &'a dyn Fn(Cell) -> Vec<&'a PartitionHost>;
 
 impl Relocation<'_> {
     /// The failures that a placement survives.
@@ -91,24 +92,24 @@ impl Relocation<'_> {
         let before = self.placement;
         let places = before.replexes.iter().flatten();
         let holders: BTreeSet<u32> = places.map(|place| place.server).collect();
-        let is_spare = |server: &&Server| !holders.contains(&server.id);
-        let spares: Vec<&Server> = self.servers.iter().filter(is_spare).collect();
+        let is_spare = |server: &&PartitionHost| !holders.contains(&server.id);
+        let spares: Vec<&PartitionHost> = self.servers.iter().filter(is_spare).collect();
         let left = cells.iter();
         let left = left.map(|(replex, number)| before.replexes[*replex][*number].server);
         let left: BTreeSet<u32> = left.collect();
         // Each server's partitions go to one spare, so that what was apart stays apart.
-        let spare_of = |(replex, number): Cell| -> Vec<&Server> {
+        let spare_of = |(replex, number): Cell| -> Vec<&PartitionHost> {
             let was = before.replexes[replex][number].server;
             let index = left.iter().position(|id| *id == was).unwrap_or(0);
             spares.get(index).copied().into_iter().collect()
         };
-        let same_replex = |(replex, _): Cell| -> Vec<&Server> {
-            let holds = |server: &&Server| {
+        let same_replex = |(replex, _): Cell| -> Vec<&PartitionHost> {
+            let holds = |server: &&PartitionHost| {
                 holders.contains(&server.id) && !before.holds_other(server.id, replex)
             };
             self.servers.iter().filter(holds).collect()
         };
-        let anywhere = |_: Cell| -> Vec<&Server> { self.servers.iter().collect() };
+        let anywhere = |_: Cell| -> Vec<&PartitionHost> { self.servers.iter().collect() };
         let ways: [Candidates<'_>; 2] = [&spare_of, &same_replex];
         for way in ways {
             let mut tried = loads.clone();
@@ -146,24 +147,24 @@ impl Relocation<'_> {
                 let shared = shared(server.id);
                 places_of(server).map(move |place| (shared, place))
             });
-            let load = |place: &Place| loads.get(place).copied().unwrap_or(0);
+            let load = |place: &HostCore| loads.get(place).copied().unwrap_or(0);
             let (_, place) = places.min_by_key(|(shared, place)| (*shared, load(place), *place))?;
             let was = placement.replexes[*replex][*number];
-            self.shift(*replex, (was, place), loads);
+            self.shift(*replex, was, place, loads);
             placement.replexes[*replex][*number] = place;
         }
         Some(placement)
     }
 
-    fn shift(&self, replex: usize, (from, to): (Place, Place), loads: &mut Loads) {
+    fn shift(&self, replex: usize, from: HostCore, to: HostCore, loads: &mut Loads) {
         let load = partition_load(self.layout, replex);
         let before = loads.entry(from).or_default();
         *before = before.saturating_sub(load);
         *loads.entry(to).or_default() += load;
     }
 
-    /// A placement without these cells where they are that tolerates what the table states, if there
-    /// is one. Others move only where it takes that.
+    /// A placement without these cells where they are that tolerates what the table states, if
+    /// there is one. Others move only where it takes that.
     pub fn clear(&self, cells: &[Cell], loads: &mut Loads) -> Option<Placement> {
         let mut tried = loads.clone();
         let (placement, tolerated) = self.relocate(cells, &mut tried)?;
@@ -177,7 +178,7 @@ impl Relocation<'_> {
     /// A placement that tolerates again what the table states, if there is one.
     pub fn heal(&self, loads: &mut Loads) -> Option<Placement> {
         for replex in 0..self.layout.replexes.len() {
-            let shares = |place: &Place| self.placement.holds_other(place.server, replex);
+            let shares = |place: &HostCore| self.placement.holds_other(place.server, replex);
             let cells = self.placement.cells(shares);
             let cells: Vec<Cell> = cells.into_iter().filter(|cell| cell.0 == replex).collect();
             let mut tried = loads.clone();
@@ -207,12 +208,12 @@ impl Relocation<'_> {
         Some(placement)
     }
 
-    /// The one move onto one of these servers that evens out the load of cores the most, of those after which the table
-    /// tolerates what it states; none if no move takes a core's load nearer to another one's by the
-    /// partition's own at least.
-    pub fn even_out(&self, onto: &[Server], loads: &mut Loads) -> Option<(Cell, Place)> {
-        let load = |place: &Place| loads.get(place).copied().unwrap_or(0);
-        let mut tries: Vec<(u64, Cell, Place)> = Vec::new();
+    /// The one move onto one of these servers that evens out the load of cores the most, of those
+    /// after which the table tolerates what it states; none if no move takes a core's load nearer
+    /// to another one's by the partition's own at least.
+    pub fn even_out(&self, onto: &[PartitionHost], loads: &mut Loads) -> Option<(Cell, HostCore)> {
+        let load = |place: &HostCore| loads.get(place).copied().unwrap_or(0);
+        let mut tries: Vec<(u64, Cell, HostCore)> = Vec::new();
         let mut seen = BTreeSet::new();
         let replexes = self.placement.replexes.iter().enumerate();
         for (replex, places) in replexes.filter(|(_, places)| !places.is_empty()) {
@@ -236,13 +237,13 @@ impl Relocation<'_> {
             self.tolerated(&placement) >= self.failures_tolerated
         })?;
         let from = self.placement.replexes[cell.0][cell.1];
-        self.shift(cell.0, (from, to), loads);
+        self.shift(cell.0, from, to, loads);
         Some((cell, to))
     }
 }
 
 /// The cores of a server.
-fn places_of(server: &Server) -> impl Iterator<Item = Place> {
+fn places_of(server: &PartitionHost) -> impl Iterator<Item = HostCore> {
     let id = server.id;
-    (0..server.cores).map(move |core| Place { server: id, core })
+    (0..server.cores).map(move |core| HostCore { server: id, core })
 }

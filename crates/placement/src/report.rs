@@ -7,8 +7,8 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use crate::advisor::{Spread, amplification};
-use crate::assignment::{Placement, Server};
 use crate::grid::{Axis, Layout, Replex, ReplexKind};
+use crate::places::{PartitionHost, Placement};
 use crate::proof::{copies_at_risk, decision_position, prove};
 use crate::schema::{Constraint, Durability, Schema};
 
@@ -24,6 +24,11 @@ pub struct TableReport {
     /// Failures that every possible row survives where it is placed now, by `prove`; `None`
     /// without a placement.
     pub failures_proven: Option<u32>,
+    /// Failures that every possible row survives with the copies that can be read now; none if some
+    /// rows have no such copy, or without a placement.
+    pub failures_survived: Option<u32>,
+    /// Why that differs from `failures_proven`, for people; empty if it does not.
+    pub shortfall: String,
     /// k of R3: the last position in the chain that can vote no, from 1.
     pub last_voter: usize,
     /// x of R3: where a decision is durable before anybody sees it, from 1.
@@ -66,7 +71,7 @@ impl TableReport {
     pub fn new(
         schema: &Schema,
         layout: &Layout,
-        placed: Option<(&Placement, &[Server])>,
+        placed: Option<(&Placement, &[PartitionHost])>,
     ) -> TableReport {
         let copies = layout.copies();
         let last_voter = layout.voters(schema);
@@ -104,13 +109,42 @@ impl TableReport {
             table: schema.name.clone(),
             copies,
             failures_tolerated: schema.failures_tolerated.into(),
-            failures_proven: proof.map(|proof| proof.failures_tolerated()),
+            failures_proven: proof.as_ref().map(|proof| proof.failures_tolerated()),
+            failures_survived: proof.map(|proof| proof.failures_tolerated()),
+            shortfall: String::new(),
             last_voter,
             decision_position: decision_position(copies, at_risk, last_voter),
             local_entries: schema.local_entries,
             durability: schema.durability,
             replexes: replexes.collect(),
         }
+    }
+}
+
+impl TableReport {
+    /// Whether every possible row survives now what the table asks for.
+    pub fn holds_now(&self) -> bool {
+        self.failures_survived >= Some(self.failures_tolerated)
+    }
+
+    /// What every possible row survives now, and what it will, for people.
+    pub fn survival(&self) -> String {
+        let proven = self.failures_proven.unwrap_or(0);
+        let missing = match proven < self.failures_tolerated {
+            true => ", NOT what was asked for: start another server",
+            false => "",
+        };
+        if self.failures_survived == self.failures_proven {
+            return format!("{proven} proven for every possible row{missing}");
+        }
+        let now = match self.failures_survived {
+            Some(now) => format!("{now} survived now"),
+            None => {
+                "NONE survived now, and some rows may have no copy that can be read".to_string()
+            }
+        };
+        let why = &self.shortfall;
+        format!("{now} ({why}); {proven} proven for every possible row once that is over{missing}")
     }
 }
 

@@ -2,10 +2,15 @@
 //!
 //! | part | bytes |
 //! |---|---|
-//! | header | u16, little endian: bits 0–10 the number of columns, 11–12 the width code of offsets, 13 whether nulls follow, 14–15 zero (a later format) |
+//! | header | u16, little endian |
 //! | nulls | only with bit 13: one bit per column, lowest first, the rest of the last byte zero |
-//! | ends | per column, where its data ends, counted from the start of the data; 1, 2 or 4 bytes little endian by the width code 0, 1 or 2 |
-//! | data | values back to back: bool 1 byte, int64, float64 and timestamp 8 bytes little endian, uuid 16, text and bytes as they are, NULL none |
+//! | ends | per column, where its data ends, counted from the start of the data; little endian |
+//! | data | values back to back, NULL none |
+//!
+//! The header has in bits 0–10 the number of columns, in 11–12 the width code of ends, in 13
+//! whether nulls follow, in 14–15 zero (a later format). Ends of width code 0, 1 or 2 take 1, 2 or
+//! 4 bytes. A bool takes 1 byte, int64, float64 and timestamp 8 bytes, little endian, a uuid 16;
+//! text and bytes are as they are.
 //!
 //! Any column is found in constant time. Offsets are as narrow as the data allows: ten fields of
 //! ten bytes take 112 bytes. A row may have fewer columns than the schema that reads it (columns
@@ -268,8 +273,8 @@ impl<'a> RowView<'a> {
         Ok(row)
     }
 
-    /// A row that [`RowView::parse`] took before, as all in tables: checks the header alone. A column
-    /// of other bytes panics when it is read.
+    /// A row that [`RowView::parse`] took before, as all in tables: checks the header alone. A
+    /// column of other bytes panics when it is read.
     pub fn checked_before(columns: &'a [Column], bytes: &'a [u8]) -> Result<RowView<'a>, RowError> {
         if bytes.len() > ROW_BYTES_MAX {
             return Err(RowError::TooLong { bytes: bytes.len() });

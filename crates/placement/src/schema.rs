@@ -1,9 +1,8 @@
 //! What a table is: columns, primary key, indexes, and the safety that its user asks for.
 //!
-//! A schema says what is wanted; `grid` says which replexes that takes, `assignment` where they
-//! go. Nothing here knows how SQL spells any of it.
+//! A schema says what is wanted; `copies` says which replexes that takes, `assignment` where they
+//! go, `validation` which schemas are refused. Nothing here knows how SQL spells any of it.
 
-use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
@@ -102,153 +101,16 @@ impl fmt::Display for SchemaError {
 
 impl core::error::Error for SchemaError {}
 
-macro_rules! ensure {
-    ($condition:expr, $($message:tt)+) => {
-        if !$condition {
-            return Err($crate::schema::SchemaError { message: alloc::format!($($message)+) });
-        }
-    };
-}
-pub(crate) use ensure;
-
 impl Schema {
-    /// Checks everything that can be known before servers are; every table passes through this.
-    pub fn validate(&self) -> Result<(), SchemaError> {
-        check_name("table", &self.name)?;
-        self.check_columns()?;
-        self.check_primary_key()?;
-        self.check_indexes()?;
-        ensure!(
-            (1..=PARTITIONS_MAX).contains(&self.partitions),
-            "table {} has {} partitions: choose 1 to {PARTITIONS_MAX}",
-            self.name,
-            self.partitions
-        );
-        self.check_further()
-    }
-
     /// The index of the column with this name.
     pub fn column_index(&self, name: &str) -> Option<usize> {
         self.columns.iter().position(|column| column.name == name)
     }
 
-    fn check_columns(&self) -> Result<(), SchemaError> {
-        let table = &self.name;
-        ensure!(
-            !self.columns.is_empty(),
-            "table {table} has no columns: give it at least one"
-        );
-        ensure!(
-            self.columns.len() <= COLUMNS_MAX,
-            "table {table} has {} columns, the limit is {COLUMNS_MAX}: split the table",
-            self.columns.len()
-        );
-        for (index, column) in self.columns.iter().enumerate() {
-            let name = &column.name;
-            check_name("column", name)?;
-            ensure!(
-                self.column_index(name) == Some(index),
-                "table {table} has two columns named {name}: rename one"
-            );
-            let Some(default) = &column.default else {
-                continue;
-            };
-            match default.column_type() {
-                None => ensure!(
-                    column.nullable,
-                    "column {name} of table {table} is NOT NULL but its default is NULL: give another default or allow NULL"
-                ),
-                Some(found) => ensure!(
-                    found == column.column_type,
-                    "column {name} of table {table} is of type {}, its default of type {}: convert the default",
-                    column.column_type.name(),
-                    found.name()
-                ),
-            }
-        }
-        Ok(())
+    /// How many replexes the table has.
+    pub fn replex_count(&self) -> usize {
+        let named = self.further.iter().map(FurtherCopy::replex_count);
+        let named = named.fold(self.indexes.len() + 1, usize::saturating_add);
+        named.max(usize::from(self.failures_tolerated) + 1)
     }
-
-    fn check_primary_key(&self) -> Result<(), SchemaError> {
-        let table = &self.name;
-        ensure!(
-            !self.primary_key.is_empty(),
-            "table {table} has no primary key: add PRIMARY KEY (column, …)"
-        );
-        self.check_key("the primary key", &self.primary_key)?;
-        for column in &self.primary_key {
-            let column = &self.columns[*column];
-            ensure!(
-                !column.nullable,
-                "column {} of table {table} is in the primary key but may be NULL: declare it NOT NULL",
-                column.name
-            );
-        }
-        Ok(())
-    }
-
-    fn check_indexes(&self) -> Result<(), SchemaError> {
-        let table = &self.name;
-        for (position, index) in self.indexes.iter().enumerate() {
-            let name = &index.name;
-            check_name("index", name)?;
-            ensure!(
-                name != table
-                    && self.indexes[..position]
-                        .iter()
-                        .all(|other| other.name != *name),
-                "the name {name} is taken within table {table}: rename the index"
-            );
-            ensure!(
-                !index.columns.is_empty(),
-                "index {name} of table {table} has no columns: name at least one"
-            );
-            self.check_key(&format!("index {name}"), &index.columns)?;
-            if index.constraint != Some(Constraint::Dense) {
-                continue;
-            }
-            let last = &self.columns[index.columns[index.columns.len() - 1]];
-            ensure!(
-                last.column_type == ColumnType::Int64 && !last.nullable,
-                "index {name} of table {table} is dense, so its last column {} must count: declare it BIGINT NOT NULL",
-                last.name
-            );
-        }
-        Ok(())
-    }
-
-    pub(crate) fn check_key(&self, what: &str, columns: &[usize]) -> Result<(), SchemaError> {
-        let table = &self.name;
-        for (position, column) in columns.iter().enumerate() {
-            ensure!(
-                *column < self.columns.len(),
-                "{what} of table {table} names column number {column}, the table has {}: name a column of the table",
-                self.columns.len()
-            );
-            ensure!(
-                !columns[..position].contains(column),
-                "{what} of table {table} names column {} twice: name it once",
-                self.columns[*column].name
-            );
-        }
-        Ok(())
-    }
-}
-
-pub(crate) fn check_name(what: &str, name: &str) -> Result<(), SchemaError> {
-    let mut characters = name.chars();
-    let starts_well = characters
-        .next()
-        .is_some_and(|c| c.is_ascii_alphabetic() || c == '_');
-    let goes_on_well = characters.all(|c| c.is_ascii_alphanumeric() || c == '_');
-    ensure!(
-        starts_well && goes_on_well,
-        "{what} name {name:?} is not a name: use letters, digits and _, and no digit first"
-    );
-    ensure!(
-        name.len() <= NAME_BYTES_MAX,
-        "{what} name {name} has {} bytes, the limit is {NAME_BYTES_MAX}: shorten it",
-        name.len()
-    );
-    Ok(())
 }

@@ -1,8 +1,10 @@
 //! Values as text: what CSV files and SQL literals hold, and what `psql` prints.
 //!
 //! Printing then parsing gives the value back, for every value but NULL, which prints as nothing
-//! (how it is spelt is the caller's choice). Time zones are accepted and converted to UTC; other
-//! calendars, intervals and words such as `now` are left out.
+//! (how it is spelt is the caller's choice), and timestamps before PostgreSQL's first one, in 4714
+//! BC. A text that is accepted means what PostgreSQL takes it for. A timestamp has no zone, so a
+//! zone that is written behind it does not count. Other spellings of dates, intervals and words
+//! such as `now` are left out.
 
 use alloc::format;
 use alloc::string::String;
@@ -28,10 +30,15 @@ impl fmt::Display for ValueError {
         let example = match self.column_type {
             ColumnType::Bool => "true or false",
             ColumnType::Int64 => "a whole number from -2^63 to 2^63 - 1",
-            ColumnType::Float64 => "a number, NaN, Infinity or -Infinity",
+            ColumnType::Float64 => {
+                "a number between 5e-324 and 1.8e308 or its negative, 0, NaN, Infinity or -Infinity"
+            }
             ColumnType::Text => "UTF-8 text",
             ColumnType::Bytes => "\\x and pairs of hexadecimal digits",
-            ColumnType::Timestamp => "2013-01-01 05:15:00",
+            ColumnType::Timestamp => {
+                "year-month-day hour:minute:second as in 2013-01-01 05:15:00.25, infinity or \
+                 -infinity"
+            }
             ColumnType::Uuid => "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11",
         };
         write!(
@@ -46,17 +53,18 @@ impl fmt::Display for ValueError {
 impl core::error::Error for ValueError {}
 
 impl Value {
-    /// The value of a text. Spaces around it do not count, except for text itself. Never NULL.
+    /// The value of a text. Spaces around it do not count, except for texts, bytes and UUIDs.
+    /// Never NULL.
     pub fn parse(column_type: ColumnType, text: &str) -> Result<Value, ValueError> {
         let trimmed = text.trim_ascii();
         let value = match column_type {
             ColumnType::Bool => parse_bool(trimmed).map(Value::Bool),
             ColumnType::Int64 => trimmed.parse().ok().map(Value::Int64),
-            ColumnType::Float64 => trimmed.parse().ok().map(Value::Float64),
+            ColumnType::Float64 => parse_float(trimmed).map(Value::Float64),
             ColumnType::Text => Some(Value::Text(text.into())),
-            ColumnType::Bytes => parse_bytes(trimmed).map(Value::Bytes),
+            ColumnType::Bytes => parse_bytes(text).map(Value::Bytes),
             ColumnType::Timestamp => parse_timestamp(trimmed).map(Value::Timestamp),
-            ColumnType::Uuid => parse_uuid(trimmed).map(Value::Uuid),
+            ColumnType::Uuid => parse_uuid(text).map(Value::Uuid),
         };
         value.ok_or_else(|| ValueError {
             column_type,
@@ -65,21 +73,42 @@ impl Value {
     }
 }
 
+/// A word may be cut short as long as no other one begins alike.
 fn parse_bool(text: &str) -> Option<bool> {
-    match text.to_ascii_lowercase().as_str() {
-        "t" | "true" | "y" | "yes" | "on" | "1" => Some(true),
-        "f" | "false" | "n" | "no" | "off" | "0" => Some(false),
-        _ => None,
+    let text = text.to_ascii_lowercase();
+    let begins = |word: &str, shortest: usize| text.len() >= shortest && word.starts_with(&text);
+    if text == "1" || begins("true", 1) || begins("yes", 1) || text == "on" {
+        Some(true)
+    } else if text == "0" || begins("false", 1) || begins("no", 1) || begins("off", 2) {
+        Some(false)
+    } else {
+        None
     }
 }
 
+/// A number beyond the range is none: it would be read as infinite, or as zero.
+fn parse_float(text: &str) -> Option<f64> {
+    let value: f64 = text.parse().ok()?;
+    let mantissa = text.split(['e', 'E']).next().unwrap_or(text);
+    let is_written_as_number = mantissa.bytes().any(|byte| byte.is_ascii_digit());
+    let is_written_as_zero = !mantissa.bytes().any(|byte| matches!(byte, b'1'..=b'9'));
+    let lost =
+        (value.is_infinite() && is_written_as_number) || (value == 0.0 && !is_written_as_zero);
+    (!lost).then_some(value)
+}
+
 fn parse_bytes(text: &str) -> Option<Vec<u8>> {
-    let digits = text.strip_prefix("\\x")?.as_bytes();
-    let pairs = digits.chunks(2).map(|pair| match pair {
-        [high, low] => Some(hex_digit(*high)? << 4 | hex_digit(*low)?),
-        _ => None,
-    });
-    pairs.collect()
+    let digits = text.strip_prefix("\\x")?;
+    let mut bytes = Vec::with_capacity(digits.len() / 2);
+    let mut digits = digits.bytes();
+    while let Some(high) = digits.next() {
+        // Spaces may stand between the pairs.
+        if matches!(high, b' ' | b'\t' | b'\n' | b'\r') {
+            continue;
+        }
+        bytes.push(hex_digit(high)? << 4 | hex_digit(digits.next()?)?);
+    }
+    Some(bytes)
 }
 
 fn parse_uuid(text: &str) -> Option<[u8; 16]> {
@@ -88,16 +117,19 @@ fn parse_uuid(text: &str) -> Option<[u8; 16]> {
         .and_then(|text| text.strip_suffix('}'));
     let mut value = [0; 16];
     let mut digits = 0;
+    let mut may_be_hyphen = false;
     for byte in braced.unwrap_or(text).bytes() {
         if byte == b'-' {
-            // Hyphens may stand after any group of four digits, as in PostgreSQL.
-            if digits == 0 || digits % 4 != 0 || digits == 32 {
+            if !may_be_hyphen {
                 return None;
             }
+            may_be_hyphen = false;
             continue;
         }
         *value.get_mut(digits / 2)? |= hex_digit(byte)? << (4 * (1 - digits % 2));
         digits += 1;
+        // One hyphen may stand between any two groups of four digits, as in PostgreSQL.
+        may_be_hyphen = digits % 4 == 0 && digits < 32;
     }
     (digits == 32).then_some(value)
 }
@@ -106,16 +138,27 @@ fn hex_digit(byte: u8) -> Option<u8> {
     char::from(byte).to_digit(16).map(|digit| digit as u8)
 }
 
-/// `[-]year-month-day[( |T)hour:minute[:second[.fraction]][zone]][ BC]`, zone = `Z`, ` UTC` or
-/// `±hour[:minute]`.
+/// The first and the last timestamp that PostgreSQL has and that fit: from 4714-11-24 BC on. The
+/// ends of the integers are the infinities.
+const TIMESTAMP_MIN: i64 = -210_866_803_200_000_000;
+const TIMESTAMP_MAX: i64 = i64::MAX - 1;
+
+/// `year-month-day[( |T)hour:minute[:second[.fraction]][zone]][ BC]`, zone = `Z`, ` UTC` or
+/// `±hour[:minute]`; or `infinity`, `-infinity` or `epoch`.
 fn parse_timestamp(text: &str) -> Option<i64> {
+    match text.to_ascii_lowercase().as_str() {
+        "infinity" => return Some(i64::MAX),
+        "-infinity" => return Some(i64::MIN),
+        "epoch" => return Some(0),
+        _ => {}
+    }
     let (text, before_christ) = match text.strip_suffix(" BC") {
         Some(text) => (text, true),
         None => (text, false),
     };
     let (date, time) = match text.find([' ', 'T', 't']) {
-        Some(at) => (&text[..at], text[at + 1..].trim_ascii_start()),
-        None => (text, ""),
+        Some(at) => (&text[..at], Some(text[at + 1..].trim_ascii_start())),
+        None => (text, None),
     };
     let mut fields = date.split('-');
     let year = i64::from(digits(fields.next()?, 4..=6)?);
@@ -126,16 +169,18 @@ fn parse_timestamp(text: &str) -> Option<i64> {
     }
     let year = if before_christ { 1 - year } else { year };
     let days = days_from_civil(year, month, day)?;
-    let micros = if time.is_empty() {
-        0
-    } else {
-        parse_time(time)?
+    let micros = match time {
+        None => 0,
+        Some(time) => parse_time(time)?,
     };
     let day_micros = i128::from(days) * i128::from(SECONDS_PER_DAY * MICROS_PER_SECOND);
-    i64::try_from(day_micros + i128::from(micros)).ok()
+    let micros = i64::try_from(day_micros + i128::from(micros)).ok()?;
+    (TIMESTAMP_MIN..=TIMESTAMP_MAX)
+        .contains(&micros)
+        .then_some(micros)
 }
 
-/// Microseconds since midnight UTC; a zone may bring it below zero or beyond a day.
+/// Microseconds since midnight, up to the whole day. A zone must be one, and does not count.
 fn parse_time(text: &str) -> Option<i64> {
     let zone_at = text.find(['+', '-', 'Z', 'z', ' ']).unwrap_or(text.len());
     let (clock, zone) = text.split_at(zone_at);
@@ -144,39 +189,56 @@ fn parse_time(text: &str) -> Option<i64> {
     let minute = digits(fields.next()?, 2..=2)?;
     let (second, fraction) = match fields.next() {
         None => ("00", ""),
-        Some(seconds) => seconds.split_once('.').unwrap_or((seconds, "0")),
+        Some(seconds) => seconds.split_once('.').unwrap_or((seconds, "")),
     };
     let second = digits(second, 2..=2)?;
-    if fields.next().is_some() || hour > 23 || minute > 59 || second > 59 {
+    let micros = fraction_micros(fraction)?;
+    // The sixtieth second is the next minute's first one, as in PostgreSQL.
+    if fields.next().is_some() || minute > 59 || second > 60 {
         return None;
     }
-    let mut micros = 0;
-    if !fraction.is_empty() {
-        micros = digits(fraction, 1..=6)? * 10u32.pow(6 - fraction.len() as u32);
+    if !is_zone(zone.trim_ascii_start()) {
+        return None;
     }
-    let zone = zone.trim_ascii_start();
-    let offset_minutes = match zone.to_ascii_uppercase().as_str() {
-        "" | "Z" | "UTC" => 0,
-        _ => {
-            let (sign, rest) = match zone.split_at_checked(1)? {
-                ("+", rest) => (1, rest),
-                ("-", rest) => (-1, rest),
-                _ => return None,
-            };
-            let (hours, minutes) = match rest.split_once(':') {
-                Some(parts) => parts,
-                None if rest.len() == 4 => rest.split_at_checked(2)?,
-                None => (rest, "00"),
-            };
-            let (hours, minutes) = (digits(hours, 1..=2)?, digits(minutes, 2..=2)?);
-            if hours > 15 || minutes > 59 {
-                return None;
-            }
-            sign * i64::from(60 * hours + minutes)
-        }
+    let seconds = i64::from(60 * (60 * hour + minute) + second);
+    let time = seconds * MICROS_PER_SECOND + micros;
+    (time <= SECONDS_PER_DAY * MICROS_PER_SECOND).then_some(time)
+}
+
+/// The microseconds of a fraction of a second, to the nearest, halves to the even one.
+fn fraction_micros(fraction: &str) -> Option<i64> {
+    /// More digits do not change a double.
+    const DIGITS_MAX: usize = 400;
+    /// From here on doubles are whole numbers, so that an addition rounds.
+    const WHOLE: f64 = 4_503_599_627_370_496.0;
+    if fraction.is_empty() {
+        return Some(0);
+    }
+    let all_digits = fraction.bytes().all(|byte| byte.is_ascii_digit());
+    if !all_digits || fraction.len() > DIGITS_MAX {
+        return None;
+    }
+    let seconds: f64 = format!("0.{fraction}").parse().ok()?;
+    let micros = (seconds * MICROS_PER_SECOND as f64 + WHOLE) - WHOLE;
+    Some(micros as i64)
+}
+
+/// `Z`, `UTC`, `±hour`, `±hourminute` or `±hour:minute`, or nothing.
+fn is_zone(zone: &str) -> bool {
+    if matches!(zone.to_ascii_uppercase().as_str(), "" | "Z" | "UTC" | "GMT") {
+        return true;
+    }
+    let Some(offset) = zone.strip_prefix(['+', '-']) else {
+        return false;
     };
-    let minutes = i64::from(60 * hour + minute) - offset_minutes;
-    Some((60 * minutes + i64::from(second)) * MICROS_PER_SECOND + i64::from(micros))
+    let (hours, minutes) = match offset.split_once(':') {
+        Some(parts) => parts,
+        None if offset.len() == 4 && offset.is_ascii() => offset.split_at(2),
+        None => (offset, "00"),
+    };
+    let hours = digits(hours, 1..=2).is_some_and(|hours| hours <= 15);
+    let minutes = digits(minutes, 2..=2).is_some_and(|minutes| minutes <= 59);
+    hours && minutes
 }
 
 /// A number of so many decimal digits and nothing else.
@@ -268,19 +330,76 @@ fn write_float(f: &mut fmt::Formatter<'_>, value: f64) -> fmt::Result {
     if value.is_infinite() {
         return f.write_str(if value > 0.0 { "Infinity" } else { "-Infinity" });
     }
-    let scientific = format!("{value:e}");
+    let scientific = shortest(value);
     let (digits, exponent) = scientific
         .split_once('e')
         .expect("the format writes an exponent");
     let exponent: i32 = exponent.parse().expect("the format writes a number");
     if value == 0.0 || (-4..15).contains(&exponent) {
-        return write!(f, "{value}");
+        // The same digits without an exponent.
+        let fraction = digits.trim_start_matches('-').len().saturating_sub(2);
+        let fraction = (fraction as i32 - exponent).max(0) as usize;
+        return write!(f, "{value:.fraction$}");
     }
     let sign = if exponent < 0 { '-' } else { '+' };
     write!(f, "{digits}e{sign}{:02}", exponent.unsigned_abs())
 }
 
+/// The digits in scientific notation: the fewest that read back as the same number, of these the
+/// nearest ones, as PostgreSQL chooses them. Digits half way to the next number do not count,
+/// though they would be read as this one where it is even.
+fn shortest(value: f64) -> String {
+    /// With fewer digits behind the first one, no others are as near.
+    const CHOICE_MIN: usize = 14;
+    /// So many always suffice.
+    const CHOICE_MAX: usize = 16;
+    let plain = format!("{value:e}");
+    let mantissa = plain.split('e').next().unwrap_or(&plain);
+    let precision = mantissa.trim_start_matches('-').len().saturating_sub(2);
+    if precision < CHOICE_MIN && !is_half_way(&plain, value) {
+        return plain;
+    }
+    let candidates = (precision..=CHOICE_MAX).map(|digits| format!("{value:.digits$e}"));
+    let mut reading_back = candidates.filter(|it| it.parse() == Ok(value));
+    let chosen = reading_back.find(|it| !is_half_way(it, value));
+    chosen.unwrap_or(plain)
+}
+
+/// Whether the text is exactly half way between the number and one of its neighbours. With 17
+/// digits only whole numbers from 2^53 to 2^78 have such a text.
+fn is_half_way(scientific: &str, value: f64) -> bool {
+    let magnitude = value.abs();
+    if !(9_007_199_254_740_992.0..302_231_454_903_657_293_676_544.0).contains(&magnitude) {
+        return false;
+    }
+    let Some((mantissa, exponent)) = scientific.split_once('e') else {
+        return false;
+    };
+    let mut written: u128 = 0;
+    let mut digits: u32 = 0;
+    for digit in mantissa.bytes().filter(u8::is_ascii_digit) {
+        written = 10 * written + u128::from(digit - b'0');
+        digits += 1;
+    }
+    let Ok(exponent) = exponent.parse::<u32>() else {
+        return false;
+    };
+    let Some(zeros) = (exponent + 1).checked_sub(digits) else {
+        return false;
+    };
+    written *= 10_u128.pow(zeros);
+    // 52 bits stand behind the first one, so the numbers around are so far apart.
+    let bits = magnitude.to_bits() >> 52;
+    let step = 1_u128 << (bits - (1023 + 52));
+    2 * written.abs_diff(magnitude as u128) == step
+}
+
 fn write_timestamp(f: &mut fmt::Formatter<'_>, micros: i64) -> fmt::Result {
+    match micros {
+        i64::MAX => return f.write_str("infinity"),
+        i64::MIN => return f.write_str("-infinity"),
+        _ => {}
+    }
     let seconds = micros.div_euclid(MICROS_PER_SECOND);
     let (year, month, day) = civil_from_days(seconds.div_euclid(SECONDS_PER_DAY));
     let second_of_day = seconds.rem_euclid(SECONDS_PER_DAY);
@@ -324,9 +443,22 @@ mod tests {
             ("2013-01-01", "2013-01-01 00:00:00"),
             ("2013-01-01 05:15", "2013-01-01 05:15:00"),
             ("2000-02-29 23:59:59.500000", "2000-02-29 23:59:59.5"),
-            ("2013-01-01 00:30:00+01", "2012-12-31 23:30:00"),
-            ("2013-01-01 00:30:00-05:30", "2013-01-01 06:00:00"),
+            ("2013-01-01 00:30:00+01", "2013-01-01 00:30:00"),
+            ("2013-01-01 00:30:00-05:30", "2013-01-01 00:30:00"),
             ("2013-01-01 00:30:00 UTC", "2013-01-01 00:30:00"),
+            ("2013-01-01 24:00:00", "2013-01-02 00:00:00"),
+            ("2013-12-31 24:00", "2014-01-01 00:00:00"),
+            ("2013-01-01 05:15:60", "2013-01-01 05:16:00"),
+            ("2013-01-01 05:15:00.1234567", "2013-01-01 05:15:00.123457"),
+            (
+                "2013-01-01 05:15:00.123456789",
+                "2013-01-01 05:15:00.123457",
+            ),
+            ("2013-12-31 23:59:59.9999999", "2014-01-01 00:00:00"),
+            ("2013-01-01 05:15:60.5", "2013-01-01 05:16:00.5"),
+            ("infinity", "infinity"),
+            ("-Infinity", "-infinity"),
+            ("epoch", "1970-01-01 00:00:00"),
             ("0044-03-15 12:00:00 BC", "0044-03-15 12:00:00 BC"),
             ("1969-12-31 23:59:59.999999", "1969-12-31 23:59:59.999999"),
         ];
@@ -354,9 +486,14 @@ mod tests {
             "2013-01-32",
             "2013-01-00",
             "0000-01-01",
-            "2013-01-01 24:00:00",
+            "2013-01-01 24:00:01",
+            "2013-01-01 25:00:00",
             "2013-01-01 05:60:00",
-            "2013-01-01 05:15:00.1234567",
+            "2013-01-01 05:15:61",
+            "2013-01-01 05:15:00.é",
+            "2013-01-01T",
+            "4714-11-23 BC",
+            "300000-01-01",
             "2013-01-01 05:15:00 PST",
             "2013-01-01 05:15:00+1x",
             "2013-01-01 05",
@@ -393,6 +530,23 @@ mod tests {
             (Value::Float64(1e15), "1e+15"),
             (Value::Float64(123_456_789_012_345.0), "123456789012345"),
             (Value::Float64(0.0001), "0.0001"),
+            // Of digits that are as near, the even one; none that are half way to the next number.
+            (
+                Value::Float64(3_602_879_701_896_397.0 / 4.0),
+                "900719925474099.2",
+            ),
+            (
+                Value::Float64(63_050_394_783_186_944.0),
+                "6.3050394783186944e+16",
+            ),
+            (
+                Value::Float64(-63_050_394_783_186_944.0),
+                "-6.3050394783186944e+16",
+            ),
+            (Value::Float64(1e23), "9.999999999999999e+22"),
+            (Value::Float64(5e22), "4.9999999999999996e+22"),
+            (Value::Float64(1e22), "1e+22"),
+            (Value::Float64(0.1 + 0.2), "0.30000000000000004"),
             (Value::Float64(0.000_012_5), "1.25e-05"),
             (Value::Float64(f64::NEG_INFINITY), "-Infinity"),
             (Value::Bool(true), "t"),

@@ -22,7 +22,8 @@ pub enum ColumnType {
     Text,
     /// Any bytes.
     Bytes,
-    /// Microseconds since 1970-01-01 00:00:00 UTC.
+    /// Microseconds since 1970-01-01 00:00:00 of a clock without a zone; the smallest and the
+    /// largest integer are `-infinity` and `infinity`.
     Timestamp,
     /// 128-bit identifier.
     Uuid,
@@ -53,24 +54,19 @@ impl ColumnType {
         }
     }
 
-    /// The type of an SQL type name, in any case and with any spacing, or `None`.
+    /// The type of an SQL type name, in any case and with any spacing, or `None`. Only names whose
+    /// values PostgreSQL takes and orders alike: `integer` and `real` have smaller ranges,
+    /// `timestamptz` a zone.
     pub fn parse(name: &str) -> Option<ColumnType> {
         let words: Vec<&str> = name.split_ascii_whitespace().collect();
         let name = words.join(" ").to_ascii_lowercase();
         Some(match name.as_str() {
             "bool" | "boolean" => ColumnType::Bool,
-            "bigint" | "int" | "int2" | "int4" | "int8" | "int64" | "integer" | "smallint" => {
-                ColumnType::Int64
-            }
-            "double" | "double precision" | "float" | "float4" | "float8" | "float64" | "real" => {
-                ColumnType::Float64
-            }
+            "bigint" | "int8" | "int64" => ColumnType::Int64,
+            "double" | "double precision" | "float" | "float8" | "float64" => ColumnType::Float64,
             "text" | "varchar" | "character varying" | "string" => ColumnType::Text,
             "bytea" | "bytes" | "blob" => ColumnType::Bytes,
-            "timestamp"
-            | "timestamptz"
-            | "timestamp with time zone"
-            | "timestamp without time zone" => ColumnType::Timestamp,
+            "timestamp" | "timestamp without time zone" => ColumnType::Timestamp,
             "uuid" => ColumnType::Uuid,
             _ => return None,
         })
@@ -298,7 +294,14 @@ mod tests {
             ColumnType::parse(" Double   PRECISION "),
             Some(ColumnType::Float64)
         );
-        assert_eq!(ColumnType::parse("numeric"), None);
+        for other in [
+            "numeric", "int", "integer", "smallint", "int2", "int4", "real", "float4",
+        ] {
+            assert_eq!(ColumnType::parse(other), None, "{other}");
+        }
+        for other in ["timestamptz", "timestamp with time zone", "date", "char"] {
+            assert_eq!(ColumnType::parse(other), None, "{other}");
+        }
     }
 
     #[test]

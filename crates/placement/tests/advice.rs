@@ -5,7 +5,8 @@ mod cases;
 
 use cases::{config, flights, shared_log, table};
 use placement::{
-    Layout, Loads, Server, Spread, TableReport, amplification, assign, best_divisions, even_factors,
+    Layout, Loads, PartitionHost, Spread, TableReport, amplification, assign, best_divisions,
+    even_factors,
 };
 use proptest::prelude::*;
 
@@ -102,12 +103,12 @@ fn amplification_of_a_hybrid_is_its_divisions() {
 fn flights_are_reported() {
     let schema = flights(12, 2);
     let layout = Layout::base(&schema);
-    let server = |id| Server {
+    let server = |id| PartitionHost {
         id,
         domain: format!("server {id}"),
         cores: 2,
     };
-    let servers: Vec<Server> = (1..4).map(server).collect();
+    let servers: Vec<PartitionHost> = (1..4).map(server).collect();
     let (placement, _) = assign(&layout, 2, &servers, &Loads::new()).unwrap();
     let report = TableReport::new(&schema, &layout, Some((&placement, &servers)));
     assert_eq!((report.copies, report.failures_tolerated), (3, 2));

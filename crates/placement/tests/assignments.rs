@@ -7,14 +7,14 @@ use std::collections::BTreeSet;
 
 use cases::{all_rows, config, flights, layout, table};
 use placement::{
-    AssignmentError, LOAD_PER_COPY, Layout, Loads, Place, Placement, Server, assign,
+    AssignmentError, HostCore, LOAD_PER_COPY, Layout, Loads, PartitionHost, Placement, assign,
     copies_at_risk, decision_position, prove,
 };
 use proptest::prelude::*;
 
 /// One server per domain, each with so many cores.
-fn servers(cores: &[u16]) -> Vec<Server> {
-    let server = |(id, cores): (usize, &u16)| Server {
+fn servers(cores: &[u16]) -> Vec<PartitionHost> {
+    let server = |(id, cores): (usize, &u16)| PartitionHost {
         id: id as u32,
         domain: format!("server {id}"),
         cores: *cores,
@@ -22,7 +22,7 @@ fn servers(cores: &[u16]) -> Vec<Server> {
     cores.iter().enumerate().map(server).collect()
 }
 
-fn domain<'a>(servers: &'a [Server], place: &Place) -> Option<&'a str> {
+fn domain<'a>(servers: &'a [PartitionHost], place: &HostCore) -> Option<&'a str> {
     let server = servers.iter().find(|server| server.id == place.server)?;
     Some(&server.domain)
 }
@@ -31,7 +31,7 @@ fn domain<'a>(servers: &'a [Server], place: &Place) -> Option<&'a str> {
 fn domains_of_row<'a>(
     layout: &Layout,
     placement: &Placement,
-    servers: &'a [Server],
+    servers: &'a [PartitionHost],
     row: &[u32],
 ) -> BTreeSet<&'a str> {
     let places = (0..layout.replexes.len())
@@ -40,9 +40,9 @@ fn domains_of_row<'a>(
 }
 
 /// Servers in few domains, some of several servers, in no order.
-fn any_servers() -> impl Strategy<Value = Vec<Server>> {
+fn any_servers() -> impl Strategy<Value = Vec<PartitionHost>> {
     prop::collection::vec((0..6u8, 1..4u16), 1..9).prop_map(|servers| {
-        let server = |(number, (domain, cores)): (usize, (u8, u16))| Server {
+        let server = |(number, (domain, cores)): (usize, (u8, u16))| PartitionHost {
             id: 7 * number as u32 % 9,
             domain: format!("rack {domain}"),
             cores,
@@ -53,7 +53,7 @@ fn any_servers() -> impl Strategy<Value = Vec<Server>> {
 
 fn places_of(layout: &Layout, pick: impl Fn(usize, u32) -> u32) -> Placement {
     let replex = |replex| {
-        let place = |partition| Place {
+        let place = |partition| HostCore {
             server: pick(replex, partition),
             core: 0,
         };
@@ -148,8 +148,8 @@ proptest! {
         let servers = servers(&vec![cores; copies + servers_more]);
         let (placement, _) =
             assign(&layout, failures_tolerated.into(), &servers, &Loads::new()).unwrap();
-        let held = |server: &Server, core| {
-            let place = Place { server: server.id, core };
+        let held = |server: &PartitionHost, core| {
+            let place = HostCore { server: server.id, core };
             placement.replexes.iter().flatten().filter(|it| **it == place).count()
         };
         let counts: Vec<usize> = servers

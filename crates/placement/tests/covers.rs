@@ -5,8 +5,8 @@ mod cases;
 
 use cases::{all_rows, config, layout, table};
 use placement::{
-    Access, Axis, Cover, CoverCosts, KeySpace, Layout, Replex, ReplexKind, SlotConstraints, access,
-    cover, cover_constraints,
+    Axis, Cover, CoverCosts, KeySpace, Layout, Replex, ReplexKind, RowAccess, SlotConstraints,
+    access, cover, cover_constraints,
 };
 use proptest::prelude::*;
 
@@ -49,7 +49,7 @@ fn figure_5_one_failure_costs_two() {
                 cover
                     .members
                     .iter()
-                    .all(|it| it.access <= Access::LocalIndex)
+                    .all(|it| it.access <= RowAccess::LocalIndex)
             );
         }
     }
@@ -89,7 +89,7 @@ fn exact_replica_stops_suddenly() {
     let copy = layout.add(layout.exact("copy", A).unwrap()).unwrap();
     let first = without(&layout, (A, 2), &[]).unwrap();
     assert_eq!(partitions(&first), [(copy, 2)]);
-    assert_eq!(first.members[0].access, Access::Sorted);
+    assert_eq!(first.members[0].access, RowAccess::Sorted);
     assert_eq!(
         without(&layout, (A, 2), &[(copy, 2)])
             .unwrap()
@@ -186,14 +186,14 @@ fn each_step_of_the_row_costs_its_factor() {
 fn index_lookups_are_preferred_to_scans() {
     // A (1, 12) hybrid costs A twelve partitions, as B does; the hybrid is in the order of A.
     let mut layout = hybrid(1, 12);
-    for (local_entries, other) in [(true, Access::LocalIndex), (false, Access::Scan)] {
+    for (local_entries, other) in [(true, RowAccess::LocalIndex), (false, RowAccess::Scan)] {
         layout.local_entries = local_entries;
         let cover = without(&layout, (A, 0), &[]).unwrap();
         assert_eq!(cover.amplification(), 12);
         assert!(cover.members.iter().all(|it| it.replex == HYBRID));
         assert_eq!(access(&layout, A, B), other);
         assert_eq!(access(&layout, B, HYBRID), other);
-        assert_eq!(access(&layout, A, HYBRID), Access::Sorted);
+        assert_eq!(access(&layout, A, HYBRID), RowAccess::Sorted);
     }
 }
 

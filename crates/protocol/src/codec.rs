@@ -11,8 +11,6 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 
-use crate::identity::{Epoch, Incarnation, Position, ServerId, SessionId, TableId, Version};
-
 /// Bytes that do not decode. Sending them again will not help.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DecodeError {
@@ -188,7 +186,22 @@ macro_rules! wire_enum {
     };
 }
 
+/// The bytes of a struct of one unnamed field: those of the field.
+macro_rules! wire_newtype {
+    ($($type:ident),*) => {$(
+        impl $crate::codec::Wire for $type {
+            fn encode(&self, out: &mut alloc::vec::Vec<u8>) {
+                $crate::codec::Wire::encode(&self.0, out);
+            }
+            fn decode(reader: &mut $crate::codec::Reader<'_>) -> Result<Self, $crate::codec::DecodeError> {
+                Ok($type($crate::codec::Wire::decode(reader)?))
+            }
+        }
+    )*};
+}
+
 pub(crate) use wire_enum;
+pub(crate) use wire_newtype;
 pub(crate) use wire_struct;
 
 macro_rules! wire_integer {
@@ -206,29 +219,6 @@ macro_rules! wire_integer {
 }
 
 wire_integer!(u8, u16, u32, u64, i64, f64);
-
-macro_rules! wire_newtype {
-    ($($type:ident),*) => {$(
-        impl Wire for $type {
-            fn encode(&self, out: &mut Vec<u8>) {
-                self.0.encode(out);
-            }
-            fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
-                Ok($type(Wire::decode(reader)?))
-            }
-        }
-    )*};
-}
-
-wire_newtype!(
-    Epoch,
-    Incarnation,
-    Position,
-    ServerId,
-    SessionId,
-    TableId,
-    Version
-);
 
 impl Wire for bool {
     fn encode(&self, out: &mut Vec<u8>) {

@@ -1,10 +1,11 @@
 //! The configuration: the coordinator's numbered picture of servers, tables and partitions.
 //!
-//! Servers and clients hold a copy and route by it; a change is a new epoch (SAFETY R15). How it
+//! Servers and clients hold a copy and route by it; a change is a new epoch (R15). How it
 //! is decided is in `coordinator`; where rows belong is `placement`'s.
 
 mod copies;
-pub(crate) mod losses;
+pub mod losses;
+pub mod routes;
 
 use alloc::collections::BTreeSet;
 use alloc::string::String;
@@ -13,7 +14,7 @@ use alloc::vec::Vec;
 use placement::{Axis, KeySpace, Layout, Replex, ReplexKind, Residue, SlotConstraints};
 use placement::{Column, Constraint, Durability, Index, Schema};
 use placement::{
-    ColumnType, Placement, Proof, TableReport, copies_at_risk, decision_position, prove,
+    ColumnType, Placement, PlacementProof, TableReport, copies_at_risk, decision_position, prove,
 };
 use placement::{Cut, Dimension, FurtherCopy, Share};
 
@@ -36,7 +37,7 @@ pub struct Configuration {
 }
 
 /// Chains stand still: all servers but the removed ones seal the epochs before and resolve what
-/// these left undecided (SAFETY R4, R16). Then an epoch without this serves.
+/// these left undecided (R4, R16). Then an epoch without this serves.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sealing {
     /// The first epoch of it.
@@ -45,8 +46,8 @@ pub struct Sealing {
     /// rising.
     pub removed: Vec<ServerId>,
     /// Copies that the table will not have in the epoch that serves, by table and number, rising.
-    /// They answer no reads any more: who holds one hears of that epoch after others, which may have
-    /// changed rows by then.
+    /// They answer no reads any more: who holds one hears of that epoch after others, which may
+    /// have changed rows by then.
     pub leaving: Vec<(TableId, u8)>,
 }
 
@@ -65,6 +66,8 @@ pub struct Server {
     pub state: ServerState,
     /// It is to hold nothing any more: its partitions move to others.
     pub is_draining: bool,
+    /// It came with nothing to a cluster with tables, and has not got its share of them yet.
+    pub is_new: bool,
 }
 
 /// Whether a server answers.
@@ -105,7 +108,7 @@ pub struct Place {
     /// The other core that has to do with it, while the partition moves.
     pub moving: Option<Moving>,
     /// The core that held it until its server was lost, as long as that one is waited for: what its
-    /// disk has is a hint of the rows (SAFETY R25).
+    /// disk has is a hint of the rows (R25).
     pub former: Option<CoreId>,
 }
 
@@ -231,7 +234,7 @@ impl Place {
 pub enum PartitionState {
     /// Reads and writes.
     Serving,
-    /// Logs and votes, answers no read (SAFETY R17).
+    /// Logs and votes, answers no read (R17).
     Rebuilding,
 }
 
@@ -266,6 +269,20 @@ impl Configuration {
         replex.get(partition.number as usize).copied()
     }
 
+    /// Whether partitions stay where they are until a server is lost, added, drained or removed:
+    /// all serve, none moves, and every server either is down and holds nothing or has got its
+    /// share.
+    pub fn is_at_rest(&self) -> bool {
+        let is_up = |server: &Server| match server.state {
+            ServerState::Up => !server.is_new,
+            ServerState::Down => !self.holds(server.id),
+        };
+        let rests = |place: Place| place.state == PartitionState::Serving && place.moving.is_none();
+        self.sealing.is_none()
+            && self.servers.iter().all(is_up)
+            && self.places().all(|(_, place)| rests(place))
+    }
+
     /// Every place of every partition.
     pub fn places(&self) -> impl Iterator<Item = (PartitionId, Place)> {
         self.tables.iter().flat_map(|table| {
@@ -298,15 +315,13 @@ impl Configuration {
         own.map(|tenure| tenure.since)
     }
 
-    /// Nothing is given back to these servers any more. True if there was something.
-    pub(crate) fn forget_formers(&mut self, servers: &BTreeSet<ServerId>) -> bool {
-        let mut is_changed = false;
+    /// Nothing is given back to these servers any more.
+    pub fn forget_formers(&mut self, servers: &BTreeSet<ServerId>) {
         let tables = self.tables.iter_mut();
         for place in tables.flat_map(|table| table.placement.iter_mut().flatten()) {
             let forgotten = |former: &mut CoreId| servers.contains(&former.server);
-            is_changed |= place.former.take_if(forgotten).is_some();
+            place.former.take_if(forgotten);
         }
-        is_changed
     }
 
     /// Whether a server is being removed.
@@ -387,22 +402,27 @@ impl Configuration {
     /// What there is to know about a table of a configuration that was checked, where it is
     /// placed.
     pub fn report(&self, table: &Table) -> TableReport {
-        let servers: Vec<placement::Server> = self.servers.iter().map(Server::bare).collect();
+        let servers: Vec<placement::PartitionHost> =
+            self.servers.iter().map(Server::bare).collect();
         let placed = (&table.bare_placement(), &servers[..]);
-        TableReport::new(&table.schema, &table.layout, Some(placed))
+        let mut report = TableReport::new(&table.schema, &table.layout, Some(placed));
+        self.survive(table, &mut report);
+        report
     }
 
     /// The proof of what a table's placement survives, for a configuration that was checked.
-    pub fn proof(&self, table: &Table) -> Proof {
-        let servers: Vec<placement::Server> = self.servers.iter().map(Server::bare).collect();
+    pub fn proof(&self, table: &Table) -> PlacementProof {
+        let servers: Vec<placement::PartitionHost> =
+            self.servers.iter().map(Server::bare).collect();
         prove(&table.layout, &table.bare_placement(), &servers)
     }
 
-    /// x of SAFETY R3 for a table of a configuration that was checked, where it is placed: from 1.
+    /// x of R3 for a table of a configuration that was checked, where it is placed: from 1.
     /// The number of replexes means that prepares suffice. It changes only where members change, in
     /// an epoch before which all chains have ended.
     pub fn decision_position(&self, table: &Table) -> usize {
-        let servers: Vec<placement::Server> = self.servers.iter().map(Server::bare).collect();
+        let servers: Vec<placement::PartitionHost> =
+            self.servers.iter().map(Server::bare).collect();
         let failures = usize::from(table.schema.failures_tolerated);
         let at_risk = copies_at_risk(&table.bare_placement(), &servers, failures);
         let voters = table.layout.voters(&table.schema);
@@ -418,8 +438,8 @@ impl Configuration {
 
 impl Server {
     /// The server as `placement` knows it.
-    pub(crate) fn bare(&self) -> placement::Server {
-        placement::Server {
+    pub fn bare(&self) -> placement::PartitionHost {
+        placement::PartitionHost {
             id: self.id.0,
             domain: self.domain.clone(),
             cores: u16::try_from(self.cores.len()).expect("a server has at most CORES_MAX cores"),
@@ -441,8 +461,8 @@ impl Table {
     }
 
     /// The placement as `placement` knows it.
-    pub(crate) fn bare_placement(&self) -> Placement {
-        let bare = |place: &Place| placement::Place {
+    pub fn bare_placement(&self) -> Placement {
+        let bare = |place: &Place| placement::HostCore {
             server: place.core.server.0,
             core: place.core.core,
         };
@@ -473,7 +493,8 @@ wire_struct!(Server {
     domain,
     cores,
     state,
-    is_draining
+    is_draining,
+    is_new
 });
 wire_enum!(ServerState { 0 => Up, 1 => Down });
 wire_struct!(Table {

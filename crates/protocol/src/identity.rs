@@ -1,11 +1,13 @@
 //! Names of things: small `Copy` newtypes, so that no number is taken for another.
 //!
 //! Orders matter: `PartitionId` sorts by table, replex, number, which is the order of a chain
-//! (SAFETY R7). What the numbers mean is said here and nowhere else.
+//! (R7). What the numbers mean is said here and nowhere else.
 
 use core::fmt;
 
-use crate::codec::wire_struct;
+pub use placement::Position;
+
+use crate::codec::{wire_newtype, wire_struct};
 
 /// A server as the coordinator numbered it; rises, never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -20,8 +22,8 @@ pub struct CoreId {
     pub core: u16,
 }
 
-impl From<placement::Place> for CoreId {
-    fn from(place: placement::Place) -> CoreId {
+impl From<placement::HostCore> for CoreId {
+    fn from(place: placement::HostCore) -> CoreId {
         CoreId {
             server: ServerId(place.server),
             core: place.core,
@@ -29,11 +31,11 @@ impl From<placement::Place> for CoreId {
     }
 }
 
-/// How often a server has joined; the coordinator raises it at each start (SAFETY R16).
+/// How often a server has joined; the coordinator raises it at each start (R16).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Incarnation(pub u32);
 
-/// The number of a configuration (SAFETY R15).
+/// The number of a configuration (R15).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Epoch(pub u64);
 
@@ -84,11 +86,11 @@ impl PartitionId {
 /// A table has at most 63 replexes: no order has this number.
 const ENTRIES_MARKED: u8 = 63;
 
-/// A client's session as the coordinator numbered it; rises with time (SAFETY R13, R14).
+/// A client's session as the coordinator numbered it; rises with time (R13, R14).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct SessionId(pub u64);
 
-/// One request of a session; the pair is its name for exactly-once execution (SAFETY R13).
+/// One request of a session; the pair is its name for exactly-once execution (R13).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct RequestId {
     /// The session.
@@ -130,7 +132,7 @@ pub struct Finished {
 }
 
 /// A hybrid logical timestamp: microseconds of wall clock shifted left by 12, or the last
-/// version plus one where the clock has not moved on. Unique and rising per pk (SAFETY R6).
+/// version plus one where the clock has not moved on. Unique and rising per pk (R6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Version(pub u64);
 
@@ -141,10 +143,6 @@ impl Version {
     }
 }
 
-/// A record's ordinal number in a core's log, from 1; 0 stands before every record.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-pub struct Position(pub u64);
-
 /// Time as a driver hands it in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct Now {
@@ -154,6 +152,15 @@ pub struct Now {
     pub wall_us: u64,
 }
 
+wire_newtype!(
+    Epoch,
+    Incarnation,
+    Position,
+    ServerId,
+    SessionId,
+    TableId,
+    Version
+);
 wire_struct!(CoreId { server, core });
 wire_struct!(PartitionId {
     table,

@@ -1,23 +1,20 @@
-//! The rules of Replex as pure state machines: partitions, coordinator, client session.
+//! What travels between the parts of Replex, and what they keep: identities, messages, frames,
+//! configurations, expressions, operations, records of logs, and their bytes.
 //!
-//! Every machine has one contract: `step(now, input, &mut output)`. Inputs are closed enums,
-//! outputs are data; the same code runs in the server and in the simulator. This crate does no
-//! I/O, reads no clock and draws no random numbers: time and seeds come in with the input.
-//!
-//! It must not know about sockets, files, threads or the order in which a driver serves them.
+//! This crate does no I/O, reads no clock and draws no random numbers. It must not know how a
+//! machine decides: the machines of servers are in `machines`, that of a client in `session`. What
+//! they have to keep to is in docs/rules.md, and [`planted`] lists how each rule can be broken.
 #![no_std]
 
 extern crate alloc;
 
 pub mod codec;
 pub mod configuration;
-pub mod coordinator;
 pub mod expression;
 pub mod frame;
 pub mod identity;
-pub mod machine;
 pub mod message;
 pub mod operation;
 pub mod planted;
 pub mod record;
-pub mod session;
+pub mod state;

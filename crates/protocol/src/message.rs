@@ -1,10 +1,11 @@
 //! Messages between clients, cores and the coordinator.
 //!
 //! One closed enum per direction. Every message between cores and every request of a client
-//! carries the sender's epoch; a mismatch is answered with the newer one (SAFETY R15). How
+//! carries the sender's epoch; a mismatch is answered with the newer one (R15). How
 //! messages become bytes is in `codec`, how bytes become frames is in `frame`.
 
 mod coordinator;
+mod refusal;
 
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -16,16 +17,16 @@ use placement::SlotConstraints;
 use crate::codec::{Bytes, Wire, wire_enum, wire_struct};
 use crate::expression::Expression;
 use crate::identity::{
-    CoreId, Epoch, Finished, Incarnation, OperationId, PartitionId, RequestId, ServerId, TableId,
-    Version,
+    CoreId, Epoch, Finished, Incarnation, OperationId, PartitionId, RequestId, TableId, Version,
 };
 use crate::operation::{Decision, Mutation, Prepare, RequestResult};
 use crate::record::SavedCompletion;
 
 pub use coordinator::{
-    CoordinatorReply, CoordinatorRequest, CopyFailure, FillReport, OBSTACLES_MAX, SealReport,
-    SealStage,
+    CoordinatorReply, CoordinatorRequest, CopyFailure, FillReport, FolderReport, Memory,
+    OBSTACLES_MAX, SealReport, SealStage, Shortage,
 };
+pub use refusal::Refusal;
 
 /// Whatever a frame can hold.
 #[derive(Clone, Debug, PartialEq)]
@@ -113,14 +114,16 @@ pub enum Request {
     Checksum(ChecksumRead),
     /// Tell the core's counters.
     Status,
+    /// End holds, and report whether they kept what was read as it was.
+    Release(Release),
 }
 
-/// An operation, retried under the same name until a result is known (SAFETY R13).
+/// An operation, retried under the same name until a result is known (R13).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Execute {
     /// Its name.
     pub request: RequestId,
-    /// All numbers of the session below this one are acknowledged (SAFETY R14).
+    /// All numbers of the session below this one are acknowledged (R14).
     pub acknowledged_below: u64,
     /// The client's epoch.
     pub epoch: Epoch,
@@ -153,13 +156,44 @@ pub struct Read {
     pub descending: bool,
     /// Tell only how many there are.
     pub count_only: bool,
-    /// Linearisable, or stale by request (SAFETY R10).
+    /// Linearisable, or stale by request (R10).
     pub consistency: Consistency,
+    /// How the page is to agree with others of its statement.
+    pub agreement: Agreement,
     /// Set if it is for rows of a partition that is lost, at a member of its cover.
     pub redirect: Option<Redirect>,
 }
 
+/// How pages of one statement come to be of one moment (R35).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Agreement {
+    /// The page is all that the statement reads.
+    Alone,
+    /// The core reports for how long nothing had changed ([`RowPage::quiet_us`]).
+    Quiet,
+    /// Besides, the core keeps operations that change what the page covers waiting from then on,
+    /// until a [`Release`] or for so many microseconds. A core may hold for less, or not at all
+    /// ([`RowPage::held`]).
+    Hold(u64),
+}
+
+/// Ends holds of one connection on one partition.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Release {
+    /// The client's epoch.
+    pub epoch: Epoch,
+    /// The partition.
+    pub partition: PartitionId,
+    /// The correlations of the reads that were answered with a hold.
+    pub holds: Vec<u64>,
+}
+
 impl Read {
+    /// Whether its page must agree with others, and so says for how long nothing had changed.
+    pub fn must_agree(&self) -> bool {
+        self.redirect.is_some() || self.agreement != Agreement::Alone
+    }
+
     /// Whether it begins or ends with the partition itself: a page of a scan, not a lookup.
     pub fn is_scan(&self) -> bool {
         self.start.is_empty() || self.end.is_none()
@@ -213,6 +247,9 @@ pub enum Reply {
     Checksum(ChecksumPart),
     /// Counters by name.
     Status(Vec<(String, u64)>),
+    /// Whether all holds of a `Release` were there until now, and nothing that they cover has
+    /// changed since it was read.
+    Released(bool),
     /// Not done here and now; nothing was changed by this attempt.
     Refused(Refusal),
 }
@@ -226,10 +263,11 @@ pub struct RowPage {
     pub rows: Bytes,
     /// Where to go on, if the page is not the last: `start` (or, descending, `end`) of the next.
     pub next: Option<Bytes>,
-    /// Of a redirected read: for how many microseconds, up to when the rows were taken, nothing
-    /// had changed in what was asked for; of a page of a scan, no row had left for another
-    /// partition.
+    /// Unless the read stands alone: for how many microseconds, up to when the rows were taken,
+    /// nothing had changed in what was asked for.
     pub quiet_us: Option<u64>,
+    /// Operations that change what the page covers wait from now on ([`Agreement::Hold`]).
+    pub held: bool,
     /// Of a redirected read: the member can give rows and `next` in its own order only, not in
     /// the one that is asked for.
     pub own_order: bool,
@@ -247,49 +285,6 @@ pub struct ChecksumPart {
     pub next: Option<Bytes>,
 }
 
-/// Why a core did not do it. The request may be sent again, after what each variant says.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Refusal {
-    /// Fetch the configuration of this epoch or newer, then retry (SAFETY R15).
-    StaleEpoch {
-        /// The core's epoch.
-        epoch: Epoch,
-    },
-    /// Not held by this core: the client's configuration is wrong or the core's is older; fetch.
-    WrongPartition,
-    /// It has restarted and is catching up, or its lease ran out; retry after a pause.
-    NotServing,
-    /// A queue is full; retry after a pause.
-    Overloaded,
-    /// No space for writes on this core or one that the write must reach. Not to be retried until
-    /// somebody has made space.
-    DiskFull {
-        /// The server without space.
-        server: ServerId,
-    },
-    /// The session has ended at the coordinator (SAFETY R14); the request's fate is unknown if it
-    /// had been sent before.
-    SessionEnded,
-    /// The number was used with another body (SAFETY R13). Not to be retried.
-    RequestMismatch,
-    /// It cannot be done: malformed, or beyond a limit. Not to be retried.
-    Invalid {
-        /// For people.
-        message: String,
-    },
-    /// It was begun here, and the partition has gone to another core since: it may have taken effect.
-    /// Fetch, then send it there under its number (SAFETY R13).
-    Begun,
-    /// A copy of the row is on a server that is down, and too many others are down for it to be
-    /// replaced: start one of them.
-    Lost {
-        /// The server.
-        server: ServerId,
-        /// The request was begun: it may take effect once the server is back.
-        begun: bool,
-    },
-}
-
 /// Who speaks, in every message between cores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PeerHeader {
@@ -297,8 +292,20 @@ pub struct PeerHeader {
     pub from: CoreId,
     /// Its incarnation: messages of older ones are dropped.
     pub incarnation: Incarnation,
-    /// Its epoch (SAFETY R15).
+    /// Its epoch (R15).
     pub epoch: Epoch,
+}
+
+/// What a core's disk has room for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Room {
+    /// All writes.
+    #[default]
+    Free,
+    /// What is left is kept for deletes, and for updates that make no row longer.
+    Reserve,
+    /// No write, until deleted rows have given room back or somebody makes some.
+    Full,
 }
 
 /// What cores tell each other.
@@ -314,10 +321,10 @@ pub enum PeerMessage {
         to: PartitionId,
         /// The outcome.
         decision: Decision,
-        /// Whether it is durable at position x, so that anybody may see it (SAFETY R3).
+        /// Whether it is durable at position x, so that anybody may see it (R3).
         settled: bool,
     },
-    /// The decision is durable at position x: to the next partition of the chain (SAFETY R3).
+    /// The decision is durable at position x: to the next partition of the chain (R3).
     Settled {
         /// The operation.
         operation: OperationId,
@@ -338,7 +345,7 @@ pub enum PeerMessage {
     /// Every operation of the sender's before this one is finished at every member.
     Finished(Finished),
     /// A restarted core asks for what it may have forgotten: votes that it sent before they were
-    /// durable (SAFETY R1), decisions that it lost with its log's tail.
+    /// durable (R1), decisions that it lost with its log's tail.
     Recover {
         /// Names the attempt.
         attempt: u64,
@@ -361,17 +368,21 @@ pub enum PeerMessage {
         /// Every operation of the sender's before this one is finished.
         finished_below: Finished,
     },
-    /// Asks a peer to vouch that it knows no newer epoch: renews the sender's lease.
+    /// Asks a peer to vouch that it knows no newer epoch: renews the sender's lease. Also reports
+    /// whether the sender has space for writes: a disk that has just become full must be known
+    /// before peers have filled what it keeps for writes that give space back.
     LeaseRequest {
         /// The asker's monotonic clock, returned as it is.
         sent_us: u64,
+        /// The room on its disk.
+        room: Room,
     },
     /// Vouches; also tells whether the sender has space for writes.
     LeaseGrant {
         /// From the request.
         sent_us: u64,
-        /// Whether its log admits new records.
-        admits: bool,
+        /// The room on its disk.
+        room: Room,
     },
     /// The receiver's last message was of an older epoch than this one.
     NewerEpoch {
@@ -402,7 +413,7 @@ pub enum PeerMessage {
         /// What was looked at for it.
         looked: Looked,
     },
-    /// Asks a member of a cover for rows that are needed at once (SAFETY R18): the last ones of
+    /// Asks a member of a cover for rows that are needed at once (R18): the last ones of
     /// each of some ranges, in the order of the partition that is filled.
     Fetch {
         /// The partition that is filled.
@@ -433,7 +444,7 @@ pub enum PeerMessage {
         told_from: Vec<(Bytes, Bytes)>,
     },
     /// Asks a core for its completion records that concern a partition which is being filled
-    /// (SAFETY R13).
+    /// (R13).
     CopyCompletions {
         /// The partition that is filled.
         of: PartitionId,
@@ -450,7 +461,7 @@ pub enum PeerMessage {
         completions: Vec<SavedCompletion>,
         /// Where to go on, if the page is not the last.
         next: Option<RequestId>,
-        /// The highest version that the core has seen (SAFETY R6).
+        /// The highest version that the core has seen (R6).
         last_version: Version,
     },
     /// The core to which a partition moves asks its giver what differs from what it has itself.
@@ -512,7 +523,7 @@ pub enum PeerMessage {
         is_all: bool,
     },
     /// A core that seals asks what the receiver's log holds of operations that both take part in;
-    /// it is answered once the receiver's own seal is durable (SAFETY R4, R16).
+    /// it is answered once the receiver's own seal is durable (R4, R16).
     AskSealed {
         /// Names the attempt.
         attempt: u64,
@@ -541,7 +552,7 @@ pub enum PeerMessage {
 
 impl PeerMessage {
     /// Whether it is of no use while chains stand still.
-    pub(crate) fn is_of_chain(&self) -> bool {
+    pub fn is_of_chain(&self) -> bool {
         match self {
             PeerMessage::Prepare(_)
             | PeerMessage::Decision { .. }
@@ -600,7 +611,8 @@ wire_struct!(Welcome {
     core,
     epoch
 });
-wire_enum!(Request { 0 => Execute(execute), 1 => Read(read), 2 => Checksum(read), 3 => Status });
+wire_enum!(Request { 0 => Execute(execute), 1 => Read(read), 2 => Checksum(read), 3 => Status,
+    4 => Release(release) });
 wire_struct!(Execute {
     request,
     acknowledged_below,
@@ -620,7 +632,14 @@ wire_struct!(Read {
     descending,
     count_only,
     consistency,
+    agreement,
     redirect,
+});
+wire_enum!(Agreement { 0 => Alone, 1 => Quiet, 2 => Hold(hold_us) });
+wire_struct!(Release {
+    epoch,
+    partition,
+    holds
 });
 wire_struct!(Redirect {
     replex,
@@ -636,13 +655,14 @@ wire_struct!(ChecksumRead {
 });
 wire_enum!(Reply {
     0 => Executed(result), 1 => Rows(page), 2 => Checksum(part), 3 => Status(counters),
-    4 => Refused(refusal),
+    4 => Refused(refusal), 5 => Released(unchanged),
 });
 wire_struct!(RowPage {
     count,
     rows,
     next,
     quiet_us,
+    held,
     own_order
 });
 wire_struct!(Looked {
@@ -651,11 +671,7 @@ wire_struct!(Looked {
     of_rows
 });
 wire_struct!(ChecksumPart { count, sum, next });
-wire_enum!(Refusal {
-    0 => StaleEpoch { epoch }, 1 => WrongPartition, 2 => NotServing, 3 => Overloaded,
-    4 => DiskFull { server }, 5 => SessionEnded, 6 => RequestMismatch, 7 => Invalid { message },
-    8 => Begun, 9 => Lost { server, begun },
-});
+wire_enum!(Room { 0 => Free, 1 => Reserve, 2 => Full });
 wire_struct!(PeerHeader {
     from,
     incarnation,
@@ -666,7 +682,7 @@ wire_enum!(PeerMessage {
     2 => Settled { operation, to }, 3 => Durable { operations }, 4 => Confirm { operations },
     5 => Finished(below), 6 => Recover { attempt },
     7 => Adopt { attempt, prepare, decision }, 8 => RecoverEnd { attempt, count, finished_below },
-    9 => LeaseRequest { sent_us }, 10 => LeaseGrant { sent_us, admits },
+    9 => LeaseRequest { sent_us, room }, 10 => LeaseGrant { sent_us, room },
     11 => NewerEpoch { epoch }, 12 => AskSealed { attempt },
     13 => Witness { attempt, prepare, decision },
     14 => WitnessEnd { attempt, count, forgot_nothing },

@@ -1,7 +1,7 @@
 //! Operations: what a client asks for, what travels down a chain, what is answered.
 //!
-//! An operation is a list of row changes from the first day (DESIGN section 3), though a request
-//! carries one mutation for now. The same `Prepare` is message and log record (SAFETY R1), and
+//! An operation is a list of row changes from the first day, though a request
+//! carries one mutation for now. The same `Prepare` is message and log record (R1), and
 //! the completion record of its requests (R13).
 
 use alloc::string::String;
@@ -56,7 +56,8 @@ pub enum Action {
     },
 }
 
-/// What became of one request. Exactly one is ever told for it (invariant I7).
+/// The result of one request; a request has exactly one (I7).
+#[must_use = "the request may have changed nothing"]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RequestResult {
     /// Done, and durable as the table's setting promises.
@@ -70,7 +71,7 @@ pub enum RequestResult {
     NotFound,
     /// The condition did not hold.
     ConditionFailed,
-    /// A row with this key exists, past its commit point (SAFETY R8).
+    /// A row with this key exists, past its commit point (R8).
     Duplicate {
         /// The replex that said so; 0 is the primary key.
         replex: u8,
@@ -91,13 +92,13 @@ pub enum RequestResult {
         message: String,
     },
     /// It waited too long behind another operation, and nothing was changed: retry as a new
-    /// request (SAFETY R8).
+    /// request (R8).
     Conflict,
 }
 
 impl RequestResult {
-    /// Whether it changed something. What did not is known to the head alone: where that is lost, the
-    /// next one evaluates the request anew.
+    /// Whether it changed something. What did not is known to the head alone: where that is lost,
+    /// the next one evaluates the request anew.
     pub fn took_effect(&self) -> bool {
         matches!(self, RequestResult::Applied { .. })
     }
@@ -113,7 +114,7 @@ pub enum OldRow {
         /// Its version.
         version: Version,
     },
-    /// There was one; its old coordinates travel along (SAFETY R1, R21).
+    /// There was one; its old coordinates travel along (R1, R21).
     Keys {
         /// Its version.
         version: Version,
@@ -127,7 +128,7 @@ pub enum OldRow {
 pub struct RowChange {
     /// The memcomparable primary key.
     pub pk: Bytes,
-    /// The version the row gets; rises per pk (SAFETY R6).
+    /// The version the row gets; rises per pk (R6).
     pub version: Version,
     /// The row before.
     pub old: OldRow,
@@ -140,15 +141,15 @@ pub struct RowChange {
 pub struct RequestRecord {
     /// Its name.
     pub request: RequestId,
-    /// All numbers of the session below this one are acknowledged (SAFETY R14).
+    /// All numbers of the session below this one are acknowledged (R14).
     pub acknowledged_below: u64,
-    /// A hash of its body: the same number with another body is rejected (SAFETY R13).
+    /// A hash of its body: the same number with another body is rejected (R13).
     pub digest: u64,
     /// Its result if the operation commits.
     pub result: RequestResult,
 }
 
-/// A partition's vote on an operation; never changes (SAFETY R1).
+/// A partition's vote on an operation; never changes (R1).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Vote {
     /// Valid here.
@@ -179,7 +180,7 @@ pub struct Prepare {
     pub requests: Vec<RequestRecord>,
 }
 
-/// Phase 2 of an operation: the logical AND of all votes (SAFETY R2).
+/// Phase 2 of an operation: the logical AND of all votes (R2).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Decision {
     /// All voted yes.

@@ -1,5 +1,5 @@
-//! Planted bugs: each breaks one rule of SAFETY on purpose, so that the simulator can prove that
-//! it would notice. Without the feature `planted`, [`is`] is the constant false and nothing of
+//! Planted bugs: each breaks one rule of docs/rules.md on purpose, so that the simulator can prove
+//! that it would notice. Without the feature `planted`, [`is`] is the constant false and nothing of
 //! this remains in a binary.
 //!
 //! A hook is written where the rule is kept: `if planted::is(Bug::X) { … }`. One bug is selected
@@ -24,7 +24,7 @@ macro_rules! bugs {
                 match self { $(Bug::$bug => $name),+ }
             }
 
-            /// The rule of SAFETY that it breaks.
+            /// The rule that it breaks.
             pub fn rule(self) -> &'static str {
                 match self { $(Bug::$bug => $rule),+ }
             }
@@ -86,6 +86,11 @@ bugs! {
     OldRowForgotten = "old-row-forgotten", "R11";
     /// A client puts pages of a cover together although a member changed while they were read.
     MomentUnchecked = "moment-unchecked", "R12";
+    /// A client takes what a statement read in several ranges for one state although one of them
+    /// changed meanwhile.
+    StatementUnchecked = "statement-unchecked", "R35";
+    /// A core says that what it held is as it was read, whatever has changed.
+    HoldChangesUnseen = "hold-changes-unseen", "R35";
     /// A retry of a completed request runs again.
     RetryRunsAgain = "retry-runs-again", "R13";
     /// Completion records are not restored by a restart.
@@ -98,6 +103,8 @@ bugs! {
     EpochUnchecked = "epoch-unchecked", "R15";
     /// Reads are answered without a lease.
     LeaseUnchecked = "lease-unchecked", "R15";
+    /// A client whose write has no answer does not ask for a newer epoch.
+    SilenceOverlooked = "silence-overlooked", "R15";
     /// A lease counts from the answer's arrival, not from the question's departure.
     LeaseFromArrival = "lease-from-arrival", "R15";
     /// A message of a peer's earlier incarnation is believed.
@@ -132,6 +139,8 @@ bugs! {
     LastCopyDropped = "last-copy-dropped", "R20";
     /// A core keeps the rows that it had of a partition in an earlier time.
     EarlierTenureTrusted = "earlier-tenure-trusted", "R25";
+    /// A server comes back with an older copy of its folder, and is believed.
+    OldFolderBelieved = "old-folder-believed", "R25";
     /// Who takes a partition over keeps rows that its giver does not have.
     StaleRowsKept = "stale-rows-kept", "R25";
     /// What a giver tells takes back what the end of an epoch decided for the next holder.

@@ -1,8 +1,8 @@
 //! Log records: what a core must know again after a restart.
 //!
-//! The log is the truth and the tables are its materialisation (DESIGN section 8): replaying
+//! The log is the truth and the tables are its materialisation: replaying
 //! records over any earlier state of the tables ends in the same tables. A prepare is logged with
-//! the logger's own vote and never changed (SAFETY R1).
+//! the logger's own vote and never changed (R1).
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -39,7 +39,7 @@ pub enum Record {
         /// The operation.
         operation: OperationId,
     },
-    /// Requests that ended at the head alone, without effect (SAFETY R13).
+    /// Requests that ended at the head alone, without effect (R13).
     Completed {
         /// The head.
         partition: PartitionId,
@@ -68,19 +68,19 @@ pub enum Record {
         /// The partition.
         partition: PartitionId,
     },
-    /// Others gave versions up to this one: what this core gives is higher (SAFETY R6).
+    /// Others gave versions up to this one: what this core gives is higher (R6).
     Versions {
         /// The highest.
         last: Version,
     },
-    /// Nothing of the epochs before this one is taken part in any more (SAFETY R16).
+    /// Nothing of the epochs before this one is taken part in any more (R16).
     Sealed {
         /// The epoch.
         epoch: Epoch,
         /// Whether the core had forgotten nothing: then this log is all there was.
         forgot_nothing: bool,
     },
-    /// Everything before is settled and finished at all members (SAFETY R5).
+    /// Everything before is settled and finished at all members (R5).
     Resolved {
         /// The epoch that serves.
         epoch: Epoch,
@@ -103,7 +103,7 @@ pub enum Start {
     Empty,
     /// With none: they are made equal to those of the core that gives it.
     Taken,
-    /// With those that it had when it started: they are a hint of what is taken (SAFETY R25).
+    /// With those that it had when it started: they are a hint of what is taken (R25).
     Compared,
 }
 

@@ -32,39 +32,39 @@ pub const ETCD_PREFIX_DEFAULT: &str = "/replex";
 pub struct Arguments {
     /// What to do.
     #[command(subcommand)]
-    pub command: Command,
+    pub command: ReplexCommand,
 }
 
 /// The commands.
 #[derive(Debug, Subcommand)]
-pub enum Command {
+pub enum ReplexCommand {
     /// Show everything on real flights: a cluster, three keys, a move, a kill -9, nothing lost.
-    Demo(Demo),
+    Demo(DemoArguments),
     /// Run a server, which holds partitions.
-    Server(Box<Server>),
+    Server(Box<ServerArguments>),
     /// Run the coordinator, which knows servers, tables and who holds what.
-    Coordinator(Coordinator),
+    Coordinator(CoordinatorArguments),
     /// Talk SQL: a shell, or statements from a script.
-    Sql(Sql),
+    Sql(SqlArguments),
     /// Load a CSV file into a table.
-    Import(Import),
+    Import(ImportArguments),
     /// Write a table as CSV.
-    Export(Export),
+    Export(ExportArguments),
     /// Look into a cluster and check it.
-    Admin(Admin),
+    Admin(AdminArguments),
     /// Stand before a PostgreSQL database: sessions share its connections, and reads may go to
     /// databases that follow it.
     #[cfg(feature = "scale")]
-    Scale(Box<crate::scale::Scale>),
+    Scale(Box<crate::scale::ProxyArguments>),
     /// Measure, each figure as a ratio to a baseline.
-    Bench(Bench),
+    Bench(BenchArguments),
     /// Run a process that a measurement is compared with.
-    Baseline(Baseline),
+    Baseline(BaselineArguments),
 }
 
 /// Which cluster is meant.
 #[derive(Args, Clone, Debug)]
-pub struct Cluster {
+pub struct ClusterArguments {
     /// Where the coordinator listens; several are tried in order.
     #[arg(
         long,
@@ -89,7 +89,7 @@ pub struct Cluster {
     replex demo --keep     leave the cluster running and say how to go on by hand\n\n\
     Everything it starts is stopped and everything it writes is removed at the end, on ctrl-C \
     and on failure. It exits with 1 if anything that it claims does not hold.")]
-pub struct Demo {
+pub struct DemoArguments {
     /// Load the whole year from data/flights-2013.csv.gz, which `data/fetch-flights` makes.
     #[arg(long)]
     pub full: bool,
@@ -120,7 +120,7 @@ pub struct Demo {
     Prints one line `ready server=… core0=ADDRESS …` once it serves; its log goes to stderr. \
     SIGTERM or ctrl-C lets it finish what is under way, put everything on the disk and exit \
     with 0.")]
-pub struct Server {
+pub struct ServerArguments {
     /// Its data folder; made where there is none.
     #[arg(long, value_name = "FOLDER")]
     pub data: PathBuf,
@@ -161,7 +161,7 @@ pub struct Server {
     pub spin: bool,
     /// What it shares with `coordinator`.
     #[command(flatten)]
-    pub process: Process,
+    pub process: ProcessArguments,
 }
 
 /// `replex coordinator`
@@ -174,7 +174,7 @@ pub struct Server {
     of them to servers and clients with --coordinator A,B,C.\n\n\
     Prints one line `ready coordinator=ADDRESS` once it listens; its log goes to stderr. Reads and \
     writes go on while no coordinator is there.")]
-pub struct Coordinator {
+pub struct CoordinatorArguments {
     /// Its data folder; made where there is none.
     #[arg(
         long,
@@ -206,9 +206,21 @@ pub struct Coordinator {
     /// Compare all copies of all tables so often, at low rate, and log what differs; or `never`.
     #[arg(long, value_name = "SECONDS", default_value = "3600", value_parser = seconds)]
     pub check_every: Duration,
+    /// Rebuild the state from what the servers know, because it is lost: with an empty folder, or
+    /// one that was restored from an older copy. It waits until all servers that were up have told.
+    #[arg(long)]
+    pub recover: bool,
+    /// With --recover: do not wait for these servers, which are lost for good.
+    #[arg(
+        long,
+        value_name = "SERVER",
+        value_delimiter = ',',
+        requires = "recover"
+    )]
+    pub without: Vec<u32>,
     /// What it shares with `server`.
     #[command(flatten)]
-    pub process: Process,
+    pub process: ProcessArguments,
 }
 
 /// Seconds, or `never`.
@@ -224,7 +236,7 @@ fn seconds(text: &str) -> Result<Duration, String> {
 
 /// What `server` and `coordinator` share.
 #[derive(Args, Clone, Debug)]
-pub struct Process {
+pub struct ProcessArguments {
     /// Listen on a network although nothing is encrypted and nobody has to log in yet.
     #[arg(long)]
     pub allow_unencrypted_network: bool,
@@ -235,7 +247,7 @@ pub struct Process {
 
 /// How rows are printed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum Format {
+pub enum FormatArgument {
     /// For people.
     #[default]
     Table,
@@ -253,8 +265,10 @@ pub enum Format {
     replex sql -f schema.sql\n  \
     replex sql --format csv -c \"SELECT * FROM flights WHERE tailnum = 'N14228'\"\n  \
     echo 'SHOW SERVERS' | replex sql --format json\n\n\
-    A script stops at its first error, names its line, and exits with 1.")]
-pub struct Sql {
+    A script stops at its first error, names its line, and exits with 1. From a pipe each statement \
+    runs as it comes. In csv and json, stdout has rows only; what was done, as UPDATE 3, goes to \
+    stderr.")]
+pub struct SqlArguments {
     /// Run these statements and exit; may be given several times.
     #[arg(long, short = 'c', value_name = "STATEMENTS")]
     pub command: Vec<String>,
@@ -263,15 +277,15 @@ pub struct Sql {
     pub file: Option<PathBuf>,
     /// How rows are printed.
     #[arg(long, value_enum, default_value_t)]
-    pub format: Format,
+    pub format: FormatArgument,
     /// Which cluster.
     #[command(flatten)]
-    pub cluster: Cluster,
+    pub cluster: ClusterArguments,
 }
 
 /// What an import does with a row whose primary key exists.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum OnConflict {
+pub enum OnConflictArgument {
     /// It is an error of that line.
     #[default]
     Error,
@@ -287,8 +301,10 @@ pub enum OnConflict {
     replex import data/flights-2013-01.csv.gz --table flights\n  \
     replex import new.csv --table flights --on-conflict update --skip-errors\n\n\
     The header names columns of the table, in any order; a column that is missing gets its \
-    default. An empty field is NULL. Lines that cannot be loaded are told with their numbers.")]
-pub struct Import {
+    default. An empty field is NULL. Lines that cannot be loaded are reported with their numbers.\n\n\
+    An import that ends early, also by ctrl-C, reports how many rows are written and the command \
+    that goes on.")]
+pub struct ImportArguments {
     /// The file; .gz is unpacked, - is stdin.
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
@@ -300,13 +316,16 @@ pub struct Import {
     pub skip_errors: bool,
     /// What to do with a row whose primary key exists.
     #[arg(long, value_enum, default_value_t)]
-    pub on_conflict: OnConflict,
+    pub on_conflict: OnConflictArgument,
+    /// Leave out the lines before this one; the header is line 1 and is always read.
+    #[arg(long, value_name = "LINE", default_value_t = 1)]
+    pub from_line: u64,
     /// Print the summary as JSON.
     #[arg(long)]
     pub json: bool,
     /// Which cluster.
     #[command(flatten)]
-    pub cluster: Cluster,
+    pub cluster: ClusterArguments,
 }
 
 /// `replex export`
@@ -314,16 +333,17 @@ pub struct Import {
 #[command(after_help = "Examples:\n  \
     replex export flights > flights.csv\n  \
     replex export flights --output flights.csv.gz")]
-pub struct Export {
+pub struct ExportArguments {
     /// The table.
     #[arg(value_name = "TABLE")]
     pub table: String,
-    /// The file to write; .gz packs it, without it stdout.
+    /// The file to write; .gz packs it, without it stdout. A device or FIFO is written through, a
+    /// regular file appears when it is whole.
     #[arg(long, short = 'o', value_name = "FILE")]
     pub output: Option<PathBuf>,
     /// Which cluster.
     #[command(flatten)]
-    pub cluster: Cluster,
+    pub cluster: ClusterArguments,
 }
 
 /// `replex admin`
@@ -332,7 +352,7 @@ pub struct Export {
     replex admin status\n  \
     replex admin table show flights\n  \
     replex admin check flights --json")]
-pub struct Admin {
+pub struct AdminArguments {
     /// What to do.
     #[command(subcommand)]
     pub command: AdminCommand,
@@ -341,7 +361,7 @@ pub struct Admin {
     pub json: bool,
     /// Which cluster.
     #[command(flatten)]
-    pub cluster: Cluster,
+    pub cluster: ClusterArguments,
 }
 
 /// What `admin` can do.
@@ -405,6 +425,12 @@ pub enum ServerCommand {
         /// Its number, as `admin server list` has it.
         server: u32,
     },
+    /// Lets a server that is down come back with an older copy of its folder, although rows that
+    /// were acknowledged since are missing there: for tables whose rows nobody else has.
+    AcceptFolder {
+        /// Its number, as `admin server list` has it.
+        server: u32,
+    },
     /// Moves everything from a server that is up to others, while reads and writes go on; it may be
     /// stopped for good after that. Waits until it holds nothing.
     Drain {
@@ -427,7 +453,7 @@ pub enum CoordinatorCommand {
     /// Who leads, who stands by, and where the state is; exits with 1 if nobody leads.
     Show,
     /// Move the state from a folder to etcd or back, while no coordinator runs on it.
-    Migrate(Migrate),
+    Migrate(MigrateArguments),
 }
 
 /// `replex admin coordinator migrate`
@@ -438,7 +464,7 @@ pub enum CoordinatorCommand {
     Stop all coordinators before, and start them on the new place after; reads and writes go on \
     meanwhile. The place that is left remembers where the state has moved, and no coordinator \
     starts on it. If it is interrupted, run it again.")]
-pub struct Migrate {
+pub struct MigrateArguments {
     /// Which way.
     #[arg(long, value_enum)]
     pub to: StatePlace,
@@ -465,7 +491,7 @@ pub enum StatePlace {
 /// `replex bench`
 #[derive(Args, Clone, Debug)]
 #[command(disable_help_flag = true)]
-pub struct Bench {
+pub struct BenchArguments {
     /// What to measure, with its options; `replex bench --help` lists them.
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     pub arguments: Vec<std::ffi::OsString>,
@@ -477,7 +503,7 @@ pub struct Bench {
     replex baseline                             answers every frame: `echo`\n  \
     replex baseline --next 127.0.0.1:4000       passes it on and back: `chain-echo`\n\n\
     Prints one line `ready baseline=ADDRESS` once it serves.")]
-pub struct Baseline {
+pub struct BaselineArguments {
     /// Where it listens; port 0 takes a free one.
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:0")]
     pub listen: SocketAddr,

@@ -3,6 +3,8 @@
 //! Goes through the primary copy range by range and asks every other copy for the same rows, as
 //! redirected reads do (Replex section 4). Reads of several copies are of no single moment: a row
 //! counts as different only if it is found different twice, the same way, with a pause between.
+//! Partitions that nobody can read now are left out: of a row, copies that would have it there are
+//! not compared.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -30,7 +32,8 @@ const DIFFERENCES_MAX: usize = 10_000;
 pub struct Difference {
     /// The values of the primary key, as SQL writes them.
     pub key: Vec<String>,
-    /// Of each copy, its name and the versions of the row that it holds: none, one, or wrongly more.
+    /// Of each copy, its name and the versions of the row that it holds: none, one, or wrongly
+    /// more.
     pub copies: Vec<(String, Vec<Version>)>,
     /// What is wrong, by number of the replex and of the partition; none if no row has a majority.
     pub wrong: Option<BTreeSet<(u8, u32)>>,
@@ -66,8 +69,16 @@ struct Range {
 
 /// A row as a partition holds it.
 type Held = (u32, Version, Vec<u8>);
-/// What a copy holds of each primary key of a range.
-type Copy = BTreeMap<Vec<u8>, Vec<Held>>;
+
+/// What a copy holds of a range.
+#[derive(Default)]
+struct Copy {
+    replex: usize,
+    /// By primary key.
+    rows: BTreeMap<Vec<u8>, Vec<Held>>,
+    /// Its partitions that were left out.
+    absent: BTreeSet<u32>,
+}
 
 impl Inspector {
     /// Compares all of a table. `trust` names the copy that is right, where there is no majority.
@@ -110,7 +121,7 @@ impl Inspector {
             let still = different(&table, &now);
             let stands = |key: &&Vec<u8>| {
                 let mut copies = before.iter().zip(&now);
-                copies.all(|(before, now)| before.get(*key) == now.get(*key))
+                copies.all(|(before, now)| before.rows.get(*key) == now.rows.get(*key))
             };
             found = open.intersection(&still).filter(stands).cloned().collect();
             let is_settled = found.len() == still.len();
@@ -199,7 +210,12 @@ impl Inspector {
         let mut read = read(partition, &range.start);
         read.limit = RANGE_ROWS;
         read.count_only = true;
-        Ok(self.page(&read).await?.next)
+        match self.page(&read).await {
+            Ok(page) => Ok(page.next),
+            // The others are asked for all that it would have.
+            Err(InspectError::Absent(_)) => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     /// What every copy has of a range, by copy.
@@ -212,15 +228,29 @@ impl Inspector {
         let constraints = table.layout.constraints_of_partition(0, range.number);
         let mut copies = Vec::new();
         for replex in table.readable() {
-            let mut copy = Copy::new();
+            let mut copy = Copy {
+                replex,
+                ..Copy::default()
+            };
             for number in table.layout.partitions(&constraints, replex) {
                 let mut read = read(partition(table, replex, number), &range.start);
                 read.end.clone_from(end);
                 if replex != 0 {
                     read.redirect = Some(redirect(&constraints));
                 }
-                self.collect(table, read, &mut copy).await?;
+                match self.collect(table, read, &mut copy).await {
+                    Err(InspectError::Absent(_)) => {
+                        copy.absent.insert(number);
+                    }
+                    other => other?,
+                }
             }
+            // What was read of it before it went is not all.
+            let Copy { rows, absent, .. } = &mut copy;
+            for held in rows.values_mut() {
+                held.retain(|(number, ..)| !absent.contains(number));
+            }
+            rows.retain(|_, held| !held.is_empty());
             copies.push(copy);
         }
         Ok(copies)
@@ -245,7 +275,7 @@ impl Inspector {
                 let view = view.map_err(|it| damaged(it.to_string()))?;
                 let key = encode_key(table.schema.primary_key.iter().map(|it| view.column(*it)));
                 let held = (read.partition.number, version, row.to_vec());
-                copy.entry(key).or_default().push(held);
+                copy.rows.entry(key).or_default().push(held);
             }
             let Some(next) = page.next else {
                 return Ok(());
@@ -274,18 +304,38 @@ fn redirect(constraints: &SlotConstraints) -> Redirect {
     }
 }
 
+/// The copies that can be compared of a key, with what each holds: without those that would have
+/// its row, as any other copy has it, in a partition that was left out.
+fn compared<'a>(table: &Table, key: &[u8], copies: &'a [Copy]) -> Vec<(usize, &'a [Held])> {
+    let held = |copy: &'a Copy| copy.rows.get(key).map_or(&[][..], Vec::as_slice);
+    let could_be_absent = |copy: &Copy| {
+        let mut rows = copies.iter().flat_map(held);
+        rows.any(|(_, _, row)| {
+            let cell = cell_of(table, copy.replex, row);
+            cell.is_some_and(|cell| copy.absent.contains(&cell))
+        })
+    };
+    let known = copies.iter();
+    let known = known.filter(|copy| copy.absent.is_empty() || !could_be_absent(copy));
+    known.map(|copy| (copy.replex, held(copy))).collect()
+}
+
 /// Keys that not all copies hold alike, or that one holds twice or where it should not.
 fn different(table: &Table, copies: &[Copy]) -> BTreeSet<Vec<u8>> {
-    let keys: BTreeSet<&Vec<u8>> = copies.iter().flat_map(BTreeMap::keys).collect();
+    let keys: BTreeSet<&Vec<u8>> = copies.iter().flat_map(|copy| copy.rows.keys()).collect();
     let alike = |key: &Vec<u8>| {
-        let mut held = table.readable().zip(copies).map(|(replex, copy)| {
-            let [held] = copy.get(key)?.as_slice() else {
-                return None;
-            };
-            belongs(table, replex, held).then_some((held.1, &held.2))
-        });
-        let first = held.next().flatten();
-        first.is_some() && held.all(|other| other == first)
+        let mut held = compared(table, key, copies)
+            .into_iter()
+            .map(|(replex, held)| {
+                let [held] = held else {
+                    return None;
+                };
+                belongs(table, replex, held).then_some((held.1, &held.2))
+            });
+        match held.next() {
+            None => true,
+            Some(first) => first.is_some() && held.all(|other| other == first),
+        }
     };
     keys.into_iter()
         .filter(|key| !alike(key))
@@ -315,12 +365,7 @@ fn opinion<'a>(table: &Table, replex: usize, held: &'a [Held]) -> Opinion<'a> {
 }
 
 fn difference(table: &Table, key: &[u8], copies: &[Copy], trust: Option<&str>) -> Difference {
-    let held = |copy: &'_ Copy| copy.get(key).cloned().unwrap_or_default();
-    let held: Vec<(usize, Vec<Held>)> = table
-        .readable()
-        .zip(copies)
-        .map(|(replex, copy)| (replex, held(copy)))
-        .collect();
+    let held = compared(table, key, copies);
     let name = |replex: usize| table.layout.replexes[replex].name.clone();
     let opinions: Vec<(usize, Opinion<'_>)> = held
         .iter()
@@ -347,10 +392,16 @@ fn difference(table: &Table, key: &[u8], copies: &[Copy], trust: Option<&str>) -
         });
         cells.collect()
     });
-    let row = held.iter().flat_map(|(_, held)| held).next();
+    let row = held.iter().flat_map(|(_, held)| held.iter()).next();
     let view = row.and_then(|(_, _, row)| RowView::parse(&table.schema.columns, row).ok());
-    let columns = table.schema.primary_key.iter();
-    let values = |view: RowView<'_>| columns.map(|it| view.column(*it).to_string()).collect();
+    let values = |view: RowView<'_>| {
+        table
+            .schema
+            .primary_key
+            .iter()
+            .map(|it| view.column(*it).to_string())
+            .collect()
+    };
     Difference {
         key: view.map(values).unwrap_or_default(),
         copies: held

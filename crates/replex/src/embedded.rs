@@ -1,6 +1,7 @@
 //! A store of one server in this process: for whoever needs one and was given none.
 //!
-//! It listens on loopback only, at free ports, for processes of the same user, and keeps everything in one folder.
+//! It listens on loopback only, at free ports, for processes of the same user, and keeps everything
+//! in one folder.
 
 use std::fs::DirBuilder;
 use std::net::SocketAddr;
@@ -10,9 +11,11 @@ use std::sync::mpsc;
 use std::thread::{Builder, JoinHandle};
 
 use server::event_loop::Handle;
-use server::{CoordinatorOptions, CoordinatorProcess, Server, ServerError, ServerOptions, Stopper};
+use server::{
+    CoordinatorOptions, CoordinatorProcess, ServerError, ServerOptions, ServerProcess, Stopper,
+};
 
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
 
 /// Memory for its tables, in bytes; what is colder is read from disk.
 const MEMORY: usize = 64 << 20;
@@ -21,7 +24,7 @@ const CHECKPOINT: u64 = 64 << 20;
 const SEGMENT: u64 = 16 << 20;
 
 /// A store that runs until it is dropped.
-pub struct Store {
+pub struct EmbeddedStore {
     coordinator: SocketAddr,
     stop_coordinator: Handle,
     stop_server: Stopper,
@@ -29,28 +32,29 @@ pub struct Store {
     threads: Vec<JoinHandle<()>>,
 }
 
-impl Store {
-    /// Starts it, with what is in this folder; the folder is made if it is not there. Returns when it serves.
+impl EmbeddedStore {
+    /// Starts it, with what is in this folder; the folder is made if it is not there. Returns when
+    /// it serves.
     ///
     /// # Errors
     /// The folder cannot be used: another process has it, or it is damaged.
-    pub fn start(folder: &Path) -> Result<Store, Failure> {
+    pub fn start(folder: &Path) -> Result<EmbeddedStore, CommandFailure> {
         let what = || format!("start the store in {}", folder.display());
         let made = DirBuilder::new().recursive(true).mode(0o700).create(folder);
-        made.map_err(Failure::at(what()))?;
+        made.map_err(CommandFailure::at(what()))?;
         let mut options = CoordinatorOptions::new(folder.join("coordinator"));
         options.loop_limits.own_user_only = true;
-        let process = CoordinatorProcess::bind(&options).map_err(Failure::at(what()))?;
+        let process = CoordinatorProcess::bind(&options).map_err(CommandFailure::at(what()))?;
         let (coordinator, stop_coordinator) = (process.address(), process.handle());
         let told = move || tell("coordinator", process.run());
         let told = Builder::new().name("coordinator".into()).spawn(told);
-        let mut threads = vec![told.map_err(Failure::at(what()))?];
+        let mut threads = vec![told.map_err(CommandFailure::at(what()))?];
         let mut options = ServerOptions::new(folder.join("server"), vec![coordinator.to_string()]);
         options.loop_limits.own_user_only = true;
         options.store.memory_bytes = MEMORY;
         options.store.checkpoint_bytes = CHECKPOINT;
         options.store.segment_bytes = SEGMENT;
-        let server = Server::bind(options).map_err(Failure::at(what()))?;
+        let server = ServerProcess::bind(options).map_err(CommandFailure::at(what()))?;
         let stop_server = server.stopper();
         let (ready, is_ready) = mpsc::channel();
         let serve = move || {
@@ -62,15 +66,15 @@ impl Store {
             }
         };
         let serving = Builder::new().name("server".into()).spawn(serve);
-        threads.insert(0, serving.map_err(Failure::at(what()))?);
-        let store = Store {
+        threads.insert(0, serving.map_err(CommandFailure::at(what()))?);
+        let store = EmbeddedStore {
             coordinator,
             stop_coordinator,
             stop_server,
             threads,
         };
         let ended = is_ready.recv().expect("it says something before it ends");
-        ended.map_err(Failure::at(what()))?;
+        ended.map_err(CommandFailure::at(what()))?;
         Ok(store)
     }
 
@@ -83,11 +87,11 @@ impl Store {
 /// Nobody waits for its end.
 fn tell(what: &str, ended: Result<(), ServerError>) {
     if let Err(error) = ended {
-        eprintln!("replex: the embedded store's {what} has ended: {error}");
+        crate::note!("replex: the embedded store's {what} has ended: {error}");
     }
 }
 
-impl Drop for Store {
+impl Drop for EmbeddedStore {
     fn drop(&mut self) {
         self.stop_server.stop();
         let mut threads = std::mem::take(&mut self.threads).into_iter();

@@ -5,7 +5,7 @@ use std::fmt;
 
 /// Why a command failed. `Display` says what happened, to what, and what to do.
 #[derive(Debug)]
-pub enum Failure {
+pub enum CommandFailure {
     /// It did not work, or a check found something wrong.
     Failed(String),
     /// What was asked for cannot be: the command line is wrong in a way that its grammar cannot
@@ -13,39 +13,46 @@ pub enum Failure {
     Usage(String),
     /// The cluster cannot be reached; may be tried again.
     Unreachable(String),
-    /// Ctrl-C or SIGTERM.
+    /// Ctrl-C, SIGTERM or a closed terminal.
     Interrupted,
+    /// The same, and what had been done by then.
+    InterruptedAfter(String),
     /// Whoever reports it has said everything.
     Said,
+    /// Nobody reads stdout any more, which is no failure; or it cannot be written, which the end of
+    /// the command reports.
+    OutputEnded,
 }
 
-impl Failure {
+impl CommandFailure {
     /// For `map_err`: something with what was being done.
-    pub fn at<E: fmt::Display>(what: impl fmt::Display) -> impl FnOnce(E) -> Failure {
-        move |error| Failure::Failed(format!("cannot {what}: {error}"))
+    pub fn at<E: fmt::Display>(what: impl fmt::Display) -> impl FnOnce(E) -> CommandFailure {
+        move |error| CommandFailure::Failed(format!("cannot {what}: {error}"))
     }
 
     /// The exit code, as `replex --help` lists them.
     pub fn exit_code(&self) -> u8 {
         match self {
-            Failure::Failed(_) | Failure::Said => 1,
-            Failure::Usage(_) => 2,
-            Failure::Unreachable(_) => 3,
-            Failure::Interrupted => 130,
+            CommandFailure::OutputEnded => 0,
+            CommandFailure::Failed(_) | CommandFailure::Said => 1,
+            CommandFailure::Usage(_) => 2,
+            CommandFailure::Unreachable(_) => 3,
+            CommandFailure::Interrupted | CommandFailure::InterruptedAfter(_) => 130,
         }
     }
 }
 
-impl fmt::Display for Failure {
+impl fmt::Display for CommandFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Failure::Failed(message) | Failure::Usage(message) | Failure::Unreachable(message) => {
-                f.write_str(message)
-            }
-            Failure::Interrupted => f.write_str("interrupted"),
-            Failure::Said => Ok(()),
+            CommandFailure::Failed(message)
+            | CommandFailure::Usage(message)
+            | CommandFailure::Unreachable(message) => f.write_str(message),
+            CommandFailure::Interrupted => f.write_str("interrupted"),
+            CommandFailure::InterruptedAfter(done) => write!(f, "interrupted: {done}"),
+            CommandFailure::Said | CommandFailure::OutputEnded => Ok(()),
         }
     }
 }
 
-impl std::error::Error for Failure {}
+impl std::error::Error for CommandFailure {}

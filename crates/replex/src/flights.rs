@@ -9,7 +9,7 @@ use std::path::Path;
 use flate2::read::GzDecoder;
 use placement::{Column, Schema, Value};
 
-use replex::failure::Failure;
+use replex::failure::CommandFailure;
 use sql::statement::Statement;
 
 /// January 2013: 27,004 flights.
@@ -31,28 +31,31 @@ CREATE TABLE flights (
 ) WITH (partitions = 12, failures_tolerated = 2, durability = 'sync');";
 
 /// What a statement that creates a table says.
-pub fn schema(create_table: &str) -> Result<Schema, Failure> {
+pub fn schema(create_table: &str) -> Result<Schema, CommandFailure> {
     let parsed = sql::parse(create_table);
-    let parsed = parsed.map_err(|error| Failure::Failed(error.error.to_string()))?;
+    let parsed = parsed.map_err(|error| CommandFailure::Failed(error.error.to_string()))?;
     match parsed.into_iter().map(|it| it.statement).next() {
         Some(Statement::CreateTable { schema, .. }) => Ok(*schema),
-        other => Err(Failure::Failed(format!("no table is created by {other:?}"))),
+        other => Err(CommandFailure::Failed(format!(
+            "no table is created by {other:?}"
+        ))),
     }
 }
 
 /// January's rows, in the order of the table's columns.
-pub fn january(columns: &[Column]) -> Result<Vec<Vec<Value>>, Failure> {
-    parse(GzDecoder::new(JANUARY), columns).map_err(Failure::at("read the flights inside replex"))
+pub fn january(columns: &[Column]) -> Result<Vec<Vec<Value>>, CommandFailure> {
+    parse(GzDecoder::new(JANUARY), columns)
+        .map_err(CommandFailure::at("read the flights inside replex"))
 }
 
 /// Whether the whole year is there, before anything is started for it.
-pub fn check_year(path: &Path) -> Result<(), Failure> {
+pub fn check_year(path: &Path) -> Result<(), CommandFailure> {
     open_year(path).map(drop)
 }
 
-fn open_year(path: &Path) -> Result<File, Failure> {
+fn open_year(path: &Path) -> Result<File, CommandFailure> {
     File::open(path).map_err(|error| {
-        Failure::Failed(format!(
+        CommandFailure::Failed(format!(
             "cannot open {}: {error}\nThe whole year is not shipped: `data/fetch-flights` in the \
              repository makes the file (9 MB), or name another place with --flights.",
             path.display()
@@ -61,10 +64,10 @@ fn open_year(path: &Path) -> Result<File, Failure> {
 }
 
 /// The whole year's rows.
-pub fn year(path: &Path, columns: &[Column]) -> Result<Vec<Vec<Value>>, Failure> {
+pub fn year(path: &Path, columns: &[Column]) -> Result<Vec<Vec<Value>>, CommandFailure> {
     let file = open_year(path)?;
     let what = format!("read {}", path.display());
-    parse(GzDecoder::new(io::BufReader::new(file)), columns).map_err(Failure::at(what))
+    parse(GzDecoder::new(io::BufReader::new(file)), columns).map_err(CommandFailure::at(what))
 }
 
 fn parse(text: impl Read, columns: &[Column]) -> Result<Vec<Vec<Value>>, csv::Error> {

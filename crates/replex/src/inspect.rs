@@ -9,19 +9,23 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use protocol::codec::{Bytes, Reader};
-use protocol::configuration::{Configuration, Table};
+use protocol::configuration::{Configuration, PartitionState, ServerState, Table};
 use protocol::identity::{Epoch, PartitionId, Version};
 use protocol::message::{
-    ChecksumRead, Consistency, CoordinatorReply, CoordinatorRequest, Read, Refusal, Reply, Request,
-    RowPage,
+    Agreement, ChecksumRead, Consistency, CoordinatorReply, CoordinatorRequest, Read, Refusal,
+    Reply, Request, RowPage,
 };
 
-use crate::cluster::Connection;
+use tokio::time::timeout;
+
+use crate::wire::FrameConnection;
 
 /// Rows that one question covers.
 const ROWS_PER_PART: u32 = 8_192;
 /// Before a core that does not serve just now is asked again.
 const ASK_AGAIN_AFTER: Duration = Duration::from_millis(50);
+/// A core that takes longer for one answer is asked anew, if it still is the one to be asked.
+const ANSWERS_WITHIN: Duration = Duration::from_secs(5);
 
 /// What keeps a copy from being read.
 #[derive(Debug)]
@@ -32,6 +36,9 @@ pub enum InspectError {
     NoCoordinator(String),
     /// A core has not answered in time, or refuses; may be tried again when it serves.
     Core(String),
+    /// The partition's server is down, or the partition is being filled: only of an inspector that
+    /// leaves these out.
+    Absent(PartitionId),
 }
 
 impl fmt::Display for InspectError {
@@ -45,6 +52,12 @@ impl fmt::Display for InspectError {
             }
             InspectError::NoCoordinator(text) => write!(f, "no coordinator answers:{text}"),
             InspectError::Core(text) => f.write_str(text),
+            InspectError::Absent(partition) => {
+                write!(
+                    f,
+                    "{partition} is on a server that is down, or is being filled"
+                )
+            }
         }
     }
 }
@@ -64,17 +77,20 @@ pub struct CopySum {
     pub rows: u64,
     /// Equal for equal sets of (pk, version, row).
     pub sum: u64,
+    /// Partitions that were left out, by number, with the server that ought to have them.
+    pub absent: BTreeMap<u32, u32>,
 }
 
-/// Whether all copies hold the same rows.
+/// Whether all copies hold the same rows, and none of their partitions was left out.
 pub fn are_equal(copies: &[CopySum]) -> bool {
-    copies
-        .windows(2)
-        .all(|pair| (pair[0].rows, pair[0].sum) == (pair[1].rows, pair[1].sum))
+    copies.iter().all(|copy| copy.absent.is_empty())
+        && copies
+            .windows(2)
+            .all(|pair| (pair[0].rows, pair[0].sum) == (pair[1].rows, pair[1].sum))
 }
 
 /// Rows of a copy in the order of their bytes: `placement::row` and the version.
-pub type Rows = BTreeMap<Vec<u8>, Version>;
+pub type CopyRows = BTreeMap<Vec<u8>, Version>;
 
 /// Asks cores one by one.
 pub struct Inspector {
@@ -82,9 +98,11 @@ pub struct Inspector {
     /// No core is waited for beyond this.
     deadline: Instant,
     configuration: Configuration,
-    connections: HashMap<String, Connection>,
+    connections: HashMap<String, FrameConnection>,
     /// After each answer, it rests so many times as long as that took.
     rests: u32,
+    /// Partitions that nobody can read now are left out instead of being waited for.
+    leaves_out: bool,
 }
 
 impl Inspector {
@@ -99,6 +117,7 @@ impl Inspector {
             configuration: Configuration::default(),
             connections: HashMap::new(),
             rests: 0,
+            leaves_out: false,
         };
         inspector.fetch().await?;
         Ok(inspector)
@@ -108,6 +127,27 @@ impl Inspector {
     pub fn paced(mut self, parts: u32) -> Self {
         self.rests = parts.saturating_sub(1);
         self
+    }
+
+    /// From now on, partitions on servers that are down, and those that are being filled, are left
+    /// out.
+    pub fn leaving_out(mut self) -> Self {
+        self.leaves_out = true;
+        self
+    }
+
+    /// Fails for a partition that is left out.
+    fn check_present(&self, partition: PartitionId) -> Result<(), InspectError> {
+        let place = self.configuration.place(partition);
+        let is_present = place.is_some_and(|place| {
+            let server = self.configuration.server(place.core.server);
+            place.state == PartitionState::Serving
+                && server.is_some_and(|server| server.state == ServerState::Up)
+        });
+        match is_present || !self.leaves_out {
+            true => Ok(()),
+            false => Err(InspectError::Absent(partition)),
+        }
     }
 
     /// The configuration that it goes by.
@@ -135,28 +175,19 @@ impl Inspector {
     ) -> Result<CopySum, InspectError> {
         let partitions = self.partitions(table, replex)?;
         let (mut rows, mut sum) = (0, 0_u64);
+        let mut absent = BTreeMap::new();
         for partition in &partitions {
-            let mut start = Bytes::default();
-            loop {
-                let request = |epoch| {
-                    Request::Checksum(ChecksumRead {
-                        epoch,
-                        partition: *partition,
-                        start: start.clone(),
-                        limit: ROWS_PER_PART,
-                    })
-                };
-                let Reply::Checksum(part) = self.ask(*partition, request).await? else {
-                    return Err(InspectError::Core(format!(
-                        "{partition} answered otherwise"
-                    )));
-                };
-                rows += part.count;
-                sum = sum.wrapping_add(part.sum);
-                match part.next {
-                    Some(next) => start = next,
-                    None => break,
+            match self.sum_partition(*partition).await {
+                Ok(part) => {
+                    rows += part.0;
+                    sum = sum.wrapping_add(part.1);
                 }
+                Err(InspectError::Absent(_)) => {
+                    let place = self.configuration.place(*partition);
+                    let server = place.map_or(0, |place| place.core.server.0);
+                    absent.insert(partition.number, server);
+                }
+                Err(error) => return Err(error),
             }
         }
         let mut servers: Vec<u32> = partitions
@@ -172,15 +203,43 @@ impl Inspector {
             servers,
             rows,
             sum,
+            absent,
         })
+    }
+
+    /// Rows of a partition, counted and summed.
+    async fn sum_partition(&mut self, partition: PartitionId) -> Result<(u64, u64), InspectError> {
+        let (mut rows, mut sum) = (0, 0_u64);
+        let mut start = Bytes::default();
+        loop {
+            let request = |epoch| {
+                Request::Checksum(ChecksumRead {
+                    epoch,
+                    partition,
+                    start: start.clone(),
+                    limit: ROWS_PER_PART,
+                })
+            };
+            let Reply::Checksum(part) = self.ask(partition, request).await? else {
+                return Err(InspectError::Core(format!(
+                    "{partition} answered otherwise"
+                )));
+            };
+            rows += part.count;
+            sum = sum.wrapping_add(part.sum);
+            match part.next {
+                Some(next) => start = next,
+                None => return Ok((rows, sum)),
+            }
+        }
     }
 
     /// All rows of one copy.
     ///
     /// # Errors
     /// As [`Inspector::sums`].
-    pub async fn rows(&mut self, table: &str, replex: usize) -> Result<Rows, InspectError> {
-        let mut rows = Rows::new();
+    pub async fn rows(&mut self, table: &str, replex: usize) -> Result<CopyRows, InspectError> {
+        let mut rows = CopyRows::new();
         for partition in self.partitions(table, replex)? {
             let mut read = read(partition, &Bytes::default());
             read.limit = ROWS_PER_PART;
@@ -220,9 +279,13 @@ impl Inspector {
         request: impl Fn(Epoch) -> Request,
     ) -> Result<Reply, InspectError> {
         loop {
+            self.check_present(partition)?;
             let epoch = self.configuration.epoch;
             let asked = Instant::now();
-            let answer = self.ask_once(partition, request(epoch)).await;
+            // A server that stands still answers nothing, and breaks no connection.
+            let answer = timeout(ANSWERS_WITHIN, self.ask_once(partition, request(epoch))).await;
+            let late = |_| Err(io::Error::other("no answer"));
+            let answer = answer.unwrap_or_else(late);
             if self.rests > 0 {
                 tokio::time::sleep(asked.elapsed() * self.rests).await;
             }
@@ -255,7 +318,7 @@ impl Inspector {
             .to_owned();
         let mut connection = match self.connections.remove(&address) {
             Some(connection) => connection,
-            None => Connection::greet(&address).await?.0,
+            None => FrameConnection::greet(&address).await?.0,
         };
         let reply = connection.request(request).await?;
         self.connections.insert(address, connection);
@@ -277,7 +340,7 @@ impl Inspector {
     ) -> Result<CoordinatorReply, InspectError> {
         let failed = |error: io::Error| InspectError::NoCoordinator(format!(" {error}"));
         let (address, _) = fetch_any(&self.coordinators).await.map_err(failed)?;
-        let (mut connection, _) = Connection::greet(&address).await.map_err(failed)?;
+        let (mut connection, _) = FrameConnection::greet(&address).await.map_err(failed)?;
         connection.ask(request).await.map_err(failed)
     }
 
@@ -335,6 +398,7 @@ pub(crate) fn read(partition: PartitionId, start: &Bytes) -> Read {
         descending: false,
         count_only: false,
         consistency: Consistency::Linearizable,
+        agreement: Agreement::Alone,
         redirect: None,
     }
 }
@@ -344,7 +408,7 @@ pub(crate) fn read(partition: PartitionId, start: &Bytes) -> Read {
 /// # Errors
 /// It does not answer, is no coordinator, or says what does not fit together.
 pub async fn fetch(address: &str) -> io::Result<Configuration> {
-    let (mut connection, welcome) = Connection::greet(address).await?;
+    let (mut connection, welcome) = FrameConnection::greet(address).await?;
     if let Some((core, _)) = welcome.core {
         let text = format!("this is {core}, not a coordinator");
         return Err(io::Error::other(text));
@@ -380,7 +444,7 @@ pub async fn fetch_any(addresses: &[String]) -> io::Result<(String, Configuratio
 /// # Errors
 /// It does not answer.
 pub async fn counters(address: &str) -> io::Result<Vec<(String, u64)>> {
-    let (mut connection, _) = Connection::greet(address).await?;
+    let (mut connection, _) = FrameConnection::greet(address).await?;
     match connection.request(Request::Status).await? {
         Reply::Status(counters) => Ok(counters),
         other => Err(io::Error::other(format!("not a status: {other:?}"))),
@@ -388,7 +452,7 @@ pub async fn counters(address: &str) -> io::Result<Vec<(String, u64)>> {
 }
 
 /// A page's rows, as `RowPage` packs them.
-fn unpack(packed: &[u8], rows: &mut Rows) -> Result<(), protocol::codec::DecodeError> {
+fn unpack(packed: &[u8], rows: &mut CopyRows) -> Result<(), protocol::codec::DecodeError> {
     use protocol::codec::Wire;
     let mut reader = Reader::new(packed);
     while reader.remaining() > 0 {

@@ -1,24 +1,37 @@
 //! The `replex` command: reads the command line, runs the command, and says how it ended.
 
+#![deny(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a closed pipe makes these panic: use say! and note!"
+)]
+
 mod admin;
 mod arguments;
 mod demo;
+mod export;
 mod flights;
 mod front;
+mod import;
 mod output;
+mod output_file;
 #[cfg(feature = "scale")]
 mod scale;
 mod serve;
+mod stdin;
 mod story;
 
+use std::io;
 use std::process::ExitCode;
 
 use clap::Parser;
-use replex::failure::Failure;
+use replex::failure::CommandFailure;
+use replex::{console, note};
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::{oneshot, watch};
 
-use arguments::{Arguments, Command};
+use arguments::{Arguments, ReplexCommand};
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -26,24 +39,31 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let result = match arguments.command {
-        Command::Server(options) => serve::server(&options),
-        Command::Coordinator(options) => serve::coordinator(&options),
-        Command::Baseline(options) => serve::baseline(&options),
-        Command::Demo(arguments) => run(demo::run(&arguments)),
-        Command::Sql(arguments) => front::sql(&arguments),
-        Command::Import(arguments) => run(front::import(&arguments)),
-        Command::Export(arguments) => run(front::export(&arguments)),
-        Command::Admin(arguments) => run(admin::run(&arguments)),
+        ReplexCommand::Server(options) => serve::server(&options),
+        ReplexCommand::Coordinator(options) => serve::coordinator(&options),
+        ReplexCommand::Baseline(options) => serve::baseline(&options),
+        ReplexCommand::Demo(arguments) => run(demo::run(&arguments)),
+        ReplexCommand::Sql(arguments) => front::sql(&arguments),
+        ReplexCommand::Import(arguments) => import::import(&arguments),
+        ReplexCommand::Export(arguments) => run(export::export(&arguments)),
+        ReplexCommand::Admin(arguments) => run(admin::run(&arguments)),
         #[cfg(feature = "scale")]
-        Command::Scale(arguments) => scale::run(&arguments),
-        Command::Bench(options) => measure(&options),
+        ReplexCommand::Scale(arguments) => scale::run(&arguments),
+        ReplexCommand::Bench(options) => measure(&options),
+    };
+    // A command that did its work has failed nevertheless if its result could not be written.
+    let result = match (result, console::failure()) {
+        (Ok(()) | Err(CommandFailure::OutputEnded), Some(error)) => {
+            Err(CommandFailure::Failed(error))
+        }
+        (result, _) => result,
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             let message = failure.to_string();
             if !message.is_empty() {
-                eprintln!("replex: {message}");
+                note!("replex: {message}");
             }
             ExitCode::from(failure.exit_code())
         }
@@ -51,34 +71,79 @@ fn main() -> ExitCode {
 }
 
 /// `replex bench`: the rest of the command line is the benchmarks' own, help included.
-fn measure(options: &arguments::Bench) -> Result<(), Failure> {
+fn measure(options: &arguments::BenchArguments) -> Result<(), CommandFailure> {
     let name = std::ffi::OsString::from("replex bench");
     let words = std::iter::once(name).chain(options.arguments.iter().cloned());
-    let arguments = bench::Arguments::parse_from(words);
-    bench::run(&arguments).map_err(Failure::at("measure"))
+    let arguments = bench::MeasureArguments::parse_from(words);
+    bench::run(&arguments).map_err(CommandFailure::at("measure"))
 }
 
 /// Runs a command that talks to a cluster, until it ends or somebody stops it.
-fn run(command: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
-    runtime()?.block_on(interruptible(command))
+fn run(command: impl Future<Output = Result<(), CommandFailure>>) -> Result<(), CommandFailure> {
+    let runtime = runtime()?;
+    let result = runtime.block_on(interruptible(command));
+    // What waits in a system call, as for the reader of a FIFO, ends with the process.
+    runtime.shutdown_background();
+    result
 }
 
 /// One thread: what waits for a cluster needs no more.
-fn runtime() -> Result<Runtime, Failure> {
+fn runtime() -> Result<Runtime, CommandFailure> {
     let mut builder = tokio::runtime::Builder::new_current_thread();
     let runtime = builder.enable_all().build();
-    runtime.map_err(Failure::at("start the event loop"))
+    runtime.map_err(CommandFailure::at("start the event loop"))
 }
 
-/// Work that ctrl-C, SIGTERM or a closed terminal ends; what it holds is dropped, which cleans up after it.
-async fn interruptible<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+/// Work that ctrl-C, SIGTERM, a closed terminal or a closed stdout ends; what it holds is dropped,
+/// which cleans up after it. Work that does not notice, because it waits for the reader of a pipe,
+/// is ended by a second signal.
+async fn interruptible<T>(
+    work: impl Future<Output = Result<T, CommandFailure>>,
+) -> Result<T, CommandFailure> {
     let what = "wait for signals";
-    let mut terminate = signal(SignalKind::terminate()).map_err(Failure::at(what))?;
-    let mut hangup = signal(SignalKind::hangup()).map_err(Failure::at(what))?;
+    let (sender, mut interrupted) = watch::channel(false);
+    let (ready, is_ready) = oneshot::channel();
+    let thread = std::thread::Builder::new().name("signals".to_owned());
+    let listening = thread.spawn(move || runtime().map(|it| it.block_on(listen(ready, &sender))));
+    listening.map_err(CommandFailure::at(what))?;
+    let is_ready = is_ready.await.map_err(CommandFailure::at(what))?;
+    is_ready.map_err(CommandFailure::at(what))?;
     tokio::select! {
         result = work => result,
-        _ = tokio::signal::ctrl_c() => Err(Failure::Interrupted),
-        _ = terminate.recv() => Err(Failure::Interrupted),
-        _ = hangup.recv() => Err(Failure::Interrupted),
+        Ok(_) = interrupted.wait_for(|it| *it) => Err(CommandFailure::Interrupted),
+        () = console::ended() => Err(CommandFailure::OutputEnded),
+    }
+}
+
+/// Sends word of the first signal, and ends the process at the second one.
+async fn listen(ready: oneshot::Sender<io::Result<()>>, interrupted: &watch::Sender<bool>) {
+    let open = || {
+        Ok([
+            signal(SignalKind::interrupt())?,
+            signal(SignalKind::terminate())?,
+            signal(SignalKind::hangup())?,
+        ])
+    };
+    let [mut interrupt, mut terminate, mut hangup] = match open() {
+        Ok(signals) => signals,
+        Err(error) => {
+            // Who waits for it has ended otherwise.
+            let _ = ready.send(Err(error));
+            return;
+        }
+    };
+    if ready.send(Ok(())).is_err() {
+        return;
+    }
+    loop {
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+            _ = hangup.recv() => {}
+            () = interrupted.closed() => return,
+        }
+        if interrupted.send_replace(true) {
+            std::process::exit(CommandFailure::Interrupted.exit_code().into());
+        }
     }
 }

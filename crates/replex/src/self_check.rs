@@ -8,7 +8,7 @@ use std::io;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use server::journal::{self, Level};
+use server::journal::{self, JournalLevel};
 
 use crate::compare::Difference;
 use crate::inspect::{InspectError, Inspector, are_equal};
@@ -43,7 +43,7 @@ async fn go_on(coordinators: &[String], every: Duration) {
         };
         let tables = &inspector.configuration().tables;
         let names: Vec<String> = tables.iter().map(|it| it.schema.name.clone()).collect();
-        let mut inspector = inspector.paced(PACE);
+        let mut inspector = inspector.paced(PACE).leaving_out();
         for table in names {
             let since = Instant::now();
             match check(&mut inspector, &table).await {
@@ -53,7 +53,7 @@ async fn go_on(coordinators: &[String], every: Duration) {
                 Err(error) => {
                     let fields: [(&str, &dyn std::fmt::Display); 2] =
                         [("table", &table), ("error", &error)];
-                    journal::line(Level::Warn, "self-check-failed", &fields);
+                    journal::line(JournalLevel::Warn, "self-check-failed", &fields);
                 }
             }
         }
@@ -78,7 +78,7 @@ fn tell(table: &str, rows: u64, differences: &[Difference], took: Duration) {
     let seconds = took.as_secs();
     if differences.is_empty() {
         journal::line(
-            Level::Info,
+            JournalLevel::Info,
             "self-check",
             &[("table", &table), ("rows", &rows), ("seconds", &seconds)],
         );
@@ -87,14 +87,14 @@ fn tell(table: &str, rows: u64, differences: &[Difference], took: Duration) {
     let advice = format!("replex admin check {table}; replex admin repair {table}");
     for difference in differences.iter().take(NAMED_MAX) {
         journal::line(
-            Level::Error,
+            JournalLevel::Error,
             "copies-differ",
             &[("table", &table), ("row", difference), ("see", &advice)],
         );
     }
     let count = differences.len();
     journal::line(
-        Level::Error,
+        JournalLevel::Error,
         "self-check",
         &[("table", &table), ("rows", &rows), ("differ", &count)],
     );

@@ -2,10 +2,11 @@
 //!
 //! Each prints one line `ready key=value …` on stdout once it serves, for whoever started it.
 
-use std::io::{Read, Write};
+use std::io::Write;
 use std::time::Duration;
 
-use replex::failure::Failure;
+use protocol::identity::ServerId;
+use replex::failure::CommandFailure;
 use replex::self_check;
 use server::baseline::Baseline;
 use server::clock::Clock;
@@ -15,14 +16,14 @@ use server::event_loop;
 use server::options::{
     CoordinatorOptions, EtcdOptions, ServerOptions, StateOptions, StorageOptions,
 };
-use server::process::{Ready, Server};
+use server::process::{Ready, ServerProcess};
 use server::signals::stop_on_signals;
-use signal_hook::consts::SIGTERM;
 
 use crate::arguments;
+use crate::stdin::stop_when_stdin_ends;
 
 /// `replex server`
-pub fn server(arguments: &arguments::Server) -> Result<(), Failure> {
+pub fn server(arguments: &arguments::ServerArguments) -> Result<(), CommandFailure> {
     let mut options = ServerOptions::new(&arguments.data, arguments.coordinator.clone());
     options.listen = arguments.listen;
     options.advertise = arguments.advertise;
@@ -35,7 +36,7 @@ pub fn server(arguments: &arguments::Server) -> Result<(), Failure> {
     if arguments.memory {
         options.storage = StorageOptions::Memory;
     }
-    let server = Server::bind(options).map_err(failure)?;
+    let server = ServerProcess::bind(options).map_err(failure)?;
     let stopper = server.stopper();
     stop_on_signals(move || stopper.stop()).map_err(failure)?;
     if arguments.process.until_stdin_ends {
@@ -59,7 +60,7 @@ pub fn server(arguments: &arguments::Server) -> Result<(), Failure> {
 }
 
 /// `replex coordinator`
-pub fn coordinator(arguments: &arguments::Coordinator) -> Result<(), Failure> {
+pub fn coordinator(arguments: &arguments::CoordinatorArguments) -> Result<(), CommandFailure> {
     let state = match &arguments.data {
         Some(folder) => StateOptions::Folder(folder.clone()),
         None => StateOptions::Etcd(EtcdOptions {
@@ -74,6 +75,8 @@ pub fn coordinator(arguments: &arguments::Coordinator) -> Result<(), Failure> {
     let micros = |after: Duration| u64::try_from(after.as_micros()).unwrap_or(u64::MAX);
     options.settings.replace_after_us = micros(arguments.replace_after);
     options.settings.replace_stopped_after_us = micros(arguments.replace_stopped_after);
+    let lost = arguments.without.iter().map(|server| ServerId(*server));
+    options.recover = arguments.recover.then(|| lost.collect());
     let process = CoordinatorProcess::bind(&options).map_err(failure)?;
     let handle = process.handle();
     stop_on_signals(move || handle.stop()).map_err(failure)?;
@@ -82,15 +85,15 @@ pub fn coordinator(arguments: &arguments::Coordinator) -> Result<(), Failure> {
     }
     if arguments.check_every != Duration::MAX {
         self_check::start(process.address().to_string(), arguments.check_every)
-            .map_err(Failure::at("start the self-check"))?;
+            .map_err(CommandFailure::at("start the self-check"))?;
     }
     say_ready(&format!("coordinator={}", process.address()));
     process.run().map_err(failure)
 }
 
 /// `replex baseline`
-pub fn baseline(arguments: &arguments::Baseline) -> Result<(), Failure> {
-    let mut options = event_loop::Options::new(Clock::start());
+pub fn baseline(arguments: &arguments::BaselineArguments) -> Result<(), CommandFailure> {
+    let mut options = event_loop::LoopOptions::new(Clock::start());
     options.spin = arguments.spin;
     let process = Baseline::bind(arguments.listen, arguments.next, options).map_err(failure)?;
     let handle = process.handle();
@@ -102,10 +105,10 @@ pub fn baseline(arguments: &arguments::Baseline) -> Result<(), Failure> {
     process.run().map_err(failure)
 }
 
-fn failure(error: ServerError) -> Failure {
+fn failure(error: ServerError) -> CommandFailure {
     match error {
-        ServerError::Options(message) => Failure::Usage(message),
-        other => Failure::Failed(other.to_string()),
+        ServerError::Options(message) => CommandFailure::Usage(message),
+        other => CommandFailure::Failed(other.to_string()),
     }
 }
 
@@ -114,15 +117,4 @@ fn say_ready(line: &str) {
     let mut stdout = std::io::stdout();
     let _ = writeln!(stdout, "ready {line}");
     let _ = stdout.flush();
-}
-
-/// A pipe ends with the process that holds its other end, however that one ended.
-pub fn stop_when_stdin_ends() {
-    std::thread::spawn(|| {
-        let mut stdin = std::io::stdin();
-        let mut buffer = [0; 64];
-        while matches!(stdin.read(&mut buffer), Ok(count) if count > 0) {}
-        // The same way as any other stop, so that there is only one.
-        let _ = signal_hook::low_level::raise(SIGTERM);
-    });
 }

@@ -3,7 +3,8 @@
 use std::fmt::Display;
 use std::time::Instant;
 
-use replex::failure::Failure;
+use replex::failure::CommandFailure;
+use replex::say;
 
 use crate::output::{Screen, Short, count};
 
@@ -29,18 +30,18 @@ impl Story {
     pub fn chapter(&mut self, title: &str) {
         self.chapter += 1;
         let title = format!("{}. {title}", self.chapter);
-        println!("\n{}", self.screen.bold(title));
+        say!("\n{}", self.screen.bold(title));
     }
 
     /// Tells something.
     pub fn say(&self, text: impl Display) {
-        println!("   {text}");
+        say!("   {text}");
     }
 
     /// Shows a table, see [`Screen::table`].
     pub fn show(&self, header: &[&str], rows: &[Vec<String>]) {
         for line in self.screen.table(header, rows).lines() {
-            println!(" {line}");
+            say!(" {line}");
         }
     }
 
@@ -52,25 +53,25 @@ impl Story {
         } else {
             self.screen.bad("✗ NOT TRUE:")
         };
-        println!("   {mark} {text}");
+        say!("   {mark} {text}");
         self.claims.push((text, holds));
     }
 
     /// Says how it went; fails if a claim did not hold.
-    pub fn verdict(&self, started: Instant) -> Result<(), Failure> {
+    pub fn verdict(&self, started: Instant) -> Result<(), CommandFailure> {
         let broken = self.claims.iter().filter(|(_, holds)| !holds);
         let broken: Vec<&str> = broken.map(|(text, _)| text.as_str()).collect();
-        println!();
+        say!();
         if broken.is_empty() {
             let text = format!(
                 "All {} claims held, in {}.",
                 count(self.claims.len() as u64),
                 Short(started.elapsed())
             );
-            println!("{}", self.screen.good(text));
+            say!("{}", self.screen.good(text));
             return Ok(());
         }
-        Err(Failure::Failed(format!(
+        Err(CommandFailure::Failed(format!(
             "the demo claims what is not true: {}",
             broken.join("; ")
         )))

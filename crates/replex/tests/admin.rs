@@ -55,5 +55,25 @@ async fn admin_shows_servers_tables_and_tolerance() {
     let output = support::run(&[&["admin", "status"], &at[..]].concat());
     assert_eq!(output.status.code(), Some(1));
     let text = String::from_utf8(output.stdout).unwrap();
-    assert!(text.contains("start its server again"), "{text}");
+    assert!(
+        text.contains("wait for the partitions of server 2: start it again"),
+        "{text}"
+    );
+}
+
+/// Nothing waits for a server that holds nothing, and no advice says so.
+#[tokio::test]
+async fn a_server_that_holds_nothing_is_not_waited_for() {
+    let mut cluster = support::cluster(2).await;
+    let address = cluster.coordinator_address().to_owned();
+    let at = ["-C", address.as_str()];
+    cluster.kill(1).await.unwrap();
+    let output = support::run(&[&["admin", "status"], &at[..]].concat());
+    assert_eq!(output.status.code(), Some(1));
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(!text.contains("wait for the partitions"), "{text}");
+    assert!(
+        text.contains("Server 2 does not serve and holds no partitions"),
+        "{text}"
+    );
 }

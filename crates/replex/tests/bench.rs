@@ -1,13 +1,14 @@
 //! `replex bench` from end to end, as short as can be: that it runs, counts and writes its files.
 //! What it measures is asserted nowhere.
 
+#[path = "../../../tests/needs.rs"]
+mod needs;
+
 #[cfg(feature = "scale")]
 use std::collections::HashMap;
-#[cfg(feature = "scale")]
 use std::fs::Permissions;
-#[cfg(feature = "scale")]
 use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use tempfile::TempDir;
@@ -67,11 +68,39 @@ fn lost_servers_are_measured_until_all_is_filled_again() {
     assert_nothing_is_left(&folder);
 }
 
+#[test]
+fn an_import_is_measured_beside_postgresql() {
+    let is_there = Path::new("/usr/lib/postgresql").exists().then_some(());
+    if needs::require(needs::POSTGRES, is_there).is_none() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    // PostgreSQL does not run as root, and must be able to reach its own.
+    std::fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).unwrap();
+    let out = measure(
+        &folder,
+        &["import", "--import-rows", "3000", "--pairs", "2"],
+    );
+
+    let figures = std::fs::read_to_string(out.join("import.csv")).unwrap();
+    let lines: Vec<&str> = figures.lines().skip(1).collect();
+    assert_eq!(lines.len(), 4, "{figures}");
+    assert!(lines[0].starts_with("S12,"), "{figures}");
+    assert!(
+        lines.iter().all(|line| line.contains(",COPY ")),
+        "{figures}"
+    );
+    let plot = std::fs::read_to_string(out.join("import.svg")).unwrap();
+    let (background, legend, bars) = (1, 2, 4);
+    let expected = background + legend + bars;
+    assert_eq!(plot.matches("<rect").count(), expected, "{plot}");
+    assert_nothing_is_left(&folder);
+}
+
 #[cfg(feature = "scale")]
 #[test]
 fn the_proxy_is_measured_over_databases_that_go_with_it() {
-    if scale::local::programs().is_none() {
-        println!("SKIPPED, nothing was tested: install Debian's package postgresql");
+    if needs::require(needs::POSTGRES, scale::local::programs()).is_none() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
@@ -86,8 +115,8 @@ fn the_proxy_is_measured_over_databases_that_go_with_it() {
     let rows = figures.deserialize::<HashMap<String, String>>();
     let rates = rows.map(|row| row.unwrap()["median"].parse::<f64>().unwrap());
     let rates: Vec<f64> = rates.collect();
-    // With each number of connections in groups, and with two each commit for itself, from the slot and from the
-    // buffer; for each statement that changes many rows.
+    // With each number of connections in groups, and with two each commit for itself, from the slot
+    // and from the buffer; for each statement that changes many rows.
     assert_eq!(rates.len(), 2 * (4 + 2) + 3, "{rates:?}");
     assert!(rates.iter().all(|rate| *rate > 0.0), "{rates:?}");
     let plot = std::fs::read_to_string(out.join("scale-replay.svg")).unwrap();

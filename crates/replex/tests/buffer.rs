@@ -1,5 +1,5 @@
-//! The Transactions Buffer: Extensions that were away are given by the store what the Primary has forgotten by
-//! then, whatever happens to the store.
+//! The Transactions Buffer: Extensions that were away are given by the store what the Primary has
+//! forgotten by then, whatever happens to the store.
 
 #![cfg(feature = "scale")]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use replex::cluster::Cluster;
-use replex::embedded::Store;
+use replex::embedded::EmbeddedStore;
 use scale::local::{self, Postgres};
 use scale::manager::{ExtensionId, Manager, State};
 use scale::replication::buffer::{Options, Standing};
@@ -68,7 +68,8 @@ async fn replicate(primary: &Postgres, settings: &Settings) -> (Replication, Arc
 }
 
 impl Stage {
-    /// With two Extensions that have everything, and the buffer following. None where there is no PostgreSQL.
+    /// With two Extensions that have everything, and the buffer following. None where there is no
+    /// PostgreSQL.
     async fn start(coordinators: Vec<String>, length_max: u64) -> Option<Stage> {
         let is_for_all = true;
         Stage::start_with(Options {
@@ -80,8 +81,7 @@ impl Stage {
     }
 
     async fn start_with(buffer: Options) -> Option<Stage> {
-        if local::programs().is_none() {
-            println!("SKIPPED, nothing was tested: install Debian's package postgresql");
+        if !support::postgres_is_there() {
             return None;
         }
         let primary = Postgres::start(&["synchronous_commit=on"]).unwrap();
@@ -195,7 +195,8 @@ impl Stage {
         self.wait_until_forgotten(id).await;
     }
 
-    /// Commits of all kinds: short ones, one of many rows, one that is too long for memory, and several at once.
+    /// Commits of all kinds: short ones, one of many rows, one that is too long for memory, and
+    /// several at once.
     async fn write(&self, from: u32) {
         for id in from..from + 20 {
             let insert = format!("INSERT INTO t VALUES ({id}, 'row {id}')");
@@ -297,15 +298,15 @@ async fn text(client: &Client, sql: &str) -> String {
     panic!("no row from {sql}")
 }
 
-fn embedded() -> (tempfile::TempDir, Store, Vec<String>) {
+fn embedded() -> (tempfile::TempDir, EmbeddedStore, Vec<String>) {
     let folder = tempfile::tempdir().unwrap();
-    let store = Store::start(folder.path()).unwrap();
+    let store = EmbeddedStore::start(folder.path()).unwrap();
     let coordinators = vec![store.coordinator().to_string()];
     (folder, store, coordinators)
 }
 
-/// A proxy that waits may have another buffer: then the Primary keeps its log for who is away from then on, and the
-/// other has all for him.
+/// A proxy that waits may have another buffer: then the Primary keeps its log for who is away from
+/// then on, and the other has all for him.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_proxy_that_takes_over_with_its_own_buffer_lacks_nothing() {
     let [
@@ -345,8 +346,8 @@ async fn a_proxy_that_takes_over_with_its_own_buffer_lacks_nothing() {
     stage.check_equal().await;
 }
 
-/// The Primary need not keep its log for who is away, and who is back has all, be it the same proxy that
-/// kept it or the next one.
+/// The Primary need not keep its log for who is away, and who is back has all, be it the same proxy
+/// that kept it or the next one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_was_away_is_given_what_the_primary_has_forgotten() {
     let (_folder, _store, coordinators) = embedded();
@@ -366,7 +367,8 @@ async fn who_was_away_is_given_what_the_primary_has_forgotten() {
     }
 }
 
-/// One that was removed goes on where it stopped, though nobody kept anything for it but the buffer.
+/// One that was removed goes on where it stopped, though nobody kept anything for it but the
+/// buffer.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_was_removed_goes_on_where_it_stopped() {
     let (_folder, _store, coordinators) = embedded();
@@ -391,8 +393,8 @@ async fn who_was_removed_goes_on_where_it_stopped() {
     stage.check_equal().await;
 }
 
-/// While the store is away, Extensions go on without it, and the Primary keeps its log for those that rely on it;
-/// killed and started again, it has what it had, and takes up what it has missed.
+/// While the store is away, Extensions go on without it, and the Primary keeps its log for those
+/// that rely on it; killed and started again, it has what it had, and takes up what it has missed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn extensions_go_on_while_the_buffer_is_killed() {
     let mut cluster: Cluster = support::cluster(1).await;
@@ -437,7 +439,8 @@ async fn a_cluster_loses_nothing_with_a_server() {
     stage.check_equal().await;
 }
 
-/// A buffer that has lost everything begins anew; who relied on it is told to be filled again, and others go on.
+/// A buffer that has lost everything begins anew; who relied on it is told to be filled again, and
+/// others go on.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_buffer_that_lost_everything_begins_anew() {
     let (_folder, store, coordinators) = embedded();
@@ -495,7 +498,7 @@ async fn a_full_buffer_lets_the_oldest_go() {
 /// A store that is not there when the proxy starts: everything else goes on, and says so.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_buffer_that_is_not_there_stops_nobody() {
-    if local::programs().is_none() {
+    if !support::postgres_is_there() {
         return;
     }
     let primary = Postgres::start(&["synchronous_commit=on"]).unwrap();
@@ -534,7 +537,8 @@ async fn a_buffer_that_is_not_there_stops_nobody() {
     }
 }
 
-/// Writes rows until it is told to stop, whatever happens to the Primary meanwhile; tells how many were answered.
+/// Writes rows until it is told to stop, whatever happens to the Primary meanwhile; tells how many
+/// were answered.
 async fn write_on(primary: String, stops: Arc<AtomicBool>, answered: Arc<AtomicU32>) {
     let mut id = 1_000_000;
     while !stops.load(Ordering::Relaxed) {
@@ -615,8 +619,8 @@ impl Stage {
     }
 }
 
-/// The buffer, an Extension, the Primary and the proxy fail in pairs under load, and nothing is lost or done
-/// twice.
+/// The buffer, an Extension, the Primary and the proxy fail in pairs under load, and nothing is
+/// lost or done twice.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn failures_in_pairs_lose_nothing() {
     let mut cluster: Cluster = support::cluster(1).await;
@@ -660,11 +664,11 @@ async fn failures_in_pairs_lose_nothing() {
 #[test]
 fn a_folder_is_for_one_process_and_the_error_says_so() {
     let folder = tempfile::tempdir().unwrap();
-    let store = Store::start(folder.path()).unwrap();
-    let Err(problem) = Store::start(folder.path()) else {
+    let store = EmbeddedStore::start(folder.path()).unwrap();
+    let Err(problem) = EmbeddedStore::start(folder.path()) else {
         panic!("two stores have one folder");
     };
     assert!(problem.to_string().contains("process"), "{problem}");
     drop(store);
-    Store::start(folder.path()).unwrap();
+    EmbeddedStore::start(folder.path()).unwrap();
 }

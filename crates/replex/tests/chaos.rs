@@ -1,7 +1,7 @@
 //! Real processes under every failure that this machine can make, one after the other and in random
 //! order, while clients work: whatever was acknowledged is there, no lookup by any index shows what
-//! a single machine could not have shown, and in the end all copies are equal (issue points 4 and
-//! 13; SAFETY c, e, f, h; I2, I4, I5, I7, I12, I16).
+//! a single machine could not have shown, and in the end all copies are equal (I2,
+//! I4, I5, I7, I12, I16).
 //!
 //! Where it can, each server has a host of its own (`support::hosts`). Without the right to that
 //! it says so, and makes the failures that need none.
@@ -20,9 +20,10 @@ use std::time::{Duration, Instant};
 
 use protocol::configuration::{Configuration, PartitionState, ServerState};
 use protocol::identity::ServerId;
-use replex::cluster::{Cluster, Options};
+use replex::cluster::{Cluster, ClusterOptions};
 use support::history::{self, Record};
 use support::hosts::Hosts;
+use support::needs;
 use support::noise::Noise;
 
 const SERVERS: usize = 6;
@@ -122,17 +123,17 @@ impl Settings {
 #[test]
 fn failures_lose_nothing_and_no_lookup_shows_them() {
     let mut settings = Settings::read();
-    let hosts = match Hosts::new(SERVERS as u8 + 1) {
-        Ok(hosts) => Some(hosts),
-        Err(why) => {
-            settings.kinds.retain(|kind| !kind.needs_hosts());
-            println!("SKIPPED, cuts and lost power were not tested: {why}");
-            None
-        }
-    };
-    if Command::new("strace").arg("--version").output().is_err() {
+    let hosts = Hosts::new(SERVERS as u8 + 1);
+    let why = hosts.as_ref().err().cloned().unwrap_or_default();
+    let hosts = needs::require(
+        &format!("hosts with cuts and lost power ({why})"),
+        hosts.ok(),
+    );
+    if hosts.is_none() {
+        settings.kinds.retain(|kind| !kind.needs_hosts());
+    }
+    if needs::require_program("strace", &["--version"]).is_none() {
         settings.kinds.retain(|kind| *kind != Kind::Sync);
-        println!("SKIPPED, failing disks were not tested: there is no strace");
     }
     assert!(
         !settings.kinds.is_empty(),
@@ -153,10 +154,10 @@ fn failures_lose_nothing_and_no_lookup_shows_them() {
 }
 
 async fn chaos(settings: Settings, hosts: Option<Hosts>) {
-    let mut options = Options {
+    let mut options = ClusterOptions {
         servers: SERVERS,
         coordinator_arguments: ["--replace-after", REPLACE_AFTER].map(str::to_owned).into(),
-        ..Options::new(support::program())
+        ..ClusterOptions::new(support::program())
     };
     if let Some(hosts) = &hosts {
         options.server_hosts = (0..SERVERS).map(|number| hosts.host(number)).collect();

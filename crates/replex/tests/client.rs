@@ -9,10 +9,10 @@ mod support;
 #[path = "../../client/examples/flights.rs"]
 mod flights;
 
-use client::placement::{ColumnType, Constraint, Value};
-use client::protocol::codec::Bytes;
-use client::protocol::operation::RequestResult;
 use client::{By, Client, ConnectOptions, Error, IfExists, IfMissing, Retry, SchemaBuilder};
+use placement::{ColumnType, Constraint, Value};
+use protocol::codec::Bytes;
+use protocol::operation::RequestResult;
 
 #[tokio::test]
 async fn the_example_sees_what_it_says() {
@@ -75,7 +75,11 @@ async fn errors_name_the_thing_and_the_remedy() {
             Value::Text("x".into()),
         ]
     };
-    table.insert(&row(1, "one")).await.unwrap();
+    let result = table.insert(&row(1, "one")).await.unwrap();
+    assert!(
+        matches!(result, RequestResult::Applied { .. }),
+        "{result:?}"
+    );
     let duplicate = table.insert(&row(2, "one")).await.unwrap();
     assert!(matches!(
         duplicate,
@@ -152,10 +156,9 @@ async fn additions_happen_exactly_once_while_servers_are_killed() {
         .unwrap();
     let table = client.create_table(schema, IfExists::Fail).await.unwrap();
     for id in 0..COUNTERS {
-        table
-            .insert(&[Value::Int64(id), Value::Int64(0)])
-            .await
-            .unwrap();
+        let row = [Value::Int64(id), Value::Int64(0)];
+        let result = table.insert(&row).await.unwrap();
+        assert!(matches!(result, RequestResult::Applied { .. }));
     }
     let stop = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
     let mut writers = tokio::task::JoinSet::new();
@@ -193,7 +196,7 @@ async fn additions_happen_exactly_once_while_servers_are_killed() {
 
 /// Raises a counter until it is stopped; how many times certainly, and how many times maybe.
 async fn raise(table: &client::Table, id: i64, stop: &std::sync::atomic::AtomicBool) -> (i64, i64) {
-    use client::protocol::expression::{Assignment, BinaryOperator, Expression};
+    use protocol::expression::{Assignment, BinaryOperator, Expression};
     let n = table.column("n").unwrap();
     let one_more = Assignment {
         column: n,

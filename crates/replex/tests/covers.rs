@@ -1,6 +1,6 @@
 //! Servers killed for good, one after the other, and every lookup goes on: rows are read from the
-//! covers of what is lost, at as many partitions as the grid predicts (Replex section 3.1, Fig. 6;
-//! BENCH F4). One server per partition, so that each death is the loss of one.
+//! covers of what is lost, at as many partitions as the grid predicts (Replex section 3.1, Fig. 6).
+//! One server per partition, so that each death is the loss of one.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -14,9 +14,10 @@ use placement::{
     Column, ColumnType, CoverCosts, Cut, Durability, FurtherCopy, Index, Schema, Share, Value,
     cover,
 };
+use protocol::configuration::routes;
 use protocol::configuration::{Configuration, ServerState};
 use protocol::identity::{CoreId, PartitionId, ServerId};
-use protocol::session::route;
+use protocol::operation::RequestResult;
 use replex::cluster::Cluster;
 
 const PARTITIONS: u32 = 4;
@@ -38,7 +39,11 @@ async fn lookups_visit_as_many_partitions_as_predicted_while_servers_die() {
     let client = Client::connect(options).await.unwrap();
     let table = client.create_table(schema(), IfExists::Fail).await.unwrap();
     for id in 0..ROWS {
-        table.insert(&row(id)).await.unwrap();
+        let result = table.insert(&row(id)).await.unwrap();
+        assert!(
+            matches!(result, RequestResult::Applied { .. }),
+            "{result:?}"
+        );
     }
     let mut dead = BTreeSet::new();
     check(&client, &table, &dead).await;
@@ -91,11 +96,15 @@ async fn lookups_visit_as_many_partitions_as_predicted_while_servers_die() {
     let found = table.get(&[Value::Int64(VICTIM)]).await.unwrap().unwrap();
     assert_eq!(found.values, row(VICTIM));
     check(&client, &table, &BTreeSet::new()).await;
-    table.insert(&row(lost)).await.unwrap();
+    let result = table.insert(&row(lost)).await.unwrap();
+    assert!(
+        matches!(result, RequestResult::Applied { .. }),
+        "{result:?}"
+    );
 }
 
-/// One more is dead than the table tolerates: so nobody replaces them, and rows that have a copy there
-/// take no writes; others do. Returns the number of such a row.
+/// One more is dead than the table tolerates: so nobody replaces them, and rows that have a copy
+/// there take no writes; others do. Returns the number of such a row.
 async fn check_writes(table: &Table, dead: &BTreeSet<ServerId>) -> i64 {
     let is_lost = |id: &i64| {
         let row = row(*id);
@@ -119,8 +128,16 @@ async fn check_writes(table: &Table, dead: &BTreeSet<ServerId>) -> i64 {
         text.contains("cannot be written") && text.contains("start one of them"),
         "{text}"
     );
-    table.insert(&row(kept)).await.unwrap();
-    table.delete(&[Value::Int64(kept)], None).await.unwrap();
+    let result = table.insert(&row(kept)).await.unwrap();
+    assert!(
+        matches!(result, RequestResult::Applied { .. }),
+        "{result:?}"
+    );
+    let result = table.delete(&[Value::Int64(kept)], None).await.unwrap();
+    assert!(
+        matches!(result, RequestResult::Applied { .. }),
+        "{result:?}"
+    );
     lost
 }
 
@@ -262,8 +279,8 @@ async fn check(client: &Client, table: &Table, dead: &BTreeSet<ServerId>) -> Vec
 fn predicted(table: &Table, column: usize, key: &Value, dead: &BTreeSet<ServerId>) -> u32 {
     let definition = table.definition();
     let index = column.checked_sub(1);
-    let replex = route::replex_of_index(definition, index).unwrap();
-    let numbers = route::partitions(definition, replex, |it| {
+    let replex = routes::replex_of_index(definition, index).unwrap();
+    let numbers = routes::partitions(definition, replex, |it| {
         (it == column).then(|| key.as_ref())
     });
     let lives = |replex: usize, number: u32| {

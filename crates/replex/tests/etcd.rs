@@ -1,5 +1,5 @@
 //! Coordinators whose state is in a real etcd: whoever of them, or of etcd's members, is killed,
-//! stopped or full, nothing that was acknowledged is lost, and reads and writes go on (SAFETY R15).
+//! stopped or full, nothing that was acknowledged is lost, and reads and writes go on (R15).
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -11,17 +11,18 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
-use client::placement::{ColumnType, Value};
-use client::protocol::operation::RequestResult;
 use client::{Client, ConnectOptions, Error, IfExists, Retry, SchemaBuilder, Table};
 use placement::Schema;
+use placement::{ColumnType, Value};
 use protocol::configuration::{Configuration, Server, ServerState};
-use protocol::coordinator::{Member, State, encode_state};
 use protocol::frame;
 use protocol::identity::{Incarnation, ServerId};
 use protocol::message::{Leadership, Message};
-use replex::cluster::{Cluster, Connection, Options};
+use protocol::operation::RequestResult;
+use protocol::state::{CoordinatorState, FolderTrust, ServerMember, encode_state};
+use replex::cluster::{Cluster, ClusterOptions};
 use replex::inspect::{Inspector, are_equal};
+use replex::wire::FrameConnection;
 use rustix::process::Signal;
 use server::{CoordinatorOptions, CoordinatorProcess};
 use support::etcd::{self, Etcd};
@@ -34,7 +35,7 @@ const PROGRESS_WITHIN: Duration = Duration::from_secs(60);
 const WRITERS: i64 = 4;
 
 async fn cluster(etcd: &Etcd, coordinators: usize, servers: usize) -> Cluster {
-    let options = Options {
+    let options = ClusterOptions {
         coordinators,
         etcd: etcd.urls(),
         ..support::options(servers)
@@ -227,7 +228,7 @@ async fn deposed_leader_changes_and_answers_nothing() {
     let old = cluster.leader().await.unwrap();
     let old_address = cluster.coordinator_addresses()[old].clone();
     // This connection is greeted, and the question waits in the old leader's socket.
-    let (mut asker, _) = Connection::greet(&old_address).await.unwrap();
+    let (mut asker, _) = FrameConnection::greet(&old_address).await.unwrap();
     cluster.coordinator(old).signal(Signal::STOP).unwrap();
     let request = support::create_request(schema("asked_of_the_old", 1));
     let mut question = Vec::new();
@@ -271,7 +272,11 @@ fn state_in(etcd: &Etcd) -> serde_json::Value {
 async fn until_it_follows(address: &str) -> Leadership {
     let since = Instant::now();
     loop {
-        let told = Connection::open(address).await.unwrap().who_leads().await;
+        let told = FrameConnection::open(address)
+            .await
+            .unwrap()
+            .who_leads()
+            .await;
         let told = told.unwrap();
         if !told.leads && told.leader.as_deref().is_some_and(|it| it != address) {
             return told;
@@ -341,7 +346,7 @@ async fn etcd_away_or_full_stops_only_what_changes_the_cluster() {
 
 async fn until_nobody_leads(address: &str) {
     let since = Instant::now();
-    while Connection::open(address)
+    while FrameConnection::open(address)
         .await
         .unwrap()
         .who_leads()
@@ -469,8 +474,8 @@ async fn state_beyond_what_one_value_of_etcd_holds_is_kept_in_parts() {
 }
 
 /// A state that etcd does not take at once: servers, all of them down, with very long addresses.
-fn large_state() -> State {
-    let mut state = State::new(0x5eed);
+fn large_state() -> CoordinatorState {
+    let mut state = CoordinatorState::new(0x5eed);
     state.version = 1;
     for number in 1..=64 {
         let id = ServerId(number);
@@ -483,14 +488,16 @@ fn large_state() -> State {
                 .collect(),
             state: ServerState::Down,
             is_draining: false,
+            is_new: false,
         });
         let disk = u64::from(number);
-        state.members.push(Member {
+        state.members.push(ServerMember {
             server: id,
             disk,
             instance: disk,
             has_stopped: false,
-            is_new: false,
+            trust: FolderTrust::Newest,
+            logs: Vec::new(),
         });
     }
     state.next_server = 65;
@@ -538,7 +545,7 @@ async fn what_is_not_this_clusters_is_refused() {
     own.leader().await.unwrap();
     let state = serde_json::json!({ "key": "L3JlcGxleC9zdGF0ZQ==", "value": "Zm9v" });
     etcd.call("/v3/kv/put", &state);
-    let (mut asker, _) = Connection::greet(&address).await.unwrap();
+    let (mut asker, _) = FrameConnection::greet(&address).await.unwrap();
     let asked = asker.ask(support::create_request(schema("more", 0))).await;
     assert!(asked.is_err(), "{asked:?}");
     let error = until_one_has_ended(&mut own).await.to_string();

@@ -1,5 +1,4 @@
-//! Starts that must fail: each says what is wrong with what and what to do, and changes nothing
-//! (issue point 15).
+//! Starts that must fail: each says what is wrong with what and what to do, and changes nothing.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -24,18 +23,11 @@ fn contents(folder: &Path) -> Vec<(String, Vec<u8>)> {
     files
 }
 
-fn copy(from: &Path, to: &Path) {
-    fs::create_dir_all(to).unwrap();
-    for (name, bytes) in contents(from) {
-        fs::write(to.join(name), bytes).unwrap();
-    }
-}
-
 #[tokio::test]
 async fn second_server_with_a_used_id_is_refused_while_the_first_one_lives() {
     let mut cluster = support::cluster(1).await;
     let copied = cluster.folder().join("copied");
-    copy(&cluster.server_folder(0), &copied);
+    support::folders::copy(&cluster.server_folder(0), &copied);
     let before = cluster.configuration().await.unwrap();
     let stderr = support::run_badly(
         &[

@@ -1,5 +1,5 @@
 //! What a process does with bytes and requests that no client would send: it says why, closes or
-//! refuses, and nobody else notices (issue points 13 and 15).
+//! refuses, and nobody else notices.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -11,8 +11,9 @@ use placement::Durability;
 use protocol::codec::Bytes;
 use protocol::frame;
 use protocol::identity::{CoreId, Epoch, PartitionId, ServerId, TableId};
-use protocol::message::{Consistency, Hello, Message, Read, Refusal, Reply, Request};
-use replex::cluster::{Cluster, Connection};
+use protocol::message::{Agreement, Consistency, Hello, Message, Read, Refusal, Reply, Request};
+use replex::cluster::Cluster;
+use replex::wire::FrameConnection;
 use support::noise::Noise;
 
 /// Memory that a process may take beyond what it had, for any number of malformed frames.
@@ -26,7 +27,7 @@ async fn first_core(cluster: &Cluster) -> String {
 
 /// Sends bytes and takes what comes until the other side closes; the reason it gave.
 async fn provoke(address: &str, bytes: &[u8]) -> Option<String> {
-    let mut connection = Connection::open(address).await.unwrap();
+    let mut connection = FrameConnection::open(address).await.unwrap();
     // It may close before it has read everything.
     let _ = connection.send(bytes).await;
     let mut reason = None;
@@ -102,7 +103,7 @@ fn malformed(noise: &mut Noise) -> Vec<u8> {
 async fn ten_thousand_malformed_frames_cost_only_their_connections() {
     let cluster = support::cluster(1).await;
     let address = first_core(&cluster).await;
-    let (mut bystander, _) = Connection::greet(&address).await.unwrap();
+    let (mut bystander, _) = FrameConnection::greet(&address).await.unwrap();
     let mut noise = Noise::new(0x5eed_0001);
     // The first ones warm up buffers that stay.
     for _ in 0..200 {
@@ -184,6 +185,7 @@ fn read(epoch: Epoch, partition: PartitionId) -> Request {
         descending: false,
         count_only: false,
         consistency: Consistency::Linearizable,
+        agreement: Agreement::Alone,
         redirect: None,
     })
 }
@@ -201,7 +203,7 @@ async fn stale_client_and_wrong_server_are_refused() {
     };
     let place = configuration.place(held).unwrap();
     let address = configuration.address(place.core).unwrap();
-    let (mut holder, _) = Connection::greet(address).await.unwrap();
+    let (mut holder, _) = FrameConnection::greet(address).await.unwrap();
 
     let reply = holder
         .request(read(configuration.epoch, held))
@@ -215,7 +217,9 @@ async fn stale_client_and_wrong_server_are_refused() {
 
     let mut servers = configuration.servers.iter();
     let other = servers.find(|server| server.id != place.core.server);
-    let (mut other, _) = Connection::greet(&other.unwrap().cores[0]).await.unwrap();
+    let (mut other, _) = FrameConnection::greet(&other.unwrap().cores[0])
+        .await
+        .unwrap();
     let reply = other
         .request(read(configuration.epoch, held))
         .await

@@ -1,7 +1,7 @@
 //! A disk that is full: writes are refused clearly, reads go on, nothing is lost, and once
-//! somebody has made space everything goes on (issue point 13, SAFETY R3).
+//! somebody has made space everything goes on (R3).
 //!
-//! Needs the right to mount a small tmpfs; without it the test says so and does nothing.
+//! Needs the right to mount a small tmpfs.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -12,11 +12,15 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use placement::Durability;
+use protocol::identity::ServerId;
 use replex::cluster::Cluster;
 use replex::inspect::{Inspector, are_equal};
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
+use support::needs;
 use support::people::{Outcome, People, Person};
+use support::rows::is_quiet;
 
+const TMPFS: &str = "the right to mount a tmpfs, which root has";
 /// The small disk, and what somebody else has put on it.
 const DISK_BYTES: usize = 256 << 20;
 const BALLAST_BYTES: usize = 100 << 20;
@@ -65,12 +69,9 @@ async fn check_copies(cluster: &Cluster, rows: i64) {
 #[tokio::test]
 async fn full_disk_refuses_writes_and_loses_nothing() {
     let mut cluster = support::cluster(2).await;
-    let disk = match SmallDisk::mount(cluster.server_folder(2)) {
-        Ok(disk) => disk,
-        Err(error) => {
-            println!("SKIPPED, nothing was tested: mounting a tmpfs needs root ({error})");
-            return;
-        }
+    let disk = SmallDisk::mount(cluster.server_folder(2));
+    let Some(disk) = needs::require(TMPFS, disk.ok()) else {
+        return;
     };
     let ballast = disk.0.join("ballast");
     fs::write(&ballast, vec![7; BALLAST_BYTES]).unwrap();
@@ -102,9 +103,23 @@ async fn full_disk_refuses_writes_and_loses_nothing() {
     }
     let again = people.insert_noted(&person(written), &note).await;
     assert_eq!(again, Outcome::Nothing(refusal));
+    // Everything says so, and why its partitions stay: each other server has another copy already.
+    let address = cluster.coordinator_address().to_owned();
+    for command in [&["status"][..], &["server", "list"]] {
+        let arguments = [&["admin"], command, &["-C", &address]].concat();
+        let told = support::run(&arguments);
+        assert_eq!(told.status.code(), Some(1), "{told:?}");
+        let told = String::from_utf8(told.stdout).unwrap();
+        assert!(told.contains("disk full"), "{told}");
+        assert!(told.contains("start another server"), "{told}");
+    }
+    // What gives room back is let through.
+    assert_eq!(people.delete(0).await, Outcome::Done);
+    assert!(people.by_id(0).await.is_empty());
+    assert_eq!(people.update(&person(1)).await, Outcome::Done);
     assert!(people.by_id(written).await.is_empty());
     cluster.check_processes().unwrap();
-    check_copies(&cluster, written).await;
+    check_copies(&cluster, written - 1).await;
 
     fs::remove_file(&ballast).unwrap();
     let since = Instant::now();
@@ -116,5 +131,41 @@ async fn full_disk_refuses_writes_and_loses_nothing() {
     cluster.kill(small).await.unwrap();
     cluster.restart(small).await.unwrap();
     cluster.wait_until_serving().await.unwrap();
+    check_copies(&cluster, written - 1).await;
+}
+
+#[tokio::test]
+async fn what_a_full_disk_holds_moves_to_servers_with_room_and_writes_go_on() {
+    let mut cluster = support::cluster(3).await;
+    let disk = SmallDisk::mount(cluster.server_folder(3));
+    let Some(disk) = needs::require(TMPFS, disk.ok()) else {
+        return;
+    };
+    fs::write(disk.0.join("ballast"), vec![7; 180 << 20]).unwrap();
+    let small = cluster.add_server().await.unwrap();
+    cluster.wait_until_serving().await.unwrap();
+    let people = People::create(&cluster, support::people(1, Durability::Sync)).await;
+    let full = cluster.server(small).said("server").unwrap();
+    let full = ServerId(full.parse().unwrap());
+    assert!(cluster.configuration().await.unwrap().holds(full));
+
+    let note = "x".repeat(NOTE_BYTES);
+    let (mut written, mut refused) = (0, 0);
+    while cluster.configuration().await.unwrap().holds(full) {
+        assert!(written < ROWS_MAX, "the disk is never full");
+        match people.insert_noted(&person(written), &note).await {
+            Outcome::Done => written += 1,
+            Outcome::Nothing(_) => refused += 1,
+            Outcome::Unknown(why) => panic!("row {written}: {why}"),
+        }
+    }
+    println!("{written} rows, {refused} refusals until all had moved");
+    for _ in 0..20 {
+        let done = people.insert_noted(&person(written), &note).await;
+        assert_eq!(done, Outcome::Done);
+        written += 1;
+    }
+    cluster.wait_until("nothing moves", is_quiet).await.unwrap();
+    cluster.check_processes().unwrap();
     check_copies(&cluster, written).await;
 }

@@ -1,5 +1,5 @@
 //! Indexes that come to a full table and go from it while it is written to, with processes that are
-//! killed meanwhile (DESIGN section 5).
+//! killed meanwhile.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 

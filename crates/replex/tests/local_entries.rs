@@ -1,6 +1,6 @@
-//! An index comes to a full table: the partitions that were there give their rows entries in its order,
-//! while rows are written, and a server that is lost then costs lookups by the index no scan
-//! (DESIGN section 4).
+//! An index comes to a full table: the partitions that were there give their rows entries in its
+//! order, while rows are written, and a server that is lost then costs lookups by the index no scan
+//! .
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -11,9 +11,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use client::{Client, ConnectOptions, IfExists};
 use placement::{Durability, Value};
+use protocol::configuration::routes;
 use protocol::configuration::{Configuration, PartitionState, ServerState};
 use protocol::identity::CoreId;
-use protocol::session::route;
 
 use support::rows::{fill, insert_until, with_index};
 
@@ -45,7 +45,7 @@ async fn lookups_by_an_index_that_came_late_need_no_scan_when_a_server_is_lost()
 
     let table = client.table("people").await.unwrap();
     let definition = table.definition();
-    let replex = route::replex_of_index(definition, Some(definition.schema.indexes.len() - 1));
+    let replex = routes::replex_of_index(definition, Some(definition.schema.indexes.len() - 1));
     let replex = replex.unwrap();
     let lost = definition.placement[usize::from(replex)][0].core.server;
     cluster.kill(lost.0 as usize - 1).await.unwrap();

@@ -1,5 +1,5 @@
-//! Partitions move between servers that serve, under load: to one that is added, away from one that is
-//! drained (DESIGN section 5).
+//! Partitions move between servers that serve, under load: to one that is added, away from one that
+//! is drained.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -9,7 +9,7 @@ use placement::Durability;
 use protocol::configuration::Configuration;
 use protocol::identity::ServerId;
 
-use support::rows::{self, expect_all, insert, is_quiet};
+use support::rows::{self, expect_all, insert};
 
 const ROWS: i64 = 300;
 
@@ -27,7 +27,7 @@ async fn a_server_is_added_and_another_one_drained_while_writes_go_on() {
     let added = cluster.add_server().await.unwrap();
     let new = ServerId(added as u32 + 1);
     insert(&table, ROWS..2 * ROWS).await;
-    let shares = |it: &Configuration| it.holds(new) && is_quiet(it);
+    let shares = |it: &Configuration| it.holds(new) && it.is_at_rest();
     cluster
         .wait_until("the new server holds its share", shares)
         .await

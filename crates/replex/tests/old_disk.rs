@@ -1,5 +1,5 @@
-//! A server that was replaced comes back with its old disk: it gets back what it held, and of that only
-//! what has changed meanwhile travels (SAFETY R25).
+//! A server that was replaced comes back with its old disk: it gets back what it held, and of that
+//! only what has changed meanwhile travels (R25).
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -10,6 +10,7 @@ use futures_util::stream::{self, StreamExt};
 use placement::Value;
 use protocol::configuration::{Configuration, ServerState};
 use protocol::identity::{CoreId, ServerId};
+use protocol::operation::RequestResult;
 use replex::cluster::Cluster;
 
 use support::rows::{self, is_quiet};
@@ -57,7 +58,11 @@ async fn a_server_that_was_replaced_gets_back_what_it_held_by_what_has_changed()
         .await
         .unwrap();
     for id in 0..CHANGED {
-        table.delete(&[Value::Int64(id * 100)], None).await.unwrap();
+        let result = table.delete(&[Value::Int64(id * 100)], None).await.unwrap();
+        assert!(
+            matches!(result, RequestResult::Applied { .. }),
+            "{result:?}"
+        );
     }
     insert(&table, ROWS..ROWS + CHANGED).await;
 

@@ -13,7 +13,7 @@ use protocol::identity::{PartitionId, Version};
 use protocol::record::Record;
 use replex::cluster::Cluster;
 use replex::inspect::Inspector;
-use server::folder::Folder;
+use server::folder::DataFolder;
 use server::identity_file::ServerIdentity;
 use storage::log::Flush;
 use storage::{DurableStore, StoreOptions};
@@ -151,7 +151,7 @@ async fn plant(cluster: &mut Cluster, replex: usize, id: i64) {
     cluster.stop(position).await.unwrap();
     let folder = cluster.server_folder(position);
     let disk = {
-        let folder = Folder::open(&folder).unwrap();
+        let folder = DataFolder::open(&folder).unwrap();
         ServerIdentity::read(&folder).unwrap().unwrap().disk
     };
     let options = StoreOptions {

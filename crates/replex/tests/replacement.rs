@@ -1,5 +1,5 @@
 //! A server that is killed for good is replaced: what was undecided is resolved, others rebuild its
-//! partitions, and writes go on meanwhile (SAFETY R4, R17 to R20).
+//! partitions, and writes go on meanwhile (R4, R17 to R20).
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -52,7 +52,7 @@ async fn others_rebuild_what_a_lost_server_held_while_writes_go_on() {
 
 #[tokio::test]
 async fn a_server_that_falls_silent_is_replaced_unless_somebody_says_otherwise() {
-    let mut options = replex::cluster::Options::new(support::program());
+    let mut options = replex::cluster::ClusterOptions::new(support::program());
     options.servers = 4;
     let mut cluster = replex::cluster::Cluster::start(options).await.unwrap();
     let table = rows::create(&cluster).await;

@@ -1,5 +1,5 @@
 //! A server that is killed is replaced when its lease is over, and not before: it might still be
-//! there, cut off from the coordinator and answering (SAFETY R15).
+//! there, cut off from the coordinator and answering (R15).
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -9,10 +9,10 @@ use std::path::Path;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use protocol::coordinator::Settings;
-use replex::cluster::{Life, Process};
+use machines::coordinator::CoordinatorSettings;
+use replex::cluster::{Process, ProcessLife};
 use server::event_loop::Handle;
-use server::{CoordinatorOptions, CoordinatorProcess, Server, ServerError, ServerOptions};
+use server::{CoordinatorOptions, CoordinatorProcess, ServerError, ServerOptions, ServerProcess};
 
 /// Longer than any test.
 const LONG_LEASE_US: u64 = 3_600_000_000;
@@ -49,7 +49,7 @@ async fn start_server(folder: &Path, coordinator: &RunningCoordinator) -> Proces
     ]
     .map(str::to_owned);
     let log = folder.join("server.log");
-    let life = Life::WithParent;
+    let life = ProcessLife::WithParent;
     let process = Process::start("server", &support::program(), &arguments, &log, life).await;
     process.unwrap()
 }
@@ -73,13 +73,16 @@ async fn killed_server_is_replaced_when_its_lease_is_over() {
         vec![coordinator.address.to_string()],
     );
     impatient.join_patience = Duration::ZERO;
-    let error = Server::bind(impatient).unwrap().run(|_| ()).unwrap_err();
+    let error = ServerProcess::bind(impatient)
+        .unwrap()
+        .run(|_| ())
+        .unwrap_err();
     assert!(error.to_string().contains("server 1 is in use"), "{error}");
 
     // With leases as usual the same start waits for the end of one, and is let in.
     options.listen = coordinator.address;
     coordinator.stop();
-    options.settings = Settings::default();
+    options.settings = CoordinatorSettings::default();
     let coordinator = RunningCoordinator::start(&options);
     let process = start_server(folder.path(), &coordinator).await;
     assert_eq!(process.said("incarnation"), Some("3"));

@@ -166,7 +166,8 @@ fn operators_ask_and_reload() {
     let scraped = running.scrape();
     assert!(scraped.contains("\nreplex_scale_clients 0\n"), "{scraped}");
 
-    // Another user, by the console; then back, by the signal. A file that is damaged changes nothing.
+    // Another user, by the console; then back, by the signal. A file that is damaged changes
+    // nothing.
     let ann = |running: &Running| running.admin("ann", &["SHOW HELP"]).status.success();
     assert!(!ann(&running));
     let both = format!("\"{SUPERUSER}\" \"secret\"\n\"ann\" \"secret\"\n");
@@ -314,7 +315,8 @@ fn an_alarm_comes_before_the_slot_is_lost() {
     }
 }
 
-/// The store in its folder is this user's alone and one process's, and has what it had when that is killed.
+/// The store in its folder is this user's alone and one process's, and has what it had when that is
+/// killed.
 #[test]
 fn a_buffer_in_a_folder_is_kept() {
     if !postgres_is_there() {
@@ -460,8 +462,8 @@ fn a_unix_socket_is_served() {
     assert!(is_empty(sockets.path()));
 }
 
-/// A certificate for the superuser by a new authority, whose own is then in the folder's `ca.pem`. Returns
-/// libpq's words for it.
+/// A certificate for the superuser by a new authority, whose own is then in the folder's `ca.pem`.
+/// Returns libpq's words for it.
 fn certify(folder: &Path, name: &str) -> String {
     let mut params = CertificateParams::default();
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);

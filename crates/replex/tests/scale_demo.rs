@@ -12,7 +12,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
-use support::{is_empty, postgres_is_there, program};
+use support::{is_empty, needs, postgres_is_there, program};
 use tempfile::TempDir;
 
 /// What the demo must have claimed, each with its mark.
@@ -62,13 +62,12 @@ fn demo_holds_what_it_claims_and_cleans_up() {
     assert!(is_empty(folder.path()));
 }
 
-/// The demo without PostgreSQL on this machine, as far as it can see, and with this in the place of apt-get. None
-/// where that takes rights that are missing.
+/// The demo without PostgreSQL on this machine, as far as it can see, and with this in the place of
+/// apt-get. None where that takes rights that are missing.
 fn demo_without_postgres(apt_get: &str) -> Option<(TempDir, Command)> {
-    if !rustix::process::geteuid().is_root() {
-        println!("SKIPPED, nothing was tested: only root can hide PostgreSQL from the demo");
-        return None;
-    }
+    let is_root = rustix::process::geteuid().is_root();
+    let root = "root, who can hide PostgreSQL from the demo";
+    needs::require(root, is_root.then_some(()))?;
     let folder = TempDir::new().unwrap();
     std::fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).unwrap();
     let fake = folder.path().join("apt-get");

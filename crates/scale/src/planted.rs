@@ -1,4 +1,4 @@
-//! Planted bugs: each breaks one rule of SAFETY on purpose, so that tests can prove that they would notice.
+//! Planted bugs: each breaks one rule of docs/rules.md on purpose, so that tests can prove that they would notice.
 //! They exist in this crate's unit tests, where the simulation plants them, and with the feature `planted`, where
 //! the environment names one for the whole process; elsewhere [`is`] is the constant false.
 
@@ -33,9 +33,9 @@ pub(crate) enum Bug {
     RowsHaveNoColumns,
     /// R33: a commit that is read again from the slot counts as the newest of its rows.
     IndexesGoBack,
-    /// HIHOOI c6: a read counts that has a commit, and not one that was shown before it.
+    /// P1: a read counts that has a commit, and not one that was shown before it.
     TornReadsCount,
-    /// HIHOOI c6: a read that has waited is watched from the end of its wait on only.
+    /// P1: a read that has waited is watched from the end of its wait on only.
     WaitIsNotWatched,
     /// R32: a read that waits does not wait for what is Pending.
     WaitIgnoresPending,

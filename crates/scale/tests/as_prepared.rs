@@ -61,7 +61,7 @@ async fn answers_are_the_same_byte_by_byte() {
         return;
     };
     let mut raw = Raw::log_in(cluster.front.address).await;
-    let mut direct = Raw::log_in(cluster.extensions[0].socket()).await;
+    let mut direct = Raw::log_in(cluster.primary.socket()).await;
     let long = format!("SELECT n AS \"{}\" FROM t WHERE id = 1", "x".repeat(200));
     for (query, runs) in [
         (

@@ -25,18 +25,20 @@ async fn garbage_ends_only_its_own_connection() {
     }
     let postgres = Postgres::start(&[]).unwrap();
     let front = Front::start(options(&postgres, 1)).await;
-    for first in [
-        &b"GET / HTTP/1.1\r\n\r\n"[..],
-        b"\xff\xff\xff\xff\0\0\0\0",
-        b"\0\0\0\x08\0\x02\0\0",
-        b"\0\0\0\x0c\0\x03\0\0user",
-        b"\0\0\0\x09\0\x03\0\0\0",
+    for (first, code) in [
+        (&b"GET / HTTP/1.1\r\n\r\n"[..], "08P01"),
+        (b"\xff\xff\xff\xff\0\0\0\0", "08P01"),
+        (b"\0\0\0\x08\0\x02\0\0", "0A000"),
+        (b"\0\0\0\x08\0\x04\0\0", "0A000"),
+        (b"\0\0\0\x0c\0\x03\0\0user", "08P01"),
+        (b"\0\0\0\x09\0\x03\0\0\0", "28000"),
+        (b"\0\0\0\x0f\0\x03\0\0user\0\0\0", "28000"),
     ] {
         let mut raw = Raw::connect(front.address).await;
         raw.out.extend_from_slice(first);
         raw.flush().await;
         let words = raw.last_words().await;
-        assert_eq!(words.code, "08P01", "{first:?}: {words}");
+        assert_eq!(words.code, code, "{first:?}: {words}");
     }
     for garbage in [
         &b"!\0\0\0\x04"[..],

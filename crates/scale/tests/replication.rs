@@ -331,7 +331,7 @@ async fn extension_goes_on_with_more_and_with_fewer_connections() {
     }
 }
 
-/// Each would differ if the statements were run again (HIHOOI c4).
+/// Each would differ if the statements were run again (R30).
 const CONSTRUCTS: &[&str] = &[
     "INSERT INTO account (id, email) SELECT 1000 + (random() * 1000000)::int, gen_random_uuid()",
     "INSERT INTO entry (account) VALUES (1), (1), (2)",

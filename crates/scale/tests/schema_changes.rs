@@ -5,9 +5,11 @@
 
 mod support;
 
+use scale::local::Postgres;
 use scale::manager::State;
-use scale::replication::Contents;
-use support::cluster::{Cluster, text};
+use scale::proxy::routing::Routing;
+use scale::replication::{Contents, Settings};
+use support::cluster::{Cluster, differing, text};
 use support::{connect, is_there};
 
 /// What is made before there is a proxy.
@@ -36,6 +38,8 @@ const CHANGES: &[&str] = &[
     "CREATE INDEX ON fruit (name)",
     "CREATE TABLE copied AS SELECT * FROM fruit",
     "ALTER TABLE copied REPLICA IDENTITY FULL; DELETE FROM copied WHERE id = 1",
+    "SELECT id, name INTO chosen FROM fruit;; SELECT 'into x' AS t, id INTO TABLE \"Chosen too\" FROM chosen",
+    "SELECT 1 AS id INTO UNLOGGED quick; SELECT name INTO other.chosen FROM account UNION SELECT 'x'; DROP TABLE quick",
     "CREATE MATERIALIZED VIEW dear AS SELECT * FROM fruit WHERE price > 5",
     "INSERT INTO fruit (price) VALUES (9); REFRESH MATERIALIZED VIEW dear",
     // Several statements, changes of rows among them.
@@ -132,8 +136,10 @@ SELECT string_agg(line, E'\\n' ORDER BY line) FROM (
   SELECT format('%s %s', p.oid::regprocedure, prosrc) FROM pg_proc p JOIN pg_namespace n ON n.oid = pronamespace
    WHERE nspname NOT LIKE 'pg\\_%' AND nspname NOT IN ('information_schema', 'hihooi')
   UNION ALL SELECT format('%s %s', enumtypid::regtype, enumlabel) FROM pg_enum
-  UNION ALL SELECT pg_get_triggerdef(oid) FROM pg_trigger WHERE NOT tgisinternal
+  UNION ALL SELECT pg_get_triggerdef(oid) FROM pg_trigger
+   WHERE NOT tgisinternal AND tgrelid::regclass::text NOT LIKE 'pg\\_temp%'
   UNION ALL SELECT pg_get_ruledef(oid) FROM pg_rewrite WHERE rulename <> '_RETURN' AND oid >= 16384
+     AND ev_class::regclass::text NOT LIKE 'pg\\_temp%'
   UNION ALL SELECT extname FROM pg_extension
   UNION ALL SELECT nspname FROM pg_namespace WHERE nspname NOT LIKE 'pg\\_%' AND nspname <> 'hihooi'
 ) AS there (line)";
@@ -171,19 +177,6 @@ async fn assert_equal_after(cluster: &Cluster, later: &str, after: &str) {
     }
 }
 
-/// Lines that only one of them has.
-fn differing(expected: &str, there: &str) -> String {
-    let only = |one: &str, other: &str, sign: char| {
-        let lines = one
-            .lines()
-            .filter(|line| !other.lines().any(|it| it == *line));
-        lines
-            .map(|line| format!("{sign} {line}\n"))
-            .collect::<String>()
-    };
-    only(expected, there, '-') + &only(there, expected, '+')
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn extensions_follow_what_goes_around_the_proxy() {
     if !is_there() {
@@ -205,7 +198,7 @@ const THROUGH: &[&str] = &[
     "CREATE TABLE fruit (id serial PRIMARY KEY, name text)",
     "BEGIN;; ALTER TABLE fruit ADD price int DEFAULT 5;; INSERT INTO fruit (name) VALUES ('apple');;
      SELECT makes('one');; ALTER TABLE fruit ADD weight int DEFAULT 6;; COMMIT",
-    "CREATE TABLE copied AS SELECT * FROM fruit",
+    "CREATE TABLE copied AS SELECT * FROM fruit;; SELECT id INTO copies FROM copied;; UPDATE copies SET id = id + 1",
     "CREATE MATERIALIZED VIEW dear AS SELECT * FROM fruit WHERE price > 4;; REFRESH MATERIALIZED VIEW dear",
     "CREATE EXTENSION pg_trgm;; DROP EXTENSION pg_trgm",
     "CREATE TABLE other.fruit (id int PRIMARY KEY);; DROP TABLE other.fruit",
@@ -259,8 +252,8 @@ async fn what_goes_through_the_proxy_is_done_once() {
         let changed = cluster.front.connect().await;
         changed.batch_execute(set).await.unwrap();
         for sql in [
-            "CREATE ROLE nobody",
-            "ALTER TABLE fruit ADD n int; CREATE ROLE nobody",
+            "CREATE ROLE nobody VALID UNTIL '2030-01-01'",
+            "ALTER TABLE fruit ADD n int; CREATE ROLE nobody VALID UNTIL '2030-01-01'",
         ] {
             let refused = text(&changed, sql).await;
             assert!(refused.contains(why), "{refused}");
@@ -276,16 +269,8 @@ const LOST: &[(&str, &str)] = &[
         "ALTER TABLE cannot be run again here: this ALTER TABLE fills existing rows",
     ),
     (
-        "SELECT 1 AS id INTO chosen",
-        "here: SELECT INTO is not replicated: write CREATE TABLE",
-    ),
-    (
         "SET standard_conforming_strings = off;; ALTER TABLE account ADD c text DEFAULT 'it\\'s'",
         "here: standard_conforming_strings is off",
-    ),
-    (
-        "SELECT makes_in_sql()",
-        "here: a function ran it that is not in PL/pgSQL",
     ),
     (
         "BEGIN; SAVEPOINT s; ALTER TABLE account ADD p int; ROLLBACK TO s; ALTER TABLE account ADD q int; COMMIT",
@@ -411,4 +396,334 @@ async fn triggers_are_nobodys_tool() {
         .await
         .unwrap();
     assert_eq!(text(&admin, there).await, "0");
+}
+
+/// Of temporary tables there is nothing at Extensions. Messages as in [`CHANGES`], all of one session.
+const TEMPORARY: &[&str] = &[
+    "CREATE TEMP TABLE mine (id int PRIMARY KEY, n int);; GRANT SELECT ON mine TO ann;; REVOKE ALL ON mine FROM ann",
+    "GRANT SELECT ON pg_temp.mine TO ann;; GRANT SELECT (id) ON mine TO PUBLIC",
+    "CREATE TRIGGER t BEFORE UPDATE ON mine FOR EACH ROW EXECUTE FUNCTION suppress_redundant_updates_trigger()",
+    "ALTER TRIGGER t ON mine RENAME TO u;; COMMENT ON TRIGGER u ON mine IS 'mine';; DROP TRIGGER u ON mine",
+    "CREATE RULE r AS ON DELETE TO mine DO INSTEAD NOTHING;; COMMENT ON RULE r ON mine IS 'mine';; DROP RULE r ON mine",
+    "ALTER TABLE mine ENABLE ROW LEVEL SECURITY;; CREATE POLICY p ON mine USING (true);; ALTER POLICY p ON mine TO ann;;
+     DROP POLICY p ON mine",
+    "CREATE STATISTICS s ON id, n FROM mine;; COMMENT ON STATISTICS s IS 'mine';; ALTER STATISTICS s RENAME TO z;;
+     DROP STATISTICS z",
+    "CREATE INDEX i ON mine (n);; COMMENT ON INDEX i IS 'mine';; COMMENT ON COLUMN mine.n IS 'mine';; DROP INDEX i",
+    "CREATE TRIGGER t BEFORE UPDATE ON mine FOR EACH ROW EXECUTE FUNCTION suppress_redundant_updates_trigger();
+     CREATE STATISTICS s ON id, n FROM mine; GRANT SELECT ON mine TO ann; CREATE TABLE lasts (id int PRIMARY KEY);
+     DROP TRIGGER t ON mine; DROP STATISTICS s",
+    "CREATE VIEW over AS SELECT * FROM mine;; GRANT SELECT ON over TO ann;; DROP VIEW over",
+    "CREATE SEQUENCE pg_temp.q OWNED BY mine.id;; ALTER TABLE mine ALTER n SET DEFAULT nextval('q')",
+    "CREATE TEMP TABLE child () INHERITS (lasts);; INSERT INTO child VALUES (7);; DROP TABLE child",
+    "CREATE TEMP TABLE like_mine (LIKE mine INCLUDING ALL);; CREATE TEMP TABLE of_mine AS SELECT * FROM mine",
+    "CREATE FUNCTION pg_temp.f(mine) RETURNS int LANGUAGE sql AS 'SELECT 1';; GRANT EXECUTE ON FUNCTION pg_temp.f TO ann",
+    "DO $$ BEGIN CREATE TEMP TABLE inner_one (id int); GRANT SELECT ON inner_one TO ann;
+     CREATE TABLE by_do (id int PRIMARY KEY); INSERT INTO by_do VALUES (1); DROP TABLE inner_one; END $$",
+    // What is called as a temporary table is another one with its schema.
+    "CREATE TEMP TABLE account (x int);; CREATE TABLE of_real AS SELECT * FROM public.account;;
+     GRANT SELECT ON public.account TO ann;; ALTER TABLE account ADD y int;; DROP TABLE account",
+    "CREATE TABLE mine_too (LIKE public.account INCLUDING ALL);; COMMENT ON TABLE mine_too IS 'no temporary one'",
+    "SET search_path = pg_temp, public;; CREATE TABLE silent (id int);; GRANT SELECT ON silent TO ann",
+];
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_temporary_is_left_out() {
+    if !is_there() {
+        return;
+    }
+    let cluster = Cluster::start_after(SETUP).await;
+    let clients = [
+        ("through", cluster.front.connect().await),
+        ("around", connect(cluster.primary.socket()).await),
+    ];
+    for (way, client) in &clients {
+        for sql in TEMPORARY {
+            for message in sql.split(";;") {
+                let done = client.batch_execute(message).await;
+                done.unwrap_or_else(|error| panic!("{way}: {message}: {error:?}"));
+            }
+            assert_equal(&cluster, sql).await;
+        }
+        let gone = "DROP TABLE lasts, by_do, of_real, mine_too";
+        client
+            .batch_execute(&format!("SET search_path = public; {gone}"))
+            .await
+            .unwrap();
+    }
+}
+
+/// What would last and needs a temporary table is refused, and Extensions go on: by a client of the proxy, and in
+/// functions.
+const OF_TEMPORARY: &[&str] = &[
+    "CREATE TABLE bad AS SELECT * FROM mine",
+    "CREATE TABLE bad AS SELECT * FROM account WHERE id IN (SELECT id FROM pg_temp.mine)",
+    "CREATE TABLE bad AS SELECT * FROM over_mine",
+    "CREATE TABLE bad (LIKE mine INCLUDING ALL)",
+    "CREATE TABLE IF NOT EXISTS bad (key int PRIMARY KEY, LIKE mine)",
+    "CREATE TABLE bad (id int PRIMARY KEY, m mine)",
+    "CREATE TABLE bad (id int PRIMARY KEY DEFAULT nextval('own'))",
+    "ALTER TABLE account ALTER id SET DEFAULT nextval('own')",
+    "CREATE FUNCTION bad(mine) RETURNS int LANGUAGE sql AS 'SELECT 1'",
+    "CREATE FUNCTION bad() RETURNS SETOF mine LANGUAGE sql AS 'SELECT NULL::mine'",
+    "CREATE RULE bad AS ON INSERT TO account DO ALSO INSERT INTO mine VALUES (1)",
+    "CREATE POLICY bad ON account USING (id IN (SELECT id FROM mine))",
+    "CREATE DOMAIN bad AS mine",
+    "CREATE CAST (mine AS text) WITH INOUT",
+    "DROP TABLE mine, dropped CASCADE",
+];
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_would_last_of_temporary_tables_is_refused() {
+    if !is_there() {
+        return;
+    }
+    let cluster = Cluster::start_after(SETUP).await;
+    let make =
+        "CREATE TABLE IF NOT EXISTS dropped (id int PRIMARY KEY); CREATE TEMP TABLE mine (id int);
+                CREATE TEMP VIEW over_mine AS SELECT * FROM mine; CREATE TEMP SEQUENCE own";
+    let through = cluster.front.connect().await;
+    let around = connect(cluster.primary.socket()).await;
+    for client in [&through, &around] {
+        client.batch_execute(make).await.unwrap();
+    }
+    let refused = |said: String, sql: &str| assert!(said.contains("temporary"), "{sql}: {said}");
+    for sql in OF_TEMPORARY {
+        refused(text(&through, sql).await, sql);
+        let inside = format!("DO $do$ BEGIN {sql}; END $do$");
+        for client in [&through, &around] {
+            refused(text(client, &inside).await, &inside);
+        }
+        assert_equal(&cluster, sql).await;
+    }
+    for sql in [
+        "GRANT SELECT ON mine, account TO ann",
+        "CREATE TEMP TABLE new_one (id int); CREATE TABLE bad AS SELECT * FROM new_one",
+        "SELECT 1 AS id INTO TEMP new_one; CREATE TABLE bad (LIKE new_one)",
+    ] {
+        refused(text(&through, sql).await, sql);
+        assert_equal(&cluster, sql).await;
+    }
+}
+
+/// Statements in functions that do not say what they run, and whether they are refused.
+const IN_SQL: &[(&str, bool)] = &[
+    ("CREATE TABLE of_sql (id int PRIMARY KEY)", true),
+    ("CREATE TABLE of_sql AS SELECT id FROM account", true),
+    ("ALTER TABLE account ADD of_sql int", true),
+    ("DROP TABLE goes", true),
+    ("GRANT SELECT ON goes TO ann", true),
+    ("CREATE TEMP TABLE of_sql AS SELECT id FROM account", false),
+    ("CREATE TEMP TABLE of_sql_too (id int)", false),
+    ("INSERT INTO goes VALUES (1)", false),
+];
+
+/// No replica is lost by a function in SQL.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_not_said_is_refused() {
+    if !is_there() {
+        return;
+    }
+    let cluster = Cluster::start_after(SETUP).await;
+    let through = cluster.front.connect().await;
+    let around = connect(cluster.primary.socket()).await;
+    let goes = "CREATE TABLE goes (id int)";
+    through.batch_execute(goes).await.unwrap();
+    for (sql, is_refused) in IN_SQL {
+        for client in [&through, &around] {
+            let function = format!(
+                "CREATE OR REPLACE FUNCTION does() RETURNS void LANGUAGE sql AS $$ {sql} $$"
+            );
+            client.batch_execute(&function).await.unwrap();
+            let said = text(client, "SELECT does()").await;
+            assert_eq!(said.contains("PL/pgSQL"), *is_refused, "{sql}: {said}");
+            assert_equal(&cluster, sql).await;
+        }
+    }
+}
+
+/// What fills, converts or fires, after which each Extension has the same, whether it was refused or not; and whether it
+/// must be.
+const FILLS: &[(&str, bool)] = &[
+    (
+        "CREATE DOMAIN lucky AS float8 DEFAULT random();; ALTER TABLE t ADD x lucky",
+        true,
+    ),
+    (
+        "CREATE DOMAIN late AS text DEFAULT random()::text;; ALTER TABLE t ALTER v TYPE late",
+        false,
+    ),
+    (
+        "ALTER TABLE t ADD w timestamp DEFAULT ('now'::text)::timestamp",
+        true,
+    ),
+    ("ALTER TABLE t ADD w timestamptz DEFAULT 'now'", true),
+    (
+        "ALTER TABLE t ADD w timestamptz DEFAULT '2024-01-01 12:00'",
+        false,
+    ),
+    ("ALTER TABLE t ADD w tstzrange DEFAULT '[now,)'", true),
+    ("ALTER TABLE t ADD w timestamptz[] DEFAULT '{now}'", true),
+    (
+        "CREATE TYPE stamp AS (a timestamptz);; ALTER TABLE t ADD c stamp DEFAULT '(now)'",
+        true,
+    ),
+    ("ALTER TABLE t ALTER v TYPE text USING tableoid::text", true),
+    ("ALTER TABLE t ALTER v TYPE text USING xmin::text", true),
+    ("ALTER TABLE t ALTER v TYPE int USING length(v)", false),
+    (
+        "ALTER TABLE t ADD g oid GENERATED ALWAYS AS (tableoid) STORED",
+        true,
+    ),
+    (
+        "ALTER TABLE t ADD g int GENERATED ALWAYS AS (length(v)) STORED;; UPDATE t SET v = v || '!'",
+        false,
+    ),
+    (
+        "SET extra_float_digits = -10;; ALTER TABLE t ALTER f TYPE text",
+        false,
+    ),
+    (
+        "SET bytea_output = 'escape';; ALTER TABLE t ALTER b TYPE text USING b::text",
+        false,
+    ),
+    (
+        "SET timezone = 'Asia/Tokyo';; ALTER TABLE t ALTER at TYPE timestamptz",
+        false,
+    ),
+    (
+        "CREATE UNLOGGED TABLE u (id int PRIMARY KEY);; INSERT INTO u VALUES (1);; ALTER TABLE u SET LOGGED;; DROP TABLE u",
+        true,
+    ),
+    (
+        "ALTER TABLE t SET UNLOGGED;; UPDATE t SET v = 'other';; ALTER TABLE t SET LOGGED;; DROP TABLE t",
+        true,
+    ),
+    (
+        "ALTER TABLE t ENABLE ALWAYS TRIGGER counts;; INSERT INTO t VALUES (3, 'c')",
+        true,
+    ),
+    (
+        "ALTER TABLE t ENABLE REPLICA TRIGGER counts;; INSERT INTO t VALUES (3, 'c')",
+        true,
+    ),
+    (
+        "CREATE RULE r AS ON INSERT TO t DO ALSO DELETE FROM l;; ALTER TABLE t ENABLE ALWAYS RULE r",
+        true,
+    ),
+    (
+        "EXPLAIN CREATE TABLE explained AS SELECT 1 AS id;; EXPLAIN SELECT 1 AS id INTO explained",
+        false,
+    ),
+];
+
+/// What is made before each of them.
+const FILLED: &str = "
+DROP SCHEMA public CASCADE; CREATE SCHEMA public; CREATE TABLE account (id int PRIMARY KEY, name text);
+INSERT INTO account VALUES (1, 'ann');
+CREATE TABLE t (id int PRIMARY KEY, v text, f float8 DEFAULT 0.1 + 0.2, b bytea DEFAULT '\\x00ff', at timestamp DEFAULT '2024-07-01');
+INSERT INTO t VALUES (1, 'a'), (2, 'b');
+CREATE TABLE l (id serial PRIMARY KEY);
+CREATE FUNCTION counts() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN INSERT INTO l DEFAULT VALUES; RETURN new; END';
+CREATE TRIGGER counts AFTER INSERT ON t FOR EACH ROW EXECUTE FUNCTION counts()";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_fills_rows_does_it_alike_or_is_refused() {
+    if !is_there() {
+        return;
+    }
+    let cluster = Cluster::start_after(SETUP).await;
+    for (sql, is_refused) in FILLS {
+        let admin = cluster.front.connect().await;
+        admin.batch_execute(FILLED).await.unwrap();
+        assert_equal(&cluster, FILLED).await;
+        let client = cluster.front.connect().await;
+        let mut refused = None;
+        for message in sql.split(";;") {
+            match client.simple_query(message).await {
+                Ok(_) => {}
+                Err(error) => refused = Some(error.as_db_error().unwrap().message().to_owned()),
+            }
+            // What the proxy knows of the schema is what was committed.
+            cluster.settle().await;
+        }
+        assert_eq!(refused.is_some(), *is_refused, "{sql}: {refused:?}");
+        assert_equal(&cluster, sql).await;
+    }
+}
+
+/// Where it is so already, the proxy does not start.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_would_fire_again_is_found_before() {
+    if !is_there() {
+        return;
+    }
+    let primary = Postgres::start(&[]).unwrap();
+    let admin = connect(primary.socket()).await;
+    let make = "CREATE TABLE t (id int PRIMARY KEY); CREATE TRIGGER again BEFORE UPDATE ON t FOR EACH ROW EXECUTE FUNCTION
+                suppress_redundant_updates_trigger(); ALTER TABLE t ENABLE ALWAYS TRIGGER again";
+    admin.batch_execute(make).await.unwrap();
+    let address = primary.address("postgres");
+    let routing = Routing::start(&address, 4, &Settings::default()).await;
+    let problem = routing.err().unwrap().to_string();
+    assert!(problem.contains("trigger again on t"), "{problem}");
+    let found = scale::check::check(&address, &[], 4).await;
+    let found = found
+        .iter()
+        .find(|it| it.what.contains("trigger again on t"));
+    assert_eq!(found.unwrap().weight, scale::check::Weight::Stops);
+    admin
+        .batch_execute("ALTER TABLE t ENABLE TRIGGER again")
+        .await
+        .unwrap();
+    Routing::start(&address, 4, &Settings::default())
+        .await
+        .unwrap();
+}
+
+/// Tables without a key, however they are made: they can be changed, and go on with a key once they have one.
+const KEYLESS: &[&str] = &[
+    "CREATE TABLE plain (id int, n int);; INSERT INTO plain VALUES (1, 1), (1, 1), (2, NULL)",
+    "UPDATE plain SET n = 5 WHERE id = 2;; DELETE FROM plain WHERE ctid = (SELECT min(ctid) FROM plain)",
+    "CREATE TABLE made AS SELECT n AS id FROM generate_series(1, 3) AS n;; UPDATE made SET id = id + 1",
+    "CREATE SCHEMA within CREATE TABLE one (id int);; INSERT INTO within.one VALUES (1);; DELETE FROM within.one",
+    "CREATE TABLE many (id int) PARTITION BY LIST (id);; CREATE TABLE first PARTITION OF many DEFAULT;;
+     INSERT INTO many VALUES (1);; UPDATE many SET id = 2",
+    "DO $$ BEGIN CREATE TABLE inside (id int); INSERT INTO inside VALUES (1); UPDATE inside SET id = 2; END $$",
+    "ALTER TABLE made ADD PRIMARY KEY (id);; UPDATE made SET id = id + 10",
+    // Those that say that they have none, and those whose key goes with what it needs.
+    "ALTER TABLE plain REPLICA IDENTITY NOTHING;; UPDATE plain SET n = 6;; DELETE FROM plain WHERE id = 1",
+    "CREATE TABLE nothing (id int PRIMARY KEY);; INSERT INTO nothing VALUES (1);;
+     ALTER TABLE nothing REPLICA IDENTITY NOTHING;; UPDATE nothing SET id = 2",
+    "CREATE TABLE by_index (id int NOT NULL);; CREATE UNIQUE INDEX its ON by_index (id);;
+     ALTER TABLE by_index REPLICA IDENTITY USING INDEX its;; INSERT INTO by_index VALUES (1);; DROP INDEX its;;
+     UPDATE by_index SET id = 2;; DELETE FROM by_index",
+    "CREATE DOMAIN number AS int;; CREATE TABLE by_type (id number PRIMARY KEY, n int);; INSERT INTO by_type VALUES (1, 1);;
+     DROP DOMAIN number CASCADE;; UPDATE by_type SET n = 2",
+    "CREATE SCHEMA gone;; CREATE DOMAIN gone.number AS int;; CREATE TABLE by_schema (id gone.number PRIMARY KEY, n int);;
+     INSERT INTO by_schema VALUES (1, 1);; DROP SCHEMA gone CASCADE;; DELETE FROM by_schema",
+    "ALTER TABLE account DROP CONSTRAINT account_pkey;; UPDATE account SET name = name || '!'",
+];
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tables_without_a_key_can_be_changed() {
+    if !is_there() {
+        return;
+    }
+    let cluster = Cluster::start_after(SETUP).await;
+    for sql in KEYLESS {
+        let client = cluster.front.connect().await;
+        for message in sql.split(";;") {
+            let done = client.batch_execute(message).await;
+            done.unwrap_or_else(|error| panic!("{message}: {error:?}"));
+        }
+        assert_equal(&cluster, sql).await;
+    }
+    let identities =
+        "SELECT string_agg(format('%s%s', relname, relreplident), ' ' ORDER BY relname) FROM pg_class
+                       WHERE relname IN ('account', 'made', 'plain')";
+    for server in [&cluster.primary, &cluster.extensions[0]] {
+        let found = text(&connect(server.socket()).await, identities).await;
+        assert_eq!(found, "accountf maded plainf");
+    }
 }

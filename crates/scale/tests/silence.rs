@@ -11,7 +11,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use support::cluster::{Cluster, PATIENCE, text};
-use support::is_there;
+use support::{is_there, needs};
 use tokio_postgres::SimpleQueryMessage;
 
 /// Says to the test that it is inside of its namespace.
@@ -31,15 +31,8 @@ fn is_possible() -> bool {
         ("nft", &["--version"]),
         ("ip", &["-V"]),
     ];
-    for (program, words) in tools {
-        if !runs(program, words) {
-            println!(
-                "SKIPPED, nothing was tested: it needs root and `{program}` (Debian's packages util-linux, nftables, iproute2)"
-            );
-            return false;
-        }
-    }
-    true
+    let mut tools = tools.iter();
+    tools.all(|(program, words)| needs::require_program(program, words).is_some())
 }
 
 #[test]

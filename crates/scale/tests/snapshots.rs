@@ -139,7 +139,7 @@ async fn what_cannot_run_there_is_tried_again_on_the_primary() {
         ("UPDATE t SET n = 1; UPDATE t SET n = 2", "[25006]ZE"),
         ("SET LOCAL a.b = 1", "CZT"),
         ("SET a.b = 1", "CZT"),
-        ("SELECT 'temp'", "T'temp'CZT"),
+        ("SELECT 'temp\\'", "T'temp\\'CZT"),
         ("COMMIT AND CHAIN", "CZT"),
         ("COMMIT; SELECT 1", "CT'1'CZI"),
         ("SELECT 1; COMMIT", "T'1'CCZI"),

@@ -159,7 +159,7 @@ async fn primary() -> (Postgres, Client) {
     (primary, admin)
 }
 
-/// HIHOOI c6, the strict mode.
+/// P1.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nobody_sees_two_commits_in_different_order() {
     if !is_there() {

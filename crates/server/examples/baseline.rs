@@ -5,12 +5,13 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
+use placement::median;
 use protocol::codec::Bytes;
 use protocol::frame;
 use protocol::message::Message;
 use server::baseline::Baseline;
 use server::clock::Clock;
-use server::event_loop::Options;
+use server::event_loop::LoopOptions;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -23,7 +24,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let address = arguments.get(1).ok_or("which address?")?;
         return measure(address, number(2, 1)?, number(3, 1)?, number(4, 2)?);
     }
-    let mut options = Options::new(Clock::start());
+    let mut options = LoopOptions::new(Clock::start());
     options.spin = arguments.iter().any(|argument| argument == "--spin");
     let next = arguments
         .iter()
@@ -69,11 +70,10 @@ fn measure(
     }
     let elapsed = begin.elapsed().as_secs_f64();
     let count = times_us.len() as f64 * (connections * in_flight) as f64;
-    times_us.sort_by(f64::total_cmp);
     println!(
         "{connections} connections, {in_flight} in flight: {:.0}/s, p50 {:.1} us",
         count / elapsed,
-        times_us[times_us.len() / 2]
+        median(&times_us)
     );
     Ok(())
 }

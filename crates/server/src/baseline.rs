@@ -11,7 +11,9 @@ use protocol::frame::Frame;
 use protocol::message::Message;
 
 use crate::error::ServerError;
-use crate::event_loop::{ConnectionId, EventLoop, Handle, Handler, Io, Options, Side};
+use crate::event_loop::{
+    ConnectionId, ConnectionSide, EventLoop, Handle, Handler, Io, LoopOptions,
+};
 
 /// Frames passed on and not come back; a chain that is slower than its clients is told apart from
 /// one that has lost frames by this.
@@ -32,7 +34,7 @@ impl Baseline {
     pub fn bind(
         address: SocketAddr,
         next: Option<SocketAddr>,
-        options: Options,
+        options: LoopOptions,
     ) -> Result<Self, ServerError> {
         Ok(Baseline {
             event_loop: EventLoop::bind(address, options)?,
@@ -71,7 +73,7 @@ impl Baseline {
 struct Echo;
 
 impl Handler for Echo {
-    fn opened(&mut self, _: &mut Io, _: ConnectionId, _: Side) {}
+    fn opened(&mut self, _: &mut Io, _: ConnectionId, _: ConnectionSide) {}
 
     fn frame(&mut self, io: &mut Io, id: ConnectionId, frame: Frame) -> Result<(), String> {
         expect_echo(&frame)?;
@@ -99,7 +101,7 @@ struct ChainEcho {
 }
 
 impl Handler for ChainEcho {
-    fn opened(&mut self, _: &mut Io, _: ConnectionId, _: Side) {}
+    fn opened(&mut self, _: &mut Io, _: ConnectionId, _: ConnectionSide) {}
 
     fn frame(&mut self, io: &mut Io, id: ConnectionId, frame: Frame) -> Result<(), String> {
         expect_echo(&frame)?;

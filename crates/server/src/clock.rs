@@ -41,7 +41,7 @@ pub fn wall_us() -> u64 {
     })
 }
 
-/// A machine that was suspended must not believe that its leases still run (SAFETY R15), so the
+/// A machine that was suspended must not believe that its leases still run (R15), so the
 /// clock that stands still meanwhile, which std offers, will not do.
 fn since_boot_us() -> u64 {
     let time = clock_gettime(ClockId::Boottime);

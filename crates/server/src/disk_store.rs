@@ -1,37 +1,45 @@
 //! A core's store on a disk: `storage`'s log, and tables that are its materialisation.
 //!
 //! Replaying the log from the last checkpoint on completes the tables. What is damaged is refused,
-//! not guessed: a server whose log may lack durable records must not vote (SAFETY R24).
+//! not guessed: a server whose log may lack durable records must not vote (R24).
 
 use std::path::Path;
+use std::time::Duration;
 
+use machines::core::{CoreMachine, LogRecord};
 use placement::Durability;
 use protocol::identity::Position;
-use protocol::machine::{CoreMachine, LogRecord};
-use storage::log::{self, Flush, ReplayItem};
+use storage::log::{Flush, LogAdmission, ReplayItem};
 use storage::tables::DurableTables;
 use storage::{DurableStore, StorageError, StoreOptions, StoreRecovery};
 
+use crate::disk_space::DiskSpace;
 use crate::error::ServerError;
 use crate::event_loop::Handle;
-use crate::store::{Admission, Store};
+use crate::store::CoreStore;
 
 /// Space that must be there for an operation to be let in: the largest row in several images, and
 /// not more than this part of a segment.
 const ADMISSION_BYTES: u64 = 4 << 20;
 const ADMISSION_SHARE: u64 = 8;
+/// A log of less than this is read faster than a checkpoint is made.
+const CHECKPOINT_PAYS_BYTES: u64 = 4 << 20;
+/// Space that is left to checkpoints, so that deleted rows can give theirs back: this part of a
+/// segment.
+const RESERVE_SHARE: u64 = 2;
 
 /// Log and tables of one core.
 pub struct DiskStore {
     store: DurableStore,
     admission_bytes: u64,
+    space: DiskSpace,
     recovery: Option<StoreRecovery>,
 }
 
 /// Where and how a core's store is opened.
 #[derive(Clone, Debug)]
 pub struct DiskStoreOptions {
-    /// Names the data folder (SAFETY R16).
+    /// Names the data folder (R16).
     pub disk: u64,
     /// Memory, checkpoints, segments; and whether the core is new: otherwise an empty folder is a
     /// loss.
@@ -48,25 +56,31 @@ impl DiskStore {
         options: DiskStoreOptions,
         handle: Handle,
     ) -> Result<Self, ServerError> {
+        let mut options = options;
+        let space = DiskSpace::of(folder);
+        options.store.segment_bytes = space.segment_bytes(options.store.segment_bytes);
+        let space = space.with_reserve(options.store.segment_bytes / RESERVE_SHARE);
         let admission_bytes = ADMISSION_BYTES.min(options.store.segment_bytes / ADMISSION_SHARE);
         let wake = move || handle.wake();
         let (store, recovery) = DurableStore::open(folder, options.disk, options.store, wake)?;
         if let Some(damage) = recovery.log.damage.first() {
             return Err(ServerError::Folder(format!(
                 "the log in {} is damaged ({damage}): votes and rows may be lost, so this server \
-                 must not serve; restore the folder from a copy",
+                 must not serve; let the others take over what it held (replex admin server \
+                 remove), and start a new server on an empty folder",
                 folder.display()
             )));
         }
         Ok(DiskStore {
             store,
             admission_bytes,
+            space,
             recovery: Some(recovery),
         })
     }
 }
 
-impl Store for DiskStore {
+impl CoreStore for DiskStore {
     type Tables = DurableTables;
 
     fn tables(&mut self) -> &mut DurableTables {
@@ -87,8 +101,7 @@ impl Store for DiskStore {
             if let ReplayItem::Record(record) = item
                 && failure.is_ok()
             {
-                let position = Position(record.position.0);
-                failure = machine.replay(position, record.payload, &mut self.store.tables);
+                failure = machine.replay(record.position, record.payload, &mut self.store.tables);
             }
             Ok(())
         })?;
@@ -104,7 +117,7 @@ impl Store for DiskStore {
             .store
             .log
             .append(record.epoch.0, &record.bytes, flush)?;
-        assert_eq!(position.0, record.position.0, "log and machine disagree");
+        assert_eq!(position, record.position, "log and machine disagree");
         Ok(())
     }
 
@@ -113,19 +126,25 @@ impl Store for DiskStore {
     }
 
     fn durable(&self) -> Position {
-        Position(self.store.log.durable().0)
+        self.store.log.durable()
     }
 
     fn health(&self) -> Result<(), ServerError> {
         Ok(self.store.health()?)
     }
 
-    fn admission(&self) -> Admission {
+    fn admission(&self) -> LogAdmission {
+        let is_low = self.space.is_low();
         match self.store.admission(self.admission_bytes) {
-            log::Admission::Open => Admission::Open,
-            log::Admission::Busy => Admission::Busy,
-            log::Admission::Full => Admission::Full,
+            LogAdmission::Open | LogAdmission::Busy if is_low => LogAdmission::Reserve,
+            admission => admission,
         }
+    }
+
+    fn shortage(&self) -> Option<String> {
+        let space = self.space.told();
+        let why = self.store.exhaustion();
+        Some(why.map_or(space.clone(), |why| format!("{why}; {space}")))
     }
 
     fn checkpoint_due(&self) -> bool {
@@ -133,13 +152,21 @@ impl Store for DiskStore {
     }
 
     fn checkpoint(&mut self, retain_from: Position) -> Result<(), ServerError> {
-        self.store
-            .checkpoint(storage::record::Position(retain_from.0));
+        self.store.checkpoint(retain_from);
         Ok(())
+    }
+
+    fn checkpoint_pays(&self) -> bool {
+        self.store.unsaved_bytes() >= CHECKPOINT_PAYS_BYTES
+    }
+
+    fn finish_checkpoint(&mut self, within: Duration) {
+        self.store.finish_checkpoint(within);
     }
 
     fn counters(&self) -> Vec<(String, u64)> {
         let counters = self.store.counters().into_iter();
+        let counters = counters.chain(self.space.counters());
         counters
             .map(|(name, value)| (name.to_owned(), value))
             .collect()

@@ -22,7 +22,7 @@ pub enum ServerError {
     /// A table could not be read: memory no longer agrees with the log, and the process must stop
     /// rather than answer.
     Tables(String),
-    /// The log or the tables cannot be opened, or failed: the process must stop (SAFETY R23).
+    /// The log or the tables cannot be opened, or failed: the process must stop (R23).
     Storage(StorageError),
     /// Another process has the folder open.
     FolderInUse {

@@ -1,6 +1,6 @@
 //! A data folder: one process at a time, small files replaced atomically.
 //!
-//! A file is written under another name, flushed, renamed, and the folder flushed (SAFETY R23):
+//! A file is written under another name, flushed, renamed, and the folder flushed (R23):
 //! after a crash there is the old file or the new one, whole. What the files mean is their
 //! owners'; logs and tables are `storage`'s.
 
@@ -14,18 +14,18 @@ const LOCK_FILE: &str = "lock";
 
 /// A folder that this process has for itself, until the value is dropped.
 #[derive(Debug)]
-pub struct Folder {
+pub struct DataFolder {
     path: PathBuf,
     /// The lock is the kernel's, and goes with the descriptor: a killed process leaves none.
     _lock: File,
 }
 
-impl Folder {
+impl DataFolder {
     /// Opens the folder, creating it where there is none, and locks it.
     ///
     /// # Errors
     /// Another process has it open, or the system refuses.
-    pub fn open(path: &Path) -> Result<Folder, ServerError> {
+    pub fn open(path: &Path) -> Result<DataFolder, ServerError> {
         let shown = path.display();
         create_folder(path).map_err(ServerError::io(format!("create the folder {shown}")))?;
         let lock_path = path.join(LOCK_FILE);
@@ -56,7 +56,7 @@ impl Folder {
             .and_then(|()| lock.rewind())
             .and_then(|()| writeln!(lock, "{}", std::process::id()))
             .map_err(ServerError::io(format!("write {}", lock_path.display())))?;
-        Ok(Folder {
+        Ok(DataFolder {
             path: path.to_owned(),
             _lock: lock,
         })
@@ -84,7 +84,7 @@ impl Folder {
     ///
     /// # Errors
     /// The system refuses. Which of the two files is there is then unknown, and the process must
-    /// stop rather than go on (SAFETY R23).
+    /// stop rather than go on (R23).
     pub fn replace(&self, name: &str, bytes: &[u8]) -> Result<(), ServerError> {
         let path = self.path.join(name);
         let temporary = self.path.join(format!("{name}.new"));

@@ -1,19 +1,23 @@
 //! Who the server of a data folder is: the file `identity`.
 //!
 //! Its record (see `envelope`, "RPXSERVR") is disk (u64), cores (u16), cluster and server (a byte;
-//! u64 and u32 if it has joined). The disk's number is drawn when the folder is made, so that a
-//! wiped folder is told from the one before (SAFETY R16).
+//! u64 and u32 if it has joined), last (u64), incarnation (u32), attempt (a byte; u64 if there is
+//! one), has_stopped and is_old (a byte each). The disk's number is drawn when the folder is made,
+//! so that a wiped folder is told from the one before (R16). A process writes its own number as the
+//! attempt before it asks to join, and as the last one before it serves: so a copy of the folder
+//! that is older than the last process is found out by the coordinator (R25).
 
-use protocol::identity::ServerId;
+use protocol::identity::{Epoch, Incarnation, ServerId};
+use protocol::message::FolderReport;
 
 use crate::envelope::{Envelope, Problem};
 use crate::error::ServerError;
-use crate::folder::Folder;
+use crate::folder::DataFolder;
 
 const NAME: &str = "identity";
 const ENVELOPE: Envelope = Envelope {
     magic: b"RPXSERVR",
-    format: 1,
+    format: 2,
 };
 
 /// A server's identity as its folder keeps it.
@@ -25,6 +29,16 @@ pub struct ServerIdentity {
     pub cores: u16,
     /// The cluster that it belongs to and its number there, once it has joined.
     pub joined: Option<(u64, ServerId)>,
+    /// The process that joined last, as the coordinator knows it; 0 is none.
+    pub last: u64,
+    /// The incarnation that it got.
+    pub incarnation: Incarnation,
+    /// A process that has asked to join, and does not know yet whether it has.
+    pub attempt: Option<u64>,
+    /// The last process has ended in good order: all that it had is in the log, and durable.
+    pub has_stopped: bool,
+    /// The log has been found to be older than what the coordinator knows of it.
+    pub is_old: bool,
 }
 
 impl ServerIdentity {
@@ -32,7 +46,7 @@ impl ServerIdentity {
     ///
     /// # Errors
     /// The file is damaged or of a newer format; nothing was changed.
-    pub fn read(folder: &Folder) -> Result<Option<Self>, ServerError> {
+    pub fn read(folder: &DataFolder) -> Result<Option<Self>, ServerError> {
         let Some(bytes) = folder.read(NAME)? else {
             return Ok(None);
         };
@@ -41,8 +55,8 @@ impl ServerIdentity {
             let path = path.display();
             ServerError::Folder(match problem {
                 Problem::Damaged => format!(
-                    "{path} is damaged: restore it from a copy, or start a new server on an empty \
-                     folder"
+                    "{path} is damaged: this server cannot come back; let the others take over what it \
+                     held (replex admin server remove), and start a new server on an empty folder"
                 ),
                 Problem::Format(found) => format!(
                     "{path} is of format {found}, this program knows {}: use the release that \
@@ -53,25 +67,47 @@ impl ServerIdentity {
         })
     }
 
+    /// What the coordinator is told of it.
+    pub fn report(&self, epoch: Epoch) -> FolderReport {
+        FolderReport {
+            disk: self.disk,
+            last: self.last,
+            incarnation: self.incarnation,
+            epoch,
+            has_stopped: self.has_stopped,
+            is_old: self.is_old,
+        }
+    }
+
     /// Keeps it.
     ///
     /// # Errors
     /// The system refuses.
-    pub fn write(&self, folder: &Folder) -> Result<(), ServerError> {
+    pub fn write(&self, folder: &DataFolder) -> Result<(), ServerError> {
         folder.replace(NAME, &encode(self))
     }
 }
 
 fn encode(identity: &ServerIdentity) -> Vec<u8> {
-    ENVELOPE.encode(&(identity.disk, identity.cores, identity.joined))
+    ENVELOPE.encode(&(
+        (identity.disk, identity.cores, identity.joined),
+        (identity.last, identity.incarnation, identity.attempt),
+        (identity.has_stopped, identity.is_old),
+    ))
 }
 
 fn decode(bytes: &[u8]) -> Result<ServerIdentity, Problem> {
-    let (disk, cores, joined) = ENVELOPE.decode(bytes)?;
+    let ((disk, cores, joined), (last, incarnation, attempt), (has_stopped, is_old)) =
+        ENVELOPE.decode(bytes)?;
     Ok(ServerIdentity {
         disk,
         cores,
         joined,
+        last,
+        incarnation,
+        attempt,
+        has_stopped,
+        is_old,
     })
 }
 
@@ -86,6 +122,11 @@ mod tests {
                 disk: 1 << 60,
                 cores: 4,
                 joined,
+                last: 1 << 50,
+                incarnation: Incarnation(7),
+                attempt: joined.map(|_| 9),
+                has_stopped: joined.is_some(),
+                is_old: joined.is_none(),
             };
             let bytes = encode(&identity);
             assert!(decode(&bytes).is_ok_and(|read| read == identity));

@@ -10,7 +10,7 @@ use crate::clock;
 
 /// How much it matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Level {
+pub enum JournalLevel {
     /// Something that is expected to happen.
     Info,
     /// Something that an operator may want to look at.
@@ -21,12 +21,12 @@ pub enum Level {
 
 /// Writes one line. The keys are for programs: lower case, no spaces. Values with spaces or
 /// quotes are quoted.
-pub fn line(level: Level, event: &str, fields: &[(&str, &dyn fmt::Display)]) {
+pub fn line(level: JournalLevel, event: &str, fields: &[(&str, &dyn fmt::Display)]) {
     let mut text = String::with_capacity(128);
     let level = match level {
-        Level::Info => "info",
-        Level::Warn => "warn",
-        Level::Error => "error",
+        JournalLevel::Info => "info",
+        JournalLevel::Warn => "warn",
+        JournalLevel::Error => "error",
     };
     text.push_str(&timestamp(clock::wall_us()));
     let _ = write!(text, " {level} event={event}");

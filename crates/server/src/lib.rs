@@ -1,16 +1,18 @@
 //! The server process: event loops, sockets, timers, and the roles that run on them.
 //!
 //! One event loop per core reads frames, hands them to a [`event_loop::Handler`] and writes what
-//! it answers; no thread stands between the socket and the state machine (DESIGN section 8). The
+//! it answers; no thread stands between the socket and the state machine. The
 //! rules of the store are in `protocol`: this crate turns bytes, time and disks into its inputs
 //! and carries out its outputs, and must not decide anything about data itself.
 
 pub mod baseline;
 mod blocking;
 pub mod clock;
+mod configuration_file;
 pub mod coordinator;
 pub mod core;
-pub mod disk_store;
+pub mod disk_space;
+mod disk_store;
 mod envelope;
 pub mod error;
 pub mod event_loop;
@@ -29,4 +31,4 @@ pub mod store;
 pub use coordinator::CoordinatorProcess;
 pub use error::ServerError;
 pub use options::{CoordinatorOptions, EtcdOptions, ServerOptions, StateOptions, StorageOptions};
-pub use process::{Ready, Server, Stopper};
+pub use process::{Ready, ServerProcess, Stopper};

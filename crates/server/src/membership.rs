@@ -9,12 +9,12 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use protocol::configuration::Configuration;
-use protocol::identity::{CoreId, Epoch, Incarnation, ServerId};
-use protocol::message::{CoordinatorReply, CoordinatorRequest, Message};
+use protocol::identity::{CoreId, Epoch, Incarnation, Position, ServerId};
+use protocol::message::{CoordinatorReply, CoordinatorRequest, Message, Room};
 
 use crate::blocking::Blocking;
 use crate::error::ServerError;
-use crate::journal::{self, Level};
+use crate::journal::{self, JournalLevel};
 
 const PAUSE_MIN: Duration = Duration::from_millis(20);
 /// What a join may come too late after the lease that it waits for.
@@ -40,6 +40,8 @@ const NOTE_PAUSE: Duration = Duration::from_secs(5);
 pub(crate) struct Joined {
     pub server: ServerId,
     pub incarnation: Incarnation,
+    /// How far the log of each core was durable when the coordinator last heard of it.
+    pub logs: Vec<Position>,
     pub configuration: Configuration,
 }
 
@@ -58,6 +60,8 @@ pub(crate) struct Patience<'a> {
     pub refusals: Duration,
     /// Ends every wait.
     pub stopped: &'a dyn Fn() -> bool,
+    /// What a coordinator is told that has lost its state; none if the folder knows nothing.
+    pub memory: Option<CoordinatorRequest>,
 }
 
 /// Joins, waiting for a coordinator as long as `patience` does not say otherwise.
@@ -79,14 +83,30 @@ pub(crate) fn join(
             Ok(CoordinatorReply::Joined {
                 server,
                 incarnation,
+                logs,
                 configuration,
             }) => {
                 return Ok(Joined {
                     server,
                     incarnation,
+                    logs,
                     configuration,
                 });
             }
+            Ok(CoordinatorReply::Wait { message }) => message,
+            // It has lost its state, and is told what this folder knows.
+            Ok(CoordinatorReply::Recall) => match &patience.memory {
+                None => "it recovers its state, and this folder knows nothing".to_owned(),
+                Some(memory) => match ask(*address, cluster, memory, ATTEMPT_MAX) {
+                    Ok(_) => "it recovers its state from what its servers know".to_owned(),
+                    Err(
+                        Failure::Away(reason)
+                        | Failure::Refused {
+                            message: reason, ..
+                        },
+                    ) => reason,
+                },
+            },
             Ok(other) => strange(*address, &other),
             Err(Failure::Away(reason)) => reason,
             Err(Failure::Refused { message, retry }) => {
@@ -104,7 +124,7 @@ pub(crate) fn join(
             noted = Some(Instant::now());
             let waited_s = begin.elapsed().as_secs();
             journal::line(
-                Level::Warn,
+                JournalLevel::Warn,
                 "waiting_for_coordinator",
                 &[
                     ("address", address),
@@ -120,8 +140,8 @@ pub(crate) fn join(
 }
 
 /// Signs of life of a server that has joined and still restores: without them it would be taken for
-/// down and then for back, and each of those is an epoch in which everybody who recovers begins anew.
-/// No core serves by what they are answered: nobody reads more of it than the greeting.
+/// down and then for back, and each of those is an epoch in which everybody who recovers begins
+/// anew. No core serves by what they are answered: nobody reads more of it than the greeting.
 pub(crate) struct Pulse {
     coordinators: Vec<SocketAddr>,
     cluster: u64,
@@ -135,7 +155,8 @@ impl Pulse {
     pub(crate) fn new(
         coordinators: &[SocketAddr],
         cluster: u64,
-        (server, incarnation): (ServerId, Incarnation),
+        server: ServerId,
+        incarnation: Incarnation,
         epoch: Epoch,
     ) -> Pulse {
         Pulse {
@@ -146,9 +167,11 @@ impl Pulse {
                 incarnation,
                 epoch,
                 sent_us: 0,
+                durable: Position(0),
                 filled: Vec::new(),
                 fills: Vec::new(),
                 seal: None,
+                room: Room::default(),
             },
             connection: None,
             left: PULSES_MAX,
@@ -183,24 +206,16 @@ impl Pulse {
 /// Tells that this incarnation has stopped, so that the next one need not wait for the end of its
 /// lease. The caller's cores serve nothing any more, whatever becomes of the message. A coordinator
 /// that does not hear it waits for the lease: that is noted, and no failure.
-pub(crate) fn say_goodbye(
-    coordinators: &[SocketAddr],
-    cluster: u64,
-    (server, incarnation): (ServerId, Incarnation),
-) {
-    let request = CoordinatorRequest::Stopped {
-        server,
-        incarnation,
-    };
+pub(crate) fn say_goodbye(coordinators: &[SocketAddr], cluster: u64, request: &CoordinatorRequest) {
     for address in coordinators {
-        let reason = match ask(*address, Some(cluster), &request, GOODBYE_MAX) {
+        let reason = match ask(*address, Some(cluster), request, GOODBYE_MAX) {
             Ok(CoordinatorReply::Done { .. }) => return,
             Ok(other) => strange(*address, &other),
             Err(Failure::Away(reason)) => reason,
             Err(Failure::Refused { message, .. }) => message,
         };
         journal::line(
-            Level::Info,
+            JournalLevel::Info,
             "goodbye_unheard",
             &[("address", address), ("reason", &reason)],
         );
@@ -293,12 +308,12 @@ mod tests {
         drop(gone);
         let (standby, stands_by) = listener();
         let (leader, leads) = listener();
-        let who = (ServerId(2), Incarnation(3));
+        let (server, incarnation) = (ServerId(2), Incarnation(3));
         let said = std::thread::spawn(move || {
             redirect(&standby);
             greeted(&leader)
         });
-        let mut pulse = Pulse::new(&[away, stands_by, leads], 7, who, Epoch(5));
+        let mut pulse = Pulse::new(&[away, stands_by, leads], 7, server, incarnation, Epoch(5));
         for _ in 0..3 {
             pulse.beat();
         }
@@ -307,18 +322,17 @@ mod tests {
             matches!(&hello, Message::Hello(hello) if hello.cluster == Some(7)),
             "{hello:?}"
         );
-        let core = CoreId {
-            server: who.0,
-            core: 0,
-        };
+        let core = CoreId { server, core: 0 };
         let expected = CoordinatorRequest::Heartbeat {
             core,
-            incarnation: who.1,
+            incarnation,
             epoch: Epoch(5),
             sent_us: 0,
+            durable: Position(0),
             filled: Vec::new(),
             fills: Vec::new(),
             seal: None,
+            room: Room::default(),
         };
         assert_eq!(beat, Message::Ask(expected));
     }

@@ -1,11 +1,13 @@
 //! How servers and coordinators are started, and which addresses they may listen at.
 
+use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use protocol::coordinator::Settings;
-use protocol::machine;
+use machines::coordinator::CoordinatorSettings;
+use machines::core::CoreLimits;
+use protocol::identity::ServerId;
 use storage::StoreOptions;
 
 use crate::error::ServerError;
@@ -37,9 +39,9 @@ pub struct ServerOptions {
     /// Where counters can be read as Prometheus text; port 0 takes a free one.
     pub metrics: Option<SocketAddr>,
     /// Limits of each event loop.
-    pub loop_limits: event_loop::Limits,
+    pub loop_limits: event_loop::LoopLimits,
     /// Limits of each core's machine.
-    pub machine_limits: machine::Limits,
+    pub machine_limits: CoreLimits,
     /// How a core keeps its data.
     pub storage: StorageOptions,
     /// Memory of each core's tables, its checkpoints and its log, if it keeps its data in the
@@ -70,8 +72,8 @@ impl ServerOptions {
             join_patience: Duration::from_secs(10),
             spin: false,
             metrics: None,
-            loop_limits: event_loop::Limits::default(),
-            machine_limits: machine::Limits::default(),
+            loop_limits: event_loop::LoopLimits::default(),
+            machine_limits: CoreLimits::default(),
             storage: StorageOptions::Folder,
             store: StoreOptions::default(),
         }
@@ -90,9 +92,12 @@ pub struct CoordinatorOptions {
     /// Listen on a network although nothing is encrypted.
     pub allow_unencrypted_network: bool,
     /// Leases and other intervals.
-    pub settings: Settings,
+    pub settings: CoordinatorSettings,
+    /// Rebuild the state from what the servers know, because it is lost or an older copy; servers
+    /// that are named are lost for good, and not waited for.
+    pub recover: Option<BTreeSet<ServerId>>,
     /// Limits of its event loop.
-    pub loop_limits: event_loop::Limits,
+    pub loop_limits: event_loop::LoopLimits,
 }
 
 /// Where a coordinator's state is kept.
@@ -126,8 +131,9 @@ impl CoordinatorOptions {
             listen: loopback(),
             advertise: None,
             allow_unencrypted_network: false,
-            settings: Settings::default(),
-            loop_limits: event_loop::Limits::default(),
+            settings: CoordinatorSettings::default(),
+            recover: None,
+            loop_limits: event_loop::LoopLimits::default(),
         }
     }
 }

@@ -9,33 +9,40 @@ use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread::JoinHandle;
 
+use machines::core::{CoreIdentity, CoreMachine};
 use protocol::configuration::Configuration;
-use protocol::identity::{CoreId, Incarnation, ServerId};
-use protocol::machine::{CoreMachine, Identity};
-use protocol::message::CoordinatorRequest;
+use protocol::identity::{CoreId, Incarnation, Position, ServerId, SessionId};
+use protocol::message::{CoordinatorRequest, FolderReport, Memory};
 
 use storage::StoreOptions;
 
 use crate::clock::Clock;
-use crate::core::Core;
+use crate::configuration_file;
+use crate::core::{CoreDriver, Surroundings};
 use crate::disk_store::{DiskStore, DiskStoreOptions};
 use crate::error::ServerError;
-use crate::event_loop::{EventLoop, Handle, Options};
-use crate::folder::Folder;
+use crate::event_loop::{EventLoop, Handle, LoopOptions};
+use crate::folder::DataFolder;
 use crate::identity_file::ServerIdentity;
-use crate::journal::{self, Level};
+use crate::journal::{self, JournalLevel};
 use crate::limits;
 use crate::membership::{self, PULSE_PAUSE, Pulse};
 use crate::metrics::{self, Metrics};
 use crate::options::{ServerOptions, StorageOptions, advertised_ip, check_listen, resolve};
 use crate::random;
-use crate::store::{MemoryStore, Store};
+use crate::store::{CoreStore, MemoryStore};
+
+/// What is told of a folder that is an older copy.
+const OLD_FOLDER: &str = "the folder is an older copy: nothing of it is served, and its partitions are \
+                          filled anew from the other copies before this server comes back";
 
 /// A server that listens and has not joined yet.
-pub struct Server {
+pub struct ServerProcess {
     options: ServerOptions,
-    folder: Folder,
+    folder: DataFolder,
     identity: ServerIdentity,
+    /// The newest configuration that the folder has.
+    known: Option<Configuration>,
     coordinators: Vec<SocketAddr>,
     clock: Clock,
     loops: Vec<EventLoop>,
@@ -81,10 +88,29 @@ pub struct Ready {
 enum Told {
     /// It knows what its disk knew, and waits to begin.
     Restored,
-    Ended(u16, Result<(), ServerError>),
+    /// It has heard of a configuration.
+    Configured(Arc<Configuration>),
+    /// It has ended, with the last position of its log.
+    Ended(u16, Result<Position, ServerError>),
 }
 
-impl Server {
+/// A core's store, opened.
+enum OpenStore {
+    Disk(Box<DiskStore>),
+    Memory(MemoryStore),
+}
+
+impl OpenStore {
+    /// How far the log goes.
+    fn durable(&self) -> Position {
+        match self {
+            OpenStore::Disk(store) => store.durable(),
+            OpenStore::Memory(store) => store.durable(),
+        }
+    }
+}
+
+impl ServerProcess {
     /// Opens the folder and listens.
     ///
     /// # Errors
@@ -98,7 +124,7 @@ impl Server {
         }
         let coordinators = resolve(&options.coordinators)?;
         let advertise = advertised_ip(options.listen, options.advertise)?;
-        let folder = Folder::open(&options.folder)?;
+        let folder = DataFolder::open(&options.folder)?;
         let identity = match ServerIdentity::read(&folder)? {
             Some(identity) => identity,
             None => {
@@ -106,14 +132,20 @@ impl Server {
                     disk: random::number()?,
                     cores: 0,
                     joined: None,
+                    last: 0,
+                    incarnation: Incarnation(0),
+                    attempt: None,
+                    has_stopped: false,
+                    is_old: false,
                 };
                 identity.write(&folder)?;
                 identity
             }
         };
+        let known = configuration_file::read(&folder)?;
         limits::raise_descriptors();
         let clock = Clock::start();
-        let loop_options = Options {
+        let loop_options = LoopOptions {
             limits: options.loop_limits,
             spin: options.spin,
             clock,
@@ -127,10 +159,11 @@ impl Server {
             Metrics::bind(address)
         });
         let metrics = metrics.transpose()?;
-        Ok(Server {
+        Ok(ServerProcess {
             options,
             folder,
             identity,
+            known,
             coordinators,
             clock,
             loops,
@@ -156,10 +189,14 @@ impl Server {
     ///
     /// # Errors
     /// The coordinator refused, the folder cannot be used, or a core failed: then the process is
-    /// to end with an error, and a new one reads what is really on the disk (SAFETY R23).
+    /// to end with an error, and a new one reads what is really on the disk (R23).
     pub fn run(mut self, ready: impl FnOnce(&Ready)) -> Result<(), ServerError> {
         let stopper = self.stopper();
-        let joined = match self.join(&stopper) {
+        // Before it joins, so that it is not taken for down while it reads its disk.
+        let stores = self.open_stores()?;
+        // All that the process before had is in the log: it has forgotten nothing.
+        let is_complete = self.identity.has_stopped && !self.identity.is_old;
+        let joined = match self.join_with(&stores, &stopper) {
             Err(ServerError::Stopped) => return Ok(()),
             other => other?,
         };
@@ -175,8 +212,9 @@ impl Server {
             let server = joined.server;
             metrics.serve(move || metrics::text(server, &cores))?;
         }
-        let mut cores = Cores::spawn(&mut self, &is_ready, joined.configuration)?;
-        let mut result = self.follow(&mut cores, &is_ready, &stopper, ready);
+        let start = (stores, is_complete);
+        let mut cores = Cores::spawn(&mut self, &is_ready, joined.configuration, start)?;
+        let (mut result, logs) = self.follow(&mut cores, &is_ready, &stopper, ready);
         for thread in cores.threads {
             if thread.join().is_err() {
                 result = result.and(Err(ServerError::Panicked));
@@ -185,10 +223,17 @@ impl Server {
         if result.is_ok() {
             // Every core's loop has ended and its log is closed: this is the last word. A process
             // that failed does not say it, for nobody knows what it has still under way.
-            let incarnation = (is_ready.server, is_ready.incarnation);
-            membership::say_goodbye(&self.coordinators, is_ready.cluster, incarnation);
+            // The folder says it as well, for a coordinator that does not hear it.
+            self.identity.has_stopped = true;
+            self.identity.write(&self.folder)?;
+            let goodbye = CoordinatorRequest::Stopped {
+                server: is_ready.server,
+                incarnation: is_ready.incarnation,
+                logs,
+            };
+            membership::say_goodbye(&self.coordinators, is_ready.cluster, &goodbye);
             journal::line(
-                Level::Info,
+                JournalLevel::Info,
                 "server_stopped",
                 &[("server", &is_ready.server.0)],
             );
@@ -203,8 +248,9 @@ impl Server {
         ready: &Ready,
         stopper: &Stopper,
         when_ready: impl FnOnce(&Ready),
-    ) -> Result<(), ServerError> {
+    ) -> (Result<(), ServerError>, Vec<Position>) {
         let mut starting = cores.threads.len();
+        let mut logs = vec![Position(0); starting];
         let mut when_ready = Some(when_ready);
         let mut result = Ok(());
         while let Some(told) = cores.next() {
@@ -215,7 +261,7 @@ impl Server {
                         continue;
                     }
                     cores.pulse = None;
-                    result = self.keep_identity(ready);
+                    result = self.keep_cores();
                     if result.is_ok() {
                         cores.begin();
                         note_ready(ready);
@@ -227,7 +273,7 @@ impl Server {
                 }
                 Told::Ended(core, Err(error)) => {
                     journal::line(
-                        Level::Error,
+                        JournalLevel::Error,
                         "core_failed",
                         &[("core", &core), ("error", &error)],
                     );
@@ -235,17 +281,19 @@ impl Server {
                     cores.begin.clear();
                     result = result.and(Err(error));
                 }
-                Told::Ended(_, Ok(())) => {}
+                Told::Ended(core, Ok(last)) => logs[usize::from(core)] = last,
+                Told::Configured(configuration) => {
+                    configuration_file::write(&self.folder, &configuration);
+                }
             }
         }
-        result
+        (result, logs)
     }
 
     /// From now on a log that is missing is a loss.
-    fn keep_identity(&mut self, ready: &Ready) -> Result<(), ServerError> {
+    fn keep_cores(&mut self) -> Result<(), ServerError> {
         let identity = ServerIdentity {
             cores: self.identity.cores.max(self.options.cores),
-            joined: Some((ready.cluster, ready.server)),
             ..self.identity
         };
         if identity != self.identity {
@@ -255,19 +303,114 @@ impl Server {
         Ok(())
     }
 
-    fn join(&self, stopper: &Stopper) -> Result<membership::Joined, ServerError> {
+    /// Opens the stores of all cores, at once.
+    fn open_stores(&self) -> Result<Vec<OpenStore>, ServerError> {
+        std::thread::scope(|scope| {
+            let opening = self.loops.iter().enumerate().map(|(core, event_loop)| {
+                let handle = event_loop.handle();
+                scope.spawn(move || self.open_store(core, handle))
+            });
+            let opening: Vec<_> = opening.collect();
+            let opened = opening.into_iter().map(|thread| thread.join());
+            let opened = opened.map(|result| result.unwrap_or(Err(ServerError::Panicked)));
+            opened.collect()
+        })
+    }
+
+    fn open_store(&self, core: usize, handle: Handle) -> Result<OpenStore, ServerError> {
+        if self.options.storage == StorageOptions::Memory {
+            return Ok(OpenStore::Memory(MemoryStore::default()));
+        }
+        let folder = self.options.folder.join(format!("core-{core}"));
+        let options = DiskStoreOptions {
+            disk: self.identity.disk,
+            store: StoreOptions {
+                create: core >= usize::from(self.identity.cores),
+                ..self.options.store.clone()
+            },
+        };
+        let store = DiskStore::open(&folder, options, handle)?;
+        Ok(OpenStore::Disk(Box::new(store)))
+    }
+
+    /// Joins with these logs, as soon as the coordinator lets it. The folder knows of it before
+    /// anything is served.
+    fn join_with(
+        &mut self,
+        stores: &[OpenStore],
+        stopper: &Stopper,
+    ) -> Result<membership::Joined, ServerError> {
+        loop {
+            let attempt = match self.identity.attempt {
+                // It may have joined: the coordinator knows it by that number.
+                Some(attempt) => attempt,
+                None => random::number()?.max(1),
+            };
+            self.identity.attempt = Some(attempt);
+            self.identity.write(&self.folder)?;
+            let joined = self.join(attempt, stopper)?;
+            let ends = stores.iter().map(OpenStore::durable);
+            let mut logs = (0..).zip(ends.zip(&joined.logs));
+            let old = logs.find(|(_, (end, known))| end < known);
+            self.identity = ServerIdentity {
+                joined: Some((joined.configuration.cluster, joined.server)),
+                last: attempt,
+                incarnation: joined.incarnation,
+                attempt: None,
+                // This process has served nothing so far.
+                has_stopped: old.is_some(),
+                is_old: old.is_some(),
+                ..self.identity
+            };
+            self.identity.write(&self.folder)?;
+            let Some((core, (end, known))): Option<(u32, _)> = old else {
+                configuration_file::write(&self.folder, &joined.configuration);
+                return Ok(joined);
+            };
+            let folder = self.options.folder.display();
+            journal::line(
+                JournalLevel::Error,
+                "old_folder",
+                &[
+                    ("server", &joined.server.0),
+                    ("folder", &folder),
+                    ("core", &core),
+                    ("log_ends_at", &end.0),
+                    ("was_durable_to", &known.0),
+                    ("what", &OLD_FOLDER),
+                ],
+            );
+        }
+    }
+
+    fn join(&self, instance: u64, stopper: &Stopper) -> Result<membership::Joined, ServerError> {
+        let epoch = self.known.as_ref().map(|known| known.epoch);
+        let folder = self.identity.report(epoch.unwrap_or_default());
         let request = CoordinatorRequest::Join {
             server: self.identity.joined.map(|(_, server)| server),
-            instance: random::number()?,
-            disk: self.identity.disk,
+            instance,
+            folder,
             domain: self.options.domain.clone(),
             cores: self.addresses.iter().map(ToString::to_string).collect(),
         };
         let cluster = self.identity.joined.map(|(cluster, _)| cluster);
-        let patience = membership::Patience {
-            refusals: self.options.join_patience,
-            stopped: &|| stopper.is_stopped(),
-        };
+        let patience =
+            membership::Patience {
+                refusals: self.options.join_patience,
+                stopped: &|| stopper.is_stopped(),
+                memory: self.identity.joined.zip(self.known.as_ref()).map(
+                    |((_, server), known)| {
+                        CoordinatorRequest::Remember(Memory {
+                            core: CoreId { server, core: 0 },
+                            incarnation: self.identity.incarnation,
+                            runs: false,
+                            folder,
+                            session_floor: SessionId(0),
+                            configuration: known.clone(),
+                        })
+                    },
+                ),
+            };
         membership::join(&self.coordinators, cluster, &request, &patience)
     }
 }
@@ -284,9 +427,10 @@ struct Cores {
 
 impl Cores {
     fn spawn(
-        server: &mut Server,
+        server: &mut ServerProcess,
         ready: &Ready,
         configuration: Configuration,
+        (stores, is_complete): (Vec<OpenStore>, bool),
     ) -> Result<Cores, ServerError> {
         let configuration = Arc::new(configuration);
         let (tell, told) = mpsc::channel();
@@ -297,13 +441,15 @@ impl Cores {
             pulse: Some(Pulse::new(
                 &server.coordinators,
                 ready.cluster,
-                (ready.server, ready.incarnation),
+                ready.server,
+                ready.incarnation,
                 configuration.epoch,
             )),
         };
-        for (core, event_loop) in (0..).zip(std::mem::take(&mut server.loops)) {
+        let loops = std::mem::take(&mut server.loops);
+        for (core, (event_loop, store)) in (0..).zip(loops.into_iter().zip(stores)) {
             let start = CoreStart {
-                identity: Identity {
+                identity: CoreIdentity {
                     cluster: ready.cluster,
                     core: CoreId {
                         server: ready.server,
@@ -313,13 +459,8 @@ impl Cores {
                 },
                 configuration: Arc::clone(&configuration),
                 options: server.options.clone(),
-                disk: DiskStoreOptions {
-                    disk: server.identity.disk,
-                    store: StoreOptions {
-                        create: core >= server.identity.cores,
-                        ..server.options.store.clone()
-                    },
-                },
+                folder: server.identity.report(configuration.epoch),
+                is_complete,
                 coordinators: server.coordinators.clone(),
                 clock: server.clock,
             };
@@ -329,7 +470,7 @@ impl Cores {
             let thread = std::thread::Builder::new()
                 .name(format!("core-{core}"))
                 .spawn(move || {
-                    let result = start.serve(event_loop, &tell, &may_begin);
+                    let result = start.serve(store, event_loop, &tell, &may_begin);
                     // Nobody listens only when the process is ending anyway.
                     let _ = tell.send(Told::Ended(core, result));
                 })
@@ -361,10 +502,12 @@ impl Cores {
 
 /// What a core needs to start, on its own thread.
 struct CoreStart {
-    identity: Identity,
+    identity: CoreIdentity,
     configuration: Arc<Configuration>,
     options: ServerOptions,
-    disk: DiskStoreOptions,
+    folder: FolderReport,
+    /// The process before ended in order: its log has all that it had.
+    is_complete: bool,
     coordinators: Vec<SocketAddr>,
     clock: Clock,
 }
@@ -372,39 +515,49 @@ struct CoreStart {
 impl CoreStart {
     fn serve(
         self,
+        store: OpenStore,
         event_loop: EventLoop,
         tell: &Sender<Told>,
         may_begin: &Receiver<()>,
-    ) -> Result<(), ServerError> {
-        match self.options.storage {
-            StorageOptions::Folder => {
-                let core = format!("core-{}", self.identity.core.core);
-                let folder = self.options.folder.join(core);
-                let store = DiskStore::open(&folder, self.disk.clone(), event_loop.handle())?;
-                self.serve_on(store, event_loop, tell, may_begin)
-            }
-            StorageOptions::Memory => {
-                self.serve_on(MemoryStore::default(), event_loop, tell, may_begin)
-            }
+    ) -> Result<Position, ServerError> {
+        match store {
+            OpenStore::Disk(store) => self.serve_on(*store, event_loop, tell, may_begin),
+            OpenStore::Memory(store) => self.serve_on(store, event_loop, tell, may_begin),
         }
     }
 
-    fn serve_on<S: Store>(
+    fn serve_on<S: CoreStore>(
         self,
         mut store: S,
         event_loop: EventLoop,
         tell: &Sender<Told>,
         may_begin: &Receiver<()>,
-    ) -> Result<(), ServerError> {
+    ) -> Result<Position, ServerError> {
         let limits = self.options.machine_limits;
         let mut machine = CoreMachine::new(self.identity, limits, self.configuration);
         store.recover(&mut machine)?;
+        if self.is_complete {
+            machine.note_complete();
+        }
         // Nobody listens only when the process is ending anyway.
         let _ = tell.send(Told::Restored);
         if may_begin.recv().is_err() {
-            return store.close();
+            let last = store.durable();
+            return store.close().map(|()| last);
         }
-        let mut core = Core::start(machine, store, self.clock, self.coordinators)?;
+        let tell = (self.identity.core.core == 0).then(|| tell.clone());
+        let surroundings = Surroundings {
+            clock: self.clock,
+            coordinators: self.coordinators,
+            folder: self.folder,
+            configured: Box::new(move |configuration| {
+                if let Some(tell) = &tell {
+                    // Nobody listens only when the process is ending anyway.
+                    let _ = tell.send(Told::Configured(Arc::clone(configuration)));
+                }
+            }),
+        };
+        let mut core = CoreDriver::start(machine, store, surroundings)?;
         event_loop.run(&mut core)?;
         core.close()
     }
@@ -433,7 +586,7 @@ fn note_ready(ready: &Ready) {
     let addresses: Vec<String> = ready.addresses.iter().map(ToString::to_string).collect();
     let cluster = format!("{:016x}", ready.cluster);
     journal::line(
-        Level::Info,
+        JournalLevel::Info,
         "server_ready",
         &[
             ("server", &ready.server.0),

@@ -4,7 +4,7 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::error::ServerError;
-use crate::journal::{self, Level};
+use crate::journal::{self, JournalLevel};
 
 /// What a process that a second signal ends says to its parent: 128 and the signal's number, as
 /// shells do.
@@ -22,7 +22,7 @@ pub fn stop_on_signals(stop: impl Fn() + Send + 'static) -> Result<(), ServerErr
         .spawn(move || {
             let mut asked = false;
             for signal in signals.forever() {
-                journal::line(Level::Info, "signal", &[("number", &signal)]);
+                journal::line(JournalLevel::Info, "signal", &[("number", &signal)]);
                 if asked {
                     std::process::exit(EXIT_BASE + signal);
                 }

@@ -3,25 +3,17 @@
 //! The trait is the edge between the driver and `storage`, and lets tests and baselines run a
 //! core without a disk. What records mean is the machine's; how bytes are kept is the store's.
 
+use std::time::Duration;
+
+use machines::core::{CoreMachine, LogRecord};
 use placement::tables::{MemoryTables, Tables};
 use protocol::identity::Position;
-use protocol::machine::{CoreMachine, LogRecord};
+use storage::log::LogAdmission;
 
 use crate::error::ServerError;
 
-/// Whether the log can take new operations.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Admission {
-    /// It can.
-    Open,
-    /// The disk is behind: refuse with *try again*.
-    Busy,
-    /// The disk is full: refuse with *make space*.
-    Full,
-}
-
 /// Log and tables of one core.
-pub trait Store {
+pub trait CoreStore {
     /// The tables.
     type Tables: Tables;
 
@@ -50,11 +42,16 @@ pub trait Store {
     /// Whether everything went well so far.
     ///
     /// # Errors
-    /// A write or a flush failed: the process must stop (SAFETY R23).
+    /// A write or a flush failed: the process must stop (R23).
     fn health(&self) -> Result<(), ServerError>;
 
     /// Whether new operations may enter.
-    fn admission(&self) -> Admission;
+    fn admission(&self) -> LogAdmission;
+
+    /// Why the disk has no space, if that is so, for operators.
+    fn shortage(&self) -> Option<String> {
+        None
+    }
 
     /// Whether enough has been logged since the last checkpoint for another one.
     fn checkpoint_due(&self) -> bool;
@@ -65,6 +62,13 @@ pub trait Store {
     /// # Errors
     /// The process must stop.
     fn checkpoint(&mut self, retain_from: Position) -> Result<(), ServerError>;
+
+    /// Whether reading the log again would take long, so that a process that ends in order had
+    /// better take a checkpoint first.
+    fn checkpoint_pays(&self) -> bool;
+
+    /// Waits until no checkpoint is on its way, but no longer than this.
+    fn finish_checkpoint(&mut self, within: Duration);
 
     /// By name, for operators.
     fn counters(&self) -> Vec<(String, u64)>;
@@ -85,7 +89,7 @@ pub struct MemoryStore {
     durable: Position,
 }
 
-impl Store for MemoryStore {
+impl CoreStore for MemoryStore {
     type Tables = MemoryTables;
 
     fn tables(&mut self) -> &mut MemoryTables {
@@ -114,8 +118,8 @@ impl Store for MemoryStore {
         Ok(())
     }
 
-    fn admission(&self) -> Admission {
-        Admission::Open
+    fn admission(&self) -> LogAdmission {
+        LogAdmission::Open
     }
 
     fn checkpoint_due(&self) -> bool {
@@ -125,6 +129,12 @@ impl Store for MemoryStore {
     fn checkpoint(&mut self, _: Position) -> Result<(), ServerError> {
         Ok(())
     }
+
+    fn checkpoint_pays(&self) -> bool {
+        false
+    }
+
+    fn finish_checkpoint(&mut self, _: Duration) {}
 
     fn counters(&self) -> Vec<(String, u64)> {
         Vec::new()

@@ -8,7 +8,7 @@ use std::io::{Read, Write};
 
 use placement::{Durability, Value};
 use protocol::identity::{CoreId, Incarnation, ServerId};
-use protocol::message::{Hello, Message, PeerHeader, PeerMessage, Request};
+use protocol::message::{Hello, Message, PeerHeader, PeerMessage, Request, Room};
 use protocol::operation::RequestResult;
 use server::CoordinatorOptions;
 use support::{Cluster, RunningCoordinator, RunningServer, Teller, Wire};
@@ -63,7 +63,13 @@ fn connections_say_who_they_are_and_keep_to_it() {
             incarnation: Incarnation(1),
             epoch: welcome.epoch,
         };
-        Message::Peer(header, PeerMessage::LeaseRequest { sent_us: 1 })
+        Message::Peer(
+            header,
+            PeerMessage::LeaseRequest {
+                sent_us: 1,
+                room: Room::Free,
+            },
+        )
     };
     let cases = [
         (vec![Message::Request(Request::Status)], "must be a Hello"),

@@ -2,6 +2,8 @@
 //! and none of them costs the others anything.
 #![allow(clippy::unwrap_used, reason = "a failed expectation fails the test")]
 
+#[path = "../../../tests/needs.rs"]
+mod needs;
 mod support;
 
 use std::io::{ErrorKind, Read, Write};
@@ -19,7 +21,9 @@ use protocol::message::Message;
 use server::ServerError;
 use server::baseline::Baseline;
 use server::clock::Clock;
-use server::event_loop::{ConnectionId, EventLoop, Handle, Handler, Io, Limits, Options, Side};
+use server::event_loop::{
+    ConnectionId, ConnectionSide, EventLoop, Handle, Handler, Io, LoopLimits, LoopOptions,
+};
 use support::Wire;
 
 /// A user's number that is nobody's.
@@ -33,14 +37,14 @@ struct Echo {
 }
 
 impl Echo {
-    fn start(limits: Limits) -> Echo {
+    fn start(limits: LoopLimits) -> Echo {
         Echo::chained(None, limits)
     }
 
-    fn chained(next: Option<std::net::SocketAddr>, limits: Limits) -> Echo {
-        let options = Options {
+    fn chained(next: Option<std::net::SocketAddr>, limits: LoopLimits) -> Echo {
+        let options = LoopOptions {
             limits,
-            ..Options::new(Clock::start())
+            ..LoopOptions::new(Clock::start())
         };
         let baseline = Baseline::bind("127.0.0.1:0".parse().unwrap(), next, options).unwrap();
         let (address, handle) = (baseline.address(), baseline.handle());
@@ -84,15 +88,15 @@ impl Random {
 
 #[test]
 fn strangers_are_told_that_they_may_not_connect() {
-    let limits = Limits {
+    let limits = LoopLimits {
         own_user_only: true,
-        ..Limits::default()
+        ..LoopLimits::default()
     };
     let echo = Echo::start(limits);
     let mut own = Wire::connect(echo.address);
     own.echo(1, 10);
-    if !rustix::process::geteuid().is_root() {
-        println!("SKIPPED, strangers were not tried: only root can run as another user");
+    let is_root = rustix::process::geteuid().is_root();
+    if needs::require("root, who can run as another user", is_root.then_some(())).is_none() {
         return;
     }
     let (host, port) = (echo.address.ip(), echo.address.port());
@@ -106,7 +110,7 @@ fn strangers_are_told_that_they_may_not_connect() {
 
 #[test]
 fn answers_come_in_order_with_their_correlations() {
-    let echo = Echo::start(Limits::default());
+    let echo = Echo::start(LoopLimits::default());
     let mut wire = Wire::connect(echo.address);
     let mut bytes = Vec::new();
     for correlation in 0..20_000_u64 {
@@ -127,9 +131,9 @@ fn answers_come_in_order_with_their_correlations() {
 
 #[test]
 fn frames_of_every_size_arrive_in_any_pieces() {
-    let echo = Echo::start(Limits {
+    let echo = Echo::start(LoopLimits {
         read_bytes: 4096,
-        ..Limits::default()
+        ..LoopLimits::default()
     });
     let mut wire = Wire::connect(echo.address);
     let mut random = Random(1);
@@ -156,7 +160,7 @@ fn frames_of_every_size_arrive_in_any_pieces() {
 
 #[test]
 fn malformed_frames_are_answered_with_a_reason_and_harm_nobody() {
-    let echo = Echo::start(Limits::default());
+    let echo = Echo::start(LoopLimits::default());
     let mut other = Wire::connect(echo.address);
     let mut good = Vec::new();
     frame::encode(5, &Message::Echo(Bytes(vec![1; 40])), &mut good);
@@ -185,7 +189,7 @@ fn malformed_frames_are_answered_with_a_reason_and_harm_nobody() {
 
 #[test]
 fn a_frame_that_claims_four_gigabytes_is_refused_at_once() {
-    let echo = Echo::start(Limits::default());
+    let echo = Echo::start(LoopLimits::default());
     let mut other = Wire::connect(echo.address);
     for length in [u32::MAX, frame::FRAME_BYTES_MAX as u32, 12, 0] {
         let mut wire = Wire::connect(echo.address);
@@ -198,9 +202,9 @@ fn a_frame_that_claims_four_gigabytes_is_refused_at_once() {
 
 #[test]
 fn large_frames_under_way_share_a_bound() {
-    let echo = Echo::start(Limits {
+    let echo = Echo::start(LoopLimits {
         large_frames_bytes_max: 10 << 20,
-        ..Limits::default()
+        ..LoopLimits::default()
     });
     let begin = |size: u32| {
         let mut wire = Wire::connect(echo.address);
@@ -223,7 +227,7 @@ fn large_frames_under_way_share_a_bound() {
 
 #[test]
 fn a_slow_reader_is_held_back_and_stalls_nobody() {
-    let echo = Echo::start(Limits::default());
+    let echo = Echo::start(LoopLimits::default());
     let mut slow = Wire::connect(echo.address);
     slow.stream.set_nonblocking(true).unwrap();
     let mut frames = Vec::new();
@@ -267,10 +271,10 @@ fn a_slow_reader_is_held_back_and_stalls_nobody() {
 
 #[test]
 fn silent_and_unfinished_connections_are_closed_and_idle_ones_stay() {
-    let echo = Echo::start(Limits {
+    let echo = Echo::start(LoopLimits {
         patience_us: 200_000,
         sweep_us: 50_000,
-        ..Limits::default()
+        ..LoopLimits::default()
     });
     let mut idle = Wire::connect(echo.address);
     idle.echo(1, 10);
@@ -287,10 +291,10 @@ fn silent_and_unfinished_connections_are_closed_and_idle_ones_stay() {
 
 #[test]
 fn a_connection_beyond_the_limit_is_told_so() {
-    let echo = Echo::start(Limits {
+    let echo = Echo::start(LoopLimits {
         connections_max: 3,
         refusals_max: 2,
-        ..Limits::default()
+        ..LoopLimits::default()
     });
     let mut wires: Vec<Wire> = (0..3)
         .map(|_| {
@@ -317,7 +321,7 @@ fn a_connection_beyond_the_limit_is_told_so() {
 
 #[test]
 fn stopping_answers_what_was_asked_and_says_farewell() {
-    let echo = Echo::start(Limits::default());
+    let echo = Echo::start(LoopLimits::default());
     let mut wire = Wire::connect(echo.address);
     wire.echo(1, 10);
     echo.handle.stop();
@@ -328,9 +332,9 @@ fn stopping_answers_what_was_asked_and_says_farewell() {
 
 #[test]
 fn a_chain_of_three_passes_frames_down_and_up() {
-    let last = Echo::start(Limits::default());
-    let middle = Echo::chained(Some(last.address), Limits::default());
-    let first = Echo::chained(Some(middle.address), Limits::default());
+    let last = Echo::start(LoopLimits::default());
+    let middle = Echo::chained(Some(last.address), LoopLimits::default());
+    let first = Echo::chained(Some(middle.address), LoopLimits::default());
     let mut one = Wire::connect(first.address);
     let mut two = Wire::connect(first.address);
     for correlation in 0..100 {
@@ -356,7 +360,7 @@ fn a_chain_of_three_passes_frames_down_and_up() {
 struct TurnCounter(Arc<AtomicU64>);
 
 impl Handler for TurnCounter {
-    fn opened(&mut self, _: &mut Io, _: ConnectionId, _: Side) {}
+    fn opened(&mut self, _: &mut Io, _: ConnectionId, _: ConnectionSide) {}
 
     fn frame(&mut self, io: &mut Io, id: ConnectionId, frame: Frame) -> Result<(), String> {
         io.send(id, frame.correlation, &frame.message);
@@ -377,14 +381,14 @@ impl Handler for TurnCounter {
 
 #[test]
 fn an_idle_loop_sleeps() {
-    let limits = Limits {
+    let limits = LoopLimits {
         patience_us: 1_000,
         sweep_us: 1_000,
-        ..Limits::default()
+        ..LoopLimits::default()
     };
-    let options = Options {
+    let options = LoopOptions {
         limits,
-        ..Options::new(Clock::start())
+        ..LoopOptions::new(Clock::start())
     };
     let turns = Arc::new(AtomicU64::new(0));
     let event_loop = EventLoop::bind("127.0.0.1:0".parse().unwrap(), options).unwrap();

@@ -6,7 +6,7 @@ mod support;
 use std::fs;
 use std::time::Duration;
 
-use server::{CoordinatorOptions, CoordinatorProcess, Server, ServerError, ServerOptions};
+use server::{CoordinatorOptions, CoordinatorProcess, ServerError, ServerOptions, ServerProcess};
 use support::{Cluster, RunningCoordinator, RunningServer};
 
 fn error_of<T>(result: Result<T, ServerError>) -> String {
@@ -32,7 +32,7 @@ fn a_second_coordinator_on_one_folder_is_refused() {
 #[test]
 fn a_second_server_on_one_folder_is_refused() {
     let cluster = Cluster::start(1);
-    let error = error_of(Server::bind(cluster.server_options(0)));
+    let error = error_of(ServerProcess::bind(cluster.server_options(0)));
     assert!(error.contains("server-0"), "{error}");
     let process = std::process::id();
     assert!(error.contains(&format!("process {process}")), "{error}");
@@ -43,9 +43,7 @@ fn a_second_server_with_a_used_number_is_refused() {
     let cluster = Cluster::start(1);
     let mut copy = cluster.server_options(1);
     copy.join_patience = Duration::from_secs(2);
-    fs::create_dir_all(&copy.folder).unwrap();
-    let original = cluster.server_options(0).folder;
-    fs::copy(original.join("identity"), copy.folder.join("identity")).unwrap();
+    support::copy_folder(&cluster.server_options(0).folder, &copy.folder);
     let error = error_of(RunningServer::start(copy));
     assert!(error.contains("server 1 is in use"), "{error}");
 }
@@ -71,7 +69,7 @@ fn files_of_a_newer_format_are_left_alone() {
     let coordinator = CoordinatorOptions::new(folder.path().join("coordinator"));
     drop(CoordinatorProcess::bind(&coordinator).unwrap());
     let server = ServerOptions::new(folder.path().join("server"), vec!["127.0.0.1:1".into()]);
-    drop(Server::bind(server.clone()).unwrap());
+    drop(ServerProcess::bind(server.clone()).unwrap());
 
     let state = folder.path().join("coordinator/coordinator");
     let identity = server.folder.join("identity");
@@ -83,7 +81,7 @@ fn files_of_a_newer_format_are_left_alone() {
         let error = if file == &state {
             error_of(CoordinatorProcess::bind(&coordinator))
         } else {
-            error_of(Server::bind(server.clone()))
+            error_of(ServerProcess::bind(server.clone()))
         };
         assert!(error.contains(file.to_str().unwrap()), "{error}");
         assert!(error.contains("newer"), "{error}");
@@ -114,11 +112,11 @@ fn a_network_address_is_refused_without_the_word() {
     assert!(error.contains("--allow-unencrypted-network"), "{error}");
     let mut server = ServerOptions::new(folder.path().join("server"), vec!["127.0.0.1:1".into()]);
     server.listen = coordinator.listen;
-    let error = error_of(Server::bind(server.clone()));
+    let error = error_of(ServerProcess::bind(server.clone()));
     assert!(error.contains("--allow-unencrypted-network"), "{error}");
     // With the word, it still has to say where others find it.
     server.allow_unencrypted_network = true;
-    let error = error_of(Server::bind(server));
+    let error = error_of(ServerProcess::bind(server));
     assert!(error.contains("--advertise"), "{error}");
     assert!(!folder.path().join("server").exists(), "nothing was made");
 }
@@ -132,7 +130,7 @@ fn a_server_that_waits_for_its_coordinator_can_be_stopped() {
         .local_addr()
         .unwrap();
     let options = ServerOptions::new(folder.path(), vec![port.to_string()]);
-    let server = Server::bind(options).unwrap();
+    let server = ServerProcess::bind(options).unwrap();
     let stopper = server.stopper();
     let thread = std::thread::spawn(move || server.run(|_| panic!("there is nobody to join")));
     stopper.stop();

@@ -1,5 +1,5 @@
 //! Servers that stop in good order: what they wait for, what they say last, and that the next
-//! process of a server then need not wait for a lease (SAFETY R15).
+//! process of a server then need not wait for a lease (R15).
 #![allow(clippy::unwrap_used, reason = "a failed expectation fails the test")]
 
 mod support;
@@ -8,9 +8,9 @@ use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::{Duration, Instant};
 
+use machines::coordinator::CoordinatorSettings;
 use placement::{Durability, Value};
-use protocol::coordinator::Settings;
-use protocol::identity::{Incarnation, ServerId};
+use protocol::identity::{Incarnation, Position, ServerId};
 use protocol::message::{CoordinatorRequest, Message};
 use protocol::operation::RequestResult;
 use server::ServerOptions;
@@ -19,10 +19,10 @@ use support::{Cluster, PATIENCE, RunningServer, Teller, Wire};
 const HOUR_US: u64 = 3_600_000_000;
 
 /// Leases that outlast every test: who gets in, gets in because a lease was given back.
-fn long_leases() -> Settings {
-    Settings {
+fn long_leases() -> CoordinatorSettings {
+    CoordinatorSettings {
         lease_us: HOUR_US,
-        ..Settings::default()
+        ..CoordinatorSettings::default()
     }
 }
 
@@ -46,7 +46,7 @@ fn a_server_that_stopped_is_let_in_again_at_once() {
 }
 
 #[test]
-fn a_goodbye_that_is_lost_leaves_the_lease_as_it_is() {
+fn a_goodbye_that_is_lost_is_said_by_the_folder() {
     let cluster = Cluster::start_with(0, long_leases());
     let coordinator = LossyCoordinator::before(cluster.coordinator.address);
     let mut options = cluster.server_options(0);
@@ -60,6 +60,7 @@ fn a_goodbye_that_is_lost_leaves_the_lease_as_it_is() {
     let expected = CoordinatorRequest::Stopped {
         server: ServerId(1),
         incarnation: Incarnation(1),
+        logs: vec![last_position(&said)],
     };
     assert_eq!(said, expected);
     // The process is still there, and waits for an answer; it serves nothing any more.
@@ -69,6 +70,12 @@ fn a_goodbye_that_is_lost_leaves_the_lease_as_it_is() {
     stopping.join().unwrap().unwrap();
 
     options.coordinators = vec![cluster.coordinator.address.to_string()];
+    let copied = cluster.folder.path().join("copy");
+    support::copy_folder(&options.folder, &copied);
+    let server = RunningServer::start(impatient(options.clone())).unwrap();
+    assert_eq!(server.ready.incarnation, Incarnation(2));
+    // A copy says the same, of a process that is not the last one any more.
+    options.folder = copied;
     let error = RunningServer::start(impatient(options)).err().unwrap();
     assert!(error.to_string().contains("server 1 is in use"), "{error}");
 }
@@ -145,5 +152,13 @@ fn pass_on(server: TcpStream, coordinator: SocketAddr, tell: &Sender<(Coordinato
             }
             message => upstream.send(frame.correlation, &message),
         }
+    }
+}
+
+/// Where the log of the only core ends, as the goodbye says.
+fn last_position(said: &CoordinatorRequest) -> Position {
+    match said {
+        CoordinatorRequest::Stopped { logs, .. } => logs[0],
+        other => panic!("{other:?}"),
     }
 }

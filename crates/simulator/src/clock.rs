@@ -9,7 +9,7 @@ const WALL_START_US: u64 = 1_700_000_000_000_000;
 
 /// The clocks of one server, client or coordinator.
 #[derive(Clone, Copy, Debug)]
-pub struct Clock {
+pub struct SimulatedClock {
     /// What the monotonic clock shows at simulated time 0.
     pub base_us: u64,
     /// Parts per million by which it is fast.
@@ -18,10 +18,10 @@ pub struct Clock {
     pub step_us: i64,
 }
 
-impl Clock {
+impl SimulatedClock {
     /// Some machine's clocks, which run fast or slow by up to so many parts per million.
-    pub fn draw(random: &mut Random, drift_ppm: u64) -> Clock {
-        Clock {
+    pub fn draw(random: &mut Random, drift_ppm: u64) -> SimulatedClock {
+        SimulatedClock {
             base_us: random.below(1_000_000_000),
             drift_ppm: random.below(2 * drift_ppm + 1) as i64 - drift_ppm as i64,
             step_us: random.below(10_000) as i64 - 5_000,
@@ -58,7 +58,7 @@ mod tests {
     #[test]
     fn when_is_the_inverse_of_now() {
         for drift_ppm in [-200, -1, 0, 50, 200] {
-            let clock = Clock {
+            let clock = SimulatedClock {
                 base_us: 12_345,
                 drift_ppm,
                 step_us: 0,

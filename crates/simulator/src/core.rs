@@ -4,22 +4,22 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
+use machines::core::{
+    ClientReply, CoreIdentity, CoreInput, CoreLimits, CoreMachine, CoreOutput, LogRecord, PeerSend,
+};
 use placement::Durability;
 use placement::tables::MemoryTables;
 use protocol::codec::Wire;
 use protocol::configuration::Configuration;
 use protocol::identity::{CoreId, Incarnation, Now, Position};
-use protocol::machine::{
-    ClientReply, CoreMachine, Identity, Input, Limits, LogRecord, Output, Send,
-};
 use protocol::message::{CoordinatorRequest, PeerHeader, PeerMessage};
 use protocol::record::Record;
 
-use crate::disk::{Disk, Recovered};
+use crate::disk::{Recovered, SimulatedDisk};
 
 /// A running core.
 #[derive(Debug)]
-pub struct Core {
+pub struct SimulatedCore {
     /// Its machine.
     pub machine: CoreMachine,
     /// Its tables.
@@ -38,7 +38,7 @@ pub struct Core {
     pub flush_due: bool,
     /// The end of the interval is an event already.
     pub flush_scheduled: bool,
-    waiting_sends: BTreeMap<Position, Vec<Send>>,
+    waiting_sends: BTreeMap<Position, Vec<PeerSend>>,
     waiting_replies: BTreeMap<Position, Vec<ClientReply>>,
 }
 
@@ -64,14 +64,14 @@ pub struct Start {
     /// Its incarnation.
     pub incarnation: Incarnation,
     /// Its limits.
-    pub limits: Limits,
+    pub limits: CoreLimits,
     /// What the coordinator gave it.
     pub configuration: Arc<Configuration>,
     /// What its disk gave it.
     pub recovered: Recovered,
 }
 
-impl Core {
+impl SimulatedCore {
     /// A core that starts from its disk.
     ///
     /// # Errors
@@ -79,9 +79,9 @@ impl Core {
     pub fn start(
         start: Start,
         now: Now,
-        disk: &mut Disk,
+        disk: &mut SimulatedDisk,
         effects: &mut Effects,
-    ) -> Result<Core, String> {
+    ) -> Result<SimulatedCore, String> {
         let Start {
             core,
             incarnation,
@@ -90,7 +90,7 @@ impl Core {
             recovered,
         } = start;
         let cluster = configuration.cluster;
-        let identity = Identity {
+        let identity = CoreIdentity {
             cluster,
             core,
             incarnation,
@@ -104,7 +104,7 @@ impl Core {
             let replayed = machine.replay(*position, record, &mut tables);
             replayed.map_err(|error| error.to_string())?;
         }
-        let mut core = Core {
+        let mut core = SimulatedCore {
             read_back: machine.backlog().operations,
             machine,
             tables,
@@ -117,7 +117,7 @@ impl Core {
             waiting_sends: BTreeMap::new(),
             waiting_replies: BTreeMap::new(),
         };
-        let mut output = Output::default();
+        let mut output = CoreOutput::default();
         let started = core
             .machine
             .start(now, recovered.next, &mut core.tables, &mut output);
@@ -127,8 +127,14 @@ impl Core {
     }
 
     /// Takes in what happened, and what the core then says to itself.
-    pub fn step(&mut self, now: Now, input: Input, disk: &mut Disk, effects: &mut Effects) {
-        let mut output = Output::default();
+    pub fn step(
+        &mut self,
+        now: Now,
+        input: CoreInput,
+        disk: &mut SimulatedDisk,
+        effects: &mut Effects,
+    ) {
+        let mut output = CoreOutput::default();
         let stepped = self.machine.step(now, input, &mut self.tables, &mut output);
         stepped.expect("memory can be read");
         self.carry_out(now, output, disk, effects);
@@ -139,7 +145,7 @@ impl Core {
         &mut self,
         now: Now,
         position: Position,
-        disk: &mut Disk,
+        disk: &mut SimulatedDisk,
         effects: &mut Effects,
     ) {
         let later = self.waiting_replies.split_off(&Position(position.0 + 1));
@@ -148,15 +154,21 @@ impl Core {
         let later = self.waiting_sends.split_off(&Position(position.0 + 1));
         let due = std::mem::replace(&mut self.waiting_sends, later);
         let sends = due.into_values().flatten().collect();
-        let output = Output {
+        let output = CoreOutput {
             sends,
-            ..Output::default()
+            ..CoreOutput::default()
         };
         self.carry_out(now, output, disk, effects);
-        self.step(now, Input::Durable(position), disk, effects);
+        self.step(now, CoreInput::Durable(position), disk, effects);
     }
 
-    fn carry_out(&mut self, now: Now, output: Output, disk: &mut Disk, effects: &mut Effects) {
+    fn carry_out(
+        &mut self,
+        now: Now,
+        output: CoreOutput,
+        disk: &mut SimulatedDisk,
+        effects: &mut Effects,
+    ) {
         let mut outputs = VecDeque::from([output]);
         // Each message to itself is one step of the chain, so this ends with the chains.
         while let Some(output) = outputs.pop_front() {
@@ -187,11 +199,11 @@ impl Core {
                     effects.sends.push((send.to, header, send.message));
                     continue;
                 }
-                let input = Input::Peer {
+                let input = CoreInput::Peer {
                     header,
                     message: send.message,
                 };
-                let mut next = Output::default();
+                let mut next = CoreOutput::default();
                 let stepped = self.machine.step(now, input, &mut self.tables, &mut next);
                 stepped.expect("memory can be read");
                 outputs.push_back(next);
@@ -199,7 +211,7 @@ impl Core {
         }
     }
 
-    fn append(&mut self, records: Vec<LogRecord>, disk: &mut Disk, effects: &mut Effects) {
+    fn append(&mut self, records: Vec<LogRecord>, disk: &mut SimulatedDisk, effects: &mut Effects) {
         for record in records {
             let position = disk.append(record.epoch.0, &record.bytes);
             assert_eq!(position, record.position, "machine and log count alike");

@@ -6,13 +6,13 @@
 use placement::tables::MemoryTables;
 use protocol::identity::Position;
 use protocol::planted::{self, Bug};
-use storage::record::{Encoder, Item, Record, Scan, SegmentKey};
+use storage::record::{Encoder, Item, SegmentKey, SegmentScan, StoredRecord};
 
 use crate::random::Random;
 
 /// A disk.
 #[derive(Clone, Debug)]
-pub struct Disk {
+pub struct SimulatedDisk {
     key: SegmentKey,
     bytes: Vec<u8>,
     /// Where each record ends; the first one's position is `key.first`.
@@ -56,13 +56,13 @@ pub enum Tail {
     Torn,
 }
 
-impl Disk {
+impl SimulatedDisk {
     /// An empty disk.
     pub fn new(identity: u64) -> Self {
         Self {
             key: SegmentKey {
                 identity,
-                first: storage::record::Position(1),
+                first: Position(1),
                 generation: 0,
             },
             bytes: Vec::new(),
@@ -87,10 +87,10 @@ impl Disk {
     /// Appends a record to what is not flushed yet.
     pub fn append(&mut self, epoch: u64, payload: &[u8]) -> Position {
         let position = Position(self.appended().0 + 1);
-        let record = Record {
-            position: storage::record::Position(position.0),
+        let record = StoredRecord {
+            position,
             epoch,
-            durable: storage::record::Position(self.durable.0),
+            durable: self.durable,
             payload,
         };
         Encoder::new(&self.key).encode(&record, &mut self.bytes);
@@ -149,7 +149,7 @@ impl Disk {
             },
         };
         self.bytes.truncate(kept);
-        let survivors = Scan::new(&self.key, &self.bytes).count();
+        let survivors = SegmentScan::new(&self.key, &self.bytes).count();
         self.ends.truncate(survivors);
         // A record that lacks only padding is whole.
         let end = self.ends.last().copied().unwrap_or(0);
@@ -172,10 +172,10 @@ impl Disk {
             bytes[place] ^= 1 << random.below(8);
         }
         let mut records = Vec::new();
-        for item in Scan::new(&self.key, &bytes) {
+        for item in SegmentScan::new(&self.key, &bytes) {
             match item {
                 Item::Record(record) => {
-                    let position = Position(record.position.0);
+                    let position = record.position;
                     records.push((position, record.epoch, record.payload.to_vec()));
                 }
                 Item::Gap(_) if planted::is(Bug::CorruptionIsTornTail) => break,
@@ -217,7 +217,7 @@ impl Disk {
             return;
         }
         let mut records = Vec::new();
-        for item in Scan::new(&self.key, &self.bytes) {
+        for item in SegmentScan::new(&self.key, &self.bytes) {
             let Item::Record(record) = item else {
                 unreachable!("memory does not rot")
             };
@@ -230,8 +230,8 @@ impl Disk {
         self.ends.clear();
         let encoder = Encoder::new(&self.key);
         for (index, (epoch, durable, payload)) in records.iter().enumerate() {
-            let record = Record {
-                position: storage::record::Position(self.key.first.0 + index as u64),
+            let record = StoredRecord {
+                position: Position(self.key.first.0 + index as u64),
                 epoch: *epoch,
                 durable: *durable,
                 payload,
@@ -246,8 +246,8 @@ impl Disk {
 mod tests {
     use super::*;
 
-    fn filled(random: &mut Random) -> Disk {
-        let mut disk = Disk::new(random.bits());
+    fn filled(random: &mut Random) -> SimulatedDisk {
+        let mut disk = SimulatedDisk::new(random.bits());
         for value in 1..=20u8 {
             assert_eq!(disk.append(3, &[value; 9]), Position(u64::from(value)));
             if value == 12 {

@@ -3,15 +3,15 @@
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
-use protocol::coordinator::Answer;
-use protocol::identity::{CoreId, Position};
-use protocol::machine::ClientReply;
+use machines::coordinator::CoordinatorAnswer;
+use machines::core::ClientReply;
+use protocol::identity::{CoreId, Epoch, Position};
 use protocol::message::{
     CoordinatorReply, CoordinatorRequest, PeerHeader, PeerMessage, Reply, Request,
 };
-use protocol::session::{Operation, Ticket};
+use session::{SessionOperation, Ticket};
 
-use crate::chaos::Fault;
+use crate::fault::Fault;
 use crate::network::Node;
 
 /// Something that will happen.
@@ -41,9 +41,9 @@ pub enum Event {
     /// The coordinator's state is kept, in this life of it, up to this version.
     CoordinatorKept(u64, u64),
     /// What a coordinator had answered while it led goes out.
-    LateAnswer(Answer),
+    LateAnswer(CoordinatorAnswer),
     /// A client submits what it has chosen a copy for a while ago.
-    Submit(u64, Ticket, Operation, u64),
+    Submit(u64, Ticket, SessionOperation, u64),
     /// A server's process starts.
     Start(usize),
     /// A server's process is killed, unless faults have stopped.
@@ -63,6 +63,9 @@ pub enum Event {
         /// To whom.
         to: CoreId,
     },
+    /// Clients that wait ought to know of an epoch that this life of the coordinator told first
+    /// then.
+    NewsDue(Epoch, u64, u64),
     /// A client does its next thing.
     ClientWakes(u64),
     /// A connection that a client asked for opens, or does not.

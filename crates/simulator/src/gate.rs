@@ -1,19 +1,19 @@
 //! The gate of planted bugs: a simulator that finds nothing must be shown to find something.
 //!
 //! Each bug of `protocol::planted` is planted in turn, and seeds are run until a checker notices.
-//! Seeds that do not draw what a bug needs, a drain for one of moves, are left out. A seed counts only
-//! if it passes without the bug. A bug that no seed shows fails the gate: then either its hook is gone
-//! or a checker is blind.
+//! Seeds that do not draw what a bug needs, a drain for one of moves, are left out. A seed counts
+//! only if it passes without the bug. A bug that no seed shows fails the gate: then either its hook
+//! is gone or a checker is blind.
 
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
-use placement::Durability;
+use placement::{Durability, median};
 use protocol::planted::{self, Bug};
 
-use crate::plan::Plan;
+use crate::plan::RunPlan;
 use crate::random::Random;
 use crate::run;
 use crate::trace::Trace;
@@ -22,7 +22,7 @@ use crate::trace::Trace;
 const BATCH: usize = 64;
 
 /// Whether a seed's plan has what a bug needs to do harm.
-fn suits(bug: Bug, plan: &Plan) -> bool {
+fn suits(bug: Bug, plan: &RunPlan) -> bool {
     let faults = &plan.faults;
     match bug {
         Bug::LastCopyDropped => faults.copies_every_us > 0 && plan.replace_after_us < u64::MAX,
@@ -93,10 +93,11 @@ pub fn run(name: Option<&str>, from: u64, seeds_max: u64) -> ExitCode {
             }
         }
     }
-    needed.sort_unstable();
-    if let Some(median) = needed.get(needed.len() / 2) {
+    if !needed.is_empty() {
+        let counts: Vec<f64> = needed.iter().map(|seeds| *seeds as f64).collect();
         eprintln!(
-            "median seeds to find one: {median}, in {:.0} s",
+            "median seeds to find one: {}, in {:.0} s",
+            median(&counts),
             begun.elapsed().as_secs_f64()
         );
     }
@@ -130,7 +131,7 @@ fn plant(bug: Option<Bug>) {
 
 /// Runs seeds with the bug until one fails that passes without it, at most so many.
 fn find(bug: Bug, from: u64, seeds_max: u64) -> Option<Catch> {
-    let suits = |seed: &u64| suits(bug, &Plan::draw(&mut Random::new(*seed)));
+    let suits = |seed: &u64| suits(bug, &RunPlan::draw(&mut Random::new(*seed)));
     let mut seeds = (from..).filter(suits);
     let mut seeds_run = 0;
     while seeds_run < seeds_max {

@@ -22,8 +22,8 @@ pub struct Ledger {
     /// Results that ended at a head alone.
     pub completed: BTreeMap<RequestId, Vec<Completed>>,
     logs: BTreeMap<CoreId, Log>,
-    /// Cores that are ending the epochs before, the record that says so, and the epoch that is to serve:
-    /// nobody sees what they decide before an epoch serves.
+    /// Cores that are ending the epochs before, the record that says so, and the epoch that is to
+    /// serve: nobody sees what they decide before an epoch serves.
     sealing: BTreeMap<CoreId, (Position, Epoch)>,
 }
 
@@ -44,8 +44,8 @@ pub struct Entry {
     /// As its first record had it.
     pub prepare: Arc<Prepare>,
     /// By place in the chain.
-    pub members: Vec<Member>,
-    /// The replex, from 0, that knows a decision before anybody may see it (x of SAFETY R3), where
+    pub members: Vec<LedgerMember>,
+    /// The replex, from 0, that knows a decision before anybody may see it (x of R3), where
     /// that is not the first to log it.
     visible_at: Option<u8>,
     /// The first decision that was logged anywhere. It stays known after a crash, unless nobody
@@ -73,7 +73,7 @@ impl Entry {
     }
 
     /// A decision that nobody can have seen may be taken otherwise once nobody has it any more
-    /// (SAFETY R3, R4).
+    /// (R3, R4).
     fn forget_unseen(&mut self) {
         if !self.seen && self.members.iter().all(|member| member.decided.is_none()) {
             self.decision = None;
@@ -83,7 +83,7 @@ impl Entry {
 
 /// What one member of a chain has on its disk.
 #[derive(Clone, Debug, Default)]
-pub struct Member {
+pub struct LedgerMember {
     /// Its prepare.
     pub prepared: Option<(CoreId, Position)>,
     /// The votes in it.
@@ -130,7 +130,7 @@ impl Ledger {
                     }
                     Entry {
                         prepare: Arc::clone(prepare),
-                        members: vec![Member::default(); prepare.chain.len()],
+                        members: vec![LedgerMember::default(); prepare.chain.len()],
                         visible_at,
                         decision: None,
                         seen: false,
@@ -192,7 +192,7 @@ impl Ledger {
                     {
                         match entry.visible {
                             true => member.decision = None,
-                            false => *member = Member::default(),
+                            false => *member = LedgerMember::default(),
                         }
                     }
                 }
@@ -225,10 +225,10 @@ impl Ledger {
             || operations.any(|operation| self.operations[operation].decision == aborts)
     }
 
-    /// This epoch serves at a core after others have ended: what it has decided for the partitions that
-    /// it still holds may be seen, and all who remain have it, so that what removed ones lack proves
-    /// nothing any more. What was decided at the end of an epoch after which none served, by members
-    /// that are gone, never counted.
+    /// This epoch serves at a core after others have ended: what it has decided for the partitions
+    /// that it still holds may be seen, and all who remain have it, so that what removed ones lack
+    /// proves nothing any more. What was decided at the end of an epoch after which none served, by
+    /// members that are gone, never counted.
     ///
     /// # Errors
     /// Something else was seen before.
@@ -263,8 +263,8 @@ impl Ledger {
         Ok(())
     }
 
-    /// The epoch that is to serve once a core has decided what is left of those before, if it is about
-    /// that.
+    /// The epoch that is to serve once a core has decided what is left of those before, if it is
+    /// about that.
     pub fn awaited(&self, core: CoreId) -> Option<Epoch> {
         self.sealing.get(&core).map(|(_, epoch)| *epoch)
     }

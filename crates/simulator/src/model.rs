@@ -9,7 +9,7 @@
 
 use std::rc::Rc;
 
-use crate::check::linearizable::Object;
+use crate::linearizable::Object;
 
 /// Columns of the simulated table.
 pub const COLUMNS: usize = 7;
@@ -54,7 +54,7 @@ pub struct Condition {
 
 /// What a client asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Operation {
+pub enum WorkloadOperation {
     /// `INSERT`.
     Insert(Row),
     /// `INSERT … ON CONFLICT DO NOTHING`.
@@ -67,10 +67,22 @@ pub enum Operation {
     Delete(i64, Option<Condition>),
     /// `SELECT` on one partition of one replex.
     Read(Range),
+    /// `SELECT` that reads several ranges: keys, cells, pages (R35).
+    Statement(Vec<Range>),
     /// All rows of the group, by id, as they are at rest.
     ReadAll,
     /// The table's copies change: from now on they are those of this era.
     Change(usize),
+}
+
+impl WorkloadOperation {
+    /// Whether it changes nothing.
+    pub fn is_read(&self) -> bool {
+        matches!(
+            self,
+            WorkloadOperation::Read(_) | WorkloadOperation::Statement(_)
+        )
+    }
 }
 
 /// A part of one partition.
@@ -109,6 +121,8 @@ pub enum Seen {
     Nothing,
     /// Rows of a read.
     Rows(Vec<Row>),
+    /// Rows of each range of a statement.
+    Ranges(Vec<Vec<Row>>),
     /// How many rows a read found.
     Count(u64),
 }
@@ -136,6 +150,8 @@ pub struct Copy {
     pub columns: Vec<usize>,
     /// What it demands.
     pub demand: Demand,
+    /// How many partitions it has.
+    pub partitions: u32,
     /// The partition of a row: the one thing that `placement` says here.
     pub partition: Rc<PartitionOf>,
 }
@@ -169,13 +185,18 @@ pub struct State {
 
 impl Object for Model {
     type State = State;
-    type Operation = Operation;
+    type Operation = WorkloadOperation;
     type Seen = Seen;
 
-    fn step(&self, state: &State, operation: &Operation, seen: Option<&Seen>) -> Option<State> {
+    fn step(
+        &self,
+        state: &State,
+        operation: &WorkloadOperation,
+        seen: Option<&Seen>,
+    ) -> Option<State> {
         let (mut era, rows) = (state.era, &state.rows);
         let rows = match operation {
-            Operation::Change(next) => {
+            WorkloadOperation::Change(next) => {
                 era = *next;
                 rows.clone()
             }
@@ -184,7 +205,7 @@ impl Object for Model {
         Some(State { era, rows })
     }
 
-    fn only_looks(&self, _: &Operation, seen: &Seen) -> bool {
+    fn only_looks(&self, _: &WorkloadOperation, seen: &Seen) -> bool {
         *seen != Seen::Applied
     }
 }
@@ -207,10 +228,10 @@ impl Model {
     fn after(
         &self,
         (era, rows): (usize, &Rows),
-        operation: &Operation,
+        operation: &WorkloadOperation,
         seen: Option<&Seen>,
     ) -> Option<Rows> {
-        if let Operation::Read(range) = operation {
+        if let WorkloadOperation::Read(range) = operation {
             let agrees = match seen {
                 None => true,
                 Some(Seen::Rows(found)) => self.read(rows, range).iter().eq(found),
@@ -219,7 +240,16 @@ impl Model {
             };
             return agrees.then(|| rows.clone());
         }
-        if let Operation::ReadAll = operation {
+        if let WorkloadOperation::Statement(ranges) = operation {
+            let found = || ranges.iter().map(|range| self.read(rows, range));
+            let agrees = match seen {
+                None => true,
+                Some(Seen::Ranges(seen)) => found().eq(seen.iter().cloned()),
+                Some(_) => false,
+            };
+            return agrees.then(|| rows.clone());
+        }
+        if let WorkloadOperation::ReadAll = operation {
             let agrees = seen.is_none_or(|seen| *seen == Seen::Rows(rows.clone()));
             return agrees.then(|| rows.clone());
         }
@@ -268,7 +298,7 @@ impl Model {
     fn proposal(
         &self,
         rows: &Rows,
-        operation: &Operation,
+        operation: &WorkloadOperation,
     ) -> Result<(Option<Row>, Option<Row>), Seen> {
         let find = |id: i64| rows.iter().find(|row| row[ID] == id).copied();
         let check = |row: &Row, condition: &Option<Condition>| match condition {
@@ -278,39 +308,40 @@ impl Model {
             _ => Ok(()),
         };
         match operation {
-            Operation::Insert(row) => match find(row[ID]) {
+            WorkloadOperation::Insert(row) => match find(row[ID]) {
                 Some(_) => Err(Seen::Duplicate(0, self.key(0, row))),
                 None => Ok((None, Some(*row))),
             },
-            Operation::InsertOrKeep(row) => match find(row[ID]) {
+            WorkloadOperation::InsertOrKeep(row) => match find(row[ID]) {
                 Some(_) => Err(Seen::Kept),
                 None => Ok((None, Some(*row))),
             },
-            Operation::Upsert(row, changes, condition) => match find(row[ID]) {
+            WorkloadOperation::Upsert(row, changes, condition) => match find(row[ID]) {
                 Some(old) => {
                     check(&old, condition)?;
                     Ok((Some(old), Some(changed(&old, changes))))
                 }
                 None => Ok((None, Some(*row))),
             },
-            Operation::Update(id, changes, condition) => {
+            WorkloadOperation::Update(id, changes, condition) => {
                 let old = find(*id).ok_or(Seen::NotFound)?;
                 check(&old, condition)?;
                 Ok((Some(old), Some(changed(&old, changes))))
             }
-            Operation::Delete(id, condition) => {
+            WorkloadOperation::Delete(id, condition) => {
                 let old = find(*id).ok_or(Seen::NotFound)?;
                 check(&old, condition)?;
                 Ok((Some(old), None))
             }
-            Operation::Read(_) | Operation::ReadAll | Operation::Change(_) => {
-                unreachable!("only writes propose something")
-            }
+            WorkloadOperation::Read(_)
+            | WorkloadOperation::Statement(_)
+            | WorkloadOperation::ReadAll
+            | WorkloadOperation::Change(_) => unreachable!("only writes propose something"),
         }
     }
 
-    /// Every reason to vote no, and whether somebody certainly does; the real chain tells the first,
-    /// the model allows any.
+    /// Every reason to vote no, and whether somebody certainly does; the real chain tells the
+    /// first, the model allows any.
     fn violations(
         &self,
         (era, rows): (usize, &Rows),
@@ -399,6 +430,7 @@ mod tests {
             number,
             columns: columns.to_vec(),
             demand,
+            partitions: 1,
             partition: Rc::new(|_| 0),
         };
         Model::new(vec![
@@ -421,7 +453,7 @@ mod tests {
     fn unique_keys_are_taken_once_and_nulls_never() {
         let model = model();
         let rows = state(vec![row(1, 5, 7, 1)]);
-        let insert = Operation::Insert(row(2, 5, 7, 2));
+        let insert = WorkloadOperation::Insert(row(2, 5, 7, 2));
         assert_eq!(model.step(&rows, &insert, Some(&Seen::Applied)), None);
         let duplicate = Seen::Duplicate(1, vec![7]);
         assert_eq!(
@@ -429,7 +461,7 @@ mod tests {
             Some(rows.clone())
         );
         let rows = state(vec![row(1, 5, NULL, 1)]);
-        let insert = Operation::Insert(row(2, 5, NULL, 2));
+        let insert = WorkloadOperation::Insert(row(2, 5, NULL, 2));
         assert!(model.step(&rows, &insert, Some(&Seen::Applied)).is_some());
     }
 
@@ -437,13 +469,13 @@ mod tests {
     fn dense_values_have_no_holes() {
         let model = model();
         let rows = state(vec![row(1, 5, 1, 1), row(2, 5, 2, 2)]);
-        let insert = Operation::Insert(row(3, 5, 3, 4));
+        let insert = WorkloadOperation::Insert(row(3, 5, 3, 4));
         let expected = Seen::NotDense(2, 3);
         assert!(model.step(&rows, &insert, Some(&expected)).is_some());
         assert!(model.step(&rows, &insert, Some(&Seen::Applied)).is_none());
-        let delete = Operation::Delete(1, None);
+        let delete = WorkloadOperation::Delete(1, None);
         assert!(model.step(&rows, &delete, Some(&expected)).is_some());
-        let delete = Operation::Delete(2, None);
+        let delete = WorkloadOperation::Delete(2, None);
         assert_eq!(
             model.step(&rows, &delete, Some(&Seen::Applied)),
             Some(state(vec![rows.rows[0]]))
@@ -463,7 +495,7 @@ mod tests {
             limit: 10,
         };
         let shows = |range: &Range, found: &[Row]| {
-            let read = Operation::Read(range.clone());
+            let read = WorkloadOperation::Read(range.clone());
             model
                 .step(&rows, &read, Some(&Seen::Rows(found.to_vec())))
                 .is_some()
@@ -486,7 +518,7 @@ mod tests {
             column: N,
             value: 0,
         });
-        let update = Operation::Update(1, vec![Change::Add(N, 1)], condition);
+        let update = WorkloadOperation::Update(1, vec![Change::Add(N, 1)], condition);
         let after = model.step(&rows, &update, Some(&Seen::Applied)).unwrap();
         assert_eq!(after.rows[0][N], 1);
         assert!(model.step(&after, &update, Some(&Seen::Applied)).is_none());
@@ -505,11 +537,11 @@ mod tests {
         model.copies[3].demand = Demand::Unique;
         model.eras[0] = vec![0];
         let rows = state(vec![row(1, 5, 1, 1)]);
-        let insert = Operation::Insert(row(2, 5, 2, 2));
+        let insert = WorkloadOperation::Insert(row(2, 5, 2, 2));
         let duplicate = Seen::Duplicate(3, vec![5]);
         assert_eq!(model.step(&rows, &insert, Some(&duplicate)), None);
         assert!(model.step(&rows, &insert, Some(&Seen::Applied)).is_some());
-        let later = model.step(&rows, &Operation::Change(1), Some(&Seen::Applied));
+        let later = model.step(&rows, &WorkloadOperation::Change(1), Some(&Seen::Applied));
         let later = later.unwrap();
         assert_eq!(model.step(&later, &insert, Some(&Seen::Applied)), None);
         assert!(model.step(&later, &insert, Some(&duplicate)).is_some());

@@ -36,6 +36,8 @@ struct Link {
     /// Nothing sent later arrives earlier.
     last_arrival_us: u64,
     clogged_until_us: u64,
+    /// What was sent into a clog arrives after it, though faults have stopped meanwhile.
+    held_until_us: u64,
     /// How often the connection has broken: what was under way then is gone.
     breaks: u64,
 }
@@ -89,6 +91,13 @@ impl Network {
     pub fn clog(&mut self, from: Node, to: Node, until_us: u64) {
         let link = self.links.entry((from, to)).or_default();
         link.clogged_until_us = link.clogged_until_us.max(until_us);
+        link.held_until_us = link.held_until_us.max(until_us);
+    }
+
+    /// Whether what was sent from one to the other since then was not held up.
+    pub fn flows_since(&self, since_us: u64, from: Node, to: Node) -> bool {
+        let link = self.links.get(&(from, to));
+        link.is_none_or(|link| link.held_until_us <= since_us)
     }
 
     /// All clogs are over.

@@ -1,10 +1,10 @@
 //! What one seed is about: the cluster's shape, the workload's, and the faults' rates. Drawn once
 //! at the start and then held, so that seeds differ more than moments within one do.
 
+use machines::core::CoreLimits;
 use placement::{
     Column, ColumnType, Constraint, Cut, Dimension, Durability, FurtherCopy, Index, Schema, Share,
 };
-use protocol::machine::Limits;
 
 use crate::model::{self, COLUMNS};
 use crate::random::Random;
@@ -20,7 +20,7 @@ const ENTRIES_PER_SECOND: u64 = 200;
 
 /// Everything that a seed decides before its cluster starts.
 #[derive(Clone, Debug)]
-pub struct Plan {
+pub struct RunPlan {
     /// Servers, each its own failure domain.
     pub servers: u32,
     /// Event loops per server.
@@ -28,7 +28,7 @@ pub struct Plan {
     /// The one table.
     pub schema: Schema,
     /// The machines' limits.
-    pub limits: Limits,
+    pub limits: CoreLimits,
     /// How long a lease holds.
     pub lease_us: u64,
     /// When a server that is down is replaced; `u64::MAX` is never.
@@ -64,6 +64,8 @@ pub struct Workload {
     pub conditional: f64,
     /// How many reads may be stale.
     pub stale: f64,
+    /// How many reads are of several ranges.
+    pub statements: f64,
 }
 
 /// Rates of faults. Intervals are means in microseconds; 0 is never.
@@ -134,34 +136,36 @@ pub struct Faults {
     pub checkpoint_every_us: u64,
 }
 
-impl Plan {
+impl RunPlan {
     /// The plan of a seed.
-    pub fn draw(random: &mut Random) -> Plan {
+    pub fn draw(random: &mut Random) -> RunPlan {
         let schema = draw_schema(random);
         let servers = schema.replex_count() as u32 + random.below(3) as u32;
         let workload = draw_workload(random);
         let lease_us = *random.pick(&[40, 300, 1_000]) * MILLISECOND;
         let retry_us = *random.pick(&[20, 60, 250]) * MILLISECOND;
         let page_keys = *random.pick(&[1, 3, 4_096]);
-        let limits = Limits {
+        let limits = CoreLimits {
             wait_us_max: *random.pick(&[300, 1_000, 5_000]) * MILLISECOND,
             retry_us,
             heartbeat_us: lease_us / 4,
             lease_us,
+            flush_us_max: *random.pick(&[1, 3]) * lease_us.max(100 * MILLISECOND),
             folded_requests_max: *random.pick(&[1, 4, 256]),
             requests_per_key_max: *random.pick(&[8, 64, 1_024]),
             operations_max: *random.pick(&[16, 256, 65_536]),
+            page_keys_max: *random.pick(&[2, 16_384, 16_384]),
             fill_page_keys_max: page_keys,
             entry_page_max: page_keys,
             entries_per_second: ENTRIES_PER_SECOND,
-            ..Limits::default()
+            ..CoreLimits::default()
         };
         let faults = draw_faults(random);
         let replace_after_us = match random.chance(0.4) {
             true => *random.pick(&[0, lease_us / 2, 3 * lease_us]),
             false => u64::MAX,
         };
-        Plan {
+        RunPlan {
             servers,
             cores: 1 + u16::from(random.chance(0.3)),
             schema,
@@ -311,6 +315,7 @@ fn draw_workload(random: &mut Random) -> Workload {
         hot: *random.pick(&[0.0, 0.0, 0.3, 0.8]),
         conditional: *random.pick(&[0.0, 0.3]),
         stale: *random.pick(&[0.0, 0.1]),
+        statements: *random.pick(&[0.0, 0.4, 0.4, 1.0]),
     }
 }
 
@@ -395,7 +400,7 @@ mod tests {
         let (mut dense, mut unique) = (0, 0);
         let mut further = [0; 4];
         for seed in 0..500 {
-            let plan = Plan::draw(&mut Random::new(seed));
+            let plan = RunPlan::draw(&mut Random::new(seed));
             plan.schema.validate().unwrap();
             let domains = u32::from(plan.schema.failures_tolerated) + 1;
             assert!(plan.servers >= domains, "{plan:?}");

@@ -14,18 +14,19 @@ use protocol::configuration::Table;
 use protocol::identity::PartitionId;
 use protocol::message::{CoordinatorReply, CoordinatorRequest};
 
-use crate::check::linearizable::{self, Call, Verdict};
 use crate::check::rest::{PartitionRows, Rest, of_replex};
 use crate::check::{
     Violation, budget, constraints, copies, durable, entries, leftovers, places, results, versions,
 };
-use crate::core::Core;
+use crate::core::SimulatedCore;
 use crate::event::Event;
-use crate::model::{GROUP, Operation, Row, Seen, State};
+use crate::linearizable::{self, Call, Verdict};
+use crate::model::{GROUP, Row, Seen, State, WorkloadOperation};
 use crate::plan::SECOND;
 use crate::trace::Trace;
 use crate::workload::Translation;
 use crate::world::World;
+use crate::world::server::Server;
 
 /// Work under faults ends after this, done or not.
 const CHAOS_US: u64 = 8 * SECOND;
@@ -90,7 +91,7 @@ fn set_up(world: &mut World) -> bool {
     for place in 0..world.servers.len() {
         world.after(place as u64, Event::Start(place));
     }
-    let all_run = |world: &World| world.servers.iter().all(crate::server::Server::is_running);
+    let all_run = |world: &World| world.servers.iter().all(Server::is_running);
     if !world.run(10 * SECOND, all_run) {
         world.check(
             "I16 everything finishes",
@@ -255,7 +256,7 @@ fn nothing_left(world: &World) -> Result<(), String> {
     let (table, _) = world.table.as_ref().expect("it was created");
     let configuration = world.coordinator.configuration();
     let configuration = configuration.ok_or("no coordinator runs")?;
-    for core in world.servers.iter().flat_map(crate::server::Server::cores) {
+    for core in world.servers.iter().flat_map(Server::cores) {
         let own = core.machine.identity().core;
         let kept: BTreeSet<u64> = core.tables.entries().map(|(number, ..)| number).collect();
         // One whose server was lost keeps what it may get back.
@@ -333,7 +334,11 @@ fn read_all(world: &World) -> Result<Rest, String> {
 
 /// The orders in which a partition has entries: all that it ought to, by now (I16), each marked as
 /// whole under the columns that it has, and no others.
-fn entry_orders(core: &Core, table: &Table, id: PartitionId) -> Result<Vec<usize>, String> {
+fn entry_orders(
+    core: &SimulatedCore,
+    table: &Table,
+    id: PartitionId,
+) -> Result<Vec<usize>, String> {
     let mut marked = BTreeMap::new();
     let visit = &mut |order: &[u8], mark: &[u8]| {
         marked.insert(order.to_vec(), mark.to_vec());
@@ -362,8 +367,7 @@ fn check_histories(world: &mut World, rest: &Rest, outcome: &mut Outcome) {
     for group in 0..world.plan.workload.groups {
         let calls = world.history.iter().filter(|(other, _)| *other == group);
         let mut calls: Vec<_> = calls.map(|(_, call)| call.clone()).collect();
-        let is_read = |call: &Call<Operation, Seen>| matches!(call.operation, Operation::Read(_));
-        calls.retain(|call| call.ended.is_some() || !is_read(call));
+        calls.retain(|call| call.ended.is_some() || !call.operation.is_read());
         let rows = of_replex(rest, 0).into_iter().map(|(_, row)| row);
         let mut rows: Vec<Row> = rows.filter(|row| row[GROUP] == group).collect();
         rows.sort_unstable_by_key(|row| row[crate::model::ID]);
@@ -372,7 +376,7 @@ fn check_histories(world: &mut World, rest: &Rest, outcome: &mut Outcome) {
         calls.push(Call {
             begun,
             ended,
-            operation: Operation::ReadAll,
+            operation: WorkloadOperation::ReadAll,
         });
         match linearizable::check(&table.model, State::default(), &calls, STEPS_MAX) {
             Verdict::Linearizable => {}
@@ -386,7 +390,7 @@ fn check_histories(world: &mut World, rest: &Rest, outcome: &mut Outcome) {
     }
 }
 
-fn told(calls: &[Call<Operation, Seen>], ordered: usize, stuck: &[usize]) -> String {
+fn told(calls: &[Call<WorkloadOperation, Seen>], ordered: usize, stuck: &[usize]) -> String {
     let mut text = format!(
         "{ordered} of {} operations can be ordered; then none of:",
         calls.len()

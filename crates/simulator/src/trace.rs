@@ -83,6 +83,7 @@ fn told(content: &Content) -> String {
                 server,
                 incarnation,
                 configuration,
+                ..
             } => format!(
                 "joined as server {} incarnation {} in epoch {}",
                 server.0, incarnation.0, configuration.epoch.0

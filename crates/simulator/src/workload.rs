@@ -14,8 +14,8 @@ use protocol::identity::Epoch;
 use protocol::operation::{Action, Mutation, RequestResult};
 
 use crate::model::{
-    A, COLUMNS, Change, Condition, Copy, D, Demand, GROUP, ID, Model, N, NULL, Operation, Range,
-    Row, Seen, TAG, U,
+    A, COLUMNS, Change, Condition, Copy, D, Demand, GROUP, ID, Model, N, NULL, Range, Row, Seen,
+    TAG, U, WorkloadOperation,
 };
 use crate::plan::Workload;
 use crate::random::Random;
@@ -47,7 +47,7 @@ impl Generator {
     }
 
     /// The next operation, and its group. Reads go to one of these copies.
-    pub fn draw(&mut self, model: &Model, readable: &[usize]) -> (i64, Operation) {
+    pub fn draw(&mut self, model: &Model, readable: &[usize]) -> (i64, WorkloadOperation) {
         let hot = self.random.chance(self.workload.hot);
         let group = if hot {
             0
@@ -61,18 +61,52 @@ impl Generator {
         };
         let id = group * GROUP_STRIDE + index;
         let operation = match self.random.weighted(&self.workload.weights) {
-            0 => Operation::Insert(self.row(group, id)),
-            1 => Operation::InsertOrKeep(self.row(group, id)),
+            0 => WorkloadOperation::Insert(self.row(group, id)),
+            1 => WorkloadOperation::InsertOrKeep(self.row(group, id)),
             2 => {
                 let row = self.row(group, id);
-                Operation::Upsert(row, self.changes(group), self.condition(group))
+                WorkloadOperation::Upsert(row, self.changes(group), self.condition(group))
             }
-            3 => Operation::Update(id, self.changes(group), self.condition(group)),
-            4 => Operation::Delete(id, self.condition(group)),
-            5 => Operation::Read(self.point(model, readable, group, id)),
-            _ => Operation::Read(self.range(model, readable, group)),
+            3 => WorkloadOperation::Update(id, self.changes(group), self.condition(group)),
+            4 => WorkloadOperation::Delete(id, self.condition(group)),
+            5 | 6 if self.random.chance(self.workload.statements) => {
+                WorkloadOperation::Statement(self.statement(model, readable, group))
+            }
+            5 => WorkloadOperation::Read(self.point(model, readable, group, id)),
+            _ => WorkloadOperation::Read(self.range(model, readable, group)),
         };
         (group, operation)
+    }
+
+    /// What a statement reads: several keys, or the cells that a part of a key leaves open, of one
+    /// replex; seldom of several.
+    fn statement(&mut self, model: &Model, readable: &[usize], group: i64) -> Vec<Range> {
+        let one = [*self.random.pick(readable)];
+        let readable = match self.random.chance(0.1) {
+            true => readable,
+            false => &one[..],
+        };
+        if self.random.chance(0.4) {
+            let range = self.range(model, readable, group);
+            let cells = 0..model.copies[range.replex].partitions;
+            let cell = |partition| Range {
+                partition,
+                ..range.clone()
+            };
+            return cells.map(cell).collect();
+        }
+        let count = self.random.between(2, 5);
+        let keys = (0..count).map(|_| {
+            let id = group * GROUP_STRIDE + self.random.below(self.workload.ids as u64) as i64;
+            self.point(model, readable, group, id)
+        });
+        let mut ranges: Vec<Range> = Vec::new();
+        for range in keys.collect::<Vec<_>>() {
+            if !ranges.contains(&range) {
+                ranges.push(range);
+            }
+        }
+        ranges
     }
 
     /// Whether a read may be stale.
@@ -272,6 +306,7 @@ impl Definition {
             number,
             columns: self.columns.clone(),
             demand: self.demand,
+            partitions: self.grid.iter().map(|(_, axis)| axis.divisions).product(),
             partition: Rc::new(partition),
         }
     }
@@ -329,11 +364,13 @@ impl Translation {
     }
 
     /// A write as the protocol says it.
-    pub fn mutation(&self, operation: &Operation) -> Mutation {
+    pub fn mutation(&self, operation: &WorkloadOperation) -> Mutation {
         let (id, action) = match operation {
-            Operation::Insert(row) => (row[ID], Action::Insert { row: self.row(row) }),
-            Operation::InsertOrKeep(row) => (row[ID], Action::InsertOrKeep { row: self.row(row) }),
-            Operation::Upsert(row, changes, condition) => (
+            WorkloadOperation::Insert(row) => (row[ID], Action::Insert { row: self.row(row) }),
+            WorkloadOperation::InsertOrKeep(row) => {
+                (row[ID], Action::InsertOrKeep { row: self.row(row) })
+            }
+            WorkloadOperation::Upsert(row, changes, condition) => (
                 row[ID],
                 Action::Upsert {
                     row: self.row(row),
@@ -341,22 +378,23 @@ impl Translation {
                     condition: condition.map(expression),
                 },
             ),
-            Operation::Update(id, changes, condition) => (
+            WorkloadOperation::Update(id, changes, condition) => (
                 *id,
                 Action::Update {
                     assignments: changes.iter().map(assignment).collect(),
                     condition: condition.map(expression),
                 },
             ),
-            Operation::Delete(id, condition) => (
+            WorkloadOperation::Delete(id, condition) => (
                 *id,
                 Action::Delete {
                     condition: condition.map(expression),
                 },
             ),
-            Operation::Read(_) | Operation::ReadAll | Operation::Change(_) => {
-                unreachable!("only writes are mutations")
-            }
+            WorkloadOperation::Read(_)
+            | WorkloadOperation::Statement(_)
+            | WorkloadOperation::ReadAll
+            | WorkloadOperation::Change(_) => unreachable!("only writes are mutations"),
         };
         Mutation {
             pk: Bytes(self.pk(id)),
@@ -484,27 +522,28 @@ fn expression(condition: Condition) -> Expression {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::Plan;
+    use crate::plan::RunPlan;
 
     #[test]
     fn rows_and_bounds_translate_both_ways() {
         for seed in 0..50 {
             let mut random = Random::new(seed);
-            let plan = Plan::draw(&mut random);
+            let plan = RunPlan::draw(&mut random);
             let layout = Layout::base(&plan.schema);
             let translation = Translation::new(&plan.schema, &layout);
             let mut generator = Generator::new(plan.workload, random);
             for _ in 0..50 {
                 let (group, operation) = generator.draw(&translation.model, &[0]);
                 match operation {
-                    Operation::Insert(row) => {
+                    WorkloadOperation::Insert(row) => {
                         assert_eq!(translation.parse(&translation.row(&row)).unwrap(), row);
                         assert_eq!(group_of_id(row[ID]), group);
                     }
-                    Operation::Read(range) => {
+                    WorkloadOperation::Read(range) => {
                         let (start, end) = translation.bounds(&range);
                         assert!(end.is_none_or(|end| start.0 < end.0));
                     }
+                    WorkloadOperation::Statement(ranges) => assert!(!ranges.is_empty()),
                     other => assert!(!translation.mutation(&other).pk.is_empty()),
                 }
             }
@@ -513,7 +552,7 @@ mod tests {
 
     #[test]
     fn a_copy_that_gets_the_number_of_another_one_is_new() {
-        let schema = Plan::draw(&mut Random::new(1)).schema;
+        let schema = RunPlan::draw(&mut Random::new(1)).schema;
         let with = |columns: &[usize], constraint| {
             let mut wanted = schema.clone();
             wanted.further.clear();

@@ -2,8 +2,8 @@
 //! Without a file, a person talks with it. `replex sql` is the same with options.
 
 use client::{Client, ConnectOptions};
-use sql::Session;
-use sql::shell::{Options, Output, Shell, interactive};
+use sql::SqlSession;
+use sql::shell::{Shell, ShellOptions, ShellOutput, interactive};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut arguments = std::env::args().skip(1);
@@ -15,13 +15,13 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         .enable_all()
         .build()?;
     let client = runtime.block_on(Client::connect(ConnectOptions::new([coordinator])))?;
-    let mut shell = Shell::new(Session::new(client), Options::default());
+    let mut shell = Shell::new(SqlSession::new(client), ShellOptions::default());
     let Some(file) = arguments.next() else {
         return Ok(interactive(shell, &runtime, None)?);
     };
     let text = std::fs::read_to_string(&file)?;
     let (mut out, mut err) = (std::io::stdout(), std::io::stderr());
-    let mut output = Output {
+    let mut output = ShellOutput {
         out: &mut out,
         err: &mut err,
     };

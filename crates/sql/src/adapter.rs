@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use client::protocol::configuration::Configuration;
-use client::protocol::identity::TableId;
-use client::protocol::message::{FillReport, Read, RowPage};
-use client::protocol::operation::{Mutation, RequestResult};
 use client::{Client, IfExists, IfMissing, Table};
 use placement::Schema;
+use protocol::configuration::Configuration;
+use protocol::identity::TableId;
+use protocol::message::{FillReport, Read, RowPage};
+use protocol::operation::{Mutation, RequestResult};
 
 use crate::store::{Store, StoreError};
 
@@ -23,6 +23,14 @@ impl Store for Client {
     async fn page(&self, read: Read) -> Result<RowPage, StoreError> {
         let table = handle(self, read.partition.table).await?;
         Ok(table.read_page(read, None).await?)
+    }
+
+    async fn moment(&self, reads: Vec<Read>) -> Result<Option<Vec<Vec<RowPage>>>, StoreError> {
+        let Some(first) = reads.first() else {
+            return Ok(Some(Vec::new()));
+        };
+        let table = handle(self, first.partition.table).await?;
+        Ok(table.read_moment(reads, None).await?)
     }
 
     async fn execute(

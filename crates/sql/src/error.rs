@@ -1,17 +1,17 @@
 //! Everything that can go wrong with a statement, told so that a person can mend it.
 //!
 //! Each variant names the thing and the remedy. What the store refused by itself comes as
-//! [`Error::Store`], whose text is the client's; the rest was found before anything was sent,
+//! [`SqlError::Store`], whose text is the client's; the rest was found before anything was sent,
 //! unless the variant says otherwise.
 
 use std::fmt;
 
-use client::protocol::expression::EvaluationError;
 use placement::{KeyError, RowError, SchemaError, ValueError};
+use protocol::expression::EvaluationError;
 
 /// A statement that was not done, or not wholly.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Error {
+pub enum SqlError {
     /// The text is not SQL of this dialect.
     Syntax(SyntaxError),
     /// SQL that PostgreSQL has and this store has not, or not yet.
@@ -95,7 +95,7 @@ pub enum Error {
         /// The index that said so: `primary key` or its name, with columns and values.
         key: String,
         /// What the statement did nevertheless.
-        done: Progress,
+        done: StatementProgress,
     },
     /// A dense index lacks the value before this one.
     NotDense {
@@ -106,7 +106,7 @@ pub enum Error {
         /// The only value that an insert may have; a delete may take the one before it.
         expected: i64,
         /// What the statement did nevertheless.
-        done: Progress,
+        done: StatementProgress,
     },
     /// The row cannot take the change; says why and what to do.
     Invalid {
@@ -115,7 +115,7 @@ pub enum Error {
         /// For people.
         message: String,
         /// What the statement did nevertheless.
-        done: Progress,
+        done: StatementProgress,
     },
     /// Other operations held the row for too long. Nothing of this row was changed: run the
     /// statement again.
@@ -123,7 +123,7 @@ pub enum Error {
         /// The table.
         table: String,
         /// What the statement did nevertheless.
-        done: Progress,
+        done: StatementProgress,
     },
     /// Something in the statement has no meaning together; says what and what to do.
     Statement {
@@ -134,16 +134,16 @@ pub enum Error {
     Store {
         /// For people: what happened, to what, what to do.
         message: String,
-        /// Whether what the statement asked for may have happened all the same (SAFETY R14).
+        /// Whether what the statement asked for may have happened all the same (R14).
         unknown: bool,
         /// What the statement did nevertheless.
-        done: Progress,
+        done: StatementProgress,
     },
 }
 
 /// What a statement of many rows had done before it stopped: rows are operations of their own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Progress {
+pub struct StatementProgress {
     /// Rows changed.
     pub done: usize,
     /// Rows that the statement asked to change; 1 for most.
@@ -163,24 +163,24 @@ pub struct SyntaxError {
     pub source: String,
 }
 
-impl Error {
+impl SqlError {
     /// SQL that the store has not.
-    pub(crate) fn unsupported(what: impl Into<String>, remedy: impl Into<String>) -> Error {
-        Error::Unsupported {
+    pub(crate) fn unsupported(what: impl Into<String>, remedy: impl Into<String>) -> SqlError {
+        SqlError::Unsupported {
             what: what.into(),
             remedy: remedy.into(),
         }
     }
 
     /// Something without a meaning.
-    pub(crate) fn statement(message: impl Into<String>) -> Error {
-        Error::Statement {
+    pub(crate) fn statement(message: impl Into<String>) -> SqlError {
+        SqlError::Statement {
             message: message.into(),
         }
     }
 }
 
-impl fmt::Display for Progress {
+impl fmt::Display for StatementProgress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.of > 1 {
             write!(
@@ -214,20 +214,22 @@ impl fmt::Display for SyntaxError {
     }
 }
 
-impl fmt::Display for Error {
+impl fmt::Display for SqlError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Error::Syntax(error) => error.fmt(f),
-            Error::Unsupported { what, remedy } => write!(f, "{what} is not supported: {remedy}"),
-            Error::UnknownTable { table, tables } if tables.is_empty() => {
+            SqlError::Syntax(error) => error.fmt(f),
+            SqlError::Unsupported { what, remedy } => {
+                write!(f, "{what} is not supported: {remedy}")
+            }
+            SqlError::UnknownTable { table, tables } if tables.is_empty() => {
                 write!(f, "there is no table {table}, nor any other: create it")
             }
-            Error::UnknownTable { table, tables } => write!(
+            SqlError::UnknownTable { table, tables } => write!(
                 f,
                 "there is no table {table}: create it, or name one of {}",
                 tables.join(", ")
             ),
-            Error::UnknownColumn {
+            SqlError::UnknownColumn {
                 table,
                 column,
                 columns,
@@ -236,28 +238,28 @@ impl fmt::Display for Error {
                 "table {table} has no column {column}: it has {}",
                 columns.join(", ")
             ),
-            Error::Schema(error) => error.fmt(f),
-            Error::Literal { place, error } if place.is_empty() => error.fmt(f),
-            Error::Literal { place, error } => write!(f, "{place}: {error}"),
-            Error::Expression { text, error } => write!(f, "in {text}: {error}"),
-            Error::Row { table, row, error } => write!(f, "table {table}, row {row}: {error}"),
-            Error::Key { table, row, error } => write!(f, "table {table}, row {row}: {error}"),
-            Error::NoIndex {
+            SqlError::Schema(error) => error.fmt(f),
+            SqlError::Literal { place, error } if place.is_empty() => error.fmt(f),
+            SqlError::Literal { place, error } => write!(f, "{place}: {error}"),
+            SqlError::Expression { text, error } => write!(f, "in {text}: {error}"),
+            SqlError::Row { table, row, error } => write!(f, "table {table}, row {row}: {error}"),
+            SqlError::Key { table, row, error } => write!(f, "table {table}, row {row}: {error}"),
+            SqlError::NoIndex {
                 table,
                 indexes,
                 hyperspaces,
             } => no_index(f, table, indexes, hyperspaces),
-            Error::PrimaryKeyChange { table, column } => write!(
+            SqlError::PrimaryKeyChange { table, column } => write!(
                 f,
                 "column {column} is in the primary key of table {table} and cannot be changed: \
-                 DELETE the row and INSERT it anew"
+                 DELETE the row and INSERT it again"
             ),
-            Error::Duplicate { table, key, done } => write!(
+            SqlError::Duplicate { table, key, done } => write!(
                 f,
-                "table {table} already has a row with {key}: choose another value, or say ON \
-                 CONFLICT{done}"
+                "table {table} already has a row with {key}: choose another value; an INSERT can leave \
+                 the row out by ON CONFLICT DO NOTHING{done}"
             ),
-            Error::NotDense {
+            SqlError::NotDense {
                 table,
                 index,
                 expected,
@@ -267,18 +269,18 @@ impl fmt::Display for Error {
                 "index {index} of table {table} is dense: the next value is {expected}, only the \
                  one before it can be deleted{done}"
             ),
-            Error::Invalid {
+            SqlError::Invalid {
                 table,
                 message,
                 done,
             } => write!(f, "table {table}: {message}{done}"),
-            Error::Conflict { table, done } => write!(
+            SqlError::Conflict { table, done } => write!(
                 f,
                 "other operations held the row of table {table} for too long: run the statement \
                  again{done}"
             ),
-            Error::Statement { message } => f.write_str(message),
-            Error::Store { message, done, .. } => write!(f, "{message}{done}"),
+            SqlError::Statement { message } => f.write_str(message),
+            SqlError::Store { message, done, .. } => write!(f, "{message}{done}"),
         }
     }
 }
@@ -301,16 +303,16 @@ fn no_index(
     )
 }
 
-impl std::error::Error for Error {}
+impl std::error::Error for SqlError {}
 
-impl From<SyntaxError> for Error {
-    fn from(error: SyntaxError) -> Error {
-        Error::Syntax(error)
+impl From<SyntaxError> for SqlError {
+    fn from(error: SyntaxError) -> SqlError {
+        SqlError::Syntax(error)
     }
 }
 
-impl From<SchemaError> for Error {
-    fn from(error: SchemaError) -> Error {
-        Error::Schema(error)
+impl From<SchemaError> for SqlError {
+    fn from(error: SchemaError) -> SqlError {
+        SqlError::Schema(error)
     }
 }

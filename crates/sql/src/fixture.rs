@@ -1,8 +1,8 @@
 //! Tables and servers for tests: flights with three replexes on three servers, and a shared log.
 
-use client::protocol::configuration::{Configuration, Place, Server, ServerState, Table};
-use client::protocol::identity::{CoreId, Epoch, Incarnation, ServerId, TableId};
 use placement::{Layout, Schema};
+use protocol::configuration::{Configuration, Place, Server, ServerState, Table};
+use protocol::identity::{CoreId, Epoch, Incarnation, ServerId, TableId};
 
 use crate::parse::parse;
 use crate::statement::Statement;
@@ -85,6 +85,7 @@ pub(crate) fn servers() -> Configuration {
         cores: vec![format!("127.0.0.1:470{id}")],
         state: ServerState::Up,
         is_draining: false,
+        is_new: false,
     };
     Configuration {
         cluster: 7,

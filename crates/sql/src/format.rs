@@ -1,7 +1,9 @@
 //! Results as a table for people, as CSV, or as JSON for programs.
 //!
-//! CSV and JSON hold rows and nothing else: what a statement did is said only to people.
+//! CSV and JSON hold rows and nothing else, so that programs can read them: what a statement did,
+//! as `UPDATE 3`, goes beside them.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::io::{self, Write};
 use std::str::FromStr;
@@ -9,11 +11,11 @@ use std::str::FromStr;
 use comfy_table::{CellAlignment, ContentLineStyle, LineStyle, Table, TableStyle};
 use placement::{ColumnType, Value};
 
-use crate::run::{Outcome, Rows};
+use crate::run::{ResultRows, StatementOutcome};
 
 /// How results are written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Format {
+pub enum OutputFormat {
     /// Columns in line, and how many rows there were.
     #[default]
     Table,
@@ -30,41 +32,48 @@ const PSQL: TableStyle = TableStyle::new()
     .header_separator(LineStyle::none().fill('-').junction('+'))
     .content_lines(ContentLineStyle::none().junction('|'));
 
-impl FromStr for Format {
+impl FromStr for OutputFormat {
     type Err = String;
 
-    fn from_str(text: &str) -> Result<Format, String> {
+    fn from_str(text: &str) -> Result<OutputFormat, String> {
         match text {
-            "table" => Ok(Format::Table),
-            "csv" => Ok(Format::Csv),
-            "json" => Ok(Format::Json),
+            "table" => Ok(OutputFormat::Table),
+            "csv" => Ok(OutputFormat::Csv),
+            "json" => Ok(OutputFormat::Json),
             other => Err(format!("{other} is no format: write table, csv or json")),
         }
     }
 }
 
-impl fmt::Display for Format {
+impl fmt::Display for OutputFormat {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Format::Table => "table",
-            Format::Csv => "csv",
-            Format::Json => "json",
+            OutputFormat::Table => "table",
+            OutputFormat::Csv => "csv",
+            OutputFormat::Json => "json",
         })
     }
 }
 
-/// Writes what a statement came to.
+/// Writes what a statement came to; `beside` takes what is no row where programs read the rows.
 ///
 /// # Errors
-/// Those of `out`.
-pub fn write_outcome(out: &mut dyn Write, outcome: &Outcome, format: Format) -> io::Result<()> {
+/// Those of `out` and `beside`.
+pub fn write_outcome(
+    out: &mut dyn Write,
+    beside: &mut dyn Write,
+    outcome: &StatementOutcome,
+    format: OutputFormat,
+) -> io::Result<()> {
     match outcome {
-        Outcome::Done(done) if format == Format::Table => writeln!(out, "{done}"),
-        Outcome::Done(_) => Ok(()),
-        Outcome::Rows(rows) => write_rows(out, rows, format),
-        Outcome::Description(parts) => {
+        StatementOutcome::Done(done) => match format {
+            OutputFormat::Table => writeln!(out, "{done}"),
+            OutputFormat::Csv | OutputFormat::Json => writeln!(beside, "{done}"),
+        },
+        StatementOutcome::Rows(rows) => write_rows(out, rows, format),
+        StatementOutcome::Description(parts) => {
             for (title, rows) in parts {
-                if format == Format::Table {
+                if format == OutputFormat::Table {
                     writeln!(out, "{title}")?;
                 }
                 write_rows(out, rows, format)?;
@@ -78,31 +87,39 @@ pub fn write_outcome(out: &mut dyn Write, outcome: &Outcome, format: Format) -> 
 ///
 /// # Errors
 /// Those of `out`.
-pub fn write_rows(out: &mut dyn Write, rows: &Rows, format: Format) -> io::Result<()> {
+pub fn write_rows(out: &mut dyn Write, rows: &ResultRows, format: OutputFormat) -> io::Result<()> {
     match format {
-        Format::Table => {
+        OutputFormat::Table => {
             writeln!(out, "{}", table(rows))?;
             match rows.rows.len() {
                 1 => writeln!(out, "(1 row)\n"),
                 count => writeln!(out, "({count} rows)\n"),
             }
         }
-        Format::Csv => {
+        OutputFormat::Csv => {
+            // The kind of an error tells whether the reader has left.
+            let unwritten = |error: csv::Error| match error.into_kind() {
+                csv::ErrorKind::Io(error) => error,
+                other => io::Error::other(format!("{other:?}")),
+            };
             let mut writer = csv::Writer::from_writer(&mut *out);
-            writer.write_record(rows.columns.iter().map(|it| it.name.as_bytes()))?;
+            let names = rows.columns.iter().map(|it| it.name.as_bytes());
+            writer.write_record(names).map_err(unwritten)?;
             for row in &rows.rows {
-                writer.write_record(row.iter().map(Value::to_string))?;
+                let values = row.iter().map(Value::to_string);
+                writer.write_record(values).map_err(unwritten)?;
             }
             writer.flush()
         }
-        Format::Json => {
+        OutputFormat::Json => {
+            let names = distinct_names(rows);
             write!(out, "[")?;
             for (number, row) in rows.rows.iter().enumerate() {
                 let start = if number == 0 { "" } else { "," };
                 write!(out, "{start}\n  {{")?;
-                for (place, (column, value)) in rows.columns.iter().zip(row).enumerate() {
+                for (place, (name, value)) in names.iter().zip(row).enumerate() {
                     let start = if place == 0 { "" } else { ", " };
-                    let name = serde_json::to_string(&column.name)?;
+                    let name = serde_json::to_string(name)?;
                     write!(out, "{start}{name}: {}", json(value))?;
                 }
                 write!(out, "}}")?;
@@ -113,7 +130,25 @@ pub fn write_rows(out: &mut dyn Write, rows: &Rows, format: Format) -> io::Resul
     }
 }
 
-fn table(rows: &Rows) -> String {
+/// The names of the columns as keys of an object: of columns that are called alike, the later ones
+/// are numbered, as `name_2`.
+fn distinct_names(rows: &ResultRows) -> Vec<String> {
+    let written: BTreeSet<&str> = rows.columns.iter().map(|it| it.name.as_str()).collect();
+    let mut taken = BTreeSet::new();
+    let names = rows.columns.iter().map(|column| {
+        let mut name = column.name.clone();
+        let mut number = 2;
+        while taken.contains(&name) || (name != column.name && written.contains(name.as_str())) {
+            name = format!("{}_{number}", column.name);
+            number += 1;
+        }
+        taken.insert(name.clone());
+        name
+    });
+    names.collect()
+}
+
+fn table(rows: &ResultRows) -> String {
     let mut table = Table::new();
     table.load_style(PSQL);
     table.set_header(rows.columns.iter().map(|it| it.name.as_str()));
@@ -152,12 +187,12 @@ mod tests {
     use super::*;
     use crate::run::OutputColumn;
 
-    fn rows() -> Rows {
+    fn rows() -> ResultRows {
         let column = |name: &str, column_type| OutputColumn {
             name: name.to_string(),
             column_type: Some(column_type),
         };
-        Rows {
+        ResultRows {
             columns: vec![
                 column("id", ColumnType::Int64),
                 column("note", ColumnType::Text),
@@ -181,7 +216,7 @@ mod tests {
         }
     }
 
-    fn written(rows: &Rows, format: Format) -> String {
+    fn written(rows: &ResultRows, format: OutputFormat) -> String {
         let mut out = Vec::new();
         write_rows(&mut out, rows, format).unwrap();
         String::from_utf8(out).unwrap()
@@ -198,7 +233,7 @@ mod tests {
 (2 rows)
 ";
         assert_eq!(
-            written(&rows(), Format::Table).trim_end(),
+            written(&rows(), OutputFormat::Table).trim_end(),
             expected.trim_end()
         );
     }
@@ -208,24 +243,24 @@ mod tests {
         let mut rows = rows();
         rows.rows.clear();
         assert_eq!(
-            written(&rows, Format::Table),
+            written(&rows, OutputFormat::Table),
             " id | note | late | at\n----+------+------+----\n(0 rows)\n\n"
         );
-        assert_eq!(written(&rows, Format::Json), "[]\n");
-        assert_eq!(written(&rows, Format::Csv), "id,note,late,at\n");
+        assert_eq!(written(&rows, OutputFormat::Json), "[]\n");
+        assert_eq!(written(&rows, OutputFormat::Csv), "id,note,late,at\n");
     }
 
     #[test]
     fn csv_quotes_what_needs_it() {
         assert_eq!(
-            written(&rows(), Format::Csv),
+            written(&rows(), OutputFormat::Csv),
             "id,note,late,at\n1,\"a, \"\"b\"\"\nc\",2.5,1970-01-01 00:00:00\n1234,,NaN,\n"
         );
     }
 
     #[test]
     fn json_is_json() {
-        let text = written(&rows(), Format::Json);
+        let text = written(&rows(), OutputFormat::Json);
         assert_eq!(
             text,
             "[\n  {\"id\": 1, \"note\": \"a, \\\"b\\\"\\nc\", \"late\": 2.5, \"at\": \"1970-01-01 \
@@ -236,16 +271,41 @@ mod tests {
     }
 
     #[test]
-    fn what_was_done_is_said_to_people_only() {
-        let outcome = Outcome::Done("INSERT 0 3".into());
-        for (format, expected) in [
-            (Format::Table, "INSERT 0 3\n"),
-            (Format::Csv, ""),
-            (Format::Json, ""),
+    fn columns_of_one_name_are_several_keys() {
+        let names = |names: &[&str]| {
+            let columns = names.iter().map(|name| OutputColumn {
+                name: name.to_string(),
+                column_type: Some(ColumnType::Int64),
+            });
+            let rows = ResultRows {
+                columns: columns.collect(),
+                rows: vec![(0..names.len() as i64).map(Value::Int64).collect()],
+            };
+            written(&rows, OutputFormat::Json)
+        };
+        assert_eq!(
+            names(&["x", "x", "x"]),
+            "[\n  {\"x\": 0, \"x_2\": 1, \"x_3\": 2}\n]\n"
+        );
+        // A name that is written stays whose it is.
+        assert_eq!(
+            names(&["x", "x", "x_2", "?column?", "?column?"]),
+            "[\n  {\"x\": 0, \"x_3\": 1, \"x_2\": 2, \"?column?\": 3, \"?column?_2\": 4}\n]\n"
+        );
+    }
+
+    #[test]
+    fn what_was_done_stands_beside_rows_that_programs_read() {
+        let outcome = StatementOutcome::Done("INSERT 0 3".into());
+        for (format, expected, expected_beside) in [
+            (OutputFormat::Table, "INSERT 0 3\n", ""),
+            (OutputFormat::Csv, "", "INSERT 0 3\n"),
+            (OutputFormat::Json, "", "INSERT 0 3\n"),
         ] {
-            let mut out = Vec::new();
-            write_outcome(&mut out, &outcome, format).unwrap();
+            let (mut out, mut beside) = (Vec::new(), Vec::new());
+            write_outcome(&mut out, &mut beside, &outcome, format).unwrap();
             assert_eq!(String::from_utf8(out).unwrap(), expected);
+            assert_eq!(String::from_utf8(beside).unwrap(), expected_beside);
         }
     }
 }

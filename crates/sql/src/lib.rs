@@ -1,21 +1,23 @@
 //! SQL of the store: text in, rows out.
 //!
 //! A statement is parsed ([`parse`]), given a meaning over a configuration ([`plan::plan`]), and
-//! run by a [`Session`] over a
-//! [`Store`], which is a `client::Client` in earnest. The first two are pure. Invariants: what PostgreSQL has and the store has not is refused
-//! by name, never ignored; nothing is sent before the whole statement has been checked; a filter
-//! and the ranges it is read by together say just what the `WHERE` said.
+//! run by a [`SqlSession`] over a [`Store`], which is a `client::Client` in earnest. The first two
+//! are pure. Invariants: what PostgreSQL has and the store has not is refused by name, never
+//! ignored; nothing is sent before the whole statement has been checked; a filter and the ranges it
+//! is read by together say just what the `WHERE` said.
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
 //! use client::{Client, ConnectOptions};
-//! use sql::Session;
+//! use sql::SqlSession;
+//! use sql::format::{OutputFormat, write_outcome};
+//! use std::io::{stderr, stdout};
 //!
 //! let client = Client::connect(ConnectOptions::new(["127.0.0.1:7400"])).await?;
-//! let mut session = Session::new(client);
+//! let mut session = SqlSession::new(client);
 //! let text = "SELECT * FROM flights WHERE tailnum = 'N14228'";
 //! let outcomes = session.run_text(text).await?;
-//! sql::format::write_outcome(&mut std::io::stdout(), &outcomes[0], sql::format::Format::Table)?;
+//! write_outcome(&mut stdout(), &mut stderr(), &outcomes[0], OutputFormat::Table)?;
 //! # Ok(())
 //! # }
 //! ```
@@ -24,6 +26,8 @@
 
 mod adapter;
 mod bind;
+#[cfg(test)]
+mod differential;
 mod error;
 #[cfg(test)]
 mod fixture;
@@ -36,13 +40,15 @@ pub mod plan;
 mod run;
 mod script;
 pub mod shell;
+mod spelling;
 pub mod statement;
 mod store;
 
-pub use error::{Error, Progress, SyntaxError};
+pub use error::{SqlError, StatementProgress, SyntaxError};
 pub use parse::{FAILURES_TOLERATED_DEFAULT, ParseError, Parsed, parse};
+pub use plan::text::literal;
 pub use run::{
-    CHANGE_ROWS_MAX, CONFLICT_RETRIES_MAX, Outcome, OutputColumn, ROWS_HELD_MAX,
-    ROWS_IN_FLIGHT_MAX, Rows, Session,
+    CHANGE_ROWS_MAX, CONFLICT_RETRIES_MAX, OutputColumn, ROWS_HELD_MAX, ROWS_IN_FLIGHT_MAX,
+    ResultRows, SqlSession, StatementOutcome,
 };
 pub use store::{Store, StoreError};

@@ -7,16 +7,16 @@ use std::pin::pin;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 
-use client::protocol::configuration::{Configuration, PartitionState, Table};
-use client::protocol::expression::{Assignment, Expression, evaluate_for, holds};
-use client::protocol::identity::{Epoch, TableId, Version};
-use client::protocol::message::{FillReport, Read, RowPage};
-use client::protocol::operation::{Action, Mutation, RequestResult};
-use client::protocol::session::route::order_columns;
 use placement::{Constraint, ReplexKind, RowView, Schema, Value, encode_key, encode_row};
+use protocol::configuration::routes::order_columns;
+use protocol::configuration::{Configuration, PartitionState, Table};
+use protocol::expression::{Assignment, Expression, evaluate_for, holds};
+use protocol::identity::{Epoch, TableId, Version};
+use protocol::message::{FillReport, Read, RowPage};
+use protocol::operation::{Action, Mutation, RequestResult};
 
 use crate::fixture::{add_table, servers};
-use crate::run::Session;
+use crate::run::SqlSession;
 use crate::store::{Store, StoreError};
 
 /// Rows of a page, few so that reads take several.
@@ -41,6 +41,10 @@ struct State {
     executed: usize,
     /// Fails every operation from this one on.
     fails_from: Option<(usize, StoreError)>,
+    /// Rows that are given as of one moment at most.
+    moment_rows_max: u64,
+    /// Never answers any operation from this one on.
+    holds_from: Option<usize>,
     conflicts_left: usize,
 }
 
@@ -56,14 +60,16 @@ impl Model {
                 reads: Vec::new(),
                 executed: 0,
                 fails_from: None,
+                moment_rows_max: u64::MAX,
+                holds_from: None,
                 conflicts_left: 0,
             })),
         }
     }
 
     /// A session over it with these statements run.
-    pub fn session(setup: &str) -> Session<Model> {
-        let mut session = Session::new(Model::new());
+    pub fn session(setup: &str) -> SqlSession<Model> {
+        let mut session = SqlSession::new(Model::new());
         let outcome = block_on(session.run_text(setup));
         outcome.unwrap_or_else(|error| panic!("line {}: {}", error.line, error.error));
         session
@@ -83,6 +89,22 @@ impl Model {
     pub fn fail_after(&self, operations: usize, error: StoreError) {
         let mut state = self.state.lock().unwrap();
         state.fails_from = Some((state.executed + operations, error));
+    }
+
+    /// Lets operations succeed again.
+    pub fn heal(&self) {
+        self.state.lock().unwrap().fails_from = None;
+    }
+
+    /// Leaves the operation after so many more, and all later ones, without an answer.
+    pub fn hold_after(&self, operations: usize) {
+        let mut state = self.state.lock().unwrap();
+        state.holds_from = Some(state.executed + operations);
+    }
+
+    /// Reads of more rows than this are of no one moment.
+    pub fn moments_of(&self, rows: u64) {
+        self.state.lock().unwrap().moment_rows_max = rows;
     }
 
     /// Lets the next operations end in a conflict.
@@ -130,7 +152,29 @@ impl Store for Model {
         state.reads.push(read.clone());
         let configuration = state.configuration.clone();
         let table = find(&configuration, read.partition.table)?;
-        Ok(page(table, &state.rows[&table.id], &read))
+        page(table, &state.rows[&table.id], &read)
+    }
+
+    async fn moment(&self, reads: Vec<Read>) -> Result<Option<Vec<Vec<RowPage>>>, StoreError> {
+        let mut ranges = Vec::new();
+        for mut read in reads {
+            let mut pages = Vec::new();
+            loop {
+                let page = self.page(read.clone()).await?;
+                read.limit -= u32::try_from(page.count).expect("a page keeps its limit");
+                let next = page.next.clone();
+                pages.push(page);
+                match next {
+                    Some(next) if read.limit > 0 && read.descending => read.end = Some(next),
+                    Some(next) if read.limit > 0 => read.start = next,
+                    _ => break,
+                }
+            }
+            ranges.push(pages);
+        }
+        let rows = ranges.iter().flatten().map(|page| page.count).sum::<u64>();
+        let is_small = rows <= self.state.lock().unwrap().moment_rows_max;
+        Ok(is_small.then_some(ranges))
     }
 
     async fn execute(
@@ -138,6 +182,13 @@ impl Store for Model {
         table: TableId,
         mutation: Mutation,
     ) -> Result<RequestResult, StoreError> {
+        let held = {
+            let state = self.state.lock().unwrap();
+            state.holds_from.is_some_and(|from| state.executed >= from)
+        };
+        if held {
+            std::future::pending::<()>().await;
+        }
         let mut state = self.state.lock().unwrap();
         let configuration = state.configuration.clone();
         let table = find(&configuration, table)?;
@@ -252,7 +303,7 @@ fn find(configuration: &Configuration, table: TableId) -> Result<&Table, StoreEr
     })
 }
 
-fn page(table: &Table, rows: &RowsByKey, read: &Read) -> RowPage {
+fn page(table: &Table, rows: &RowsByKey, read: &Read) -> Result<RowPage, StoreError> {
     let replex = usize::from(read.partition.replex);
     let order = order_columns(table, read.partition.replex);
     let mut found: Vec<(Vec<u8>, Version, &Vec<Value>)> = rows
@@ -276,9 +327,10 @@ fn page(table: &Table, rows: &RowsByKey, read: &Read) -> RowPage {
         found.reverse();
     }
     let passes = |row: &Vec<Value>| {
-        read.filter
-            .as_ref()
-            .is_none_or(|filter| holds(filter, row, None).unwrap())
+        let holds = read.filter.as_ref().map(|it| holds(it, row, None));
+        holds
+            .unwrap_or(Ok(true))
+            .map_err(|it| refused(&it.to_string()))
     };
     let columns: Vec<_> = match &read.projection {
         None => table.schema.columns.clone(),
@@ -297,10 +349,10 @@ fn page(table: &Table, rows: &RowsByKey, read: &Read) -> RowPage {
             } else {
                 key.clone()
             };
-            page.next = Some(client::protocol::codec::Bytes(end));
+            page.next = Some(protocol::codec::Bytes(end));
             break;
         }
-        if !passes(row) {
+        if !passes(row)? {
             continue;
         }
         if read.count_only {
@@ -316,7 +368,7 @@ fn page(table: &Table, rows: &RowsByKey, read: &Read) -> RowPage {
         };
         page.push(*version, &encode_row(&columns, &values).unwrap());
     }
-    page
+    Ok(page)
 }
 
 fn apply(
@@ -353,7 +405,7 @@ fn row_after(
 ) -> Result<Option<Vec<Value>>, RequestResult> {
     let decode = |row: &[u8]| RowView::parse(&schema.columns, row).unwrap().to_values();
     let holds_for = |condition: &Option<Expression>, row: &Vec<Value>, new: Option<&Vec<Value>>| {
-        let excluded = new.map(|it| it as &dyn client::protocol::expression::Columns);
+        let excluded = new.map(|it| it as &dyn protocol::expression::Columns);
         match condition {
             None => Ok(()),
             Some(condition) => match holds(condition, row, excluded) {
@@ -418,7 +470,7 @@ impl No {
         match self {
             No::Duplicate(key) => RequestResult::Duplicate {
                 replex,
-                key: client::protocol::codec::Bytes(key),
+                key: protocol::codec::Bytes(key),
             },
             No::NotDense(expected) => RequestResult::NotDense { replex, expected },
         }
@@ -480,7 +532,7 @@ fn assigned(
     proposed: Option<&Vec<Value>>,
 ) -> Result<Vec<Value>, RequestResult> {
     let mut new = old.clone();
-    let excluded = proposed.map(|it| it as &dyn client::protocol::expression::Columns);
+    let excluded = proposed.map(|it| it as &dyn protocol::expression::Columns);
     for assignment in assignments {
         let column = &schema.columns[usize::from(assignment.column)];
         let value = evaluate_for(column.column_type, &assignment.value, old, excluded);

@@ -52,6 +52,8 @@ pub enum Statement {
     Show(Show),
     /// `SET`.
     Set(Set),
+    /// `SET` of a setting of PostgreSQL to what it always is here.
+    SetAlready,
 }
 
 /// An index, or a further copy, that is wanted.
@@ -151,8 +153,8 @@ pub struct OnConflict {
 /// `DO UPDATE SET … WHERE …`
 #[derive(Clone, Debug, PartialEq)]
 pub struct ConflictUpdate {
-    /// Column and new value; none is `DEFAULT`.
-    pub assignments: Vec<(String, Option<Expr>)>,
+    /// What columns become.
+    pub assignments: Vec<SetColumn>,
     /// Whether to.
     pub condition: Option<Expr>,
 }
@@ -212,13 +214,22 @@ pub struct OrderItem {
     pub nulls_first: Option<bool>,
 }
 
+/// `column = value` behind `SET`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SetColumn {
+    /// The column's name.
+    pub column: String,
+    /// Its new value; none is `DEFAULT`.
+    pub value: Option<Expr>,
+}
+
 /// Rows to be changed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Update {
     /// The table.
     pub table: TableName,
-    /// Column and new value; none is `DEFAULT`.
-    pub assignments: Vec<(String, Option<Expr>)>,
+    /// What columns become.
+    pub assignments: Vec<SetColumn>,
     /// Which rows.
     pub filter: Option<Expr>,
     /// Whether the statement itself asks for a scan.
@@ -247,6 +258,8 @@ pub enum Show {
     Servers,
     /// A setting of the session.
     Setting(Setting),
+    /// A setting of PostgreSQL that is always the same here.
+    Fixed(FixedSetting),
 }
 
 /// A setting of the session.
@@ -254,8 +267,58 @@ pub enum Show {
 pub enum Setting {
     /// `scan`: statements that no index serves read whole tables.
     Scan,
-    /// `stale_reads`: reads do not wait for operations under way (SAFETY R10).
+    /// `stale_reads`: reads do not wait for operations under way (R10).
     StaleReads,
+}
+
+/// A setting of PostgreSQL that cannot be otherwise here. Clients set it when they connect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FixedSetting {
+    /// Its name.
+    pub name: &'static str,
+    /// Its value, as `SHOW` reports it.
+    pub value: &'static str,
+    /// Other spellings of the value, in lower case.
+    spellings: &'static [&'static str],
+    /// What it means for the user that it cannot be changed.
+    pub remedy: &'static str,
+}
+
+impl FixedSetting {
+    /// Every one.
+    pub const ALL: [FixedSetting; 4] = [
+        FixedSetting {
+            name: "timezone",
+            value: "UTC",
+            spellings: &["gmt", "etc/utc", "zulu", "0"],
+            remedy: "timestamps have no zone and now() is in UTC: convert times in the application",
+        },
+        FixedSetting {
+            name: "client_encoding",
+            value: "UTF8",
+            spellings: &["utf-8", "unicode"],
+            remedy: "write and read UTF-8",
+        },
+        FixedSetting {
+            name: "datestyle",
+            value: "ISO, MDY",
+            spellings: &["iso"],
+            remedy: "write timestamps as 2013-01-01 05:15:00",
+        },
+        FixedSetting {
+            name: "standard_conforming_strings",
+            value: "on",
+            spellings: &["true", "1", "yes"],
+            remedy: "write e'…' where a backslash escapes",
+        },
+    ];
+
+    /// Whether a text stands for its value.
+    pub fn is(&self, text: &str) -> bool {
+        let text = text.to_ascii_lowercase();
+        let known = [self.value.to_ascii_lowercase(), "default".to_string()];
+        known.contains(&text) || self.spellings.contains(&text.as_str())
+    }
 }
 
 /// `SET setting = on`.

@@ -7,11 +7,11 @@ use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
 
-use client::protocol::configuration::Configuration;
-use client::protocol::identity::TableId;
-use client::protocol::message::{FillReport, Read, RowPage};
-use client::protocol::operation::{Mutation, RequestResult};
 use placement::Schema;
+use protocol::configuration::Configuration;
+use protocol::identity::TableId;
+use protocol::message::{FillReport, Read, RowPage};
+use protocol::operation::{Mutation, RequestResult};
 
 /// A store as statements see it.
 pub trait Store: Sync {
@@ -21,9 +21,16 @@ pub trait Store: Sync {
     /// The newest configuration that the coordinator tells.
     fn refresh(&self) -> impl Future<Output = Result<Arc<Configuration>, StoreError>> + Send;
 
-    /// One page of one partition. The read's epoch is that of the configuration by which its copy was
-    /// chosen.
+    /// One page of one partition. The read's epoch is that of the configuration by which its copy
+    /// was chosen.
     fn page(&self, read: Read) -> impl Future<Output = Result<RowPage, StoreError>> + Send;
+
+    /// Ranges of one table as of one moment, each with all of its pages. None if they are too large
+    /// for that, or change too often: what is then read page by page is of no one moment.
+    fn moment(
+        &self,
+        reads: Vec<Read>,
+    ) -> impl Future<Output = Result<Option<Vec<Vec<RowPage>>>, StoreError>> + Send;
 
     /// One operation, exactly once.
     fn execute(
@@ -70,7 +77,7 @@ pub trait Store: Sync {
 pub struct StoreError {
     /// For people: what happened, to what, what to do.
     pub message: String,
-    /// Whether it may have happened all the same (SAFETY R14): never to be reported as failure.
+    /// Whether it may have happened all the same (R14): never to be reported as failure.
     pub unknown: bool,
     /// Whether the table or partition is gone, so that the statement is to be planned anew.
     pub stale: bool,

@@ -16,6 +16,7 @@ use std::process::Command;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use placement::median;
 use placement::tables::Tables;
 use storage::log::{Flush, ReplayItem};
 use storage::tables::DurableTables;
@@ -193,9 +194,7 @@ fn group_commit() -> Outcome {
         grouped.push(commit_records(&mut store, &wakeup)?);
         single.push(flush_plainly(&plain)?);
     }
-    grouped.sort_by(f64::total_cmp);
-    single.sort_by(f64::total_cmp);
-    let (grouped, single) = (grouped[PAIRS / 2], single[PAIRS / 2]);
+    let (grouped, single) = (median(&grouped), median(&single));
     println!("durable records per second, {IN_FLIGHT} in flight: {grouped:.0}");
     println!("fdatasyncs per second of one record each: {single:.0}");
     println!(

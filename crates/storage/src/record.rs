@@ -5,7 +5,7 @@
 //! an earlier use of a recycled file, or written to the wrong file, never pass. The layout is
 //! drawn in `docs/storage-format.md`. What payloads mean, and files, are no concern of this module.
 
-use std::fmt;
+use placement::Position;
 
 /// Bytes of a record before its payload.
 pub const HEADER_BYTES: usize = 32;
@@ -21,27 +21,6 @@ const RESYNC_WORK_FACTOR: usize = 8;
 #[cfg(feature = "planted")]
 pub static CHECKSUM_UNCHECKED: std::sync::atomic::AtomicBool =
     std::sync::atomic::AtomicBool::new(false);
-
-/// Ordinal of a record in its log: 1 is the first ever; rises for ever; 0 means *before all*.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Position(pub u64);
-
-impl Position {
-    /// Before every record.
-    pub const ZERO: Position = Position(0);
-
-    /// The position after this one.
-    #[must_use]
-    pub fn next(self) -> Position {
-        Position(self.0.checked_add(1).expect("2^64 records take millennia"))
-    }
-}
-
-impl fmt::Display for Position {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
 
 /// One use of one segment file. No two uses in one log are equal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -67,7 +46,7 @@ impl SegmentKey {
 
 /// A record as it was appended. The payload is borrowed from the scanned buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Record<'a> {
+pub struct StoredRecord<'a> {
     /// Ordinal of the record.
     pub position: Position,
     /// Epoch of the configuration in which it was appended.
@@ -96,7 +75,7 @@ impl Encoder {
     }
 
     /// Appends `record` to `out`, [`record_bytes`] in all. Payloads are below 4 GiB.
-    pub fn encode(&self, record: &Record, out: &mut Vec<u8>) {
+    pub fn encode(&self, record: &StoredRecord, out: &mut Vec<u8>) {
         let length = u32::try_from(record.payload.len()).expect("the log limits records");
         assert!(record.durable < record.position, "durable before appended");
         let start = out.len();
@@ -118,7 +97,7 @@ impl Encoder {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Item<'a> {
     /// A valid record, the next in order.
-    Record(Record<'a>),
+    Record(StoredRecord<'a>),
     /// Bad bytes with something valid behind them: corruption, not a torn tail (R24).
     Gap(Gap),
 }
@@ -135,9 +114,10 @@ pub struct Gap {
 /// Reads the records of a segment in order. Any bytes are safe: it neither panics nor loops.
 ///
 /// The iteration ends at the first byte that starts no valid record and has none behind it;
-/// [`Scan::offset`] then is where the next record would go, [`Scan::expected`] its position.
+/// [`SegmentScan::offset`] then is where the next record would go, [`SegmentScan::expected`] its
+/// position.
 #[derive(Clone, Debug)]
-pub struct Scan<'a> {
+pub struct SegmentScan<'a> {
     seed: u32,
     bytes: &'a [u8],
     offset: usize,
@@ -146,7 +126,7 @@ pub struct Scan<'a> {
     durable: Position,
 }
 
-impl<'a> Scan<'a> {
+impl<'a> SegmentScan<'a> {
     /// A scan of `bytes`, the records part of the segment `key`.
     pub fn new(key: &SegmentKey, bytes: &'a [u8]) -> Self {
         Self {
@@ -173,7 +153,7 @@ impl<'a> Scan<'a> {
         let length = word(&header[4..8]) as usize;
         let start = offset + HEADER_BYTES;
         let payload = self.bytes.get(start..start.checked_add(length)?)?;
-        let record = Record {
+        let record = StoredRecord {
             position: Position(long(&header[8..16])),
             epoch: long(&header[16..24]),
             durable: Position(long(&header[24..32])),
@@ -195,15 +175,15 @@ impl<'a> Scan<'a> {
         crc32c::crc32c_append(checksum, candidate.record.payload) == candidate.checksum
     }
 
-    fn advance(&mut self, offset: usize, record: &Record) {
+    fn advance(&mut self, offset: usize, record: &StoredRecord) {
         self.offset = (offset + record_bytes(record.payload.len())).min(self.bytes.len());
         self.expected = record.position.next();
         self.durable = record.durable;
     }
 
-    /// Whether a record of this log can be there, behind a bad one. Recycled files are full of bytes
-    /// that could be anything, so whatever can be told without its checksum is.
-    fn is_plausible(&self, offset: usize, record: &Record) -> bool {
+    /// Whether a record of this log can be there, behind a bad one. Recycled files are full of
+    /// bytes that could be anything, so whatever can be told without its checksum is.
+    fn is_plausible(&self, offset: usize, record: &StoredRecord) -> bool {
         // Positions behind are left over from what was overwritten; each missing record took a
         // header at least.
         let missing = record.position.0.checked_sub(self.expected.0);
@@ -244,7 +224,7 @@ impl<'a> Scan<'a> {
     }
 }
 
-impl<'a> Iterator for Scan<'a> {
+impl<'a> Iterator for SegmentScan<'a> {
     type Item = Item<'a>;
 
     fn next(&mut self) -> Option<Item<'a>> {
@@ -273,7 +253,7 @@ impl<'a> Iterator for Scan<'a> {
 struct Candidate<'a> {
     checksum: u32,
     header: &'a [u8],
-    record: Record<'a>,
+    record: StoredRecord<'a>,
 }
 
 fn word(bytes: &[u8]) -> u32 {
@@ -304,7 +284,7 @@ mod tests {
         let encoder = Encoder::new(&KEY);
         let (mut bytes, mut ends) = (vec![], vec![]);
         for index in 0..count {
-            let record = Record {
+            let record = StoredRecord {
                 position: Position(KEY.first.0 + index),
                 epoch: index / 3,
                 durable: Position(KEY.first.0 + index - 1),
@@ -318,7 +298,7 @@ mod tests {
 
     fn positions(bytes: &[u8]) -> (Vec<u64>, Vec<Gap>) {
         let (mut records, mut gaps) = (vec![], vec![]);
-        for item in Scan::new(&KEY, bytes) {
+        for item in SegmentScan::new(&KEY, bytes) {
             match item {
                 Item::Record(record) => {
                     assert_eq!(record.payload, payload(record.position.0 - KEY.first.0));
@@ -335,7 +315,7 @@ mod tests {
         let (mut bytes, ends) = encoded(9);
         bytes.resize(bytes.len() + 4096, 0);
         assert_eq!(positions(&bytes), ((0..9).collect(), vec![]));
-        let mut scan = Scan::new(&KEY, &bytes);
+        let mut scan = SegmentScan::new(&KEY, &bytes);
         scan.by_ref().for_each(drop);
         assert_eq!(scan.offset(), ends[8]);
         assert_eq!(scan.expected(), Position(109));
@@ -399,7 +379,7 @@ mod tests {
                 ..KEY
             },
         ] {
-            assert_eq!(Scan::new(&key, &bytes).next(), None);
+            assert_eq!(SegmentScan::new(&key, &bytes).next(), None);
         }
     }
 
@@ -434,7 +414,7 @@ mod tests {
             bytes[at + 4..at + 8].copy_from_slice(&length.to_le_bytes());
             bytes[at + 8..at + 16].copy_from_slice(&100_u64.to_le_bytes());
         }
-        let items = Scan::new(&KEY, &bytes).collect::<Vec<_>>();
+        let items = SegmentScan::new(&KEY, &bytes).collect::<Vec<_>>();
         assert!(matches!(items[..], [Item::Gap(_)]), "{items:?}");
     }
 
@@ -462,7 +442,7 @@ mod tests {
         #[test]
         fn any_bytes_are_safe(bytes in prop::collection::vec(any::<u8>(), 0..2000)) {
             let mut last = Position::ZERO;
-            for item in Scan::new(&KEY, &bytes) {
+            for item in SegmentScan::new(&KEY, &bytes) {
                 if let Item::Record(record) = item {
                     prop_assert!(record.position > last);
                     last = record.position;

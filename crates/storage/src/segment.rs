@@ -4,9 +4,11 @@
 //! only after its header is durable, so a named segment without a valid header is damage, never
 //! an accident of timing. The layout is drawn in `docs/storage-format.md`.
 
+use placement::Position;
+
 use crate::disk::{Disk, DiskFile};
 use crate::error::StorageError;
-use crate::record::{Position, SegmentKey};
+use crate::record::SegmentKey;
 
 /// Bytes before the first record: a block of its own, so that writing records never rewrites it.
 pub const BLOCK_BYTES: usize = 4096;

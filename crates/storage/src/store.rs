@@ -11,13 +11,14 @@ use std::io::{Read, Seek, Write};
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+use placement::Position;
 
 use crate::disk::FolderDisk;
 use crate::error::StorageError;
-use crate::log::{Admission, Log, LogOptions, Recovery};
+use crate::log::{Log, LogAdmission, LogOptions, Recovery};
 use crate::manifest::{Manifest, State};
-use crate::record::Position;
 use crate::tables::{CheckpointMark, Checkpointer, Cold, DurableTables};
 
 /// Changed leaves handed to the checkpointer per turn of the loop, so that no turn is long.
@@ -26,11 +27,23 @@ const GATHER_RANGES: usize = 128;
 /// Leaves rid of saved tombstones per turn.
 const PURGE_RANGES: usize = 64;
 
+/// Between two looks at a checkpoint that is waited for.
+const FINISH_PAUSE: Duration = Duration::from_millis(2);
+/// On a full disk a checkpoint is due after so many bytes already, for it gives segments back.
+const EXHAUSTED_CHECKPOINT_BYTES: u64 = 64 << 10;
+
 /// The cold store's cache takes this share of the tables' memory, within [`CACHE_BYTES`].
 const CACHE_SHARE: u64 = 16;
 
 /// Bounds of the cold store's cache: it holds parts of filters and indexes at least.
 const CACHE_BYTES: RangeInclusive<u64> = 8 << 20..=256 << 20;
+
+/// A log to which nothing was appended for so long is quiet.
+pub const QUIET: Duration = Duration::from_secs(1);
+
+/// Changes that no checkpoint has saved take at most this share of the tables' memory before one
+/// is due.
+const CHANGED_SHARE: (u64, u64) = (3, 8);
 
 /// How a store is kept.
 #[derive(Clone, Debug)]
@@ -40,8 +53,12 @@ pub struct StoreOptions {
     /// Memory for the tables, in bytes: what is colder is read from disk. A sixteenth
     /// more, between 8 and 256 MiB, caches what is read there.
     pub memory_bytes: usize,
-    /// A checkpoint is due when this many bytes were logged since the last one.
+    /// A checkpoint is due when this many bytes were logged since the last one, however busy the
+    /// log is: a restart reads no more than about these.
     pub checkpoint_bytes: u64,
+    /// The same once nothing was logged for [`QUIET`]: after a load, a checkpoint costs nobody
+    /// anything, and a restart reads less.
+    pub quiet_checkpoint_bytes: u64,
     /// Bytes of a log segment; three lie on the disk at rest.
     pub segment_bytes: u64,
     /// Longest time that a record of durability `replicated`, once written, stays unflushed.
@@ -54,7 +71,8 @@ impl Default for StoreOptions {
         Self {
             create: true,
             memory_bytes: 1 << 30,
-            checkpoint_bytes: 256 << 20,
+            checkpoint_bytes: 512 << 20,
+            quiet_checkpoint_bytes: 32 << 20,
             segment_bytes: log.segment_bytes,
             flush_interval: log.flush_interval,
         }
@@ -79,6 +97,8 @@ pub struct DurableStore {
     logged_before: u64,
     /// What the log held beyond the checkpoint when it was opened; 0 once there is a newer one.
     replayed_bytes: u64,
+    /// What the log had taken when it was last found to have taken more, and when that was.
+    appended: (u64, Instant),
     checkpoints: u64,
     options: StoreOptions,
     wake: Arc<dyn Fn() + Send + Sync>,
@@ -157,6 +177,7 @@ impl DurableStore {
             purge: VecDeque::new(),
             logged_before: 0,
             replayed_bytes: recovery.bytes,
+            appended: (0, Instant::now()),
             checkpoints: 0,
             options,
             wake,
@@ -173,15 +194,29 @@ impl DurableStore {
     /// Hands what was appended to the disk, and moves a checkpoint on by a bounded step.
     pub fn submit(&mut self) {
         self.log.submit();
+        let appended = self.log.appended_bytes();
+        if appended != self.appended.0 {
+            self.appended = (appended, Instant::now());
+        }
         self.advance();
+    }
+
+    /// Why the disk has no space for the log or a checkpoint, if that is so.
+    pub fn exhaustion(&self) -> Option<String> {
+        self.log.exhaustion().or_else(|| self.failure.clone())
     }
 
     /// Whether the loop should call [`DurableStore::checkpoint`] now.
     pub fn checkpoint_due(&self) -> bool {
-        let logged = self.log.appended_bytes() - self.logged_before + self.replayed_bytes;
+        let logged = self.unsaved_bytes();
         let changed = self.tables.changed_bytes();
+        let (share, of) = CHANGED_SHARE;
         let due = logged >= self.options.checkpoint_bytes
-            || changed >= self.options.memory_bytes as u64 / 4;
+            || changed >= self.options.memory_bytes as u64 / of * share
+            || logged >= self.options.quiet_checkpoint_bytes && self.appended.1.elapsed() >= QUIET
+            || logged >= EXHAUSTED_CHECKPOINT_BYTES
+                && self.log.has_old_segments()
+                && self.log.exhaustion().is_some();
         due && self.running.is_none()
     }
 
@@ -208,6 +243,24 @@ impl DurableStore {
             finishing: false,
         });
         self.advance();
+    }
+
+    /// Bytes of the log that the next opening would have to read.
+    pub fn unsaved_bytes(&self) -> u64 {
+        self.log.appended_bytes() - self.logged_before + self.replayed_bytes
+    }
+
+    /// Waits until no checkpoint is on its way, but no longer than this, and not for one that
+    /// fails.
+    pub fn finish_checkpoint(&mut self, within: Duration) {
+        let begin = Instant::now();
+        while self.running.is_some() && self.failure.is_none() && begin.elapsed() < within {
+            self.submit();
+            if self.health().is_err() {
+                return;
+            }
+            std::thread::sleep(FINISH_PAUSE);
+        }
     }
 
     /// Whether a checkpoint is on its way.
@@ -269,12 +322,19 @@ impl DurableStore {
 
     /// Whether a new operation whose records take `bytes` may enter: the log has room, and
     /// memory is not full of changes that no checkpoint has saved.
-    pub fn admission(&self, bytes: u64) -> Admission {
+    pub fn admission(&self, bytes: u64) -> LogAdmission {
         let limit = self.options.memory_bytes + self.options.memory_bytes / 2;
         let swamped = self.tables.memory_bytes() > limit && self.running.is_some();
-        match (self.log.admission(bytes), swamped, &self.failure) {
-            (Admission::Open, true, Some(_)) => Admission::Full,
-            (Admission::Open, true, None) => Admission::Busy,
+        let has_room = self.log.admission(bytes);
+        // A checkpoint is about to give segments back.
+        let is_checkpointing = self.running.is_some() || self.checkpoint_due();
+        let frees = is_checkpointing && self.log.has_old_segments() && self.failure.is_none();
+        if frees && matches!(has_room, LogAdmission::Reserve | LogAdmission::Full) {
+            return LogAdmission::Busy;
+        }
+        match (has_room, swamped, &self.failure) {
+            (LogAdmission::Open, true, Some(_)) => LogAdmission::Full,
+            (LogAdmission::Open, true, None) => LogAdmission::Busy,
             (admission, _, _) => admission,
         }
     }

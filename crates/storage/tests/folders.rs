@@ -9,10 +9,11 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use placement::tables::Tables;
 use storage::log::Flush;
+use storage::store::QUIET;
 use storage::{DurableStore, StorageError, StoreOptions};
 
 const IDENTITY: u64 = 77;
@@ -79,6 +80,27 @@ fn checkpointed(folder: &Path) {
     while store.checkpoint_running() {
         wakes.recv().unwrap();
         store.submit();
+    }
+    store.close().unwrap();
+}
+
+#[test]
+fn a_quiet_log_is_due_for_a_checkpoint_before_a_busy_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let options = StoreOptions {
+        checkpoint_bytes: u64::MAX,
+        quiet_checkpoint_bytes: 10_000,
+        ..options(true)
+    };
+    let (mut store, _) = DurableStore::open(folder.path(), IDENTITY, options, || {}).unwrap();
+    for _ in 0..10 {
+        store.log.append(0, &[1; 1000], Flush::Now).unwrap();
+    }
+    store.submit();
+    let begun = Instant::now();
+    while !store.checkpoint_due() {
+        assert!(begun.elapsed() < 20 * QUIET, "it is never due");
+        std::thread::yield_now();
     }
     store.close().unwrap();
 }

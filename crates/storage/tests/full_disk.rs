@@ -1,20 +1,22 @@
 //! A store on a small file system that fills up: new writes are refused, nothing crashes, reads
-//! and decisions go on, and everything is there after a restart. Needs the right to mount; says
-//! so where there is none.
+//! and decisions go on, and everything is there after a restart. Needs the right to mount.
 
 #![allow(
     clippy::unwrap_used,
     reason = "a failure to set up is a failure of the test"
 )]
 
+#[path = "../../../tests/needs.rs"]
+mod needs;
+
 use std::path::Path;
 use std::process::Command;
 use std::sync::mpsc;
 use std::time::Duration;
 
+use placement::Position;
 use placement::tables::Tables;
-use storage::log::{Admission, Flush, ReplayItem};
-use storage::record::Position;
+use storage::log::{Flush, LogAdmission, ReplayItem};
 use storage::{DurableStore, StoreOptions};
 
 struct Mount(tempfile::TempDir);
@@ -93,8 +95,8 @@ fn check(store: &DurableStore) {
 
 #[test]
 fn full_disk_refuses_and_recovers() {
-    let Some(mount) = Mount::new("24m") else {
-        println!("SKIPPED: no right to mount a small file system");
+    let need = "the right to mount a tmpfs, which root has";
+    let Some(mount) = needs::require(need, Mount::new("24m")) else {
         return;
     };
     let folder = mount.0.path().join("core");
@@ -111,12 +113,12 @@ fn full_disk_refuses_and_recovers() {
     let mut refused = false;
     for _ in 0..3000 {
         match store.admission(1024) {
-            Admission::Open => append(&mut store, &wakes),
-            Admission::Busy => {
+            LogAdmission::Open => append(&mut store, &wakes),
+            LogAdmission::Busy => {
                 let _ = wakes.recv_timeout(Duration::from_millis(20));
                 store.submit();
             }
-            Admission::Full => {
+            LogAdmission::Reserve | LogAdmission::Full => {
                 refused = true;
                 break;
             }
@@ -141,7 +143,7 @@ fn full_disk_refuses_and_recovers() {
         let _ = wakes.recv_timeout(Duration::from_millis(100));
         store.submit();
     }
-    while store.admission(1024) != Admission::Open {
+    while store.admission(1024) != LogAdmission::Open {
         let _ = wakes.recv_timeout(Duration::from_millis(20));
         store.submit();
     }

@@ -11,9 +11,9 @@ use std::path::Path;
 use std::sync::mpsc;
 use std::time::Duration;
 
+use placement::Position;
 use placement::tables::{MemoryTables, Tables};
 use storage::log::{Flush, ReplayItem};
-use storage::record::Position;
 use storage::tables::DurableTables;
 use storage::{DurableStore, StoreOptions};
 
@@ -92,6 +92,7 @@ fn open(folder: &Path, first: bool) -> (DurableStore, mpsc::Receiver<()>) {
         checkpoint_bytes: 100_000,
         segment_bytes: 32 * 1024,
         flush_interval: Duration::from_millis(1),
+        ..StoreOptions::default()
     };
     let (sender, wakes) = mpsc::channel();
     let wake = move || sender.send(()).unwrap_or_default();

@@ -13,9 +13,9 @@ use std::process::{Command, Stdio};
 use std::sync::mpsc;
 use std::time::Duration;
 
+use placement::Position;
 use placement::tables::{MemoryTables, Tables};
 use storage::log::{Flush, ReplayItem};
-use storage::record::Position;
 use storage::{DurableStore, StoreOptions};
 
 /// Set in the process that is to be killed.

@@ -5,6 +5,7 @@
 //! depends on none of ours and on nothing of others, so that it builds in seconds before anything
 //! else does.
 
+mod bindings;
 mod cargo;
 mod chaos;
 mod ci;
@@ -16,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// One word after `cargo xtask`.
-pub struct Command {
+pub struct XtaskCommand {
     /// The word itself.
     pub name: &'static str,
     /// One line for the overview.
@@ -28,14 +29,14 @@ pub struct Command {
 }
 
 /// Every command there is; documents may name these and no others.
-pub const COMMANDS: &[Command] = &[
-    Command {
+pub const COMMANDS: &[XtaskCommand] = &[
+    XtaskCommand {
         name: "ci",
         summary: "Run everything that a commit must pass; change nothing",
         help: ci::HELP,
         run: ci::run,
     },
-    Command {
+    XtaskCommand {
         name: "fix",
         summary: "Apply what compiler and linter can mend by themselves, then format",
         help: "Usage: cargo xtask fix\n\n\
@@ -43,13 +44,13 @@ pub const COMMANDS: &[Command] = &[
                as a function that is too long, is left for `cargo xtask ci` to report.",
         run: fix,
     },
-    Command {
+    XtaskCommand {
         name: "tidy",
         summary: "Check what compilers do not: lengths, crate edges, documents",
         help: tidy::HELP,
         run: tidy::run,
     },
-    Command {
+    XtaskCommand {
         name: "sim",
         summary: "Run the simulator: whole clusters with faults, each from one seed",
         help: "Usage: cargo xtask sim [--seeds N] [--from S] [--seed S] [OPTION…]\n\n\
@@ -61,7 +62,7 @@ pub const COMMANDS: &[Command] = &[
                debug assertions.",
         run: sim,
     },
-    Command {
+    XtaskCommand {
         name: "model",
         summary: "Visit every state of small clusters: commit, restarts, resolution",
         help: "Usage: cargo xtask model [CASE…] [OPTION…]\n       \
@@ -71,7 +72,7 @@ pub const COMMANDS: &[Command] = &[
                runs in the tests of every `cargo xtask ci`.",
         run: model,
     },
-    Command {
+    XtaskCommand {
         name: "mutants",
         summary: "Plant known bugs one by one and show that the simulator catches each",
         help: "Usage: cargo xtask mutants [OPTION…]\n\n\
@@ -81,7 +82,7 @@ pub const COMMANDS: &[Command] = &[
                its simulation are in its unit tests.",
         run: mutants,
     },
-    Command {
+    XtaskCommand {
         name: "chaos",
         summary: "Real servers under load and every failure: kills, cuts, lost power, bad disks",
         help: "Usage: cargo xtask chaos [--minutes N] [--seed S] [--only KIND,KIND…]\n\n\
@@ -91,11 +92,22 @@ pub const COMMANDS: &[Command] = &[
                --only KINDS  of Kill, KillAll, Pause, Rolling, Lose, CutOneWay, CutSome, CutOff,\n              \
                PowerOne, PowerAll and Sync only these\n\n\
                Cuts and lost power need root, `ip`, `nft` and `mkfs.ext4`, failing syncs `strace`;\n\
-               what cannot be had is told and left out. The same test makes each failure once in\n\
+               what this machine cannot make is left out. The same test makes each failure once in\n\
                every `cargo xtask ci`.",
         run: chaos::run,
     },
-    Command {
+    XtaskCommand {
+        name: "foreign",
+        summary: "Run test suites of other projects straight and through the proxy, and compare",
+        help: "Usage: cargo xtask foreign [SUITE…] [--list]\n\n\
+               Fetches each suite with the tool of its language (apt-get, pip, go) into\n\
+               target/foreign, runs it against a PostgreSQL and through the proxy in front of one\n\
+               with two replicas, and prints what differs. Differences that are known are in\n\
+               crates/foreign/known, each with its reason; any other fails the run. Takes from one\n\
+               minute to an hour for each suite, and is not part of `cargo xtask ci`.",
+        run: foreign,
+    },
+    XtaskCommand {
         name: "fuzz",
         summary: "Feed the decoders bytes that a fuzzer makes up",
         help: "Usage: cargo xtask fuzz [--seconds N] [TARGET…]\n\n\
@@ -105,7 +117,16 @@ pub const COMMANDS: &[Command] = &[
                The same entries run with made-up bytes in every `cargo xtask ci`.",
         run: fuzz::run,
     },
-    Command {
+    XtaskCommand {
+        name: "bindings",
+        summary: "Generate the bindings of PostgreSQL's parser again, after an upgrade of it",
+        help: "Usage: cargo xtask bindings\n\n\
+               Builds a copy of the crate pg_raw_parse with the real bindgen, and keeps what that\n\
+               generates in crates/bindgen/generated, so that no other build needs libclang. This\n\
+               one does (Debian's libclang-dev), and a network.",
+        run: bindings,
+    },
+    XtaskCommand {
         name: "deny",
         summary: "Check licences, advisories and sources of dependencies with cargo-deny",
         help: "Usage: cargo xtask deny\n\n\
@@ -207,7 +228,7 @@ fn model(root: &Path, arguments: &[String]) -> Result<(), String> {
 
 fn mutants(root: &Path, arguments: &[String]) -> Result<(), String> {
     // Those of fills and moves are found by histories as well, with fewer faults and in a moment.
-    let histories = "test --package protocol --features planted --test scenarios";
+    let histories = "test --package machines --features planted --test scenarios";
     cargo::run(root, histories.split(' '))?;
     if arguments.is_empty() {
         let control = "test --package scale --features planted --test history held_back";
@@ -219,10 +240,25 @@ fn mutants(root: &Path, arguments: &[String]) -> Result<(), String> {
     cargo::run(root, command.split(' ').chain(arguments))
 }
 
+fn foreign(root: &Path, arguments: &[String]) -> Result<(), String> {
+    // It starts the proxy that was built beside it.
+    cargo::run(root, "build --package replex --features scale".split(' '))?;
+    let command = ["run", "--quiet", "--package", "foreign", "--"];
+    cargo::run(
+        root,
+        command.into_iter().chain(without_separator(arguments)),
+    )
+}
+
 /// A leading `--` keeps `--help` from being taken for ours; it is not part of what is passed on.
 fn without_separator(arguments: &[String]) -> impl Iterator<Item = &str> {
     let skipped = usize::from(arguments.first().is_some_and(|first| first == "--"));
     arguments[skipped..].iter().map(String::as_str)
+}
+
+fn bindings(root: &Path, arguments: &[String]) -> Result<(), String> {
+    no_arguments(arguments)?;
+    bindings::run(root)
 }
 
 fn deny(root: &Path, arguments: &[String]) -> Result<(), String> {

@@ -1,62 +1,117 @@
-//! What the steps of `cargo xtask ci` need beyond a Rust toolchain, installed where that can be done:
-//! on Debian, as root.
+//! What the steps of `cargo xtask ci` need beyond a Rust toolchain, installed where that can be
+//! done: on Debian, as root.
 
 use std::process::{Command, Stdio};
 
-/// Debian's packages, and what is left out without them.
-const PACKAGES: &[(&str, &str)] = &[
-    (
-        "libclang-dev",
-        "crate scale does not build: PostgreSQL's grammar needs it",
-    ),
-    ("postgresql", "tests of the proxy"),
-    ("python3-psycopg", "a test of the proxy with this driver"),
-    ("python3-asyncpg", "a test of the proxy with this driver"),
-    (
-        "etcd-server",
-        "tests of coordinators that share their state",
-    ),
-    ("nftables", "cut links in chaos"),
+/// Says to tests that those whose tools are missing may be left out. `tests/needs.rs` reads it.
+pub const ALLOW_MISSING: &str = "REPLEX_ALLOW_MISSING";
+
+/// One of Debian's packages.
+struct Package {
+    name: &'static str,
+    /// What fails without it.
+    without: &'static str,
+    /// A program that does as well, wherever it comes from, with arguments that show that it runs.
+    program: Option<(&'static str, &'static str)>,
+}
+
+const PACKAGES: &[Package] = &[
+    Package {
+        name: "postgresql",
+        without: "tests of the proxy",
+        program: None,
+    },
+    Package {
+        name: "python3-psycopg",
+        without: "a test of the proxy with this driver",
+        program: None,
+    },
+    Package {
+        name: "python3-asyncpg",
+        without: "a test of the proxy with this driver",
+        program: None,
+    },
+    Package {
+        name: "npm",
+        without: "a test of the proxy with the driver node-postgres",
+        program: Some(("npm", "--version")),
+    },
+    Package {
+        name: "golang-go",
+        without: "a test of the proxy with the driver pgx",
+        program: Some(("go", "version")),
+    },
+    Package {
+        name: "default-jdk-headless",
+        without: "a test of the proxy with the driver pgjdbc",
+        program: Some(("java", "--version")),
+    },
+    Package {
+        name: "maven",
+        without: "a test of the proxy with the driver pgjdbc",
+        program: Some(("mvn", "--version")),
+    },
+    Package {
+        name: "etcd-server",
+        without: "tests of coordinators that share their state",
+        program: None,
+    },
+    Package {
+        name: "nftables",
+        without: "cut links in chaos and in a test of the proxy",
+        program: Some(("nft", "--version")),
+    },
+    Package {
+        name: "iproute2",
+        without: "cut links in chaos and in a test of the proxy",
+        program: Some(("ip", "-V")),
+    },
+    Package {
+        name: "strace",
+        without: "disks that hang or fail",
+        program: Some(("strace", "--version")),
+    },
 ];
 
-/// Installs what is missing. What cannot be is told, and no failure: tests of what is not there say so
-/// and pass.
+/// Installs what is missing. What cannot be installed is listed, and is no failure here: its tests
+/// fail, or are left out with `--allow-missing`.
 pub fn install() {
     if !is_present("apt-get", &["--version"]) {
-        println!("this is no Debian: see to it that there are:");
-        return tell(PACKAGES);
+        println!("this is not Debian: provide what these packages have");
+        return list(PACKAGES.iter());
     }
-    let missing = missing();
+    let missing: Vec<&Package> = missing().collect();
     if missing.is_empty() {
         return;
     }
-    let names: Vec<&str> = missing.iter().map(|(name, _)| *name).collect();
+    let names: Vec<&str> = missing.iter().map(|package| package.name).collect();
     println!("installing {}", names.join(" "));
     // A list of packages that is old may do.
     run(&["update", "-q"]);
     let install = ["install", "-qy", "--no-install-recommends"];
     run(&[&install[..], &names].concat());
-    let missing = self::missing();
-    if !missing.is_empty() {
-        println!("not installed, which takes root and a network; left out, or failing, are:");
-        tell(&missing);
+    let mut missing = self::missing().peekable();
+    if missing.peek().is_some() {
+        println!("not installed, which takes root and a network; failing without them are:");
+        list(missing);
     }
 }
 
-fn missing() -> Vec<(&'static str, &'static str)> {
-    let packages = PACKAGES.iter().copied();
-    packages
-        .filter(|(name, _)| !is_present("dpkg", &["-s", name]))
-        .collect()
+fn missing() -> impl Iterator<Item = &'static Package> {
+    PACKAGES.iter().filter(|package| {
+        let stand_in = package.program;
+        !stand_in.is_some_and(|(program, argument)| is_present(program, &[argument]))
+            && !is_present("dpkg", &["-s", package.name])
+    })
 }
 
-fn tell(packages: &[(&str, &str)]) {
-    for (name, what) in packages {
-        println!("  {name:16} {what}");
+fn list(packages: impl Iterator<Item = &'static Package>) {
+    for Package { name, without, .. } in packages {
+        println!("  {name:20} {without}");
     }
 }
 
-/// Whether a program is there and says that all is well.
+/// Whether a program is there and succeeds.
 fn is_present(program: &str, arguments: &[&str]) -> bool {
     let mut command = Command::new(program);
     let command = command.args(arguments);
@@ -72,5 +127,18 @@ fn run(arguments: &[&str]) {
         .env("DEBIAN_FRONTEND", "noninteractive");
     if let Err(error) = command.status() {
         println!("apt-get: {error}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    #[test]
+    fn tests_read_the_variable_that_is_set() {
+        let needs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/needs.rs");
+        let text = std::fs::read_to_string(needs).unwrap();
+        assert!(text.contains(&format!("\"{ALLOW_MISSING}\"")));
     }
 }

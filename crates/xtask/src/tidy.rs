@@ -4,13 +4,17 @@
 //! failing on a tree of their own. Checks read text with a small scanner, not with a parser: they
 //! are meant to be simple, and to be wrong only on code that nobody would write.
 
+mod circles;
 mod dependencies;
 mod documents;
 mod edges;
 mod lengths;
 mod manifest;
+mod modules;
+mod names;
 mod places;
 mod purity;
+mod rules;
 mod rust_text;
 mod tree;
 
@@ -21,13 +25,15 @@ use tree::{File, Problem};
 
 /// What `cargo xtask tidy --help` prints.
 pub const HELP: &str = "Usage: cargo xtask tidy\n\n\
-    Every Rust file opens with `//!`, has at most 800 lines and functions of at most 70 (where a\n\
-    dispatching match needs more: `// tidy: long — REASON`). Crates depend on each other only as\n\
-    the table in crates/xtask/src/tidy/edges.rs allows. `placement` and `protocol` touch no\n\
-    clock, thread, randomness or hash order. No unfinished code, no unwrap outside tests, no\n\
-    allow without a reason. Every dependency has its reason above it. Links in documents\n\
-    resolve, and the commands, crates and files that they name exist. No path or host of one\n\
-    machine.";
+    Every Rust file opens with `//!`, has at most 800 lines, comments of at most 100 columns and\n\
+    functions of at most 70 lines (where a dispatching match needs more: `// tidy: long —\n\
+    REASON`). Crates depend on each other only as the table in crates/xtask/src/tidy/edges.rs\n\
+    allows, and modules with the same parent import each other in one direction. No two public\n\
+    types share a name. `placement` and `protocol` touch no clock, thread, randomness or hash\n\
+    order. No unfinished code, no unwrap outside tests, no allow without a reason. Every\n\
+    dependency has its reason above it. Links in documents resolve, and the commands, crates and\n\
+    files that they name exist. No path or host of one machine. Comments cite rules of\n\
+    docs/rules.md, and each rule there names its guard.";
 
 type Check = fn(&Tree) -> Vec<Problem>;
 
@@ -36,9 +42,12 @@ const CHECKS: &[(&str, Check)] = &[
     ("length", lengths::check),
     ("purity", purity::check),
     ("edge", edges::check),
+    ("circle", circles::check),
+    ("name", names::check),
     ("dependency", dependencies::check),
     ("document", documents::check),
     ("place", places::check),
+    ("rule", rules::check),
 ];
 
 /// Checks the tree under `root` and prints every problem.

@@ -3,16 +3,16 @@
 use std::io;
 
 use super::{INSERT_FRAME_BYTES, LOOKUP_FRAME_BYTES};
-use crate::baselines::{Chain, Flush};
-use crate::command::Options;
+use crate::baselines::{Chain, FlushBaseline};
 use crate::measure::{Series, run as measure};
-use crate::report::Report;
+use crate::options::MeasureOptions;
+use crate::report::FigureReport;
 
 /// `replex bench baselines`
-pub async fn run(options: &Options) -> io::Result<Report> {
+pub async fn run(options: &MeasureOptions) -> io::Result<FigureReport> {
     std::fs::create_dir_all(options.base())?;
     let folder = tempfile::tempdir_in(options.base())?;
-    let mut report = Report::default();
+    let mut report = FigureReport::default();
     for (name, length, bytes) in [
         ("echo", 1, LOOKUP_FRAME_BYTES),
         ("chain-echo 3", 3, INSERT_FRAME_BYTES),
@@ -34,7 +34,7 @@ pub async fn run(options: &Options) -> io::Result<Report> {
     }
     let mut flush = Series::default();
     for _ in 0..options.pairs {
-        let worker = Flush::create(folder.path(), INSERT_FRAME_BYTES)?;
+        let worker = FlushBaseline::create(folder.path(), INSERT_FRAME_BYTES)?;
         flush.push(measure(vec![worker], options.span(), &[]).await?);
     }
     report.plain("", "fsync: p50", &flush.p50_us(), "µs");

@@ -1,21 +1,21 @@
 //! What the measurements of lost servers share: several runs told beside the paper's figures.
 
-use crate::command::Options;
-use crate::outage::Outcome;
+use crate::options::MeasureOptions;
+use crate::outage::OutageOutcome;
 use crate::pairs::Figures;
-use crate::plot::{Lines, Scale};
-use crate::report::Report;
+use crate::plot::{AxisScale, Lines};
+use crate::report::FigureReport;
 
 /// The paper has ten times as many rows of 100 B as of 1 kB.
 const KILOBYTE_SHARE: u64 = 10;
 
 /// Rows of 1 kB.
-pub fn kilobyte_rows(options: &Options) -> u64 {
+pub fn kilobyte_rows(options: &MeasureOptions) -> u64 {
     (options.failure_rows / KILOBYTE_SHARE).max(2)
 }
 
 /// What stands beside the figures of some runs.
-pub struct Told<'a> {
+pub struct PaperFigures<'a> {
     pub what: &'a str,
     /// The paper's recovery time in seconds, and its lookups per second until then; empty if it
     /// gives none.
@@ -26,22 +26,24 @@ pub struct Told<'a> {
 /// Runs of the same thing.
 #[derive(Default)]
 pub struct Runs {
-    outcomes: Vec<Outcome>,
+    outcomes: Vec<OutageOutcome>,
 }
 
 impl Runs {
     /// Notes a run.
-    pub fn push(&mut self, outcome: Outcome) {
-        eprintln!(
+    pub fn push(&mut self, outcome: OutageOutcome) {
+        note!(
             "  {:.0} lookups/s before, {:.0} during {:.1} s of recovery",
-            outcome.before, outcome.during, outcome.recovery_seconds
+            outcome.before,
+            outcome.during,
+            outcome.recovery_seconds
         );
         self.outcomes.push(outcome);
     }
 
     /// Recovery time, and throughput until then beside that before (F2).
-    pub fn tell(&self, report: &mut Report, told: &Told<'_>) {
-        let figures = |figure: fn(&Outcome) -> f64| {
+    pub fn tell(&self, report: &mut FigureReport, told: &PaperFigures<'_>) {
+        let figures = |figure: fn(&OutageOutcome) -> f64| {
             let mut figures = Figures::default();
             self.outcomes.iter().for_each(|it| figures.push(figure(it)));
             figures
@@ -68,8 +70,10 @@ impl Runs {
 
     /// Of the first run.
     pub fn timeline(&self) -> Vec<(f64, f64)> {
-        let first = self.outcomes.first();
-        first.map(|it| it.timeline.clone()).unwrap_or_default()
+        self.outcomes
+            .first()
+            .map(|it| it.timeline.clone())
+            .unwrap_or_default()
     }
 }
 
@@ -79,7 +83,7 @@ pub fn lines(title: &str, series: Vec<(String, Vec<(f64, f64)>)>) -> Lines {
         title: title.to_owned(),
         x: "seconds".to_owned(),
         y: "lookups per second".to_owned(),
-        x_scale: Scale::Linear,
+        x_scale: AxisScale::Linear,
         series,
     }
 }

@@ -3,27 +3,27 @@
 
 use std::io;
 
-use client::placement::Durability;
+use placement::Durability;
 
 use super::INSERT_FRAME_BYTES;
 use crate::baselines::Chain;
-use crate::command::Options;
-use crate::distribution::Random;
+use crate::distribution::BenchRandom;
 use crate::measure::{Series, run as measure};
-use crate::processes::{Cluster, ServerKind};
-use crate::report::Report;
-use crate::store::{self, HotWrite, Shape};
+use crate::options::MeasureOptions;
+use crate::processes::{BenchCluster, ServerKind};
+use crate::report::FigureReport;
+use crate::store::{self, HotWrite, RowShape};
 
 const WRITERS: u64 = 64;
 const TABLE: &str = "hot";
 
 /// `replex bench hot-key`
-pub async fn run(options: &Options) -> io::Result<Report> {
-    let shape = Shape {
+pub async fn run(options: &MeasureOptions) -> io::Result<FigureReport> {
+    let shape = RowShape {
         rows: 2,
         field_bytes: 10,
     };
-    let cluster = Cluster::start(&options.base(), 3, ServerKind::default())?;
+    let cluster = BenchCluster::start(&options.base(), 3, ServerKind::default())?;
     let chain = Chain::start(cluster.folder(), 3)?;
     let clients = store::clients(&cluster, WRITERS as usize).await?;
     let table = store::create(&clients[0], TABLE, Durability::Replicated).await?;
@@ -38,11 +38,11 @@ pub async fn run(options: &Options) -> io::Result<Report> {
             table: table.clone(),
             number: 0,
             field_bytes: shape.field_bytes,
-            random: Random::new(seed),
+            random: BenchRandom::new(seed),
         });
         hot.push(measure(writers.collect(), span, &ids).await?);
     }
-    let mut report = Report::default();
+    let mut report = FigureReport::default();
     report.pair(
         ("S9", "≥ 10 ×"),
         "updates of one row, 64 writers: rate",

@@ -6,15 +6,15 @@ use std::io;
 use std::rc::Rc;
 
 use client::Table;
-use client::placement::Durability;
+use placement::Durability;
 
-use super::{INSERT_FRAME_BYTES, latency_plot};
-use crate::baselines::{Chain, Flush};
-use crate::command::Options;
-use crate::measure::{Series, run as measure};
-use crate::processes::{Cluster, ServerKind};
-use crate::report::Report;
-use crate::store::{self, Insert};
+use super::INSERT_FRAME_BYTES;
+use crate::baselines::{Chain, FlushBaseline};
+use crate::measure::{Series, latency_plot, run as measure};
+use crate::options::MeasureOptions;
+use crate::processes::{BenchCluster, ServerKind};
+use crate::report::FigureReport;
+use crate::store::{self, InsertWorker};
 
 const CLIENTS: usize = 64;
 const FIELD_BYTES: usize = 10;
@@ -26,10 +26,10 @@ struct Target {
 }
 
 impl Target {
-    fn workers(&self, count: usize) -> Vec<Insert> {
+    fn workers(&self, count: usize) -> Vec<InsertWorker> {
         let tables = self.tables.iter().take(count);
         tables
-            .map(|table| Insert {
+            .map(|table| InsertWorker {
                 table: table.clone(),
                 field_bytes: FIELD_BYTES,
                 next: self.next.clone(),
@@ -52,8 +52,8 @@ struct Measured {
 }
 
 /// `replex bench insert`
-pub async fn run(options: &Options) -> io::Result<Report> {
-    let cluster = Cluster::start(&options.base(), 3, ServerKind::default())?;
+pub async fn run(options: &MeasureOptions) -> io::Result<FigureReport> {
+    let cluster = BenchCluster::start(&options.base(), 3, ServerKind::default())?;
     let chain = Chain::start(cluster.folder(), 3)?;
     let clients = store::clients(&cluster, CLIENTS).await?;
     let mut targets = Vec::new();
@@ -75,7 +75,7 @@ pub async fn run(options: &Options) -> io::Result<Report> {
         it.chain_one.push(measure(workers, span, &chain_ids).await?);
         let workers = targets[0].workers(1);
         it.replicated_one.push(measure(workers, span, &ids).await?);
-        let workers = vec![Flush::create(cluster.folder(), bytes)?];
+        let workers = vec![FlushBaseline::create(cluster.folder(), bytes)?];
         it.flush.push(measure(workers, span, &[]).await?);
         let workers = targets[1].workers(1);
         it.sync_one.push(measure(workers, span, &ids).await?);
@@ -100,8 +100,8 @@ pub async fn run(options: &Options) -> io::Result<Report> {
     Ok(report(&it))
 }
 
-fn report(it: &Measured) -> Report {
-    let mut report = Report::default();
+fn report(it: &Measured) -> FigureReport {
+    let mut report = FigureReport::default();
     report.pair(
         ("S2", "≤ 1.5 ×"),
         "insert, replicated, one client: p50",

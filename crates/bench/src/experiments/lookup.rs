@@ -5,15 +5,15 @@ use std::io;
 use std::rc::Rc;
 
 use client::Table;
-use client::placement::Durability;
+use placement::Durability;
 
-use super::{LOOKUP_FRAME_BYTES, latency_plot};
+use super::LOOKUP_FRAME_BYTES;
 use crate::baselines::Chain;
-use crate::command::Options;
-use crate::measure::{Series, run as measure};
-use crate::processes::{Cluster, ServerKind};
-use crate::report::Report;
-use crate::store::{self, Lookup, Shape};
+use crate::measure::{Series, latency_plot, run as measure};
+use crate::options::MeasureOptions;
+use crate::processes::{BenchCluster, ServerKind};
+use crate::report::FigureReport;
+use crate::store::{self, LookupWorker, RowShape};
 
 const CONNECTIONS: usize = 64;
 const TABLE: &str = "lookup";
@@ -28,21 +28,23 @@ struct Keys {
 }
 
 impl Keys {
-    fn workers(&self, tables: &[Table]) -> Vec<Lookup> {
+    fn workers(&self, tables: &[Table]) -> Vec<LookupWorker> {
         let tables = tables.iter().zip(0..);
         tables
-            .map(|(table, seed)| Lookup::new(table.clone(), self.replex, self.all.clone(), seed))
+            .map(|(table, seed)| {
+                LookupWorker::new(table.clone(), self.replex, self.all.clone(), seed)
+            })
             .collect()
     }
 }
 
 /// `replex bench lookup`
-pub async fn run(options: &Options) -> io::Result<Report> {
-    let shape = Shape {
+pub async fn run(options: &MeasureOptions) -> io::Result<FigureReport> {
+    let shape = RowShape {
         rows: options.rows,
         field_bytes: 10,
     };
-    let cluster = Cluster::start(&options.base(), 3, ServerKind::default())?;
+    let cluster = BenchCluster::start(&options.base(), 3, ServerKind::default())?;
     let echo = Chain::start(cluster.folder(), 1)?;
     let clients = store::clients(&cluster, CONNECTIONS).await?;
     let table = store::create(&clients[0], TABLE, Durability::Replicated).await?;
@@ -96,8 +98,8 @@ fn report(
     one: &[Series; KEYS.len()],
     many: &Series,
     window: &Series,
-) -> Report {
-    let mut report = Report::default();
+) -> FigureReport {
+    let mut report = FigureReport::default();
     for ((_, name), series) in KEYS.iter().zip(one) {
         report.pair(
             ("S1", "≤ 1.5 ×"),

@@ -4,25 +4,25 @@
 use std::io;
 use std::time::Instant;
 
-use client::placement::Durability;
+use placement::Durability;
 
-use crate::command::Options;
 use crate::cpu;
+use crate::options::MeasureOptions;
 use crate::pairs::Figures;
-use crate::processes::{Cluster, ServerKind};
-use crate::report::Report;
-use crate::store::{self, FIELDS, Shape};
+use crate::processes::{BenchCluster, ServerKind};
+use crate::report::FigureReport;
+use crate::store::{self, FIELDS, RowShape};
 
 const COPIES: u64 = 3;
 const TABLE: &str = "memory";
 
 /// `replex bench memory`
-pub async fn run(options: &Options) -> io::Result<Report> {
-    let shape = Shape {
+pub async fn run(options: &MeasureOptions) -> io::Result<FigureReport> {
+    let shape = RowShape {
         rows: options.memory_rows,
         field_bytes: 10,
     };
-    let mut cluster = Cluster::start(&options.base(), 3, ServerKind::default())?;
+    let mut cluster = BenchCluster::start(&options.base(), 3, ServerKind::default())?;
     let clients = store::clients(&cluster, 1).await?;
     let table = store::create(&clients[0], TABLE, Durability::Replicated).await?;
     let empty = resident(&cluster)?;
@@ -43,7 +43,7 @@ pub async fn run(options: &Options) -> io::Result<Report> {
     let row_bytes = store::key(0).len() + FIELDS * shape.field_bytes;
     let held = (shape.rows * COPIES * row_bytes as u64) as f64;
     let mebibyte = f64::from(1 << 20);
-    let mut report = Report::default();
+    let mut report = FigureReport::default();
     let (rows, copies) = (shape.rows, COPIES);
     report.pair(
         ("S11", "≤ 1.5 ×"),
@@ -72,8 +72,11 @@ fn single(value: f64) -> Figures {
     figures
 }
 
-fn resident(cluster: &Cluster) -> io::Result<f64> {
-    let ids = cluster.server_ids();
-    let bytes: io::Result<u64> = ids.into_iter().map(cpu::resident_bytes).sum();
+fn resident(cluster: &BenchCluster) -> io::Result<f64> {
+    let bytes: io::Result<u64> = cluster
+        .server_ids()
+        .into_iter()
+        .map(cpu::resident_bytes)
+        .sum();
     Ok(bytes? as f64)
 }

@@ -3,6 +3,7 @@
 pub mod baselines;
 mod failures;
 pub mod hot_key;
+pub mod import;
 pub mod insert;
 pub mod lookup;
 pub mod memory;
@@ -13,25 +14,7 @@ pub mod servers;
 pub mod sharing;
 pub mod ycsb;
 
-use crate::measure::Series;
-use crate::plot::{Lines, Scale};
-
 /// Bytes of a frame in `echo`: between a lookup's question and its answer with a row of 100 B.
 const LOOKUP_FRAME_BYTES: usize = 128;
 /// Bytes of a frame in `chain-echo`: an insert of a row of 100 B, as it passes down the chain.
 const INSERT_FRAME_BYTES: usize = 256;
-
-/// Cumulative distributions of latencies side by side.
-pub fn latency_plot(title: &str, series: &[(&str, &Series)]) -> Lines {
-    let lines = series.iter().map(|(name, series)| {
-        let points = series.latencies().distribution();
-        ((*name).to_owned(), points)
-    });
-    Lines {
-        title: title.to_owned(),
-        x: "latency, µs (logarithmic)".to_owned(),
-        y: "share of operations".to_owned(),
-        x_scale: Scale::Logarithmic,
-        series: lines.collect(),
-    }
-}

@@ -3,11 +3,11 @@
 
 use std::io;
 
-use super::failures::{Runs, Told, kilobyte_rows, lines};
-use crate::command::Options;
-use crate::outage::{Grid, Loss, Site};
-use crate::report::Report;
-use crate::store::Shape;
+use super::failures::{PaperFigures, Runs, kilobyte_rows, lines};
+use crate::options::MeasureOptions;
+use crate::outage::{Grid, Loss, OutageSite};
+use crate::report::FigureReport;
+use crate::store::RowShape;
 
 const DIVISIONS: [[u32; 2]; 5] = [[1, 12], [2, 6], [3, 4], [6, 2], [12, 1]];
 const MIXES: [[u32; 2]; 3] = [[50, 50], [25, 75], [75, 25]];
@@ -18,12 +18,12 @@ const B: usize = 1;
 const LOST: [(usize, [u32; 2]); 4] = [(B, MIXES[0]), (B, MIXES[1]), (B, MIXES[2]), (A, MIXES[1])];
 
 /// `replex bench parametrization`
-pub async fn run(options: &Options) -> io::Result<Report> {
-    let shape = Shape {
+pub async fn run(options: &MeasureOptions) -> io::Result<FigureReport> {
+    let shape = RowShape {
         rows: kilobyte_rows(options),
         field_bytes: 100,
     };
-    let mut report = Report::default();
+    let mut report = FigureReport::default();
     let mut plotted = vec![Vec::new(); LOST.len()];
     for divisions in DIVISIONS {
         let grid = Grid {
@@ -31,7 +31,7 @@ pub async fn run(options: &Options) -> io::Result<Report> {
             keys: 2,
             hybrid: Some(divisions.to_vec()),
         };
-        let mut site = Site::new(options, &grid, shape, 1).await?;
+        let mut site = OutageSite::new(options, &grid, shape, 1).await?;
         site.hold_back();
         for ((lost, mix), plotted) in LOST.into_iter().zip(&mut plotted) {
             let what = format!("{}, {}, {}", of(lost), mixed(mix), grid.name);
@@ -43,7 +43,7 @@ pub async fn run(options: &Options) -> io::Result<Report> {
             for _ in 0..options.pairs {
                 runs.push(site.outage(&mix, &losses, options.span()).await?);
             }
-            let told = Told {
+            let told = PaperFigures {
                 what: &what,
                 paper_seconds: "",
                 paper_rate: "",

@@ -1,23 +1,24 @@
-//! How fast what a lost server held is there again, with nothing else to do (target F3). From the word
-//! that the server will not come back until everything serves: ending the epochs before is part of it.
+//! How fast what a lost server held is there again, with nothing else to do (target F3). From the
+//! word that the server will not come back until everything serves: ending the epochs before is
+//! part of it.
 
 use std::io;
 
 use super::recovery::INDEX;
-use crate::command::Options;
-use crate::outage::{Grid, Site};
+use crate::options::MeasureOptions;
+use crate::outage::{Grid, OutageSite};
 use crate::pairs::Figures;
-use crate::report::Report;
-use crate::store::Shape;
+use crate::report::FigureReport;
+use crate::store::RowShape;
 
 /// `replex bench rebuild`
-pub async fn run(options: &Options) -> io::Result<Report> {
-    let mut report = Report::default();
-    let shape = Shape {
+pub async fn run(options: &MeasureOptions) -> io::Result<FigureReport> {
+    let mut report = FigureReport::default();
+    let shape = RowShape {
         rows: options.failure_rows,
         field_bytes: 10,
     };
-    let mut site = Site::new(options, &Grid::replex_2(), shape, 1).await?;
+    let mut site = OutageSite::new(options, &Grid::replex_2(), shape, 1).await?;
     let (mut rates, mut rows) = (Figures::default(), Figures::default());
     for _ in 0..options.pairs {
         let quiet = site.quiet_loss(&[(INDEX, 0)]).await?;

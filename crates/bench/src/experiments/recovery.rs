@@ -4,12 +4,12 @@
 use std::io;
 use std::time::Duration;
 
-use super::failures::{Runs, Told, kilobyte_rows, lines};
-use crate::command::Options;
-use crate::outage::{Grid, Loss, Quiet, Site};
+use super::failures::{PaperFigures, Runs, kilobyte_rows, lines};
+use crate::options::MeasureOptions;
+use crate::outage::{Grid, Loss, OutageSite, Quiet};
 use crate::pairs::Figures;
-use crate::report::Report;
-use crate::store::Shape;
+use crate::report::FigureReport;
+use crate::store::RowShape;
 
 /// The copies of the primary key, of the index and of the hybrid, as they are numbered.
 pub const INDEX: usize = 1;
@@ -18,8 +18,8 @@ const HYBRID: usize = 2;
 const HALVES: [u32; 2] = [50, 50];
 
 /// `replex bench recovery`
-pub async fn run(options: &Options) -> io::Result<Report> {
-    let mut report = Report::default();
+pub async fn run(options: &MeasureOptions) -> io::Result<FigureReport> {
+    let mut report = FigureReport::default();
     let systems = [
         (
             Grid::replex_2(),
@@ -39,10 +39,10 @@ pub async fn run(options: &Options) -> io::Result<Report> {
         ("table 4, 1 kB", kilobyte_rows(options), 100),
     ];
     for (position, (table, rows, field_bytes)) in shapes.into_iter().enumerate() {
-        let shape = Shape { rows, field_bytes };
+        let shape = RowShape { rows, field_bytes };
         let mut plotted = Vec::new();
         for (grid, paper) in &systems {
-            let mut site = Site::new(options, grid, shape, 1).await?;
+            let mut site = OutageSite::new(options, grid, shape, 1).await?;
             let what = format!("{table}, {}", grid.name);
             memory(&mut report, &what, &site)?;
             // Without quotas and load: what one machine can do.
@@ -50,7 +50,7 @@ pub async fn run(options: &Options) -> io::Result<Report> {
             tell_quiet(&mut report, &what, quiet);
             site.hold_back();
             let (seconds, rate) = paper[position];
-            let told = Told {
+            let told = PaperFigures {
                 what: &what,
                 paper_seconds: seconds,
                 paper_rate: rate,
@@ -78,12 +78,12 @@ pub async fn run(options: &Options) -> io::Result<Report> {
 }
 
 /// Two servers, one after the other, with two spares.
-async fn two(options: &Options, report: &mut Report, grid: &Grid) -> io::Result<()> {
-    let shape = Shape {
+async fn two(options: &MeasureOptions, report: &mut FigureReport, grid: &Grid) -> io::Result<()> {
+    let shape = RowShape {
         rows: kilobyte_rows(options),
         field_bytes: 100,
     };
-    let mut site = Site::new(options, grid, shape, 2).await?;
+    let mut site = OutageSite::new(options, grid, shape, 2).await?;
     let what = format!("table 5, 1 kB, two lost, {}", grid.name);
     let quiet = site.quiet_loss(&[(INDEX, 0), (HYBRID, 0)]).await?;
     tell_quiet(report, &what, quiet);
@@ -104,7 +104,7 @@ async fn two(options: &Options, report: &mut Report, grid: &Grid) -> io::Result<
     for _ in 0..options.pairs {
         runs.push(site.outage(&HALVES, &losses, options.span()).await?);
     }
-    let told = Told {
+    let told = PaperFigures {
         what: &what,
         paper_seconds: "37.6 ± 1.2",
         paper_rate: "60,844",
@@ -118,7 +118,7 @@ async fn two(options: &Options, report: &mut Report, grid: &Grid) -> io::Result<
     options.draw_lines("recovery-two", &lines(&title, timeline))
 }
 
-fn memory(report: &mut Report, what: &str, site: &Site) -> io::Result<()> {
+fn memory(report: &mut FigureReport, what: &str, site: &OutageSite) -> io::Result<()> {
     let mut figures = Figures::default();
     figures.push(site.resident_bytes()? as f64 / f64::from(1 << 20));
     report.plain(
@@ -131,7 +131,7 @@ fn memory(report: &mut Report, what: &str, site: &Site) -> io::Result<()> {
 }
 
 /// F3 and F4.
-fn tell_quiet(report: &mut Report, what: &str, quiet: Quiet) {
+fn tell_quiet(report: &mut FigureReport, what: &str, quiet: Quiet) {
     let single = |value: f64| {
         let mut figures = Figures::default();
         figures.push(value);
@@ -154,9 +154,9 @@ fn tell_quiet(report: &mut Report, what: &str, quiet: Quiet) {
 
 /// F1.
 async fn write_gaps(
-    report: &mut Report,
-    options: &Options,
-    site: &mut Site,
+    report: &mut FigureReport,
+    options: &MeasureOptions,
+    site: &mut OutageSite,
     what: &str,
 ) -> io::Result<()> {
     let mut gaps = Figures::default();

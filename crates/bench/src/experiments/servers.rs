@@ -8,14 +8,14 @@ use std::io;
 use std::rc::Rc;
 
 use client::Table;
-use client::placement::Durability;
+use placement::Durability;
 
-use crate::command::Options;
 use crate::measure::{Series, run as measure};
-use crate::plot::{Lines, Scale};
-use crate::processes::{Cluster, ServerKind};
-use crate::report::Report;
-use crate::store::{self, Insert, Lookup, Shape};
+use crate::options::MeasureOptions;
+use crate::plot::{AxisScale, Lines};
+use crate::processes::{BenchCluster, ServerKind};
+use crate::report::FigureReport;
+use crate::store::{self, InsertWorker, LookupWorker, RowShape};
 
 const SIZES: [usize; 4] = [3, 6, 12, 24];
 const CLIENTS: usize = 4;
@@ -24,8 +24,8 @@ const WORKERS_PER_SERVER: usize = 8;
 const TABLE: &str = "scale";
 
 /// A cluster with its table, filled.
-struct Site {
-    cluster: Cluster,
+struct OutageSite {
+    cluster: BenchCluster,
     tables: Vec<Table>,
     keys: Rc<Vec<Vec<u8>>>,
     next: Rc<Cell<u64>>,
@@ -34,8 +34,8 @@ struct Site {
 }
 
 /// `replex bench servers`
-pub async fn run(options: &Options) -> io::Result<Report> {
-    let shape = Shape {
+pub async fn run(options: &MeasureOptions) -> io::Result<FigureReport> {
+    let shape = RowShape {
         rows: options.rows,
         field_bytes: 10,
     };
@@ -50,10 +50,10 @@ pub async fn run(options: &Options) -> io::Result<Report> {
             let tables = || site.tables.iter().cycle().take(count).cloned();
             let workers = tables()
                 .zip(0..)
-                .map(|(table, seed)| Lookup::new(table, 0, site.keys.clone(), seed));
+                .map(|(table, seed)| LookupWorker::new(table, 0, site.keys.clone(), seed));
             let sample = measure(workers.collect(), options.span(), &ids).await?;
             site.lookups.push(sample);
-            let workers = tables().map(|table| Insert {
+            let workers = tables().map(|table| InsertWorker {
                 table,
                 field_bytes: shape.field_bytes,
                 next: site.next.clone(),
@@ -63,13 +63,13 @@ pub async fn run(options: &Options) -> io::Result<Report> {
             site.inserts.push(sample);
         }
     }
-    let mut report = Report::default();
+    let mut report = FigureReport::default();
     for (what, figures) in [
         (
             "lookup",
-            &(|site: &Site| site.lookups.server_us()) as &dyn Fn(&Site) -> _,
+            &(|site: &OutageSite| site.lookups.server_us()) as &dyn Fn(&OutageSite) -> _,
         ),
-        ("insert", &|site: &Site| site.inserts.server_us()),
+        ("insert", &|site: &OutageSite| site.inserts.server_us()),
     ] {
         for (site, size) in sites.iter().zip(SIZES) {
             report.pair(
@@ -84,8 +84,8 @@ pub async fn run(options: &Options) -> io::Result<Report> {
     Ok(report)
 }
 
-fn plot(sites: &[Site]) -> Lines {
-    let line = |figure: fn(&Site) -> f64| {
+fn plot(sites: &[OutageSite]) -> Lines {
+    let line = |figure: fn(&OutageSite) -> f64| {
         let points = sites.iter().zip(SIZES);
         points
             .map(|(site, size)| (size as f64, figure(site)))
@@ -95,7 +95,7 @@ fn plot(sites: &[Site]) -> Lines {
         title: "CPU per operation as the cluster grows".to_owned(),
         x: "servers".to_owned(),
         y: "server CPU per operation, µs".to_owned(),
-        x_scale: Scale::Linear,
+        x_scale: AxisScale::Linear,
         series: vec![
             (
                 "insert through three replexes".to_owned(),
@@ -109,12 +109,12 @@ fn plot(sites: &[Site]) -> Lines {
     }
 }
 
-async fn site(options: &Options, shape: Shape, size: usize) -> io::Result<Site> {
-    let cluster = Cluster::start(&options.base(), size, ServerKind { memory: true })?;
+async fn site(options: &MeasureOptions, shape: RowShape, size: usize) -> io::Result<OutageSite> {
+    let cluster = BenchCluster::start(&options.base(), size, ServerKind { memory: true })?;
     let clients = store::clients(&cluster, CLIENTS).await?;
     let table = store::create(&clients[0], TABLE, Durability::Replicated).await?;
     store::load(&table, shape).await?;
-    Ok(Site {
+    Ok(OutageSite {
         tables: store::tables(&clients, TABLE).await?,
         keys: Rc::new(store::encoded_keys(shape, 0)),
         next: Rc::new(Cell::new(shape.rows)),

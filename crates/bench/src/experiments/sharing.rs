@@ -3,18 +3,18 @@
 
 use std::io;
 
-use super::failures::{Runs, Told, kilobyte_rows, lines};
-use crate::command::Options;
-use crate::outage::{Grid, Loss, Site};
-use crate::report::Report;
-use crate::store::Shape;
+use super::failures::{PaperFigures, Runs, kilobyte_rows, lines};
+use crate::options::MeasureOptions;
+use crate::outage::{Grid, Loss, OutageSite};
+use crate::report::FigureReport;
+use crate::store::RowShape;
 
 /// Reads of all keys alike.
 const THIRDS: [u32; 3] = [1, 1, 1];
 
 /// `replex bench sharing`
-pub async fn run(options: &Options) -> io::Result<Report> {
-    let shape = Shape {
+pub async fn run(options: &MeasureOptions) -> io::Result<FigureReport> {
+    let shape = RowShape {
         rows: kilobyte_rows(options),
         field_bytes: 100,
     };
@@ -27,7 +27,7 @@ pub async fn run(options: &Options) -> io::Result<Report> {
             "14,569",
         ),
     ];
-    let mut report = Report::default();
+    let mut report = FigureReport::default();
     let mut plotted = Vec::new();
     for (name, hybrid, paper_seconds, paper_rate) in systems {
         let grid = Grid {
@@ -35,7 +35,7 @@ pub async fn run(options: &Options) -> io::Result<Report> {
             keys: 3,
             hybrid,
         };
-        let mut site = Site::new(options, &grid, shape, 1).await?;
+        let mut site = OutageSite::new(options, &grid, shape, 1).await?;
         site.hold_back();
         let losses = [Loss {
             at: options.span(),
@@ -46,7 +46,7 @@ pub async fn run(options: &Options) -> io::Result<Report> {
             runs.push(site.outage(&THIRDS, &losses, options.span()).await?);
         }
         let what = format!("table 6, 1 kB, {name}");
-        let told = Told {
+        let told = PaperFigures {
             what: &what,
             paper_seconds,
             paper_rate,

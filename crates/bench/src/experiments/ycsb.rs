@@ -6,17 +6,17 @@ use std::io;
 use std::rc::Rc;
 
 use client::Table;
-use client::placement::Durability;
+use placement::Durability;
 
-use super::{LOOKUP_FRAME_BYTES, latency_plot};
+use super::LOOKUP_FRAME_BYTES;
 use crate::baselines::Chain;
-use crate::command::Options;
-use crate::measure::{Series, run as measure};
+use crate::measure::{Series, latency_plot, run as measure};
+use crate::options::MeasureOptions;
 use crate::plot::Bars;
-use crate::processes::{Cluster, ServerKind};
-use crate::report::{Report, shown};
-use crate::store::{self, Insert, Shape};
-use crate::ycsb::{Client, Shared, WORKLOADS};
+use crate::processes::{BenchCluster, ServerKind};
+use crate::report::{FigureReport, shown};
+use crate::store::{self, InsertWorker, RowShape};
+use crate::ycsb::{Shared, WORKLOADS, YcsbClient};
 
 const CLIENTS: usize = 32;
 const NAMES: [&str; 6] = ["Load", "A", "B", "C", "D", "F"];
@@ -65,8 +65,8 @@ struct Measured {
 }
 
 /// `replex bench ycsb`
-pub async fn run(options: &Options) -> io::Result<Report> {
-    let mut report = Report::default();
+pub async fn run(options: &MeasureOptions) -> io::Result<FigureReport> {
+    let mut report = FigureReport::default();
     for (field_bytes, hyperdex) in HYPERDEX_US {
         let size = if field_bytes == 10 { "100 B" } else { "1 kB" };
         let it = rows_of(options, field_bytes).await?;
@@ -82,12 +82,12 @@ pub async fn run(options: &Options) -> io::Result<Report> {
     Ok(report)
 }
 
-async fn rows_of(options: &Options, field_bytes: usize) -> io::Result<Measured> {
-    let shape = Shape {
+async fn rows_of(options: &MeasureOptions, field_bytes: usize) -> io::Result<Measured> {
+    let shape = RowShape {
         rows: options.rows,
         field_bytes,
     };
-    let cluster = Cluster::start(&options.base(), 3, ServerKind::default())?;
+    let cluster = BenchCluster::start(&options.base(), 3, ServerKind::default())?;
     let echo = Chain::start(cluster.folder(), 1)?;
     let clients = store::clients(&cluster, CLIENTS).await?;
     let table = store::create(&clients[0], "usertable", Durability::Replicated).await?;
@@ -110,11 +110,12 @@ async fn rows_of(options: &Options, field_bytes: usize) -> io::Result<Measured> 
             let sample = if position == 0 {
                 measure(inserts(&loaded, field_bytes, &next), span, &ids).await?
             } else {
-                let mixed = (WORKLOADS[position - 1], shape);
+                let workload = WORKLOADS[position - 1];
                 let seeds = u64::from(pair) * 1000..;
                 let workers = tables.iter().zip(seeds);
-                let workers = workers
-                    .map(|(table, seed)| Client::new(table.clone(), mixed, shared.clone(), seed));
+                let workers = workers.map(|(table, seed)| {
+                    YcsbClient::new(table.clone(), workload, shape, shared.clone(), seed)
+                });
                 measure(workers.collect(), span, &ids).await?
             };
             it.workloads[position].push(sample);
@@ -123,10 +124,10 @@ async fn rows_of(options: &Options, field_bytes: usize) -> io::Result<Measured> 
     Ok(it)
 }
 
-fn inserts(tables: &[Table], field_bytes: usize, next: &Rc<Cell<u64>>) -> Vec<Insert> {
-    let tables = tables.iter();
+fn inserts(tables: &[Table], field_bytes: usize, next: &Rc<Cell<u64>>) -> Vec<InsertWorker> {
     tables
-        .map(|table| Insert {
+        .iter()
+        .map(|table| InsertWorker {
             table: table.clone(),
             field_bytes,
             next: next.clone(),
@@ -135,7 +136,7 @@ fn inserts(tables: &[Table], field_bytes: usize, next: &Rc<Cell<u64>>) -> Vec<In
         .collect()
 }
 
-fn tell(report: &mut Report, size: &str, it: &Measured, hyperdex: &[Option<f64>; 6]) {
+fn tell(report: &mut FigureReport, size: &str, it: &Measured, hyperdex: &[Option<f64>; 6]) {
     for (position, name) in NAMES.into_iter().enumerate() {
         let (series, echo) = (&it.workloads[position], &it.echoes[position]);
         let (id, share) = match name {

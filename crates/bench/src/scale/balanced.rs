@@ -1,10 +1,10 @@
-//! YCSB's balanced mix, 85% reads of a row and 15% inserts, with more and more replicas, each database
-//! held to an equal share of a core: the proxy over Extensions, Pgpool-II over streaming standbys, and
-//! the Primary alone (H4, the paper's Figure 11).
+//! YCSB's balanced mix, 85% reads of a row and 15% inserts, with more and more replicas, each
+//! database held to an equal share of a core: the proxy over Extensions, Pgpool-II over streaming
+//! standbys, and the Primary alone (H4, the paper's Figure 11).
 //!
-//! Keys are popular by Zipf's law and no neighbours, rows have ten fields. The exponent is 1.001, the
-//! least that pgbench takes; YCSB has 0.99. Queries are simple, which Pgpool-II is better at. Answers of
-//! Pgpool-II may be stale, the proxy's are not.
+//! Keys are popular by Zipf's law and no neighbours, rows have ten fields. The exponent is 1.001,
+//! the least that pgbench takes; YCSB has 0.99. Queries are simple, which Pgpool-II is better at.
+//! Answers of Pgpool-II may be stale, the proxy's are not.
 
 use std::io;
 use std::net::SocketAddr;
@@ -12,15 +12,15 @@ use std::time::Instant;
 
 use scale::local::Postgres;
 
-use super::databases::{Site, Streaming, ask, await_row, connect};
-use super::pgbench::{Load, Script};
+use super::databases::{DatabaseSite, Streaming, ask, await_row, connect};
+use super::pgbench::{PgbenchLoad, Script};
 use super::rivals::{Rival, has_pgpool, pgpool};
 use super::{CLIENTS_PER_EXTENSION, RAMP_UP, SHARE, has_quotas};
-use crate::command::Options;
 use crate::measure::{Sample, Series};
+use crate::options::MeasureOptions;
 use crate::pairs::Figures;
-use crate::plot::{Lines, Scale};
-use crate::report::Report;
+use crate::plot::{AxisScale, Lines};
+use crate::report::FigureReport;
 use crate::store::FIELDS;
 
 const REPLICAS: [usize; 3] = [1, 2, 4];
@@ -40,10 +40,17 @@ struct Measured {
     behind: Figures,
 }
 
+/// One run.
+struct Run {
+    sample: Sample,
+    /// From its end until the replicas had everything.
+    behind_seconds: f64,
+}
+
 impl Measured {
-    fn push(&mut self, (sample, behind): (Sample, f64)) {
-        self.series.push(sample);
-        self.behind.push(behind);
+    fn push(&mut self, run: Run) {
+        self.series.push(run.sample);
+        self.behind.push(run.behind_seconds);
     }
 }
 
@@ -54,7 +61,7 @@ fn clients(replicas: usize) -> usize {
 /// All systems with one number of replicas.
 struct Size {
     replicas: usize,
-    site: Site,
+    site: DatabaseSite,
     streaming: Option<(Rival, Streaming)>,
     proxy: Measured,
     pgpool: Measured,
@@ -62,9 +69,13 @@ struct Size {
 }
 
 impl Size {
-    async fn start(options: &Options, replicas: usize, with_pgpool: bool) -> io::Result<Size> {
+    async fn start(
+        options: &MeasureOptions,
+        replicas: usize,
+        with_pgpool: bool,
+    ) -> io::Result<Size> {
         let (base, schema) = (options.base(), schema(options.rows));
-        let mut site = Site::start(&base, &schema, (replicas, &[])).await?;
+        let mut site = DatabaseSite::start(&base, &schema, replicas, &[]).await?;
         site.hold_back()?;
         let streaming = if with_pgpool {
             let databases = Streaming::start(&base, &schema, replicas).await?;
@@ -86,14 +97,14 @@ impl Size {
 
 /// Runs loads whose inserts never meet.
 struct Runs<'a> {
-    options: &'a Options,
+    options: &'a MeasureOptions,
     count: u64,
 }
 
 impl Runs<'_> {
     /// The next run's load.
-    fn next(&mut self, clients: usize) -> Load {
-        let mut load = Load::of(READ, self.options.rows, clients, self.options.span());
+    fn next(&mut self, clients: usize) -> PgbenchLoad {
+        let mut load = PgbenchLoad::of(READ, self.options.rows, clients, self.options.span());
         load.scripts[0].weight = READS;
         load.scripts.push(Script {
             text: insert(),
@@ -111,13 +122,13 @@ impl Runs<'_> {
         first_key(self.count)
     }
 
-    /// Measures one system, until its replicas have everything, which takes so many seconds.
+    /// Measures one system, until its replicas have everything.
     async fn measure(
         &mut self,
         (place, ids): (SocketAddr, &[u32]),
         primary: &Postgres,
         replicas: &[Postgres],
-    ) -> io::Result<(Sample, f64)> {
+    ) -> io::Result<Run> {
         // To connect is work, too: it is done before.
         let writer = connect(primary.socket()).await?;
         let mut readers = Vec::new();
@@ -135,14 +146,17 @@ impl Runs<'_> {
         for reader in &readers {
             await_row(reader, &there).await?;
         }
-        Ok((sample, ended.elapsed().as_secs_f64()))
+        Ok(Run {
+            sample,
+            behind_seconds: ended.elapsed().as_secs_f64(),
+        })
     }
 }
 
 /// `replex bench scale balanced`
-pub async fn run(options: &Options) -> io::Result<Report> {
+pub async fn run(options: &MeasureOptions) -> io::Result<FigureReport> {
     if !has_quotas("H4") {
-        return Ok(Report::default());
+        return Ok(FigureReport::default());
     }
     std::fs::create_dir_all(options.base())?;
     let with_pgpool = has_pgpool();
@@ -151,7 +165,7 @@ pub async fn run(options: &Options) -> io::Result<Report> {
     for replicas in REPLICAS {
         sizes.push(Size::start(options, replicas, with_pgpool).await?);
     }
-    eprintln!("each database is held to {SHARE} from here on");
+    note!("each database is held to {SHARE} from here on");
     let mut runs = Runs { options, count: 0 };
     // The first round opens the pools' connections, and does not count.
     for round in 0..=options.pairs {
@@ -179,8 +193,8 @@ pub async fn run(options: &Options) -> io::Result<Report> {
     report(&sizes).await
 }
 
-async fn report(sizes: &[Size]) -> io::Result<Report> {
-    let mut report = Report::default();
+async fn report(sizes: &[Size]) -> io::Result<FigureReport> {
+    let mut report = FigureReport::default();
     for size in sizes {
         let what = format!("85/15, replicas: {}", size.replicas);
         let alone = size.alone.rate();
@@ -213,7 +227,7 @@ async fn report(sizes: &[Size]) -> io::Result<Report> {
 }
 
 /// What a system's runs say besides their rate.
-fn tell(report: &mut Report, what: &str, measured: &Measured) {
+fn tell(report: &mut FigureReport, what: &str, measured: &Measured) {
     let (p50, cpu) = (measured.series.p50_us(), measured.series.server_us());
     report.plain("", &format!("{what}: p50"), &p50, "µs");
     report.plain(
@@ -228,8 +242,8 @@ fn tell(report: &mut Report, what: &str, measured: &Measured) {
 
 fn plot(sizes: &[Size], with_pgpool: bool) -> Lines {
     let line = |rate: &dyn Fn(&Size) -> Figures| {
-        let points = sizes.iter();
-        points
+        sizes
+            .iter()
             .map(|size| (size.replicas as f64, rate(size).median()))
             .collect()
     };
@@ -245,7 +259,7 @@ fn plot(sizes: &[Size], with_pgpool: bool) -> Lines {
         title: format!("YCSB, 85% reads and 15% inserts, each database held to {SHARE}"),
         x: "Extensions or standbys".to_owned(),
         y: "operations per second".to_owned(),
-        x_scale: Scale::Linear,
+        x_scale: AxisScale::Linear,
         series,
     }
 }

@@ -14,7 +14,7 @@ use tempfile::TempDir;
 use tokio_postgres::{Client, NoTls, SimpleQueryMessage};
 
 use super::SHARE;
-use crate::processes::Process;
+use crate::processes::BenchProcess;
 use crate::quota::Quota;
 
 /// The database in each server.
@@ -27,8 +27,8 @@ const SETTLE_LOOK: Duration = Duration::from_millis(200);
 pub const PATIENCE: Duration = Duration::from_secs(300);
 /// Connections of a pooler to each database: more than there are clients.
 pub const CONNECTIONS: &str = "60";
-/// Of all databases. What is answered is in the log that Extensions follow; nothing is vacuumed at a
-/// moment of the system's choice.
+/// Of all databases. What is answered is in the log that Extensions follow; nothing is vacuumed at
+/// a moment of the system's choice.
 const SETTINGS: &[&str] = &[
     "synchronous_commit=on",
     "autovacuum=off",
@@ -37,15 +37,15 @@ const SETTINGS: &[&str] = &[
 ];
 
 /// A Primary with its Extensions, and the proxy. Processes go before their quotas.
-pub struct Site {
-    proxy: Option<Process>,
+pub struct DatabaseSite {
+    proxy: Option<BenchProcess>,
     pub extensions: Vec<Postgres>,
     pub primary: Postgres,
     _quotas: Vec<Quota>,
     folder: TempDir,
 }
 
-impl Site {
+impl DatabaseSite {
     /// Starts all of them; the Primary is filled by `schema` first, and the Extensions, with these
     /// further settings, have everything and serve when this returns.
     ///
@@ -54,12 +54,13 @@ impl Site {
     pub async fn start(
         base: &Path,
         schema: &str,
-        (extensions, settings): (usize, &[&str]),
-    ) -> io::Result<Site> {
+        extensions: usize,
+        settings: &[&str],
+    ) -> io::Result<DatabaseSite> {
         let primary = primary(base, schema).await?;
         let settings = [SETTINGS, settings].concat();
         let extensions = (0..extensions).map(|_| Postgres::start_in(base, &settings));
-        let mut site = Site {
+        let mut site = DatabaseSite {
             proxy: None,
             extensions: extensions.collect::<io::Result<_>>()?,
             primary,
@@ -106,7 +107,7 @@ impl Site {
     /// # Errors
     /// It cannot be waited for.
     pub fn stop_proxy(&mut self) -> io::Result<()> {
-        self.proxy.take().map_or(Ok(()), Process::stop)
+        self.proxy.take().map_or(Ok(()), BenchProcess::stop)
     }
 
     /// Holds each database to its share from now on.
@@ -166,8 +167,8 @@ impl Site {
         Ok((all, there))
     }
 
-    /// Waits until all Extensions have what the Primary has now, so that what one run has left does not burden
-    /// the next.
+    /// Waits until all Extensions have what the Primary has now, so that what one run has left does
+    /// not burden the next.
     ///
     /// # Errors
     /// A server does not answer, or that takes too long.
@@ -200,7 +201,7 @@ impl Site {
         }
     }
 
-    fn proxy(&self) -> io::Result<&Process> {
+    fn proxy(&self) -> io::Result<&BenchProcess> {
         let missing = || io::Error::other("the proxy does not run");
         self.proxy.as_ref().ok_or_else(missing)
     }
@@ -266,7 +267,7 @@ async fn primary(base: &Path, schema: &str) -> io::Result<Postgres> {
 ///
 /// # Errors
 /// It does not start.
-pub fn proxy(primary: &Postgres, folder: &Path, options: &[&str]) -> io::Result<Process> {
+pub fn proxy(primary: &Postgres, folder: &Path, options: &[&str]) -> io::Result<BenchProcess> {
     let program: PathBuf = std::env::current_exe()?;
     let primary = url(primary);
     // There is one by default, where people keep such things.
@@ -284,14 +285,14 @@ pub fn proxy(primary: &Postgres, folder: &Path, options: &[&str]) -> io::Result<
         CONNECTIONS,
     ];
     let words = [&words[..], buffer.as_slice().as_flattened(), options].concat();
-    Process::start(&program, &words, &folder.join("proxy.log"))
+    BenchProcess::start(&program, &words, &folder.join("proxy.log"))
 }
 
 /// Where a proxy listens.
 ///
 /// # Errors
 /// It did not say.
-pub fn place(proxy: &Process) -> io::Result<SocketAddr> {
+pub fn place(proxy: &BenchProcess) -> io::Result<SocketAddr> {
     proxy.said("proxy")?.parse().map_err(io::Error::other)
 }
 

@@ -7,16 +7,15 @@ use std::net::SocketAddr;
 
 use tempfile::TempDir;
 
-use super::databases::{Site, place, proxy};
-use super::pgbench::{Load, Protocol};
+use super::databases::{DatabaseSite, place, proxy};
+use super::pgbench::{PgbenchLoad, Protocol};
 use super::rivals::{Rival, pgbouncer};
-use crate::command::Options;
-use crate::experiments::latency_plot;
-use crate::measure::Series;
+use crate::measure::{Series, latency_plot};
+use crate::options::MeasureOptions;
 use crate::pairs::Figures;
 use crate::plot::Bars;
-use crate::processes::Process;
-use crate::report::Report;
+use crate::processes::BenchProcess;
+use crate::report::FigureReport;
 
 /// The clients of H1 and of H2.
 const ONE: usize = 1;
@@ -85,35 +84,33 @@ impl Measured {
 /// What runs.
 struct Stage {
     pgbouncer: Option<(Rival, bool)>,
-    pooling: Process,
-    routing: Site,
+    pooling: BenchProcess,
+    routing: DatabaseSite,
     /// Before an Extension of its own, where there is a processor for it.
-    spinning: Option<Site>,
+    spinning: Option<DatabaseSite>,
     _folder: TempDir,
 }
 
 impl Stage {
-    async fn build(options: &Options) -> io::Result<Stage> {
+    async fn build(options: &MeasureOptions) -> io::Result<Stage> {
         let base = options.base();
         std::fs::create_dir_all(&base)?;
-        let routing = Site::start(&base, &schema(options.rows), (1, &[])).await?;
+        let routing = DatabaseSite::start(&base, &schema(options.rows), 1, &[]).await?;
         let pgbouncer = pgbouncer(&base, &routing.primary).await?;
         if let Some((_, false)) = pgbouncer {
-            eprintln!(
-                "LEFT OUT: this PgBouncer does not know prepared statements, 1.21 and later do"
-            );
+            note!("LEFT OUT: this PgBouncer does not know prepared statements, 1.21 and later do");
         }
         let folder = tempfile::tempdir_in(&base)?;
         let has_more = std::thread::available_parallelism()?.get() > 1;
         let spinning = match has_more {
             true => {
-                let mut site = Site::start(&base, &schema(options.rows), (1, &[])).await?;
+                let mut site = DatabaseSite::start(&base, &schema(options.rows), 1, &[]).await?;
                 site.stop_proxy()?;
                 site.start_proxy(&["--spin-us", SPIN_US]).await?;
                 Some(site)
             }
             false => {
-                eprintln!("LEFT OUT: a proxy that spins, on a single processor");
+                note!("LEFT OUT: a proxy that spins, on a single processor");
                 None
             }
         };
@@ -146,7 +143,7 @@ impl Stage {
 }
 
 /// `replex bench scale latency`
-pub async fn run(options: &Options) -> io::Result<Report> {
+pub async fn run(options: &MeasureOptions) -> io::Result<FigureReport> {
     let stage = Stage::build(options).await?;
     let mut measured = Measured::default();
     for round in 1..=options.pairs {
@@ -156,7 +153,7 @@ pub async fn run(options: &Options) -> io::Result<Report> {
                 .into_iter()
                 .map(move |protocol| (clients, protocol))
         }) {
-            let mut load = Load::of(SELECT, options.rows, clients, options.span());
+            let mut load = PgbenchLoad::of(SELECT, options.rows, clients, options.span());
             load.protocol = protocol;
             for (way, place, ids) in stage.ways(protocol)? {
                 let sample = load.run(place, &ids).await?;
@@ -165,7 +162,7 @@ pub async fn run(options: &Options) -> io::Result<Report> {
             }
         }
     }
-    let mut report = Report::default();
+    let mut report = FigureReport::default();
     tell_latency(&mut report, &measured);
     tell_work(&mut report, &measured);
     let mut share = Figures::default();
@@ -177,7 +174,7 @@ pub async fn run(options: &Options) -> io::Result<Report> {
 }
 
 /// H1.
-fn tell_latency(report: &mut Report, measured: &Measured) {
+fn tell_latency(report: &mut FigureReport, measured: &Measured) {
     for protocol in PROTOCOLS {
         let name = protocol.name();
         let direct = measured.direct(ONE, protocol).p50_of_whole_us();
@@ -203,7 +200,7 @@ fn tell_latency(report: &mut Report, measured: &Measured) {
 }
 
 /// H2.
-fn tell_work(report: &mut Report, measured: &Measured) {
+fn tell_work(report: &mut FigureReport, measured: &Measured) {
     for protocol in PROTOCOLS {
         let direct = measured.direct(MANY, protocol);
         let at = format!("{}, {MANY} clients", protocol.name());
@@ -239,7 +236,7 @@ fn tell_work(report: &mut Report, measured: &Measured) {
 
 /// A figure in µs, beside PgBouncer's if there is one.
 fn beside(
-    report: &mut Report,
+    report: &mut FigureReport,
     (id, target): (&str, &str),
     what: &str,
     (own, rival): (&Figures, Option<&Figures>),
@@ -253,7 +250,7 @@ fn beside(
     }
 }
 
-fn draw(options: &Options, measured: &Measured) -> io::Result<()> {
+fn draw(options: &MeasureOptions, measured: &Measured) -> io::Result<()> {
     let ways = [
         Way::Direct,
         Way::PgBouncer,

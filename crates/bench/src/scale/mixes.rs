@@ -1,20 +1,21 @@
-//! TPC-C and YCSB in the paper's mixes, each database held to an equal share of a core: at each level of
-//! consistency with more and more Extensions (the paper's Figures 2 and 3 and, of the times, 4); with serial and
-//! with parallel replay (Figure 7); with reads that wait for an Extension; and with routing made coarser, over two Extensions (Figures 6 and 8).
+//! TPC-C and YCSB in the paper's mixes, each database held to an equal share of a core: at each
+//! level of consistency with more and more Extensions (the paper's Figures 2 and 3 and, of the
+//! times, 4); with serial and with parallel replay (Figure 7); with reads that wait for an
+//! Extension; and with routing made coarser, over two Extensions (Figures 6 and 8).
 //!
 //! YCSB is as in `balanced`; its range scans take up to 100 rows from a key on.
 
 use std::io;
 
-use super::databases::{Site, Streaming};
-use super::pgbench::{Load, Script};
-use super::tpcc::{self, Reads};
+use super::databases::{DatabaseSite, Streaming};
+use super::pgbench::{PgbenchLoad, Script};
+use super::tpcc::{self, TpccReads};
 use super::{CLIENTS_PER_EXTENSION, RAMP_UP, SHARE, balanced, has_quotas};
-use crate::command::Options;
 use crate::measure::Series;
+use crate::options::MeasureOptions;
 use crate::pairs::Figures;
-use crate::plot::{Bars, Lines, Scale};
-use crate::report::Report;
+use crate::plot::{AxisScale, Bars, Lines};
+use crate::report::FigureReport;
 
 /// With so many Extensions levels are compared.
 const EXTENSIONS: &[usize] = &[1, 2, 4];
@@ -123,7 +124,7 @@ fn mix(name: &'static str, scripts: &[(&str, u32)]) -> Mix {
 
 impl Workload {
     /// TPC-C in the mixes of the paper's Table 6.
-    fn tpcc(reads: Reads) -> Workload {
+    fn tpcc(reads: TpccReads) -> Workload {
         let (order, payment) = (tpcc::new_order(reads), tpcc::payment());
         let (status, level) = (tpcc::order_status(), tpcc::stock_level());
         let of = |name, [orders, payments, statuses, levels]: [u32; 4]| {
@@ -170,7 +171,7 @@ impl Workload {
 
 /// A proxy over some Extensions.
 struct Size {
-    site: Site,
+    site: DatabaseSite,
     /// The proxy was started with these.
     options: &'static [&'static str],
     /// By mix and way.
@@ -191,7 +192,7 @@ impl Size {
     }
 
     /// Runs a mix in a way through the proxy.
-    async fn measure(&mut self, load: &Load, (mix, way): (usize, usize)) -> io::Result<()> {
+    async fn measure(&mut self, load: &PgbenchLoad, mix: usize, way: usize) -> io::Result<()> {
         self.site.settle().await?;
         let (all_before, there_before) = self.site.batches().await?;
         let sample = load
@@ -221,43 +222,43 @@ struct Experiment<'a> {
     sizes: Vec<Size>,
     /// The database that nobody follows.
     lone: Streaming,
-    options: &'a Options,
+    options: &'a MeasureOptions,
     runs: u64,
 }
 
 /// `replex bench scale tpcc`
-pub async fn tpcc(options: &Options) -> io::Result<Report> {
-    levels(Workload::tpcc(Reads::None), options).await
+pub async fn tpcc(options: &MeasureOptions) -> io::Result<FigureReport> {
+    levels(Workload::tpcc(TpccReads::None), options).await
 }
 
 /// `replex bench scale ycsb`
-pub async fn ycsb(options: &Options) -> io::Result<Report> {
+pub async fn ycsb(options: &MeasureOptions) -> io::Result<FigureReport> {
     levels(Workload::ycsb(options.rows), options).await
 }
 
 /// `replex bench scale classes`
-pub async fn classes(options: &Options) -> io::Result<Report> {
-    both("classes", (CLASSES, TWO), Reads::All, options).await
+pub async fn classes(options: &MeasureOptions) -> io::Result<FigureReport> {
+    both("classes", (CLASSES, TWO), TpccReads::All, options).await
 }
 
 /// `replex bench scale waits`
-pub async fn waits(options: &Options) -> io::Result<Report> {
-    both("waits", (WAITS, FOUR), Reads::None, options).await
+pub async fn waits(options: &MeasureOptions) -> io::Result<FigureReport> {
+    both("waits", (WAITS, FOUR), TpccReads::None, options).await
 }
 
 /// `replex bench scale buffers`
-pub async fn buffers(options: &Options) -> io::Result<Report> {
-    both("buffers", (BUFFERS, TWO), Reads::None, options).await
+pub async fn buffers(options: &MeasureOptions) -> io::Result<FigureReport> {
+    both("buffers", (BUFFERS, TWO), TpccReads::None, options).await
 }
 
 /// All mixes of both workloads.
 async fn both(
     what: &str,
     (ways, extensions): (&'static [Way], &[usize]),
-    reads: Reads,
-    options: &Options,
-) -> io::Result<Report> {
-    let mut report = Report::default();
+    reads: TpccReads,
+    options: &MeasureOptions,
+) -> io::Result<FigureReport> {
+    let mut report = FigureReport::default();
     for workload in [Workload::tpcc(reads), Workload::ycsb(options.rows)] {
         let file = format!("scale-{what}-{}", workload.file);
         let done = Experiment::done((workload, ways, extensions), options, &mut report).await?;
@@ -269,9 +270,9 @@ async fn both(
 }
 
 /// `replex bench scale statements`
-pub async fn statements(options: &Options) -> io::Result<Report> {
-    let mut report = Report::default();
-    let mut workload = Workload::tpcc(Reads::All);
+pub async fn statements(options: &MeasureOptions) -> io::Result<FigureReport> {
+    let mut report = FigureReport::default();
+    let mut workload = Workload::tpcc(TpccReads::All);
     workload.mixes.retain(|mix| mix.name != "read-only");
     let done = Experiment::done((workload, BALANCING, TWO), options, &mut report).await?;
     if let Some(experiment) = done {
@@ -281,9 +282,9 @@ pub async fn statements(options: &Options) -> io::Result<Report> {
 }
 
 /// `replex bench scale parallel`
-pub async fn parallel(options: &Options) -> io::Result<Report> {
-    let mut report = Report::default();
-    let mut workload = Workload::tpcc(Reads::None);
+pub async fn parallel(options: &MeasureOptions) -> io::Result<FigureReport> {
+    let mut report = FigureReport::default();
+    let mut workload = Workload::tpcc(TpccReads::None);
     workload.mixes.retain(|mix| mix.name != "read-only");
     let done = Experiment::done((workload, REPLAY, EXTENSIONS), options, &mut report).await?;
     if let Some(experiment) = done {
@@ -295,8 +296,8 @@ pub async fn parallel(options: &Options) -> io::Result<Report> {
     Ok(report)
 }
 
-async fn levels(workload: Workload, options: &Options) -> io::Result<Report> {
-    let mut report = Report::default();
+async fn levels(workload: Workload, options: &MeasureOptions) -> io::Result<FigureReport> {
+    let mut report = FigureReport::default();
     let done = Experiment::done((workload, LEVELS, EXTENSIONS), options, &mut report).await?;
     if let Some(experiment) = done {
         for (number, mix) in experiment.workload.mixes.iter().enumerate() {
@@ -310,12 +311,12 @@ async fn levels(workload: Workload, options: &Options) -> io::Result<Report> {
 }
 
 impl<'a> Experiment<'a> {
-    /// A workload in these ways with so many Extensions, run and told. None where databases cannot be held to
-    /// equal shares.
+    /// A workload in these ways with so many Extensions, run and told. None where databases cannot
+    /// be held to equal shares.
     async fn done(
         what: (Workload, &'static [Way], &[usize]),
-        options: &'a Options,
-        report: &mut Report,
+        options: &'a MeasureOptions,
+        report: &mut FigureReport,
     ) -> io::Result<Option<Experiment<'a>>> {
         let mut started = Experiment::start(what, options).await?;
         if let Some(experiment) = &mut started {
@@ -327,7 +328,7 @@ impl<'a> Experiment<'a> {
 
     async fn start(
         (workload, ways, extensions): (Workload, &'static [Way], &[usize]),
-        options: &'a Options,
+        options: &'a MeasureOptions,
     ) -> io::Result<Option<Experiment<'a>>> {
         if !has_quotas(workload.name) {
             return Ok(None);
@@ -337,7 +338,7 @@ impl<'a> Experiment<'a> {
         let mixes = workload.mixes.len();
         let mut sizes = Vec::new();
         for count in extensions {
-            let mut site = Site::start(&base, &workload.schema, (*count, &[])).await?;
+            let mut site = DatabaseSite::start(&base, &workload.schema, *count, &[]).await?;
             site.hold_back()?;
             let of_ways = || ways.iter().map(|_| Measured::default()).collect();
             sizes.push(Size {
@@ -348,7 +349,7 @@ impl<'a> Experiment<'a> {
             });
         }
         let lone = Streaming::start(&base, &workload.schema, 0).await?;
-        eprintln!("each database is held to {SHARE} from here on");
+        note!("each database is held to {SHARE} from here on");
         Ok(Some(Experiment {
             workload,
             ways,
@@ -359,7 +360,8 @@ impl<'a> Experiment<'a> {
         }))
     }
 
-    /// Opens the connections of pools, which takes seconds where many clients come to one database at once.
+    /// Opens the connections of pools, which takes seconds where many clients come to one database
+    /// at once.
     async fn warm_up(&mut self) -> io::Result<()> {
         let mix = self.workload.mixes.len() - 1;
         for size in 0..self.sizes.len() {
@@ -382,7 +384,7 @@ impl<'a> Experiment<'a> {
                     for way in 0..self.ways.len() {
                         let load = self.load(mix, size, Some(self.ways[way]));
                         self.sizes[size].start(self.ways[way].options).await?;
-                        self.sizes[size].measure(&load, (mix, way)).await?;
+                        self.sizes[size].measure(&load, mix, way).await?;
                     }
                 }
             }
@@ -391,7 +393,7 @@ impl<'a> Experiment<'a> {
     }
 
     /// A mix in a way, which sessions ask for at first; none where there is no proxy.
-    fn load(&mut self, mix: usize, size: usize, way: Option<Way>) -> Load {
+    fn load(&mut self, mix: usize, size: usize, way: Option<Way>) -> PgbenchLoad {
         self.runs += 1;
         let clients = CLIENTS_PER_EXTENSION * self.sizes[size].site.extensions.len();
         let asks = way.map_or("", |way| way.asks);
@@ -399,7 +401,7 @@ impl<'a> Experiment<'a> {
             "" => String::new(),
             asks => format!("\\if :first\n{asks};\n\\set first 0\n\\endif\n"),
         };
-        let mut load = Load::of("", self.workload.rows, clients, self.options.span());
+        let mut load = PgbenchLoad::of("", self.workload.rows, clients, self.options.span());
         let scripts = self.workload.mixes[mix].scripts.iter();
         let scripts = scripts.map(|script| Script {
             text: format!("{first}{}", script.text),
@@ -413,7 +415,7 @@ impl<'a> Experiment<'a> {
         load
     }
 
-    async fn tell(&self, report: &mut Report) -> io::Result<()> {
+    async fn tell(&self, report: &mut FigureReport) -> io::Result<()> {
         for (number, mix) in self.workload.mixes.iter().enumerate() {
             for size in &self.sizes {
                 let count = size.site.extensions.len();
@@ -466,7 +468,7 @@ impl<'a> Experiment<'a> {
             title: format!("{workload}, {mix}, each database held to {SHARE}"),
             x: "Extensions".to_owned(),
             y: (*name).to_owned(),
-            x_scale: Scale::Linear,
+            x_scale: AxisScale::Linear,
             series: ways.chain([alone]).collect(),
         }
     }

@@ -22,9 +22,9 @@ use std::time::Duration;
 use clap::Subcommand;
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::command::Options;
+use crate::options::MeasureOptions;
 use crate::quota::{self, CoreShare};
-use crate::report::Report;
+use crate::report::FigureReport;
 
 /// What each database may use where they are to be equal.
 const SHARE: CoreShare = CoreShare::of_core(10);
@@ -41,33 +41,34 @@ pub enum Measurement {
     /// Reads through the proxy with 1 to 4 Extensions, each database under a quota: H3, the paper's
     /// Figure 3 (a).
     Reads,
-    /// YCSB, 85% reads and 15% inserts, beside Pgpool-II and the Primary alone, each database under a
-    /// quota: H4, the paper's Figure 11.
+    /// YCSB, 85% reads and 15% inserts, beside Pgpool-II and the Primary alone, each database under
+    /// a quota: H4, the paper's Figure 11.
     Balanced,
     /// How quickly an Extension makes up for what it missed, over its number of connections: H5.
     Replay,
-    /// What clients see while an Extension is away, and while replication stands still, each database
-    /// under a quota: the paper's Figures 9 and 10.
+    /// What clients see while an Extension is away, and while replication stands still, each
+    /// database under a quota: the paper's Figures 9 and 10.
     Outages,
-    /// TPC-C in the paper's four mixes, at each level of consistency, each database under a quota: its
-    /// Figure 2. It takes a quarter of an hour, and is none of `all`.
+    /// TPC-C in the paper's four mixes, at each level of consistency, each database under a quota:
+    /// its Figure 2. It takes a quarter of an hour, and is none of `all`.
     Tpcc,
     /// The same with YCSB: the paper's Figure 3.
     Ycsb,
-    /// TPC-C and YCSB routed by tables only, by columns, too, and by rows, each database under a quota: the
-    /// paper's Figure 6. It takes some minutes, and is none of `all`.
+    /// TPC-C and YCSB routed by tables only, by columns, too, and by rows, each database under a
+    /// quota: the paper's Figure 6. It takes some minutes, and is none of `all`.
     Classes,
-    /// TPC-C with reads of transactions that have written on the Primary, or where they may run, each
-    /// database under a quota: the paper's Figure 8. It is none of `all`.
+    /// TPC-C with reads of transactions that have written on the Primary, or where they may run,
+    /// each database under a quota: the paper's Figure 8. It is none of `all`.
     Statements,
-    /// TPC-C with replay on one connection, and on four, each database under a quota: the paper's Figure 7. It
-    /// takes ten minutes, and is none of `all`.
+    /// TPC-C with replay on one connection, and on four, each database under a quota: the paper's
+    /// Figure 7. It takes ten minutes, and is none of `all`.
     Parallel,
-    /// TPC-C and YCSB over four Extensions, with reads that never wait for an Extension, and that wait for
-    /// up to 10 and 100 ms, each database under a quota. It takes ten minutes, and is none of `all`.
+    /// TPC-C and YCSB over four Extensions, with reads that never wait for an Extension, and that
+    /// wait for up to 10 and 100 ms, each database under a quota. It takes ten minutes, and is none
+    /// of `all`.
     Waits,
-    /// TPC-C and YCSB without a Transactions Buffer, and with one in a folder, each database under a quota. It takes
-    /// ten minutes, and is none of `all`.
+    /// TPC-C and YCSB without a Transactions Buffer, and with one in a folder, each database under
+    /// a quota. It takes ten minutes, and is none of `all`.
     Buffers,
     /// Those before `tpcc`.
     All,
@@ -86,7 +87,10 @@ pub const ALL: [Measurement; 5] = [
 ///
 /// # Errors
 /// A process does not start, a query fails, a file cannot be written; somebody interrupts it.
-pub async fn run(what: Measurement, options: &Options) -> io::Result<(&'static str, Report)> {
+pub async fn run(
+    what: Measurement,
+    options: &MeasureOptions,
+) -> io::Result<(&'static str, FigureReport)> {
     let mut terminate = signal(SignalKind::terminate())?;
     let measured = async {
         Ok(match what {
@@ -117,7 +121,7 @@ fn has_quotas(id: &str) -> bool {
     match quota::try_out() {
         Ok(()) => true,
         Err(error) => {
-            eprintln!(
+            note!(
                 "NOT MEASURED: {id} needs every database under an equal CPU quota, which takes root \
                  and control groups of version 1 with the controller `cpu` ({error})"
             );

@@ -1,9 +1,9 @@
-//! What clients see while an Extension is away, and while Extensions hear of no commit: sections 7.6 and
-//! 7.7 of the paper, Figures 9 and 10.
+//! What clients see while an Extension is away, and while Extensions hear of no commit: sections
+//! 7.6 and 7.7 of the paper, Figures 9 and 10.
 //!
-//! The load is YCSB's balanced mix, 85% reads and 15% inserts, where the newest rows are read most, with
-//! each database held to an equal share of a core. Clients are of our own: what fails counts as failed,
-//! and they go on, as applications do.
+//! The load is YCSB's balanced mix, 85% reads and 15% inserts, where the newest rows are read most,
+//! with each database held to an equal share of a core. Clients are of our own: what fails counts
+//! as failed, and they go on, as applications do.
 
 use std::io;
 use std::net::SocketAddr;
@@ -16,14 +16,14 @@ use rustix::process::{Pid, Signal, kill_process};
 use tokio::task::JoinSet;
 
 use super::balanced::{self, INSERTS, READS};
-use super::databases::{LOOK_AGAIN_AFTER, PATIENCE, Site, ask, connect};
+use super::databases::{DatabaseSite, LOOK_AGAIN_AFTER, PATIENCE, ask, connect};
 use super::{CLIENTS_PER_EXTENSION, RAMP_UP, SHARE, has_quotas};
-use crate::command::Options;
-use crate::distribution::{Random, Zipfian};
+use crate::distribution::{BenchRandom, Zipfian};
+use crate::options::MeasureOptions;
 use crate::pairs::Figures;
-use crate::plot::{Lines, Scale};
+use crate::plot::{AxisScale, Lines};
 use crate::quota::Quota;
-use crate::report::Report;
+use crate::report::FigureReport;
 use crate::store::FIELDS;
 
 /// The paper's, in 7.6.
@@ -34,20 +34,20 @@ const RUNS: u32 = 10;
 const LOG_END: &str = "SELECT pg_current_wal_insert_lsn() - '0/0'";
 
 /// `replex bench scale outages`
-pub async fn run(options: &Options) -> io::Result<Report> {
+pub async fn run(options: &MeasureOptions) -> io::Result<FigureReport> {
     if !has_quotas("the paper's Figures 9 and 10") {
-        return Ok(Report::default());
+        return Ok(FigureReport::default());
     }
     let base = options.base();
     std::fs::create_dir_all(&base)?;
     let schema = balanced::schema(options.rows);
-    let mut site = Site::start(&base, &schema, (EXTENSIONS, &[])).await?;
+    let mut site = DatabaseSite::start(&base, &schema, EXTENSIONS, &[]).await?;
     site.hold_back()?;
-    eprintln!("each database is held to {SHARE} from here on");
-    let load = Arc::new(Load::new(site.place()?, options.rows));
+    note!("each database is held to {SHARE} from here on");
+    let load = Arc::new(PgbenchLoad::new(site.place()?, options.rows));
     let clients = Clients::start(&load);
     tokio::time::sleep(RAMP_UP).await;
-    let mut report = Report::default();
+    let mut report = FigureReport::default();
     let of = clients.without_extension(&mut site, options.span() * RUNS);
     let (quota, away) = of.await?;
     away.tell("an Extension is killed", &mut report);
@@ -71,7 +71,7 @@ pub async fn run(options: &Options) -> io::Result<Report> {
 }
 
 /// What clients do, and what came of it.
-struct Load {
+struct PgbenchLoad {
     place: SocketAddr,
     newest_first: Zipfian,
     /// The key of the next row.
@@ -82,9 +82,9 @@ struct Load {
     is_over: AtomicBool,
 }
 
-impl Load {
-    fn new(place: SocketAddr, rows: u64) -> Load {
-        Load {
+impl PgbenchLoad {
+    fn new(place: SocketAddr, rows: u64) -> PgbenchLoad {
+        PgbenchLoad {
             place,
             newest_first: Zipfian::new(rows),
             next: AtomicU64::new(rows),
@@ -95,7 +95,7 @@ impl Load {
     }
 
     /// The next statement of a client.
-    fn statement(&self, random: &mut Random) -> String {
+    fn statement(&self, random: &mut BenchRandom) -> String {
         if random.below(u64::from(READS + INSERTS)) < u64::from(READS) {
             let newest = self.next.load(Ordering::Relaxed) - 1;
             let key = newest - self.newest_first.rank(random);
@@ -108,8 +108,8 @@ impl Load {
     }
 
     /// One client, until all is over.
-    async fn run(self: Arc<Load>, number: u64) {
-        let mut random = Random::new(number);
+    async fn run(self: Arc<PgbenchLoad>, number: u64) {
+        let mut random = BenchRandom::new(number);
         let mut session = None;
         while !self.is_over.load(Ordering::Relaxed) {
             let Some(client) = &session else {
@@ -139,12 +139,12 @@ impl Load {
 
 /// All clients, on a thread of their own.
 struct Clients {
-    load: Arc<Load>,
+    load: Arc<PgbenchLoad>,
     thread: JoinHandle<io::Result<()>>,
 }
 
 impl Clients {
-    fn start(load: &Arc<Load>) -> Clients {
+    fn start(load: &Arc<PgbenchLoad>) -> Clients {
         let shared = Arc::clone(load);
         let thread = std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread()
@@ -165,14 +165,15 @@ impl Clients {
 
     fn stop(self) -> io::Result<()> {
         self.load.is_over.store(true, Ordering::Relaxed);
-        let ended = self.thread.join();
-        ended.unwrap_or_else(|_| Err(io::Error::other("a client panicked")))
+        self.thread
+            .join()
+            .unwrap_or_else(|_| Err(io::Error::other("a client panicked")))
     }
 
     /// An Extension is killed, and started again with its quota, which must outlive it.
     async fn without_extension(
         &self,
-        site: &mut Site,
+        site: &mut DatabaseSite,
         part: Duration,
     ) -> io::Result<(Option<Quota>, Timeline)> {
         let mut watch = Watch::begin(&self.load, site).await?;
@@ -191,7 +192,11 @@ impl Clients {
     }
 
     /// The Primary's process that sends commits stands still for a while.
-    async fn without_commits(&self, site: &mut Site, part: Duration) -> io::Result<Timeline> {
+    async fn without_commits(
+        &self,
+        site: &mut DatabaseSite,
+        part: Duration,
+    ) -> io::Result<Timeline> {
         let mut watch = Watch::begin(&self.load, site).await?;
         tokio::time::sleep(part).await;
         watch.outage_begins(site).await?;
@@ -211,14 +216,14 @@ impl Clients {
 }
 
 /// Whether the first Extension serves, and has been read at since it was connected.
-async fn serves_reads(site: &Site) -> io::Result<bool> {
+async fn serves_reads(site: &DatabaseSite) -> io::Result<bool> {
     let rows = site.ask("SHOW EXTENSIONS").await?;
     Ok(rows[0][3] == "serving" && rows[0][8] != "0")
 }
 
 /// What is written down while something happens.
 struct Watch {
-    load: Arc<Load>,
+    load: Arc<PgbenchLoad>,
     begun: Instant,
     failed_before: u64,
     outage: [Option<Instant>; 2],
@@ -231,7 +236,7 @@ struct Watch {
 }
 
 impl Watch {
-    async fn begin(load: &Arc<Load>, site: &Site) -> io::Result<Watch> {
+    async fn begin(load: &Arc<PgbenchLoad>, site: &DatabaseSite) -> io::Result<Watch> {
         let begun = Instant::now();
         Ok(Watch {
             load: Arc::clone(load),
@@ -244,13 +249,13 @@ impl Watch {
         })
     }
 
-    async fn outage_begins(&mut self, site: &Site) -> io::Result<()> {
+    async fn outage_begins(&mut self, site: &DatabaseSite) -> io::Result<()> {
         self.batches[0] = site.batches().await?;
         self.outage[0] = Some(Instant::now());
         Ok(())
     }
 
-    async fn outage_ends(&mut self, site: &Site) -> io::Result<()> {
+    async fn outage_ends(&mut self, site: &DatabaseSite) -> io::Result<()> {
         self.batches[1] = site.batches().await?;
         let primary = connect(site.primary.socket()).await?;
         self.missed_until = ask(&primary, LOG_END).await?.unwrap_or_default();
@@ -263,7 +268,7 @@ impl Watch {
     }
 
     /// Goes on until everything that was missed is there, and for so long behind that.
-    async fn end(mut self, site: &Site, after: Duration) -> io::Result<Timeline> {
+    async fn end(mut self, site: &DatabaseSite, after: Duration) -> io::Result<Timeline> {
         let extension = connect(site.extensions[0].socket()).await?;
         let missed = &self.missed_until;
         let there = format!("SELECT 1 FROM hihooi.applied HAVING max(tsid) >= {missed}");
@@ -336,7 +341,7 @@ impl Timeline {
         one(took.iter().sum::<f64>() / took.len() as f64)
     }
 
-    fn tell(&self, what: &str, report: &mut Report) {
+    fn tell(&self, what: &str, report: &mut FigureReport) {
         let [begun, ended] = self.outage;
         let parts = [
             ("before", 0.0, begun),
@@ -385,7 +390,7 @@ impl Timeline {
             title: format!("YCSB 85/15, 18 clients, 3 Extensions: {what}"),
             x: "seconds".to_owned(),
             y: "statements per second".to_owned(),
-            x_scale: Scale::Linear,
+            x_scale: AxisScale::Linear,
             series: vec![
                 ("answered".to_owned(), rate),
                 (

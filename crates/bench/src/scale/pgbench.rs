@@ -1,8 +1,8 @@
 //! The load: PostgreSQL's own pgbench with our scripts.
 //!
 //! It speaks both protocols, keeps every client's variables and logs each transaction's time in
-//! microseconds, so no driver of our own is needed; what it costs is the same for all that is compared.
-//! It counts whole seconds only.
+//! microseconds, so no driver of our own is needed; what it costs is the same for all that is
+//! compared. It counts whole seconds only.
 
 use std::io;
 use std::net::SocketAddr;
@@ -54,7 +54,7 @@ pub struct Script {
 
 /// What is run.
 #[derive(Clone, Debug)]
-pub struct Load {
+pub struct PgbenchLoad {
     pub scripts: Vec<Script>,
     /// Each has one transaction under way all the time.
     pub clients: usize,
@@ -63,15 +63,15 @@ pub struct Load {
     pub variables: Vec<(&'static str, u64)>,
     /// How long; whole seconds, at least one.
     pub span: Duration,
-    /// Before that, and not counted: whole seconds, until servers have opened and warmed what each of
-    /// their connections needs.
+    /// Before that, and not counted: whole seconds, until servers have opened and warmed what each
+    /// of their connections needs.
     pub ramp_up: Duration,
 }
 
-impl Load {
+impl PgbenchLoad {
     /// The one script, over `rows` rows.
-    pub fn of(text: &str, rows: u64, clients: usize, span: Duration) -> Load {
-        Load {
+    pub fn of(text: &str, rows: u64, clients: usize, span: Duration) -> PgbenchLoad {
+        PgbenchLoad {
             scripts: vec![Script {
                 text: text.to_owned(),
                 weight: 1,
@@ -84,8 +84,8 @@ impl Load {
         }
     }
 
-    /// Runs it there. `ids` are the processes whose CPU time is measured. Latencies are of a tenth of
-    /// the transactions, of all if there is one client or something to ramp up.
+    /// Runs it there. `ids` are the processes whose CPU time is measured. Latencies are of a tenth
+    /// of the transactions, of all if there is one client or something to ramp up.
     ///
     /// # Errors
     /// pgbench is missing, or one of its transactions failed.
@@ -171,8 +171,8 @@ impl Load {
 /// How logs begin.
 const LOG: &str = "log";
 
-/// How many transactions pgbench has counted, and how many per second; none if one has failed, or if
-/// it has not said that.
+/// How many transactions pgbench has counted, and how many per second; none if one has failed, or
+/// if it has not said that.
 fn counts(said: &str) -> Option<(u64, f64)> {
     let after = |what: &str| {
         let mut lines = said.lines();
@@ -225,8 +225,8 @@ fn logged_in(line: &str) -> Option<Logged> {
     })
 }
 
-/// Those that ended within `span` after a run had ramped up. Its end says little: the last transactions of
-/// many clients may come late.
+/// Those that ended within `span` after a run had ramped up. Its end says little: the last
+/// transactions of many clients may come late.
 fn within(all: &[Logged], ramp_up: Duration, span: Duration) -> Vec<Logged> {
     let started = all
         .iter()
@@ -322,7 +322,7 @@ mod tests {
     #[test]
     fn command_line_says_all() {
         let folder = tempfile::tempdir().unwrap();
-        let mut load = Load::of("SELECT 1", 7, 16, Duration::from_millis(1200));
+        let mut load = PgbenchLoad::of("SELECT 1", 7, 16, Duration::from_millis(1200));
         load.protocol = Protocol::Prepared;
         let words = load.words(folder.path()).unwrap();
         for word in [

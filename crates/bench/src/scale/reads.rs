@@ -1,18 +1,18 @@
-//! Reads alone, with more and more Extensions, each database held to an equal share of a core (H3, the
-//! paper's Figure 3 (a)).
+//! Reads alone, with more and more Extensions, each database held to an equal share of a core (H3,
+//! the paper's Figure 3 (a)).
 //!
 //! Each number of Extensions has a Primary and a proxy of its own, so that all can be run in turn.
 
 use std::io;
 
-use super::databases::Site;
+use super::databases::DatabaseSite;
 use super::latency::{SELECT, schema};
-use super::pgbench::Load;
+use super::pgbench::PgbenchLoad;
 use super::{CLIENTS_PER_EXTENSION, RAMP_UP, SHARE, has_quotas};
-use crate::command::Options;
 use crate::measure::Series;
-use crate::plot::{Lines, Scale};
-use crate::report::Report;
+use crate::options::MeasureOptions;
+use crate::plot::{AxisScale, Lines};
+use crate::report::FigureReport;
 
 const EXTENSIONS: [usize; 4] = [1, 2, 3, 4];
 
@@ -25,25 +25,25 @@ struct Measured {
 }
 
 /// `replex bench scale reads`
-pub async fn run(options: &Options) -> io::Result<Report> {
+pub async fn run(options: &MeasureOptions) -> io::Result<FigureReport> {
     if !has_quotas("H3") {
-        return Ok(Report::default());
+        return Ok(FigureReport::default());
     }
     let base = options.base();
     std::fs::create_dir_all(&base)?;
     let mut sites = Vec::new();
     for count in EXTENSIONS {
-        let mut site = Site::start(&base, &schema(options.rows), (count, &[])).await?;
+        let mut site = DatabaseSite::start(&base, &schema(options.rows), count, &[]).await?;
         site.hold_back()?;
         sites.push((site, Measured::default()));
     }
-    eprintln!("each database is held to {SHARE} from here on");
+    note!("each database is held to {SHARE} from here on");
     // The first round opens the pool's connections, and does not count.
     for round in 0..=options.pairs {
         options.say_round(round, "reads");
         for (site, measured) in &mut sites {
             let clients = CLIENTS_PER_EXTENSION * site.extensions.len();
-            let mut load = Load::of(SELECT, options.rows, clients, options.span());
+            let mut load = PgbenchLoad::of(SELECT, options.rows, clients, options.span());
             load.ramp_up = RAMP_UP;
             let alone = load.run(site.primary.socket(), &[]).await?;
             let proxy = load.run(site.place()?, &[site.proxy_id()?]).await?;
@@ -58,8 +58,8 @@ pub async fn run(options: &Options) -> io::Result<Report> {
     Ok(report(&measured))
 }
 
-fn report(measured: &[&Measured]) -> Report {
-    let mut report = Report::default();
+fn report(measured: &[&Measured]) -> FigureReport {
+    let mut report = FigureReport::default();
     let one = measured[0].proxy.rate();
     for (it, count) in measured.iter().zip(EXTENSIONS) {
         let what = format!("reads, Extensions: {count}");
@@ -79,8 +79,12 @@ fn report(measured: &[&Measured]) -> Report {
             (&rate, "1/s"),
             ("Primary directly", &alone),
         );
-        let cpu = it.proxy.server_us();
-        report.plain("", &format!("{what}: CPU of the proxy"), &cpu, "µs");
+        report.plain(
+            "",
+            &format!("{what}: CPU of the proxy"),
+            &it.proxy.server_us(),
+            "µs",
+        );
     }
     report
 }
@@ -97,7 +101,7 @@ fn plot(measured: &[&Measured]) -> Lines {
         title: format!("Reads by key, each database held to {SHARE}"),
         x: "Extensions".to_owned(),
         y: "reads per second".to_owned(),
-        x_scale: Scale::Linear,
+        x_scale: AxisScale::Linear,
         series: vec![
             (
                 "through the proxy".to_owned(),

@@ -1,30 +1,34 @@
-//! How quickly an Extension makes up for what it has missed, with several connections and with one (H5).
+//! How quickly an Extension makes up for what it has missed, with several connections and with one
+//! (H5).
 //!
-//! Serial replay, to which all is compared, has one connection and makes each commit a transaction of its own, as the
-//! paper means it. What the proxy does unless told otherwise differs in two ways: it has more connections, and it
-//! executes commits that wait in groups. Each is measured without the other, too.
+//! Serial replay, to which all is compared, has one connection and makes each commit a transaction
+//! of its own, as the paper means it. What the proxy does unless told otherwise differs in two
+//! ways: it has more connections, and it executes commits that wait in groups. Each is measured
+//! without the other, too.
 //!
-//! It has missed it in two ways. The proxy was away: then the Primary's slot gives it, and the Primary decodes its
-//! log meanwhile. Or the Extension was: then the Transactions Buffer has kept it.
+//! It has missed it in two ways. The proxy was away: then the Primary's slot gives it, and the
+//! Primary decodes its log meanwhile. Or the Extension was: then the Transactions Buffer has kept
+//! it.
 //!
-//! The load is TPC-C's two transactions that write most, New-Order and Payment, as often as there (45 to
-//! 43), over ten warehouses: it goes to the Primary directly. Orders have ten lines, which is TPC-C's mean,
-//! customers are found by number, and reads that leave nothing behind are left out. The time is that between two
-//! commits at the Extension, the first and the last of what it missed, by its own clock.
+//! The load is TPC-C's two transactions that write most, New-Order and Payment, as often as there
+//! (45 to 43), over ten warehouses: it goes to the Primary directly. Orders have ten lines, which
+//! is TPC-C's mean, customers are found by number, and reads that leave nothing behind are left
+//! out. The time is that between two commits at the Extension, the first and the last of what it
+//! missed, by its own clock.
 //!
-//! And how long an Extension takes for one statement that changes many rows, beside what that took at the
-//! Primary.
+//! And how long an Extension takes for one statement that changes many rows, beside what that took
+//! at the Primary.
 
 use std::io;
 use std::time::Instant;
 
-use super::databases::{LOOK_AGAIN_AFTER, PATIENCE, Site, ask, await_row, connect};
-use super::pgbench::{Load, Script};
+use super::databases::{DatabaseSite, LOOK_AGAIN_AFTER, PATIENCE, ask, await_row, connect};
+use super::pgbench::{PgbenchLoad, Script};
 use super::tpcc;
-use crate::command::Options;
+use crate::options::MeasureOptions;
 use crate::pairs::Figures;
-use crate::plot::{Lines, Scale};
-use crate::report::Report;
+use crate::plot::{AxisScale, Lines};
+use crate::report::FigureReport;
 
 /// How an Extension replays. The first is serial replay.
 const WAYS: [Way; 6] = [
@@ -131,12 +135,12 @@ fn statements() -> [(&'static str, String); 3] {
 }
 
 /// `replex bench scale replay`
-pub async fn run(options: &Options) -> io::Result<Report> {
+pub async fn run(options: &MeasureOptions) -> io::Result<FigureReport> {
     let base = options.base();
     std::fs::create_dir_all(&base)?;
     let settings = ["track_commit_timestamp=on"];
     let schema = format!("{RUNS}; {}", tpcc::schema());
-    let mut site = Site::start(&base, &schema, (1, &settings)).await?;
+    let mut site = DatabaseSite::start(&base, &schema, 1, &settings).await?;
     let mut measured = KEEPERS.map(|_| WAYS.map(|_| Figures::default()));
     let mut run = 0;
     for round in 1..=options.pairs {
@@ -150,7 +154,7 @@ pub async fn run(options: &Options) -> io::Result<Report> {
         }
     }
     let many = many_rows(&site, options).await?;
-    let mut report = Report::default();
+    let mut report = FigureReport::default();
     for (keeper, measured) in KEEPERS.into_iter().zip(&measured) {
         let serial = ("serial", &measured[0]);
         for (way, figures) in WAYS.into_iter().zip(measured) {
@@ -189,16 +193,16 @@ pub async fn run(options: &Options) -> io::Result<Report> {
         title: "New-Order and Payment of TPC-C, replayed at one Extension".to_owned(),
         x: "connections".to_owned(),
         y: "transactions per second".to_owned(),
-        x_scale: Scale::Linear,
+        x_scale: AxisScale::Linear,
         series: series.collect(),
     };
     options.draw_lines("scale-replay", &plot)?;
     Ok(report)
 }
 
-/// For each statement that changes many rows, how long it takes at the Primary, and from there until the
-/// Extension has it; seconds.
-async fn many_rows(site: &Site, options: &Options) -> io::Result<[[Figures; 2]; 3]> {
+/// For each statement that changes many rows, how long it takes at the Primary, and from there
+/// until the Extension has it; seconds.
+async fn many_rows(site: &DatabaseSite, options: &MeasureOptions) -> io::Result<[[Figures; 2]; 3]> {
     let primary = connect(site.primary.socket()).await?;
     let extension = connect(site.extensions[0].socket()).await?;
     let mut measured = statements().map(|_| [Figures::default(), Figures::default()]);
@@ -229,7 +233,7 @@ struct Missed {
 
 impl Missed {
     /// Has the Extension miss it, and gives how many transactions a second it makes up for.
-    async fn rate(&self, site: &mut Site, options: &Options) -> io::Result<f64> {
+    async fn rate(&self, site: &mut DatabaseSite, options: &MeasureOptions) -> io::Result<f64> {
         let told = self.way.options();
         let replay: Vec<&str> = told.iter().map(String::as_str).collect();
         site.stop_proxy()?;
@@ -272,7 +276,7 @@ impl Missed {
     }
 
     /// Runs it. Returns of how many transactions it was.
-    async fn load(&self, site: &Site, options: &Options) -> io::Result<u64> {
+    async fn load(&self, site: &DatabaseSite, options: &MeasureOptions) -> io::Result<u64> {
         let run = self.run;
         let primary = connect(site.primary.socket()).await?;
         let note = |what| format!("INSERT INTO run VALUES ({run}, '{what}')");
@@ -284,7 +288,7 @@ impl Missed {
 }
 
 /// Waits until the Transactions Buffer has everything.
-async fn is_kept(site: &Site) -> io::Result<()> {
+async fn is_kept(site: &DatabaseSite) -> io::Result<()> {
     let primary = connect(site.primary.socket()).await?;
     let end = ask(&primary, "SELECT pg_current_wal_insert_lsn()").await?;
     let end = end.unwrap_or_default();
@@ -304,9 +308,9 @@ async fn is_kept(site: &Site) -> io::Result<()> {
     }
 }
 
-fn load(options: &Options) -> Load {
-    let mut load = Load::of(
-        &tpcc::new_order(tpcc::Reads::None),
+fn load(options: &MeasureOptions) -> PgbenchLoad {
+    let mut load = PgbenchLoad::of(
+        &tpcc::new_order(tpcc::TpccReads::None),
         0,
         CLIENTS,
         options.span(),

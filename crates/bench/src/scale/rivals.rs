@@ -41,10 +41,7 @@ impl Rival {
     }
 
     /// Starts a program over the configuration that it is given, and waits until it answers.
-    async fn start(
-        mut command: Command,
-        (folder, place): (TempDir, SocketAddr),
-    ) -> io::Result<Rival> {
+    async fn start(mut command: Command, folder: TempDir, place: SocketAddr) -> io::Result<Rival> {
         let log = folder.path().join("log");
         let output = File::create(&log)?;
         local::without_root(&mut command)?;
@@ -121,7 +118,7 @@ pub async fn pgbouncer(base: &Path, primary: &Postgres) -> io::Result<Option<(Ri
     std::fs::write(&file, text)?;
     let mut command = Command::new(program);
     command.arg(file);
-    let rival = Rival::start(command, (folder, place)).await?;
+    let rival = Rival::start(command, folder, place).await?;
     Ok(Some((rival, prepares)))
 }
 
@@ -141,8 +138,8 @@ pub async fn pgpool(
     let (place, pcp) = (local::free_place()?, local::free_place()?);
     let own = folder.path().display();
     // Reads go to a node by statement, not by session, and to all nodes alike: its better settings.
-    // A process serves one client at a time and keeps that client's connections for the next one: with no
-    // more processes than clients, all of them are warm.
+    // A process serves one client at a time and keeps that client's connections for the next one:
+    // with no more processes than clients, all of them are warm.
     let mut text = format!(
         "backend_clustering_mode = 'streaming_replication'\n\
          listen_addresses = '{}'\n\
@@ -192,12 +189,12 @@ pub async fn pgpool(
     command.arg("-n").arg("-f").arg(file("pgpool.conf"));
     command.arg("-F").arg(file("pcp.conf"));
     command.arg("-a").arg(file("hba.conf"));
-    Rival::start(command, (folder, place)).await.map(Some)
+    Rival::start(command, folder, place).await.map(Some)
 }
 
 /// Says that a package is missing.
 pub fn missing(package: &str) {
-    eprintln!("LEFT OUT: {package} is not installed, `apt-get install {package}`");
+    note!("LEFT OUT: {package} is not installed, `apt-get install {package}`");
 }
 
 /// Whether Pgpool-II is installed; says so if not.

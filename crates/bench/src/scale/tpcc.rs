@@ -1,14 +1,15 @@
 //! TPC-C's transactions that the paper mixes (its Table 6), as scripts for pgbench, and its tables.
 //!
-//! As its revision 5.11 describes them, but for this: databases are small, customers are always found by number,
-//! orders have ten lines, which is the mean, none is remote or refused, and nobody thinks before the next one.
-//! Delivery is in none of the paper's mixes.
+//! As its revision 5.11 describes them, but for this: databases are small, customers are always
+//! found by number, orders have ten lines, which is the mean, none is remote or refused, and nobody
+//! thinks before the next one. Delivery is in none of the paper's mixes.
 
 use std::fmt::Write;
 
-/// What New-Order reads besides: TPC-C has it read the warehouse's and the customer's rates and each item's price.
+/// What New-Order reads besides: TPC-C has it read the warehouse's and the customer's rates and
+/// each item's price.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reads {
+pub enum TpccReads {
     /// Nothing: it is about writes.
     None,
     /// All of that, behind its first write.
@@ -39,7 +40,8 @@ pub fn order_status() -> String {
     )
 }
 
-/// TPC-C section 2.8: of the items in a district's last twenty orders, how many are nearly out of stock.
+/// TPC-C section 2.8: of the items in a district's last twenty orders, how many are nearly out of
+/// stock.
 pub fn stock_level() -> String {
     format!(
         "\\set w random(1, {WAREHOUSES})\n\
@@ -55,7 +57,7 @@ pub fn stock_level() -> String {
 }
 
 /// TPC-C section 2.4. Stock is locked in the order of items, so that none waits for the other.
-pub fn new_order(reads: Reads) -> String {
+pub fn new_order(reads: TpccReads) -> String {
     let mut text = format!(
         "\\set w random(1, {WAREHOUSES})\n\
          \\set d random(1, {DISTRICTS})\n\
@@ -72,8 +74,8 @@ pub fn new_order(reads: Reads) -> String {
     }
     let (items, lines) = (items.join(", "), lines.join(", "));
     let reads = match reads {
-        Reads::None => String::new(),
-        Reads::All => format!(
+        TpccReads::None => String::new(),
+        TpccReads::All => format!(
             "SELECT name FROM warehouse WHERE w_id = :w;\n\
              SELECT data FROM customer WHERE w_id = :w AND d_id = :d AND c_id = :c;\n\
              SELECT i_id, price, name FROM item WHERE i_id IN ({items});\n"

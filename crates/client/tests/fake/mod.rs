@@ -3,14 +3,12 @@
 
 use std::sync::{Arc, Mutex};
 
-use client::placement::{ColumnType, Layout, Schema};
-use client::protocol::configuration::{Configuration, Place, Server, ServerState, Table};
-use client::protocol::frame::{self, Frame};
-use client::protocol::identity::{CoreId, Epoch, Incarnation, ServerId, SessionId, TableId};
-use client::protocol::message::{
-    CoordinatorReply, CoordinatorRequest, Message, Reply, Request, Welcome,
-};
 use client::{Client, ConnectOptions, SchemaBuilder};
+use placement::{ColumnType, Layout, Schema};
+use protocol::configuration::{Configuration, Place, Server, ServerState, Table};
+use protocol::frame::{self, Frame};
+use protocol::identity::{CoreId, Epoch, Incarnation, ServerId, SessionId, TableId};
+use protocol::message::{CoordinatorReply, CoordinatorRequest, Message, Reply, Request, Welcome};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -121,6 +119,7 @@ fn configuration(address: String) -> Configuration {
             cores: vec![address],
             state: ServerState::Up,
             is_draining: false,
+            is_new: false,
         }],
         tables: vec![Table {
             id: TableId(1),

@@ -48,13 +48,22 @@ pub fn value(column_type: ColumnType) -> BoxedStrategy<Value> {
             prop::collection::vec(any::<u8>(), 0..300).prop_map(Value::Bytes),
         ]
         .boxed(),
-        ColumnType::Timestamp => int64().prop_map(Value::Timestamp).boxed(),
+        ColumnType::Timestamp => timestamp().prop_map(Value::Timestamp).boxed(),
         ColumnType::Uuid => any::<[u8; 16]>().prop_map(Value::Uuid).boxed(),
     }
 }
 
 fn int64() -> impl Strategy<Value = i64> {
     prop_oneof![any::<i64>(), -2..3i64, Just(i64::MIN), Just(i64::MAX)]
+}
+
+/// From PostgreSQL's first timestamp on; the ends of the integers are its infinities.
+fn timestamp() -> impl Strategy<Value = i64> {
+    const FIRST: i64 = -210_866_803_200_000_000;
+    int64().prop_map(|micros| match micros {
+        i64::MIN => micros,
+        micros => micros.max(FIRST),
+    })
 }
 
 pub fn column_type() -> impl Strategy<Value = ColumnType> {

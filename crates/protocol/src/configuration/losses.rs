@@ -5,15 +5,15 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use placement::prove;
+use placement::{TableReport, prove};
 
 use super::{Configuration, PartitionState, Server, ServerState, Table};
 use crate::identity::ServerId;
 
 impl Configuration {
     /// Servers that are down and have to do with partitions, if the cluster cannot go on without
-    /// them: nobody replaces them, and rows of which they hold a copy take no writes until enough of
-    /// them are back.
+    /// them: nobody replaces them, and rows of which they hold a copy take no writes until enough
+    /// of them are back.
     pub fn lost(&self) -> BTreeSet<ServerId> {
         let down = self.servers.iter();
         let down = down.filter(|server| server.state == ServerState::Down && self.holds(server.id));
@@ -31,7 +31,7 @@ impl Configuration {
         }
         let tables = self.tables.iter();
         let tolerated = tables.map(|table| usize::from(table.schema.failures_tolerated));
-        // More of them could vouch for one another, and serve an old epoch for ever (SAFETY R15).
+        // More of them could vouch for one another, and serve an old epoch for ever (R15).
         let most = tolerated.max().unwrap_or(0).max(1);
         if servers.len() > most {
             return Some(format!(
@@ -42,7 +42,7 @@ impl Configuration {
         }
         let others = self.servers.iter();
         let others = others.filter(|server| !servers.contains(&server.id));
-        let others: Vec<placement::Server> = others.map(Server::bare).collect();
+        let others: Vec<placement::PartitionHost> = others.map(Server::bare).collect();
         let mut tables = self.tables.iter();
         let table = tables.find(|table| {
             prove(&table.layout, &table.full_copies(), &others).copies_guaranteed == 0
@@ -53,6 +53,46 @@ impl Configuration {
             names(servers),
             table.schema.name
         ))
+    }
+}
+
+impl Configuration {
+    /// Says what a table survives with the copies that can be read now: filled, on servers that are
+    /// up.
+    pub(super) fn survive(&self, table: &Table, report: &mut TableReport) {
+        let is_up = |server: &&Server| server.state == ServerState::Up;
+        let up = self.servers.iter().filter(is_up).map(Server::bare);
+        let up: Vec<placement::PartitionHost> = up.collect();
+        let copies = table.full_copies();
+        let now = prove(&table.layout, &copies, &up).copies_guaranteed;
+        report.failures_survived = now.checked_sub(1);
+        if report.failures_survived == report.failures_proven {
+            return;
+        }
+        let places = || table.placement.iter().flatten();
+        let filling = places().filter(|place| place.state == PartitionState::Rebuilding);
+        let filling = filling.count();
+        let is_down = |id: &ServerId| {
+            let server = self.server(*id);
+            server.is_some_and(|server| server.state == ServerState::Down)
+        };
+        let down = places().map(|place| place.core.server).filter(is_down);
+        let down: BTreeSet<ServerId> = down.collect();
+        let mut reasons = Vec::new();
+        if !down.is_empty() {
+            let these = names(&down);
+            reasons.push(match down.len() {
+                1 => format!("server {these} is down"),
+                _ => format!("servers {these} are down"),
+            });
+        }
+        if filling > 0 {
+            reasons.push(match filling {
+                1 => "1 partition is being filled".into(),
+                _ => format!("{filling} partitions are being filled"),
+            });
+        }
+        report.shortfall = reasons.join(", ");
     }
 }
 
@@ -72,7 +112,7 @@ impl Table {
 }
 
 /// The servers' numbers, for people.
-pub(crate) fn names(servers: &BTreeSet<ServerId>) -> String {
+pub fn names(servers: &BTreeSet<ServerId>) -> String {
     let names: Vec<String> = servers.iter().map(|id| format!("{}", id.0)).collect();
     names.join(", ")
 }

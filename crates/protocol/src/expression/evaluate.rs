@@ -11,12 +11,9 @@ use core::cmp::Ordering;
 
 use placement::{ColumnType, ROW_BYTES_MAX, RowView, Value, ValueRef};
 
+use super::budget::Budget;
 use super::{BinaryOperator, EvaluationError, Expression, UnaryOperator, like};
 use crate::codec::DEPTH_MAX;
-
-/// The most steps of one evaluation: a `LIKE` over the longest text with a plain pattern fits
-/// twice; anything near it takes some ten milliseconds.
-pub const STEPS_MAX: u32 = 1 << 22;
 
 /// The columns of a row, by position in the table's schema.
 pub trait Columns {
@@ -81,23 +78,6 @@ pub fn holds(
         ValueRef::Bool(holds) => Ok(holds),
         ValueRef::Null => Ok(false),
         other => Err(not_boolean(other)),
-    }
-}
-
-/// What is left of [`STEPS_MAX`].
-pub(super) struct Budget(u32);
-
-impl Budget {
-    pub(super) fn new() -> Budget {
-        Budget(STEPS_MAX)
-    }
-
-    pub(super) fn spend(&mut self, steps: u32) -> Result<(), EvaluationError> {
-        self.0 = self
-            .0
-            .checked_sub(steps)
-            .ok_or(EvaluationError::TooCostly)?;
-        Ok(())
     }
 }
 

@@ -5,7 +5,7 @@
 //! the product of both lengths.
 
 use super::EvaluationError;
-use super::evaluate::Budget;
+use super::budget::Budget;
 
 /// Whether the whole text matches the pattern, case and all.
 pub(super) fn matches(
@@ -34,7 +34,9 @@ pub(super) fn matches(
             }
             Some(b'_') => here.map(|first| (character_bytes(first), 1)),
             Some(b'\\') => match pattern.get(pattern_at + 1) {
-                None => return Err(EvaluationError::PatternEnd),
+                // As PostgreSQL: it is an error only where it is compared with something.
+                None if here.is_some() => return Err(EvaluationError::PatternEnd),
+                None => None,
                 literal => (literal.copied() == here).then_some((1, 2)),
             },
             literal => (literal == here).then_some((1, 1)),
@@ -112,7 +114,10 @@ mod tests {
 
     #[test]
     fn pattern_that_ends_in_an_escape() {
-        assert_eq!(like("a", "a\\"), Err(EvaluationError::PatternEnd));
+        assert_eq!(like("ab", "a\\"), Err(EvaluationError::PatternEnd));
+        assert_eq!(like("a", "%\\"), Err(EvaluationError::PatternEnd));
+        assert_eq!(like("a", "a\\"), Ok(false));
+        assert_eq!(like("", "%\\"), Ok(false));
     }
 
     #[test]

@@ -1,12 +1,13 @@
 //! Expressions over one row: conditions, filters and assignments, evaluated where the row is.
 //!
 //! A condition makes an update atomic (HyperDex's conditional operations), an assignment such as
-//! `n = n + 1` is evaluated at the primary under the key's lock (DESIGN section 3). SQL's three
+//! `n = n + 1` is evaluated at the primary under the key's lock. SQL's three
 //! values hold: a comparison with NULL is NULL, and a condition that is NULL does not hold. What
 //! is left out: functions, subqueries, anything that needs more than the row.
 //!
 //! `check` types an expression once per request, `evaluate` runs it per row.
 
+mod budget;
 mod check;
 mod evaluate;
 mod like;
@@ -21,8 +22,9 @@ use placement::{ColumnType, ROW_BYTES_MAX, Value};
 
 use crate::codec::{DEPTH_MAX, DecodeError, Reader, Wire, wire_enum, wire_struct};
 
+pub use budget::STEPS_MAX;
 pub use check::{NODES_MAX, Scope, check, check_assignable, check_condition};
-pub use evaluate::{Columns, STEPS_MAX, evaluate, evaluate_for, holds};
+pub use evaluate::{Columns, evaluate, evaluate_for, holds};
 
 /// A tree over the columns of one row.
 #[derive(Clone, Debug, PartialEq)]
@@ -212,8 +214,9 @@ impl fmt::Display for EvaluationError {
             ),
             EvaluationError::TooCostly => write!(
                 f,
-                "the expression is too large (at most {NODES_MAX} parts) or costs too much for \
-                 one row: simplify it"
+                "the expression has more than {NODES_MAX} parts, or takes more than {STEPS_MAX} steps \
+                 for one row: split the statement, or shorten its lists (each value of IN takes 4 \
+                 parts), texts and patterns"
             ),
         }
     }
@@ -222,6 +225,19 @@ impl fmt::Display for EvaluationError {
 impl core::error::Error for EvaluationError {}
 
 impl BinaryOperator {
+    /// Whether it compares its operands by their order.
+    pub fn is_comparison(self) -> bool {
+        matches!(
+            self,
+            BinaryOperator::Equal
+                | BinaryOperator::NotEqual
+                | BinaryOperator::Less
+                | BinaryOperator::LessEqual
+                | BinaryOperator::Greater
+                | BinaryOperator::GreaterEqual
+        )
+    }
+
     /// The operator as SQL writes it.
     pub fn symbol(self) -> &'static str {
         match self {

@@ -7,7 +7,10 @@ use placement::Schema;
 
 use crate::codec::{wire_enum, wire_struct};
 use crate::configuration::Configuration;
-use crate::identity::{CoreId, Epoch, Incarnation, PartitionId, ServerId, SessionId, TableId};
+use crate::identity::{
+    CoreId, Epoch, Incarnation, PartitionId, Position, ServerId, SessionId, TableId,
+};
+use crate::message::Room;
 
 /// What servers, clients and operators ask of the coordinator.
 #[derive(Clone, Debug, PartialEq)]
@@ -19,8 +22,8 @@ pub enum CoordinatorRequest {
         /// Names the process that uses the number: a second one is refused while the first
         /// one's lease runs.
         instance: u64,
-        /// Names its data folder, made with it; a wiped disk has another one (SAFETY R16).
-        disk: u64,
+        /// What its data folder says of itself.
+        folder: FolderReport,
         /// What fails together with it.
         domain: String,
         /// `address:port` of each core.
@@ -36,14 +39,18 @@ pub enum CoordinatorRequest {
         epoch: Epoch,
         /// Its monotonic clock, returned as it is.
         sent_us: u64,
+        /// Up to here its log is durable; 0 while it has not read it.
+        durable: Position,
         /// Partitions of it that are rebuilding and hold, durably, all that their covers had: they
-        /// can serve in a next epoch (SAFETY R20). And partitions that move to it, of which it has
+        /// can serve in a next epoch (R20). And partitions that move to it, of which it has
         /// all that their holders have but for the last changes.
         filled: Vec<PartitionId>,
         /// How far its fills are, one report for each replex.
         fills: Vec<FillReport>,
         /// How far it is, while members are replaced.
         seal: Option<SealReport>,
+        /// The room on its disk.
+        room: Room,
     },
     /// The newest configuration, if newer than `known`.
     Fetch {
@@ -78,6 +85,8 @@ pub enum CoordinatorRequest {
         server: ServerId,
         /// The incarnation that has stopped.
         incarnation: Incarnation,
+        /// The last position of each core's log, all of which is durable.
+        logs: Vec<Position>,
     },
     /// Adds a copy to a table: what the schema has one more, an index or a further copy, its last.
     /// Answered at once; [`CoordinatorRequest::Progress`] says how it goes on.
@@ -94,8 +103,8 @@ pub enum CoordinatorRequest {
         /// Without an error if there is none.
         if_exists: bool,
     },
-    /// Voids partitions of a table and fills them anew from the other copies, because what they hold
-    /// is wrong. Answered at once.
+    /// Voids partitions of a table and fills them anew from the other copies, because what they
+    /// hold is wrong. Answered at once.
     Renew {
         /// The table's name.
         table: String,
@@ -120,6 +129,49 @@ pub enum CoordinatorRequest {
         /// The server.
         server: ServerId,
     },
+    /// The answer to [`CoordinatorReply::Recall`]: what a server knows.
+    Remember(Memory),
+    /// Lets a server in on a folder that is an older copy, although rows that were acknowledged
+    /// since are missing there: an operator accepts the loss.
+    AcceptFolder {
+        /// The server.
+        server: ServerId,
+    },
+}
+
+/// What a server knows when the coordinator's state is rebuilt.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Memory {
+    /// The core that tells; core 0 of a server that waits to join.
+    pub core: CoreId,
+    /// Its incarnation.
+    pub incarnation: Incarnation,
+    /// Its process serves; otherwise it waits to join.
+    pub runs: bool,
+    /// What its folder says of itself, with the process that runs as the last one.
+    pub folder: FolderReport,
+    /// Sessions below this one have ended, as far as it has heard.
+    pub session_floor: SessionId,
+    /// The newest configuration that it has.
+    pub configuration: Configuration,
+}
+
+/// What a data folder says of itself when its server starts. The coordinator compares it with what
+/// it knows of the last process, so that a restored older copy of the folder is found out (R25).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FolderReport {
+    /// Names the folder, made with it; a wiped disk has another one (R16).
+    pub disk: u64,
+    /// The instance that joined last on it, as the folder knows; 0 is none.
+    pub last: u64,
+    /// The incarnation that this instance got.
+    pub incarnation: Incarnation,
+    /// The newest epoch of which a configuration is kept there.
+    pub epoch: Epoch,
+    /// That instance has ended in good order: no core of it serves anything any more.
+    pub has_stopped: bool,
+    /// The log has been found to be older than what others know of it.
+    pub is_old: bool,
 }
 
 /// How far the partitions of a replex are that are being filled. Rows are those of the covers, of
@@ -224,6 +276,9 @@ pub enum CoordinatorReply {
         server: ServerId,
         /// Its incarnation.
         incarnation: Incarnation,
+        /// How far the log of each core was durable when the coordinator last heard of it: one that
+        /// ends before that is of an older copy of the folder.
+        logs: Vec<Position>,
         /// The configuration with it.
         configuration: Configuration,
     },
@@ -235,13 +290,19 @@ pub enum CoordinatorReply {
         epoch: Epoch,
         /// The lease's length in microseconds.
         lease_us: u64,
-        /// Sessions below this one have ended (SAFETY R14).
+        /// Sessions below this one have ended (R14).
         session_floor: SessionId,
     },
     /// The newest configuration.
     Configuration(Configuration),
     /// What was asked for is known already.
     Unchanged {
+        /// The newest epoch.
+        epoch: Epoch,
+    },
+    /// There is a newer epoch. Sent without a question, with correlation 0, to every core that
+    /// sends heartbeats on the connection; the core fetches it.
+    NewEpoch {
         /// The newest epoch.
         epoch: Epoch,
     },
@@ -267,7 +328,19 @@ pub enum CoordinatorReply {
         waiting: Vec<(TableId, String)>,
         /// The last copies that could not be made, the newest last.
         failures: Vec<CopyFailure>,
+        /// Servers whose disks have no room for writes, and whether their partitions can go
+        /// elsewhere.
+        without_room: Vec<Shortage>,
     },
+    /// To a server that joins: not yet, because its folder is an older copy. It asks again for as
+    /// long as it takes.
+    Wait {
+        /// For people: why, and what can be done.
+        message: String,
+    },
+    /// The state is being rebuilt from what the servers know: tell it
+    /// ([`CoordinatorRequest::Remember`]).
+    Recall,
     /// Not done, and nothing was changed.
     Refused {
         /// For people: what, why and what to do.
@@ -277,15 +350,43 @@ pub enum CoordinatorReply {
     },
 }
 
+/// A server whose disk has no room for writes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shortage {
+    /// The server.
+    pub server: ServerId,
+    /// What there is room for.
+    pub room: Room,
+    /// Why its partitions stay there, for people; none if they move to servers with room.
+    pub stays: Option<String>,
+}
+
 wire_enum!(CoordinatorRequest {
-    0 => Join { server, instance, disk, domain, cores },
-    1 => Heartbeat { core, incarnation, epoch, sent_us, filled, fills, seal },
+    0 => Join { server, instance, folder, domain, cores },
+    1 => Heartbeat { core, incarnation, epoch, sent_us, durable, filled, fills, seal, room },
     2 => Fetch { known }, 3 => OpenSession, 4 => CreateTable { schema, if_not_exists },
     5 => DropTable { name, if_exists }, 6 => Leave { server },
-    7 => Stopped { server, incarnation }, 8 => Remove { server },
+    7 => Stopped { server, incarnation, logs }, 8 => Remove { server },
     9 => AddCopy { schema }, 10 => DropCopy { table, name, if_exists }, 11 => Progress,
     12 => Drain { server }, 13 => EndDrain { server },
-    15 => Renew { table, cells },
+    15 => Renew { table, cells }, 16 => AcceptFolder { server },
+    17 => Remember(memory),
+});
+wire_struct!(Memory {
+    core,
+    incarnation,
+    runs,
+    folder,
+    session_floor,
+    configuration,
+});
+wire_struct!(FolderReport {
+    disk,
+    last,
+    incarnation,
+    epoch,
+    has_stopped,
+    is_old,
 });
 wire_struct!(SealReport {
     stage,
@@ -293,11 +394,12 @@ wire_struct!(SealReport {
 });
 wire_enum!(SealStage { 0 => Sealing, 1 => Resolved, 2 => Stuck });
 wire_enum!(CoordinatorReply {
-    0 => Joined { server, incarnation, configuration },
+    0 => Joined { server, incarnation, logs, configuration },
     1 => Beat { sent_us, epoch, lease_us, session_floor },
     2 => Configuration(configuration), 3 => Unchanged { epoch },
     4 => Session { session, life_us }, 5 => Done { epoch, table },
-    6 => Refused { message, retry }, 7 => Progress { fills, waiting, failures },
+    6 => Refused { message, retry }, 7 => Progress { fills, waiting, failures, without_room },
+    8 => NewEpoch { epoch }, 9 => Recall, 10 => Wait { message },
 });
 wire_struct!(FillReport {
     table,
@@ -308,5 +410,10 @@ wire_struct!(FillReport {
     rows,
     of_rows,
     obstacles,
+});
+wire_struct!(Shortage {
+    server,
+    room,
+    stays
 });
 wire_struct!(CopyFailure { table, name, why });

@@ -1,66 +1,18 @@
 //! The fuzzer's entries under a generator of our own, so that every run of the tests exercises
 //! them: valid bytes, spoilt a little or not at all, the same ones each time.
 
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-
 use placement::{Value, encode_key, encode_row};
 use protocol::codec::Wire;
-use protocol::coordinator::State;
 use protocol::expression::Expression;
 use protocol::frame;
 use protocol::message::{CoordinatorReply, Message};
 use protocol::record::Record;
+use protocol::state::CoordinatorState;
 
 use super::entries::{self, ENTRIES};
-use super::generate::{Generate, Source};
 use super::samples;
-
-const ROUNDS: u64 = 4000;
-/// Numbers that lengths and tags are overwritten with.
-const INTERESTING: [u32; 6] = [0, 1, 0xff, 1 << 16, 1 << 31, u32::MAX];
-
-/// Xorshift, by Marsaglia: enough to spoil bytes with, and the same for ever.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0
-    }
-
-    fn below(&mut self, limit: usize) -> usize {
-        (self.next() % limit as u64) as usize
-    }
-
-    fn bytes(&mut self, most: usize) -> Vec<u8> {
-        (0..self.below(most)).map(|_| self.next() as u8).collect()
-    }
-
-    fn spoil(&mut self, bytes: &mut Vec<u8>) {
-        for _ in 0..self.below(4) {
-            if bytes.is_empty() {
-                return;
-            }
-            let at = self.below(bytes.len());
-            match self.below(5) {
-                0 => bytes[at] ^= 1 << self.below(8),
-                1 => bytes[at] = self.next() as u8,
-                2 => bytes.truncate(at),
-                3 => {
-                    let piece = self.bytes(9);
-                    bytes.splice(at..at, piece);
-                }
-                _ => {
-                    let number = INTERESTING[self.below(INTERESTING.len())].to_le_bytes();
-                    let end = bytes.len().min(at + 4);
-                    bytes[at..end].copy_from_slice(&number[..end - at]);
-                }
-            }
-        }
-    }
-}
+use super::samples::generate::{Generate, Source};
+use super::spoil::{Random, holds_for_spoilt_bytes};
 
 /// Valid bytes for an entry, in many shapes.
 fn valid(name: &str, random: &mut Random) -> Vec<u8> {
@@ -80,7 +32,6 @@ fn valid(name: &str, random: &mut Random) -> Vec<u8> {
         "message" if random.below(2) == 0 => golden.to_bytes(),
         "message" => Message::generate(&mut source).to_bytes(),
         "configuration" => samples::configuration().to_bytes(),
-        "coordinator_state" => samples::state().to_bytes(),
         "row" => {
             let values = [Value::Bool(true), Value::Int64(7), Value::Float64(0.5)];
             let text = [Value::Text("JFK".into()), Value::Null, Value::Timestamp(1)];
@@ -105,20 +56,7 @@ fn valid(name: &str, random: &mut Random) -> Vec<u8> {
 #[test]
 fn entries_hold_for_spoilt_bytes() {
     for (name, entry) in ENTRIES {
-        let mut random = Random(0x9e37_79b9_7f4a_7c15);
-        for round in 0..ROUNDS {
-            let mut bytes = match round % 8 {
-                0 => random.bytes(200),
-                _ => valid(name, &mut random),
-            };
-            if round % 8 > 1 {
-                random.spoil(&mut bytes);
-            }
-            if let Err(panic) = catch_unwind(AssertUnwindSafe(|| entry(&bytes))) {
-                eprintln!("{name} failed in round {round} on {bytes:02x?}");
-                resume_unwind(panic);
-            }
-        }
+        holds_for_spoilt_bytes(name, *entry, |random| valid(name, random));
     }
 }
 
@@ -126,12 +64,9 @@ fn entries_hold_for_spoilt_bytes() {
 #[test]
 fn valid_bytes_pass_the_checks() {
     assert_eq!(samples::configuration().check(), Ok(()));
-    let state: State = samples::state();
-    let bytes = protocol::coordinator::encode_state(&state);
-    assert_eq!(
-        protocol::coordinator::decode_state(&bytes).as_ref(),
-        Ok(&state)
-    );
+    let state: CoordinatorState = samples::state();
+    let bytes = protocol::state::encode_state(&state);
+    assert_eq!(protocol::state::decode_state(&bytes).as_ref(), Ok(&state));
     let samples = samples::samples();
     let Message::Answer(CoordinatorReply::Configuration(configuration)) =
         &samples["answer-configuration"]
@@ -180,8 +115,8 @@ fn fuzz_targets_are_the_entries() {
         .collect();
     targets.sort();
     let mut names: Vec<&str> = ENTRIES.iter().map(|(name, _)| *name).collect();
-    // The storage's entry is beside its own tests.
-    names.push("log_scan");
+    // These are beside the tests of storage and of machines.
+    names.extend(["coordinator_state", "log_scan"]);
     names.sort();
     assert_eq!(targets, names);
 }

@@ -7,13 +7,9 @@ use placement::{
 };
 use protocol::codec::{Reader, Wire};
 use protocol::configuration::Configuration;
-use protocol::coordinator::{
-    AskerId, Coordinator, Input, Output, Settings, State, decode_state, encode_state,
-};
 use protocol::expression::{EvaluationError, Expression, Scope, check, evaluate, holds};
 use protocol::frame;
-use protocol::identity::{Epoch, Now};
-use protocol::message::{CoordinatorRequest, Message};
+use protocol::message::Message;
 use protocol::record::{Record, SavedCompletion};
 
 /// An entry and its name.
@@ -24,7 +20,6 @@ pub const ENTRIES: &[Entry] = &[
     ("frame", frame),
     ("message", message),
     ("configuration", configuration),
-    ("coordinator_state", coordinator_state),
     ("row", row),
     ("key", key),
     ("expression", expression),
@@ -63,7 +58,7 @@ pub fn configuration(bytes: &[u8]) {
     let servers: Vec<_> = configuration
         .servers
         .iter()
-        .map(|server| placement::Server {
+        .map(|server| placement::PartitionHost {
             id: server.id.0,
             domain: server.domain.clone(),
             cores: server.cores.len() as u16,
@@ -81,7 +76,7 @@ pub fn configuration(bytes: &[u8]) {
             let address = configuration.address(places[partition as usize].core);
             assert!(address.is_some(), "every partition is somewhere");
         }
-        let bare = |place: &protocol::configuration::Place| placement::Place {
+        let bare = |place: &protocol::configuration::Place| placement::HostCore {
             server: place.core.server.0,
             core: place.core.core,
         };
@@ -92,61 +87,6 @@ pub fn configuration(bytes: &[u8]) {
         let _ = prove(layout, &placement, &servers);
         let _ = layout.voters(&table.schema);
     }
-}
-
-/// A coordinator goes on from any state that passes its check.
-pub fn coordinator_state(bytes: &[u8]) {
-    let _ = decode_state(bytes);
-    let Some(state) = canonical::<State>(bytes) else {
-        return;
-    };
-    let Ok(state) = decode_state(&encode_state(&state)) else {
-        return;
-    };
-    let mut coordinator = Coordinator::new(state, Settings::default());
-    let mut output = Output::default();
-    let mut now = Now {
-        monotonic_us: 1,
-        wall_us: 0,
-    };
-    coordinator.start(now, &mut output);
-    let join = CoordinatorRequest::Join {
-        server: None,
-        instance: 1,
-        disk: 1,
-        domain: "fuzz".into(),
-        cores: vec!["localhost:1".into()],
-    };
-    let schema = coordinator.configuration().tables.first();
-    let mut schema = schema.map(|table| table.schema.clone());
-    let requests = [
-        Some(join),
-        Some(CoordinatorRequest::Fetch { known: Epoch(0) }),
-        Some(CoordinatorRequest::OpenSession),
-        schema.as_mut().map(|schema| {
-            schema.name.push('_');
-            CoordinatorRequest::CreateTable {
-                schema: schema.clone(),
-                if_not_exists: false,
-            }
-        }),
-    ];
-    for (correlation, request) in (1..).zip(requests.into_iter().flatten()) {
-        let input = Input::Request {
-            from: AskerId(1),
-            correlation,
-            request,
-        };
-        coordinator.step(now, input, &mut output);
-        now.monotonic_us += 100_000;
-    }
-    now.monotonic_us += 20_000_000;
-    coordinator.step(now, Input::Tick, &mut output);
-    assert!(output.replies.len() >= 3, "every request was answered");
-    let last = output
-        .persist
-        .expect("a join or a silent server is a change");
-    assert_eq!(decode_state(&last.bytes).as_ref(), Ok(coordinator.state()));
 }
 
 /// A row of one column of each type, and of the first columns by a byte.

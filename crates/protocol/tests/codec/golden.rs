@@ -14,7 +14,7 @@ use protocol::codec::Wire;
 use protocol::frame;
 use protocol::message::Message;
 
-use super::kinds::{KINDS, kind};
+use super::samples::kinds::{KINDS, kind};
 use super::samples::samples;
 
 const CORRELATION: u64 = 42;

@@ -1,30 +1,27 @@
 //! The codec's proof: every message survives the way there and back, no bytes make a decoder panic
 //! or take more memory than is stated, and the bytes themselves are nailed down as golden frames.
 
-mod copies;
 mod decoders;
 mod entries;
-mod generate;
 mod golden;
-mod kinds;
 mod memory;
-mod replacing;
-mod requests;
 mod samples;
+mod spoil;
 
 use std::collections::BTreeSet;
 use std::fmt::Debug;
 
-use generate::{Generate, Source};
 use proptest::prelude::*;
 use protocol::codec::{DecodeError, MEMORY_BYTES_MAX, Wire};
-use protocol::coordinator::{State, decode_state, encode_state};
 use protocol::expression::Expression;
 use protocol::frame::{self, FRAME_BYTES_MAX, Frame, FrameError, HEADER_BYTES};
 use protocol::identity::{PartitionId, TableId};
 use protocol::message::Message;
 use protocol::operation::Vote;
 use protocol::record::{Record, SavedCompletion};
+use protocol::state::{CoordinatorState, decode_state, encode_state};
+use samples::generate::{Generate, Source};
+use samples::kinds;
 
 /// What decoding so few bytes may take beside what its result needs: some lists reserve room for
 /// the items that they claim to have, up to a thousand each.
@@ -82,7 +79,7 @@ proptest! {
 
     #[test]
     fn coordinator_states_return(bytes in bytes()) {
-        returns::<State>(&bytes);
+        returns::<CoordinatorState>(&bytes);
     }
 
     #[test]
@@ -120,7 +117,7 @@ proptest! {
     fn arbitrary_bytes_are_safe(bytes in bytes()) {
         is_safe::<Message>(&bytes);
         is_safe::<Record>(&bytes);
-        is_safe::<State>(&bytes);
+        is_safe::<CoordinatorState>(&bytes);
         is_safe::<Expression>(&bytes);
         let _ = frame::decode(&bytes);
         let _ = decode_state(&bytes);
@@ -134,7 +131,7 @@ proptest! {
         cut: proptest::sample::Index,
     ) {
         let mut message = made::<Message>(&seed).to_bytes();
-        let mut state = made::<State>(&seed).to_bytes();
+        let mut state = made::<CoordinatorState>(&seed).to_bytes();
         for (at, value) in &changes {
             let (at_message, at_state) = (at.index(message.len()), at.index(state.len()));
             message[at_message] = *value;
@@ -142,7 +139,7 @@ proptest! {
         }
         is_safe::<Message>(&message);
         is_safe::<Message>(&message[..cut.index(message.len())]);
-        is_safe::<State>(&state);
+        is_safe::<CoordinatorState>(&state);
     }
 }
 
@@ -164,7 +161,7 @@ fn every_kind_of_message_is_generated() {
 
 #[test]
 fn state_survives_its_file_form() {
-    let state = State::new(9);
+    let state = CoordinatorState::new(9);
     assert_eq!(decode_state(&encode_state(&state)), Ok(state));
 }
 

@@ -6,22 +6,27 @@ use std::time::Duration;
 
 use indicatif::ProgressBar;
 use replex::compare::Difference;
-use replex::failure::Failure;
+use replex::failure::CommandFailure;
 use replex::inspect::{CopySum, InspectError, Inspector, are_equal};
 use serde_json::json;
 
-use super::Report;
-use crate::arguments::Cluster;
+use super::AdminReport;
+use crate::arguments::ClusterArguments;
 use crate::output::{Screen, checksum, count};
 
 /// Rows that differ are named, so many at most.
 const NAMED_MAX: usize = 10;
 
 /// Compares all copies.
-pub async fn check(cluster: &Cluster, screen: Screen, table: &str) -> Result<Report, Failure> {
+pub async fn check(
+    cluster: &ClusterArguments,
+    screen: Screen,
+    table: &str,
+) -> Result<AdminReport, CommandFailure> {
     let within = Duration::from_secs(cluster.deadline);
     let found = async {
-        let mut inspector = Inspector::new(&cluster.coordinator, within).await?;
+        let inspector = Inspector::new(&cluster.coordinator, within).await?;
+        let mut inspector = inspector.leaving_out();
         let copies = inspector.sums(table).await?;
         let differences = match are_equal(&copies) {
             true => Vec::new(),
@@ -30,9 +35,14 @@ pub async fn check(cluster: &Cluster, screen: Screen, table: &str) -> Result<Rep
         Ok((copies, differences))
     };
     let (copies, differences) = found.await.map_err(|error| failure(table, error))?;
-    let is_sound = differences.is_empty();
+    let left_out = left_out(&copies);
+    let is_equal = differences.is_empty();
+    let is_sound = is_equal && left_out.is_empty();
     let mut text = copies_table(screen, &copies);
-    text += &match (is_sound, are_equal(&copies)) {
+    text += &match (is_equal, are_equal(&copies)) {
+        (true, false) if !left_out.is_empty() => {
+            screen.good("All rows that could be compared are the same") + ", one by one.\n"
+        }
         (true, true) => screen.good("All copies hold the same rows.") + "\n",
         (true, false) => {
             screen.good("All copies hold the same rows")
@@ -42,14 +52,17 @@ pub async fn check(cluster: &Cluster, screen: Screen, table: &str) -> Result<Rep
             screen.bad("The copies differ.") + "\n" + &named(&differences) + &advice(table)
         }
     };
-    Ok(Report {
+    text += &left_out;
+    Ok(AdminReport {
         text,
         json: json!({
             "table": table,
-            "equal": is_sound,
+            "equal": is_equal,
+            "complete": left_out.is_empty(),
             "copies": copies.iter().map(|copy| json!({
                 "copy": copy.name, "partitions": copy.partitions, "servers": copy.servers,
                 "rows": copy.rows, "checksum": checksum(copy.sum),
+                "not_compared": copy.absent.keys().collect::<Vec<_>>(),
             })).collect::<Vec<_>>(),
             "differences": differences.iter().map(|it| json!({
                 "key": it.key, "wrong": wrong_copies(it),
@@ -61,18 +74,19 @@ pub async fn check(cluster: &Cluster, screen: Screen, table: &str) -> Result<Rep
 
 /// Has partitions filled anew whose rows most copies contradict, or the trusted one does.
 pub async fn repair(
-    cluster: &Cluster,
+    cluster: &ClusterArguments,
     screen: Screen,
-    (table, trust): (&str, Option<&str>),
-) -> Result<Report, Failure> {
+    table: &str,
+    trust: Option<&str>,
+) -> Result<AdminReport, CommandFailure> {
     let within = Duration::from_secs(cluster.deadline);
     let failed = |error| failure(table, error);
     let inspector = Inspector::new(&cluster.coordinator, within).await;
-    let mut inspector = inspector.map_err(failed)?;
+    let mut inspector = inspector.map_err(failed)?.leaving_out();
     if let Some(trust) = trust {
         let copies = inspector.copies(table).map_err(failed)?;
         if !copies.iter().any(|copy| copy == trust) {
-            return Err(Failure::Failed(format!(
+            return Err(CommandFailure::Failed(format!(
                 "table {table:?} has no copy {trust:?}; it has: {}",
                 copies.join(", ")
             )));
@@ -85,7 +99,7 @@ pub async fn repair(
         .cloned()
         .collect();
     if !tied.is_empty() {
-        return Err(Failure::Failed(format!(
+        return Err(CommandFailure::Failed(format!(
             "no version of these rows has a majority:\n{}Say which copy is right with --trust COPY.",
             named(&tied)
         )));
@@ -94,6 +108,8 @@ pub async fn repair(
         .iter()
         .flat_map(|it| it.wrong.iter().flatten().copied())
         .collect();
+    let copies = inspector.sums(table).await.map_err(failed)?;
+    let left_out = left_out(&copies);
     let mut text = format!("{} rows differ.\n", count(differences.len() as u64));
     if !cells.is_empty() {
         let progress = ProgressBar::new_spinner();
@@ -104,28 +120,57 @@ pub async fn repair(
         text += &format!("{} partitions are filled anew.\n", cells.len());
     }
     let left = inspector.differences(table, trust).await.map_err(failed)?;
-    let is_sound = left.is_empty();
-    text += &match is_sound {
+    let is_equal = left.is_empty();
+    let is_sound = is_equal && left_out.is_empty();
+    text += &match is_equal {
+        true if !left_out.is_empty() => {
+            screen.good("All rows that could be compared are the same.") + "\n"
+        }
         true => screen.good("All copies hold the same rows.") + "\n",
         false => screen.bad("The copies still differ.") + "\n" + &named(&left),
     };
+    text += &left_out;
     let json = json!({
         "table": table, "differences": differences.len(), "partitions": cells.len(),
-        "equal": is_sound,
+        "equal": is_equal, "complete": left_out.is_empty(),
     });
-    Ok(Report {
+    Ok(AdminReport {
         text,
         json,
         is_sound,
     })
 }
 
-fn failure(table: &str, error: InspectError) -> Failure {
+fn failure(table: &str, error: InspectError) -> CommandFailure {
     match error {
-        InspectError::NoTable(_) => Failure::Failed(format!("table {table:?}: {error}")),
-        InspectError::NoCoordinator(_) => Failure::Unreachable(error.to_string()),
-        InspectError::Core(_) => Failure::Failed(error.to_string()),
+        InspectError::NoTable(_) => CommandFailure::Failed(format!("table {table:?}: {error}")),
+        InspectError::NoCoordinator(_) => CommandFailure::Unreachable(error.to_string()),
+        InspectError::Core(_) | InspectError::Absent(_) => {
+            CommandFailure::Failed(error.to_string())
+        }
     }
+}
+
+/// What was not compared, a line for each copy; nothing if everything was.
+fn left_out(copies: &[CopySum]) -> String {
+    let mut text = String::new();
+    for copy in copies.iter().filter(|copy| !copy.absent.is_empty()) {
+        let mut servers: Vec<u32> = copy.absent.values().copied().collect();
+        servers.sort_unstable();
+        servers.dedup();
+        let servers: Vec<String> = servers.iter().map(u32::to_string).collect();
+        text += &format!(
+            "Not compared: {} of {} partitions of {}, on servers that are down or fill them: {}\n",
+            copy.absent.len(),
+            copy.partitions,
+            copy.name,
+            servers.join(", ")
+        );
+    }
+    if !text.is_empty() {
+        text += "Check again when `replex admin status` says that all of them serve.\n";
+    }
+    text
 }
 
 /// The first differences, a line each.

@@ -1,18 +1,21 @@
 //! `replex admin coordinator`: who leads, who stands by, where the state is; and moving it.
 
 use protocol::message::Leadership;
-use replex::cluster::Connection;
-use replex::failure::Failure;
+use replex::failure::CommandFailure;
+use replex::wire::FrameConnection;
 use serde_json::{Value, json};
 use server::coordinator::migrate::{to_etcd, to_file};
 use server::options::EtcdOptions;
 
-use super::Report;
-use crate::arguments::{Cluster, Migrate, StatePlace};
+use super::AdminReport;
+use crate::arguments::{ClusterArguments, MigrateArguments, StatePlace};
 use crate::output::Screen;
 
 /// All coordinators: those that were named, and those that these know of.
-pub async fn show(cluster: &Cluster, screen: Screen) -> Result<Report, Failure> {
+pub async fn show(
+    cluster: &ClusterArguments,
+    screen: Screen,
+) -> Result<AdminReport, CommandFailure> {
     let mut told: Vec<(String, Result<Leadership, String>)> = Vec::new();
     let mut to_ask = cluster.coordinator.clone();
     while let Some(address) = to_ask.pop() {
@@ -33,7 +36,7 @@ pub async fn show(cluster: &Cluster, screen: Screen) -> Result<Report, Failure> 
             Some(format!("\n  {address}: {error}"))
         });
         let failures: String = failures.collect();
-        return Err(Failure::Unreachable(format!(
+        return Err(CommandFailure::Unreachable(format!(
             "no coordinator answers:{failures}"
         )));
     }
@@ -41,10 +44,10 @@ pub async fn show(cluster: &Cluster, screen: Screen) -> Result<Report, Failure> 
 }
 
 async fn ask(address: &str) -> std::io::Result<Leadership> {
-    Connection::open(address).await?.who_leads().await
+    FrameConnection::open(address).await?.who_leads().await
 }
 
-fn report(told: &[(String, Result<Leadership, String>)], screen: Screen) -> Report {
+fn report(told: &[(String, Result<Leadership, String>)], screen: Screen) -> AdminReport {
     let answers = || told.iter().filter_map(|(_, answer)| answer.as_ref().ok());
     let leader = told.iter().find_map(|(address, answer)| {
         let leads = answer.as_ref().is_ok_and(|leadership| leadership.leads);
@@ -78,7 +81,7 @@ fn report(told: &[(String, Result<Leadership, String>)], screen: Screen) -> Repo
         .iter()
         .map(|(address, state)| json!({ "address": address, "state": state }))
         .collect();
-    Report {
+    AdminReport {
         text,
         is_sound: leader.is_some(),
         json: json!({
@@ -90,7 +93,7 @@ fn report(told: &[(String, Result<Leadership, String>)], screen: Screen) -> Repo
 }
 
 /// Moves the state.
-pub fn migrate(arguments: &Migrate) -> Result<Report, Failure> {
+pub fn migrate(arguments: &MigrateArguments) -> Result<AdminReport, CommandFailure> {
     let etcd = EtcdOptions {
         urls: arguments.etcd.clone(),
         prefix: arguments.etcd_prefix.clone(),
@@ -99,9 +102,9 @@ pub fn migrate(arguments: &Migrate) -> Result<Report, Failure> {
         StatePlace::Etcd => to_etcd(&arguments.data, &etcd),
         StatePlace::File => to_file(&etcd, &arguments.data),
     };
-    let moved = moved.map_err(|error| Failure::Failed(error.to_string()))?;
+    let moved = moved.map_err(|error| CommandFailure::Failed(error.to_string()))?;
     let cluster = format!("{:016x}", moved.cluster);
-    Ok(Report {
+    Ok(AdminReport {
         text: format!(
             "The state of cluster {cluster}, epoch {}, has moved from {} to {}: start the \
              coordinators there.\n",

@@ -5,22 +5,26 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressStyle};
 use protocol::configuration::Configuration;
 use protocol::identity::ServerId;
-use replex::failure::Failure;
+use replex::failure::CommandFailure;
 use serde_json::json;
 
-use super::{Report, source};
-use crate::arguments::Cluster;
+use super::{AdminReport, source};
+use crate::arguments::ClusterArguments;
 use crate::front::connect;
 
 /// How often progress is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
 /// Moves everything away from a server.
-pub async fn drain(cluster: &Cluster, server: u32, no_wait: bool) -> Result<Report, Failure> {
+pub async fn drain(
+    cluster: &ClusterArguments,
+    server: u32,
+    no_wait: bool,
+) -> Result<AdminReport, CommandFailure> {
     let id = ServerId(server);
     let client = connect(cluster).await?;
     let begun = client.drain_server(id).await;
-    begun.map_err(|error| Failure::Failed(error.to_string()))?;
+    begun.map_err(|error| CommandFailure::Failed(error.to_string()))?;
     let text = if no_wait {
         format!(
             "Server {server} is drained: `replex admin server list` tells how much it still \
@@ -30,7 +34,7 @@ pub async fn drain(cluster: &Cluster, server: u32, no_wait: bool) -> Result<Repo
         wait_until_empty(cluster, id).await?;
         format!("Server {server} holds nothing any more: it may be stopped.\n")
     };
-    Ok(Report {
+    Ok(AdminReport {
         text,
         json: json!({ "server": server, "draining": true, "empty": !no_wait }),
         is_sound: true,
@@ -38,7 +42,7 @@ pub async fn drain(cluster: &Cluster, server: u32, no_wait: bool) -> Result<Repo
 }
 
 /// Waits, with a bar at a terminal.
-async fn wait_until_empty(cluster: &Cluster, id: ServerId) -> Result<(), Failure> {
+async fn wait_until_empty(cluster: &ClusterArguments, id: ServerId) -> Result<(), CommandFailure> {
     let style = ProgressStyle::with_template("{msg} {wide_bar} {pos} of {len} partitions");
     let bar = ProgressBar::new(0).with_style(style.expect("the template is well-formed"));
     bar.set_message(format!("draining server {}", id.0));
@@ -47,7 +51,7 @@ async fn wait_until_empty(cluster: &Cluster, id: ServerId) -> Result<(), Failure
         let draining = configuration.server(id).is_some_and(|it| it.is_draining);
         if !draining {
             let text = format!("server {} is drained no longer: somebody ended it", id.0);
-            return Err(Failure::Failed(text));
+            return Err(CommandFailure::Failed(text));
         }
         let left = held(&configuration, id);
         bar.set_length(bar.length().unwrap_or(0).max(left));
@@ -70,11 +74,14 @@ fn held(configuration: &Configuration, id: ServerId) -> u64 {
 }
 
 /// Lets a server hold partitions again.
-pub async fn undrain(cluster: &Cluster, server: u32) -> Result<Report, Failure> {
+pub async fn undrain(
+    cluster: &ClusterArguments,
+    server: u32,
+) -> Result<AdminReport, CommandFailure> {
     let client = connect(cluster).await?;
     let ended = client.end_drain(ServerId(server)).await;
-    ended.map_err(|error| Failure::Failed(error.to_string()))?;
-    Ok(Report {
+    ended.map_err(|error| CommandFailure::Failed(error.to_string()))?;
+    Ok(AdminReport {
         text: format!("Server {server} may hold partitions again.\n"),
         json: json!({ "server": server, "draining": false }),
         is_sound: true,

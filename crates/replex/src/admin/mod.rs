@@ -7,14 +7,17 @@ mod source;
 mod status;
 pub mod tables;
 
-use replex::failure::Failure;
+use replex::failure::CommandFailure;
+use replex::{console, say};
 use serde_json::Value;
 
-use crate::arguments::{Admin, AdminCommand, CoordinatorCommand, ServerCommand, TableCommand};
+use crate::arguments::{
+    AdminArguments, AdminCommand, CoordinatorCommand, ServerCommand, TableCommand,
+};
 use crate::output::Screen;
 
 /// What a command found, in both its shapes.
-pub struct Report {
+pub struct AdminReport {
     /// For people.
     text: String,
     /// For programs.
@@ -24,7 +27,7 @@ pub struct Report {
 }
 
 /// `replex admin`
-pub async fn run(arguments: &Admin) -> Result<(), Failure> {
+pub async fn run(arguments: &AdminArguments) -> Result<(), CommandFailure> {
     let screen = Screen::of_stdout();
     let cluster = &arguments.cluster;
     let report = match &arguments.command {
@@ -35,6 +38,9 @@ pub async fn run(arguments: &Admin) -> Result<(), Failure> {
         AdminCommand::Server {
             command: ServerCommand::Remove { server },
         } => status::remove(cluster, *server).await?,
+        AdminCommand::Server {
+            command: ServerCommand::AcceptFolder { server },
+        } => status::accept_folder(cluster, *server).await?,
         AdminCommand::Server {
             command: ServerCommand::Drain { server, no_wait },
         } => drain::drain(cluster, *server, *no_wait).await?,
@@ -55,17 +61,17 @@ pub async fn run(arguments: &Admin) -> Result<(), Failure> {
         } => coordinator::migrate(migrate)?,
         AdminCommand::Check { table } => check::check(cluster, screen, table).await?,
         AdminCommand::Repair { table, trust } => {
-            check::repair(cluster, screen, (table, trust.as_deref())).await?
+            check::repair(cluster, screen, table, trust.as_deref()).await?
         }
     };
     if arguments.json {
-        println!("{:#}", report.json);
+        say!("{:#}", report.json);
     } else {
-        print!("{}", report.text);
+        console::print(format_args!("{}", report.text));
     }
     if report.is_sound {
         Ok(())
     } else {
-        Err(Failure::Said)
+        Err(CommandFailure::Said)
     }
 }

@@ -2,16 +2,18 @@
 //! is the coordinator's and not what a client remembers.
 
 use protocol::configuration::{Configuration, Table};
-use replex::failure::Failure;
+use replex::failure::CommandFailure;
 use replex::inspect;
 
-use crate::arguments::Cluster;
+use crate::arguments::ClusterArguments;
 
 /// The newest configuration, of the first coordinator that answers.
-pub async fn configuration(cluster: &Cluster) -> Result<(String, Configuration), Failure> {
+pub async fn configuration(
+    cluster: &ClusterArguments,
+) -> Result<(String, Configuration), CommandFailure> {
     let fetched = inspect::fetch_any(&cluster.coordinator).await;
     fetched.map_err(|failures| {
-        Failure::Unreachable(format!(
+        CommandFailure::Unreachable(format!(
             "no coordinator answers:{failures}\nStart one with `replex coordinator --data \
              FOLDER`, or say where it listens with --coordinator HOST:PORT or REPLEX_COORDINATOR."
         ))
@@ -19,7 +21,10 @@ pub async fn configuration(cluster: &Cluster) -> Result<(String, Configuration),
 }
 
 /// A table by its name.
-pub fn table<'a>(configuration: &'a Configuration, name: &str) -> Result<&'a Table, Failure> {
+pub fn table<'a>(
+    configuration: &'a Configuration,
+    name: &str,
+) -> Result<&'a Table, CommandFailure> {
     configuration.table_named(name).ok_or_else(|| {
         let names = configuration
             .tables
@@ -31,6 +36,6 @@ pub fn table<'a>(configuration: &'a Configuration, name: &str) -> Result<&'a Tab
         } else {
             format!("there are: {}", names.join(", "))
         };
-        Failure::Failed(format!("there is no table {name:?}; {there_are}"))
+        CommandFailure::Failed(format!("there is no table {name:?}; {there_are}"))
     })
 }

@@ -2,13 +2,14 @@
 
 use protocol::configuration::{Configuration, Place, Server, ServerState};
 use protocol::identity::{CoreId, ServerId};
-use replex::failure::Failure;
+use protocol::message::{Room, Shortage};
+use replex::failure::CommandFailure;
 use replex::inspect;
 use serde_json::{Map, Value, json};
 
-use super::Report;
+use super::AdminReport;
 use super::source;
-use crate::arguments::Cluster;
+use crate::arguments::ClusterArguments;
 use crate::front::connect;
 use crate::output::{Screen, count};
 
@@ -22,12 +23,16 @@ const SHOWN: &[(&str, &str)] = &[
 ];
 
 /// The cluster at a glance.
-pub async fn status(cluster: &Cluster, screen: Screen) -> Result<Report, Failure> {
+pub async fn status(
+    cluster: &ClusterArguments,
+    screen: Screen,
+) -> Result<AdminReport, CommandFailure> {
     let (address, configuration) = source::configuration(cluster).await?;
     let mut header = vec!["server", "core", "address", "state", "#partitions"];
     header.extend(SHOWN.iter().map(|(_, name)| *name));
     let mut rows = Vec::new();
     let mut cores = Vec::new();
+    let (mut waited_for, mut idle) = (Vec::new(), Vec::new());
     let mut is_sound = true;
     for server in &configuration.servers {
         for (number, core_address) in server.cores.iter().enumerate() {
@@ -37,8 +42,14 @@ pub async fn status(cluster: &Cluster, screen: Screen) -> Result<Report, Failure
             };
             let counters = inspect::counters(core_address).await;
             let state = state(server, &counters);
-            is_sound &= state == "serving";
             let held = partitions_of(&configuration, |place| place == core);
+            match held {
+                // It serves, but not every write: what is short says so below.
+                _ if state == "serving" || state == "disk full" => {}
+                0 => idle.push(server.id.0),
+                _ => waited_for.push(server.id.0),
+            }
+            is_sound &= state == "serving";
             let mut row = vec![
                 server.id.0.to_string(),
                 number.to_string(),
@@ -52,14 +63,65 @@ pub async fn status(cluster: &Cluster, screen: Screen) -> Result<Report, Failure
                 found.map_or_else(|| "–".to_owned(), |(_, value)| count(*value))
             }));
             rows.push(row);
-            let counters = counters.into_iter();
-            let counters: Map<String, Value> = counters.map(|(k, v)| (k, v.into())).collect();
+            let counters = counters.into_iter().map(|(key, value)| (key, value.into()));
             cores.push(json!({
                 "server": server.id.0, "core": number, "address": core_address,
-                "state": state, "partitions": held, "counters": counters,
+                "state": state, "partitions": held, "counters": Map::from_iter(counters),
             }));
         }
     }
+    let (tables, mut text) = heading(&configuration, &address);
+    text += &screen.table(&header, &rows);
+    let short = short_tables(&configuration);
+    is_sound &= short.is_empty();
+    text += &short;
+    let (filling, fills) = fills(cluster, &configuration, screen).await?;
+    text += &filling;
+    text += &advice(waited_for, idle);
+    let json = json!({
+        "cluster": format!("{:016x}", configuration.cluster),
+        "epoch": configuration.epoch.0,
+        "coordinator": address,
+        "tables": tables,
+        "cores": cores,
+        "fills": fills,
+    });
+    Ok(AdminReport {
+        text,
+        json,
+        is_sound,
+    })
+}
+
+/// What to do about servers with cores that do not serve, those that hold partitions and others.
+fn advice(mut waited_for: Vec<u32>, mut idle: Vec<u32>) -> String {
+    waited_for.dedup();
+    idle.dedup();
+    idle.retain(|server| !waited_for.contains(server));
+    let list = |ids: &[u32]| {
+        let ids: Vec<String> = ids.iter().map(u32::to_string).collect();
+        ids.join(", ")
+    };
+    let mut text = String::new();
+    if !waited_for.is_empty() {
+        text += &format!(
+            "Writes and reads of rows wait for the partitions of server {}: start it again, or give \
+             its partitions to others with `replex admin server remove`.\n",
+            list(&waited_for)
+        );
+    }
+    if !idle.is_empty() {
+        text += &format!(
+            "Server {} does not serve and holds no partitions, so nothing waits for it: start it \
+             again to let it hold some.\n",
+            list(&idle)
+        );
+    }
+    text
+}
+
+/// The names of all tables, and what status begins with.
+fn heading<'a>(configuration: &'a Configuration, address: &str) -> (Vec<&'a str>, String) {
     let tables = configuration.tables.iter();
     let tables: Vec<&str> = tables.map(|table| table.schema.name.as_str()).collect();
     let mut text = format!(
@@ -70,37 +132,33 @@ pub async fn status(cluster: &Cluster, screen: Screen) -> Result<Report, Failure
         [] => "no tables\n".to_owned(),
         _ => format!("tables: {}\n", tables.join(", ")),
     };
-    text += &screen.table(&header, &rows);
-    let (filling, fills) = fills(cluster, &configuration, screen).await?;
-    text += &filling;
-    if !is_sound {
-        text += "A core that does not serve is waited for by writes to the rows that it holds, \
-                 and by reads of its copy: start its server again.\n";
-    }
-    let json = json!({
-        "cluster": format!("{:016x}", configuration.cluster),
-        "epoch": configuration.epoch.0,
-        "coordinator": address,
-        "tables": tables,
-        "cores": cores,
-        "fills": fills,
-    });
-    Ok(Report {
-        text,
-        json,
-        is_sound,
-    })
+    (tables, text)
+}
+
+/// Tables that survive less now than they ask for, a line each.
+fn short_tables(configuration: &Configuration) -> String {
+    let reports = configuration.tables.iter();
+    let reports = reports.map(|table| configuration.report(table));
+    let short = reports.filter(|report| !report.holds_now());
+    let line = |report: placement::TableReport| {
+        let (name, asked) = (&report.table, report.failures_tolerated);
+        format!(
+            "table {name}: {asked} failures asked for, {}\n",
+            report.survival()
+        )
+    };
+    short.map(line).collect()
 }
 
 /// How far partitions are that are being filled, and copies that could not be made.
 async fn fills(
-    cluster: &Cluster,
+    cluster: &ClusterArguments,
     configuration: &Configuration,
     screen: Screen,
-) -> Result<(String, Vec<Value>), Failure> {
+) -> Result<(String, Vec<Value>), CommandFailure> {
     let client = connect(cluster).await?;
     let told = client.fills().await;
-    let told = told.map_err(|error| Failure::Failed(error.to_string()))?;
+    let told = told.map_err(|error| CommandFailure::Failed(error.to_string()))?;
     let mut rows = Vec::new();
     let mut fills = Vec::new();
     for fill in &told.fills {
@@ -128,13 +186,20 @@ async fn fills(
         "copy",
         "#partitions",
         "#done",
-        "#rows",
+        "#rows read",
         "#of about",
     ];
     let mut text = match rows.is_empty() {
         true => String::new(),
-        false => screen.table(&header, &rows),
+        false => {
+            screen.table(&header, &rows)
+                + "Rows read: a partition is filled from all partitions of other copies that may \
+                   hold its rows, so that one row may be read several times.\n"
+        }
     };
+    for shortage in &told.without_room {
+        text += &(shortage_line(shortage) + "\n");
+    }
     for failure in &told.failures {
         if let Some(table) = configuration.table(failure.table) {
             let name = &table.schema.name;
@@ -147,6 +212,20 @@ async fn fills(
     Ok((text, fills))
 }
 
+/// A server without room, for people.
+fn shortage_line(shortage: &Shortage) -> String {
+    let server = shortage.server.0;
+    let takes = match shortage.room {
+        Room::Full => "takes no writes",
+        Room::Free | Room::Reserve => "takes only deletes and updates that make no row longer",
+    };
+    let what = match &shortage.stays {
+        None => "its partitions move to servers with room".to_owned(),
+        Some(why) => why.clone(),
+    };
+    format!("The disk of server {server} is full: it {takes}; {what}.")
+}
+
 /// What a core does, from what the coordinator holds of its server and what it says itself.
 fn state(server: &Server, counters: &std::io::Result<Vec<(String, u64)>>) -> String {
     match (server.state, counters) {
@@ -155,17 +234,27 @@ fn state(server: &Server, counters: &std::io::Result<Vec<(String, u64)>>) -> Str
         (ServerState::Up, counters) => {
             let counters = counters.as_deref().unwrap_or_default();
             let recovering = counters.iter().any(|(k, v)| k == "recovering" && *v != 0);
-            if recovering { "recovering" } else { "serving" }.to_owned()
+            let is_set = |name| counters.iter().any(|(k, v)| k == name && *v != 0);
+            match (recovering, is_set("disk_hangs"), is_set("disk_full")) {
+                (true, ..) => "recovering",
+                (false, true, _) => "disk hangs",
+                (false, false, true) => "disk full",
+                (false, false, false) => "serving",
+            }
+            .to_owned()
         }
     }
 }
 
 /// Takes a server's partitions from it.
-pub async fn remove(cluster: &Cluster, server: u32) -> Result<Report, Failure> {
+pub async fn remove(
+    cluster: &ClusterArguments,
+    server: u32,
+) -> Result<AdminReport, CommandFailure> {
     let client = connect(cluster).await?;
     let removed = client.remove_server(ServerId(server)).await;
-    removed.map_err(|error| Failure::Failed(error.to_string()))?;
-    Ok(Report {
+    removed.map_err(|error| CommandFailure::Failed(error.to_string()))?;
+    Ok(AdminReport {
         text: format!(
             "Others rebuild what server {server} held: `replex admin table show` tells when a \
              table survives again what it states.\n"
@@ -175,9 +264,33 @@ pub async fn remove(cluster: &Cluster, server: u32) -> Result<Report, Failure> {
     })
 }
 
+/// `replex admin server accept-folder`
+pub async fn accept_folder(
+    cluster: &ClusterArguments,
+    server: u32,
+) -> Result<AdminReport, CommandFailure> {
+    let client = connect(cluster).await?;
+    let accepted = client.accept_folder(ServerId(server)).await;
+    accepted.map_err(|error| CommandFailure::Failed(error.to_string()))?;
+    Ok(AdminReport {
+        text: format!(
+            "Server {server} may come back with the folder that it has. Run `replex admin check` and \
+             `replex admin repair` on each table then: its copies may differ.\n"
+        ),
+        json: json!({ "accepted": server }),
+        is_sound: true,
+    })
+}
+
 /// All servers, as the coordinator knows them.
-pub async fn servers(cluster: &Cluster, screen: Screen) -> Result<Report, Failure> {
+pub async fn servers(
+    cluster: &ClusterArguments,
+    screen: Screen,
+) -> Result<AdminReport, CommandFailure> {
     let (_, configuration) = source::configuration(cluster).await?;
+    let client = connect(cluster).await?;
+    let told = client.fills().await;
+    let told = told.map_err(|error| CommandFailure::Failed(error.to_string()))?;
     let header = [
         "server",
         "state",
@@ -191,10 +304,13 @@ pub async fn servers(cluster: &Cluster, screen: Screen) -> Result<Report, Failur
     let mut rows = Vec::new();
     let mut servers = Vec::new();
     for server in &configuration.servers {
-        let state = match (server.state, server.is_draining) {
-            (ServerState::Up, false) => "up",
-            (ServerState::Up, true) => "draining",
-            (ServerState::Down, _) => "down",
+        let is_full = told.without_room.iter().any(|it| it.server == server.id);
+        let state = match (server.state, server.is_draining, is_full) {
+            (ServerState::Up, false, false) if server.is_new => "new",
+            (ServerState::Up, false, false) => "up",
+            (ServerState::Up, false, true) => "disk full",
+            (ServerState::Up, true, _) => "draining",
+            (ServerState::Down, ..) => "down",
         };
         let is_here = |core: Option<CoreId>| core.is_some_and(|core| core.server == server.id);
         let moving = |counts: &dyn Fn(&Place) -> bool| {
@@ -221,13 +337,16 @@ pub async fn servers(cluster: &Cluster, screen: Screen) -> Result<Report, Failur
             "moving_out": moving_out, "cores": server.cores,
         }));
     }
-    let text = if rows.is_empty() {
+    let mut text = if rows.is_empty() {
         "There are no servers yet: start some with `replex server --data FOLDER`.\n".to_owned()
     } else {
         screen.table(&header, &rows)
     };
-    let is_sound = true;
-    Ok(Report {
+    for shortage in &told.without_room {
+        text += &(shortage_line(shortage) + "\n");
+    }
+    let is_sound = told.without_room.is_empty();
+    Ok(AdminReport {
         text,
         json: Value::Array(servers),
         is_sound,
@@ -236,7 +355,9 @@ pub async fn servers(cluster: &Cluster, screen: Screen) -> Result<Report, Failur
 
 /// How many partitions are on cores that `counts` accepts.
 fn partitions_of(configuration: &Configuration, counts: impl Fn(CoreId) -> bool) -> u64 {
-    let tables = configuration.tables.iter();
-    let places = tables.flat_map(|table| table.placement.iter().flatten());
+    let places = configuration
+        .tables
+        .iter()
+        .flat_map(|table| table.placement.iter().flatten());
     places.filter(|place| counts(place.core)).count() as u64
 }

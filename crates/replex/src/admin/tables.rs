@@ -1,17 +1,20 @@
 //! `replex admin table list` and `replex admin table show`: a table's copies, the failures that
-//! it survives, and what a failure costs (DESIGN section 2, Replex sections 2.4 and 3).
+//! it survives, and what a failure costs (Replex sections 2.4 and 3).
 
 use placement::{Durability, ReplexReport, Spread, TableReport};
-use replex::failure::Failure;
+use replex::failure::CommandFailure;
 use serde_json::{Value, json};
 
-use super::Report;
+use super::AdminReport;
 use super::source;
-use crate::arguments::Cluster;
+use crate::arguments::ClusterArguments;
 use crate::output::{Screen, count};
 
 /// All tables.
-pub async fn list(cluster: &Cluster, screen: Screen) -> Result<Report, Failure> {
+pub async fn list(
+    cluster: &ClusterArguments,
+    screen: Screen,
+) -> Result<AdminReport, CommandFailure> {
     let (_, configuration) = source::configuration(cluster).await?;
     let header = [
         "table",
@@ -46,7 +49,7 @@ pub async fn list(cluster: &Cluster, screen: Screen) -> Result<Report, Failure> 
         screen.table(&header, &rows)
     };
     let is_sound = true;
-    Ok(Report {
+    Ok(AdminReport {
         text,
         json: Value::Array(tables),
         is_sound,
@@ -54,7 +57,11 @@ pub async fn list(cluster: &Cluster, screen: Screen) -> Result<Report, Failure> 
 }
 
 /// One table.
-pub async fn show(cluster: &Cluster, screen: Screen, name: &str) -> Result<Report, Failure> {
+pub async fn show(
+    cluster: &ClusterArguments,
+    screen: Screen,
+    name: &str,
+) -> Result<AdminReport, CommandFailure> {
     let (_, configuration) = source::configuration(cluster).await?;
     let report = configuration.report(source::table(&configuration, name)?);
     let header = [
@@ -67,8 +74,9 @@ pub async fn show(cluster: &Cluster, screen: Screen, name: &str) -> Result<Repor
         "after one failure",
         "after two",
     ];
-    let replexes = report.replexes.iter();
-    let rows: Vec<Vec<String>> = replexes
+    let rows: Vec<Vec<String>> = report
+        .replexes
+        .iter()
         .map(|replex| {
             vec![
                 replex.name.clone(),
@@ -82,32 +90,27 @@ pub async fn show(cluster: &Cluster, screen: Screen, name: &str) -> Result<Repor
             ]
         })
         .collect();
-    let is_sound = report.failures_proven >= Some(report.failures_tolerated);
-    let mut text = summary(&report, is_sound);
+    let is_sound = report.holds_now();
+    let mut text = summary(&report);
     text += &screen.table(&header, &rows);
     text += "After a failure: how many partitions of other copies a lookup visits instead of the \
              one that was lost.\n";
-    Ok(Report {
+    Ok(AdminReport {
         text,
         json: json(&report),
         is_sound,
     })
 }
 
-fn summary(report: &TableReport, is_sound: bool) -> String {
-    let proven = report.failures_proven.unwrap_or(0);
+fn summary(report: &TableReport) -> String {
     let mut text = format!(
         "table {}: {} copies of every row, each partitioned and sorted by another key\n",
         report.table, report.copies
     );
     text += &format!(
-        "failures: {} asked for, {proven} proven for every possible row{}\n",
+        "failures: {} asked for, {}\n",
         report.failures_tolerated,
-        if is_sound {
-            ""
-        } else {
-            ": NOT what was asked for"
-        }
+        report.survival()
     );
     text += &format!(
         "writes: a chain of {} copies; the first {} can say no; an outcome can be seen once it is \
@@ -162,6 +165,8 @@ fn json(report: &TableReport) -> Value {
         "copies": report.copies,
         "failures_tolerated": report.failures_tolerated,
         "failures_proven": report.failures_proven,
+        "failures_survived": report.failures_survived,
+        "shortfall": report.shortfall,
         "local_entries": report.local_entries,
         "last_voter": report.last_voter,
         "decision_position": report.decision_position,

@@ -4,7 +4,6 @@
 //! and the cores, with a bound on every wait. It must not know what is stored in the cluster.
 
 mod process;
-mod wire;
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -18,9 +17,9 @@ use rustix::process::Signal;
 use tempfile::TempDir;
 
 use crate::inspect;
+use crate::wire::FrameConnection;
 
-pub use process::{Life, Process};
-pub use wire::{ANSWER_WITHIN, Connection};
+pub use process::{Process, ProcessLife};
 
 /// The longest wait for a cluster to become what it should be.
 const SETTLED_WITHIN: Duration = Duration::from_secs(120);
@@ -70,7 +69,7 @@ impl Host {
 
 /// How a cluster is started.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct ClusterOptions {
     /// The program: this one's own file, or what a test has built.
     pub program: PathBuf,
     /// Where its folder is made; none is the system's temporary folder.
@@ -90,13 +89,13 @@ pub struct Options {
     /// Where the servers run, by position; those beyond run as this process does.
     pub server_hosts: Vec<Host>,
     /// Whether the processes end with this one.
-    pub life: Life,
+    pub life: ProcessLife,
 }
 
-impl Options {
+impl ClusterOptions {
     /// Three servers that end with this process, in the system's temporary folder.
     pub fn new(program: impl Into<PathBuf>) -> Self {
-        Options {
+        ClusterOptions {
             program: program.into(),
             parent: None,
             servers: 3,
@@ -106,14 +105,14 @@ impl Options {
             server_arguments: Vec::new(),
             coordinator_host: Host::default(),
             server_hosts: Vec::new(),
-            life: Life::WithParent,
+            life: ProcessLife::WithParent,
         }
     }
 }
 
 /// Coordinators and servers. Dropped, it kills the processes and removes the folder.
 pub struct Cluster {
-    options: Options,
+    options: ClusterOptions,
     // Fields are dropped in this order: the folder goes last.
     coordinators: Vec<Option<Process>>,
     coordinator_addresses: Vec<String>,
@@ -127,7 +126,7 @@ impl Cluster {
     ///
     /// # Errors
     /// A process did not start; nothing is left behind.
-    pub async fn start(options: Options) -> io::Result<Cluster> {
+    pub async fn start(options: ClusterOptions) -> io::Result<Cluster> {
         let mut builder = tempfile::Builder::new();
         let builder = builder.prefix("replex-");
         let folder = match &options.parent {
@@ -179,8 +178,10 @@ impl Cluster {
         let address = &mut self.coordinator_addresses[position];
         arguments.extend(["--listen".to_owned(), address.clone()]);
         arguments.extend(self.options.coordinator_arguments.iter().cloned());
-        let host = &self.options.coordinator_host;
-        let (program, arguments) = host.command(&self.options.program, &arguments);
+        let (program, arguments) = self
+            .options
+            .coordinator_host
+            .command(&self.options.program, &arguments);
         let process = Process::start(
             &name,
             &program,
@@ -194,6 +195,11 @@ impl Cluster {
         said.clone_into(address);
         *place = Some(process);
         Ok(())
+    }
+
+    /// Gives coordinators that are started from now on these further arguments.
+    pub fn set_coordinator_arguments(&mut self, arguments: Vec<String>) {
+        self.options.coordinator_arguments = arguments;
     }
 
     /// Has coordinators that are started from now on keep their state in this etcd, or in the
@@ -294,7 +300,7 @@ impl Cluster {
         loop {
             self.check_processes()?;
             for (position, address) in self.coordinator_addresses.iter().enumerate() {
-                let told = async { Connection::open(address).await?.who_leads().await };
+                let told = async { FrameConnection::open(address).await?.who_leads().await };
                 // One that stands still is asked for no longer than this.
                 let told = tokio::time::timeout(LEADER_ANSWERS_WITHIN, told).await;
                 if matches!(told, Ok(Ok(leadership)) if leadership.leads) {
@@ -456,8 +462,12 @@ impl Cluster {
         let what = format!("{running} servers up");
         let configuration = self
             .wait_until(&what, |configuration| {
-                let up = configuration.servers.iter();
-                up.filter(|server| server.state == ServerState::Up).count() >= running
+                configuration
+                    .servers
+                    .iter()
+                    .filter(|server| server.state == ServerState::Up)
+                    .count()
+                    >= running
             })
             .await?;
         let up = configuration.servers.iter();

@@ -37,7 +37,7 @@ pub struct Process {
 
 /// Whether children end with the process that started them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Life {
+pub enum ProcessLife {
     /// They end with it, whatever ends it.
     WithParent,
     /// They go on after it.
@@ -55,7 +55,7 @@ impl Process {
         program: &Path,
         arguments: &[String],
         log: &Path,
-        life: Life,
+        life: ProcessLife,
     ) -> io::Result<Process> {
         let file = File::options().create(true).append(true).open(log)?;
         let mut command = Command::new(program);
@@ -66,11 +66,11 @@ impl Process {
             // Ctrl-C in a terminal is for whoever started it, who then ends it in order.
             .process_group(0);
         match life {
-            Life::WithParent => {
+            ProcessLife::WithParent => {
                 // The pipe's other end closes when this process ends, even by SIGKILL.
                 command.stdin(Stdio::piped()).arg("--until-stdin-ends");
             }
-            Life::Detached => {
+            ProcessLife::Detached => {
                 command.stdin(Stdio::null());
             }
         }

@@ -1,12 +1,13 @@
 //! The chapters in which everything goes well: the cluster, the table, loading, lookups, a move.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use placement::{Schema, TableReport, Value};
 use replex::cluster::Cluster;
-use replex::failure::Failure;
+use replex::failure::CommandFailure;
 
-use super::load::{self, Progress};
+use super::load::{self, LoadProgress};
+use super::percentile_of;
 use super::store::{Flights, PRIMARY};
 use crate::flights::CREATE_TABLE;
 use crate::output::{Short, count};
@@ -22,10 +23,10 @@ const COLUMNS_SHOWN: &[&str] = &[
 ];
 
 /// The processes.
-pub async fn cluster(story: &mut Story, cluster: &Cluster) -> Result<(), Failure> {
+pub async fn cluster(story: &mut Story, cluster: &Cluster) -> Result<(), CommandFailure> {
     story.chapter("A cluster of real processes on this machine");
     let configuration = cluster.configuration().await;
-    let configuration = configuration.map_err(Failure::at("ask the coordinator"))?;
+    let configuration = configuration.map_err(CommandFailure::at("ask the coordinator"))?;
     let coordinator = cluster.coordinator(0);
     let mut rows = vec![vec![
         coordinator.name().to_owned(),
@@ -76,7 +77,7 @@ pub fn table(story: &mut Story, flights: &Flights) {
 
 fn survives(story: &mut Story, report: &TableReport) {
     let asked = report.failures_tolerated;
-    let holds = report.failures_proven >= Some(asked);
+    let holds = report.holds_now();
     story.claim(
         format!("Every possible row survives the loss of any {asked} servers"),
         holds,
@@ -88,10 +89,10 @@ pub async fn load(
     story: &mut Story,
     flights: &mut Flights,
     rows: &[Vec<Value>],
-) -> Result<(), Failure> {
+) -> Result<(), CommandFailure> {
     story.chapter("Flights out of New York are loaded, each row into every copy");
     let bar = load::bar(rows.len());
-    let loaded = load::load(flights.clone(), rows.to_vec(), bar, Progress::default()).await?;
+    let loaded = load::load(flights.clone(), rows.to_vec(), bar, LoadProgress::default()).await?;
     let per_second = loaded.rows.len() as f64 / loaded.elapsed.as_secs_f64();
     story.say(format!(
         "{} rows in {}: {} a second, each acknowledged when it was on the disk of all three",
@@ -128,7 +129,7 @@ pub async fn lookups(
     story: &mut Story,
     flights: &Flights,
     rows: &[Vec<Value>],
-) -> Result<(), Failure> {
+) -> Result<(), CommandFailure> {
     story.chapter("Each copy answers lookups by its own key, in one hop");
     let mut shown = Vec::new();
     let mut found_all = true;
@@ -157,13 +158,12 @@ pub async fn lookups(
             times.push(started.elapsed());
             found_all &= found.iter().any(|it| it[0] == row[0]);
         }
-        times.sort();
         shown.push(vec![
             condition(kind.columns, &example),
             kind.index.to_owned(),
             count(found.len() as u64),
-            Short(quantile(&times, 50)).to_string(),
-            Short(quantile(&times, 99)).to_string(),
+            Short(percentile_of(&times, 0.5)).to_string(),
+            Short(percentile_of(&times, 0.99)).to_string(),
         ]);
         example_rows(
             story,
@@ -203,13 +203,13 @@ fn example_rows(story: &Story, title: &str, schema: &Schema, found: &[Vec<Value>
 }
 
 /// A tail number that was changed.
-pub struct Moved {
+pub struct MovedTail {
     id: Value,
     column: usize,
     tail: Value,
 }
 
-impl Moved {
+impl MovedTail {
     /// Does to the rows that were loaded what was done in the cluster.
     pub fn apply(&self, rows: &mut [Vec<Value>]) {
         for row in rows.iter_mut().filter(|row| row[0] == self.id) {
@@ -223,7 +223,7 @@ pub async fn moving(
     story: &mut Story,
     flights: &mut Flights,
     rows: &[Vec<Value>],
-) -> Result<Moved, Failure> {
+) -> Result<MovedTail, CommandFailure> {
     story.chapter("A tail number changes, so the row moves to another partition of one copy");
     let column = positions(flights.schema(), &["tailnum"])[0];
     let (row, old) = only_flight(rows, column)?;
@@ -260,7 +260,7 @@ pub async fn moving(
     let by_id = flights.lookup(PRIMARY, std::slice::from_ref(&id)).await?;
     let agrees = by_id.len() == 1 && by_id[0][column] == new;
     story.claim("The copy by id shows the new tail number too", agrees);
-    Ok(Moved {
+    Ok(MovedTail {
         id,
         column,
         tail: new,
@@ -268,7 +268,7 @@ pub async fn moving(
 }
 
 /// How many rows are found under each tail number.
-async fn counts(flights: &Flights, tails: [&Value; 2]) -> Result<[usize; 2], Failure> {
+async fn counts(flights: &Flights, tails: [&Value; 2]) -> Result<[usize; 2], CommandFailure> {
     let mut counts = [0; 2];
     for (count, tail) in counts.iter_mut().zip(tails) {
         let found = flights
@@ -280,7 +280,7 @@ async fn counts(flights: &Flights, tails: [&Value; 2]) -> Result<[usize; 2], Fai
 }
 
 /// A flight whose plane flew only once, so that its lookup is empty once it has moved.
-fn only_flight(rows: &[Vec<Value>], column: usize) -> Result<(&[Value], Value), Failure> {
+fn only_flight(rows: &[Vec<Value>], column: usize) -> Result<(&[Value], Value), CommandFailure> {
     let mut times: std::collections::HashMap<String, usize> = std::collections::HashMap::new();
     for row in rows {
         *times.entry(row[column].to_string()).or_default() += 1;
@@ -288,7 +288,7 @@ fn only_flight(rows: &[Vec<Value>], column: usize) -> Result<(&[Value], Value), 
     let row = rows
         .iter()
         .find(|row| !row[column].is_null() && times[&row[column].to_string()] == 1)
-        .ok_or_else(|| Failure::Failed("no plane flew exactly once".to_owned()))?;
+        .ok_or_else(|| CommandFailure::Failed("no plane flew exactly once".to_owned()))?;
     Ok((row, row[column].clone()))
 }
 
@@ -302,15 +302,9 @@ pub fn positions(schema: &Schema, names: &[&str]) -> Vec<usize> {
 
 /// A predicate, as SQL writes it.
 pub fn condition(columns: &[&str], key: &[Value]) -> String {
-    let parts = columns.iter().zip(key).map(|(column, value)| match value {
-        Value::Text(text) => format!("{column} = '{text}'"),
-        other => format!("{column} = {other}"),
-    });
+    let parts = columns
+        .iter()
+        .zip(key)
+        .map(|(column, value)| format!("{column} = {}", sql::literal(value)));
     parts.collect::<Vec<_>>().join(" AND ")
-}
-
-/// The smallest of the sorted times that so many in a hundred do not exceed.
-fn quantile(sorted: &[Duration], percent: usize) -> Duration {
-    let at = (sorted.len() * percent / 100).min(sorted.len().saturating_sub(1));
-    sorted.get(at).copied().unwrap_or_default()
 }

@@ -6,11 +6,12 @@ use std::time::{Duration, Instant};
 use indicatif::ProgressBar;
 use placement::{Value, encode_row};
 use replex::cluster::Cluster;
-use replex::failure::Failure;
+use replex::failure::CommandFailure;
 use replex::inspect::Inspector;
+use replex::say;
 
 use super::chapters::{condition, positions};
-use super::load::{self, Progress};
+use super::load::{self, LoadProgress};
 use super::store::{Flights, PRIMARY};
 use crate::admin::check;
 use crate::output::{Short, count};
@@ -32,11 +33,12 @@ pub async fn crash(
     story: &mut Story,
     cluster: &mut Cluster,
     flights: &Flights,
-    (early, rows): (&[Vec<Value>], &[Vec<Value>]),
-) -> Result<Vec<Vec<Value>>, Failure> {
+    early: &[Vec<Value>],
+    rows: &[Vec<Value>],
+) -> Result<Vec<Vec<Value>>, CommandFailure> {
     story.chapter("A server is killed with SIGKILL while the rest is being loaded");
     let bar = load::bar(rows.len());
-    let progress = Progress::default();
+    let progress = LoadProgress::default();
     let work = load::load(
         flights.clone(),
         rows.to_vec(),
@@ -50,7 +52,10 @@ pub async fn crash(
     }
     let pid = cluster.server(VICTIM).id();
     let failed = "kill a server";
-    cluster.kill(VICTIM).await.map_err(Failure::at(failed))?;
+    cluster
+        .kill(VICTIM)
+        .await
+        .map_err(CommandFailure::at(failed))?;
     let killed = Instant::now();
     let acknowledged = progress.acknowledged();
     bar.suspend(|| {
@@ -66,7 +71,7 @@ pub async fn crash(
     cluster
         .restart(VICTIM)
         .await
-        .map_err(Failure::at("start the server again"))?;
+        .map_err(CommandFailure::at("start the server again"))?;
     let away = killed.elapsed();
     bar.suspend(|| {
         story.say(format!(
@@ -75,7 +80,7 @@ pub async fn crash(
         ));
     });
     let loaded = (&mut load.0).await;
-    let loaded = loaded.map_err(Failure::at("wait for the load"))??;
+    let loaded = loaded.map_err(CommandFailure::at("wait for the load"))??;
     story.say(format!(
         "{} rows in {}; the longest pause between two acknowledgements was {}",
         count(loaded.rows.len() as u64),
@@ -113,7 +118,7 @@ async fn lookups_without(
     flights: &Flights,
     row: Option<&[Value]>,
     bar: &ProgressBar,
-) -> Result<bool, Failure> {
+) -> Result<bool, CommandFailure> {
     let Some(row) = row else {
         return Ok(false);
     };
@@ -143,8 +148,8 @@ pub async fn compare(
     cluster: &Cluster,
     flights: &Flights,
     expected: &[Vec<Value>],
-) -> Result<(), Failure> {
-    let failed = |error| Failure::Failed(format!("cannot read the copies: {error}"));
+) -> Result<(), CommandFailure> {
+    let failed = |error| CommandFailure::Failed(format!("cannot read the copies: {error}"));
     let coordinators = [cluster.coordinator_address().to_owned()];
     let mut inspector = Inspector::new(&coordinators, INSPECT_WITHIN)
         .await
@@ -152,14 +157,14 @@ pub async fn compare(
     let table = &flights.schema().name;
     let copies = inspector.sums(table).await.map_err(failed)?;
     for line in check::copies_table(story.screen, &copies).lines() {
-        println!(" {line}");
+        say!(" {line}");
     }
     let equal = replex::inspect::are_equal(&copies);
     story.claim("Count and checksum are equal in all copies", equal);
     let columns = &flights.schema().columns;
     let mut wanted = HashSet::with_capacity(expected.len());
     for row in expected {
-        let bytes = encode_row(columns, row).map_err(Failure::at("encode a flight"))?;
+        let bytes = encode_row(columns, row).map_err(CommandFailure::at("encode a flight"))?;
         wanted.insert(bytes);
     }
     let mut missing = 0;

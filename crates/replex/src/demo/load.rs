@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressState, ProgressStyle};
 use placement::Value;
-use replex::failure::Failure;
+use replex::failure::CommandFailure;
 use tokio::task::{JoinHandle, JoinSet};
 
 use super::store::Flights;
@@ -27,7 +27,7 @@ pub struct Loaded {
 }
 
 /// A load that ends with whoever waits for it.
-pub struct Loading(pub JoinHandle<Result<Loaded, Failure>>);
+pub struct Loading(pub JoinHandle<Result<Loaded, CommandFailure>>);
 
 impl Drop for Loading {
     fn drop(&mut self) {
@@ -37,9 +37,9 @@ impl Drop for Loading {
 
 /// How far a load is, for whoever watches.
 #[derive(Clone, Default)]
-pub struct Progress(Arc<AtomicU64>);
+pub struct LoadProgress(Arc<AtomicU64>);
 
-impl Progress {
+impl LoadProgress {
     /// Rows acknowledged so far.
     pub fn acknowledged(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
@@ -68,8 +68,8 @@ pub async fn load(
     flights: Flights,
     rows: Vec<Vec<Value>>,
     bar: ProgressBar,
-    progress: Progress,
-) -> Result<Loaded, Failure> {
+    progress: LoadProgress,
+) -> Result<Loaded, CommandFailure> {
     let started = Instant::now();
     let mut under_way = JoinSet::new();
     let mut acknowledged = Vec::with_capacity(rows.len());
@@ -86,7 +86,7 @@ pub async fn load(
         let Some(ended) = under_way.join_next().await else {
             break;
         };
-        let row = ended.map_err(Failure::at("wait for an insert"))??;
+        let row = ended.map_err(CommandFailure::at("wait for an insert"))??;
         acknowledged.push(row);
         let now = Instant::now();
         longest_gap = longest_gap.max(now - last);

@@ -11,13 +11,14 @@ mod loss;
 mod store;
 
 use std::path::PathBuf;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use placement::Value;
-use replex::cluster::{Cluster, Life, Options};
-use replex::failure::Failure;
+use placement::{Value, percentile};
+use replex::cluster::{Cluster, ClusterOptions, ProcessLife};
+use replex::failure::CommandFailure;
+use replex::say;
 
-use crate::arguments::Demo;
+use crate::arguments::DemoArguments;
 use crate::flights::{self, CREATE_TABLE};
 use crate::story::Story;
 use store::Flights;
@@ -28,31 +29,31 @@ const SERVERS: usize = 3;
 const BEFORE_CRASH: usize = 75;
 
 /// `replex demo`
-pub async fn run(arguments: &Demo) -> Result<(), Failure> {
+pub async fn run(arguments: &DemoArguments) -> Result<(), CommandFailure> {
     let started = Instant::now();
     let mut story = Story::of_stdout();
-    println!(
+    say!(
         "{}: a store that keeps several copies of every table, and makes each copy an index.",
         story.screen.bold("Replex")
     );
     if arguments.full {
         flights::check_year(&arguments.flights)?;
     }
-    let options = Options {
+    let options = ClusterOptions {
         parent: arguments.folder.clone(),
         servers: SERVERS,
         // The story shows what waits, and tells when it goes on.
         coordinator_arguments: ["--replace-after", "never"].map(str::to_owned).into(),
         life: if arguments.keep {
-            Life::Detached
+            ProcessLife::Detached
         } else {
-            Life::WithParent
+            ProcessLife::WithParent
         },
-        ..Options::new(own_program()?)
+        ..ClusterOptions::new(own_program()?)
     };
     let mut cluster = Cluster::start(options)
         .await
-        .map_err(Failure::at("start a cluster"))?;
+        .map_err(CommandFailure::at("start a cluster"))?;
     chapters::cluster(&mut story, &cluster).await?;
     let mut flights = Flights::create(cluster.coordinator_address(), CREATE_TABLE).await?;
     chapters::table(&mut story, &flights);
@@ -62,10 +63,11 @@ pub async fn run(arguments: &Demo) -> Result<(), Failure> {
     chapters::load(&mut story, &mut flights, &rows[..early]).await?;
     chapters::lookups(&mut story, &flights, &rows[..early]).await?;
     let moved = chapters::moving(&mut story, &mut flights, &rows[..early]).await?;
-    let parts = rows.split_at(early);
-    let acknowledged = crash::crash(&mut story, &mut cluster, &flights, parts).await?;
+    let (early_rows, late_rows) = rows.split_at(early);
+    let acknowledged =
+        crash::crash(&mut story, &mut cluster, &flights, early_rows, late_rows).await?;
 
-    let mut expected: Vec<Vec<Value>> = rows[..early].to_vec();
+    let mut expected: Vec<Vec<Value>> = early_rows.to_vec();
     expected.extend(acknowledged);
     moved.apply(&mut expected);
     story.chapter("Nothing is lost: every copy is read from the server that holds it");
@@ -74,11 +76,11 @@ pub async fn run(arguments: &Demo) -> Result<(), Failure> {
     close(&story, cluster, arguments.keep, started)
 }
 
-fn own_program() -> Result<PathBuf, Failure> {
-    std::env::current_exe().map_err(Failure::at("find this program's own file"))
+fn own_program() -> Result<PathBuf, CommandFailure> {
+    std::env::current_exe().map_err(CommandFailure::at("find this program's own file"))
 }
 
-fn rows(arguments: &Demo, flights: &Flights) -> Result<Vec<Vec<Value>>, Failure> {
+fn rows(arguments: &DemoArguments, flights: &Flights) -> Result<Vec<Vec<Value>>, CommandFailure> {
     let columns = &flights.schema().columns;
     if arguments.full {
         flights::year(&arguments.flights, columns)
@@ -88,16 +90,27 @@ fn rows(arguments: &Demo, flights: &Flights) -> Result<Vec<Vec<Value>>, Failure>
 }
 
 /// Says how it went, and how to go on or that everything is gone.
-fn close(story: &Story, cluster: Cluster, keep: bool, started: Instant) -> Result<(), Failure> {
+fn close(
+    story: &Story,
+    cluster: Cluster,
+    keep: bool,
+    started: Instant,
+) -> Result<(), CommandFailure> {
     let verdict = story.verdict(started);
     if keep {
         tell_how_to_go_on(cluster);
     } else {
         drop(cluster);
-        println!("The cluster is stopped and its data removed.");
-        println!("Leave it up and go on by hand: `{} demo --keep`", typed());
+        say!("The cluster is stopped and its data removed.");
+        say!("Leave it up and go on by hand: `{} demo --keep`", typed());
     }
     verdict
+}
+
+/// The percentile of times; zero of none.
+fn percentile_of(times: &[Duration], share: f64) -> Duration {
+    let seconds: Vec<f64> = times.iter().map(Duration::as_secs_f64).collect();
+    Duration::try_from_secs_f64(percentile(&seconds, share)).unwrap_or_default()
 }
 
 /// How this program was called, so that what is printed can be typed.
@@ -111,15 +124,15 @@ fn tell_how_to_go_on(cluster: Cluster) {
     let (replex, address) = (typed(), cluster.coordinator_address().to_owned());
     let (folder, ids) = cluster.keep();
     let ids: Vec<String> = ids.iter().map(u32::to_string).collect();
-    println!("The cluster stays up. Go on by hand:\n");
-    println!("  export REPLEX_COORDINATOR={address}");
-    println!("  {replex} sql");
-    println!("  {replex} sql -c \"SELECT * FROM flights WHERE tailnum = 'N14228'\"");
-    println!("  {replex} admin status");
-    println!("  {replex} admin table show flights");
-    println!("  {replex} admin check flights");
-    println!("\nEnd it, and remove its data:\n");
+    say!("The cluster stays up. Go on by hand:\n");
+    say!("  export REPLEX_COORDINATOR={address}");
+    say!("  {replex} sql");
+    say!("  {replex} sql -c \"SELECT * FROM flights WHERE tailnum = 'N14228'\"");
+    say!("  {replex} admin status");
+    say!("  {replex} admin table show flights");
+    say!("  {replex} admin check flights");
+    say!("\nEnd it, and remove its data:\n");
     // At once: what ends in order might still write while its folder is removed.
-    println!("  kill -9 {}", ids.join(" "));
-    println!("  rm -r {}", folder.display());
+    say!("  kill -9 {}", ids.join(" "));
+    say!("  rm -r {}", folder.display());
 }

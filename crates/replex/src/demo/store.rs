@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use client::protocol::expression::{Assignment, Expression};
-use client::protocol::operation::RequestResult;
 use client::{Client, ConnectOptions, IfExists, Table};
 use placement::{CoverCosts, Layout, Schema, TableReport, Value, cover};
 use protocol::configuration::ServerState;
+use protocol::expression::{Assignment, Expression};
 use protocol::identity::{CoreId, ServerId};
-use replex::failure::Failure;
+use protocol::operation::RequestResult;
+use replex::failure::CommandFailure;
 
 use crate::flights;
 
@@ -27,13 +27,13 @@ pub struct Flights {
 
 impl Flights {
     /// Connects and creates the table that the statement says.
-    pub async fn create(coordinator: &str, create_table: &str) -> Result<Flights, Failure> {
+    pub async fn create(coordinator: &str, create_table: &str) -> Result<Flights, CommandFailure> {
         let options = ConnectOptions::new([coordinator]).deadline(DEADLINE);
         let client = Client::connect(options).await;
-        let client = client.map_err(Failure::at("connect to the cluster"))?;
+        let client = client.map_err(CommandFailure::at("connect to the cluster"))?;
         let schema = flights::schema(create_table)?;
         let created = client.create_table(schema, IfExists::Fail).await;
-        let table = created.map_err(Failure::at("create the table of flights"))?;
+        let table = created.map_err(CommandFailure::at("create the table of flights"))?;
         Ok(Flights { table })
     }
 
@@ -50,26 +50,33 @@ impl Flights {
     }
 
     /// Inserts a row; gives it back once it is acknowledged.
-    pub async fn insert(&self, row: Vec<Value>) -> Result<Vec<Value>, Failure> {
+    pub async fn insert(&self, row: Vec<Value>) -> Result<Vec<Value>, CommandFailure> {
         let result = self.table.insert(&row).await;
-        match result.map_err(Failure::at("insert a flight"))? {
+        match result.map_err(CommandFailure::at("insert a flight"))? {
             RequestResult::Applied { .. } => Ok(row),
             other => Err(self.refused("insert a flight", &other)),
         }
     }
 
     /// Rows with this key of an index, all columns.
-    pub async fn lookup(&self, index: &str, key: &[Value]) -> Result<Vec<Vec<Value>>, Failure> {
-        let what = || Failure::at(format!("look flights up by {index}"));
+    pub async fn lookup(
+        &self,
+        index: &str,
+        key: &[Value],
+    ) -> Result<Vec<Vec<Value>>, CommandFailure> {
+        let what = || CommandFailure::at(format!("look flights up by {index}"));
         let lookup = self.table.lookup(index, key).map_err(what())?;
         let rows = lookup.await.map_err(what())?;
         Ok(rows.into_iter().map(|row| row.values).collect())
     }
 
     /// Changes a flight's tail number.
-    pub async fn set_tail(&self, id: &Value, tail: &Value) -> Result<(), Failure> {
+    pub async fn set_tail(&self, id: &Value, tail: &Value) -> Result<(), CommandFailure> {
         let what = "change a tail number";
-        let column = self.table.column("tailnum").map_err(Failure::at(what))?;
+        let column = self
+            .table
+            .column("tailnum")
+            .map_err(CommandFailure::at(what))?;
         let assignments = vec![Assignment {
             column,
             value: Expression::Literal(tail.clone()),
@@ -77,7 +84,7 @@ impl Flights {
         let result = self
             .table
             .update(std::slice::from_ref(id), assignments, None);
-        match result.await.map_err(Failure::at(what))? {
+        match result.await.map_err(CommandFailure::at(what))? {
             RequestResult::Applied { .. } => Ok(()),
             other => Err(self.refused(what, &other)),
         }
@@ -107,20 +114,20 @@ impl Flights {
     }
 
     /// Asks for the newest configuration.
-    pub async fn refresh(&self) -> Result<(), Failure> {
+    pub async fn refresh(&self) -> Result<(), CommandFailure> {
         let what = "ask the coordinator for the configuration";
         let answer = self.table.client().refresh().await;
-        answer.map(drop).map_err(Failure::at(what))
+        answer.map(drop).map_err(CommandFailure::at(what))
     }
 
     /// Gives what a server held to others, as `replex admin server remove` does.
-    pub async fn remove_server(&self, server: ServerId) -> Result<(), Failure> {
+    pub async fn remove_server(&self, server: ServerId) -> Result<(), CommandFailure> {
         let done = self.table.client().remove_server(server).await;
-        done.map_err(Failure::at("remove a server"))
+        done.map_err(CommandFailure::at("remove a server"))
     }
 
     /// The sum of a counter over all servers that are up.
-    pub async fn counter(&self, name: &str) -> Result<u64, Failure> {
+    pub async fn counter(&self, name: &str) -> Result<u64, CommandFailure> {
         let client = self.table.client();
         let configuration = client.configuration();
         let servers = configuration.servers.iter();
@@ -128,7 +135,7 @@ impl Flights {
         for server in servers.filter(|server| server.state == ServerState::Up) {
             let (server, core) = (server.id, 0);
             let counters = client.status(CoreId { server, core }).await;
-            let counters = counters.map_err(Failure::at("ask a server for its counters"))?;
+            let counters = counters.map_err(CommandFailure::at("ask a server for its counters"))?;
             let found = counters.iter().find(|(known, _)| known == name);
             sum += found.map_or(0, |(_, value)| *value);
         }
@@ -155,7 +162,7 @@ impl Flights {
             .expect("a hash spreads over twelve partitions")
     }
 
-    fn refused(&self, what: &str, result: &RequestResult) -> Failure {
-        Failure::Failed(format!("cannot {what}: {}", self.table.explain(result)))
+    fn refused(&self, what: &str, result: &RequestResult) -> CommandFailure {
+        CommandFailure::Failed(format!("cannot {what}: {}", self.table.explain(result)))
     }
 }

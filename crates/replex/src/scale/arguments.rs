@@ -31,10 +31,10 @@ use scale::replication::{REPLAY_CONNECTIONS_DEFAULT, REPLAY_GROUP_DEFAULT};
     extension = [\"postgresql://ann:secret@db2/shop\", \"postgresql://ann:secret@db3/shop\"]\n  \
     replicate = true")]
 #[command(args_conflicts_with_subcommands = true)]
-pub struct Scale {
+pub struct ProxyArguments {
     /// What else is to be done than to serve.
     #[command(subcommand)]
-    pub command: Option<Command>,
+    pub command: Option<ProxyCommand>,
     /// How it serves.
     #[command(flatten)]
     pub serve: Serve,
@@ -42,17 +42,18 @@ pub struct Scale {
 
 /// What goes with the proxy.
 #[derive(Subcommand, Clone, Debug)]
-pub enum Command {
+pub enum ProxyCommand {
     /// Ask a running proxy, or tell it something: `replex scale admin SHOW EXTENSIONS`.
-    Admin(Admin),
+    Admin(ProxyAdminArguments),
     /// Say what is missing at databases before a proxy is put in front of them, and how to mend it.
     /// Nothing is changed there. Fails if something would stop the proxy.
     Check(Check),
-    /// Put an Extension in the Primary's place when that is gone for good. Chooses the one that has most, lets
-    /// the others follow it where they have the same, and says how the proxy is to be started then.
+    /// Put an Extension in the Primary's place when that is gone for good. Chooses the one that has
+    /// most, lets the others follow it where they have the same, and says how the proxy is to be
+    /// started then.
     Promote(Promote),
-    /// Show the whole idea: databases of its own in a temporary folder, a load, an Extension that comes
-    /// and one that is killed. Needs PostgreSQL's server, and leaves nothing behind.
+    /// Show the whole idea: databases of its own in a temporary folder, a load, an Extension that
+    /// comes and one that is killed. Needs PostgreSQL's server, and leaves nothing behind.
     Demo,
 }
 
@@ -114,7 +115,7 @@ pub struct Check {
     replex scale admin --proxy postgresql://ann:secret@127.0.0.1:6432 SHOW EXTENSIONS\n  \
     replex scale admin \"ADD EXTENSION 'postgresql://ann:secret@db3/shop'\"\n\n\
     The same commands work in psql: psql -h 127.0.0.1 -p 6432 -U ann hihooi")]
-pub struct Admin {
+pub struct ProxyAdminArguments {
     /// Where the proxy is, and who asks: postgresql://user:password@host:port.
     #[arg(
         long,
@@ -132,13 +133,14 @@ pub struct Admin {
 /// The options of the proxy itself.
 #[derive(Args, Clone, Debug)]
 pub struct Serve {
-    /// A file with options, see below. What the command line says counts more; Extensions and operators
-    /// are added up.
+    /// A file with options, see below. What the command line says counts more; Extensions and
+    /// operators are added up.
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
     /// The database that takes all writes: postgresql://user:password@host:port/database. Behind
-    /// `?`: sslmode (disable, prefer, require, verify-full), sslrootcert, sslcrl, sslcert and sslkey. For a Unix
-    /// socket: postgresql://user:password@%2Fvar%2Frun%2Fpostgresql/database, or host and port behind `?`.
+    /// `?`: sslmode (disable, prefer, require, verify-full), sslrootcert, sslcrl, sslcert and
+    /// sslkey. For a Unix socket: postgresql://user:password@%2Fvar%2Frun%2Fpostgresql/database, or
+    /// host and port behind `?`.
     #[arg(
         long,
         value_name = "URL",
@@ -171,8 +173,8 @@ pub struct Serve {
     /// Let everybody log in without a password.
     #[arg(long)]
     pub trust: bool,
-    /// Who may use the console (`psql … hihooi`, `replex scale admin`), by name; may be given several
-    /// times. Without it the user of --primary may.
+    /// Who may use the console (`psql … hihooi`, `replex scale admin`), by name; may be given
+    /// several times. Without it the user of --primary may.
     #[arg(long, value_name = "USER")]
     pub operator: Vec<String>,
     /// Serve counters for Prometheus there; port 0 takes a free one.
@@ -184,7 +186,8 @@ pub struct Serve {
     /// The key of that certificate, as PEM.
     #[arg(long, value_name = "FILE", requires = "tls_certificate")]
     pub tls_key: Option<PathBuf>,
-    /// The certificates of those who vouch for clients, as PEM: clients are asked for a certificate.
+    /// The certificates of those who vouch for clients, as PEM: clients are asked for a
+    /// certificate.
     #[arg(
         long,
         value_name = "FILE",
@@ -192,8 +195,8 @@ pub struct Serve {
         conflicts_with = "trust"
     )]
     pub tls_client_ca: Option<PathBuf>,
-    /// Lists of certificates that those who vouch for clients have revoked, as PEM: one of each of them, none out of
-    /// date. Read again by SIGHUP and RELOAD.
+    /// Lists of certificates that those who vouch for clients have revoked, as PEM: one of each of
+    /// them, none out of date. Read again by SIGHUP and RELOAD.
     #[arg(long, value_name = "FILE", requires = "tls_client_ca")]
     pub tls_client_crl: Option<PathBuf>,
     /// What a client's certificate is good for, whose common name must be the user's name.
@@ -205,7 +208,8 @@ pub struct Serve {
     /// Connections to each database, at most.
     #[arg(long, value_name = "COUNT", default_value_t = 40, value_parser = clap::value_parser!(u16).range(1..))]
     pub connections: u16,
-    /// Connections to each Extension on which the Primary's commits are executed; 1 is one after the other.
+    /// Connections to each Extension on which the Primary's commits are executed; 1 is one after
+    /// the other.
     #[arg(
         long,
         value_name = "COUNT",
@@ -213,8 +217,8 @@ pub struct Serve {
         value_parser = clap::value_parser!(u16).range(1..=64)
     )]
     pub replay_connections: u16,
-    /// Commits that such a connection executes as one transaction, at most, of those that wait there: that is
-    /// quicker. 1 is each for itself.
+    /// Commits that such a connection executes as one transaction, at most, of those that wait
+    /// there: that is quicker. 1 is each for itself.
     #[arg(
         long,
         value_name = "COUNT",
@@ -222,18 +226,19 @@ pub struct Serve {
         value_parser = clap::value_parser!(u16).range(1..=64)
     )]
     pub replay_group: u16,
-    /// How long a read waits for an Extension to have all that it must see, at most, while there are many more
-    /// sessions on the Primary than on an Extension; then, and otherwise at once, it goes to the Primary. 0 never waits.
+    /// How long a read waits for an Extension to have all that it must see, at most, while there
+    /// are many more sessions on the Primary than on an Extension; then, and otherwise at once, it
+    /// goes to the Primary. 0 never waits.
     #[arg(long, value_name = "MILLISECONDS", default_value_t = WAIT_MS_DEFAULT, value_parser = clap::value_parser!(u64).range(..=10_000))]
     pub wait_ms: u64,
-    /// Where commits are kept for Extensions that are away, so that the Primary need not keep its log for
-    /// them: a folder, in which a store of this process is then; replex://HOST:PORT,… with the
-    /// coordinators of a cluster, which two proxies can share; or none. By default, where there are
-    /// Extensions, the folder replex/buffer-PORT in $XDG_STATE_HOME or ~/.local/state.
+    /// Where commits are kept for Extensions that are away, so that the Primary need not keep its
+    /// log for them: a folder, in which a store of this process is then; replex://HOST:PORT,… with
+    /// the coordinators of a cluster, which two proxies can share; or none. By default, where there
+    /// are Extensions, the folder replex/buffer-PORT in $XDG_STATE_HOME or ~/.local/state.
     #[arg(long, value_name = "DIR|URL|none")]
     pub buffer: Option<String>,
-    /// Mebibytes of commits that are kept there: the newest. An Extension that has missed more is filled
-    /// anew.
+    /// Mebibytes of commits that are kept there: the newest. An Extension that has missed more is
+    /// filled anew.
     #[arg(
         long,
         value_name = "MIB",
@@ -246,8 +251,9 @@ pub struct Serve {
     /// processors.
     #[arg(long, value_name = "COUNT", default_value_t = threads_default(), value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub threads: u16,
-    /// How long the thread that serves sessions looks for messages before it sleeps, in microseconds: quicker for
-    /// few clients, and it burns a processor meanwhile. Needs --threads 1 and a processor to spare.
+    /// How long the thread that serves sessions looks for messages before it sleeps, in
+    /// microseconds: quicker for few clients, and it burns a processor meanwhile. Needs --threads 1
+    /// and a processor to spare.
     #[arg(long, value_name = "MICROSECONDS", default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=1_000_000))]
     pub spin_us: u32,
     /// Clients that are logged in, at most.

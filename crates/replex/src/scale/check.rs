@@ -1,6 +1,7 @@
 //! `replex scale check`: a line for each finding, and under it how to mend it.
 
-use replex::failure::Failure;
+use replex::failure::CommandFailure;
+use replex::say;
 use scale::check::{Weight, check};
 
 use super::arguments::Check;
@@ -8,7 +9,7 @@ use super::databases;
 use crate::output::{Screen, plural};
 
 /// `replex scale check`
-pub async fn run(arguments: &Check) -> Result<(), Failure> {
+pub async fn run(arguments: &Check) -> Result<(), CommandFailure> {
     let (primary, extensions) = databases(&arguments.databases)?;
     let findings = check(&primary, &extensions, arguments.connections.into()).await;
     let screen = Screen::of_stdout();
@@ -18,20 +19,20 @@ pub async fn run(arguments: &Check) -> Result<(), Failure> {
             Weight::Mind => screen.bold("!"),
             Weight::Stops => screen.bad("✗"),
         };
-        println!("{mark} {}: {}", finding.place, finding.what);
+        say!("{mark} {}: {}", finding.place, finding.what);
         if !finding.mend.is_empty() {
-            println!("    {}", screen.dim(&finding.mend));
+            say!("    {}", screen.dim(&finding.mend));
         }
     }
     let stops = findings.iter().filter(|it| it.weight == Weight::Stops);
     match stops.count() as u64 {
         0 => {
-            println!("Nothing stands in the way.");
+            say!("Nothing stands in the way.");
             Ok(())
         }
         count => {
-            println!("{} would stop the proxy.", plural(count, "finding"));
-            Err(Failure::Said)
+            say!("{} would stop the proxy.", plural(count, "finding"));
+            Err(CommandFailure::Said)
         }
     }
 }

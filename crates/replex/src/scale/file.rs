@@ -1,5 +1,5 @@
-//! Options from a file: TOML whose keys are the long names of the options, so that both are checked and
-//! explained alike.
+//! Options from a file: TOML whose keys are the long names of the options, so that both are checked
+//! and explained alike.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -31,10 +31,9 @@ fn read(path: &Path) -> Result<String, String> {
 fn merged(file: &str, own: impl Iterator<Item = OsString>) -> Result<Serve, String> {
     let command = Command::new("replex scale").args_override_self(true);
     let command = Serve::augment_args(command);
-    let table: Table = file.parse().map_err(|error: toml::de::Error| {
-        let text = error.to_string();
-        text.trim_end().to_owned()
-    })?;
+    let table: Table = file
+        .parse()
+        .map_err(|error: toml::de::Error| error.to_string().trim_end().to_owned())?;
     let mut words = vec![OsString::from("replex scale")];
     for (name, value) in &table {
         let mut options = command.get_arguments();

@@ -4,7 +4,7 @@ use std::fmt::Display;
 
 use log::kv::{Error, Key, Value, VisitSource};
 use log::{LevelFilter, Log, Metadata, Record};
-use server::journal::{self, Level};
+use server::journal::{self, JournalLevel};
 
 /// Whose events are told: libraries would tell statements.
 const OWN: &str = "scale";
@@ -29,9 +29,9 @@ impl Log for Journal {
             return;
         }
         let level = match record.level() {
-            log::Level::Error => Level::Error,
-            log::Level::Warn => Level::Warn,
-            _ => Level::Info,
+            log::Level::Error => JournalLevel::Error,
+            log::Level::Warn => JournalLevel::Warn,
+            _ => JournalLevel::Info,
         };
         let mut fields = Fields::default();
         // It has no error of its own, and no other is told.

@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use replex::embedded::Store;
-use replex::failure::Failure;
+use replex::embedded::EmbeddedStore;
+use replex::failure::CommandFailure;
 use scale::replication::buffer;
 
 use super::arguments::Serve;
@@ -16,7 +16,7 @@ const NOWHERE: &str = "none";
 /// What the options ask for.
 pub struct Keeping {
     /// The store in this process, if it is one; it runs as long as this lives.
-    _store: Option<Store>,
+    _store: Option<EmbeddedStore>,
     /// The buffer.
     pub buffer: buffer::Options,
     /// Where it is, for people.
@@ -28,12 +28,12 @@ impl Keeping {
     ///
     /// # Errors
     /// The options do not fit together, or the folder cannot be used.
-    pub fn of(arguments: &Serve) -> Result<Option<Keeping>, Failure> {
+    pub fn of(arguments: &Serve) -> Result<Option<Keeping>, CommandFailure> {
         let has_extensions = !arguments.extension.is_empty() || arguments.replicate;
         if !has_extensions && arguments.buffer.is_some() {
             let text =
                 "--buffer keeps commits for Extensions: give --extension URL or --replicate, too";
-            return Err(Failure::Usage(text.into()));
+            return Err(CommandFailure::Usage(text.into()));
         }
         let length_max = u64::from(arguments.buffer_mib) << 20;
         match arguments.buffer.as_deref() {
@@ -52,8 +52,8 @@ impl Keeping {
     }
 }
 
-fn in_folder(folder: &Path, length_max: u64) -> Result<Keeping, Failure> {
-    let store = Store::start(folder)?;
+fn in_folder(folder: &Path, length_max: u64) -> Result<Keeping, CommandFailure> {
+    let store = EmbeddedStore::start(folder)?;
     let coordinators = vec![store.coordinator().to_string()];
     Ok(Keeping {
         _store: Some(store),
@@ -66,7 +66,7 @@ fn in_folder(folder: &Path, length_max: u64) -> Result<Keeping, Failure> {
     })
 }
 
-fn in_cluster(coordinators: &str, length_max: u64) -> Result<Keeping, Failure> {
+fn in_cluster(coordinators: &str, length_max: u64) -> Result<Keeping, CommandFailure> {
     let place = format!("{CLUSTER}{coordinators}");
     let coordinators: Vec<String> = coordinators.split(',').map(str::to_owned).collect();
     let is_place = |it: &String| {
@@ -74,7 +74,7 @@ fn in_cluster(coordinators: &str, length_max: u64) -> Result<Keeping, Failure> {
         port.is_some_and(|port| port.is_ok())
     };
     if !coordinators.iter().all(is_place) {
-        return Err(Failure::Usage(format!(
+        return Err(CommandFailure::Usage(format!(
             "--buffer {place}: give the coordinators as {CLUSTER}HOST:PORT,HOST:PORT"
         )));
     }
@@ -89,25 +89,25 @@ fn in_cluster(coordinators: &str, length_max: u64) -> Result<Keeping, Failure> {
     })
 }
 
-/// Where programs keep what outlives them (the XDG Base Directory Specification): one for each port, as each proxy needs
-/// its own.
-fn default_folder(port: u16) -> Result<PathBuf, Failure> {
+/// Where programs keep what outlives them (the XDG Base Directory Specification): one for each
+/// port, as each proxy needs its own.
+fn default_folder(port: u16) -> Result<PathBuf, CommandFailure> {
     let given = std::env::var_os("XDG_STATE_HOME").map(PathBuf::from);
     let usual = || std::env::home_dir().map(|home| home.join(".local/state"));
     let folder = given.or_else(usual).filter(|folder| folder.is_absolute());
     let folder = folder.ok_or_else(|| {
         let text = "there is no folder for the Transactions Buffer, as neither XDG_STATE_HOME nor HOME names one";
-        with_remedy(Failure::Usage(text.into()))
+        with_remedy(CommandFailure::Usage(text.into()))
     })?;
     Ok(folder.join(format!("replex/buffer-{port}")))
 }
 
 /// To whom has not asked for a folder.
-fn with_remedy(failure: Failure) -> Failure {
+fn with_remedy(failure: CommandFailure) -> CommandFailure {
     let remedy = format!("give --buffer DIR, or --buffer {NOWHERE} to do without");
     match failure {
-        Failure::Failed(text) => Failure::Failed(format!("{text}: {remedy}")),
-        Failure::Usage(text) => Failure::Usage(format!("{text}: {remedy}")),
+        CommandFailure::Failed(text) => CommandFailure::Failed(format!("{text}: {remedy}")),
+        CommandFailure::Usage(text) => CommandFailure::Usage(format!("{text}: {remedy}")),
         other => other,
     }
 }

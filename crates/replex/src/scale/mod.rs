@@ -19,7 +19,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use replex::failure::Failure;
+use replex::failure::CommandFailure;
 use scale::address::{Address, socket_in};
 use scale::auth::tls::{self, Vouching};
 use scale::auth::users::Users;
@@ -28,32 +28,34 @@ use scale::proxy::standing::Standing;
 use scale::proxy::{Admission, Authentication, Certificates, Options, Proxy, Reloaded};
 use scale::replication::{Settings, buffer};
 use scale::wire::session::Pinning;
-use server::journal::Level;
+use server::journal::JournalLevel;
 use server::metrics::Metrics;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-pub use arguments::Scale;
-use arguments::{ClientAuth, Command, Databases, Pooling, Serve};
+pub use arguments::ProxyArguments;
+use arguments::{ClientAuth, Databases, Pooling, ProxyCommand, Serve};
 use keeping::Keeping;
 use sessions::Sessions;
 
 /// `replex scale`
-pub fn run(arguments: &Scale) -> Result<(), Failure> {
+pub fn run(arguments: &ProxyArguments) -> Result<(), CommandFailure> {
     match &arguments.command {
-        Some(Command::Admin(arguments)) => run_to_its_end(admin::run(arguments)),
-        Some(Command::Check(arguments)) => run_to_its_end(check::run(arguments)),
-        Some(Command::Promote(arguments)) => run_to_its_end(promote::run(arguments)),
-        Some(Command::Demo) => run_to_its_end(demo::run()),
+        Some(ProxyCommand::Admin(arguments)) => run_to_its_end(admin::run(arguments)),
+        Some(ProxyCommand::Check(arguments)) => run_to_its_end(check::run(arguments)),
+        Some(ProxyCommand::Promote(arguments)) => run_to_its_end(promote::run(arguments)),
+        Some(ProxyCommand::Demo) => run_to_its_end(demo::run()),
         None => match runtime(Some(threads(&arguments.serve)))?.block_on(serve(&arguments.serve)) {
             // It has no end of its own: to be stopped is how it ends well.
-            Err(Failure::Interrupted) => Ok(()),
+            Err(CommandFailure::Interrupted) => Ok(()),
             other => other,
         },
     }
 }
 
-fn run_to_its_end(work: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
+fn run_to_its_end(
+    work: impl Future<Output = Result<(), CommandFailure>>,
+) -> Result<(), CommandFailure> {
     runtime(None)?.block_on(crate::interruptible(work))
 }
 
@@ -62,9 +64,9 @@ fn threads(arguments: &Serve) -> u16 {
     file::with_file(arguments).map_or(1, |arguments| arguments.threads)
 }
 
-/// With so many threads, or one for each processor. A single one needs no scheduler that hands tasks to others, which
-/// takes longer for each message.
-fn runtime(threads: Option<u16>) -> Result<tokio::runtime::Runtime, Failure> {
+/// With so many threads, or one for each processor. A single one needs no scheduler that hands
+/// tasks to others, which takes longer for each message.
+fn runtime(threads: Option<u16>) -> Result<tokio::runtime::Runtime, CommandFailure> {
     let mut builder = match threads {
         Some(1) => tokio::runtime::Builder::new_current_thread(),
         _ => tokio::runtime::Builder::new_multi_thread(),
@@ -73,30 +75,33 @@ fn runtime(threads: Option<u16>) -> Result<tokio::runtime::Runtime, Failure> {
         builder.worker_threads(threads.into());
     }
     let runtime = builder.enable_all().build();
-    runtime.map_err(Failure::at("start the event loop"))
+    runtime.map_err(CommandFailure::at("start the event loop"))
 }
 
-async fn serve(arguments: &Serve) -> Result<(), Failure> {
+async fn serve(arguments: &Serve) -> Result<(), CommandFailure> {
     journal::begin();
     // Before anything else: SIGHUP must not end what has just been started.
-    let mut hangup = signal(SignalKind::hangup()).map_err(Failure::at("wait for signals"))?;
-    let mut terminate = signal(SignalKind::terminate()).map_err(Failure::at("wait for signals"))?;
+    let catch = |kind| signal(kind).map_err(CommandFailure::at("wait for signals"));
+    let mut hangup = catch(SignalKind::hangup())?;
+    let mut terminate = catch(SignalKind::terminate())?;
     if arguments.until_stdin_ends {
-        crate::serve::stop_when_stdin_ends();
+        crate::stdin::stop_when_stdin_ends();
     }
     let serving = async {
-        let arguments = &file::with_file(arguments).map_err(Failure::Usage)?;
+        let arguments = &file::with_file(arguments).map_err(CommandFailure::Usage)?;
         let listen = arguments.listen;
         let options = options(arguments)?;
         let listener = TcpListener::bind(listen).await;
-        let listener = listener.map_err(Failure::at(format!("listen at {listen}")))?;
+        let listener = listener.map_err(CommandFailure::at(format!("listen at {listen}")))?;
         let is_router = !arguments.extension.is_empty() || arguments.replicate;
         let keeping = Keeping::of(arguments)?;
         let proxy = match is_router {
             true => Proxy::standing_by(options),
             false => Proxy::new(options, None),
         };
-        let address = listener.local_addr().map_err(Failure::at("listen"))?;
+        let address = listener
+            .local_addr()
+            .map_err(CommandFailure::at("listen"))?;
         let local = listen_locally(arguments.socket_directory.as_deref(), address).await?;
         let mut places = format!("proxy={address}");
         if let Some(local) = &local {
@@ -131,13 +136,13 @@ async fn serve(arguments: &Serve) -> Result<(), Failure> {
             }
         };
         tokio::select! {
-            served = sessions.serve(&proxy, listener) => served.map_err(Failure::at("serve")),
+            served = sessions.serve(&proxy, listener) => served.map_err(CommandFailure::at("serve")),
             stood = stood => stood.map(|never| match never {}),
-            served = serving_locally => served.map_err(Failure::at("serve")),
+            served = serving_locally => served.map_err(CommandFailure::at("serve")),
             () = reload_on(&mut hangup, &proxy) => Ok(()),
             () = ended => {
                 proxy.give_up().await;
-                Err(Failure::Interrupted)
+                Err(CommandFailure::Interrupted)
             }
         }
     };
@@ -150,26 +155,26 @@ async fn stand(
     arguments: &Serve,
     buffer: Option<buffer::Options>,
     places: &str,
-) -> Result<Infallible, Failure> {
+) -> Result<Infallible, CommandFailure> {
     let told = |standing| match standing {
         Standing::Active => {
             say(&format!("ready {places}"));
-            tell(Level::Info, "active", "this is the active proxy");
+            tell(JournalLevel::Info, "active", "this is the active proxy");
         }
         Standing::Waits(name) => {
             say(&format!("standby {places} for {name}"));
             tell(
-                Level::Info,
+                JournalLevel::Info,
                 "standby",
                 &format!("this proxy stands by for {name}"),
             );
         }
         Standing::Lost => {
             let note = "another proxy may be the active one: this one stands by, its clients were sent away";
-            tell(Level::Warn, "standby", note);
+            tell(JournalLevel::Warn, "standby", note);
         }
-        Standing::Failed(problem) => tell(Level::Error, "cannot_be_active", &problem),
-        Standing::Without(problem) => tell(Level::Error, "extension_not_taken_up", &problem),
+        Standing::Failed(problem) => tell(JournalLevel::Error, "cannot_be_active", &problem),
+        Standing::Without(problem) => tell(JournalLevel::Error, "extension_not_taken_up", &problem),
     };
     let settings = Settings {
         replay_connections: arguments.replay_connections,
@@ -178,37 +183,37 @@ async fn stand(
     };
     let problem = proxy.stand(&settings, told).await;
     let what = format!("replicate from the Primary at {}", proxy.primary());
-    Err(Failure::at(what)(problem))
+    Err(CommandFailure::at(what)(problem))
 }
 
 /// At the Unix socket of the same port, if there is to be one.
 async fn listen_locally(
     folder: Option<&Path>,
     address: SocketAddr,
-) -> Result<Option<Local>, Failure> {
+) -> Result<Option<Local>, CommandFailure> {
     let Some(folder) = folder else {
         return Ok(None);
     };
     let path = socket_in(folder, address.port());
     let local = Local::bind(folder, address.port()).await;
-    let local = local.map_err(Failure::at(format!("listen at {}", path.display())))?;
+    let local = local.map_err(CommandFailure::at(format!("listen at {}", path.display())))?;
     Ok(Some(local))
 }
 
 /// Metrics are served from here on, if there are to be any; where, as it is said.
-fn with_metrics(proxy: &Arc<Proxy>, metrics: Option<SocketAddr>) -> Result<String, Failure> {
+fn with_metrics(proxy: &Arc<Proxy>, metrics: Option<SocketAddr>) -> Result<String, CommandFailure> {
     let mut line = String::new();
     if let Some(metrics) = metrics {
-        let metrics = Metrics::bind(metrics).map_err(Failure::at("serve metrics"))?;
+        let metrics = Metrics::bind(metrics).map_err(CommandFailure::at("serve metrics"))?;
         line += &format!(" metrics={}", metrics.address());
         let proxy = Arc::clone(proxy);
         let served = metrics.serve(move || scale::console::metrics::text(&proxy));
-        served.map_err(Failure::at("serve metrics"))?;
+        served.map_err(CommandFailure::at("serve metrics"))?;
     }
     Ok(line)
 }
 
-fn tell(level: Level, event: &str, note: &str) {
+fn tell(level: JournalLevel, event: &str, note: &str) {
     server::journal::line(level, event, &[("note", &note)]);
 }
 
@@ -223,10 +228,10 @@ fn say(line: &str) {
 async fn reload_on(hangup: &mut Signal, proxy: &Proxy) {
     while hangup.recv().await.is_some() {
         match proxy.reload().await {
-            Ok(()) => tell(Level::Info, "reloaded", "files were read again"),
+            Ok(()) => tell(JournalLevel::Info, "reloaded", "files were read again"),
             Err(problem) => {
                 let note = format!("what was in force before still is: {problem}");
-                tell(Level::Error, "not_reloaded", &note);
+                tell(JournalLevel::Error, "not_reloaded", &note);
             }
         }
     }
@@ -237,9 +242,9 @@ fn addresses(urls: &[String]) -> Result<Vec<Address>, String> {
 }
 
 /// The Primary, and the Extensions.
-fn databases(named: &Databases) -> Result<(Address, Vec<Address>), Failure> {
-    let primary = Address::parse(&named.primary).map_err(Failure::Usage)?;
-    let extensions = addresses(&named.extension).map_err(Failure::Usage)?;
+fn databases(named: &Databases) -> Result<(Address, Vec<Address>), CommandFailure> {
+    let primary = Address::parse(&named.primary).map_err(CommandFailure::Usage)?;
+    let extensions = addresses(&named.extension).map_err(CommandFailure::Usage)?;
     Ok((primary, extensions))
 }
 
@@ -260,15 +265,15 @@ fn reload(before: &Serve, primary: &Address) -> Result<Reloaded, String> {
     })
 }
 
-fn options(serve: &Serve) -> Result<Options, Failure> {
+fn options(serve: &Serve) -> Result<Options, CommandFailure> {
     let Some(primary) = &serve.primary else {
         let text = "give --primary URL, or see `replex scale --help`";
-        return Err(Failure::Usage(text.into()));
+        return Err(CommandFailure::Usage(text.into()));
     };
-    let primary = Address::parse(primary).map_err(Failure::Usage)?;
+    let primary = Address::parse(primary).map_err(CommandFailure::Usage)?;
     let is_encrypted = serve.tls_certificate.is_some() && serve.tls_key.is_some();
     if !serve.listen.ip().is_loopback() && !is_encrypted && !serve.allow_unencrypted_network {
-        return Err(Failure::Usage(format!(
+        return Err(CommandFailure::Usage(format!(
             "{} can be reached from a network, and nothing would be encrypted: give \
              --tls-certificate and --tls-key, or, in a network that you trust, \
              --allow-unencrypted-network",
@@ -281,14 +286,14 @@ fn options(serve: &Serve) -> Result<Options, Failure> {
     );
     let asks_for_passwords = matches!(certificates, Certificates::Unasked | Certificates::Required);
     if !has_passwords && asks_for_passwords && !serve.trust {
-        return Err(Failure::Usage(
+        return Err(CommandFailure::Usage(
             "nobody could log in: give --users FILE, a password in --primary, or --trust".into(),
         ));
     }
     let (before, address) = (serve.clone(), primary.clone());
     Ok(Options {
-        admission: admission(serve, &primary).map_err(Failure::Failed)?,
-        extensions: addresses(&serve.extension).map_err(Failure::Usage)?,
+        admission: admission(serve, &primary).map_err(CommandFailure::Failed)?,
+        extensions: addresses(&serve.extension).map_err(CommandFailure::Usage)?,
         reload: Box::new(move || reload(&before, &address)),
         primary,
         pinning: match serve.pooling {

@@ -1,6 +1,7 @@
 //! `replex scale promote`: what is done, and what is to be done then.
 
-use replex::failure::Failure;
+use replex::failure::CommandFailure;
+use replex::say;
 use scale::address::Address;
 use scale::replication::promotion::promote;
 
@@ -9,38 +10,40 @@ use super::databases;
 use crate::output::Screen;
 
 /// `replex scale promote`
-pub async fn run(arguments: &Promote) -> Result<(), Failure> {
+pub async fn run(arguments: &Promote) -> Result<(), CommandFailure> {
     let (primary, extensions) = databases(&arguments.databases)?;
     if extensions.is_empty() {
-        return Err(Failure::Usage("give --extension URL, at least once".into()));
+        return Err(CommandFailure::Usage(
+            "give --extension URL, at least once".into(),
+        ));
     }
     let chosen = arguments.to.as_deref().map(Address::parse).transpose();
-    let chosen = chosen.map_err(Failure::Usage)?;
+    let chosen = chosen.map_err(CommandFailure::Usage)?;
     let screen = Screen::of_stdout();
-    let says = |what: &str| println!("{}", screen.dim(what));
+    let says = |what: &str| say!("{}", screen.dim(what));
     let promoted = promote(&primary, &extensions, chosen.as_ref(), says).await;
-    let promoted = promoted.map_err(|problem| Failure::Failed(problem.to_string()))?;
+    let promoted = promoted.map_err(|problem| CommandFailure::Failed(problem.to_string()))?;
     let new = &promoted.primary;
-    println!("{} The Primary is {new:?} now.", screen.good("✓"));
+    say!("{} The Primary is {new:?} now.", screen.good("✓"));
     for follower in &promoted.followers {
-        println!(
+        say!(
             "{} {follower:?} has the same, and can follow it.",
             screen.good("✓")
         );
     }
     for (address, why) in &promoted.left {
-        println!("{} {address:?} cannot follow it: {why}.", screen.bold("!"));
+        say!("{} {address:?} cannot follow it: {why}.", screen.bold("!"));
     }
     for note in &promoted.notes {
-        println!("{} {note}.", screen.bold("!"));
+        say!("{} {note}.", screen.bold("!"));
     }
-    println!(
+    say!(
         "Start the proxies again, with their other options, and with passwords where there are any:"
     );
     let followers = promoted.followers.iter();
     let followers: String = followers
         .map(|follower| format!(" --extension postgresql://{follower:?}"))
         .collect();
-    println!("  replex scale --primary postgresql://{new:?}{followers}");
+    say!("  replex scale --primary postgresql://{new:?}{followers}");
     Ok(())
 }

@@ -1,5 +1,6 @@
-//! The threads that serve sessions: what keeps Extensions up to date has others, so that neither holds up the other,
-//! and the sessions' own wait for messages alone, without a timer to be set for each.
+//! The threads that serve sessions: what keeps Extensions up to date has others, so that neither
+//! holds up the other, and the sessions' own wait for messages alone, without a timer to be set for
+//! each.
 
 use std::future::pending;
 use std::io;
@@ -8,7 +9,7 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use replex::failure::Failure;
+use replex::failure::CommandFailure;
 use scale::proxy::Proxy;
 use scale::proxy::listener::Listener;
 use scale::proxy::spinning::spin;
@@ -26,14 +27,14 @@ pub struct Sessions {
 
 impl Sessions {
     /// With so many threads; a single one looks for messages for so long before it sleeps.
-    pub fn start(threads: u16, spins: Duration) -> Result<Sessions, Failure> {
+    pub fn start(threads: u16, spins: Duration) -> Result<Sessions, CommandFailure> {
         let runtime = super::runtime(Some(threads))?;
         let handle = runtime.handle().clone();
         if !spins.is_zero() {
             if threads > 1 {
                 let text =
                     "--spin-us needs --threads 1: it is for the one thread that serves sessions";
-                return Err(Failure::Usage(text.into()));
+                return Err(CommandFailure::Usage(text.into()));
             }
             handle.spawn(spin(spins));
         }
@@ -46,7 +47,7 @@ impl Sessions {
         Ok(Sessions {
             handle,
             stop: Some(stop),
-            thread: Some(thread.map_err(Failure::at("start a thread"))?),
+            thread: Some(thread.map_err(CommandFailure::at("start a thread"))?),
         })
     }
 

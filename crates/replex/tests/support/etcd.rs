@@ -11,16 +11,14 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
+use super::needs;
+
 const READY_WITHIN: Duration = Duration::from_secs(60);
 const ASK_AGAIN_AFTER: Duration = Duration::from_millis(20);
 
-/// Whether there is an etcd to test with. Where there is none a test says so and tests nothing.
+/// Whether there is an etcd to test with, as [`needs::require`] has it.
 pub fn is_there() -> bool {
-    let there = Command::new("etcd").arg("--version").output().is_ok();
-    if !there {
-        println!("SKIPPED, nothing was tested: install Debian's package etcd-server");
-    }
-    there
+    needs::require_program("etcd", &["--version"]).is_some()
 }
 
 struct Member {

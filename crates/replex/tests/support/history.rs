@@ -1,5 +1,5 @@
 //! Clients that do random things at random rows and write down what they saw, and the judge: is
-//! there an order of all of it that a single machine could have gone through (SAFETY c)?
+//! there an order of all of it that a single machine could have gone through (R9 to R12)?
 //!
 //! Rows are in groups that share no key of any index, so each group is an object of its own to
 //! judge. A group is used for some while, by all clients at once, then left as it is, and has to
@@ -17,10 +17,10 @@ use protocol::expression::{Assignment, BinaryOperator, Expression};
 use protocol::operation::RequestResult;
 use replex::cluster::Cluster;
 use replex::inspect::{Inspector, are_equal};
-use simulator::check::linearizable::{Call, Verdict, check};
+use simulator::linearizable::{Call, Verdict, check};
 use simulator::model::{
-    A, COLUMNS, Change, Copy, D, Demand, GROUP, ID, Model, N, Operation, Range, Row, Seen, State,
-    TAG, U,
+    A, COLUMNS, Change, Copy, D, Demand, GROUP, ID, Model, N, Range, Row, Seen, State, TAG, U,
+    WorkloadOperation,
 };
 
 use super::noise::Noise;
@@ -49,7 +49,7 @@ const BY_PLAIN: usize = 2;
 /// Time for every copy to be read.
 const INSPECT_WITHIN: Duration = Duration::from_secs(120);
 
-type History = Vec<Call<Operation, Seen>>;
+type History = Vec<Call<WorkloadOperation, Seen>>;
 
 /// What was done and seen so far, shared by clients and judge.
 #[derive(Clone, Default)]
@@ -73,7 +73,7 @@ struct Groups {
 /// A call of a history while it may still be under way.
 #[derive(Clone)]
 struct Entry {
-    call: Call<Operation, Seen>,
+    call: Call<WorkloadOperation, Seen>,
     /// Certainly nothing happened, and nothing was seen.
     void: bool,
 }
@@ -99,7 +99,7 @@ impl Record {
         self.clock.fetch_add(1, Ordering::SeqCst)
     }
 
-    fn begin(&self, group: i64, operation: Operation) -> usize {
+    fn begin(&self, group: i64, operation: WorkloadOperation) -> usize {
         let begun = self.now();
         let mut groups = self.groups.lock().unwrap();
         let entries = groups.all.entry(group).or_default();
@@ -198,7 +198,7 @@ impl Record {
             history.push(Call {
                 begun: self.now(),
                 ended: Some((self.now(), Seen::Rows(rows))),
-                operation: Operation::ReadAll,
+                operation: WorkloadOperation::ReadAll,
             });
             judge(group, &history);
         }
@@ -212,6 +212,7 @@ fn judge(group: i64, history: &History) {
         number,
         columns: columns.to_vec(),
         demand,
+        partitions: 1,
         partition: Rc::new(|_| 0),
     };
     let mut copies = vec![copy(BY_ID, &[ID], Demand::Plain); 3];
@@ -291,11 +292,11 @@ async fn work(table: Table, mut noise: Noise, client: u64, record: Record) {
     }
 }
 
-fn draw(noise: &mut Noise, group: i64, tag: i64) -> Operation {
+fn draw(noise: &mut Noise, group: i64, tag: i64) -> WorkloadOperation {
     let mut key = |count: u64| group * KEYS_PER_GROUP + noise.below(count) as i64;
     let (id, plain, unique) = (key(IDS), key(PLAIN_VALUES), key(UNIQUE_VALUES));
     let read = |replex, value| {
-        Operation::Read(Range {
+        WorkloadOperation::Read(Range {
             replex,
             partition: 0,
             low: vec![value],
@@ -309,7 +310,7 @@ fn draw(noise: &mut Noise, group: i64, tag: i64) -> Operation {
             let mut row = [0; COLUMNS];
             (row[GROUP], row[ID], row[TAG]) = (group, id, tag);
             (row[A], row[U]) = (plain, unique);
-            Operation::Insert(row)
+            WorkloadOperation::Insert(row)
         }
         5..9 => {
             let mut changes = vec![Change::Add(N, 1), Change::Set(TAG, tag)];
@@ -319,22 +320,22 @@ fn draw(noise: &mut Noise, group: i64, tag: i64) -> Operation {
             if noise.below(2) == 0 {
                 changes.push(Change::Set(U, unique));
             }
-            Operation::Update(id, changes, None)
+            WorkloadOperation::Update(id, changes, None)
         }
-        9..11 => Operation::Delete(id, None),
+        9..11 => WorkloadOperation::Delete(id, None),
         11..14 => read(BY_ID, id),
         14..17 => read(BY_UNIQUE, unique),
         _ => read(BY_PLAIN, plain),
     }
 }
 
-async fn run(table: &Table, operation: &Operation) -> Result<Seen, Error> {
+async fn run(table: &Table, operation: &WorkloadOperation) -> Result<Seen, Error> {
     match operation {
-        Operation::Insert(row) => {
+        WorkloadOperation::Insert(row) => {
             let result = table.insert(&row.map(Value::Int64)).await?;
             Ok(seen(&result, row[ID], Some(row[U])))
         }
-        Operation::Update(id, changes, _) => {
+        WorkloadOperation::Update(id, changes, _) => {
             let unique = changes.iter().find_map(|change| match change {
                 Change::Set(U, value) => Some(*value),
                 _ => None,
@@ -344,11 +345,11 @@ async fn run(table: &Table, operation: &Operation) -> Result<Seen, Error> {
             let result = table.update(&pk, assignments, None).await?;
             Ok(seen(&result, *id, unique))
         }
-        Operation::Delete(id, _) => {
+        WorkloadOperation::Delete(id, _) => {
             let result = table.delete(&[Value::Int64(*id)], None).await?;
             Ok(seen(&result, *id, None))
         }
-        Operation::Read(range) => {
+        WorkloadOperation::Read(range) => {
             let index = [TABLE, "by_u", "by_a"][range.replex];
             let rows = table.lookup(index, &[Value::Int64(range.low[0])])?.await?;
             let rows = rows.iter().map(|row| row_of(&row.values)).collect();

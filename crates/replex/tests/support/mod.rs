@@ -4,8 +4,11 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 pub mod etcd;
+pub mod folders;
 pub mod history;
 pub mod hosts;
+#[path = "../../../../tests/needs.rs"]
+pub mod needs;
 pub mod noise;
 pub mod people;
 pub mod rows;
@@ -15,7 +18,8 @@ use std::process::{Command, Output, Stdio};
 
 use placement::{Column, ColumnType, Durability, Index, Schema};
 use protocol::message::{CoordinatorReply, CoordinatorRequest};
-use replex::cluster::{Cluster, Connection, Options};
+use replex::cluster::{Cluster, ClusterOptions};
+use replex::wire::FrameConnection;
 
 /// The program under test.
 pub fn program() -> PathBuf {
@@ -23,11 +27,11 @@ pub fn program() -> PathBuf {
 }
 
 /// A coordinator and so many servers, of which none is replaced unless somebody says so.
-pub fn options(servers: usize) -> Options {
-    Options {
+pub fn options(servers: usize) -> ClusterOptions {
+    ClusterOptions {
         servers,
         coordinator_arguments: ["--replace-after", "never"].map(str::to_owned).into(),
-        ..Options::new(program())
+        ..ClusterOptions::new(program())
     }
 }
 
@@ -36,14 +40,10 @@ pub async fn cluster(servers: usize) -> Cluster {
     Cluster::start(options(servers)).await.unwrap()
 }
 
-/// Whether there is a PostgreSQL to test with. Where there is none a test says so and tests nothing.
+/// Whether there is a PostgreSQL to test with, as [`needs::require`] has it.
 #[cfg(feature = "scale")]
 pub fn postgres_is_there() -> bool {
-    let there = scale::local::programs().is_some();
-    if !there {
-        println!("SKIPPED, nothing was tested: install Debian's package postgresql");
-    }
-    there
+    needs::require(needs::POSTGRES, scale::local::programs()).is_some()
 }
 
 /// Whether nothing is in a folder.
@@ -123,7 +123,7 @@ pub fn create_request(schema: Schema) -> CoordinatorRequest {
 
 /// Creates a table by asking the coordinator.
 pub async fn create(cluster: &Cluster, schema: Schema) {
-    let (mut connection, _) = Connection::greet(cluster.coordinator_address())
+    let (mut connection, _) = FrameConnection::greet(cluster.coordinator_address())
         .await
         .unwrap();
     let reply = connection.ask(create_request(schema)).await.unwrap();

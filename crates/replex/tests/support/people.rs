@@ -8,16 +8,18 @@ use std::time::{Duration, Instant};
 
 use placement::{RowView, Schema, Value, ValueRef, encode_key, encode_row};
 use protocol::codec::{Bytes, Reader, Wire};
+use protocol::configuration::routes;
 use protocol::configuration::{Configuration, Table};
 use protocol::expression::{Assignment, Expression};
 use protocol::identity::{PartitionId, RequestId, SessionId, Version};
 use protocol::message::{
-    Consistency, CoordinatorReply, CoordinatorRequest, Execute, Read, Refusal, Reply, Request,
+    Agreement, Consistency, CoordinatorReply, CoordinatorRequest, Execute, Read, Refusal, Reply,
+    Request,
 };
 use protocol::operation::{Action, Mutation, RequestResult};
-use protocol::session::route;
-use replex::cluster::{Cluster, Connection};
+use replex::cluster::Cluster;
 use replex::inspect;
+use replex::wire::FrameConnection;
 use tokio::sync::Mutex;
 
 const DEADLINE: Duration = Duration::from_secs(60);
@@ -49,7 +51,7 @@ pub struct People {
 
 struct State {
     configuration: Configuration,
-    connections: HashMap<String, Connection>,
+    connections: HashMap<String, FrameConnection>,
     session: Option<SessionId>,
     number: u64,
 }
@@ -147,7 +149,7 @@ impl People {
         let deadline = Instant::now() + DEADLINE;
         loop {
             let table = state.table();
-            let partition = route::primary_partition(table, &pk).unwrap();
+            let partition = routes::primary_partition(table, &pk).unwrap();
             let execute = Execute {
                 request,
                 acknowledged_below: request.number,
@@ -182,7 +184,7 @@ impl People {
         loop {
             let table = state.table();
             let equated = |at: usize| (at == column).then_some(value.as_ref());
-            let numbers = route::partitions(table, replex, equated);
+            let numbers = routes::partitions(table, replex, equated);
             let partition = PartitionId {
                 table: table.id,
                 replex,
@@ -199,6 +201,7 @@ impl People {
                 descending: false,
                 count_only: false,
                 consistency: Consistency::Linearizable,
+                agreement: Agreement::Alone,
                 redirect: None,
             };
             match state.ask(partition, Request::Read(read)).await {
@@ -219,7 +222,7 @@ impl State {
         if let Some(session) = self.session {
             return session;
         }
-        let (mut connection, _) = Connection::greet(coordinator).await.unwrap();
+        let (mut connection, _) = FrameConnection::greet(coordinator).await.unwrap();
         match connection
             .ask(CoordinatorRequest::OpenSession)
             .await
@@ -238,7 +241,7 @@ impl State {
         let address = self.configuration.address(place.core).unwrap().to_owned();
         let mut connection = match self.connections.remove(&address) {
             Some(connection) => connection,
-            None => Connection::greet(&address).await?.0,
+            None => FrameConnection::greet(&address).await?.0,
         };
         let reply = connection.request(request).await?;
         self.connections.insert(address, connection);

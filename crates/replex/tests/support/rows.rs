@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use client::{Client, ConnectOptions, IfExists, Table};
 use placement::{Durability, Index, Schema, Value};
 use protocol::configuration::{Configuration, PartitionState};
+use protocol::operation::RequestResult;
 use replex::cluster::Cluster;
 use tokio::task::JoinSet;
 
@@ -27,7 +28,11 @@ pub fn person(id: i64) -> Vec<Value> {
 /// One after the other.
 pub async fn insert(table: &Table, ids: Range<i64>) {
     for id in ids {
-        table.insert(&person(id)).await.unwrap();
+        let result = table.insert(&person(id)).await.unwrap();
+        assert!(
+            matches!(result, RequestResult::Applied { .. }),
+            "{result:?}"
+        );
     }
 }
 
@@ -38,7 +43,11 @@ pub async fn fill(table: &Table, rows: i64, writers: i64, row: fn(i64) -> Vec<Va
         let table = table.clone();
         filling.spawn(async move {
             for id in (writer..rows).step_by(writers as usize) {
-                table.insert(&row(id)).await.unwrap();
+                let result = table.insert(&row(id)).await.unwrap();
+                assert!(
+                    matches!(result, RequestResult::Applied { .. }),
+                    "{result:?}"
+                );
             }
         });
     }
@@ -56,7 +65,11 @@ pub async fn insert_until(
 ) -> i64 {
     let mut written = 0;
     while !over.load(Ordering::Relaxed) {
-        table.insert(&row(first + written)).await.unwrap();
+        let result = table.insert(&row(first + written)).await.unwrap();
+        assert!(
+            matches!(result, RequestResult::Applied { .. }),
+            "{result:?}"
+        );
         written += 1;
     }
     written

@@ -35,6 +35,8 @@ pub struct ColumnInfo {
     pub deterministic: bool,
     /// Whether it is an identity that no statement can set.
     pub always_generated: bool,
+    /// The operator by which the index of the replica identity finds its values, as SQL, if users have made it.
+    pub key_operator: Option<String>,
 }
 
 /// A table or view.
@@ -85,12 +87,16 @@ pub struct Catalogue {
     pub relations: BTreeMap<(String, String), Relation>,
     /// Names of functions whose every overload is PostgreSQL's own and immutable.
     pub immutable_functions: BTreeSet<String>,
+    /// Names of functions whose every overload is PostgreSQL's own and not volatile: they change nothing.
+    pub steady_functions: BTreeSet<String>,
     /// Names of functions that users have made.
     pub user_functions: BTreeSet<String>,
     /// Names of operators that users have made.
     pub user_operators: BTreeSet<String>,
     /// Names of types that users have made, apart from tables' row types.
     pub user_types: BTreeSet<String>,
+    /// Names of domains that have a default, which new columns get.
+    pub domains_with_default: BTreeSet<String>,
     /// Whether users have made casts between types.
     pub has_user_casts: bool,
 }
@@ -114,6 +120,13 @@ impl Catalogue {
         let first = (schema.to_owned(), String::new());
         let next = self.relations.range(first..).next();
         next.is_some_and(|((found, _), _)| found == schema)
+    }
+
+    /// The schema and the name of the relation with this number.
+    pub fn name_of(&self, table: Table) -> Option<(&str, &str)> {
+        let mut names = self.relations.iter();
+        let found = names.find(|(_, relation)| relation.table == table);
+        found.map(|((schema, name), _)| (&**schema, &**name))
     }
 
     /// The relation with this number.

@@ -32,7 +32,7 @@ impl Name {
 
 /// See the module.
 #[derive(Debug, Default)]
-pub struct Facts {
+pub struct Facts<'a> {
     /// Why it may not leave the Primary, if so.
     pub primary: Option<&'static str>,
     /// Whether it may touch tables that it does not name.
@@ -45,6 +45,12 @@ pub struct Facts {
     pub inner_writes: BTreeSet<Name>,
     /// Every name in a column's place, without its table.
     pub names: BTreeSet<String>,
+    /// Those of them that stand alone where the type of a whole row would be seen.
+    pub bare_names: BTreeSet<String>,
+    /// Tables of which whole rows are asked for where their type is seen: `coalesce(t.*)`.
+    pub whole_rows: BTreeSet<String>,
+    /// What the tables that it reads are called in it.
+    pub called: BTreeSet<String>,
     /// Whether all columns are asked for, or columns have other names here.
     pub star: bool,
     /// Names of WITH queries.
@@ -61,11 +67,21 @@ pub struct Facts {
     pub locks: bool,
     /// Those that stand there more than once.
     pub repeated_parameters: BTreeSet<i32>,
+    /// Functions that are called by their names, with how many arguments.
+    pub calls: BTreeSet<(String, usize)>,
+    /// Types to which something is cast.
+    pub casts: Vec<&'a TypeName>,
+    /// Constants that are texts.
+    pub texts: Vec<&'a str>,
+    /// Whether it has operators.
+    pub has_operators: bool,
+    /// Whether it has a word of SQL for the time, or for who asks.
+    pub asks_for_time: bool,
 }
 
-impl Facts {
+impl<'a> Facts<'a> {
     /// The facts of what hangs on these nodes.
-    pub fn of<'a>(catalogue: &Catalogue, roots: impl IntoIterator<Item = Node<'a>>) -> Facts {
+    pub fn of(catalogue: &Catalogue, roots: impl IntoIterator<Item = Node<'a>>) -> Facts<'a> {
         let mut walk = Walk {
             catalogue,
             facts: Facts::default(),
@@ -89,9 +105,20 @@ impl Facts {
     }
 }
 
+/// What stands for a whole row, if a name in a column's place is a table's.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum WholeRow {
+    /// One value, whose type has a number that differs between nodes.
+    Shows,
+    /// One value of which only its fields' values come out.
+    Hides,
+    /// Its fields, if `*` stands behind it.
+    Expands,
+}
+
 struct Walk<'a, 'c> {
     catalogue: &'c Catalogue,
-    facts: Facts,
+    facts: Facts<'a>,
     work: Vec<Node<'a>>,
 }
 
@@ -109,6 +136,7 @@ impl<'a> Walk<'a, '_> {
             Node::None | Node::SetToDefault(_) => {}
             Node::A_Const(constant) => {
                 if let Some(ConstValue::String(text)) = constant.val() {
+                    self.facts.texts.push(text);
                     let is = |time: &&str| text.trim().eq_ignore_ascii_case(time);
                     self.facts.transaction_time |= functions::TIMES.iter().any(is);
                 }
@@ -120,7 +148,7 @@ impl<'a> Walk<'a, '_> {
             }
             Node::Integer(_) | Node::String(_) => {}
             Node::NodeList(nodes) => self.list(nodes),
-            Node::ColumnRef(column) => self.column(column.fields()),
+            Node::ColumnRef(column) => self.column(column.fields(), WholeRow::Shows),
             Node::RangeVar(range) => self.table(range),
             Node::SelectStmt(select) => {
                 self.facts.query_count += 1;
@@ -130,10 +158,11 @@ impl<'a> Walk<'a, '_> {
             Node::FuncCall(call) => self.call(call),
             Node::TypeCast(cast) => {
                 self.cast(cast.type_name());
-                self.add(cast.arg());
+                self.operand(cast.arg(), WholeRow::Hides);
             }
             Node::SQLValueFunction(function) => {
                 self.facts.stable = true;
+                self.facts.asks_for_time = true;
                 self.facts.transaction_time |= function.op < ValueOp::SVFOP_CURRENT_ROLE;
                 if function.op >= ValueOp::SVFOP_CURRENT_ROLE {
                     self.facts.only_primary("it asks who or where it is");
@@ -147,7 +176,7 @@ impl<'a> Walk<'a, '_> {
         match node {
             Node::ResTarget(target) => {
                 self.list(target.indirection());
-                self.add(target.val());
+                self.operand(target.val(), WholeRow::Expands);
             }
             Node::SortBy(sort) => {
                 self.operator(sort.use_op());
@@ -161,8 +190,9 @@ impl<'a> Walk<'a, '_> {
                     self.facts.star = true;
                 }
                 let using = join.using_clause().iter();
-                let names = using.filter_map(|name| name.sval()).map(str::to_owned);
-                self.facts.names.extend(names);
+                for name in using.filter_map(|name| name.sval()) {
+                    self.name(name);
+                }
                 self.list([join.larg(), join.rarg(), join.quals()]);
             }
             Node::RangeSubselect(range) => self.add(range.subquery()),
@@ -200,7 +230,7 @@ impl<'a> Walk<'a, '_> {
                 self.operator(link.oper_name());
                 self.list([link.testexpr(), link.subselect()]);
             }
-            Node::NullTest(test) => self.add(test.arg()),
+            Node::NullTest(test) => self.operand(test.arg(), WholeRow::Hides),
             Node::BooleanTest(test) => self.add(test.arg()),
             Node::CaseExpr(case) => {
                 self.list(case.args());
@@ -209,16 +239,20 @@ impl<'a> Walk<'a, '_> {
             Node::CaseWhen(when) => self.list([when.expr(), when.result()]),
             Node::CoalesceExpr(coalesce) => self.list(coalesce.args()),
             Node::MinMaxExpr(extreme) => self.list(extreme.args()),
-            Node::RowExpr(row) => self.list(row.args()),
+            Node::RowExpr(row) => {
+                for field in row.args() {
+                    self.operand(field, WholeRow::Expands);
+                }
+            }
             Node::A_ArrayExpr(array) => self.list(array.elements()),
             Node::A_Indirection(indirection) => {
-                // `(t).f` may be a call of f.
-                if indirection
-                    .indirection()
-                    .iter()
-                    .any(|of| of.as_str().is_some())
-                {
-                    self.facts.not_understood("it takes a field of a value");
+                // `(t).f` may be a system column of t, or a call of f.
+                for name in indirection.indirection().iter().filter_map(Node::as_str) {
+                    self.facts.only_primary("it takes a field of a value");
+                    if self.catalogue.user_functions.contains(name) {
+                        self.facts
+                            .not_understood("it may call a function that users have made");
+                    }
                 }
                 self.facts.star = true;
                 self.add(indirection.arg());
@@ -286,6 +320,9 @@ impl<'a> Walk<'a, '_> {
             .alias()
             .is_some_and(|alias| !alias.colnames().is_empty());
         self.facts.star |= renames;
+        let alias = range.alias().and_then(|alias| alias.aliasname());
+        let called = alias.or(range.relname()).unwrap_or_default();
+        self.facts.called.insert(called.to_owned());
         match Name::of(range) {
             Some(name) => {
                 self.facts.reads.insert(name);
@@ -294,19 +331,49 @@ impl<'a> Walk<'a, '_> {
         }
     }
 
-    fn column(&mut self, fields: &'a NodeList) {
-        match fields.iter().next_back() {
+    /// What an expression is made of; if it is a column, it may be a whole row instead.
+    fn operand(&mut self, node: Node<'a>, whole_row: WholeRow) {
+        match node {
+            Node::ColumnRef(column) => self.column(column.fields(), whole_row),
+            _ => self.add(node),
+        }
+    }
+
+    fn column(&mut self, fields: &'a NodeList, whole_row: WholeRow) {
+        let mut from_last = fields.iter().rev();
+        match from_last.next() {
             Some(Node::String(name)) => {
                 let name = name.sval().unwrap_or_default();
+                if fields.len() == 1 && whole_row != WholeRow::Hides {
+                    self.facts.bare_names.insert(name.to_owned());
+                }
                 // `t.f` may be a call of f.
                 if self.catalogue.user_functions.contains(name) {
                     self.facts
                         .not_understood("it may call a function that users have made");
                 }
-                self.facts.names.insert(name.to_owned());
+                self.name(name);
             }
-            _ => self.facts.star = true,
+            _ => {
+                self.facts.star = true;
+                if whole_row == WholeRow::Shows {
+                    let of = from_last.next().and_then(|name| name.as_str());
+                    self.facts.whole_rows.extend(of.map(str::to_owned));
+                }
+            }
         }
+    }
+
+    /// A name in a column's place.
+    fn name(&mut self, name: &str) {
+        if functions::OF_ANY_VALUE.contains(&name) {
+            self.facts.only_primary("it asks how a node keeps a value");
+        }
+        if functions::SYSTEM_COLUMNS.contains(&name) {
+            self.facts
+                .only_primary("it reads a system column, which differs between nodes");
+        }
+        self.facts.names.insert(name.to_owned());
     }
 
     fn call(&mut self, call: &'a FuncCall) {
@@ -315,21 +382,32 @@ impl<'a> Walk<'a, '_> {
             [name] | ["pg_catalog", name] => name,
             _ => "",
         };
+        let count = call.args().len();
+        self.facts.calls.insert((name.to_owned(), count));
         if !functions::touches_no_table(self.catalogue, name) {
             self.facts
                 .not_understood("it calls a function that is not known to be the same everywhere");
         } else if !functions::is_same_everywhere(self.catalogue, name) {
             self.facts.only_primary("it calls a volatile function");
+        } else if functions::may_go_by_number(name, call.args()) {
+            self.facts.only_primary(functions::BY_NUMBER);
         }
         self.facts.stable |= !self.catalogue.immutable_functions.contains(name);
         self.facts.transaction_time |= functions::OF_TRANSACTION_TIME.contains(&name);
-        self.list(call.args());
+        let whole_row = match functions::HIDES_TYPE.contains(&name) {
+            true => WholeRow::Hides,
+            false => WholeRow::Shows,
+        };
+        for argument in call.args() {
+            self.operand(argument, whole_row);
+        }
         self.list(call.agg_order().iter().map(Node::SortBy));
         self.add(call.agg_filter());
         self.list(call.over().map(Node::WindowDef));
     }
 
     fn operator(&mut self, name: &NodeList) {
+        self.facts.has_operators |= !name.is_empty();
         let names: Vec<&str> = name.iter().filter_map(Node::as_str).collect();
         let plain = match names[..] {
             [] => true,
@@ -342,18 +420,26 @@ impl<'a> Walk<'a, '_> {
         }
     }
 
-    fn cast(&mut self, target: Option<&TypeName>) {
+    fn cast(&mut self, target: Option<&'a TypeName>) {
+        self.facts.casts.extend(target);
         let names = target.map(|target| target.names().iter());
         let names: Vec<&str> = names
             .into_iter()
             .flatten()
             .filter_map(|name| name.sval())
             .collect();
-        let plain = match names[..] {
-            [name] | ["pg_catalog", name] => functions::is_plain_type(self.catalogue, name),
-            _ => false,
+        let (plain, own) = match names[..] {
+            [name] | ["pg_catalog", name] => (
+                functions::is_plain_type(self.catalogue, name),
+                functions::is_own_type(self.catalogue, name),
+            ),
+            _ => (false, false),
         };
-        if !plain || target.is_some_and(|target| target.setof || target.pct_type) {
+        if own {
+            self.facts
+                .only_primary("it casts to a type whose values may differ between nodes");
+        }
+        if !(plain || own) || target.is_some_and(|target| target.setof || target.pct_type) {
             self.facts
                 .not_understood("it casts to a type that is not PostgreSQL's own");
         }

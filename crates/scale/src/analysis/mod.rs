@@ -6,12 +6,16 @@
 //! touches anything, on the Primary (R33).
 
 pub mod catalogue;
+pub mod replicas;
+pub mod temporary;
 
 mod constants;
 mod facts;
+mod fills;
 mod functions;
 mod keys;
 mod reads;
+mod select_into;
 #[cfg(test)]
 mod tests;
 mod utility;
@@ -27,7 +31,8 @@ use pg_raw_parse::Node;
 pub use catalogue::Catalogue;
 pub use constants::{Constant, Template};
 pub use keys::{INT4, Parameter};
-pub use utility::{TEMPORARY_TABLE, fires_triggers};
+pub use reads::is_of_node;
+pub use utility::{TEMPORARY_TABLE, fires_triggers, is_of_roles_alone};
 
 use crate::manager::{Class, Items, Row, Sets, Table, Touch};
 use crate::wire::session::Prepared;
@@ -94,6 +99,8 @@ pub struct Statement {
     /// What is to be done with it.
     pub action: Action,
     tables: Vec<TableUse>,
+    /// What it names in its text, views as such.
+    named: Vec<Table>,
     reads_anything: bool,
     writes_anything: bool,
     /// Does it ask for the time at which its transaction began?
@@ -121,6 +128,7 @@ impl Statement {
         Statement {
             action,
             tables,
+            named: Vec::new(),
             reads_anything: false,
             writes_anything: false,
             of_transaction_time: false,
@@ -156,11 +164,17 @@ impl Statement {
 
     /// Whether it is no more than what its sets and its action say, whatever its constants are.
     fn is_plain(&self) -> bool {
-        let is_plain = matches!(
-            self.action,
-            Action::Read | Action::Write | Action::Primary(_)
-        );
+        let is_plain = match self.action {
+            Action::Read | Action::Write => true,
+            Action::Primary(why) => why != functions::BY_NUMBER,
+            _ => false,
+        };
         is_plain && !self.writes_anything
+    }
+
+    /// The tables and views that a read names, which the columns of its answer may be of.
+    pub fn named(&self) -> &[Table] {
+        &self.named
     }
 
     /// Whether its sets are smaller where parameters are known.
@@ -407,12 +421,22 @@ fn analyse(catalogue: &Catalogue, text: &str, search_path: &[String]) -> Vec<Sta
         catalogue,
         search_path,
     };
+    // Temporary tables that the text makes.
+    let mut own = Vec::new();
     let statements = tree.iter().map(|raw| {
         let start = usize::try_from(raw.stmt_location).unwrap_or(0);
         let length = usize::try_from(raw.stmt_len).unwrap_or(0);
-        let own = text.get(start..).unwrap_or(text);
-        let own = own.get(..length).filter(|_| length > 0).unwrap_or(own);
-        statement(&names, raw.stmt(), own.trim())
+        let text = text.get(start..).unwrap_or(text);
+        let text = text.get(..length).filter(|_| length > 0).unwrap_or(text);
+        let mut statement = statement(&names, raw.stmt(), text.trim());
+        if let Action::Schema(text) = &statement.action
+            && !own.is_empty()
+            && temporary::uses(text, &own) == temporary::Uses::Some
+        {
+            statement.action = Action::Refused(temporary::REFUSED);
+        }
+        own.extend(temporary::made_by(raw.stmt()));
+        statement
     });
     statements.collect()
 }
@@ -432,7 +456,7 @@ impl<'a> Names<'a> {
 
 fn statement(names: &Names<'_>, node: Node<'_>, text: &str) -> Statement {
     match node {
-        Node::SelectStmt(select) => reads::analyse(names, select),
+        Node::SelectStmt(select) => reads::analyse(names, select, text),
         Node::InsertStmt(_) | Node::UpdateStmt(_) | Node::DeleteStmt(_) => {
             writes::analyse(names, node)
         }

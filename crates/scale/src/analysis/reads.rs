@@ -7,8 +7,10 @@ use pg_raw_parse::nodes::SelectStmt;
 
 use super::catalogue::{FIRST_USER_OID, Kind, Relation};
 use super::facts::{Facts, Name};
-use super::{Action, Names, Statement, TEMPORARY_TABLE, TableUse, keys, utility};
+use super::{Action, Names, Statement, TEMPORARY_TABLE, TableUse};
+use super::{functions, keys, select_into, utility};
 use crate::manager::{Class, Items, Parts, Table, Touch};
+use crate::sql::{first_of_union, is_list_alone};
 
 /// Views within views, at most in one statement.
 const VIEWS_MAX: usize = 100;
@@ -17,13 +19,13 @@ const VIEWS_MAX: usize = 100;
 const SET_CONFIG: &str = "set_config";
 
 /// See the module.
-pub fn analyse(names: &Names<'_>, select: &SelectStmt) -> Statement {
-    if let Some(into) = select.into_clause() {
-        return Statement::writes_anything(match utility::is_temporary(into.rel()) {
-            true => Action::Pin(TEMPORARY_TABLE),
-            false => Action::Refused(
-                "SELECT INTO is not replicated: write CREATE TABLE … AS SELECT … instead",
-            ),
+pub fn analyse(names: &Names<'_>, select: &SelectStmt, text: &str) -> Statement {
+    if let Some(into) = first_of_union(select).into_clause() {
+        let made = into.rel().filter(|made| !utility::is_temporary(Some(made)));
+        return Statement::writes_anything(match made {
+            None => Action::Pin(TEMPORARY_TABLE),
+            Some(made) => select_into::as_create_table(made, text)
+                .map_or(Action::Refused(select_into::REFUSED), Action::Schema),
         });
     }
     if only_sets(names, select) {
@@ -39,27 +41,6 @@ pub fn analyse(names: &Names<'_>, select: &SelectStmt) -> Statement {
 
 /// Does it nothing but change the session's settings, by `SELECT set_config(…), …`?
 fn only_sets(names: &Names<'_>, select: &SelectStmt) -> bool {
-    let targets = select.target_list();
-    let clauses = [
-        select.where_clause(),
-        select.having_clause(),
-        select.limit_offset(),
-        select.limit_count(),
-    ];
-    let lists = [
-        select.distinct_clause(),
-        select.from_clause(),
-        select.group_clause(),
-        select.window_clause(),
-        select.values_lists(),
-    ];
-    let is_alone = !targets.is_empty()
-        && clauses.iter().all(|clause| matches!(clause, Node::None))
-        && lists.iter().all(|list| list.is_empty())
-        && select.sort_clause().is_empty()
-        && select.locking_clause().is_empty()
-        && select.with_clause().is_none()
-        && select.larg().is_none();
     let sets = |node: Node<'_>| {
         let Node::FuncCall(call) = node else {
             return false;
@@ -69,9 +50,9 @@ fn only_sets(names: &Names<'_>, select: &SelectStmt) -> bool {
         let is_plain = facts.primary.is_none() && facts.query_count == 0 && facts.names.is_empty();
         is_plain && matches!(name[..], [SET_CONFIG] | ["pg_catalog", SET_CONFIG])
     };
-    is_alone
+    is_list_alone(select)
         && !names.catalogue.user_functions.contains(SET_CONFIG)
-        && targets.iter().all(|target| sets(target.val()))
+        && select.target_list().iter().all(|target| sets(target.val()))
 }
 
 /// A read with these facts; without rows.
@@ -105,6 +86,7 @@ pub fn columns_of(
 #[derive(Default)]
 struct Tables {
     uses: Vec<TableUse>,
+    named: Vec<Table>,
     primary: Option<&'static str>,
     unknown: bool,
     of_transaction_time: bool,
@@ -131,8 +113,18 @@ impl Tables {
                 None => self.not_known(name),
             }
         }
+        if self.views == 0 {
+            self.named = relations.iter().map(|relation| relation.table).collect();
+        }
         let known = relations.iter().flat_map(|relation| &relation.columns);
         let known: BTreeSet<&str> = known.map(|column| column.name.as_str()).collect();
+        // Another query of the statement may have a column of that name.
+        let mut bare = facts.bare_names.intersection(&facts.called);
+        let is_whole = bare.any(|name| facts.query_count > 1 || !known.contains(name.as_str()));
+        if is_whole || !facts.whole_rows.is_disjoint(&facts.called) {
+            self.primary
+                .get_or_insert("it reads whole rows, whose type has another number on every node");
+        }
         for relation in relations {
             self.relation(names, relation, facts, &known);
         }
@@ -176,11 +168,11 @@ impl Tables {
         let read = |column: Table| (column, Touch::read_table());
         let users_type = relation.columns.iter().any(|column| {
             let named = Items::one(column.number);
-            column.type_oid >= FIRST_USER_OID && columns.meets(&named)
+            is_of_node(column.type_oid) && columns.meets(&named)
         });
         if users_type {
             self.primary
-                .get_or_insert("it reads a type that has another number on every node");
+                .get_or_insert("it reads a type whose values or number differ between nodes");
         }
         if !relation.children.is_empty() {
             let all = [relation.table]
@@ -241,9 +233,15 @@ impl Tables {
         Statement {
             of_transaction_time: self.of_transaction_time,
             locks: self.locks,
+            named: self.named,
             ..Statement::touching(action, self.uses)
         }
     }
+}
+
+/// Have values of this type, or the type's number, another meaning on another node?
+pub fn is_of_node(type_oid: u32) -> bool {
+    type_oid >= FIRST_USER_OID || functions::TYPES_OF_NODES.contains(&type_oid)
 }
 
 /// The row that a SELECT from one table fixes by its whole key.

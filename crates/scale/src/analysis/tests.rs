@@ -11,12 +11,23 @@ const INT4: u32 = 23;
 const TEXT: u32 = 25;
 
 fn relation(number: u32, prefix: &str, count: u16) -> Relation {
-    let columns = (1..=count).map(|column| ColumnInfo {
-        number: Column(column),
-        name: format!("{prefix}{column}"),
-        type_oid: INT4,
+    let columns = (1..=count).map(|column| (format!("{prefix}{column}"), INT4));
+    relation_of(number, columns)
+}
+
+/// A table with columns of these names and types, the first of which is its key.
+pub(super) fn relation_of(
+    number: u32,
+    columns: impl IntoIterator<Item = (String, u32)>,
+) -> Relation {
+    let columns = columns.into_iter().zip(1..);
+    let columns = columns.map(|((name, type_oid), number)| ColumnInfo {
+        number: Column(number),
+        name,
+        type_oid,
         deterministic: true,
         always_generated: false,
+        key_operator: None,
     });
     Relation {
         table: Table(number),
@@ -71,8 +82,18 @@ fn catalogue() -> Catalogue {
     add("watched", &|watched| watched.children = vec![Table(6)]);
     add("watching", &|watching| watching.cascades = vec![Table(6)]);
     add("family", &|family| family.children = vec![Table(8)]);
+    add("places", &|places| {
+        places.kind = Kind::View("SELECT r.ctid AS place FROM public.r".into())
+    });
+    add("of_r", &|of_r| {
+        of_r.columns[0].name = "r".into();
+        of_r.columns[1].name = "of_r".into();
+    });
+    add("named", &|named| named.columns[3].type_oid = 2205);
+    add("aged", &|aged| aged.columns[0].type_oid = 28);
     let named = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
     catalogue.immutable_functions = named(&["abs", "count", "lower", "max", "sum"]);
+    catalogue.steady_functions = named(&["pg_relation_filenode"]);
     catalogue.user_functions = named(&["mine"]);
     catalogue.user_operators = named(&["<=>"]);
     catalogue
@@ -255,6 +276,7 @@ fn what_must_stay_on_the_primary_stays() {
         "SELECT * FROM r FOR UPDATE",
         "SELECT nextval('q')",
         "SELECT random()",
+        "SELECT pg_try_advisory_xact_lock(1), pg_sleep(0), pg_relation_size('r')",
         "SELECT current_user",
         "SELECT * FROM secured",
         "SELECT * FROM unlogged",
@@ -287,7 +309,7 @@ fn what_is_not_understood_may_write_anything() {
         "SELECT a1 <=> 5 FROM r",
         "SELECT a1 OPERATOR(public.+) 5 FROM r",
         "SELECT 'x'::mood",
-        "SELECT pg_advisory_lock(1)",
+        "SELECT pg_reload_conf()",
         "SELECT set_config('search_path', mine(), false)",
         "SELECT set_config('search_path', 'x', false) FROM r",
         "SELECT set_config('search_path', 'x', false), mine()",
@@ -377,6 +399,8 @@ fn schema_changes_go_to_extensions_as_text() {
         Some("CREATE TABLE n AS SELECT 1 \nWITH NO DATA")
     );
     assert!(schema("ALTER TABLE r ADD c int DEFAULT 5").is_some());
+    assert!(schema("SELECT * INTO n FROM r").is_some());
+    assert!(schema("SELECT a1 INTO n FROM r UNION SELECT 1 EXCEPT SELECT 2").is_some());
     let refused = [
         "ALTER TABLE r ADD c float DEFAULT random()",
         "ALTER TABLE r ADD c timestamptz DEFAULT now()",
@@ -384,7 +408,7 @@ fn schema_changes_go_to_extensions_as_text() {
         "ALTER TABLE r ADD c serial",
         "ALTER TABLE r ADD c int GENERATED ALWAYS AS IDENTITY",
         "ALTER TABLE r ALTER a1 TYPE text USING mine()",
-        "SELECT * INTO n FROM r",
+        "SELECT * INTO /* a table */ n FROM r",
     ];
     for text in refused {
         assert!(
@@ -396,6 +420,7 @@ fn schema_changes_go_to_extensions_as_text() {
         "CREATE TEMP TABLE n (a int)",
         "CREATE TEMP TABLE n AS SELECT 1",
         "SELECT 1 INTO TEMP n",
+        "SELECT 1 INTO TEMP n UNION ALL SELECT 2",
     ] {
         assert!(matches!(analyse_one(text).action, Action::Pin(_)), "{text}");
     }
@@ -526,5 +551,63 @@ fn time_of_the_transaction_is_noticed() {
     ] {
         let statement = analyse_one(text);
         assert_eq!(statement.of_transaction_time, expected, "{text}");
+    }
+}
+
+/// What a node has values of its own of is read on the Primary.
+#[test]
+fn what_differs_between_nodes() {
+    for text in [
+        "SELECT ctid FROM r",
+        "SELECT a1 FROM r WHERE xmin = $1",
+        "SELECT x.tableoid FROM r x",
+        "SELECT a1 FROM r JOIN s ON r.cmin = b1 ORDER BY s.xmax",
+        "SELECT count(cmax) FROM r",
+        "SELECT (SELECT max(ctid) FROM s) FROM r",
+        "SELECT * FROM places",
+        "SELECT a4 FROM named",
+        "SELECT * FROM aged",
+        "SELECT r FROM r",
+        "SELECT x FROM public.r AS x ORDER BY x",
+        "SELECT coalesce(r.*) FROM r",
+        "SELECT r.pg_typeof FROM r",
+        "SELECT array_agg(x.*) FROM r AS x",
+        "SELECT CASE WHEN a1 = 1 THEN r END FROM r",
+        "SELECT (SELECT r) FROM r",
+        "SELECT r FROM r WHERE EXISTS (SELECT r FROM of_r)",
+        "SELECT (r).xmin FROM r",
+        "SELECT a1 FROM r JOIN s USING (ctid)",
+        "SELECT x.* FROM (SELECT ctid FROM r) x",
+        "WITH x AS (SELECT tableoid AS t FROM r) SELECT count(*) FROM x GROUP BY t",
+        "SELECT sum(a1) OVER (PARTITION BY xmin) FROM r",
+        "SELECT 't'::regclass, $1::oid, pg_catalog.pg_relation_filenode('r')",
+        "SELECT '(0,1)'::tid",
+        "SELECT to_tsvector('16384', 'a')",
+        "SELECT to_tsvector(16384, 'a')",
+        "SELECT to_tsquery($1, 'a')",
+    ] {
+        let action = analyse_one(text).action;
+        assert!(matches!(action, Action::Primary(_)), "{text}: {action:?}");
+    }
+    for text in [
+        "SELECT ctid(r) FROM r",
+        "SELECT tableoid::regclass FROM r",
+        "SELECT pg_partition_root('r')",
+        "SELECT pg_relation_size('r')",
+        "SELECT pg_column_size(a1) FROM r",
+    ] {
+        let action = analyse_one(text).action;
+        assert!(!matches!(action, Action::Read), "{text}: {action:?}");
+    }
+    for text in [
+        "SELECT r.* FROM r",
+        "SELECT count(r), to_jsonb(r), row_to_json(x) FROM r, (SELECT a1 FROM r) x",
+        "SELECT a1 AS r FROM r",
+        "SELECT r::text, ROW(r.*), r IS NULL FROM r",
+        "SELECT of_r FROM of_r",
+        "SELECT a1 FROM named",
+        "SELECT to_tsvector('english', 'a') @@ to_tsquery('a')",
+    ] {
+        assert_eq!(analyse_one(text).action, Action::Read, "{text}");
     }
 }

@@ -4,10 +4,12 @@
 //! only concern one server run on the Primary alone. A kind that is not listed changes the schema.
 
 use pg_raw_parse::Node;
-use pg_raw_parse::nodes::{AlterTableStmt, ColumnDef, CopyStmt, CreateTableAsStmt, RangeVar};
-use pg_raw_parse::raw::{AlterTableType, ConstrType, ObjectType, TransactionStmtKind};
+use pg_raw_parse::nodes::{CopyStmt, CreateTableAsStmt, RangeVar};
+use pg_raw_parse::raw::{ObjectType, TransactionStmtKind};
 
-use super::facts::{Facts, Name};
+use super::facts::Name;
+use super::fills;
+use super::select_into::makes_empty;
 use super::{Action, Names, Statement, TableUse, TransactionCommand, statement};
 use crate::manager::Touch;
 
@@ -25,24 +27,52 @@ pub fn fires_triggers(text: &str) -> bool {
         .contains(&kind)
     };
     let fires = |node: Node<'_>| match node {
-        Node::CreateRoleStmt(_)
-        | Node::AlterRoleStmt(_)
-        | Node::AlterRoleSetStmt(_)
-        | Node::DropRoleStmt(_)
-        | Node::GrantRoleStmt(_)
-        | Node::ReassignOwnedStmt(_)
-        | Node::AlterTableSpaceOptionsStmt(_)
+        Node::AlterTableSpaceOptionsStmt(_)
         | Node::CreateEventTrigStmt(_)
         | Node::AlterEventTrigStmt(_) => false,
-        Node::AlterOwnerStmt(alter) => !is_shared(alter.object_type),
-        Node::CommentStmt(comment) => !is_shared(comment.objtype),
         Node::DropStmt(drop) => !is_shared(drop.remove_type),
-        Node::GrantStmt(grant) => !is_shared(grant.objtype),
-        Node::RenameStmt(rename) => !is_shared(rename.rename_type),
-        Node::SecLabelStmt(label) => !is_shared(label.objtype),
-        _ => true,
+        node => !is_of_role(node) && !kind_of(node).is_some_and(is_shared),
     };
     pg_raw_parse::parse(text).is_ok_and(|tree| tree.iter().all(|raw| fires(raw.stmt())))
+}
+
+/// Is each of the text's statements about roles alone, and means the same whoever says it, with whatever settings?
+pub fn is_of_roles_alone(text: &str) -> bool {
+    let is = |node: Node<'_>| match node {
+        Node::CommentStmt(comment) => comment.objtype == ObjectType::OBJECT_ROLE,
+        node => is_of_role(node),
+    };
+    // CURRENT_USER, FROM CURRENT and the like; VALID UNTIL a time; texts with escapes.
+    let lower = text.to_ascii_lowercase();
+    let depends = ["current", "session_user", "valid", "\\"];
+    text.is_ascii()
+        && !depends.iter().any(|word| lower.contains(word))
+        && pg_raw_parse::parse(text).is_ok_and(|tree| tree.iter().all(|raw| is(raw.stmt())))
+}
+
+/// Is it a kind of statement that is only about roles?
+fn is_of_role(node: Node<'_>) -> bool {
+    matches!(
+        node,
+        Node::CreateRoleStmt(_)
+            | Node::AlterRoleStmt(_)
+            | Node::AlterRoleSetStmt(_)
+            | Node::DropRoleStmt(_)
+            | Node::GrantRoleStmt(_)
+            | Node::ReassignOwnedStmt(_)
+    )
+}
+
+/// What kind of thing gets an owner, a comment, rights, a name or a label.
+fn kind_of(node: Node<'_>) -> Option<ObjectType::Type> {
+    match node {
+        Node::AlterOwnerStmt(alter) => Some(alter.object_type),
+        Node::CommentStmt(comment) => Some(comment.objtype),
+        Node::GrantStmt(grant) => Some(grant.objtype),
+        Node::RenameStmt(rename) => Some(rename.rename_type),
+        Node::SecLabelStmt(label) => Some(label.objtype),
+        _ => None,
+    }
 }
 
 const TEMPORARY: u8 = b't';
@@ -62,11 +92,13 @@ pub fn analyse(names: &Names<'_>, node: Node<'_>, text: &str) -> Statement {
         }
         Node::ExplainStmt(explain) => {
             let inner = statement(names, explain.query(), text);
+            let mut options = explain.options().iter();
+            let runs = options.any(|option| option.defname() == Some("analyze"));
             match inner.action {
                 ref action if action.may_write() => inner,
-                Action::Schema(_) => Statement::writes_anything(Action::Refused(
-                    "EXPLAIN of a statement that makes a table is not replicated",
-                )),
+                Action::Schema(_) | Action::Refused(_) if runs => Statement::writes_anything(
+                    Action::Refused("EXPLAIN of a statement that makes a table is not replicated"),
+                ),
                 _ => Statement::reads_anything(Action::Primary("it explains")),
             }
         }
@@ -124,6 +156,7 @@ fn of_session(names: &Names<'_>, node: Node<'_>) -> Option<Statement> {
         | Node::AlterDatabaseSetStmt(_)
         | Node::CreateTableSpaceStmt(_)
         | Node::DropTableSpaceStmt(_)
+        | Node::AlterTableSpaceOptionsStmt(_)
         | Node::RefreshMatViewStmt(_)
         | Node::CreatePublicationStmt(_)
         | Node::AlterPublicationStmt(_)
@@ -135,20 +168,28 @@ fn of_session(names: &Names<'_>, node: Node<'_>) -> Option<Statement> {
         Node::DropStmt(drop) if drop.remove_type == ObjectType::OBJECT_PUBLICATION => {
             primary("it concerns one server")
         }
-        _ if concerns_large_object(node) => primary("large objects are on the Primary only"),
+        Node::RenameStmt(rename) if rename.rename_type == ObjectType::OBJECT_DATABASE => {
+            primary("it concerns one server")
+        }
+        Node::GrantStmt(grant)
+            if concerns(node, ObjectType::OBJECT_DATABASE) && grant.objects().len() > 1 =>
+        {
+            Some(Statement::writes_anything(Action::Refused(
+                "rights in several databases are not given to replicas, which may lack one of them: name one in a \
+                 statement",
+            )))
+        }
+        _ if concerns(node, ObjectType::OBJECT_TABLESPACE) => primary("it concerns one server"),
+        _ if concerns(node, ObjectType::OBJECT_LARGEOBJECT) => {
+            primary("large objects are on the Primary only")
+        }
         _ => None,
     }
 }
 
-fn concerns_large_object(node: Node<'_>) -> bool {
-    let kind = match node {
-        Node::AlterOwnerStmt(alter) => alter.object_type,
-        Node::CommentStmt(comment) => comment.objtype,
-        Node::GrantStmt(grant) => grant.objtype,
-        Node::SecLabelStmt(label) => label.objtype,
-        _ => return false,
-    };
-    kind == ObjectType::OBJECT_LARGEOBJECT
+/// Is it about things of this kind, which no schema has?
+pub fn concerns(node: Node<'_>, kind: ObjectType::Type) -> bool {
+    kind_of(node) == Some(kind)
 }
 
 fn of_copy(names: &Names<'_>, copy: &CopyStmt) -> Statement {
@@ -184,10 +225,39 @@ fn of_schema(names: &Names<'_>, node: Node<'_>, text: &str) -> Statement {
             Action::Pin(TEMPORARY_TABLE)
         }
         Node::CreateTableAsStmt(create) => of_create_as(create, text),
-        Node::AlterTableStmt(alter) => of_alter(names, alter, text),
+        Node::AlterTableStmt(alter) => fills::of_alter(names, alter, text),
+        Node::CreateStmt(create) if fills::has_place(create) => Action::Refused(fills::PLACE),
+        Node::AlterEventTrigStmt(alter) if fires_elsewhere(alter.tgenabled as u8) => {
+            Action::Refused(fills::FIRES)
+        }
+        Node::DropStmt(drop) if drop.remove_type == ObjectType::OBJECT_STATISTIC_EXT => {
+            Action::Schema(if_exists(text))
+        }
         _ => Action::Schema(text.to_owned()),
     };
     Statement::writes_anything(action)
+}
+
+/// Whether a trigger of this state fires where rows are applied.
+fn fires_elsewhere(state: u8) -> bool {
+    matches!(state, b'A' | b'R')
+}
+
+/// Drops statistics, if they are there: Extensions lack those of temporary tables. Where the words go is found by
+/// putting them there, and parsing.
+fn if_exists(text: &str) -> String {
+    const KIND: &str = "statistics";
+    let is_so = |text: &String| {
+        let tree = pg_raw_parse::parse(text);
+        tree.is_ok_and(|tree| {
+            let mut statements = tree.iter().map(|raw| raw.stmt());
+            statements.all(|node| matches!(node, Node::DropStmt(drop) if drop.missing_ok))
+        })
+    };
+    let lower = text.to_ascii_lowercase();
+    let ends = lower.match_indices(KIND).map(|(at, kind)| at + kind.len());
+    let mut changed = ends.map(|end| format!("{} IF EXISTS {}", &text[..end], &text[end..]));
+    changed.find(is_so).unwrap_or_else(|| text.to_owned())
 }
 
 /// Why a session is bound that has one, or a view or a sequence that is temporary.
@@ -214,65 +284,30 @@ fn of_create_as(create: &CreateTableAsStmt, text: &str) -> Action {
     if into.is_some_and(|into| into.skip_data) {
         return Action::Schema(text.to_owned());
     }
-    let words: Vec<&str> = text.split_ascii_whitespace().collect();
-    let says_data = matches!(words[..], [.., with, data]
-        if with.eq_ignore_ascii_case("with") && data.eq_ignore_ascii_case("data"));
-    let query = match says_data {
-        true => text[..text.len() - "data".len()].trim_end(),
-        false => text,
-    };
-    let query = match says_data {
-        true => &query[..query.len() - "with".len()],
-        false => query,
-    };
-    // On a line of its own: the text may end with a comment.
-    Action::Schema(format!("{query}\nWITH NO DATA"))
-}
-
-/// Changes that fill columns of rows that are there must fill them alike everywhere.
-fn of_alter(names: &Names<'_>, alter: &AlterTableStmt, text: &str) -> Action {
-    let differs = alter.cmds().iter().any(|command| match command {
-        Node::AlterTableCmd(command) => match command.subtype {
-            AlterTableType::AT_AddColumn | AlterTableType::AT_AlterColumnType => {
-                match command.def() {
-                    Node::ColumnDef(column) => fills_differently(names, column),
-                    _ => true,
-                }
-            }
-            _ => false,
-        },
-        _ => true,
-    });
-    match differs {
-        true => Action::Refused(
-            "this ALTER TABLE fills existing rows with values that would differ between databases: \
-             add the column without a default, fill it with UPDATE, then set the default",
+    match without_data(text) {
+        Some(text) => Action::Schema(text),
+        None => Action::Refused(
+            "CREATE TABLE … AS is only replicated if nothing stands behind WITH DATA",
         ),
-        false => Action::Schema(text.to_owned()),
     }
 }
 
-fn fills_differently(names: &Names<'_>, column: &ColumnDef) -> bool {
-    let same = |expression: Node<'_>| {
-        let facts = Facts::of(names.catalogue, [expression]);
-        facts.primary.is_none() && !facts.stable
-    };
-    let serial = column.type_name().is_some_and(|name| {
-        let last = name.names().iter().next_back().and_then(|name| name.sval());
-        last.is_some_and(|name| name.contains("serial"))
+/// The same statement, which makes the table empty. Which words say that it is filled is found by leaving them out,
+/// and parsing.
+fn without_data(text: &str) -> Option<String> {
+    // On a line of its own: the text may end with a comment.
+    let whole = format!("{text}\nWITH NO DATA");
+    let lower = text.to_ascii_lowercase();
+    let cut = lower.rmatch_indices("with").map(|(at, with)| {
+        let (head, rest) = text.split_at(at);
+        let rest = &rest[with.len()..];
+        let end = rest
+            .to_ascii_lowercase()
+            .find("data")
+            .map(|at| at + "data".len());
+        format!("{head}{}\nWITH NO DATA", &rest[end.unwrap_or(0)..])
     });
-    let constraints = column
-        .constraints()
-        .iter()
-        .all(|constraint| match constraint {
-            Node::Constraint(constraint) => match constraint.contype {
-                ConstrType::CONSTR_IDENTITY => false,
-                ConstrType::CONSTR_DEFAULT | ConstrType::CONSTR_GENERATED => {
-                    same(constraint.raw_expr())
-                }
-                _ => true,
-            },
-            _ => false,
-        });
-    serial || !constraints || !same(column.raw_default())
+    std::iter::once(whole)
+        .chain(cut)
+        .find(|text| makes_empty(text))
 }

@@ -5,7 +5,7 @@ use tokio_postgres::Client;
 use super::{Notes, major, setting};
 use crate::address::Address;
 use crate::pool::{Connection, Key, Login, Settings};
-use crate::replication::setup::{KEYLESS, one};
+use crate::replication::setup::{FIRING, KEYLESS, MEND_FIRING, one};
 use crate::replication::{Error, SLOT, dump_version};
 
 /// What reads of it only the Primary can answer.
@@ -36,6 +36,15 @@ pub async fn look(notes: &mut Notes, address: &Address, client: &Client) -> Resu
         tables => notes.stops(
             format!("tables without a key: {tables}"),
             "ALTER TABLE … ADD PRIMARY KEY, or ALTER TABLE … REPLICA IDENTITY FULL, for each.",
+        ),
+    }
+    match one(client, FIRING).await?.as_str() {
+        "" => {}
+        firing => notes.stops(
+            format!(
+                "ENABLE ALWAYS or ENABLE REPLICA, which would run again at Extensions: {firing}"
+            ),
+            format!("{MEND_FIRING}."),
         ),
     }
     match one(client, PRIMARY_ONLY).await?.as_str() {

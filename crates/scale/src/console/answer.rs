@@ -2,6 +2,7 @@
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
+use std::time::Instant;
 
 use super::command::{Command, HELP, Subject};
 use super::table::{Columns, Type, Value};
@@ -87,6 +88,8 @@ const PROXY: Columns = &[
     ("epoch", Type::Number),
     ("index_bytes_max", Type::Number),
     ("reads_waiting", Type::Number),
+    ("commits_pending", Type::Number),
+    ("oldest_pending_seconds", Type::Number),
 ];
 const HELP_COLUMNS: Columns = &[("command", Type::Text), ("meaning", Type::Text)];
 const ADDED: Columns = &[("extension", Type::Number)];
@@ -229,13 +232,25 @@ fn standing(proxy: &Proxy) -> Vec<Value> {
     let epoch = routing
         .as_ref()
         .map(|it| it.extensions.replication().epoch());
-    let bytes = routing.map(|routing| routing.manager().index_bytes_max() as u64);
+    let of_manager = routing.map(|routing| {
+        let mut manager = routing.manager();
+        let oldest = manager.oldest_pending(Instant::now());
+        (
+            manager.index_bytes_max() as u64,
+            manager.pending_count() as u64,
+            oldest.map(|age| age.as_secs()),
+        )
+    });
+    let (bytes, pending) = of_manager.map(|it| (it.0, it.1)).unzip();
+    let oldest = of_manager.and_then(|it| it.2);
     vec![
         Value::text(standing),
         waits_for.map_or(Value::Null, Value::text),
         epoch.map_or(Value::Null, Value::count),
         bytes.map_or(Value::Null, Value::count),
         Value::count(proxy.reads_waiting() as u64),
+        pending.map_or(Value::Null, Value::count),
+        oldest.map_or(Value::Null, Value::count),
     ]
 }
 

@@ -1,6 +1,7 @@
 //! Counters of a proxy as Prometheus text.
 
 use std::fmt::Write as _;
+use std::time::Instant;
 
 use super::answer::name;
 use crate::manager::State;
@@ -39,9 +40,11 @@ pub fn text(proxy: &Proxy) -> String {
         line("slot_safe_bytes", "", safe);
     }
     let compared = routing.extensions.replication().compared();
-    let manager = routing.manager();
+    let mut manager = routing.manager();
+    let oldest = manager.oldest_pending(Instant::now()).unwrap_or_default();
     line("reads_waiting", "", proxy.reads_waiting() as u64);
     line("commits_pending", "", manager.pending_count() as u64);
+    line("oldest_pending_seconds", "", oldest.as_secs());
     line("index_bytes_max", "", manager.index_bytes_max() as u64);
     line("primary_position_bytes", "", manager.latest().0);
     for (id, extension) in manager.extensions() {

@@ -31,7 +31,7 @@ impl Row {
     ///
     /// Every statement and every image names a row by the canonical key; images name it by its other
     /// unique keys too, so that two transactions that would wait for one another at a unique index
-    /// of an Extension are known to be dependent (HIHOOI c5).
+    /// of an Extension are known to be dependent (R31).
     pub fn of_key(key: u32, values: impl IntoIterator<Item = impl AsRef<[u8]>>) -> Row {
         let mut hash = Xxh3Default::new();
         hash.update(&key.to_le_bytes());

@@ -13,6 +13,7 @@
 //! - A commit is given to Extensions only after the Primary shows it.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 pub mod execution;
 pub mod independence;
@@ -205,6 +206,11 @@ impl Manager {
     /// doubt, at most until [`Manager::settle_doubts`].
     pub fn finished(&mut self, id: TStateId, outcome: Outcome) {
         self.pending.finished(id, outcome, TStateId(self.next_id));
+    }
+
+    /// How long the oldest commit has been Pending, if one is.
+    pub fn oldest_pending(&mut self, now: Instant) -> Option<Duration> {
+        self.pending.oldest(now)
     }
 
     /// Commits that are in doubt, each with the process on the Primary that had it.

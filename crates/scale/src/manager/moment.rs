@@ -88,7 +88,7 @@ impl Manager {
     }
 
     /// Where a read that waits may go now. As long as it is not known what must be seen, or no Extension has it, that
-    /// is the Primary; ask again a little later (HIHOOI c6). Otherwise it is watched from the moment on.
+    /// is the Primary; ask again a little later (P1). Otherwise it is watched from the moment on.
     pub fn route_moment(&mut self, moment: &mut Moment) -> (Target, Option<Watch>) {
         if moment.generation != self.generation {
             return (Target::Primary(Reason::Outdated), None);
@@ -140,7 +140,7 @@ mod tests {
         }
     }
 
-    /// HIHOOI c6: a snapshot covers what was acknowledged and what was Pending, and waits for no more.
+    /// P1: a snapshot covers what was acknowledged and what was Pending, and waits for no more.
     #[test]
     fn what_was_pending_is_waited_for_and_no_more() {
         for reads in [read(1), Sets::reads_anything()] {

@@ -3,6 +3,7 @@
 //! Their merged write sets are kept beside them, so that a read asks once, whatever their number.
 
 use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
 
 use super::mark::TStateId;
 use super::sets::Sets;
@@ -28,6 +29,8 @@ struct Item {
     outcome: Option<Outcome>,
     /// The next commit's number when the Primary was known to show it.
     shown: Option<TStateId>,
+    /// When it was first asked how old it is.
+    since: Option<Instant>,
 }
 
 /// See the module.
@@ -45,6 +48,7 @@ impl Pending {
             writes,
             outcome: None,
             shown: None,
+            since: None,
         };
         let before = self.items.insert(id, item);
         assert!(before.is_none(), "ids are given out once");
@@ -110,6 +114,18 @@ impl Pending {
     /// How many there are.
     pub fn count(&self) -> usize {
         self.items.len()
+    }
+
+    /// For how long the oldest has been there, if there is one. To be asked again and again: its age counts from when
+    /// it was first asked for.
+    pub fn oldest(&mut self, now: Instant) -> Option<Duration> {
+        // The newest have no age yet.
+        let items = self.items.values_mut().rev();
+        items
+            .take_while(|item| item.since.is_none())
+            .for_each(|item| item.since = Some(now));
+        let (_, oldest) = self.items.first_key_value()?;
+        oldest.since.map(|since| now.duration_since(since))
     }
 
     /// Those in doubt, each with its process on the Primary.

@@ -1,7 +1,7 @@
 //! Reads at Extensions that may be torn: a read takes its snapshot some time after its Extension was chosen, and
 //! commits that began since may have become visible on the Primary in another order than that of its log, in which
 //! Extensions get them. Who sees the later one on the Primary, without the earlier, and who sees the earlier one at an
-//! Extension, without the later, disagree for ever (a long fork; HIHOOI c6, the strict mode).
+//! Extension, without the later, disagree for ever (a long fork; P1).
 //!
 //! So a read is *watched* from the choice until its snapshot is known to have been taken. It is torn only if it
 //! touches two commits since then of which the later in the log may have been visible first. Then it is

@@ -146,6 +146,7 @@ impl Connection {
                 b'S' => self.told(&answer.body),
                 b'K' => {
                     if let Some((process, secret)) = answer.body.split_first_chunk::<4>() {
+                        self.server.process = u32::from_be_bytes(*process);
                         self.cancel_key = Arc::new(CancelKey {
                             process: u32::from_be_bytes(*process),
                             secret: secret.to_vec(),

@@ -54,6 +54,12 @@ impl Entry<'_> {
     }
 }
 
+/// A process number that no server's process has, so that `pg_terminate_backend` of it hits none: positive, and more
+/// than Linux gives (2²² at most).
+fn as_process(number: u32) -> u32 {
+    number & 0x3fff_ffff | 0x4000_0000
+}
+
 impl Registry {
     /// A key for a new session; protocol 3.0 has room for 4 bytes of secret, 3.2 for more.
     pub fn enter(&self, minor: u16) -> Entry<'_> {
@@ -66,10 +72,10 @@ impl Registry {
         let secret = if minor < 2 { &secret[..4] } else { secret };
         let target = Target::default();
         let mut sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
-        // Positive, as a process number is; a number that is taken is passed over.
-        let mut process = u32::from_be_bytes(*process) & 0x7fff_ffff;
+        // A number that is taken is passed over.
+        let mut process = as_process(u32::from_be_bytes(*process));
         while sessions.contains_key(&process) {
-            process = (process + 1) & 0x7fff_ffff;
+            process = as_process(process + 1);
         }
         sessions.insert(process, (secret.to_vec(), Arc::clone(&target)));
         Entry {

@@ -232,6 +232,10 @@ impl Proxy {
                     self.cancels.cancel(&key).await;
                     return None;
                 }
+                First::Unsupported(text) => {
+                    let failed = Report::new(Severity::Fatal, UNSUPPORTED, text).into();
+                    return self.turn_away(peer, failed, address).await;
+                }
                 First::Startup(startup) => {
                     return match self.log_in(&mut peer, &admission, &startup).await {
                         Ok(entrance) => Some((peer, entrance)),
@@ -266,9 +270,8 @@ impl Proxy {
         startup: &Startup,
     ) -> Result<Entrance, Failed> {
         let Some(user) = startup.parameter("user").filter(|user| !user.is_empty()) else {
-            return Err(violation(
-                "no PostgreSQL user name specified in startup packet",
-            ));
+            let text = "no PostgreSQL user name specified in startup packet";
+            return Err(Report::new(Severity::Fatal, proof::INVALID_AUTHORIZATION, text).into());
         };
         let replication = startup.parameter("replication").unwrap_or("off");
         if !matches!(replication, "off" | "false" | "no" | "0") {

@@ -7,12 +7,15 @@ pub mod clients;
 pub mod extensions;
 pub mod listener;
 mod login;
+mod numbers;
+mod pending_age;
 mod proof;
 mod relay;
 pub mod routing;
 pub mod spinning;
 pub mod standing;
 mod trace;
+mod why;
 pub(crate) mod writes;
 
 use std::collections::BTreeMap;
@@ -90,7 +93,7 @@ pub struct Reloaded {
 /// Reads that again, from where it came from. The error is for people.
 pub type Reload = Box<dyn Fn() -> Result<Reloaded, String> + Send + Sync>;
 
-/// Milliseconds that a read waits for an Extension, unless told otherwise (HIHOOI c6).
+/// Milliseconds that a read waits for an Extension, unless told otherwise (P1).
 pub const WAIT_MS_DEFAULT: u64 = 100;
 
 /// What a proxy is told.

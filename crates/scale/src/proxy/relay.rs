@@ -3,8 +3,10 @@
 //! Memory per session is bounded: nothing is read for a peer that does not take what it was sent.
 
 mod answers;
+mod cancels;
 mod changes;
 mod elsewhere;
+mod ending;
 mod place;
 mod snapshot;
 mod told;
@@ -25,11 +27,13 @@ use tokio::sync::Semaphore;
 use tokio::task::unconstrained;
 
 use self::answers::Held;
+use self::cancels::Cancels;
 use self::place::Place;
 use super::Proxy;
-use super::cancel::{self, Entry, Goal};
+use super::cancel::{Entry, Goal};
 use super::clients::{self, Client};
 use super::login::{Isolation, Outset, Welcome};
+use super::numbers::Named;
 use super::routing::{Before, Chosen, Goes, Routing, Touched, Why};
 use super::spinning;
 use super::standing::{self, Servers};
@@ -44,7 +48,7 @@ use crate::wire::effect::Effect;
 use crate::wire::message;
 use crate::wire::report::{Report, Severity};
 use crate::wire::server::Parameters;
-use crate::wire::session::{AsPrepared, At, Changes, Leftover, Out, Session, Snapshots, Wants};
+use crate::wire::session::{AsPrepared, At, Changes, Out, Session, Snapshots, Wants};
 use crate::wire::startup::CancelKey;
 
 /// Bytes that may wait for a peer before nothing more is read for it.
@@ -52,6 +56,9 @@ const OUTPUT_LEN_MAX: usize = 256 * 1024;
 
 /// How often a commit is looked after that Extensions do not have yet.
 const HELD_INTERVAL: Duration = Duration::from_millis(1);
+
+/// A client that is silent in the middle of a batch for so long may wait for an error, which comes without Sync.
+const GATHERING_MAX: Duration = Duration::from_millis(50);
 
 /// Bytes of a client that are read ahead, at most: one whole message, and what came with it.
 const INPUT_LEN_MAX: usize = WHOLE_LEN_MAX;
@@ -94,6 +101,8 @@ struct Relay<'a> {
     waiting: &'a Semaphore,
     /// What operators see of it.
     visit: clients::Entry<'a>,
+    /// Where cancel requests go while a server is attached.
+    cancels: Cancels,
     /// The server that is attached, and where it is.
     connection: Option<Box<Connection>>,
     place: Place,
@@ -122,8 +131,12 @@ struct Plan {
     touches: String,
     /// What it touches, if an Extension may soon have all that it must see.
     waits: Option<Box<Touched>>,
+    /// The tables of which the client may be told.
+    named: Named,
     /// What it runs as at an Extension, if not as it is.
     as_prepared: Option<AsPrepared>,
+    /// What it may write, which is Pending before it is sent; and whether it runs inside of a transaction.
+    writes: Option<Box<(Touched, bool)>>,
 }
 
 impl Plan {
@@ -134,7 +147,9 @@ impl Plan {
             prelude: Vec::new(),
             touches: String::new(),
             waits: None,
+            named: Named::default(),
             as_prepared: None,
+            writes: None,
         }
     }
 }
@@ -175,6 +190,7 @@ pub async fn run(proxy: &Arc<Proxy>, peer: Peer, address: Option<SocketAddr>, we
     let routing = servers.routing_of(&outset.key.database);
     let lease = servers.routing.as_ref().map(|routing| &routing.lease);
     let mut session = Session::new(number, parameters, proxy.pinning);
+    session.is_called(entry.key.process);
     session.defer_transactions(routing.and_then(|_| snapshots(outset.isolation)));
     let mut relay = Relay {
         // It must not say that it waits only since its turn is over.
@@ -195,6 +211,7 @@ pub async fn run(proxy: &Arc<Proxy>, peer: Peer, address: Option<SocketAddr>, we
         wait_max: proxy.options.wait_max,
         waiting: &proxy.waiting,
         visit: proxy.visitors.enter(number, client),
+        cancels: Cancels::Lead,
         connection: None,
         place: servers.primary_place(),
         watch: None,
@@ -245,7 +262,8 @@ impl Relay<'_> {
     async fn process(&mut self) -> Result<(), End> {
         loop {
             self.read_server()?;
-            self.settle();
+            self.lead_cancels().await;
+            self.settle().await;
             self.pause();
             match self.session.wants() {
                 Wants::End => return Err(End::Client),
@@ -257,7 +275,10 @@ impl Relay<'_> {
                 Wants::Server => self.attach().await?,
                 Wants::Messages => {}
             }
-            if !self.read_client()? {
+            let is_more = self.read_client()?;
+            // What was just sent may be cancelled: if nothing of the proxy's own runs before it, no answer comes first.
+            self.lead_cancels().await;
+            if !is_more {
                 break;
             }
         }
@@ -327,10 +348,15 @@ impl Relay<'_> {
     }
 
     /// Says what a transaction that has ended may have written.
-    fn settle(&mut self) {
+    async fn settle(&mut self) {
         if let (Some(routing), Some(connection)) = (self.routing, &mut self.connection)
             && self.session.is_idle()
         {
+            if self.writes.is_pending() {
+                // A late one must not hit what is the proxy's own.
+                self.entry.leads_to(None).await;
+                self.cancels = Cancels::GoNowhere;
+            }
             let is_one_copy = self.session.settings().level == Level::OneCopy;
             if is_one_copy && self.writes.is_pending() {
                 self.held = Held::Commits(self.writes.pending().collect());
@@ -354,7 +380,7 @@ impl Relay<'_> {
             Ok(mut plan) => self.take(&mut plan).await.map(|taken| (plan, taken)),
             Err(report) => Err(report),
         };
-        let (plan, (place, connection)) = match attached {
+        let (plan, (place, mut connection)) = match attached {
             Ok(attached) => attached,
             Err(report) => {
                 self.session.refuse(&report, &mut self.out);
@@ -364,9 +390,23 @@ impl Relay<'_> {
         self.tell_why(&plan.why, &plan.touches);
         let goal = Goal::Server(Arc::clone(&place.node), connection.cancel_key.clone());
         self.entry.leads_to(Some(goal)).await;
+        // From here to its end nothing waits: what is Pending has a connection, whose end it ends with.
+        if let (Some(writes), Some(routing)) = (&plan.writes, self.routing) {
+            let (touched, is_inside) = &**writes;
+            self.writes.note(touched, *is_inside, &routing.manager);
+        }
         self.visit.goes(place.extension, plan.why.reason);
         self.servers.count(&place, Manager::started);
         self.place = place;
+        if let (Some(id), Some(routing)) = (self.place.extension, self.routing) {
+            // More tables may come in what follows at its snapshot.
+            let is_all = !self.session.is_snapshot_deferred();
+            let numbers = match plan.named.only().filter(|_| is_all) {
+                Some(numbers) => numbers,
+                None => routing.numbers(&plan.named, id, &mut connection).await,
+            };
+            self.session.numbers_tables(numbers);
+        }
         let chosen = plan.extension.filter(|_| self.place.extension.is_some());
         let at = self.at(chosen);
         if let Some(prepared) = plan.as_prepared.filter(|_| at != At::Primary) {
@@ -375,10 +415,12 @@ impl Relay<'_> {
         let server = &mut self.connection.insert(connection).server;
         self.session
             .attach(server, (at, &plan.prelude), &mut self.out)
-            .map_err(violation)
+            .map_err(violation)?;
+        self.hold_cancels().await;
+        Ok(())
     }
 
-    /// Where what the session holds goes. What it may write is Pending from here on.
+    /// Where what the session holds goes.
     fn plan(&mut self) -> Result<Plan, Report> {
         let demand = self.session.demand();
         if let Some(report) = demand.refusal() {
@@ -401,7 +443,7 @@ impl Relay<'_> {
             leaves_nothing &= text.effect() == Effect::Nothing;
         }
         let (is_whole, executes) = (demand.is_whole, demand.executes);
-        let shares_portals = demand.shares_portals;
+        let (is_open, shares_portals) = (demand.is_open, demand.shares_portals);
         if is_schema_only {
             self.session.knows_schema_only();
         }
@@ -427,21 +469,21 @@ impl Relay<'_> {
                 as_prepared: as_prepared.filter(|_| knows_all),
                 extension: route.extension,
                 why: route.why,
+                named: touched.named(),
                 prelude,
                 touches: self.described(&touched.sets, routing),
                 waits: route.may_wait.then(|| Box::new(touched)),
+                writes: None,
             });
-        }
-        if executes {
-            let is_inside = is_inside || touched.begins;
-            self.writes.note(&touched, is_inside, &routing.manager);
         }
         let reason = touched
             .needs_primary
             .unwrap_or("what it leaves is kept there");
+        let is_inside = is_inside || touched.begins || is_open;
         Ok(Plan {
             prelude,
             touches: self.described(&touched.sets, routing),
+            writes: executes.then(|| Box::new((touched, is_inside))),
             ..Plan::on_primary(failed.unwrap_or_else(|| Why::primary(reason)))
         })
     }
@@ -514,8 +556,12 @@ impl Relay<'_> {
             return Ok(());
         }
         self.visit.leaves();
-        if let Some(connection) = self.connection.take() {
+        if let Some(mut connection) = self.connection.take() {
             self.servers.count(&self.place, Manager::ended);
+            if self.place.extension.is_none() && self.writes.take_run_anything() {
+                // A function may have deallocated what others have prepared there.
+                connection.server.outdate();
+            }
             if self.out.to_server.is_empty() && !connection.server.is_dirty {
                 self.place.node.give_back(connection);
             } else {
@@ -532,10 +578,18 @@ impl Relay<'_> {
     /// there is place again for what comes of it.
     async fn transfer(&mut self) -> Result<(), End> {
         let is_held = self.is_held();
+        let is_gathering = self.session.is_gathering();
         let transfer = poll_fn(|context| self.poll_transfer(is_held, context));
-        let moved = match is_held {
-            true => tokio::time::timeout(HELD_INTERVAL, transfer).await,
-            false => Ok(transfer.await),
+        let moved = match (is_held, is_gathering) {
+            (true, _) => tokio::time::timeout(HELD_INTERVAL, transfer).await,
+            (false, true) => {
+                let moved = tokio::time::timeout(GATHERING_MAX, transfer).await;
+                if moved.is_err() {
+                    self.session.gathers_no_more(&mut self.out);
+                }
+                moved
+            }
+            (false, false) => Ok(transfer.await),
         };
         match moved.unwrap_or(Ok(())) {
             Err(End::Lost(error)) => self.server_lost(error).await,
@@ -649,67 +703,6 @@ impl Relay<'_> {
         }
         let hint = "Whether a COMMIT that was under way took effect is not known.";
         Err(report.hint(hint).into())
-    }
-
-    /// Ends the session: tells the client why, and leaves its server in order.
-    async fn end(mut self, end: End) {
-        let is_server_usable = matches!(end, End::Client)
-            || matches!(&end, End::Told(report) if report.code == PROTOCOL_VIOLATION);
-        let is_unproven = self.is_unproven();
-        if is_unproven {
-            // It would be old, and is never told.
-            self.out.to_client.clear();
-            self.has_read = false;
-        }
-        // Behind a part of a message nothing else is understood.
-        if let End::Told(report) = end
-            && !(is_unproven && self.is_cut)
-        {
-            report.write(&mut self.out.to_client);
-        }
-        self.entry.leads_to(None).await;
-        if let Some(kept) = self.kept.take() {
-            let place = self.servers.primary_place();
-            self.servers.count(&place, Manager::ended);
-            let primary = place.node;
-            tokio::spawn(async move { primary.recycle(kept, true).await });
-        }
-        if let Some(connection) = self.connection.take() {
-            let is_drained =
-                self.out.to_server.is_empty() && connection.cutter.is_between_messages();
-            let node = Arc::clone(&self.place.node);
-            self.servers.count(&self.place, Manager::ended);
-            let is_in_doubt = self.writes.is_pending();
-            if let Some(routing) = self.routing {
-                self.writes
-                    .lost(connection.cancel_key.process, &routing.manager);
-            }
-            match self.session.leftover() {
-                leftover @ (Leftover::Nothing | Leftover::Transaction)
-                    if is_server_usable && is_drained && !is_in_doubt =>
-                {
-                    let is_in_transaction = leftover == Leftover::Transaction;
-                    tokio::spawn(async move {
-                        node.recycle(connection, is_in_transaction).await;
-                    });
-                }
-                _ => {
-                    tokio::spawn(async move {
-                        let key = connection.cancel_key.clone();
-                        // Nobody waits for what it runs; if this fails, it runs to its end.
-                        let sent = cancel::send(&node, &key);
-                        let _ = tokio::time::timeout(GOODBYE_TIMEOUT, sent).await;
-                        node.close(connection);
-                    });
-                }
-            }
-        }
-        let goodbye = async {
-            // A client that is gone, or does not read, hears nothing.
-            let _ = self.flush_client().await;
-            self.client.shutdown().await;
-        };
-        let _ = tokio::time::timeout(GOODBYE_TIMEOUT, goodbye).await;
     }
 }
 

@@ -4,23 +4,27 @@
 //! it has written, and transactions at REPEATABLE READ that are to read only may go to an Extension;
 //! everything else goes to the Primary. What is not understood counts as writing anything (R33).
 
-use std::fmt;
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use bytes::BytesMut;
 
 use super::extensions::Extensions;
 use super::login::Reading;
+use super::numbers::{Named, TableNumbers};
+use super::pending_age;
 use super::trace;
+use super::why::Detail;
+pub use super::why::Why;
 use super::writes::Writes;
 use crate::address::Address;
 use crate::analysis::{
     Action, Analyser, Analysis, Constant, INT4, Parameter, Statement, Template, TransactionCommand,
-    fires_triggers,
+    fires_triggers, is_of_node, is_of_roles_alone,
 };
 use crate::manager::{
-    Class, ExtensionId, Level, Life, Manager, Moment, Reason, Sets, Target, Tsid, Watch, locked,
-    mark,
+    Class, ExtensionId, Level, Life, Manager, Moment, Reason, Sets, Table, Target, Tsid, Watch,
+    locked, mark,
 };
 use crate::pool::Node;
 use crate::replication::leadership::Leadership;
@@ -33,7 +37,7 @@ use crate::wire::effect::{self, Effect};
 use crate::wire::message;
 use crate::wire::report::{Report, Severity};
 use crate::wire::session::{
-    AsPrepared, Bound, Classes, Fault, Out, Prepared, Proof, Session, Text, Trace,
+    AsPrepared, Bound, Classes, Out, Prepared, Proof, Session, Text, Trace,
 };
 
 /// SQLSTATE: what cannot be replicated.
@@ -59,6 +63,8 @@ pub struct Routing {
     pub manager: Arc<Mutex<Manager>>,
     /// The Extensions.
     pub extensions: Extensions,
+    /// Which numbers tables have there.
+    pub numbers: TableNumbers,
 }
 
 /// What some statements are, together.
@@ -88,6 +94,8 @@ pub struct Touched {
     pub count: usize,
     /// The oldest catalogue by which this is known, see [`Analyser::generation`].
     pub generation: Option<u64>,
+    /// The tables and views that reads among them name.
+    pub named: BTreeSet<Table>,
     /// What the only one is as a prepared statement, if that is the same.
     pub as_prepared: Option<AsPrepared>,
 }
@@ -98,6 +106,14 @@ impl Touched {
         match self.count {
             1 => Proof::First,
             _ => Proof::End,
+        }
+    }
+
+    /// What their answers may be of.
+    pub fn named(&self) -> Named {
+        Named {
+            tables: self.named.clone(),
+            generation: self.generation,
         }
     }
 
@@ -126,6 +142,7 @@ impl Touched {
         self.commands += other.commands;
         self.as_prepared = other.as_prepared.filter(|_| self.count == 0);
         self.count += other.count;
+        self.named.extend(other.named);
         let generations = [self.generation, other.generation];
         self.generation = generations.into_iter().flatten().min();
     }
@@ -159,7 +176,10 @@ impl Touched {
         }
         self.sets.absorb(sets);
         let why = match &statement.action {
-            Action::Read => return,
+            Action::Read => {
+                self.named.extend(statement.named());
+                return;
+            }
             Action::Primary(why) | Action::Unproven(why) | Action::Pin(why) => why,
             Action::Session => {
                 self.changes_settings = true;
@@ -261,6 +281,12 @@ impl Before<'_> {
             self.look_at_parse(message, session);
             return None;
         }
+        if message.tag() == b'S' {
+            // It ends the transaction that the batch runs in, unless the client has begun that.
+            let is_inside = session.is_in_transaction();
+            writes.note(&Touched::default(), is_inside, &self.routing.manager);
+            return None;
+        }
         let bound = bound_by(message, session);
         let text = run_by(message, bound.as_ref())?;
         let is_simple = message.tag() == b'Q';
@@ -283,7 +309,9 @@ impl Before<'_> {
         };
         let reason = touched.needs_primary.unwrap_or(kept);
         self.tell(&Why::primary(reason), &touched, (session, out));
-        writes.note(&touched, session.is_in_transaction(), &routing.manager);
+        // What Execute runs is ended by what follows, unless it ends its transaction by itself.
+        let is_inside = session.is_in_transaction() || message.tag() == b'E';
+        writes.note(&touched, is_inside, &routing.manager);
         if is_simple && !prelude.is_empty() {
             return Some(session.behind(&prelude, message));
         }
@@ -299,6 +327,10 @@ impl Before<'_> {
     /// Returns what goes in its place, as [`Before::look`].
     fn look_elsewhere(&self, message: Message<'_>, goes: Goes<'_>) -> Option<BytesMut> {
         let session = goes.session;
+        if session.is_inside_quietly() {
+            // What might have ended it was skipped.
+            goes.writes.goes_on();
+        }
         let bound = bound_by(message, session);
         let text = match message.tag() {
             b'P' => match message::Parse::read(message.body()) {
@@ -306,12 +338,14 @@ impl Before<'_> {
                 _ => Text::Unknown,
             },
             b'D' => match message::Subject::read(message.body()) {
-                Ok(message::Subject::Statement(name)) => {
-                    let prepared = session.statement(name);
-                    prepared.map_or(Text::Unknown, Text::Prepared)
-                }
+                Ok(message::Subject::Statement(name)) => match session.statement(name) {
+                    Some(prepared) => Text::Prepared(prepared),
+                    None => return None,
+                },
                 _ => return None,
             },
+            // A portal that was not bound is not there.
+            b'E' if bound.is_none() && session.knows_portals() => return None,
             _ => run_by(message, bound.as_ref())?,
         };
         let touched = self.routing.touched(&text, self.reading);
@@ -319,6 +353,12 @@ impl Before<'_> {
         if touched.stays_elsewhere(words) && !goes.writes.may_be_over() {
             // Nothing is written: this says that the transaction may end.
             let is_run = matches!(message.tag(), b'Q' | b'E');
+            // Those that are not known are told as no table's.
+            if let Some(id) = self.place
+                && let Some(pairs) = self.routing.numbers.of(id, &touched.named())
+            {
+                session.numbers_tables_also(pairs);
+            }
             if let Some(id) = self.place.filter(|_| is_run) {
                 self.tell(&Why::snapshot(id), &touched, (session, goes.out));
             }
@@ -392,87 +432,6 @@ fn run_by<'a>(message: Message<'a>, bound: Option<&'a Bound>) -> Option<Text<'a>
     })
 }
 
-/// Why a batch goes where it goes.
-#[derive(Debug)]
-pub struct Why {
-    /// Without what differs from time to time.
-    pub reason: &'static str,
-    detail: Detail,
-}
-
-#[derive(Debug)]
-enum Detail {
-    /// The Primary, and nothing else is to be said.
-    Nothing,
-    /// An Extension.
-    Extension {
-        id: ExtensionId,
-        need: Tsid,
-        applied: Tsid,
-    },
-    /// An Extension, and nothing newer is needed than what its transaction has there.
-    Snapshot(ExtensionId),
-    /// The Primary, since no Extension has this.
-    NoneHas(Tsid),
-    /// The Primary, since the Extension said this.
-    Refused(Box<Report>),
-}
-
-impl Why {
-    /// The Primary, for this reason.
-    pub fn primary(reason: &'static str) -> Why {
-        let detail = Detail::Nothing;
-        Why { reason, detail }
-    }
-
-    /// The Extension where its transaction has its snapshot.
-    fn snapshot(id: ExtensionId) -> Why {
-        Why {
-            reason: "its transaction has its snapshot there",
-            detail: Detail::Snapshot(id),
-        }
-    }
-
-    /// The Primary, since the read has failed at the Extension, or what it has seen there does not count.
-    pub fn failed(fault: &Fault) -> Why {
-        match fault {
-            Fault::Torn => Why::torn(),
-            Fault::Error(report) => Why {
-                reason: "it failed at the Extension",
-                detail: Detail::Refused(Box::new(report.clone())),
-            },
-        }
-    }
-
-    /// The Primary, since what was seen at the Extension may be torn.
-    pub fn torn() -> Why {
-        Why::primary("commits under way together may be seen in another order there")
-    }
-
-    /// The Primary, since the Extension cannot be reached.
-    pub fn unreachable(report: Report) -> Why {
-        Why {
-            reason: "the Extension cannot be reached",
-            detail: Detail::Refused(Box::new(report)),
-        }
-    }
-}
-
-/// For people.
-impl fmt::Display for Why {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.detail {
-            Detail::Nothing => write!(f, "the Primary, {}", self.reason),
-            Detail::Extension { id, need, applied } => {
-                write!(f, "Extension {}, it has {applied}, needed is {need}", id.0)
-            }
-            Detail::Snapshot(id) => write!(f, "Extension {}, {}", id.0, self.reason),
-            Detail::NoneHas(need) => write!(f, "the Primary, no Extension has {need} yet"),
-            Detail::Refused(report) => write!(f, "the Primary, since {report}"),
-        }
-    }
-}
-
 /// Where a read goes.
 pub struct Route {
     /// Why.
@@ -534,12 +493,14 @@ impl Routing {
     fn of(started: Started, primary: &Address, connections_max: usize) -> Routing {
         let (replication, manager, analyser) = started;
         let node = Node::new(primary.clone(), connections_max);
+        tokio::spawn(pending_age::watch(Arc::downgrade(&manager)));
         Routing {
             primary: Arc::new(node.with_ledger(replication.ledger().clone())),
             lease: replication.lease().clone(),
             analyser,
             manager,
             extensions: Extensions::new(replication, connections_max),
+            numbers: TableNumbers::default(),
         }
     }
 
@@ -577,13 +538,18 @@ impl Routing {
             }
             Some(reading) => Ok(reading),
         };
+        // A superuser runs these at replicas: they have succeeded on the Primary.
+        let plain = Reading::default();
+        let is_plain = |text: &String| !is_mixed && is_of_roles_alone(text);
         let prelude = |text: &String| match (&read, fires_triggers(text)) {
+            (Err(_), false) if is_plain(text) => Ok(self.announcing(text, &plain, "")),
             (Ok(reading), true) => {
                 let announcing = self.announcing(text, reading, role);
-                Ok(unless_noted(&announcing.replacen("SELECT", "PERFORM", 1)))
+                let announcing = announcing.replacen("SELECT", "PERFORM", 1);
+                Ok(unless_noted(&announcing, text))
             }
             (Ok(reading), false) => Ok(self.announcing(text, reading, role)),
-            (Err(report), true) => Ok(unless_noted(&report.raised())),
+            (Err(report), true) => Ok(unless_noted(&report.raised(), text)),
             (Err(report), false) => Err(report.clone()),
         };
         touched.schema.iter().map(prelude).collect()
@@ -716,6 +682,9 @@ impl Routing {
                 constants.map(Constant::parameter).collect()
             }
         };
+        if text.parameter_types().any(is_of_node) {
+            touched.needs_primary = Some("the type of a parameter differs between nodes");
+        }
         let mut is_known = reading.is_some();
         for statement in analysis.iter() {
             let is_transaction =

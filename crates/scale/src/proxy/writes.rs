@@ -29,6 +29,8 @@ pub struct Writes {
     is_marked: bool,
     /// Has the transaction changed its settings?
     has_settings: bool,
+    /// Has something run on the connection that may have done anything there?
+    has_run_anything: bool,
 }
 
 impl Writes {
@@ -36,6 +38,7 @@ impl Writes {
     /// goes on behind them, unless it may end by them.
     pub fn note(&mut self, touched: &Touched, is_inside: bool, manager: &Mutex<Manager>) {
         self.has_settings |= touched.changes_settings;
+        self.has_run_anything |= touched.sets.may_write_anything();
         self.locked.merge(&touched.locked);
         if touched.sets.is_written() {
             self.unsent.merge(&touched.sets);
@@ -49,9 +52,19 @@ impl Writes {
         }
     }
 
+    /// Has something run since this was asked last that may have done anything, as functions of users may?
+    pub fn take_run_anything(&mut self) -> bool {
+        std::mem::take(&mut self.has_run_anything)
+    }
+
     /// Has the transaction changed its settings? Then names in it may mean something else.
     pub fn has_settings(&self) -> bool {
         self.has_settings
+    }
+
+    /// The transaction has not ended, whatever was sent.
+    pub fn goes_on(&mut self) {
+        self.may_be_over = false;
     }
 
     /// May the transaction have ended?
@@ -111,6 +124,17 @@ impl Writes {
             manager.finished(mark.id, Outcome::Committed);
         }
         Vec::new()
+    }
+
+    /// The session has ended without a connection to the Primary: of what is Pending nothing was sent.
+    pub fn never_sent(&mut self, manager: &Mutex<Manager>) {
+        if !self.is_pending() {
+            return;
+        }
+        let mut manager = locked(manager);
+        for mark in self.pending.drain(..) {
+            manager.finished(mark.id, Outcome::RolledBack);
+        }
     }
 
     /// The connection to this process on the Primary is lost, or is closed.

@@ -1,26 +1,34 @@
 //! The statements by which an Extension does what a transaction state did on the Primary.
 //!
 //! Values are text literals whose type is left open, so that each column's own input function reads
-//! what its output function wrote. Every statement must find just the rows that it is about (HIHOOI c4).
+//! what its output function wrote. Every statement must find just the rows that it is about (R30).
 //!
 //! Rows of one table that follow each other are changed together, by one statement: that takes a fraction
 //! of the time. In which order one statement changes them is PostgreSQL's affair, and may matter to a unique
 //! index; so what fails together is tried again one by one, as it was on the Primary.
 
+mod found;
+
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::Error;
 use super::pgoutput::{Old, Tuple, Value};
 use super::tstate::{Change, Shape, ShapeColumn};
+use super::{Error, checks};
+use crate::analysis::replicas::at_replica;
 use crate::sql::{literal, quoted};
 
-/// By which texts are read as the Primary writes them into its stream.
-pub const AS_IMAGES: [(&str, &str); 4] = [
+/// By which texts are read, and written, as the Primary writes them into its stream.
+pub const AS_IMAGES: [(&str, &str); 9] = [
     ("standard_conforming_strings", "on"),
     ("DateStyle", "ISO, YMD"),
     ("IntervalStyle", "postgres"),
     ("TimeZone", "UTC"),
+    ("extra_float_digits", "3"),
+    ("bytea_output", "hex"),
+    ("lc_monetary", "C"),
+    ("xmloption", "content"),
+    ("array_nulls", "on"),
 ];
 
 /// Rows that one statement changes, at most.
@@ -115,7 +123,7 @@ fn steps(change: &Change) -> Result<Vec<Step>, Error> {
         Change::Insert { table, new } => vec![one_row(insert(table, new)?)],
         Change::Update { table, old, new } => vec![one_row(update(table, old.as_ref(), new)?)],
         Change::Delete { table, old } => {
-            let found = condition(table, old)?;
+            let found = found::condition(table, old)?;
             vec![one_row(format!(
                 "DELETE FROM ONLY {} WHERE {found}",
                 name(table)
@@ -144,8 +152,10 @@ fn steps(change: &Change) -> Result<Vec<Step>, Error> {
             if !statement.role.is_empty() {
                 steps.push(any(format!("SET LOCAL ROLE {}", quoted(&statement.role))));
             }
-            steps.push(any(statement.text.clone()));
+            steps.push(any(at_replica(&statement.text)));
             steps.push(any("SET LOCAL ROLE NONE".into()));
+            steps.push(any(checks::replace_new()));
+            steps.push(any("SET LOCAL search_path TO DEFAULT".into()));
             if !settings.is_empty() {
                 steps.extend(AS_IMAGES.map(|(name, value)| set(name, value)));
             }
@@ -192,7 +202,8 @@ fn is_alike(first: &Change, second: &Change) -> bool {
                 columns.all(|(a, b)| (*a == Value::Unchanged) == (*b == Value::Unchanged));
             let is_any_set = pairs(table, new)
                 .is_ok_and(|pairs| pairs.iter().any(|(column, value)| is_set(column, value)));
-            Arc::ptr_eq(table, other) && can_be_named(table) && is_same && is_any_set
+            let can_be_set = can_be_named(table) && can_keep_row(table, &None, new);
+            Arc::ptr_eq(table, other) && can_be_set && is_same && is_any_set
         }
         (Change::Delete { table, .. }, Change::Delete { table: other, .. }) => {
             Arc::ptr_eq(table, other) && can_be_named(table)
@@ -203,7 +214,8 @@ fn is_alike(first: &Change, second: &Change) -> bool {
 
 /// Whether rows of it can be written as values of its row type, with a key to find them by.
 fn can_be_named(table: &Shape) -> bool {
-    table.has_key && table.is_whole
+    let is_text = |column: &ShapeColumn| column.type_oid != found::CHAR;
+    table.has_key && table.is_whole && table.columns.iter().all(is_text)
 }
 
 /// Whether an update that keeps the key gives a column this value.
@@ -267,8 +279,8 @@ fn rows(run: &[Change]) -> Result<Rows, Error> {
 fn found_in_rows(table: &Shape) -> String {
     let key = table.columns.iter().filter(|column| column.in_key);
     let same = key.map(|column| {
-        let column = quoted(&column.name);
-        format!("t.{column} = v.{column}")
+        let (name, equality) = (quoted(&column.name), &column.equality);
+        format!("t.{name} {equality} v.{name}")
     });
     let same: Vec<String> = same.collect();
     format!("]::{}[]) AS v WHERE {}", name(table), same.join(" AND "))
@@ -327,21 +339,29 @@ fn into(table: &Shape, new: &Tuple) -> Result<String, Error> {
 
 /// The values of a row.
 fn values(table: &Shape, new: &Tuple) -> Result<String, Error> {
-    let texts = pairs(table, new)?.into_iter().map(|(_, value)| text(value));
+    let texts = pairs(table, new)?.into_iter();
+    let texts = texts.map(|(column, value)| text(column, value));
     Ok(texts.collect::<Result<Vec<String>, Error>>()?.join(", "))
 }
 
 fn update(table: &Shape, old: Option<&Old>, new: &Tuple) -> Result<String, Error> {
     let found = match old {
-        Some(old) => condition(table, old)?,
-        None => key_condition(table, new)?,
+        Some(old) => found::condition(table, old)?,
+        None => found::key_condition(table, new)?,
     };
+    if !can_keep_row(table, &old, new) {
+        return replacement(table, new, &found);
+    }
     let keeps_key = old.is_none();
     let mut changes = Vec::new();
     for (column, value) in pairs(table, new)? {
         let is_kept = *value == Value::Unchanged || (keeps_key && column.in_key);
         if !is_kept && column.settable {
-            changes.push(format!("{} = {}", quoted(&column.name), text(value)?));
+            changes.push(format!(
+                "{} = {}",
+                quoted(&column.name),
+                text(column, value)?
+            ));
         }
     }
     Ok(match changes.is_empty() {
@@ -355,47 +375,37 @@ fn update(table: &Shape, old: Option<&Old>, new: &Tuple) -> Result<String, Error
     })
 }
 
-fn condition(table: &Shape, old: &Old) -> Result<String, Error> {
-    match old {
-        Old::Key(tuple) => key_condition(table, tuple),
-        Old::Row(tuple) if table.has_key => key_condition(table, tuple),
-        // Without a key, one of the rows with just these values; compared as text, since not every
-        // type has an equality.
-        Old::Row(tuple) => {
-            let mut same = Vec::new();
-            for (column, value) in pairs(table, tuple)? {
-                let column = quoted(&column.name);
-                same.push(format!(
-                    "{column}::text IS NOT DISTINCT FROM {}",
-                    text(value)?
-                ));
-            }
-            let table = name(table);
-            let all = match same.is_empty() {
-                true => "true".into(),
-                false => same.join(" AND "),
-            };
-            Ok(format!(
-                "ctid = (SELECT ctid FROM ONLY {table} WHERE {all} LIMIT 1)"
-            ))
-        }
-    }
+/// Whether UPDATE can give a row all of its new values. It cannot where an identity that is always generated may have
+/// got another one, by `SET id = DEFAULT`.
+fn can_keep_row(table: &Shape, old: &Option<&Old>, new: &Tuple) -> bool {
+    let before = match old {
+        Some(Old::Key(tuple) | Old::Row(tuple)) => Some(tuple),
+        None => None,
+    };
+    let mut columns = table.columns.iter().zip(new).enumerate();
+    columns.all(|(place, (column, value))| {
+        let is_known = before.is_some_and(|before| before.get(place) == Some(value));
+        let keeps_key = before.is_none() && column.in_key;
+        column.settable || *value == Value::Unchanged || keeps_key || is_known
+    })
 }
 
-fn key_condition(table: &Shape, tuple: &Tuple) -> Result<String, Error> {
-    let mut parts = Vec::new();
-    for (column, value) in pairs(table, tuple)? {
-        if column.in_key {
-            parts.push(format!("{} = {}", quoted(&column.name), text(value)?));
-        }
+/// Takes a row away and puts the new one in its place.
+fn replacement(table: &Shape, new: &Tuple, found: &str) -> Result<String, Error> {
+    let mut values = Vec::with_capacity(new.len());
+    for (column, value) in pairs(table, new)? {
+        values.push(match value {
+            Value::Unchanged => format!("old.{}", quoted(&column.name)),
+            _ => text(column, value)?,
+        });
     }
-    match parts.is_empty() {
-        true => Err(Error::Stream(format!(
-            "a change of {} came without a key: set its REPLICA IDENTITY",
-            name(table)
-        ))),
-        false => Ok(parts.join(" AND ")),
-    }
+    let into = into(table, new)?;
+    let into = into.strip_suffix("VALUES ").unwrap_or(&into);
+    Ok(format!(
+        "WITH old AS (DELETE FROM ONLY {} WHERE {found} RETURNING *) {into}SELECT {} FROM old",
+        name(table),
+        values.join(", ")
+    ))
 }
 
 fn pairs<'t>(
@@ -411,12 +421,20 @@ fn pairs<'t>(
     }
 }
 
-fn text(value: &Value) -> Result<String, Error> {
+/// A value as SQL.
+fn text(column: &ShapeColumn, value: &Value) -> Result<String, Error> {
     match value {
         Value::Null => Ok("NULL".into()),
         Value::Unchanged => Err(Error::Stream(
             "a value is missing where it is needed".into(),
         )),
+        // Servers before 16 write this type's byte as it is.
+        Value::Text(bytes) if column.type_oid == found::CHAR && !bytes.is_ascii() => {
+            let number = i8::from_ne_bytes([bytes[0]]);
+            Ok(format!(
+                "CAST(CAST('{number}' AS pg_catalog.int4) AS pg_catalog.\"char\")"
+            ))
+        }
         Value::Text(bytes) => Ok(literal(utf8(bytes)?)),
     }
 }

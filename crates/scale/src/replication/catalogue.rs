@@ -1,6 +1,7 @@
 //! Reads the Primary's catalogue for `analysis`.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use tokio_postgres::{Client, SimpleQueryMessage, SimpleQueryRow};
 
@@ -39,6 +40,17 @@ SELECT a.attrelid, a.attnum, a.attname, a.atttypid,
  WHERE a.attrelid >= 16384 AND a.attnum > 0 AND NOT a.attisdropped
  ORDER BY a.attrelid, a.attnum";
 
+/// Equalities that users have made, of the columns of replica identities; of anything else there is PostgreSQL's own.
+const KEY_OPERATORS: &str = "
+SELECT i.indrelid, i.indkey[place], format('OPERATOR(%I.%s)', n.nspname, o.oprname)
+  FROM pg_index i JOIN pg_class c ON c.oid = i.indrelid CROSS JOIN generate_series(0, i.indnkeyatts - 1) place
+  JOIN pg_opclass k ON k.oid = i.indclass[place]
+  JOIN pg_amop p ON p.amopfamily = k.opcfamily AND p.amopstrategy = 3
+   AND p.amoplefttype = k.opcintype AND p.amoprighttype = k.opcintype
+  JOIN pg_operator o ON o.oid = p.amopopr JOIN pg_namespace n ON n.oid = o.oprnamespace
+ WHERE i.indrelid >= 16384 AND o.oid >= 16384
+   AND (i.indisreplident OR i.indisprimary AND c.relreplident = 'd')";
+
 const INHERITANCE: &str = "SELECT inhparent, inhrelid FROM pg_inherits";
 
 /// Unique indexes on plain columns, but for the primary key.
@@ -51,9 +63,22 @@ const CASCADES: &str = "
 SELECT confrelid, conrelid FROM pg_constraint
  WHERE contype = 'f' AND (confupdtype IN ('c', 'n', 'd') OR confdeltype IN ('c', 'n', 'd'))";
 
+/// Some of PostgreSQL's own are said to be immutable, but look up what a number names in the catalogue
+/// (`pg_partition_root`, `satisfies_hash_partition`, `ts_token_type`), or know the node's log (`pg_walfile_name`): all
+/// that take or give such numbers are left out but for aggregates, which compare them; and which Unicode a node knows.
 const IMMUTABLE: &str = "
+WITH of_nodes AS MATERIALIZED (
+     SELECT array_agg(oid) AS types FROM pg_type
+      WHERE typname ~ '^_?(reg.*|oid|oidvector|aclitem|anyenum|xid8?|cid|tid|pg_lsn|(pg|txid)_snapshot)$')
+SELECT p.proname FROM pg_proc p, of_nodes
+ WHERE p.pronamespace = 'pg_catalog'::regnamespace AND p.proname !~ 'unicode_version$'
+ GROUP BY p.proname HAVING bool_and(p.provolatile = 'i' AND p.oid < 16384 AND (p.prokind = 'a'
+    OR NOT (p.prorettype || p.proargtypes::oid[] || coalesce(p.proallargtypes, '{}')) && of_nodes.types))";
+
+/// Others of PostgreSQL's own that change nothing.
+const STEADY: &str = "
 SELECT proname FROM pg_proc WHERE pronamespace = 'pg_catalog'::regnamespace
- GROUP BY proname HAVING bool_and(provolatile = 'i' AND oid < 16384)";
+ GROUP BY proname HAVING bool_and(provolatile <> 'v' AND oid < 16384)";
 
 const USER_FUNCTIONS: &str = "
 SELECT DISTINCT proname FROM pg_proc
@@ -64,12 +89,31 @@ const USER_OPERATORS: &str = "SELECT DISTINCT oprname FROM pg_operator WHERE oid
 const USER_TYPES: &str = "
 SELECT DISTINCT typname FROM pg_type WHERE oid >= 16384 AND typtype <> 'c' AND typelem = 0";
 
+const DOMAINS_WITH_DEFAULT: &str = "
+SELECT DISTINCT typname FROM pg_type WHERE typtype = 'd' AND typdefault IS NOT NULL";
+
 const USER_CASTS: &str = "
 SELECT count(*) FROM pg_cast
  WHERE oid >= 16384 AND castsource < 16384 AND casttarget < 16384";
 
-/// Reads it, in one snapshot.
+/// How often it is read again that could not be read.
+const TRIES_MAX: usize = 50;
+/// Time between two of these tries.
+const TRY_WAIT: Duration = Duration::from_millis(20);
+
+/// Reads it, in one snapshot. That has views which are dropped meanwhile, whose definitions PostgreSQL does not give any
+/// more: then it is read again.
 pub async fn read(primary: &Client) -> Result<Catalogue, Error> {
+    for _ in 0..TRIES_MAX {
+        match read_once(primary).await {
+            Err(_) if !primary.is_closed() => tokio::time::sleep(TRY_WAIT).await,
+            read => return read,
+        }
+    }
+    read_once(primary).await
+}
+
+async fn read_once(primary: &Client) -> Result<Catalogue, Error> {
     primary
         .batch_execute(
             "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL search_path = ''",
@@ -92,6 +136,14 @@ async fn read_in_snapshot(primary: &Client) -> Result<Catalogue, Error> {
             relation.has_generated |= flag(&row, 6)?;
         }
     }
+    for row in rows(primary, KEY_OPERATORS).await? {
+        let number = column_number(&value(&row, 1)?)?;
+        if let Some((_, relation)) = relations.get_mut(&table(&row, 0)?)
+            && let Some(column) = relation.columns.iter_mut().find(|it| it.number == number)
+        {
+            column.key_operator = Some(value(&row, 2)?);
+        }
+    }
     for row in rows(primary, UNIQUE_KEYS).await? {
         if let Some((_, relation)) = relations.get_mut(&table(&row, 0)?) {
             let index = table(&row, 1)?.0;
@@ -111,9 +163,11 @@ async fn read_in_snapshot(primary: &Client) -> Result<Catalogue, Error> {
     Ok(Catalogue {
         relations: relations.into_values().collect(),
         immutable_functions: names(primary, IMMUTABLE).await?,
+        steady_functions: names(primary, STEADY).await?,
         user_functions: names(primary, USER_FUNCTIONS).await?,
         user_operators: names(primary, USER_OPERATORS).await?,
         user_types: names(primary, USER_TYPES).await?,
+        domains_with_default: names(primary, DOMAINS_WITH_DEFAULT).await?,
         has_user_casts: cast_count.as_deref() != Some("0"),
     })
 }
@@ -144,15 +198,20 @@ fn relation(row: &SimpleQueryRow) -> Result<((String, String), Relation), Error>
 }
 
 fn column(row: &SimpleQueryRow) -> Result<ColumnInfo, Error> {
-    let attribute = u16::try_from(number(&value(row, 1)?)?);
-    let out_of_range = |_| Error::Stream("a column has an impossible number".into());
     Ok(ColumnInfo {
-        number: Column(attribute.map_err(out_of_range)?),
+        number: column_number(&value(row, 1)?)?,
         name: value(row, 2)?,
         type_oid: table(row, 3)?.0,
         deterministic: flag(row, 4)?,
         always_generated: flag(row, 5)?,
+        key_operator: None,
     })
+}
+
+fn column_number(text: &str) -> Result<Column, Error> {
+    let out_of_range = |_| Error::Stream("a column has an impossible number".into());
+    let number = u16::try_from(number(text)?).map_err(out_of_range)?;
+    Ok(Column(number))
 }
 
 /// The columns of an `int2vector`'s text.

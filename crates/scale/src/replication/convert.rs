@@ -1,5 +1,5 @@
 //! Makes an Extension of a streaming standby of the Primary: the quickest way to fill one, as files are copied
-//! and not rows (HIHOOI c7, way B).
+//! and not rows (P3).
 //!
 //! The slot is held from before. The standby is told to take writes, which ends its replay somewhere in the
 //! Primary's log: it has every commit whose record ends there or before, and no other. PostgreSQL writes

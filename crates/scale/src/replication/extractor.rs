@@ -20,7 +20,7 @@ use super::setup::{self, FLUSHER, Seed, Start};
 use super::snapshot::Snapshot;
 use super::spill::Spill;
 use super::tstate::{Effect, TState};
-use super::{Error, Progress, Shared, connect, described, fence};
+use super::{Error, Progress, Shared, checks, connect, described, fence};
 use crate::address::Address;
 use crate::manager::execution::{Company, Task};
 use crate::manager::{ExtensionId, State, Tsid};
@@ -107,6 +107,9 @@ pub async fn run(
             .batch_execute(&settings)
             .await
             .map_err(settings_error)?;
+        if number == 0 {
+            client.batch_execute(&checks::replace_all()).await?;
+        }
         // One to execute or take back, and one to commit: never more for one connection.
         let (work_in, work) = mpsc::channel(2);
         workers.push(work_in);

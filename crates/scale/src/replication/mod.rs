@@ -17,7 +17,7 @@
 //!
 //! Invariants:
 //! - An Extension's database shows a prefix of the Primary's commits (I14), and says in the same
-//!   transaction which: `hihooi.applied` (HIHOOI c5). So nothing is applied twice after a restart.
+//!   transaction which: `hihooi.applied` (R31). So nothing is applied twice after a restart.
 //! - The slot is confirmed only up to what every Extension has on disk, or has the Transactions Buffer for, and only
 //!   by the active proxy.
 //! - A change that does not find exactly its row is never passed over: the Extension is quarantined.
@@ -31,6 +31,7 @@ pub mod setup;
 mod apply;
 mod bridge;
 mod checkpoint;
+mod checks;
 mod convert;
 mod divergence;
 mod extractor;

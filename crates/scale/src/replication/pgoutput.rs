@@ -35,8 +35,19 @@ pub struct Relation {
     pub name: String,
     /// Replica identity: `d`, `n`, `f` or `i`.
     pub identity: u8,
-    /// Columns in order: whether in the replica identity, and name.
-    pub columns: Vec<(bool, String)>,
+    /// Columns in order.
+    pub columns: Vec<RelationColumn>,
+}
+
+/// A column of such a table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RelationColumn {
+    /// Whether it is in the replica identity.
+    pub in_key: bool,
+    /// Name.
+    pub name: String,
+    /// Its type's object identifier on the Primary.
+    pub type_oid: u32,
 }
 
 /// What identifies a row before a change.
@@ -147,9 +158,13 @@ fn relation(input: &mut Bytes) -> Result<Relation, Malformed> {
     for _ in 0..count {
         let in_key = byte(input)? & 1 != 0;
         let name = text(input)?;
-        let _type_oid = number(input)?;
+        let type_oid = number(input)?;
         let _modifier = number(input)?;
-        columns.push((in_key, name));
+        columns.push(RelationColumn {
+            in_key,
+            name,
+            type_oid,
+        });
     }
     Ok(Relation {
         oid,

@@ -43,9 +43,10 @@ const SHOWN_WAIT: Duration = Duration::from_millis(1);
 const STALL_MAX: Duration = Duration::from_secs(10);
 /// The same of the Transactions Buffer, which Extensions that are there need not wait for.
 const BUFFER_STALL_MAX: Duration = Duration::from_secs(1);
-/// Text of values is the same here and at Extensions.
+/// Text of values is the same here and at Extensions; names in it have their schemas.
 const OPTIONS: &str = "-c datestyle=ISO,YMD -c intervalstyle=postgres -c extra_float_digits=3 \
-                       -c bytea_output=hex -c timezone=UTC -c client_encoding=UTF8";
+                       -c bytea_output=hex -c timezone=UTC -c client_encoding=UTF8 -c lc_monetary=C \
+                       -c search_path=";
 
 /// Who is given commits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

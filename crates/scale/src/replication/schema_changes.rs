@@ -16,6 +16,7 @@ use tokio_postgres::error::SqlState;
 use super::Error;
 use super::pgoutput::{Tuple, Value};
 use super::setup::setup_error;
+use crate::analysis::temporary::{self, Named, Uses};
 use crate::analysis::{Action, Analyser, TEMPORARY_TABLE, TransactionCommand, search_path};
 use crate::manager::mark::Statement;
 
@@ -30,70 +31,8 @@ CREATE OR REPLACE FUNCTION hihooi.note_schema_change() RETURNS event_trigger LAN
 /// See [`STAND_IN`].
 pub const FORGET: &str = "DROP FUNCTION IF EXISTS hihooi.note_schema_change() CASCADE";
 
-/// It runs with a superuser's rights in whatever search path: each name has its schema. CREATE TABLE AS is noted
-/// before its rows come, anything else when it is known whether it changes something that Extensions have; of a
-/// DROP only what was dropped tells that. Whatever is alone in its text and changes nothing needs no note.
-const TRIGGERS: &str = "
-CREATE TABLE IF NOT EXISTS hihooi.schema_change (
-  id int8 GENERATED ALWAYS AS IDENTITY PRIMARY KEY, at text NOT NULL, event text NOT NULL, tag text NOT NULL,
-  matters bool NOT NULL, settings text NOT NULL, path text NOT NULL, role text NOT NULL, query text NOT NULL, context text NOT NULL);
-CREATE OR REPLACE FUNCTION hihooi.note_schema_change() RETURNS event_trigger
-LANGUAGE plpgsql SECURITY DEFINER SET lc_messages = 'C' AS $function$
-DECLARE
-  role pg_catalog.text := pg_catalog.current_setting('role');
-  query pg_catalog.text := pg_catalog.current_query();
-  is_drop pg_catalog.bool := pg_catalog.starts_with(TG_TAG, 'DROP ');
-  makes_rows pg_catalog.bool := TG_TAG OPERATOR(pg_catalog.~) '^(CREATE TABLE AS|SELECT INTO)$';
-  matters pg_catalog.bool := true;
-  context pg_catalog.text;
-  noted pg_catalog.int8;
-BEGIN
-  IF TG_TAG OPERATOR(pg_catalog.~) '^REFRESH MATERIALIZED VIEW$| (PUBLICATION|SUBSCRIPTION)$' THEN RETURN;
-  END IF;
-  IF TG_EVENT OPERATOR(pg_catalog.=) 'sql_drop' THEN
-    IF NOT is_drop OR NOT EXISTS (
-      SELECT FROM pg_catalog.pg_event_trigger_dropped_objects() AS o
-       WHERE o.original AND NOT o.is_temporary AND o.object_identity OPERATOR(pg_catalog.<>) 'hihooi'
-         AND coalesce(o.schema_name OPERATOR(pg_catalog.<>) 'hihooi', true)) THEN RETURN;
-    END IF;
-  ELSIF TG_EVENT OPERATOR(pg_catalog.=) 'ddl_command_end' THEN
-    IF makes_rows THEN RETURN;
-    END IF;
-    matters := NOT is_drop AND EXISTS (
-      SELECT FROM pg_catalog.pg_event_trigger_ddl_commands() AS o
-       WHERE coalesce(o.object_identity OPERATOR(pg_catalog.<>) 'hihooi', true)
-         AND coalesce(o.schema_name OPERATOR(pg_catalog.<>) 'hihooi'
-                      AND o.schema_name OPERATOR(pg_catalog.<>) 'pg_temp', true));
-    IF NOT is_drop AND NOT matters AND pg_catalog.strpos(query, ';') OPERATOR(pg_catalog.=) 0 THEN RETURN;
-    END IF;
-  END IF;
-  GET DIAGNOSTICS context = PG_CONTEXT;
-  IF role OPERATOR(pg_catalog.=) 'none' THEN
-    role := SESSION_USER;
-  END IF;
-  INSERT INTO hihooi.schema_change AS own (at, event, tag, matters, settings, path, role, query, context)
-    VALUES (pg_catalog.encode(pg_catalog.timestamptz_send(pg_catalog.statement_timestamp()), 'hex'),
-            TG_EVENT, TG_TAG, matters,
-            (SELECT pg_catalog.string_agg(pg_catalog.concat(own.name, '=', pg_catalog.current_setting(own.name)), E'\\n')
-               FROM pg_catalog.unnest(ARRAY['TimeZone', 'DateStyle', 'IntervalStyle',
-                                            'standard_conforming_strings']) AS own (name)),
-            pg_catalog.current_setting('search_path'), role, query, context)
-    RETURNING own.id INTO noted;
-  DELETE FROM hihooi.schema_change AS own WHERE own.id OPERATOR(pg_catalog.=) noted;
-END
-$function$;
-DO $do$ DECLARE
-  name text; event text; filter text;
-BEGIN
-  FOR name, event, filter IN VALUES
-    ('hihooi_before', 'ddl_command_start', $$WHEN TAG IN ('CREATE TABLE AS', 'SELECT INTO')$$),
-    ('hihooi_after', 'ddl_command_end', ''), ('hihooi_drop', 'sql_drop', '')
-  LOOP
-    CONTINUE WHEN EXISTS (SELECT FROM pg_event_trigger WHERE evtname = name);
-    EXECUTE format('CREATE EVENT TRIGGER %I ON %I %s EXECUTE FUNCTION hihooi.note_schema_change()',
-                   name, event, filter);
-  END LOOP;
-END $do$";
+/// The table, the triggers and their functions.
+const TRIGGERS: &str = include_str!("schema_changes.sql");
 
 /// Makes the triggers on the Primary, unless our role may not: whether changes of the schema are noticed.
 pub async fn prepare(primary: &Client) -> Result<bool, Error> {
@@ -110,13 +49,45 @@ pub async fn prepare(primary: &Client) -> Result<bool, Error> {
 }
 
 /// A statement that does `otherwise`, in PL/pgSQL, where the triggers will not note what the session does next.
-pub fn unless_noted(otherwise: &str) -> String {
+///
+/// Before that it refuses `text`, the statement that follows, if that makes something for good of temporary tables.
+pub fn unless_noted(otherwise: &str, text: &str) -> String {
+    let refusing = refusing_temporary(&temporary::named(text));
     format!(
-        "{UNLESS_NOTED}BEGIN IF pg_catalog.current_setting('session_replication_role') OPERATOR(pg_catalog.=) 'replica' \
+        "{UNLESS_NOTED}BEGIN {refusing}IF pg_catalog.current_setting('session_replication_role') OPERATOR(pg_catalog.=) 'replica' \
          OR pg_catalog.current_setting('event_triggers', true) OPERATOR(pg_catalog.=) 'off' \
          OR (SELECT pg_catalog.count(*) FROM pg_catalog.pg_event_trigger WHERE evtenabled IN ('O', 'A') \
              AND evtname IN ('hihooi_before', 'hihooi_after', 'hihooi_drop')) OPERATOR(pg_catalog.<>) 3 \
          THEN {otherwise}; END IF; {END_UNLESS_NOTED}"
+    )
+}
+
+/// In PL/pgSQL: fails if these tables are the session's own, or some of them where all may be.
+fn refusing_temporary(named: &Named) -> String {
+    if named.names.is_empty() && named.temporary_count == 0 {
+        return String::new();
+    }
+    // As the client's bytes, whatever its settings say of quotes.
+    let hex = |name: &String| name.bytes().map(|byte| format!("{byte:02x}")).collect();
+    let names: Vec<String> = named.names.iter().map(hex).collect();
+    let (names, sure, most) = (
+        names.join(","),
+        named.temporary_count,
+        match named.may_be_all {
+            true => named.count.saturating_sub(1),
+            false => named.count,
+        },
+    );
+    format!(
+        "IF (SELECT pg_catalog.count(*) OPERATOR(pg_catalog.+) {sure} FROM pg_catalog.pg_class AS c \
+             WHERE c.relpersistence OPERATOR(pg_catalog.=) 't' AND pg_catalog.pg_table_is_visible(c.oid) \
+               AND c.relnamespace OPERATOR(pg_catalog.=) pg_catalog.pg_my_temp_schema() \
+               AND pg_catalog.encode(pg_catalog.namesend(c.relname), 'hex') OPERATOR(pg_catalog.=) \
+                   ANY ('{{{names}}}'::pg_catalog.text[])) BETWEEN 1 AND {most} \
+         THEN RAISE EXCEPTION USING ERRCODE = '0A000', \
+           MESSAGE = 'this cannot be done with a temporary table, which replicas do not have', \
+           HINT = 'Name temporary tables in a statement of their own; instead of CREATE TABLE ... AS or LIKE, write \
+                   CREATE TABLE with its columns, then INSERT ... SELECT.'; END IF; "
     )
 }
 
@@ -155,6 +126,8 @@ pub struct Note {
     pub query: String,
     /// What PL/pgSQL was doing, innermost first; the first line is the trigger's own.
     pub context: String,
+    /// Temporary tables, views and sequences that the session had, a line for each.
+    pub temporary: String,
 }
 
 impl Note {
@@ -175,6 +148,7 @@ impl Note {
                 "role" => &mut note.role,
                 "query" => &mut note.query,
                 "context" => &mut note.context,
+                "temporary" => &mut note.temporary,
                 "matters" => {
                     note.matters = text == "t";
                     continue;
@@ -259,6 +233,16 @@ impl Text {
         Found::Statement(statement, settings.collect())
     }
 
+    /// Runs one that was noted, unless it is about temporary tables.
+    fn run_noted(&self, text: String) -> Option<Found> {
+        let own: Vec<&str> = self.note.temporary.lines().collect();
+        match temporary::uses(&text, &own) {
+            Uses::Nothing => Some(self.run(text)),
+            Uses::Only => None,
+            Uses::Some => Some(self.note.lost("it uses a temporary table")),
+        }
+    }
+
     /// The statement that was noted is the next of this tag; those before it are of kinds that no trigger sees.
     fn noted(&mut self, note: &Note, matters: bool) -> Vec<Found> {
         self.note = note.clone();
@@ -272,9 +256,11 @@ impl Text {
                 false => Vec::new(),
             };
         };
-        let mut found: Vec<String> = self.rest.drain(..place).flatten().collect();
-        found.extend(self.rest.pop_front().flatten().filter(|_| matters));
-        found.into_iter().map(|text| self.run(text)).collect()
+        let before: Vec<String> = self.rest.drain(..place).flatten().collect();
+        let mut found: Vec<Found> = before.into_iter().map(|text| self.run(text)).collect();
+        let noted = self.rest.pop_front().flatten().filter(|_| matters);
+        found.extend(noted.and_then(|text| self.run_noted(text)));
+        found
     }
 
     /// All that is left. At its end that is of kinds that no trigger sees.
@@ -400,6 +386,11 @@ fn begin(note: &Note, text: &str, mut announced: Vec<String>, analyser: &Analyse
 
 /// May the text be a statement of this tag?
 fn is_of(text: &str, tag: &str) -> bool {
+    // It is run again as the other.
+    let tag = match tag {
+        "SELECT INTO" => "CREATE TABLE AS",
+        tag => tag,
+    };
     let mut tag = tag.split(' ');
     let first = tag.next();
     let last = tag.next_back();
@@ -568,7 +559,7 @@ mod tests {
             [""; 0]
         );
         announce(&mut changes, "CREATE ROLE r");
-        let prelude = unless_noted("NULL");
+        let prelude = unless_noted("NULL", "");
         let text = format!("SELECT 1; {prelude};CREATE ROLE r; CREATE TABLE b (a int)");
         assert_eq!(
             found_by(&mut changes, &text, &["CREATE TABLE"]),

@@ -1,4 +1,4 @@
-//! Fills a new Extension from a snapshot of the Primary, while the Primary goes on (HIHOOI c7, way C), or of another
+//! Fills a new Extension from a snapshot of the Primary, while the Primary goes on (P3), or of another
 //! Extension, which is its seed then (the paper's Seed DB, section 6.2): the Primary copies nothing for it.
 //!
 //! A snapshot of the Primary itself lists the transactions that were running, and so says which commits it shows, so
@@ -212,14 +212,18 @@ impl Filling<'_> {
             "--compress=0",
             "--no-publications",
             "--no-subscriptions",
+            "--no-tablespaces",
             "--exclude-schema=hihooi",
         ]);
         dump.args(["--no-unlogged-table-data", "--snapshot", &taken.name]);
+        // Amounts of money are read as they are written.
+        dump.env("PGOPTIONS", "-c lc_monetary=C");
         let mut restore = tool("pg_restore", (self.extension, fence::SEED));
         restore.args(["--exit-on-error", "--single-transaction", "--dbname"]);
         restore.arg(&self.extension.database);
         // Nothing fires and nothing is checked again.
-        restore.env("PGOPTIONS", "-c session_replication_role=replica");
+        let options = "-c session_replication_role=replica -c lc_monetary=C -c array_nulls=on";
+        restore.env("PGOPTIONS", options);
         let (dumped, restored) = pipe(dump, restore).await?;
         for (name, output) in [("pg_dump", dumped), ("pg_restore", restored)] {
             if let Some(problem) = output {

@@ -36,8 +36,23 @@ SELECT coalesce(string_agg(c.oid::regclass::text, ', ' ORDER BY c.oid), '')
   FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
  WHERE c.relkind = 'r' AND c.relpersistence = 'p' AND n.nspname !~ '^pg_'
    AND n.nspname NOT IN ('information_schema', 'hihooi')
-   AND (c.relreplident = 'n' OR c.relreplident = 'd' AND NOT EXISTS
-        (SELECT FROM pg_index i WHERE i.indrelid = c.oid AND i.indisprimary))";
+   AND c.relreplident <> 'f' AND NOT EXISTS
+        (SELECT FROM pg_index i WHERE i.indrelid = c.oid
+          AND CASE c.relreplident WHEN 'd' THEN i.indisprimary WHEN 'i' THEN i.indisreplident END)";
+
+/// Triggers and rules that would run again where rows are applied, as one text.
+pub const FIRING: &str = "
+SELECT coalesce(string_agg(it, ', ' ORDER BY it), '') FROM (
+  SELECT format('trigger %I on %s', tgname, tgrelid::regclass) FROM pg_trigger WHERE NOT tgisinternal AND tgenabled IN ('A', 'R')
+  UNION ALL
+  SELECT format('rule %I on %s', rulename, ev_class::regclass) FROM pg_rewrite
+   WHERE oid >= 16384 AND ev_enabled IN ('A', 'R')
+  UNION ALL
+  SELECT format('event trigger %I', evtname) FROM pg_event_trigger
+   WHERE evtname NOT LIKE 'hihooi\\_%' AND evtenabled IN ('A', 'R')) AS firing (it)";
+/// How that is mended.
+pub const MEND_FIRING: &str =
+    "Run ALTER TABLE … ENABLE TRIGGER (or ENABLE RULE, ALTER EVENT TRIGGER … ENABLE) for each";
 
 /// Refuses, and says how to mend it, where the Primary is not set up for logical decoding, or where a
 /// table's changes would come without a key.
@@ -53,6 +68,13 @@ pub async fn check(primary: &Client) -> Result<(), Error> {
         return Err(Error::Setup(format!(
             "these tables have no primary key, so their changes cannot be replicated: {keyless}. \
              Give each a primary key, or run ALTER TABLE … REPLICA IDENTITY FULL on it"
+        )));
+    }
+    let firing = one(primary, FIRING).await?;
+    if !firing.is_empty() {
+        return Err(Error::Setup(format!(
+            "these are ENABLE ALWAYS or ENABLE REPLICA, and would run again at Extensions, where rows come with what \
+             they have done: {firing}. {MEND_FIRING}"
         )));
     }
     Ok(())

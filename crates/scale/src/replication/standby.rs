@@ -1,5 +1,5 @@
 //! A streaming standby of the Primary as an Extension: PostgreSQL keeps it up, and its replay position says
-//! how far it is (HIHOOI c7).
+//! how far it is (P3).
 //!
 //! A TSID is the place in the log behind a commit's record, and a standby shows a commit once its replay has
 //! gone past that. It may do so before the Primary does, a moment or, where that waits for its standbys, much

@@ -14,7 +14,7 @@ use super::apply::Part;
 use super::pgoutput::{self, Message, Old, Tuple, Value};
 use super::schema_changes::{self, Found, Note, SchemaChanges};
 use super::spill::{self, Spill};
-use crate::analysis::catalogue::Relation;
+use crate::analysis::catalogue::{ColumnInfo, Relation};
 use crate::analysis::{Analyser, Catalogue};
 use crate::manager::mark::{self, Mark};
 use crate::manager::{Row, Sets, Table, Touch, Tsid};
@@ -28,6 +28,9 @@ const LENGTH_MAX: usize = 256 * 1024;
 
 /// Where proxies keep what is their own, on every node something else.
 const OWN_SCHEMA: &str = "hihooi";
+
+/// Equality of PostgreSQL's own types, and of enums, ranges, arrays and rows.
+const EQUAL: &str = "OPERATOR(pg_catalog.=)";
 
 /// What one commit did.
 #[derive(Debug)]
@@ -165,6 +168,10 @@ pub struct ShapeColumn {
     pub in_key: bool,
     /// Whether UPDATE can give it a value: it is no identity that is always generated.
     pub settable: bool,
+    /// Its type's object identifier on the Primary.
+    pub type_oid: u32,
+    /// The operator by which its index finds a key, as SQL.
+    pub equality: String,
 }
 
 impl Shape {
@@ -173,13 +180,24 @@ impl Shape {
             let column = known.and_then(|known| known.column(name));
             column.is_none_or(|column| !column.always_generated)
         };
+        let equality = |name: &str| match known.and_then(|known| known.column(name)) {
+            Some(ColumnInfo {
+                key_operator: Some(operator),
+                ..
+            }) => operator.clone(),
+            Some(_) => EQUAL.into(),
+            // Where the search path leads.
+            None => "=".into(),
+        };
         let columns: Vec<ShapeColumn> = relation
             .columns
             .into_iter()
-            .map(|(in_key, name)| ShapeColumn {
-                settable: settable(&name),
-                in_key,
-                name,
+            .map(|column| ShapeColumn {
+                settable: settable(&column.name),
+                equality: equality(&column.name),
+                in_key: column.in_key,
+                name: column.name,
+                type_oid: column.type_oid,
             })
             .collect();
         let position = |number: &crate::manager::Column| {
@@ -403,7 +421,7 @@ impl Assembler {
         if relation.schema == OWN_SCHEMA {
             self.own.insert(relation.oid);
             if relation.name == schema_changes::TABLE {
-                let columns = relation.columns.into_iter().map(|(_, name)| name);
+                let columns = relation.columns.into_iter().map(|column| column.name);
                 self.notes = Some((relation.oid, columns.collect()));
             }
             return;
@@ -411,7 +429,7 @@ impl Assembler {
         let known = catalogue.numbered(Table(relation.oid));
         let agrees = known.is_some_and(|known| {
             let mut columns = relation.columns.iter();
-            columns.all(|(_, name)| known.column(name).is_some())
+            columns.all(|column| known.column(&column.name).is_some())
         });
         self.catalogue_is_old |= !agrees;
         let oid = relation.oid;

@@ -134,7 +134,7 @@ impl Database {
                 Some(is_here) => *is_here,
                 None => self.data.contains_key(&change.key),
             };
-            // Every row is found as it was on the Primary (HIHOOI c4).
+            // Every row is found as it was on the Primary (R30).
             if here != change.old.is_some() {
                 return Err(Problem::Differs);
             }

@@ -1,11 +1,15 @@
-//! What a statement may leave behind in the session that runs it, by its words alone.
+//! What a statement may leave behind in the session that runs it.
 //!
-//! It errs to one side: a text is [`Effect::Nothing`] only if it begins like a statement that
-//! leaves nothing, and no word of it, even in a literal or a comment, belongs to what leaves
-//! something. Functions that users have written are not looked into.
+//! Most texts leave nothing, and are known by their words alone: such a text begins like a statement that leaves
+//! nothing, and no word of it, even in a literal or a comment, belongs to what leaves something. What has such a word
+//! is read by PostgreSQL's own grammar (module `parsed`); what that does not understand keeps its session.
+//! Functions that users have written are not looked into.
+
+mod calls;
+mod parsed;
 
 use super::cut::Message;
-use super::{message, settings};
+use super::{message, names, settings};
 use crate::sql::name_length;
 
 /// What a text leaves behind in its session.
@@ -70,35 +74,53 @@ const LEAVES_NOTHING: &[&str] = &[
     "with",
 ];
 
-/// Words that make a session keep its connection, wherever they stand.
+/// Words that stand in what makes a session keep its connection.
 const KEEPS: &[&str] = &[
-    "current_schema",
     "discard",
-    "dblink",
     "deallocate",
     "execute",
     "hold",
     "listen",
     "load",
-    "lo_open",
-    "lo_create",
-    "pg_temp",
     "prepare",
     "prepared",
-    "set_config",
-    "setseed",
     "temp",
     "temporary",
 ];
 
-/// How further such words begin: functions of advisory locks that outlive transactions, and the
-/// schemas of temporary tables.
-const KEEPS_BEGINNINGS: &[&str] = &[
+/// PostgreSQL's own functions whose callers keep their connections: for a lock, a setting, or what is open
+/// there; or since they run the text of another statement.
+const KEEPS_FUNCTIONS: &[&str] = &[
+    "cursor_to_xml",
+    "cursor_to_xmlschema",
     "pg_advisory_lock",
+    "pg_advisory_lock_shared",
     "pg_advisory_unlock",
-    "pg_temp_",
+    "pg_advisory_unlock_shared",
+    "pg_backup_start",
+    "pg_backup_stop",
+    "pg_copy_logical_replication_slot",
+    "pg_copy_physical_replication_slot",
+    "pg_create_logical_replication_slot",
+    "pg_create_physical_replication_slot",
+    "pg_replication_origin_session_reset",
+    "pg_replication_origin_session_setup",
+    "pg_start_backup",
+    "pg_stop_backup",
     "pg_try_advisory_lock",
+    "pg_try_advisory_lock_shared",
+    "query_to_xml",
+    "query_to_xml_and_xmlschema",
+    "query_to_xmlschema",
+    "set_config",
+    "set_limit",
+    "setseed",
+    "ts_rewrite",
+    "ts_stat",
 ];
+
+/// How further such words begin: of functions, and the schemas of temporary tables.
+const KEEPS_BEGINNINGS: &[&str] = &["binary_upgrade_", "dblink", "pg_temp"];
 
 /// Words that read what the last use of a sequence left.
 const READS_SEQUENCE_STATE: &[&str] = &["currval", "lastval"];
@@ -106,7 +128,12 @@ const READS_SEQUENCE_STATE: &[&str] = &["currval", "lastval"];
 /// Whether one of the words above may begin like this, by [`beginning`]; few other words do.
 const IS_WATCHED: [bool; BEGINNINGS] = {
     let mut is = [false; BEGINNINGS];
-    let lists = [KEEPS, KEEPS_BEGINNINGS, READS_SEQUENCE_STATE];
+    let lists = [
+        KEEPS,
+        KEEPS_FUNCTIONS,
+        KEEPS_BEGINNINGS,
+        READS_SEQUENCE_STATE,
+    ];
     let (mut list, mut at) = (0, 0);
     while list < lists.len() {
         if at == lists[list].len() {
@@ -129,10 +156,6 @@ const fn beginning(word: &[u8]) -> usize {
     }
     number % BEGINNINGS
 }
-
-/// Drivers' pools call it, with CLOSE ALL, UNLISTEN * and RESET ALL, whatever was done before: a session
-/// that shares connections has nothing of the kind.
-const UNLOCKS_ALL: &str = "pg_advisory_unlock_all";
 
 /// What may stand behind SET to make it end with the transaction.
 const SET_FOR_TRANSACTION: &[&str] = &["constraints", "local", "transaction"];
@@ -161,7 +184,19 @@ pub fn of_query(message: Message<'_>) -> Effect {
 /// The effect of a simple query's or a prepared statement's text, which may hold several
 /// statements.
 pub fn of(text: &[u8]) -> Effect {
+    match by_words(text) {
+        by_words @ (Effect::KeepsSession | Effect::ReadsSequenceState) => {
+            parsed::of(text).unwrap_or(by_words)
+        }
+        by_words => by_words,
+    }
+}
+
+fn by_words(text: &[u8]) -> Effect {
     let text = without_leading_comments(text);
+    if names::is_deallocate(text) {
+        return Effect::Nothing;
+    }
     // An identifier in Unicode escapes could spell any word.
     if text.contains(&b'&') && text.windows(2).any(|pair| pair == b"&\"") {
         return Effect::KeepsSession;
@@ -199,12 +234,14 @@ pub fn of(text: &[u8]) -> Effect {
             let start = name.get(..known.len());
             start.is_some_and(|start| start.eq_ignore_ascii_case(known.as_bytes()))
         };
-        let keeps = KEEPS.iter().any(is) || KEEPS_BEGINNINGS.iter().any(begins);
-        if keeps && settings::is_set_config(text) {
-            return Effect::SetsSettings;
-        }
-        if keeps && !is(&UNLOCKS_ALL) {
-            return Effect::KeepsSession;
+        let keeps = [KEEPS, KEEPS_FUNCTIONS]
+            .iter()
+            .any(|list| list.iter().any(is));
+        if keeps || KEEPS_BEGINNINGS.iter().any(begins) {
+            return match settings::is_set_config(text) {
+                true => Effect::SetsSettings,
+                false => Effect::KeepsSession,
+            };
         }
         if READS_SEQUENCE_STATE.iter().any(is) {
             effect = effect.and(Effect::ReadsSequenceState);
@@ -313,24 +350,7 @@ fn without_leading_comments(text: &[u8]) -> &[u8] {
             let end = rest.iter().position(|byte| matches!(byte, b'\n' | b'\r'));
             rest = rest[end.unwrap_or(rest.len())..].trim_ascii_start();
         } else if rest.starts_with(b"/*") {
-            let mut depth = 0_usize;
-            while !rest.is_empty() {
-                let step = match rest.get(..2) {
-                    Some(b"/*") => {
-                        depth += 1;
-                        2
-                    }
-                    Some(b"*/") => {
-                        depth -= 1;
-                        2
-                    }
-                    _ => 1,
-                };
-                rest = &rest[step..];
-                if depth == 0 {
-                    break;
-                }
-            }
+            rest = &rest[calls::comment_length(rest)..];
             rest = rest.trim_ascii_start();
         } else {
             return rest;
@@ -385,6 +405,25 @@ mod tests {
             "set transaction read only",
             "SET CONSTRAINTS \"a\" DEFERRED",
             "SELECT pg_advisory_unlock_all();\nCLOSE ALL;\nUNLISTEN *;",
+            "SELECT current_schema(), current_schemas(true)",
+            "SELECT temp, w.hold AS \"load\" FROM weather w WHERE note = 'please prepare'",
+            "SELECT 1 -- listen\n; /* CREATE TEMP TABLE */ SELECT $$deallocate$$, $x$execute$x$",
+            "INSERT INTO temp (load, hold) VALUES ('it''s temporary', 'pg_advisory_lock(1)')",
+            "CREATE TABLE temp (temporary int, discard text DEFAULT 'prepared')",
+            "ALTER TABLE t ADD COLUMN hold bool; DROP TABLE temp",
+            "GRANT EXECUTE ON FUNCTION f() TO ann",
+            "CREATE TRIGGER f BEFORE INSERT ON t FOR EACH ROW EXECUTE FUNCTION f()",
+            "CREATE FUNCTION f() RETURNS int LANGUAGE sql AS $$ SELECT setseed(1); LISTEN x $$",
+            "DECLARE c CURSOR WITHOUT HOLD FOR SELECT temp FROM t",
+            "EXPLAIN SELECT temp FROM t; COPY t (hold) TO STDOUT",
+            "SELECT 'lastval()', currval FROM t",
+            "SELECT set_config('role', $1, true), pg_catalog.set_config('a.b', 'x', 'on') AS temp",
+            "SELECT \"set_config\", setseed.pg_advisory_lock FROM setseed",
+            "LOCK TABLE temp; SET LOCAL a.load = 1; SET TRANSACTION ISOLATION LEVEL SERIALIZABLE",
+            "DISCARD PLANS; DISCARD TEMP; NOTIFY listen, 'load'",
+            "IMPORT FOREIGN SCHEMA s FROM SERVER f INTO temp",
+            "SELECT pg_advisory_xact_lock(hold) FROM temp",
+            "SELECT nextval('temp')",
         ] {
             assert_eq!(of(text.as_bytes()), Effect::Nothing, "{text}");
         }
@@ -399,7 +438,7 @@ mod tests {
             "SET \"local\".a = 1",
             "SET timezone.a = 1",
             "SET names.a = 'x'",
-            "SET \"search_path\" = x",
+            "SET \"role\" = x",
             "SET SESSION AUTHORIZATION DEFAULT",
             "SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY",
             "SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL SERIALIZABLE, READ WRITE",
@@ -427,6 +466,32 @@ mod tests {
             "SELECT 1; /* SELECT */ SET a.b = 1",
             "SELECT U&\"set\\005fconfig\"('a.b', '1', false)",
             "PREPARE x AS SELECT 1",
+            "CREATE TEMP VIEW v AS SELECT 1; CREATE TEMP SEQUENCE s",
+            "CREATE TEMPORARY TABLE t AS SELECT 1",
+            "CREATE TABLE t AS EXECUTE x",
+            "SELECT 1 INTO pg_temp_3.t UNION SELECT 2",
+            "EXPLAIN ANALYZE EXECUTE x",
+            "EXPLAIN ANALYZE CREATE TEMP TABLE t AS SELECT 1",
+            "CREATE FUNCTION pg_temp.f() RETURNS int LANGUAGE sql RETURN 1",
+            "CREATE TYPE \"pg_temp\".t AS ENUM ('a')",
+            "ALTER TABLE t SET SCHEMA pg_temp",
+            "SELECT temp, setseed ( 0.5 ) FROM t",
+            "INSERT INTO t SELECT pg_catalog.pg_advisory_lock /* x */ (1)",
+            "WITH x AS (SELECT set_config('a.b', '1', true)) SELECT * FROM x",
+            "SELECT set_config('a.b', '1', false), set_config('a.b', '1', true)",
+            "SELECT set_config('search_path', hold, true) FROM temp",
+            "SELECT set_config('a.b', '1', $1::bool)",
+            "SELECT query_to_xml('SELECT setseed(1)', true, true, '')",
+            "CREATE MATERIALIZED VIEW v AS SELECT pg_try_advisory_lock(1)",
+            "PREPARE TRANSACTION 'x'",
+            "COPY (SELECT setseed(1)) TO STDOUT",
+            "SELECT dblink_connect('a', 'b')",
+            "SELECT U&\"set!005fconfig\" UESCAPE '!' ('a.b', '1', false)",
+            "SELECT 'temp",
+            "SELECT 'a\\b', temp FROM t",
+            "DISCARD ALL",
+            "LOAD 'x'",
+            "SET search_path = public, \"pg_temp_1\"",
             "SELECT \"set_config\"('a.b', '1', false)",
         ] {
             assert_eq!(of(text.as_bytes()), Effect::KeepsSession, "{text}");
@@ -444,6 +509,9 @@ mod tests {
             "SET NAMES 'UTF8'",
             "SET SCHEMA 'a'",
             "SET jit TO DEFAULT; RESET jit",
+            "SET \"search_path\" = x",
+            "SET application_name = 'load'; SELECT temp FROM t",
+            "SELECT set_config('a.b', $1, true), set_config('search_path', $2::text, false)",
             "BEGIN; SET LOCAL a.b = 1; SET client_min_messages = warning; COMMIT",
             "SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL REPEATABLE READ",
             "SELECT set_config('DateStyle', 'ISO', false)",
@@ -464,5 +532,10 @@ mod tests {
         assert_eq!(of(b"SELECT lastval()"), Effect::ReadsSequenceState);
         assert_eq!(of(b"select currval('s')"), Effect::ReadsSequenceState);
         assert_eq!(of(b"select nextval('s')"), Effect::Nothing);
+        assert_eq!(
+            of(b"BEGIN; SELECT temp, currval('s') FROM t"),
+            Effect::ReadsSequenceState
+        );
+        assert_eq!(of(b"LISTEN x; SELECT lastval()"), Effect::KeepsSession);
     }
 }

@@ -8,6 +8,7 @@
 pub mod cut;
 pub mod effect;
 pub mod message;
+pub mod names;
 pub mod report;
 pub mod server;
 pub mod session;

@@ -46,11 +46,14 @@ pub struct Report {
 impl Report {
     /// The statement of PL/pgSQL by which a server fails with this.
     pub fn raised(&self) -> String {
+        let hint = match &self.hint[..] {
+            "" => String::new(),
+            hint => format!(", HINT = {}", literal(hint)),
+        };
         format!(
-            "RAISE EXCEPTION USING ERRCODE = {}, MESSAGE = {}, HINT = {}",
+            "RAISE EXCEPTION USING ERRCODE = {}, MESSAGE = {}{hint}",
             literal(&self.code),
             literal(&self.message),
-            literal(&self.hint)
         )
     }
 

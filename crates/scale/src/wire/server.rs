@@ -31,8 +31,12 @@ impl Turn {
     }
 }
 
+/// Statements that a server connection has.
+pub type Statements = BTreeMap<StatementId, Use>;
+
+/// When a statement was prepared and used on a connection.
 #[derive(Debug)]
-struct Use {
+pub struct Use {
     since: Turn,
     /// The time of its last use.
     last: u64,
@@ -43,6 +47,8 @@ struct Use {
 pub struct Server {
     /// Prepared on it, or sent to be.
     prepared: BTreeMap<StatementId, Use>,
+    /// Its process at the server.
+    pub process: u32,
     /// Whose unnamed statement it holds.
     pub unnamed: Option<UnnamedId>,
     /// What it has reported; shared until it changes.
@@ -105,6 +111,16 @@ impl Server {
     pub fn forget_all(&mut self) {
         self.prepared.clear();
         self.unnamed = None;
+    }
+
+    /// All statements with names are gone. Returns them.
+    pub fn forget_named(&mut self) -> Statements {
+        std::mem::take(&mut self.prepared)
+    }
+
+    /// They are there still.
+    pub fn restore_named(&mut self, statements: Statements) {
+        self.prepared = statements;
     }
 
     /// The server reported a setting.

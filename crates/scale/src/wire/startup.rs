@@ -26,6 +26,8 @@ pub enum First {
     Cancel(CancelKey),
     /// A session.
     Startup(Startup),
+    /// A version of the protocol that is not spoken: what is to be said of it.
+    Unsupported(String),
 }
 
 /// What names a session to those who may cancel it.
@@ -103,8 +105,8 @@ pub fn read(packet: &[u8]) -> Result<First, Malformed> {
             minor: (code & 0xffff) as u16,
             parameters: parameters(body)?,
         })),
-        code => Err(Malformed(format!(
-            "unsupported frontend protocol {}.{}: there is 3.0 and 3.2",
+        code => Ok(First::Unsupported(format!(
+            "unsupported frontend protocol {}.{}: server supports 3.0 and 3.2",
             code >> 16,
             code & 0xffff
         ))),

@@ -2,8 +2,7 @@
 //!
 //! Each has a program in a folder here, which does that work, checks what it reads and prints `done`.
 //! What it needs is fetched once in the versions that are pinned there, and kept below the folder of
-//! what is built. Without a language's tools, or without a network the first time, a test says so and
-//! tests nothing.
+//! what is built. That takes the language's tools, and a network the first time.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -12,7 +11,7 @@ use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
 use crate::support::cluster::{Cluster, PATIENCE};
-use crate::support::{PASSWORD, USER, is_there, printed};
+use crate::support::{PASSWORD, USER, is_there, needs, printed};
 
 /// The proxy's connections to each server, which are fewer than any driver's clients.
 const CONNECTIONS: usize = 5;
@@ -33,11 +32,7 @@ impl Driver {
     /// None without one of these programs.
     fn with(name: &str, tools: &[(&str, &str)]) -> Option<Driver> {
         for (tool, version) in tools {
-            let there = Command::new(tool).arg(version).output();
-            if !there.is_ok_and(|output| output.status.success()) {
-                println!("SKIPPED, nothing was tested: install {tool}");
-                return None;
-            }
+            needs::require_program(tool, &[version])?;
         }
         let tests = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/clients");
         let kept = Path::new(env!("CARGO_TARGET_TMPDIR")).join("clients");
@@ -52,7 +47,8 @@ impl Driver {
         })
     }
 
-    /// Runs what fetches the driver, unless it was run for the same pins. False if it fails.
+    /// Runs what fetches the driver, unless it was run for the same pins. False if it fails and the
+    /// run allows that.
     fn fetch(&self, pins: &str, command: &mut Command) -> bool {
         let pins = std::fs::read(self.sources.join(pins)).unwrap();
         let stamp = self.kept.join("fetched");
@@ -61,10 +57,11 @@ impl Driver {
         }
         let output = command.output().unwrap();
         if !output.status.success() {
-            println!("SKIPPED, nothing was tested: {command:?} failed:");
+            println!("{command:?} failed:");
             println!("{}", String::from_utf8_lossy(&output.stdout));
             println!("{}", String::from_utf8_lossy(&output.stderr));
-            return false;
+            let need = "a network, to fetch the driver the first time";
+            return needs::require::<()>(need, None).is_some();
         }
         std::fs::write(stamp, pins).unwrap();
         true
@@ -184,8 +181,8 @@ async fn psycopg_and_asyncpg() {
         let output = import.args(["-c", "import asyncpg, psycopg"]).output();
         output.is_ok_and(|output| output.status.success())
     };
-    let Some(python) = pythons.iter().find(has_drivers) else {
-        println!("SKIPPED, nothing was tested: install python3-psycopg and python3-asyncpg");
+    let need = "Debian's packages python3-psycopg and python3-asyncpg";
+    let Some(python) = needs::require(need, pythons.iter().find(has_drivers)) else {
         return;
     };
     if is_there() {

@@ -228,3 +228,16 @@ pub async fn text(client: &Client, query: &str) -> String {
     });
     rows.collect::<Vec<_>>().join("\n")
 }
+
+/// Lines that only one of them has.
+pub fn differing(expected: &str, there: &str) -> String {
+    let only = |one: &str, other: &str, sign: char| {
+        let lines = one
+            .lines()
+            .filter(|line| !other.lines().any(|it| it == *line));
+        lines
+            .map(|line| format!("{sign} {line}\n"))
+            .collect::<String>()
+    };
+    only(expected, there, '-') + &only(there, expected, '+')
+}

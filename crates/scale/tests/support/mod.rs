@@ -4,6 +4,8 @@
 
 pub mod cluster;
 pub mod held;
+#[path = "../../../../tests/needs.rs"]
+pub mod needs;
 pub mod pair;
 pub mod raw;
 pub mod tls;
@@ -31,13 +33,9 @@ use tokio_postgres::{Client, Error, NoTls};
 pub const USER: &str = "ann";
 pub const PASSWORD: &str = "right";
 
-/// Whether there is a PostgreSQL to test with. Where there is none a test says so and tests nothing.
+/// Whether there is a PostgreSQL to test with, as [`needs::require`] has it.
 pub fn is_there() -> bool {
-    let there = local::programs().is_some();
-    if !there {
-        println!("SKIPPED, nothing was tested: install Debian's package postgresql");
-    }
-    there
+    needs::require(needs::POSTGRES, local::programs()).is_some()
 }
 
 /// Stops or continues every process of a database.

@@ -123,6 +123,25 @@ impl Raw {
         told + "END"
     }
 
+    /// Says what was prepared, and hears what settings are told up to ReadyForQuery.
+    pub async fn settings_told(&mut self) -> String {
+        self.flush().await;
+        let mut told = Vec::new();
+        loop {
+            match self.message().await {
+                Some((b'S', body)) => {
+                    let mut texts = body.split(|byte| *byte == 0);
+                    let mut text = || String::from_utf8_lossy(texts.next().unwrap()).into_owned();
+                    told.push(format!("{}={}", text(), text()));
+                }
+                Some((b'Z', _)) => return told.join(" "),
+                Some((b'E', body)) => panic!("{}", String::from_utf8_lossy(&body)),
+                Some(_) => {}
+                None => panic!("the connection has ended"),
+            }
+        }
+    }
+
     /// Says what was prepared, and hears the answer as [`Raw::until_ready`].
     pub async fn hear(&mut self) -> String {
         self.flush().await;

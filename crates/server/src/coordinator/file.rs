@@ -3,12 +3,13 @@
 use std::collections::VecDeque;
 use std::path::Path;
 
-use protocol::coordinator::{Persist, State, decode_state};
+use machines::coordinator::PersistedState;
 use protocol::message::Leadership;
+use protocol::state::{CoordinatorState, decode_state};
 
 use super::keeper::{Keeper, Told};
 use crate::error::ServerError;
-use crate::folder::Folder;
+use crate::folder::DataFolder;
 use crate::random;
 
 const STATE_FILE: &str = "coordinator";
@@ -17,7 +18,7 @@ const MOVED_FILE: &str = "moved";
 
 /// A folder with a coordinator's state in it, for one process.
 pub(super) struct StateFolder {
-    folder: Folder,
+    folder: DataFolder,
 }
 
 impl StateFolder {
@@ -26,7 +27,7 @@ impl StateFolder {
     /// # Errors
     /// Another process has it open, or the system refuses.
     pub fn open(path: &Path) -> Result<StateFolder, ServerError> {
-        let folder = Folder::open(path)?;
+        let folder = DataFolder::open(path)?;
         Ok(StateFolder { folder })
     }
 
@@ -39,7 +40,7 @@ impl StateFolder {
     ///
     /// # Errors
     /// It is damaged, or of another format. Nothing was changed.
-    pub fn load(&self) -> Result<Option<(State, Vec<u8>)>, ServerError> {
+    pub fn load(&self) -> Result<Option<(CoordinatorState, Vec<u8>)>, ServerError> {
         let Some(bytes) = self.folder.read(STATE_FILE)? else {
             return Ok(None);
         };
@@ -53,7 +54,7 @@ impl StateFolder {
     /// Makes it the state; it is durable when this returns.
     ///
     /// # Errors
-    /// The system refuses: which state is there is then unknown (SAFETY R23).
+    /// The system refuses: which state is there is then unknown (R23).
     pub fn replace(&self, bytes: &[u8]) -> Result<(), ServerError> {
         self.folder.replace(STATE_FILE, bytes)
     }
@@ -102,7 +103,7 @@ impl FileKeeper {
         }
         let state = match folder.load()? {
             Some((state, _)) => state,
-            None => State::new(random::number()?),
+            None => CoordinatorState::new(random::number()?),
         };
         let lead = Told::Lead {
             state: Box::new(state),
@@ -121,7 +122,7 @@ impl Keeper for FileKeeper {
         Ok(self.told.pop_front())
     }
 
-    fn keep(&mut self, persist: Persist) -> Result<(), ServerError> {
+    fn keep(&mut self, persist: PersistedState) -> Result<(), ServerError> {
         self.folder.replace(&persist.bytes)?;
         self.told.push_back(Told::Kept(persist.version));
         Ok(())

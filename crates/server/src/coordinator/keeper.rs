@@ -5,8 +5,9 @@
 //! on begins with that state or a later one; before another coordinator begins to lead,
 //! `leads_until_us` has passed here.
 
-use protocol::coordinator::{Persist, State};
+use machines::coordinator::PersistedState;
 use protocol::message::Leadership;
+use protocol::state::CoordinatorState;
 
 use crate::error::ServerError;
 
@@ -15,7 +16,10 @@ use crate::error::ServerError;
 pub(super) enum Told {
     /// This coordinator leads from this state. What it did since the last state that was kept is
     /// void; `reason` says why, where it led before.
-    Lead { state: Box<State>, reason: String },
+    Lead {
+        state: Box<CoordinatorState>,
+        reason: String,
+    },
     /// The state of this version is kept.
     Kept(u64),
     /// This coordinator does not lead any more.
@@ -35,7 +39,7 @@ pub(super) trait Keeper: Send {
     ///
     /// # Errors
     /// As for [`Keeper::told`].
-    fn keep(&mut self, persist: Persist) -> Result<(), ServerError>;
+    fn keep(&mut self, persist: PersistedState) -> Result<(), ServerError>;
 
     /// The role has stopped leading by itself.
     fn resign(&mut self);

@@ -8,7 +8,8 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use protocol::coordinator::{Persist, State};
+use machines::coordinator::PersistedState;
+use protocol::state::CoordinatorState;
 
 use super::etcd::{Campaign, Found, Keeping, LEASE_S, LoadError, Record, Seat, Term, open};
 use super::file::StateFolder;
@@ -21,7 +22,7 @@ const ASK_PAUSE: Duration = Duration::from_millis(100);
 
 /// What was moved.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Moved {
+pub struct MovedState {
     /// Which cluster's state.
     pub cluster: u64,
     /// Its epoch.
@@ -37,7 +38,7 @@ pub struct Moved {
 /// # Errors
 /// A coordinator runs on either; there is nothing to move; another cluster's state is there, or a
 /// later one of this cluster that has not moved; etcd does not answer or has no space.
-pub fn to_etcd(folder: &Path, options: &EtcdOptions) -> Result<Moved, ServerError> {
+pub fn to_etcd(folder: &Path, options: &EtcdOptions) -> Result<MovedState, ServerError> {
     let folder = StateFolder::open(folder)?;
     let (state, bytes) = folder.load()?.ok_or_else(|| {
         refuse(format!(
@@ -57,13 +58,17 @@ pub fn to_etcd(folder: &Path, options: &EtcdOptions) -> Result<Moved, ServerErro
             )));
         }
         if let Some(found) = &found {
-            let has_moved = found.manifest.moved_to.is_some();
-            may_replace(&found.state, has_moved, &state, &office.place())?;
+            may_replace(
+                &found.state,
+                found.manifest.moved_to.is_some(),
+                &state,
+                &office.place(),
+            )?;
         }
     }
     folder.set_moved(Some(&office.place()))?;
     if !found.as_ref().is_some_and(is_done) {
-        let persist = Persist {
+        let persist = PersistedState {
             version: state.version,
             bytes,
         };
@@ -77,7 +82,7 @@ pub fn to_etcd(folder: &Path, options: &EtcdOptions) -> Result<Moved, ServerErro
 ///
 /// # Errors
 /// As for [`to_etcd`].
-pub fn to_file(options: &EtcdOptions, folder: &Path) -> Result<Moved, ServerError> {
+pub fn to_file(options: &EtcdOptions, folder: &Path) -> Result<MovedState, ServerError> {
     let folder = StateFolder::open(folder)?;
     let mut office = Office::take(options)?;
     let nothing = || {
@@ -115,9 +120,9 @@ pub fn to_file(options: &EtcdOptions, folder: &Path) -> Result<Moved, ServerErro
 /// Whether a state may take the place of another one: one that is left, of the same cluster, and
 /// not later.
 fn may_replace(
-    there: &State,
+    there: &CoordinatorState,
     has_moved: bool,
-    state: &State,
+    state: &CoordinatorState,
     place: &str,
 ) -> Result<(), ServerError> {
     let (old, new) = (there.configuration.cluster, state.configuration.cluster);
@@ -137,8 +142,8 @@ fn may_replace(
     Ok(())
 }
 
-fn moved(state: &State, from: String, to: String) -> Moved {
-    Moved {
+fn moved(state: &CoordinatorState, from: String, to: String) -> MovedState {
+    MovedState {
         cluster: state.configuration.cluster,
         epoch: state.configuration.epoch.0,
         from,

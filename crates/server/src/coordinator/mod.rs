@@ -14,20 +14,29 @@ pub mod migrate;
 use std::collections::{BTreeSet, VecDeque};
 use std::net::SocketAddr;
 
-use protocol::coordinator::{Answer, AskerId, Coordinator, Input, Output, Settings, State};
+use machines::coordinator::{
+    AskerId, Coordinator, CoordinatorAnswer, CoordinatorInput, CoordinatorOutput,
+    CoordinatorSettings,
+};
 use protocol::frame::Frame;
-use protocol::identity::Epoch;
-use protocol::message::{Hello, Leadership, Message, Reply, Request, Welcome};
+use protocol::identity::{Epoch, ServerId};
+use protocol::message::{CoordinatorReply, Hello, Leadership, Message, Reply, Request, Welcome};
+use protocol::state::CoordinatorState;
 
 use crate::clock::Clock;
 use crate::error::ServerError;
-use crate::event_loop::{ConnectionId, EventLoop, Handle, Handler, Io, Options, Side};
-use crate::journal::{self, Level};
+use crate::event_loop::{
+    ConnectionId, ConnectionSide, EventLoop, Handle, Handler, Io, LoopOptions,
+};
+use crate::journal::{self, JournalLevel};
 use crate::limits;
 use crate::options::{CoordinatorOptions, StateOptions, advertised_ip, check_listen};
 use etcd::EtcdKeeper;
 use file::FileKeeper;
 use keeper::{Keeper, Told};
+
+/// Other clusters that are noted.
+const STRANGERS_MAX: usize = 64;
 
 /// A coordinator that listens and does not run yet.
 pub struct CoordinatorProcess {
@@ -46,9 +55,9 @@ impl CoordinatorProcess {
         let ip = advertised_ip(options.listen, options.advertise)?;
         limits::raise_descriptors();
         let clock = Clock::start();
-        let loop_options = Options {
+        let loop_options = LoopOptions {
             limits: options.loop_limits,
-            ..Options::new(clock)
+            ..LoopOptions::new(clock)
         };
         let event_loop = EventLoop::bind(options.listen, loop_options)?;
         let address = SocketAddr::new(ip, event_loop.address().port()).to_string();
@@ -63,14 +72,16 @@ impl CoordinatorProcess {
             keeper,
             leading: None,
             settings: options.settings,
+            recover: options.recover.clone(),
             clock,
             greeted: BTreeSet::new(),
+            strangers: BTreeSet::new(),
             dismissed: Vec::new(),
         };
         role.hear()?;
         role.keep()?;
         journal::line(
-            Level::Info,
+            JournalLevel::Info,
             "coordinator_listening",
             &[
                 ("address", &address),
@@ -98,7 +109,7 @@ impl CoordinatorProcess {
         let result = self.event_loop.run(&mut self.role);
         self.role.keeper.close();
         if result.is_ok() {
-            journal::line(Level::Info, "coordinator_stopped", &[]);
+            journal::line(JournalLevel::Info, "coordinator_stopped", &[]);
         }
         result
     }
@@ -107,10 +118,14 @@ impl CoordinatorProcess {
 struct Role {
     keeper: Box<dyn Keeper>,
     leading: Option<Leading>,
-    settings: Settings,
+    settings: CoordinatorSettings,
+    /// Set if the state is to be rebuilt from what the servers know; without these.
+    recover: Option<BTreeSet<ServerId>>,
     clock: Clock,
     /// Connections that have said Hello to the leader that this is.
     greeted: BTreeSet<ConnectionId>,
+    /// Other clusters whose servers or clients have come here: each is noted once.
+    strangers: BTreeSet<u64>,
     /// Connections to be told, in this turn, that what they were told last is over, and why.
     dismissed: Vec<(ConnectionId, String)>,
 }
@@ -118,26 +133,34 @@ struct Role {
 /// What there is while this coordinator leads.
 struct Leading {
     machine: Coordinator,
-    output: Output,
+    output: CoordinatorOutput,
     deadline_us: Option<u64>,
     /// The newest state that is kept, and its epoch; version 0 is none.
     kept: (u64, Epoch),
     /// States that the keeper was asked to keep since.
     under_way: VecDeque<(u64, Epoch)>,
     /// Answers that wait for them, in order.
-    held: VecDeque<Answer>,
+    held: VecDeque<CoordinatorAnswer>,
 }
 
 impl Leading {
-    fn new(state: State, settings: Settings, clock: Clock) -> Leading {
+    fn new(
+        state: CoordinatorState,
+        settings: CoordinatorSettings,
+        clock: Clock,
+        recover: Option<BTreeSet<ServerId>>,
+    ) -> Leading {
         let mut leading = Leading {
             kept: (state.version, state.configuration.epoch),
             machine: Coordinator::new(state, settings),
-            output: Output::default(),
+            output: CoordinatorOutput::default(),
             deadline_us: None,
             under_way: VecDeque::new(),
             held: VecDeque::new(),
         };
+        if let Some(without) = recover {
+            leading.machine.recall(without, &mut leading.output);
+        }
         leading.machine.start(clock.now(), &mut leading.output);
         leading
     }
@@ -162,7 +185,7 @@ impl Role {
                     self.stop_leading(&reason);
                     let cluster = format!("{:016x}", state.configuration.cluster);
                     journal::line(
-                        Level::Info,
+                        JournalLevel::Info,
                         "coordinator_leads",
                         &[
                             ("cluster", &cluster),
@@ -170,7 +193,9 @@ impl Role {
                             ("reason", &reason),
                         ],
                     );
-                    self.leading = Some(Leading::new(*state, self.settings, self.clock));
+                    // Once it has led, its own state is the newest.
+                    let recover = self.recover.take();
+                    self.leading = Some(Leading::new(*state, self.settings, self.clock, recover));
                 }
                 Told::Kept(version) => {
                     if let Some(leading) = &mut self.leading {
@@ -188,13 +213,33 @@ impl Role {
         self.leading.is_some() && self.clock.monotonic_us() < self.keeper.leads_until_us()
     }
 
+    /// Stops leading once the leadership was not renewed in time. Another coordinator may have
+    /// begun already, so nothing is sent before this.
+    fn stop_if_succeeded(&mut self) {
+        if self.leading.is_some() && !self.leads() {
+            self.stop_leading("it could not renew its leadership in time");
+            self.keeper.resign();
+        }
+    }
+
+    /// Steps the machine with the time, if its deadline has come.
+    fn tick(&mut self, io: &Io) {
+        let due = self.leading.as_mut().is_some_and(|leading| {
+            let due = leading.deadline_us.take_if(|at| *at <= io.now_us());
+            due.is_some()
+        });
+        if due {
+            self.step(CoordinatorInput::Tick);
+        }
+    }
+
     /// What the machine did and nobody has kept is void, and so is what anybody waits for.
     fn stop_leading(&mut self, reason: &str) {
         if self.leading.take().is_none() {
             return;
         }
         journal::line(
-            Level::Warn,
+            JournalLevel::Warn,
             "coordinator_leads_no_more",
             &[("reason", &reason)],
         );
@@ -204,7 +249,7 @@ impl Role {
     }
 
     /// Steps the machine, unless this coordinator may not lead any more.
-    fn step(&mut self, input: Input) {
+    fn step(&mut self, input: CoordinatorInput) {
         let now = self.clock.now();
         let leads = now.monotonic_us < self.keeper.leads_until_us();
         if let Some(leading) = self.leading.as_mut().filter(|_| leads) {
@@ -218,7 +263,7 @@ impl Role {
             return Ok(());
         };
         for note in leading.output.notes.drain(..) {
-            journal::line(Level::Info, "coordinator", &[("note", &note)]);
+            journal::line(JournalLevel::Info, "coordinator", &[("note", &note)]);
         }
         let deadline_us = leading.output.deadline_us.take();
         leading.deadline_us = deadline_us.or(leading.deadline_us);
@@ -241,7 +286,9 @@ impl Role {
         let ready = leading.held.partition_point(|answer| answer.after <= kept);
         for answer in leading.held.drain(..ready) {
             let id = ConnectionId(answer.to.0);
-            io.settle(id);
+            if !matches!(answer.reply, CoordinatorReply::NewEpoch { .. }) {
+                io.settle(id);
+            }
             io.send(id, answer.correlation, &Message::Answer(answer.reply));
         }
     }
@@ -267,19 +314,40 @@ impl Role {
     }
 
     fn on_hello(&mut self, io: &mut Io, id: ConnectionId, hello: &Hello) -> Result<(), String> {
-        let leading = self.leading.as_ref().filter(|leading| leading.kept.0 > 0);
-        let Some(leading) = leading else {
+        let leads = |leading: &&Leading| leading.kept.0 > 0 || leading.machine.is_recalling();
+        let Some(leading) = self.leading.as_ref().filter(leads) else {
             self.dismissed
                 .push((id, "this coordinator does not lead".to_owned()));
             return Ok(());
         };
-        let own = leading.machine.configuration().cluster;
+        let own = match leading.machine.cluster() {
+            Some(own) => own,
+            // The servers say which cluster it is.
+            None => hello.cluster.ok_or_else(|| leading.machine.recall_text())?,
+        };
         if let Some(cluster) = hello.cluster
             && cluster != own
         {
+            if self.strangers.len() < STRANGERS_MAX && self.strangers.insert(cluster) {
+                let (asks, own) = (format!("{cluster:016x}"), format!("{own:016x}"));
+                journal::line(
+                    JournalLevel::Error,
+                    "another_cluster_asks",
+                    &[
+                        ("cluster", &asks),
+                        ("own", &own),
+                        (
+                            "what_to_do",
+                            &"if this coordinator's folder was lost, stop it and start it on \
+                                         an empty folder with --recover",
+                        ),
+                    ],
+                );
+            }
             return Err(format!(
                 "this is the coordinator of cluster {own:016x}, not of {cluster:016x}: a server \
-                 stays with the cluster that its folder belongs to"
+                 stays with the cluster that its folder belongs to; if the coordinator's folder was \
+                 lost, start it on an empty one with --recover"
             ));
         }
         let welcome = Message::Welcome(Welcome {
@@ -309,7 +377,7 @@ impl Role {
 }
 
 impl Handler for Role {
-    fn opened(&mut self, _: &mut Io, _: ConnectionId, _: Side) {}
+    fn opened(&mut self, _: &mut Io, _: ConnectionId, _: ConnectionSide) {}
 
     fn frame(&mut self, io: &mut Io, id: ConnectionId, frame: Frame) -> Result<(), String> {
         match frame.message {
@@ -331,7 +399,7 @@ impl Handler for Role {
             _ if !self.greeted.contains(&id) => Err("the first frame must be a Hello".to_owned()),
             Message::Ask(request) => {
                 io.owe(id);
-                self.step(Input::Request {
+                self.step(CoordinatorInput::Request {
                     from: AskerId(id.0),
                     correlation: frame.correlation,
                     request,
@@ -354,7 +422,7 @@ impl Handler for Role {
 
     fn closed(&mut self, _: &mut Io, id: ConnectionId, _: &str) {
         if self.greeted.remove(&id) {
-            self.step(Input::Gone {
+            self.step(CoordinatorInput::Gone {
                 from: AskerId(id.0),
             });
         }
@@ -362,18 +430,8 @@ impl Handler for Role {
 
     fn turn(&mut self, io: &mut Io) -> Result<(), ServerError> {
         self.hear()?;
-        if self.leading.is_some() && !self.leads() {
-            // Before anything else is done: who leads now may have begun already.
-            self.stop_leading("it could not renew its leadership in time");
-            self.keeper.resign();
-        }
-        let due = self.leading.as_mut().is_some_and(|leading| {
-            let due = leading.deadline_us.take_if(|at| *at <= io.now_us());
-            due.is_some()
-        });
-        if due {
-            self.step(Input::Tick);
-        }
+        self.stop_if_succeeded();
+        self.tick(io);
         self.keep()?;
         self.answer(io);
         self.dismiss(io);

@@ -8,9 +8,9 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 
+use machines::core::CoreIdentity;
 use protocol::configuration::Configuration;
 use protocol::identity::CoreId;
-use protocol::machine::Identity;
 use protocol::message::{CoordinatorRequest, Hello, Message, PeerHeader, PeerMessage, Welcome};
 
 use crate::event_loop::{ConnectionId, Io};
@@ -52,7 +52,7 @@ impl Link {
         }
     }
 
-    fn open_if_due(&mut self, io: &mut Io, identity: Identity) -> Option<ConnectionId> {
+    fn open_if_due(&mut self, io: &mut Io, identity: CoreIdentity) -> Option<ConnectionId> {
         if self.connection.is_some() || self.retry_us > io.now_us() {
             return None;
         }
@@ -93,13 +93,13 @@ impl Link {
 /// The links to other cores.
 #[derive(Debug)]
 pub(super) struct Peers {
-    identity: Identity,
+    identity: CoreIdentity,
     links: BTreeMap<CoreId, Link>,
     pub dropped: u64,
 }
 
 impl Peers {
-    pub fn new(identity: Identity) -> Self {
+    pub fn new(identity: CoreIdentity) -> Self {
         Peers {
             identity,
             links: BTreeMap::new(),
@@ -150,8 +150,8 @@ impl Peers {
     /// Opens what is due; tells which connection is whose.
     pub fn open_due(&mut self, io: &mut Io) -> Vec<(ConnectionId, CoreId)> {
         let identity = self.identity;
-        let links = self.links.iter_mut();
-        links
+        self.links
+            .iter_mut()
             .filter_map(|(core, link)| Some((link.open_if_due(io, identity)?, *core)))
             .collect()
     }
@@ -191,7 +191,7 @@ impl Peers {
 /// that does not lead says so, and who does.
 #[derive(Debug)]
 pub(super) struct CoordinatorLink {
-    identity: Identity,
+    identity: CoreIdentity,
     link: Link,
     addresses: Vec<SocketAddr>,
     /// Which of them is next.
@@ -205,7 +205,7 @@ pub(super) struct CoordinatorLink {
 }
 
 impl CoordinatorLink {
-    pub fn new(identity: Identity, addresses: Vec<SocketAddr>) -> Self {
+    pub fn new(identity: CoreIdentity, addresses: Vec<SocketAddr>) -> Self {
         CoordinatorLink {
             identity,
             link: Link::new(addresses[0]),

@@ -1,28 +1,33 @@
 //! The driver of one core: the machine's inputs from sockets, log and clock, and its outputs back.
 //!
-//! In one turn everything that arrived is stepped, all records are appended and handed to the log
-//! at once, and whatever may go out is queued; what must wait for the log waits in the outbox
-//! (`Output`'s `after`). Decisions about data are the machine's alone: this file must not look
-//! into operations, rows or votes.
+//! In one turn (`turn`) everything that arrived is stepped, all records are appended and handed to
+//! the log at once, and whatever may go out is queued; what must wait for the log waits in the
+//! outbox (`Output`'s `after`). Decisions about data are the machine's alone: this file must not
+//! look into operations, rows or votes.
 
 mod links;
 mod outbox;
+mod turn;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Duration;
 
+use machines::core::{ClientId, ClientReply, CoreInput, CoreMachine, CoreOutput, PeerSend};
+use protocol::configuration::Configuration;
 use protocol::frame::Frame;
 use protocol::identity::{CoreId, Epoch, Incarnation, Now, Position};
-use protocol::machine::{ClientId, ClientReply, CoreMachine, Input, Output, Send};
 use protocol::message::{
-    CoordinatorReply, Hello, Message, PeerMessage, Refusal, Reply, Request, Welcome,
+    CoordinatorReply, CoordinatorRequest, FolderReport, Hello, Memory, Message, PeerMessage,
+    Refusal, Reply, Request, Welcome,
 };
+use storage::log::LogAdmission;
 
 use crate::clock::Clock;
 use crate::error::ServerError;
-use crate::event_loop::{ConnectionId, ConnectionMap, Handler, Io, Side};
-use crate::journal::{self, Level};
-use crate::store::{Admission, Store};
+use crate::event_loop::{ConnectionId, ConnectionMap, ConnectionSide, Handler, Io};
+use crate::journal::{self, JournalLevel};
+use crate::store::CoreStore;
 use links::{CoordinatorLink, Peers};
 use outbox::{Departure, Outbox};
 
@@ -32,6 +37,8 @@ const REPLIES_GATHERED_MAX: usize = 64;
 const REPLY_BYTES_GATHERED_MAX: usize = 256 << 10;
 /// A failure that keeps happening is noted once in this time, in microseconds.
 const NOTE_PAUSE_US: u64 = 10_000_000;
+/// How long a core that ends in order works on a checkpoint, for the next start to be quick.
+const CLOSING_CHECKPOINT_MAX: Duration = Duration::from_secs(5);
 
 /// Who is on the other side of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,14 +54,14 @@ enum Who {
 }
 
 /// A core as an event loop's handler.
-pub struct Core<S> {
+pub struct CoreDriver<S> {
     machine: CoreMachine,
     store: S,
     clock: Clock,
     /// The time of this turn's steps, sampled at the first one.
     now: Option<Now>,
     /// What the steps since the last carrying out gave.
-    output: Output,
+    output: CoreOutput,
     reply_bytes: usize,
     outbox: Outbox,
     /// Messages of this core to itself.
@@ -62,9 +69,12 @@ pub struct Core<S> {
     connections: ConnectionMap<Who>,
     peers: Peers,
     coordinator: CoordinatorLink,
+    /// What a coordinator is told that has lost its state.
+    folder: FolderReport,
+    configured: Configured,
     /// The machine knows that so much is durable.
     durable: Position,
-    admission: Admission,
+    admission: LogAdmission,
     /// The epoch that the links follow.
     epoch: Epoch,
     deadline_us: Option<u64>,
@@ -81,7 +91,22 @@ pub struct Core<S> {
     log_flushes: u64,
 }
 
-impl<S: Store> Core<S> {
+/// What a core knows of its process.
+pub struct Surroundings {
+    /// The process's clock.
+    pub clock: Clock,
+    /// Where coordinators may be.
+    pub coordinators: Vec<std::net::SocketAddr>,
+    /// What the folder says of itself, with this process as its last one.
+    pub folder: FolderReport,
+    /// Called with each configuration that the core hears of.
+    pub configured: Configured,
+}
+
+/// Takes in a configuration.
+pub type Configured = Box<dyn FnMut(&Arc<Configuration>) + Send>;
+
+impl<S: CoreStore> CoreDriver<S> {
     /// A core whose machine has been restored and has replayed its log, and is not started.
     ///
     /// # Errors
@@ -89,24 +114,31 @@ impl<S: Store> Core<S> {
     pub fn start(
         machine: CoreMachine,
         store: S,
-        clock: Clock,
-        coordinators: Vec<std::net::SocketAddr>,
+        surroundings: Surroundings,
     ) -> Result<Self, ServerError> {
+        let Surroundings {
+            clock,
+            coordinators,
+            folder,
+            configured,
+        } = surroundings;
         let identity = machine.identity();
-        let mut core = Core {
+        let mut core = CoreDriver {
             peers: Peers::new(identity),
             coordinator: CoordinatorLink::new(identity, coordinators),
+            folder,
+            configured,
             durable: store.durable(),
             machine,
             store,
             clock,
             now: None,
-            output: Output::default(),
+            output: CoreOutput::default(),
             reply_bytes: 0,
             outbox: Outbox::default(),
             to_self: VecDeque::new(),
             connections: ConnectionMap::default(),
-            admission: Admission::Open,
+            admission: LogAdmission::Open,
             epoch: Epoch(0),
             deadline_us: Some(0),
             stopping: false,
@@ -131,15 +163,23 @@ impl<S: Store> Core<S> {
     ///
     /// # Errors
     /// Not everything is durable.
-    pub fn close(mut self) -> Result<(), ServerError> {
+    pub fn close(mut self) -> Result<Position, ServerError> {
         if let Some(failure) = self.failure.take() {
             return Err(failure);
         }
-        self.store.close()
+        if self.store.checkpoint_pays() {
+            // One that is on its way does not have what came since.
+            self.store.finish_checkpoint(CLOSING_CHECKPOINT_MAX);
+            self.machine.before_checkpoint(self.store.tables());
+            self.store.checkpoint(self.machine.retain_from())?;
+            self.store.finish_checkpoint(CLOSING_CHECKPOINT_MAX);
+        }
+        let last = self.machine.last_position();
+        self.store.close().map(|()| last)
     }
 
     /// Steps the machine; what comes out stays in `output`.
-    fn step(&mut self, input: Input) {
+    fn step(&mut self, input: CoreInput) {
         if self.failure.is_some() {
             return;
         }
@@ -168,8 +208,8 @@ impl<S: Store> Core<S> {
                 }
             }
             if self.failure.is_some() {
-                // A vote or an answer must not outlive a record that is not there (SAFETY R1).
-                self.output = Output::default();
+                // A vote or an answer must not outlive a record that is not there (R1).
+                self.output = CoreOutput::default();
                 return;
             }
             let mut sends = std::mem::take(&mut self.output.sends);
@@ -196,7 +236,7 @@ impl<S: Store> Core<S> {
                 self.coordinator.ask(io, request);
             }
             for note in self.output.notes.drain(..) {
-                journal::line(Level::Info, "machine", &[("note", &note)]);
+                journal::line(JournalLevel::Info, "machine", &[("note", &note)]);
             }
             if let Some(deadline_us) = self.output.deadline_us.take() {
                 self.deadline_us = Some(deadline_us);
@@ -206,12 +246,12 @@ impl<S: Store> Core<S> {
             }
             while let Some(message) = self.to_self.pop_front() {
                 let header = self.machine.identity().header(self.machine.epoch());
-                self.step(Input::Peer { header, message });
+                self.step(CoreInput::Peer { header, message });
             }
         }
     }
 
-    fn send(&mut self, io: &mut Io, send: Send) {
+    fn send(&mut self, io: &mut Io, send: PeerSend) {
         let identity = self.machine.identity();
         if send.to == identity.core {
             self.to_self.push_back(send.message);
@@ -220,26 +260,6 @@ impl<S: Store> Core<S> {
         self.peers.want(send.to, self.machine.configuration());
         let header = identity.header(self.machine.epoch());
         self.peers.send(io, send.to, header, send.message);
-    }
-
-    /// Takes in how far the log is durable, and lets go what waited for it.
-    fn follow_log(&mut self, io: &mut Io) {
-        let durable = self.store.durable();
-        if durable <= self.durable {
-            return;
-        }
-        self.durable = durable;
-        self.log_flushes += 1;
-        self.step(Input::Durable(durable));
-        // First what waited, then what the step gave: messages keep their order.
-        let fresh_us = self.clock.monotonic_us();
-        while let Some(departure) = self.outbox.pop(durable) {
-            match departure {
-                Departure::Message(send) => self.send(io, send),
-                Departure::Reply(reply) => answer(io, reply, fresh_us),
-            }
-        }
-        self.carry_out(io);
     }
 
     fn on_hello(&mut self, io: &mut Io, id: ConnectionId, hello: &Hello) -> Result<(), String> {
@@ -275,7 +295,7 @@ impl<S: Store> Core<S> {
                 return;
             }
             _ if self.stopping => Some(Refusal::NotServing),
-            Request::Execute(_) if self.admission == Admission::Busy => {
+            Request::Execute(_) if self.admission == LogAdmission::Busy => {
                 self.refused_busy += 1;
                 Some(Refusal::Overloaded)
             }
@@ -287,7 +307,7 @@ impl<S: Store> Core<S> {
             return;
         }
         io.owe(id);
-        self.step(Input::Request {
+        self.step(CoreInput::Request {
             client: ClientId(id.0),
             correlation,
             request,
@@ -301,13 +321,14 @@ impl<S: Store> Core<S> {
     fn on_welcome(
         &mut self,
         io: &mut Io,
-        (id, who): (ConnectionId, Who),
+        id: ConnectionId,
+        who: Who,
         welcome: &Welcome,
     ) -> Result<(), String> {
         match who {
             Who::Link(core) => {
                 self.peers.welcomed(core, id, welcome)?;
-                self.step(Input::PeerConnected { core });
+                self.step(CoreInput::PeerConnected { core });
                 Ok(())
             }
             Who::Coordinator => {
@@ -318,7 +339,11 @@ impl<S: Store> Core<S> {
         }
     }
 
-    fn on_answer(&mut self, io: &Io, reply: CoordinatorReply) -> Result<(), String> {
+    fn on_answer(&mut self, io: &mut Io, reply: CoordinatorReply) -> Result<(), String> {
+        if let CoordinatorReply::NewEpoch { epoch } = reply {
+            self.step(CoreInput::NewEpoch(epoch));
+            return Ok(());
+        }
         self.coordinator.answered();
         match reply {
             CoordinatorReply::Beat {
@@ -326,27 +351,50 @@ impl<S: Store> Core<S> {
                 epoch,
                 lease_us,
                 session_floor,
-            } => self.step(Input::Beat {
+            } => self.step(CoreInput::Beat {
                 sent_us,
                 epoch,
                 lease_us,
                 session_floor,
             }),
             CoordinatorReply::Configuration(configuration) => {
-                self.step(Input::Configuration(Arc::new(configuration)));
+                self.step(CoreInput::Configuration(Arc::new(configuration)));
             }
-            CoordinatorReply::Unchanged { .. } => {}
+            CoordinatorReply::Unchanged { .. } | CoordinatorReply::NewEpoch { .. } => {}
+            CoordinatorReply::Recall => self.remember(io),
             CoordinatorReply::Refused { message, .. } => {
                 self.complain(io, Who::Coordinator, &message);
             }
             CoordinatorReply::Joined { .. }
             | CoordinatorReply::Session { .. }
             | CoordinatorReply::Done { .. }
+            | CoordinatorReply::Wait { .. }
             | CoordinatorReply::Progress { .. } => {
                 return Err("it answered what was not asked".to_owned());
             }
         }
         Ok(())
+    }
+
+    /// A coordinator that has lost its state is told what this core knows.
+    fn remember(&mut self, io: &mut Io) {
+        let identity = self.machine.identity();
+        let configuration = Arc::clone(self.machine.configuration());
+        let request = CoordinatorRequest::Remember(Memory {
+            core: identity.core,
+            incarnation: identity.incarnation,
+            runs: true,
+            folder: FolderReport {
+                epoch: configuration.epoch,
+                ..self.folder
+            },
+            session_floor: self.machine.session_floor(),
+            configuration: Configuration::clone(&configuration),
+        });
+        self.coordinator.ask(io, request);
+        let reason =
+            "the coordinator's state is lost or an older copy: it is told what is known here";
+        self.complain(io, Who::Coordinator, reason);
     }
 
     /// Notes something that may happen again and again.
@@ -365,7 +413,7 @@ impl<S: Store> Core<S> {
             Who::Client | Who::Stranger => "client".to_owned(),
         };
         journal::line(
-            Level::Warn,
+            JournalLevel::Warn,
             "connection_trouble",
             &[("core", &core), ("with", &whose), ("reason", &message)],
         );
@@ -396,9 +444,9 @@ impl<S: Store> Core<S> {
     }
 }
 
-impl<S: Store> Handler for Core<S> {
-    fn opened(&mut self, _: &mut Io, id: ConnectionId, side: Side) {
-        if side == Side::Accepted {
+impl<S: CoreStore> Handler for CoreDriver<S> {
+    fn opened(&mut self, _: &mut Io, id: ConnectionId, side: ConnectionSide) {
+        if side == ConnectionSide::Accepted {
             self.connections.insert(id, Who::Stranger);
         }
     }
@@ -416,17 +464,16 @@ impl<S: Store> Handler for Core<S> {
                 if (header.from, header.incarnation) != (core, incarnation) {
                     return Err(format!("{core} speaks in the name of {}", header.from));
                 }
-                self.step(Input::Peer { header, message });
+                self.step(CoreInput::Peer { header, message });
                 Ok(())
             }
             (Who::Stranger, Message::Hello(hello)) => self.on_hello(io, id, &hello),
             (Who::Link(_) | Who::Coordinator, Message::Welcome(welcome)) => {
-                self.on_welcome(io, (id, who), &welcome)
+                self.on_welcome(io, id, who, &welcome)
             }
             (Who::Coordinator, Message::Answer(reply)) => self.on_answer(io, reply),
             (Who::Coordinator, Message::Leadership(leadership)) => {
-                let leader = leadership.leader.as_deref();
-                self.coordinator.redirected(leader);
+                self.coordinator.redirected(leadership.leader.as_deref());
                 io.close(id, "the coordinator that leads is looked for");
                 Ok(())
             }
@@ -450,7 +497,7 @@ impl<S: Store> Handler for Core<S> {
         match self.connections.remove(id) {
             Some(Who::Client) => {
                 let client = ClientId(id.0);
-                self.step(Input::ClientGone { client });
+                self.step(CoreInput::ClientGone { client });
             }
             Some(Who::Link(core)) => self.peers.broke(core, id, io.now_us()),
             Some(Who::Coordinator) => {
@@ -462,47 +509,7 @@ impl<S: Store> Handler for Core<S> {
     }
 
     fn turn(&mut self, io: &mut Io) -> Result<(), ServerError> {
-        self.store.health()?;
-        self.carry_out(io);
-        self.follow_log(io);
-        let admission = self.store.admission();
-        if admission != self.admission {
-            let admits = admission != Admission::Full;
-            if admits != (self.admission != Admission::Full) {
-                self.step(Input::Space { admits });
-            }
-            self.admission = admission;
-        }
-        if self.deadline_us.is_some_and(|at| at <= io.now_us()) {
-            self.deadline_us = None;
-            self.step(Input::Tick);
-        }
-        self.carry_out(io);
-        if self.log_records > self.log_records_submitted {
-            self.log_records_submitted = self.log_records;
-            self.log_batches += 1;
-        }
-        self.store.submit();
-        // A store without a disk is durable at once.
-        self.follow_log(io);
-        self.store.submit();
-        if self.store.checkpoint_due() {
-            self.machine.before_checkpoint(self.store.tables());
-            self.store.checkpoint(self.machine.retain_from())?;
-        }
-        if self.machine.epoch() != self.epoch {
-            self.epoch = self.machine.epoch();
-            self.peers.follow(io, self.machine.configuration());
-        }
-        for (id, core) in self.peers.open_due(io) {
-            self.connections.insert(id, Who::Link(core));
-        }
-        self.coordinator.open_due(io);
-        if let Some(id) = self.coordinator.connection() {
-            self.connections.insert(id, Who::Coordinator);
-        }
-        self.now = None;
-        self.failure.take().map_or(Ok(()), Err)
+        self.take_turn(io)
     }
 
     fn deadline_us(&self) -> Option<u64> {
@@ -521,7 +528,7 @@ impl<S: Store> Handler for Core<S> {
 }
 
 /// Sends a reply unless its lease is over by now: its value was taken before, so the check comes
-/// after it, as SAFETY R15 asks.
+/// after it, as R15 asks.
 fn answer(io: &mut Io, reply: ClientReply, fresh_us: u64) {
     let id = ConnectionId(reply.client.0);
     let over = reply.valid_until_us.is_some_and(|until| until < fresh_us);

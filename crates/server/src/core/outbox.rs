@@ -6,14 +6,14 @@
 
 use std::collections::VecDeque;
 
+use machines::core::{ClientReply, PeerSend};
 use protocol::identity::Position;
-use protocol::machine::{ClientReply, Send};
 
 /// One thing that waits.
 #[derive(Debug)]
 pub(super) enum Departure {
     /// To a peer.
-    Message(Send),
+    Message(PeerSend),
     /// To a client.
     Reply(ClientReply),
 }
@@ -64,13 +64,16 @@ impl Outbox {
 mod tests {
     use super::*;
     use protocol::identity::CoreId;
-    use protocol::message::PeerMessage;
+    use protocol::message::{PeerMessage, Room};
 
     fn departure(after: u64, mark: u64) -> Departure {
-        Departure::Message(Send {
+        Departure::Message(PeerSend {
             to: CoreId::default(),
             after: Position(after),
-            message: PeerMessage::LeaseRequest { sent_us: mark },
+            message: PeerMessage::LeaseRequest {
+                sent_us: mark,
+                room: Room::Free,
+            },
         })
     }
 
@@ -85,7 +88,7 @@ mod tests {
             let Departure::Message(send) = departure else {
                 panic!("only messages were put in");
             };
-            let PeerMessage::LeaseRequest { sent_us } = send.message else {
+            let PeerMessage::LeaseRequest { sent_us, .. } = send.message else {
                 panic!("only lease requests were put in");
             };
             marks.push(sent_us);

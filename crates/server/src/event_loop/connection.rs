@@ -1,16 +1,16 @@
 //! One connection: its socket, the bytes of an unfinished frame, the bytes to be written.
 //!
-//! An idle connection owns no buffers: bytes are read into one buffer of the loop, and only what
-//! is left of an unfinished frame is kept here. Memory is bounded by [`Limits`]: what is received
+//! An idle connection owns no buffers: bytes are read into one buffer of the loop, and only what is
+//! left of an unfinished frame is kept here. Memory is bounded by [`LoopLimits`]: what is received
 //! by one frame, what is to be sent by stopping to read (back-pressure).
 //!
-//! [`Limits`]: super::Limits
+//! [`LoopLimits`]: super::LoopLimits
 
 use std::io::{self, ErrorKind, Read, Write};
 
 use mio::net::TcpStream;
 
-use super::Side;
+use super::ConnectionSide;
 
 /// A buffer for parts of frames that has grown beyond this is given back once it is empty.
 const KEEP_BYTES: usize = 64 << 10;
@@ -32,7 +32,7 @@ pub(super) enum Phase {
 /// A socket and its buffers.
 pub(super) struct Connection {
     pub stream: TcpStream,
-    pub side: Side,
+    pub side: ConnectionSide,
     pub phase: Phase,
     /// The start of a frame that is not whole yet; or, while reading is held back, whole frames.
     pub partial: Vec<u8>,
@@ -70,13 +70,13 @@ pub(super) enum Received {
 }
 
 impl Connection {
-    pub fn new(stream: TcpStream, side: Side, now_us: u64) -> Self {
+    pub fn new(stream: TcpStream, side: ConnectionSide, now_us: u64) -> Self {
         Connection {
             stream,
             side,
             phase: match side {
-                Side::Accepted => Phase::Open,
-                Side::Connected => Phase::Connecting,
+                ConnectionSide::Accepted => Phase::Open,
+                ConnectionSide::Connected => Phase::Connecting,
             },
             partial: Vec::new(),
             undispatched: false,

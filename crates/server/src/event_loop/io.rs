@@ -14,7 +14,7 @@ use protocol::message::Message;
 use socket2::{SockRef, TcpKeepalive};
 
 use super::connection::{Connection, Phase};
-use super::{ConnectionId, Counters, Limits, Side, owner};
+use super::{ConnectionId, ConnectionSide, Counters, LoopLimits, owner};
 
 /// Low bits of a [`ConnectionId`] that name the slot; the rest is a serial number, never reused.
 const SLOT_BITS: u32 = 20;
@@ -43,7 +43,7 @@ pub struct Io {
     pub(super) dirty: Vec<ConnectionId>,
     /// Became useless since the handler was last told, and why.
     pub(super) ended: Vec<(ConnectionId, String)>,
-    pub(super) limits: Limits,
+    pub(super) limits: LoopLimits,
     pub(super) counters: Counters,
     pub(super) now_us: u64,
     /// Bytes of large frames under way.
@@ -56,7 +56,7 @@ pub struct Io {
 }
 
 impl Io {
-    pub(super) fn new(registry: Registry, limits: Limits) -> Self {
+    pub(super) fn new(registry: Registry, limits: LoopLimits) -> Self {
         assert!(limits.connections_max < 1 << SLOT_BITS);
         Io {
             registry,
@@ -147,7 +147,7 @@ impl Io {
     /// No socket or no route; the caller tries again later, as after `closed`.
     pub fn connect(&mut self, address: SocketAddr) -> io::Result<ConnectionId> {
         let stream = TcpStream::connect(address)?;
-        self.add(stream, Side::Connected)
+        self.add(stream, ConnectionSide::Connected)
     }
 
     /// Says farewell and closes. The handler hears `closed` at the end of this turn.
@@ -188,8 +188,8 @@ impl Io {
         (slot.0 == id).then_some(&slot.1)
     }
 
-    /// Takes in an accepted socket. Beyond the limit of connections it is told so, as is a stranger; far
-    /// beyond, it is dropped without a word, so that a flood costs no memory.
+    /// Takes in an accepted socket. Beyond the limit of connections it is told so, as is a
+    /// stranger; far beyond, it is dropped without a word, so that a flood costs no memory.
     pub(super) fn accept(&mut self, stream: TcpStream) -> io::Result<Option<ConnectionId>> {
         self.counters.connections_accepted += 1;
         let over = self.accepted >= self.limits.connections_max;
@@ -200,7 +200,7 @@ impl Io {
         if self.accepted >= self.limits.connections_max + self.limits.refusals_max {
             return Ok(None);
         }
-        let id = self.add(stream, Side::Accepted)?;
+        let id = self.add(stream, ConnectionSide::Accepted)?;
         let reason = match (stranger, over) {
             (false, false) => return Ok(Some(id)),
             (true, _) => owner::REFUSAL.to_owned(),
@@ -215,7 +215,7 @@ impl Io {
         Ok(None)
     }
 
-    fn add(&mut self, stream: TcpStream, side: Side) -> io::Result<ConnectionId> {
+    fn add(&mut self, stream: TcpStream, side: ConnectionSide) -> io::Result<ConnectionId> {
         let socket = SockRef::from(&stream);
         socket.set_tcp_nodelay(true)?;
         socket.set_tcp_keepalive(&KEEPALIVE)?;
@@ -237,7 +237,7 @@ impl Io {
             return Err(error);
         }
         self.slots[slot as usize] = Some((id, connection));
-        self.accepted += usize::from(side == Side::Accepted);
+        self.accepted += usize::from(side == ConnectionSide::Accepted);
         self.watch();
         Ok(id)
     }
@@ -256,7 +256,7 @@ impl Io {
         // Dropping the socket closes it, and closing takes it out of the poll set.
         self.slots[slot_of(id)] = None;
         self.free.push(slot_of(id) as u32);
-        self.accepted -= usize::from(side == Side::Accepted);
+        self.accepted -= usize::from(side == ConnectionSide::Accepted);
         self.counters.connections_closed += 1;
     }
 
@@ -291,7 +291,7 @@ impl Io {
     pub(super) fn is_held_back(&self, id: ConnectionId) -> bool {
         self.look(id).is_some_and(|connection| {
             connection.phase == Phase::Open
-                && connection.side == Side::Accepted
+                && connection.side == ConnectionSide::Accepted
                 && (connection.queued_bytes() > self.limits.queued_bytes_max
                     || connection.unanswered >= self.limits.unanswered_max)
         })

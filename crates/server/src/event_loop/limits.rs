@@ -4,8 +4,9 @@ use crate::clock::Clock;
 
 /// Limits of one loop; bytes and microseconds.
 #[derive(Clone, Copy, Debug)]
-pub struct Limits {
-    /// Only who runs this process, and root, may connect, from this machine; others are told so and closed.
+pub struct LoopLimits {
+    /// Only who runs this process, and root, may connect, from this machine; others are told so and
+    /// closed.
     pub own_user_only: bool,
     /// Accepted connections; one more is told so and closed. Below a million.
     pub connections_max: usize,
@@ -34,9 +35,9 @@ pub struct Limits {
     pub stop_us: u64,
 }
 
-impl Default for Limits {
+impl Default for LoopLimits {
     fn default() -> Self {
-        Limits {
+        LoopLimits {
             own_user_only: false,
             connections_max: 10_000,
             refusals_max: 64,
@@ -56,20 +57,20 @@ impl Default for Limits {
 
 /// How a loop runs.
 #[derive(Clone, Copy, Debug)]
-pub struct Options {
+pub struct LoopOptions {
     /// Its limits.
-    pub limits: Limits,
+    pub limits: LoopLimits,
     /// Poll without sleeping: halves a hop, burns a CPU.
     pub spin: bool,
     /// Its clock.
     pub clock: Clock,
 }
 
-impl Options {
+impl LoopOptions {
     /// The defaults, on this clock.
     pub fn new(clock: Clock) -> Self {
-        Options {
-            limits: Limits::default(),
+        LoopOptions {
+            limits: LoopLimits::default(),
             spin: false,
             clock,
         }

@@ -5,7 +5,7 @@
 //! append to a log, say), and writes once per connection. Nothing is delayed to make batches
 //! larger. The same loop serves a core, the coordinator and the baselines.
 //!
-//! Memory is bounded by [`Limits`], whatever the other sides do; an idle loop sleeps.
+//! Memory is bounded by [`LoopLimits`], whatever the other sides do; an idle loop sleeps.
 //! What frames mean is the handler's; how they are told apart is `protocol::frame`'s.
 
 mod connection;
@@ -32,7 +32,7 @@ use connection::Phase;
 pub use connection_map::ConnectionMap;
 pub use io::Io;
 use io::id_of;
-pub use limits::{Counters, Limits, Options};
+pub use limits::{Counters, LoopLimits, LoopOptions};
 
 /// Names a connection of one loop; never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -40,7 +40,7 @@ pub struct ConnectionId(pub u64);
 
 /// Who opened a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Side {
+pub enum ConnectionSide {
     /// The other side.
     Accepted,
     /// This side, by [`Io::connect`].
@@ -50,7 +50,7 @@ pub enum Side {
 /// What runs on a loop. All methods are called from the loop's thread, and must not block.
 pub trait Handler {
     /// A connection is usable.
-    fn opened(&mut self, io: &mut Io, id: ConnectionId, side: Side);
+    fn opened(&mut self, io: &mut Io, id: ConnectionId, side: ConnectionSide);
 
     /// A whole frame arrived.
     ///
@@ -65,7 +65,7 @@ pub trait Handler {
     /// after a wake-up and when the deadline has come.
     ///
     /// # Errors
-    /// The loop ends with it: for what a process may not survive (SAFETY R23).
+    /// The loop ends with it: for what a process may not survive (R23).
     fn turn(&mut self, io: &mut Io) -> Result<(), ServerError>;
 
     /// When `turn` is wanted at the latest, on the loop's clock; none waits for events.
@@ -120,7 +120,7 @@ pub struct EventLoop {
     poll: Poll,
     listener: Option<TcpListener>,
     address: SocketAddr,
-    options: Options,
+    options: LoopOptions,
     handle: Handle,
     io: Io,
     buffer: Vec<u8>,
@@ -134,7 +134,7 @@ impl EventLoop {
     ///
     /// # Errors
     /// The address is in use or not this machine's, or the system has no descriptors left.
-    pub fn bind(address: SocketAddr, options: Options) -> Result<Self, ServerError> {
+    pub fn bind(address: SocketAddr, options: LoopOptions) -> Result<Self, ServerError> {
         let prepare = ServerError::io("prepare an event loop");
         let (poll, waker) = Poll::new()
             .and_then(|poll| Waker::new(poll.registry(), WAKER).map(|waker| (poll, waker)))
@@ -192,22 +192,11 @@ impl EventLoop {
             }
             self.io.now_us = self.options.clock.monotonic_us();
             self.io.counters.turns += 1;
-            if self.accept_us.is_some_and(|at| at <= self.io.now_us) {
-                self.accept(handler);
-            }
-            for event in &events {
-                self.note(event, handler);
-            }
-            std::mem::swap(&mut ready, &mut self.io.ready);
-            for id in ready.drain(..) {
-                self.read(id, handler);
-            }
+            self.accept_again(handler);
+            self.note_events(&events, handler);
+            self.read_ready(&mut ready, handler);
             self.sweep();
-            if self.handle.stop.load(Ordering::Acquire) && self.stop_by_us.is_none() {
-                self.listener = None;
-                self.stop_by_us = Some(self.io.now_us + self.options.limits.stop_us);
-                handler.stop(&mut self.io);
-            }
+            self.begin_stop(handler);
             self.tell_ended(handler);
             handler.turn(&mut self.io)?;
             self.write();
@@ -216,6 +205,37 @@ impl EventLoop {
                 return Ok(());
             }
             timeout = self.timeout(handler);
+        }
+    }
+
+    /// Accepts connections for which no edge will come, if it is time.
+    fn accept_again<H: Handler>(&mut self, handler: &mut H) {
+        if self.accept_us.is_some_and(|at| at <= self.io.now_us) {
+            self.accept(handler);
+        }
+    }
+
+    fn note_events<H: Handler>(&mut self, events: &Events, handler: &mut H) {
+        for event in events {
+            self.note(event, handler);
+        }
+    }
+
+    /// Reads from the connections that have bytes. Those that still have some are listed for the
+    /// next turn, so `ready` is used again.
+    fn read_ready<H: Handler>(&mut self, ready: &mut Vec<ConnectionId>, handler: &mut H) {
+        std::mem::swap(ready, &mut self.io.ready);
+        for id in ready.drain(..) {
+            self.read(id, handler);
+        }
+    }
+
+    /// Stops listening once the loop was asked to stop.
+    fn begin_stop<H: Handler>(&mut self, handler: &mut H) {
+        if self.handle.is_stopped() && self.stop_by_us.is_none() {
+            self.listener = None;
+            self.stop_by_us = Some(self.io.now_us + self.options.limits.stop_us);
+            handler.stop(&mut self.io);
         }
     }
 
@@ -262,7 +282,7 @@ impl EventLoop {
             match listener.accept() {
                 Ok((stream, _)) => {
                     if let Ok(Some(id)) = self.io.accept(stream) {
-                        handler.opened(&mut self.io, id, Side::Accepted);
+                        handler.opened(&mut self.io, id, ConnectionSide::Accepted);
                     }
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return,
@@ -291,7 +311,7 @@ impl EventLoop {
                     connection.dirty = true;
                     self.io.dirty.push(id);
                 }
-                handler.opened(&mut self.io, id, Side::Connected);
+                handler.opened(&mut self.io, id, ConnectionSide::Connected);
             }
             Err(error) if error.kind() == ErrorKind::NotConnected => {}
             Err(error) => self.io.remove(id, &format!("cannot connect: {error}")),
@@ -375,8 +395,9 @@ impl EventLoop {
             self.stop_by_us,
         ];
         let earliest_us = deadlines.into_iter().flatten().min()?;
-        let now_us = self.options.clock.monotonic_us();
-        Some(Duration::from_micros(earliest_us.saturating_sub(now_us)))
+        Some(Duration::from_micros(
+            earliest_us.saturating_sub(self.options.clock.monotonic_us()),
+        ))
     }
 }
 

@@ -1,6 +1,7 @@
 //! Whose process is at the other end of a connection on this machine.
 //!
-//! For stores that nobody logs in to: what listens on loopback can be reached by every user of the machine.
+//! For stores that nobody logs in to: what listens on loopback can be reached by every user of the
+//! machine.
 
 use mio::net::TcpStream;
 use procfs::net::TcpNetEntry;

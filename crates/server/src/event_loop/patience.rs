@@ -5,7 +5,7 @@
 //! nothing may stay for ever, and costs no look.
 
 use super::connection::Phase;
-use super::{EventLoop, Side};
+use super::{ConnectionSide, EventLoop};
 
 impl EventLoop {
     /// Closes what stayed too long in a state that may not last.
@@ -32,7 +32,9 @@ impl EventLoop {
                 Phase::Open if unfinished => {
                     (limits.patience_us, "it began a frame and did not end it")
                 }
-                Phase::Open if !connection.greeted && connection.side == Side::Accepted => {
+                Phase::Open
+                    if !connection.greeted && connection.side == ConnectionSide::Accepted =>
+                {
                     (limits.patience_us, "it said nothing")
                 }
                 Phase::Open => continue,

@@ -10,21 +10,22 @@ use std::sync::mpsc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use machines::coordinator::CoordinatorSettings;
 use placement::{Column, ColumnType, Constraint, Durability, Index, Schema, Value};
 use placement::{encode_key, encode_row, prefix_end};
 use protocol::codec::Bytes;
 use protocol::configuration::{Configuration, Table};
-use protocol::coordinator::Settings;
 use protocol::frame::{self, Frame};
 use protocol::identity::{Epoch, PartitionId, RequestId, SessionId};
 use protocol::message::{
-    Consistency, CoordinatorReply, CoordinatorRequest, Execute, Hello, Message,
+    Agreement, Consistency, CoordinatorReply, CoordinatorRequest, Execute, Hello, Message,
     Read as ReadRequest, Refusal, Reply, Request, RowPage, Welcome,
 };
 use protocol::operation::{Action, Mutation, RequestResult};
 use server::event_loop::Handle;
 use server::{
-    CoordinatorOptions, CoordinatorProcess, Ready, Server, ServerError, ServerOptions, Stopper,
+    CoordinatorOptions, CoordinatorProcess, Ready, ServerError, ServerOptions, ServerProcess,
+    Stopper,
 };
 
 /// How long an answer may take before the test fails.
@@ -173,7 +174,7 @@ pub struct RunningServer {
 
 impl RunningServer {
     pub fn start(options: ServerOptions) -> Result<RunningServer, ServerError> {
-        let server = Server::bind(options)?;
+        let server = ServerProcess::bind(options)?;
         let stopper = server.stopper();
         let (tell, told) = mpsc::channel();
         let thread =
@@ -408,6 +409,7 @@ impl Teller {
                 descending: false,
                 count_only: false,
                 consistency: Consistency::Linearizable,
+                agreement: Agreement::Alone,
                 redirect: None,
             })
         };
@@ -427,10 +429,10 @@ pub struct Cluster {
 
 impl Cluster {
     pub fn start(servers: usize) -> Cluster {
-        Cluster::start_with(servers, Settings::default())
+        Cluster::start_with(servers, CoordinatorSettings::default())
     }
 
-    pub fn start_with(servers: usize, settings: Settings) -> Cluster {
+    pub fn start_with(servers: usize, settings: CoordinatorSettings) -> Cluster {
         let folder = tempfile::tempdir().unwrap();
         let options = CoordinatorOptions {
             settings,
@@ -452,5 +454,19 @@ impl Cluster {
     pub fn server_options(&self, number: usize) -> ServerOptions {
         let folder = self.folder.path().join(format!("server-{number}"));
         ServerOptions::new(folder, vec![self.coordinator.address.to_string()])
+    }
+}
+
+/// Copies a folder with all that is in it, as `cp -r` does.
+pub fn copy_folder(from: &std::path::Path, to: &std::path::Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let target = to.join(entry.file_name());
+        if entry.path().is_dir() {
+            copy_folder(&entry.path(), &target);
+        } else {
+            std::fs::copy(entry.path(), target).unwrap();
+        }
     }
 }

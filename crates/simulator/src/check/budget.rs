@@ -1,12 +1,12 @@
 //! I15: queues stay within their limits; and the half of I16 that says they empty at rest.
 
-use protocol::machine::{Backlog, Limits};
+use machines::core::{Backlog, CoreLimits};
 
 /// Compares what is under way in one core with its limits; its log brought `read_back` operations
 /// back.
 pub fn within(
     backlog: &Backlog,
-    limits: &Limits,
+    limits: &CoreLimits,
     keys: usize,
     read_back: usize,
 ) -> Result<(), String> {
@@ -36,14 +36,14 @@ pub fn within(
 /// operation that it admits; one that restarts takes back as many as it had, and all that its log
 /// has since the last checkpoint, because it may have been told that they are finished by a message
 /// that no record tells of.
-fn operations_max(limits: &Limits, read_back: usize) -> usize {
+fn operations_max(limits: &CoreLimits, read_back: usize) -> usize {
     const MEMBERS_MAX: usize = 8;
     limits.operations_max.max(read_back) + limits.operations_max + MEMBERS_MAX
 }
 
 /// Requests that wait for one key: what was folded into an operation that aborts comes back, on top
 /// of what has queued behind it.
-fn requests_max(limits: &Limits) -> usize {
+fn requests_max(limits: &CoreLimits) -> usize {
     let folded = limits.folded_requests_max.min(limits.requests_per_key_max);
     limits.requests_per_key_max + folded
 }
@@ -65,9 +65,9 @@ mod tests {
 
     #[test]
     fn a_log_may_bring_back_more() {
-        let limits = Limits {
+        let limits = CoreLimits {
             operations_max: 16,
-            ..Limits::default()
+            ..CoreLimits::default()
         };
         let backlog = Backlog {
             operations: 46,
@@ -79,10 +79,10 @@ mod tests {
 
     #[test]
     fn more_than_the_limit_is_told() {
-        let limits = Limits {
+        let limits = CoreLimits {
             requests_per_key_max: 4,
             folded_requests_max: 1,
-            ..Limits::default()
+            ..CoreLimits::default()
         };
         let backlog = Backlog {
             queued_requests: 10,

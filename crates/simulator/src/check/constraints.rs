@@ -69,6 +69,7 @@ mod tests {
             number: 0,
             columns: columns.to_vec(),
             demand,
+            partitions: 1,
             partition: Rc::new(|_| 0),
         };
         hold(&rest, &Model::new(vec![copy]))

@@ -1,5 +1,5 @@
 //! Local entries: each row has one in each order that its partition keeps, and there are no others
-//! (DESIGN section 4).
+//!.
 
 use super::places::entry_key;
 use super::rest::Rest;
@@ -32,13 +32,13 @@ pub fn implied(rest: &Rest, table: &Translation) -> Result<(), String> {
 mod tests {
     use super::*;
     use crate::check::rest::PartitionRows;
-    use crate::plan::Plan;
+    use crate::plan::RunPlan;
     use crate::random::Random;
     use protocol::identity::PartitionId;
 
     #[test]
     fn an_entry_too_few_or_too_many_is_told() {
-        let mut schemas = (0..).map(|seed| Plan::draw(&mut Random::new(seed)).schema);
+        let mut schemas = (0..).map(|seed| RunPlan::draw(&mut Random::new(seed)).schema);
         let schema = schemas.find(|schema| !schema.indexes.is_empty());
         let schema = schema.expect("most tables have an index");
         let table = Translation::new(&schema, &placement::Layout::base(&schema));

@@ -7,8 +7,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use machines::core::ClientId;
 use protocol::identity::{CoreId, Epoch, ServerId};
-use protocol::machine::ClientId;
 
 /// The leases that were given.
 #[derive(Debug, Default)]

@@ -1,4 +1,4 @@
-//! What must hold: one property per file (SAFETY, invariants).
+//! What must hold: one property per file (docs/rules.md).
 
 pub mod budget;
 pub mod constraints;
@@ -8,7 +8,7 @@ pub mod earlier_life;
 pub mod entries;
 pub mod lease;
 pub mod leftovers;
-pub mod linearizable;
+pub mod news;
 pub mod outcomes;
 pub mod places;
 pub mod prepared;
@@ -21,7 +21,7 @@ pub mod waits;
 /// A property that does not hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// Which, as SAFETY calls it.
+    /// Its number in docs/rules.md, and the property in words.
     pub property: &'static str,
     /// What was seen.
     pub text: String,

@@ -33,9 +33,10 @@ pub fn decided(entry: &Entry, decision: &Decision, shows: bool) -> Result<(), St
     }
 }
 
-/// A decision is about to be logged that the end of the epochs before `awaited` has come to: nothing else
-/// was seen, and no vote is against it. Where a later epoch serves, the member was removed and goes on:
-/// what it awaits never serves, and it overwrites what it has when it comes back (R16, R25).
+/// A decision is about to be logged that the end of the epochs before `awaited` has come to:
+/// nothing else was seen, and no vote is against it. Where a later epoch serves, the member was
+/// removed and goes on: what it awaits never serves, and it overwrites what it has when it comes
+/// back (R16, R25).
 pub fn resolved(entry: &Entry, decision: &Decision, awaited: Epoch) -> Result<(), String> {
     if awaited < entry.served_in {
         return Ok(());
@@ -138,8 +139,8 @@ mod tests {
         assert_eq!(settled(entry(&ledger)), Ok(()));
     }
 
-    /// Server 0 decides at the end of epochs before the seventh, which serves; server 1 was removed before
-    /// that, and still awaits the sixth.
+    /// Server 0 decides at the end of epochs before the seventh, which serves; server 1 was removed
+    /// before that, and still awaits the sixth.
     #[test]
     fn what_a_removed_member_comes_to_late_counts_for_nothing() {
         let mut ledger = ledger(&[Vote::Yes]);

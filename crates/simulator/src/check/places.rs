@@ -52,13 +52,13 @@ pub fn entry_key(table: &Translation, replex: usize, row: &crate::model::Row) ->
 mod tests {
     use super::*;
     use crate::check::rest::PartitionRows;
-    use crate::plan::Plan;
+    use crate::plan::RunPlan;
     use crate::random::Random;
     use protocol::identity::PartitionId;
 
     #[test]
     fn a_row_in_another_partition_or_under_another_key_is_misplaced() {
-        let mut schema = Plan::draw(&mut Random::new(1)).schema;
+        let mut schema = RunPlan::draw(&mut Random::new(1)).schema;
         schema.partitions = 3;
         let table = Translation::new(&schema, &placement::Layout::base(&schema));
         let row = [0, 1, 2, 3, 4, 5, 6];

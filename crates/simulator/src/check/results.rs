@@ -25,13 +25,19 @@ pub struct Results {
 impl Results {
     /// A head answers a request: with what was told before, if something was. A result without
     /// effect is lost with the head that told it; whoever asks again, because it has not heard it,
-    /// may be told another one by the next head, or by the same core if it was another one's meanwhile.
+    /// may be told another one by the next head, or by the same core if it was another one's
+    /// meanwhile. A head with a slow disk may tell it only after that: who was answered by the next
+    /// head has forgotten the attempt (clients are checked for that), so that it counts for
+    /// nothing.
     pub fn told(
         &mut self,
         head: Head,
         request: RequestId,
         result: &RequestResult,
     ) -> Result<(), String> {
+        if head.since.is_none() && !took_effect(result) {
+            return Ok(());
+        }
         let first = self.told.entry(request);
         let (by, first) = first.or_insert_with(|| (head, result.clone()));
         if first == result {
@@ -64,8 +70,8 @@ pub fn one_effect(ledger: &Ledger) -> Result<(), String> {
         let mut records = ledger.operations[*operation].prepare.requests.iter();
         let own = records.find(|record| record.request == *request);
         let results = ledger.completed.get(request).into_iter().flatten();
-        // Who fills a partition notes what others know of earlier heads, also of a request that it runs
-        // meanwhile.
+        // Who fills a partition notes what others know of earlier heads, also of a request that it
+        // runs meanwhile.
         let mut others = results.filter(|it| {
             let differs = own.is_none_or(|own| own.result != it.result);
             let is_heads_own = it.at.0 == operation.head && !it.is_learnt;
@@ -126,6 +132,22 @@ mod tests {
     }
 
     #[test]
+    fn what_a_former_head_tells_late_counts_only_if_it_took_effect() {
+        let former = Head {
+            core: core(1),
+            since: None,
+        };
+        let mut results = Results::default();
+        let mut told = |head, result| results.told(head, RequestId::default(), &result);
+        assert_eq!(told(since(1), APPLIED), Ok(()));
+        assert_eq!(told(former, RequestResult::NotFound), Ok(()));
+        let again = RequestResult::Applied {
+            version: Version(5),
+        };
+        assert!(told(former, again).is_err());
+    }
+
+    #[test]
     fn a_request_commits_once() {
         let mut ledger = Ledger::default();
         for sequence in [1, 2] {
@@ -139,8 +161,8 @@ mod tests {
         assert!(one_effect(&ledger).is_err());
     }
 
-    /// A head runs a request of which it has a record that nothing happened: its own one before, or that
-    /// of another head.
+    /// A head runs a request of which it has a record that nothing happened: its own one before, or
+    /// that of another head.
     fn runs_on_record(core_before: Option<u16>) -> Result<(), String> {
         let mut ledger = Ledger::default();
         let prepare = prepare(1, &[Vote::Yes]);

@@ -1,16 +1,17 @@
 //! Literals and casts of constants, with PostgreSQL's rules.
 
-use client::protocol::expression::EvaluationError;
 use placement::{ColumnType, Value, ValueError};
+use protocol::expression::EvaluationError;
 use sqlparser::ast::Expr;
 
+use super::decimal::Decimal;
 use super::expression_error;
-use crate::error::Error;
+use crate::error::SqlError;
 
 /// The value of a quoted literal.
-pub(super) fn quoted(text: &str, column_type: ColumnType, place: &str) -> Result<Value, Error> {
+pub(super) fn quoted(text: &str, column_type: ColumnType, place: &str) -> Result<Value, SqlError> {
     let place = place.to_string();
-    Value::parse(column_type, text).map_err(|error| Error::Literal { place, error })
+    Value::parse(column_type, text).map_err(|error| SqlError::Literal { place, error })
 }
 
 /// The type of a number that stands alone: int64 where it is one.
@@ -26,53 +27,49 @@ pub(super) fn typed_number(
     number: &str,
     context: Option<ColumnType>,
     place: &str,
-) -> Result<Value, Error> {
+) -> Result<Value, SqlError> {
     if context != Some(ColumnType::Float64)
         && let Ok(value) = number.parse()
     {
         return Ok(Value::Int64(value));
     }
-    match number.parse::<f64>() {
-        Ok(value) if value.is_finite() => Ok(Value::Float64(value)),
-        _ => Err(out_of_range(number, ColumnType::Float64, place)),
-    }
+    quoted(number, ColumnType::Float64, place)
 }
 
 /// A number for an int64, rounded to the nearest, halves away from zero as PostgreSQL rounds
 /// numeric literals.
-pub(super) fn rounded(number: &str, place: &str) -> Result<Value, Error> {
-    if let Ok(value) = number.parse() {
-        return Ok(Value::Int64(value));
-    }
-    let error = || out_of_range(number, ColumnType::Int64, place);
-    let value = number.parse::<f64>().map_err(|_| error())?.round();
-    // -2^63 is a float, 2^63 - 1 is not.
-    if (-9_223_372_036_854_775_808.0..9_223_372_036_854_775_808.0).contains(&value) {
-        Ok(Value::Int64(value as i64))
-    } else {
-        Err(error())
-    }
+pub(super) fn rounded(number: &str, place: &str) -> Result<Value, SqlError> {
+    let rounded = Decimal::parse(number).and_then(|it| it.rounded());
+    rounded
+        .map(Value::Int64)
+        .ok_or_else(|| out_of_range(number, ColumnType::Int64, place))
 }
 
-fn out_of_range(number: &str, column_type: ColumnType, place: &str) -> Error {
+/// A number as text, in PostgreSQL's spelling.
+pub(super) fn spelt(number: &str, place: &str) -> Result<Value, SqlError> {
+    let plain = Decimal::parse(number).and_then(|it| it.to_plain());
+    plain
+        .map(Value::Text)
+        .ok_or_else(|| out_of_range(number, ColumnType::Float64, place))
+}
+
+fn out_of_range(number: &str, column_type: ColumnType, place: &str) -> SqlError {
     let error = ValueError {
         column_type,
         text: number.chars().take(80).collect(),
     };
     let place = place.to_string();
-    Error::Literal { place, error }
+    SqlError::Literal { place, error }
 }
 
 /// A constant converted to another type.
-pub(super) fn cast(value: &Value, to: ColumnType, source: &Expr) -> Result<Value, Error> {
+pub(super) fn cast(value: &Value, to: ColumnType, source: &Expr) -> Result<Value, SqlError> {
     Ok(match (value, to) {
         (value, to) if value.column_type().is_none_or(|found| found == to) => value.clone(),
         (Value::Text(text), to) => quoted(text, to, &format!("in {source}"))?,
         (Value::Bool(value), ColumnType::Text) => Value::Text(value.to_string()),
         (value, ColumnType::Text) => Value::Text(value.to_string()),
         (Value::Int64(value), ColumnType::Float64) => Value::Float64(*value as f64),
-        (Value::Int64(value), ColumnType::Bool) => Value::Bool(*value != 0),
-        (Value::Bool(value), ColumnType::Int64) => Value::Int64(i64::from(*value)),
         (Value::Float64(value), ColumnType::Int64) => {
             let rounded = value.round_ties_even();
             if !(-9_223_372_036_854_775_808.0..9_223_372_036_854_775_808.0).contains(&rounded) {
@@ -82,7 +79,7 @@ pub(super) fn cast(value: &Value, to: ColumnType, source: &Expr) -> Result<Value
         }
         (value, to) => {
             let found = value.column_type().map_or("NULL", ColumnType::name);
-            return Err(Error::statement(format!(
+            return Err(SqlError::statement(format!(
                 "in {source}: a {found} cannot become a {}: write the value as text",
                 to.name()
             )));

@@ -5,16 +5,18 @@
 //! here, once. The result is an expression of the store, whose checker has the last word on
 //! types; functions, subqueries and all else that needs more than the row is refused by name.
 
+mod decimal;
+mod like;
 mod literal;
 mod operators;
 
-use client::protocol::expression::{self, EvaluationError, Expression, Scope as Names};
 use placement::{Column, ColumnType, Schema, Value};
+use protocol::expression::{self, EvaluationError, Expression, Scope as Names};
 use sqlparser::ast::{self, Expr};
 
-use crate::error::Error;
-use crate::parse::column_type;
-use literal::{cast, default_type, quoted, rounded, typed_number};
+use crate::error::SqlError;
+use crate::spelling::{column_type, name};
+use literal::{cast, default_type, quoted, rounded, spelt, typed_number};
 
 /// How deep an expression may nest before the store refuses it anyway.
 const DEPTH_MAX: usize = 64;
@@ -46,8 +48,8 @@ enum Bound {
 }
 
 /// The error for a column that a table has not.
-pub(crate) fn unknown_column(schema: &Schema, column: &str) -> Error {
-    Error::UnknownColumn {
+pub(crate) fn unknown_column(schema: &Schema, column: &str) -> SqlError {
+    SqlError::UnknownColumn {
         table: schema.name.clone(),
         column: column.to_string(),
         columns: schema.columns.iter().map(|it| it.name.clone()).collect(),
@@ -59,7 +61,7 @@ pub(crate) fn constant(
     expression: &Expr,
     column_type: ColumnType,
     place: &str,
-) -> Result<Value, Error> {
+) -> Result<Value, SqlError> {
     Scope::CONSTANTS.value(expression, column_type, place)
 }
 
@@ -74,7 +76,7 @@ impl<'a> Scope<'a> {
     };
 
     /// A condition as the list of what must all hold. Those that are always true are left out.
-    pub fn condition(&self, condition: &Expr) -> Result<Vec<Expression>, Error> {
+    pub fn condition(&self, condition: &Expr) -> Result<Vec<Expression>, SqlError> {
         let mut conjuncts = Vec::new();
         for part in operators::chain(condition, &ast::BinaryOperator::And) {
             let bound = self.bind(part, 0)?;
@@ -92,13 +94,13 @@ impl<'a> Scope<'a> {
     }
 
     /// An expression to be told, and the type of its values where it is not always NULL.
-    pub fn output(&self, expression: &Expr) -> Result<(Expression, Option<ColumnType>), Error> {
+    pub fn output(&self, expression: &Expr) -> Result<(Expression, Option<ColumnType>), SqlError> {
         let bound = self.bind(expression, 0)?;
         self.resolve(bound, None, expression)
     }
 
     /// The new value of a column.
-    pub fn assigned(&self, expression: &Expr, column: &Column) -> Result<Expression, Error> {
+    pub fn assigned(&self, expression: &Expr, column: &Column) -> Result<Expression, SqlError> {
         let place = match self.schema {
             Some(schema) => format!("column {} of table {}", column.name, schema.name),
             None => format!("column {}", column.name),
@@ -112,7 +114,7 @@ impl<'a> Scope<'a> {
         expression: &Expr,
         column_type: ColumnType,
         place: &str,
-    ) -> Result<Value, Error> {
+    ) -> Result<Value, SqlError> {
         let constants = Scope {
             schema: None,
             ..*self
@@ -123,23 +125,23 @@ impl<'a> Scope<'a> {
     }
 
     /// A whole number that is not negative: a limit or an offset.
-    pub fn count(&self, expression: &Expr, what: &str) -> Result<Option<u64>, Error> {
+    pub fn count(&self, expression: &Expr, what: &str) -> Result<Option<u64>, SqlError> {
         match self.value(expression, ColumnType::Int64, what)? {
             Value::Null => Ok(None),
             Value::Int64(count) if count >= 0 => Ok(Some(count.cast_unsigned())),
-            other => Err(Error::statement(format!(
+            other => Err(SqlError::statement(format!(
                 "{what} is {other}: give a whole number from 0"
             ))),
         }
     }
 
     /// The position of a column.
-    pub fn column(&self, name: &str) -> Result<usize, Error> {
+    pub fn column(&self, name: &str) -> Result<usize, SqlError> {
         match self.schema {
             Some(schema) => schema
                 .column_index(name)
                 .ok_or_else(|| unknown_column(schema, name)),
-            None => Err(Error::statement(format!(
+            None => Err(SqlError::statement(format!(
                 "{name} names a column where only constants may stand: write a constant, in \
                  single quotes if it is text"
             ))),
@@ -151,14 +153,14 @@ impl<'a> Scope<'a> {
         expression: &Expr,
         column_type: ColumnType,
         place: &str,
-    ) -> Result<Expression, Error> {
+    ) -> Result<Expression, SqlError> {
         let bound = match self.bind(expression, 0)? {
             Bound::Number(number) if column_type == ColumnType::Int64 => {
                 Expression::Literal(rounded(&number, place)?)
             }
             // PostgreSQL assigns anything to a text column.
             Bound::Number(number) if column_type == ColumnType::Text => {
-                Expression::Literal(Value::Text(number))
+                Expression::Literal(spelt(&number, place)?)
             }
             Bound::Typed(Expression::Literal(value), Some(_))
                 if column_type == ColumnType::Text =>
@@ -171,7 +173,7 @@ impl<'a> Scope<'a> {
         expression::check_assignable(column_type, &bound, self.columns(), self.names()).map_err(
             |error| match error {
                 EvaluationError::NotAssignable { .. } => {
-                    Error::statement(format!("{place}: {error}"))
+                    SqlError::statement(format!("{place}: {error}"))
                 }
                 error => expression_error(expression, error),
             },
@@ -179,9 +181,9 @@ impl<'a> Scope<'a> {
         Ok(bound)
     }
 
-    fn bind(&self, expression: &Expr, depth: usize) -> Result<Bound, Error> {
+    fn bind(&self, expression: &Expr, depth: usize) -> Result<Bound, SqlError> {
         if depth > DEPTH_MAX {
-            return Err(Error::statement(format!(
+            return Err(SqlError::statement(format!(
                 "an expression is nested deeper than {DEPTH_MAX} levels: simplify it"
             )));
         }
@@ -213,13 +215,17 @@ impl<'a> Scope<'a> {
         }
     }
 
-    fn bind_column(&self, qualifiers: &[ast::Ident], column: &ast::Ident) -> Result<Bound, Error> {
-        let column = crate::parse::name(column);
+    fn bind_column(
+        &self,
+        qualifiers: &[ast::Ident],
+        column: &ast::Ident,
+    ) -> Result<Bound, SqlError> {
+        let column = name(column);
         let qualifier = match qualifiers {
             [] => None,
-            [one] => Some(crate::parse::name(one)),
+            [one] => Some(name(one)),
             _ => {
-                return Err(Error::statement(format!(
+                return Err(SqlError::statement(format!(
                     "{column} has too many qualifiers: name the column alone"
                 )));
             }
@@ -232,7 +238,7 @@ impl<'a> Scope<'a> {
             Some(name) if name == own => false,
             Some("excluded") if self.excluded => true,
             Some(name) => {
-                return Err(Error::statement(format!(
+                return Err(SqlError::statement(format!(
                     "{name}.{column} is about no table of this statement: write {own}.{column}"
                 )));
             }
@@ -247,7 +253,7 @@ impl<'a> Scope<'a> {
         Ok(Bound::Typed(bound, Some(column_type)))
     }
 
-    fn bind_literal(&self, value: &ast::Value) -> Result<Bound, Error> {
+    fn bind_literal(&self, value: &ast::Value) -> Result<Bound, SqlError> {
         let typed = |value: Value| {
             let column_type = value.column_type();
             Bound::Typed(Expression::Literal(value), column_type)
@@ -264,14 +270,14 @@ impl<'a> Scope<'a> {
             ast::Value::Placeholder(placeholder) => {
                 let number = placeholder.strip_prefix('$').and_then(|it| it.parse().ok());
                 let number: usize = number.filter(|it| *it > 0).ok_or_else(|| {
-                    Error::statement(format!("{placeholder} is no parameter: write $1, $2, …"))
+                    SqlError::statement(format!("{placeholder} is no parameter: write $1, $2, …"))
                 })?;
                 match self.parameters.get(number - 1) {
                     // A text may stand for any type, as a driver's text parameters do.
                     Some(Value::Text(text)) => Bound::Quoted(text.clone()),
                     Some(value) => typed(value.clone()),
                     None => {
-                        return Err(Error::statement(format!(
+                        return Err(SqlError::statement(format!(
                             "parameter {placeholder} has no value: {} were given",
                             self.parameters.len()
                         )));
@@ -279,7 +285,7 @@ impl<'a> Scope<'a> {
                 }
             }
             other => {
-                return Err(Error::unsupported(
+                return Err(SqlError::unsupported(
                     format!("the literal {other}"),
                     "write '…', e'…', $$…$$, a number, true, false or NULL; bytes as '\\x00ff'",
                 ));
@@ -287,13 +293,17 @@ impl<'a> Scope<'a> {
         })
     }
 
-    fn bind_cast(&self, inner: Bound, to: ColumnType, source: &Expr) -> Result<Bound, Error> {
+    fn bind_cast(&self, inner: Bound, to: ColumnType, source: &Expr) -> Result<Bound, SqlError> {
         let place = "";
         let value = match inner {
             Bound::Quoted(text) => quoted(&text, to, place)?,
             Bound::Number(number) => match to {
                 ColumnType::Int64 => rounded(&number, place)?,
-                ColumnType::Text => Value::Text(number),
+                ColumnType::Text => spelt(&number, place)?,
+                // PostgreSQL converts an integer, and refuses a bigint.
+                ColumnType::Bool if number.parse::<i32>().is_ok() => {
+                    Value::Bool(number.parse() != Ok(0))
+                }
                 _ => cast(&typed_number(&number, Some(to), place)?, to, source)?,
             },
             Bound::Typed(Expression::Literal(value), _) => cast(&value, to, source)?,
@@ -307,7 +317,7 @@ impl<'a> Scope<'a> {
                 return Ok(Bound::Typed(product, Some(to)));
             }
             Bound::Typed(..) => {
-                return Err(Error::unsupported(
+                return Err(SqlError::unsupported(
                     format!("{source}"),
                     "convert constants, not columns; a bigint column can become double precision",
                 ));
@@ -317,7 +327,7 @@ impl<'a> Scope<'a> {
         Ok(Bound::Typed(Expression::Literal(value), found))
     }
 
-    fn bind_function(&self, function: &ast::Function) -> Result<Bound, Error> {
+    fn bind_function(&self, function: &ast::Function) -> Result<Bound, SqlError> {
         let name = function.name.to_string().to_lowercase();
         let no_arguments = match &function.args {
             ast::FunctionArguments::None => true,
@@ -327,7 +337,7 @@ impl<'a> Scope<'a> {
         let names_now = ["now", "current_timestamp", "localtimestamp"].contains(&name.as_str());
         if names_now && no_arguments {
             let Some(now_us) = self.now_us else {
-                return Err(Error::unsupported(
+                return Err(SqlError::unsupported(
                     format!("{name} here"),
                     "write a constant, and now() in the statement that inserts the row",
                 ));
@@ -335,7 +345,7 @@ impl<'a> Scope<'a> {
             let now = Expression::Literal(Value::Timestamp(now_us));
             return Ok(Bound::Typed(now, Some(ColumnType::Timestamp)));
         }
-        Err(Error::unsupported(
+        Err(SqlError::unsupported(
             format!("the function {name}"),
             "the functions there are, are now() and, after SELECT, count(*)",
         ))
@@ -347,7 +357,7 @@ impl<'a> Scope<'a> {
         bound: Bound,
         context: Option<ColumnType>,
         source: &Expr,
-    ) -> Result<(Expression, Option<ColumnType>), Error> {
+    ) -> Result<(Expression, Option<ColumnType>), SqlError> {
         let value = match bound {
             Bound::Typed(expression, found) => return Ok((expression, found)),
             Bound::Quoted(text) => {
@@ -361,7 +371,7 @@ impl<'a> Scope<'a> {
     }
 
     /// Types a compound expression, and computes it where it has no columns.
-    fn compound(&self, expression: Expression, source: &Expr) -> Result<Bound, Error> {
+    fn compound(&self, expression: Expression, source: &Expr) -> Result<Bound, SqlError> {
         let fail = |error| expression_error(source, error);
         let found = expression::check(&expression, self.columns(), self.names()).map_err(fail)?;
         let literal = |it: &Expression| matches!(it, Expression::Literal(_));
@@ -401,14 +411,14 @@ impl Bound {
     }
 }
 
-fn expression_error(source: &Expr, error: EvaluationError) -> Error {
+fn expression_error(source: &Expr, error: EvaluationError) -> SqlError {
     const SHOWN_MAX: usize = 80;
     let text = source.to_string();
     let mut shown: String = text.chars().take(SHOWN_MAX).collect();
     if shown.len() < text.len() {
         shown.push('…');
     }
-    Error::Expression { text: shown, error }
+    SqlError::Expression { text: shown, error }
 }
 
 #[cfg(test)]

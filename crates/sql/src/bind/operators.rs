@@ -1,11 +1,15 @@
 //! Operators of SQL in terms of the few that the store evaluates.
 
-use client::protocol::expression::{BinaryOperator, EvaluationError, Expression, UnaryOperator};
+use std::cmp::Ordering;
+
 use placement::{ColumnType, Value};
+use protocol::expression::{BinaryOperator, EvaluationError, Expression, NODES_MAX, UnaryOperator};
 use sqlparser::ast::{self, Expr};
 
+use super::decimal::{Decimal, Place};
+use super::like::Like;
 use super::{Bound, Scope, expression_error};
-use crate::error::Error;
+use crate::error::SqlError;
 
 /// The operands of a chain of one operator, from left to right. Chains are as long as their
 /// writer likes, so this does not recurse.
@@ -37,7 +41,7 @@ pub(super) fn split_conjunction(condition: Expression, conjuncts: &mut Vec<Expre
 }
 
 impl Scope<'_> {
-    pub(super) fn bind_operator(&self, expression: &Expr, depth: usize) -> Result<Bound, Error> {
+    pub(super) fn bind_operator(&self, expression: &Expr, depth: usize) -> Result<Bound, SqlError> {
         match expression {
             Expr::UnaryOp { op, expr } => self.bind_unary(*op, expr, expression, depth),
             Expr::BinaryOp {
@@ -78,11 +82,14 @@ impl Scope<'_> {
                 any: false,
                 expr,
                 pattern,
-                escape_char: None,
+                escape_char,
             } => {
-                let text = self.bind(expr, depth + 1)?;
-                let pattern = self.bind(pattern, depth + 1)?;
-                let like = self.binary(BinaryOperator::Like, text, pattern, expression)?;
+                let like = Like {
+                    text: expr,
+                    pattern,
+                    escape: escape_char.as_deref(),
+                };
+                let like = self.bind_like(&like, expression, depth)?;
                 self.negated(like, *negated, expression)
             }
             _ => self.bind_test(expression, depth),
@@ -90,7 +97,7 @@ impl Scope<'_> {
     }
 
     /// `IS NULL`, `IS TRUE` and their kin, none of which is ever NULL.
-    fn bind_test(&self, expression: &Expr, depth: usize) -> Result<Bound, Error> {
+    fn bind_test(&self, expression: &Expr, depth: usize) -> Result<Bound, SqlError> {
         let unary = |operator, operand| Expression::Unary(operator, Box::new(operand));
         let and =
             |left, right| Expression::Binary(BinaryOperator::And, Box::new(left), Box::new(right));
@@ -139,7 +146,7 @@ impl Scope<'_> {
                 (same, matches!(expression, Expr::IsDistinctFrom(..)))
             }
             other => {
-                return Err(Error::unsupported(
+                return Err(SqlError::unsupported(
                     format!("\"{other}\""),
                     "expressions know columns, constants, AND, OR, NOT, comparisons, IN, BETWEEN, \
                      LIKE, IS NULL, + - * / % and ||",
@@ -155,7 +162,7 @@ impl Scope<'_> {
         operand: &Expr,
         context: Option<ColumnType>,
         depth: usize,
-    ) -> Result<Expression, Error> {
+    ) -> Result<Expression, SqlError> {
         let bound = self.bind(operand, depth + 1)?;
         Ok(self.resolve(bound, context, operand)?.0)
     }
@@ -166,7 +173,7 @@ impl Scope<'_> {
         operand: &Expr,
         source: &Expr,
         depth: usize,
-    ) -> Result<Bound, Error> {
+    ) -> Result<Bound, SqlError> {
         let bound = self.bind(operand, depth + 1)?;
         match (operator, bound) {
             (ast::UnaryOperator::Plus, bound @ (Bound::Number(_) | Bound::Typed(..))) => Ok(bound),
@@ -183,14 +190,14 @@ impl Scope<'_> {
                 self.compound(negation, source)
             }
             (ast::UnaryOperator::Not, bound) => self.negated(bound, true, source),
-            _ => Err(Error::unsupported(
+            _ => Err(SqlError::unsupported(
                 format!("the operator of {source}"),
                 "the operators with one operand are NOT, + and -",
             )),
         }
     }
 
-    fn negated(&self, bound: Bound, negate: bool, source: &Expr) -> Result<Bound, Error> {
+    fn negated(&self, bound: Bound, negate: bool, source: &Expr) -> Result<Bound, SqlError> {
         if !negate {
             return Ok(bound);
         }
@@ -206,7 +213,7 @@ impl Scope<'_> {
         operator: &ast::BinaryOperator,
         source: &Expr,
         depth: usize,
-    ) -> Result<Bound, Error> {
+    ) -> Result<Bound, SqlError> {
         let mut operands = Vec::new();
         for part in chain(source, operator) {
             let bound = self.bind(part, depth + 1)?;
@@ -232,19 +239,19 @@ impl Scope<'_> {
         operator: &ast::BinaryOperator,
         right: &[Expr],
         source: &Expr,
-    ) -> Result<Bound, Error> {
+    ) -> Result<Bound, SqlError> {
         let negated = match operator {
             ast::BinaryOperator::Eq => false,
             ast::BinaryOperator::NotEq => true,
             _ => {
-                return Err(Error::unsupported(
+                return Err(SqlError::unsupported(
                     format!("\"{source}\""),
                     "compare lists by = or <>, or column by column",
                 ));
             }
         };
         if left.len() != right.len() || left.is_empty() {
-            return Err(Error::statement(format!(
+            return Err(SqlError::statement(format!(
                 "in {source}: the lists have {} and {} members: give both as many",
                 left.len(),
                 right.len()
@@ -267,7 +274,7 @@ impl Scope<'_> {
         list: &[Expr],
         negated: bool,
         source: &Expr,
-    ) -> Result<Bound, Error> {
+    ) -> Result<Bound, SqlError> {
         let mut alternatives = Vec::with_capacity(list.len());
         let bound_value = match value {
             Expr::Tuple(_) => None,
@@ -283,7 +290,7 @@ impl Scope<'_> {
                     self.bind_tuples(left, &ast::BinaryOperator::Eq, right, source)?
                 }
                 _ => {
-                    return Err(Error::statement(format!(
+                    return Err(SqlError::statement(format!(
                         "in {source}: {member} is no list: write (a, b) IN ((1, 2), (3, 4))"
                     )));
                 }
@@ -291,17 +298,47 @@ impl Scope<'_> {
             alternatives.push(self.resolve(equal, None, source)?.0);
         }
         let any = Expression::any(alternatives).unwrap_or(Expression::Literal(Value::Bool(false)));
-        let bound = self.compound(any, source)?;
+        let bound = self.compound(any, source).map_err(|error| match error {
+            SqlError::Expression {
+                error: EvaluationError::TooCostly,
+                ..
+            } => long_list(value, list.len()),
+            other => other,
+        })?;
         self.negated(bound, negated, source)
     }
 
-    fn binary(
+    pub(super) fn binary(
         &self,
         operator: BinaryOperator,
         left: Bound,
         right: Bound,
         source: &Expr,
-    ) -> Result<Bound, Error> {
+    ) -> Result<Bound, SqlError> {
+        if operator.is_comparison() {
+            match (&left, &right) {
+                (Bound::Number(left), Bound::Number(right)) => {
+                    if let (Some(left), Some(right)) = (Decimal::parse(left), Decimal::parse(right))
+                    {
+                        let holds = holds(operator, left.compare(&right));
+                        let value = Expression::Literal(Value::Bool(holds));
+                        return Ok(Bound::Typed(value, Some(ColumnType::Bool)));
+                    }
+                }
+                (Bound::Typed(operand, Some(ColumnType::Int64)), Bound::Number(number)) => {
+                    if let Some(number) = Decimal::parse(number) {
+                        return self.beside_number(operator, operand, &number, source);
+                    }
+                }
+                (Bound::Number(number), Bound::Typed(operand, Some(ColumnType::Int64))) => {
+                    if let Some(number) = Decimal::parse(number) {
+                        let operator = mirrored(operator);
+                        return self.beside_number(operator, operand, &number, source);
+                    }
+                }
+                _ => {}
+            }
+        }
         let (left, right) = match operator {
             BinaryOperator::Like => {
                 let text = Some(ColumnType::Text);
@@ -318,13 +355,52 @@ impl Scope<'_> {
         )
     }
 
+    /// An integer compared with a number that need not be one, as decimal numbers compare.
+    fn beside_number(
+        &self,
+        operator: BinaryOperator,
+        operand: &Expression,
+        number: &Decimal,
+        source: &Expr,
+    ) -> Result<Bound, SqlError> {
+        let place = number.place();
+        let below = matches!(place, Place::After(_) | Place::Above);
+        let (operator, right) = match (operator, place) {
+            (operator, Place::At(value)) => (operator, Value::Int64(value)),
+            (BinaryOperator::Less | BinaryOperator::LessEqual, Place::After(floor)) => {
+                (BinaryOperator::LessEqual, Value::Int64(floor))
+            }
+            (BinaryOperator::Greater | BinaryOperator::GreaterEqual, Place::After(floor)) => {
+                (BinaryOperator::Greater, Value::Int64(floor))
+            }
+            (operator, _) => {
+                // It holds for all integers or for none, and is NULL beside NULL.
+                let order = if below {
+                    Ordering::Less
+                } else {
+                    Ordering::Greater
+                };
+                let operator = match holds(operator, order) {
+                    true => BinaryOperator::Equal,
+                    false => BinaryOperator::NotEqual,
+                };
+                let operand = || Box::new(operand.clone());
+                let constant = Expression::Binary(operator, operand(), operand());
+                return self.compound(constant, source);
+            }
+        };
+        let right = Box::new(Expression::Literal(right));
+        let comparison = Expression::Binary(operator, Box::new(operand.clone()), right);
+        self.compound(comparison, source)
+    }
+
     /// Two operands, each literal typed by the other one.
     fn operands(
         &self,
         left: Bound,
         right: Bound,
         source: &Expr,
-    ) -> Result<(Expression, Expression), Error> {
+    ) -> Result<(Expression, Expression), SqlError> {
         let (left_context, right_context) = (left.context(), right.context());
         Ok((
             self.resolve(left, right_context, source)?.0,
@@ -333,7 +409,49 @@ impl Scope<'_> {
     }
 }
 
-fn binary_operator(operator: &ast::BinaryOperator, source: &Expr) -> Result<BinaryOperator, Error> {
+/// Why a list after `IN` is too long, and how long it may be.
+fn long_list(value: &Expr, members: usize) -> SqlError {
+    /// Parts of the expression that a comparison of one column takes, with the OR before it.
+    const PARTS: usize = 4;
+    let columns = match value {
+        Expr::Tuple(columns) => columns.len().max(1),
+        _ => 1,
+    };
+    SqlError::statement(format!(
+        "the list after {value} IN has {members} members, and at most {} fit into one statement: \
+         split it over several",
+        NODES_MAX / PARTS / columns
+    ))
+}
+
+/// Whether a comparison holds for operands of this order.
+fn holds(operator: BinaryOperator, order: Ordering) -> bool {
+    match operator {
+        BinaryOperator::Equal => order.is_eq(),
+        BinaryOperator::NotEqual => order.is_ne(),
+        BinaryOperator::Less => order.is_lt(),
+        BinaryOperator::LessEqual => order.is_le(),
+        BinaryOperator::Greater => order.is_gt(),
+        BinaryOperator::GreaterEqual => order.is_ge(),
+        _ => unreachable!("only comparisons come here"),
+    }
+}
+
+/// The operator that means the same with its operands exchanged.
+fn mirrored(operator: BinaryOperator) -> BinaryOperator {
+    match operator {
+        BinaryOperator::Less => BinaryOperator::Greater,
+        BinaryOperator::LessEqual => BinaryOperator::GreaterEqual,
+        BinaryOperator::Greater => BinaryOperator::Less,
+        BinaryOperator::GreaterEqual => BinaryOperator::LessEqual,
+        same => same,
+    }
+}
+
+fn binary_operator(
+    operator: &ast::BinaryOperator,
+    source: &Expr,
+) -> Result<BinaryOperator, SqlError> {
     Ok(match operator {
         ast::BinaryOperator::Eq => BinaryOperator::Equal,
         ast::BinaryOperator::NotEq => BinaryOperator::NotEqual,
@@ -348,7 +466,7 @@ fn binary_operator(operator: &ast::BinaryOperator, source: &Expr) -> Result<Bina
         ast::BinaryOperator::Modulo => BinaryOperator::Modulo,
         ast::BinaryOperator::StringConcat => BinaryOperator::Concatenate,
         other => {
-            return Err(Error::unsupported(
+            return Err(SqlError::unsupported(
                 format!("the operator {other} of {source}"),
                 "the operators are comparisons, LIKE, AND, OR, NOT, + - * / % and ||",
             ));

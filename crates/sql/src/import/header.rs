@@ -1,14 +1,14 @@
 //! The first line of a CSV file: which columns its fields are for, and how a line becomes a row.
 
-use client::protocol::codec::Bytes;
-use client::protocol::configuration::Table;
-use client::protocol::expression::{Assignment, Expression};
-use client::protocol::operation::{Action, Mutation};
 use placement::{ColumnType, Value};
+use protocol::codec::Bytes;
+use protocol::configuration::Table;
+use protocol::expression::{Assignment, Expression};
+use protocol::operation::{Action, Mutation};
 
-use super::{ImportOptions, OnConflict};
+use super::{ImportConflict, ImportOptions};
 use crate::bind::unknown_column;
-use crate::error::Error;
+use crate::error::SqlError;
 use crate::plan::{default_value, encode};
 
 /// What the first line says about the others.
@@ -18,7 +18,7 @@ pub(super) struct Header<'a> {
     columns: Vec<usize>,
     /// A row of defaults.
     defaults: Vec<Value>,
-    on_conflict: OnConflict,
+    on_conflict: ImportConflict,
     null: Option<&'a str>,
 }
 
@@ -28,19 +28,18 @@ impl<'a> Header<'a> {
         table: &'a Table,
         record: &csv::ByteRecord,
         options: &'a ImportOptions,
-    ) -> Result<Header<'a>, Error> {
+    ) -> Result<Header<'a>, SqlError> {
         let schema = &table.schema;
         let mut columns = Vec::new();
         for field in record {
             let name = String::from_utf8_lossy(field);
-            // Files from some programs begin with a byte order mark.
-            let name = name.trim_start_matches('\u{feff}').trim();
+            let name = name.trim();
             let column = schema
                 .column_index(name)
                 .or_else(|| schema.column_index(&name.to_ascii_lowercase()))
                 .ok_or_else(|| unknown_column(schema, name))?;
             if columns.contains(&column) {
-                return Err(Error::statement(format!(
+                return Err(SqlError::statement(format!(
                     "the header names column {name} twice: name it once"
                 )));
             }
@@ -49,7 +48,7 @@ impl<'a> Header<'a> {
         let count = schema.columns.len();
         for (position, column) in schema.columns.iter().enumerate() {
             if !column.nullable && column.default.is_none() && !columns.contains(&position) {
-                return Err(Error::statement(format!(
+                return Err(SqlError::statement(format!(
                     "column {} of table {} is NOT NULL and has no default: the file must have it",
                     column.name, schema.name
                 )));
@@ -65,9 +64,9 @@ impl<'a> Header<'a> {
     }
 
     /// The operation that a line asks for.
-    pub fn mutation(&self, record: &csv::ByteRecord) -> Result<Mutation, Error> {
+    pub fn mutation(&self, record: &csv::ByteRecord) -> Result<Mutation, SqlError> {
         if record.len() != self.columns.len() {
-            return Err(Error::statement(format!(
+            return Err(SqlError::statement(format!(
                 "{} fields, the header names {}: give one field per column",
                 record.len(),
                 self.columns.len()
@@ -79,17 +78,19 @@ impl<'a> Header<'a> {
         }
         let (pk, row) = encode(self.table, &values, 1).map_err(|error| match error {
             // The line is told already, the row of a statement has no meaning here.
-            Error::Row { error, .. } => Error::statement(error.to_string()),
-            Error::Key { error, .. } => Error::statement(error.to_string()),
+            SqlError::Row { error, .. } => SqlError::statement(error.to_string()),
+            SqlError::Key { error, .. } => SqlError::statement(error.to_string()),
             other => other,
         })?;
         let row = Bytes(row);
         let action = match self.on_conflict {
-            OnConflict::Error => Action::Insert { row },
-            OnConflict::Skip => Action::InsertOrKeep { row },
-            OnConflict::Update => {
-                let pk = &self.table.schema.primary_key;
-                let overwritten = self.columns.iter().filter(|column| !pk.contains(column));
+            ImportConflict::Error => Action::Insert { row },
+            ImportConflict::Skip => Action::InsertOrKeep { row },
+            ImportConflict::Update => {
+                let overwritten = self
+                    .columns
+                    .iter()
+                    .filter(|column| !self.table.schema.primary_key.contains(column));
                 let assignments: Vec<Assignment> = overwritten
                     .map(|column| Assignment {
                         column: *column as u16,
@@ -111,11 +112,11 @@ impl<'a> Header<'a> {
         Ok(Mutation { pk, action })
     }
 
-    fn value(&self, column: usize, field: &[u8]) -> Result<Value, Error> {
+    fn value(&self, column: usize, field: &[u8]) -> Result<Value, SqlError> {
         let column = &self.table.schema.columns[column];
         let place = || format!("column {}", column.name);
         let text = std::str::from_utf8(field).map_err(|_| {
-            Error::statement(format!(
+            SqlError::statement(format!(
                 "{}: the field is not UTF-8: convert the file",
                 place()
             ))
@@ -125,12 +126,12 @@ impl<'a> Header<'a> {
             return Ok(Value::Null);
         }
         if is_null && !(text.is_empty() && column.column_type == ColumnType::Text) {
-            return Err(Error::statement(format!(
+            return Err(SqlError::statement(format!(
                 "{} is NOT NULL: the field needs a value",
                 place()
             )));
         }
-        Value::parse(column.column_type, text).map_err(|error| Error::Literal {
+        Value::parse(column.column_type, text).map_err(|error| SqlError::Literal {
             place: place(),
             error,
         })

@@ -2,28 +2,31 @@
 //!
 //! The header names the columns, in any order; a column that is missing gets its default. Fields
 //! are read by the type of their column, as quoted literals are. An empty field is NULL where
-//! that is allowed, else an empty text. Rows are operations of their own, many at a time, so an
-//! import that was stopped can be run again with `--on-conflict skip`.
+//! that is allowed, else an empty text. Rows are operations of their own, many at a time. An import
+//! that ended early says from which line another one goes on.
 
 mod export;
 mod header;
+mod ledger;
 mod source;
 
 use std::io::Read;
 use std::sync::Arc;
 
-use client::protocol::configuration::Configuration;
-use client::protocol::operation::Mutation;
+use protocol::configuration::Configuration;
+use protocol::operation::Mutation;
+
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use indicatif::ProgressBar;
 
-use crate::error::Error;
+use crate::error::SqlError;
 use crate::plan::has_dense;
 use crate::run::Sender;
 use crate::store::Store;
 use header::Header;
 
-pub use export::export;
+pub use export::{Exported, export};
+pub use ledger::ImportLedger;
 pub use source::{decompressed, open, progress_bar};
 
 /// Rows on their way at the same time, unless the options say otherwise.
@@ -31,24 +34,29 @@ pub const ROWS_IN_FLIGHT_DEFAULT: usize = 512;
 /// The most bad lines that a summary tells one by one; the others are counted.
 pub const BAD_LINES_TOLD_MAX: usize = 20;
 
+/// So many answers after the last time, the bar shows how far the import is.
+const PROGRESS_EVERY: u64 = 1000;
+
 /// How to import.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ImportOptions {
     /// The table.
     pub table: String,
     /// What to do where the primary key exists.
-    pub on_conflict: OnConflict,
+    pub on_conflict: ImportConflict,
     /// Whether to go on after a bad line.
     pub skip_errors: bool,
     /// A text that means NULL, beside the empty field.
     pub null: Option<String>,
     /// Rows on their way at the same time. A table with a dense index takes one at a time.
     pub in_flight: usize,
+    /// The first line to import, the header's being 1; the lines before it are left out.
+    pub from_line: u64,
 }
 
 /// What to do with a row whose primary key exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OnConflict {
+pub enum ImportConflict {
     /// It is a bad line.
     Error,
     /// The row that exists stays.
@@ -57,14 +65,14 @@ pub enum OnConflict {
     Update,
 }
 
-impl std::str::FromStr for OnConflict {
+impl std::str::FromStr for ImportConflict {
     type Err = String;
 
-    fn from_str(text: &str) -> Result<OnConflict, String> {
+    fn from_str(text: &str) -> Result<ImportConflict, String> {
         match text {
-            "error" => Ok(OnConflict::Error),
-            "skip" => Ok(OnConflict::Skip),
-            "update" => Ok(OnConflict::Update),
+            "error" => Ok(ImportConflict::Error),
+            "skip" => Ok(ImportConflict::Skip),
+            "update" => Ok(ImportConflict::Update),
             other => Err(format!(
                 "{other} is nothing to do on a conflict: write error, skip or update"
             )),
@@ -75,14 +83,19 @@ impl std::str::FromStr for OnConflict {
 /// What an import did.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Summary {
-    /// Rows written: new ones, and with [`OnConflict::Update`] those that were there.
+    /// Rows written: new ones, and with [`ImportConflict::Update`] those that were there.
     pub written: u64,
-    /// Rows left as they were ([`OnConflict::Skip`]).
+    /// Rows left as they were ([`ImportConflict::Skip`]).
     pub skipped: u64,
     /// Lines that were not imported because they are bad.
     pub bad: u64,
     /// The first of them, each with its line number from 1, the header included.
-    pub bad_lines: Vec<(u64, Error)>,
+    pub bad_lines: Vec<(u64, SqlError)>,
+    /// Rows that were sent and may or may not be written: the store has not answered.
+    pub undecided: u64,
+    /// The lowest line that is not known to be done: another import goes on there, and finds some
+    /// of the rows behind it written.
+    pub resume_line: u64,
 }
 
 /// Why an import stopped. Rows before it, and some after it, were written.
@@ -91,7 +104,7 @@ pub struct ImportError {
     /// The line, from 1, the header included; none if it was not about one.
     pub line: Option<u64>,
     /// What is wrong.
-    pub error: Error,
+    pub error: SqlError,
     /// What was done nevertheless.
     pub summary: Box<Summary>,
 }
@@ -101,11 +114,7 @@ impl std::fmt::Display for ImportError {
         if let Some(line) = self.line {
             write!(f, "line {line}: ")?;
         }
-        write!(
-            f,
-            "{} ({} rows had been written)",
-            self.error, self.summary.written
-        )
+        self.error.fmt(f)
     }
 }
 
@@ -116,15 +125,17 @@ impl ImportOptions {
     pub fn new(table: impl Into<String>) -> ImportOptions {
         ImportOptions {
             table: table.into(),
-            on_conflict: OnConflict::Error,
+            on_conflict: ImportConflict::Error,
             skip_errors: false,
             null: None,
             in_flight: ROWS_IN_FLIGHT_DEFAULT,
+            from_line: 1,
         }
     }
 }
 
-/// Imports CSV with a header. The bar's message tells how many rows were written.
+/// Imports CSV with a header. The bar's message tells how many rows were written, and the ledger
+/// what became of the lines, also after the future was dropped.
 ///
 /// # Errors
 /// [`ImportError`] for a header that does not fit, for the first bad line unless they are
@@ -134,17 +145,19 @@ pub async fn import<S: Store>(
     source: impl Read,
     options: &ImportOptions,
     progress: &ProgressBar,
+    ledger: &ImportLedger,
 ) -> Result<Summary, ImportError> {
     let unread = |line, error| ImportError {
         line,
         error,
-        summary: Box::default(),
+        summary: Box::new(ledger.summary()),
     };
-    let configuration = known_table(store, &options.table).await;
-    let configuration = configuration.map_err(|error| unread(None, error))?;
+    let known = known_table(store, &options.table).await;
+    let configuration = known.map_err(|error| unread(None, error))?;
     let table = configuration
         .table_named(&options.table)
         .expect("it was looked for");
+    let source = source::without_mark(source).map_err(|error| unread(Some(1), error))?;
     let mut reader = csv::ReaderBuilder::new()
         .flexible(true)
         .has_headers(false)
@@ -152,127 +165,88 @@ pub async fn import<S: Store>(
     let mut record = csv::ByteRecord::new();
     let header = match reader.read_byte_record(&mut record) {
         Ok(true) => Header::read(table, &record, options),
-        Ok(false) => Err(Error::statement(format!(
+        Ok(false) => Err(SqlError::statement(format!(
             "the file is empty: its first line must name columns of table {}",
             options.table
         ))),
-        Err(error) => Err(Error::statement(error.to_string())),
+        Err(error) => Err(SqlError::statement(error.to_string())),
     };
     let header = header.map_err(|error| unread(Some(1), error))?;
-    let in_flight = if has_dense(&table.schema) {
-        1
-    } else {
-        options.in_flight.max(1)
+    let in_flight = match has_dense(&table.schema) {
+        true => 1,
+        false => options.in_flight.max(1),
     };
     let sender = Sender { store, table };
     let mut sent = FuturesUnordered::new();
-    let mut lines = Lines { reader, header };
-    let mut tally = Tally::new(options.skip_errors);
+    let mut answered: u64 = 0;
+    let mut lines = Lines {
+        reader,
+        header,
+        from_line: options.from_line,
+        ledger,
+    };
     loop {
-        while tally.failed.is_none() && sent.len() < in_flight {
+        while !ledger.has_failed() && sent.len() < in_flight {
             match lines.next() {
                 None => break,
                 Some((line, Ok(mutation))) => {
                     let write = sender.send(mutation);
+                    ledger.sent(line);
                     sent.push(async move { (line, write.await) });
                 }
-                Some((line, Err(error))) => tally.bad_line(line, error),
+                Some((line, Err(error))) => ledger.bad_line(line, error, options.skip_errors),
             }
         }
         // Lines that were bad left no write behind, so nothing under way means nothing left.
         let Some((line, result)) = sent.next().await else {
             break;
         };
-        tally.count(line, result.map_err(Error::from));
-        if tally.summary.written.is_multiple_of(1000) {
-            progress.set_message(format!("{} rows", tally.summary.written));
+        ledger.answered(line, result.map_err(SqlError::from), options.skip_errors);
+        answered += 1;
+        if answered.is_multiple_of(PROGRESS_EVERY) {
+            progress.set_message(format!("{} rows", ledger.summary().written));
         }
     }
-    progress.set_message(format!("{} rows", tally.summary.written));
-    tally.end()
+    progress.set_message(format!("{} rows", ledger.summary().written));
+    ledger.end()
 }
 
 /// The lines after the header, as operations.
 struct Lines<'a, R> {
     reader: csv::Reader<R>,
     header: Header<'a>,
+    from_line: u64,
+    ledger: &'a ImportLedger,
 }
 
 impl<R: Read> Iterator for Lines<'_, R> {
-    type Item = (u64, Result<Mutation, Error>);
+    type Item = (u64, Result<Mutation, SqlError>);
 
     fn next(&mut self) -> Option<Self::Item> {
-        let line = self.reader.position().line();
         let mut record = csv::ByteRecord::new();
-        match self.reader.read_byte_record(&mut record) {
-            Ok(false) => None,
-            Ok(true) => {
-                let line = record.position().map_or(line, csv::Position::line);
-                Some((line, self.header.mutation(&record)))
-            }
-            Err(error) => Some((line, Err(Error::statement(error.to_string())))),
-        }
-    }
-}
-
-/// What became of the lines so far.
-struct Tally {
-    summary: Summary,
-    /// What ended the import.
-    failed: Option<(u64, Error)>,
-    skip_errors: bool,
-}
-
-impl Tally {
-    fn new(skip_errors: bool) -> Tally {
-        Tally {
-            summary: Summary::default(),
-            failed: None,
-            skip_errors,
-        }
-    }
-
-    /// Counts a line that was sent.
-    fn count(&mut self, line: u64, result: Result<bool, Error>) {
-        match result {
-            Ok(true) => self.summary.written += 1,
-            Ok(false) => self.summary.skipped += 1,
-            Err(
-                error @ (Error::Duplicate { .. } | Error::NotDense { .. } | Error::Invalid { .. }),
-            ) => self.bad_line(line, error),
-            // The store does not write: the next line would fare no better.
-            Err(error) => {
-                self.failed.get_or_insert((line, error));
-            }
-        }
-    }
-
-    /// Counts a bad line, or makes it the end of the import.
-    fn bad_line(&mut self, line: u64, error: Error) {
-        self.summary.bad += 1;
-        if self.summary.bad_lines.len() < BAD_LINES_TOLD_MAX {
-            self.summary.bad_lines.push((line, error.clone()));
-        }
-        if !self.skip_errors {
-            self.failed.get_or_insert((line, error));
-        }
-    }
-
-    fn end(mut self) -> Result<Summary, ImportError> {
-        self.summary.bad_lines.sort_by_key(|(line, _)| *line);
-        match self.failed {
-            None => Ok(self.summary),
-            Some((line, error)) => Err(ImportError {
-                line: Some(line),
-                error,
-                summary: Box::new(self.summary),
-            }),
+        loop {
+            let start = self.reader.position().line();
+            let read = self.reader.read_byte_record(&mut record);
+            self.ledger.read(self.reader.position().line());
+            let line = record.position().map_or(start, csv::Position::line);
+            return match read {
+                Ok(false) => None,
+                Ok(true) if line < self.from_line => continue,
+                Ok(true) => Some((line, self.header.mutation(&record))),
+                // The file cannot be read on, unlike one with a line that is no CSV.
+                Err(error) if error.is_io_error() => {
+                    let error = format!("the file could not be read: {error}");
+                    self.ledger.unreadable(start, SqlError::statement(error));
+                    None
+                }
+                Err(error) => Some((start, Err(SqlError::statement(error.to_string())))),
+            };
         }
     }
 }
 
 /// A configuration that has the table.
-async fn known_table<S: Store>(store: &S, table: &str) -> Result<Arc<Configuration>, Error> {
+async fn known_table<S: Store>(store: &S, table: &str) -> Result<Arc<Configuration>, SqlError> {
     let known = store.configuration();
     if known.table_named(table).is_some() {
         return Ok(known);
@@ -281,7 +255,7 @@ async fn known_table<S: Store>(store: &S, table: &str) -> Result<Arc<Configurati
     if newest.table_named(table).is_some() {
         return Ok(newest);
     }
-    Err(Error::UnknownTable {
+    Err(SqlError::UnknownTable {
         table: table.to_string(),
         tables: newest
             .tables

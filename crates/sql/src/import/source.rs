@@ -1,4 +1,5 @@
-//! Where the lines come from: files, compressed or not, with a bar that shows how far they are read.
+//! Where the lines come from: files, compressed or not, with a bar that shows how far they are
+//! read.
 
 use std::fs::File;
 use std::io::{self, BufReader, Read};
@@ -6,6 +7,11 @@ use std::path::Path;
 
 use flate2::read::MultiGzDecoder;
 use indicatif::{ProgressBar, ProgressStyle};
+
+use crate::error::SqlError;
+
+/// The byte order mark in UTF-8.
+const MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// Opens a file of CSV, compressed by gzip or not, so that the bar advances as it is read.
 ///
@@ -38,6 +44,28 @@ pub fn decompressed(source: Box<dyn Read>) -> io::Result<Box<dyn Read>> {
     } else {
         Box::new(whole)
     })
+}
+
+/// The same text without a byte order mark before it, which some programs write.
+///
+/// # Errors
+/// If it cannot be read, and if the mark says that it is UTF-16.
+pub(super) fn without_mark(mut source: impl Read) -> Result<impl Read, SqlError> {
+    let mut start = Vec::new();
+    let read = source
+        .by_ref()
+        .take(MARK.len() as u64)
+        .read_to_end(&mut start);
+    read.map_err(|error| SqlError::statement(format!("the file could not be read: {error}")))?;
+    if start.starts_with(&[0xff, 0xfe]) || start.starts_with(&[0xfe, 0xff]) {
+        return Err(SqlError::statement(
+            "the file is UTF-16: convert it to UTF-8, as with iconv -f UTF-16 -t UTF-8",
+        ));
+    }
+    if start == MARK {
+        start.clear();
+    }
+    Ok(io::Cursor::new(start).chain(source))
 }
 
 /// A bar over the bytes of a file, for a person; hidden where nobody looks.

@@ -6,11 +6,11 @@ use std::io::{Cursor, Write};
 use super::*;
 use crate::fixture::{LOG, USERS};
 use crate::model::{Model, block_on};
-use crate::run::{Outcome, Session};
+use crate::run::{SqlSession, StatementOutcome};
 use crate::store::StoreError;
 
 fn import_text(
-    session: &Session<Model>,
+    session: &SqlSession<Model>,
     text: &str,
     change: impl FnOnce(&mut ImportOptions),
 ) -> Result<Summary, ImportError> {
@@ -22,16 +22,17 @@ fn import_text(
         Cursor::new(text.to_string()),
         &options,
         &bar,
+        &ImportLedger::default(),
     ))
 }
 
-fn exported(session: &Session<Model>, table: &str) -> Vec<String> {
+fn exported(session: &SqlSession<Model>, table: &str) -> Vec<String> {
     let mut out = Vec::new();
     let bar = ProgressBar::hidden();
-    let rows = block_on(export(session.store(), table, &mut out, &bar)).unwrap();
+    let exported = block_on(export(session.store(), table, &mut out, &bar)).unwrap();
     let text = String::from_utf8(out).unwrap();
     let mut lines: Vec<String> = text.lines().map(String::from).collect();
-    assert_eq!(lines.len() as u64, rows + 1);
+    assert_eq!(lines.len() as u64, exported.rows + 1);
     lines[1..].sort();
     lines
 }
@@ -78,8 +79,10 @@ fn first_bad_line_stops_and_is_named() {
     assert_eq!(
         failure.to_string(),
         "line 3: column number: \"two\" is not of type bigint: write a whole number from -2^63 \
-         to 2^63 - 1 (1 rows had been written)"
+         to 2^63 - 1"
     );
+    let summary = &failure.summary;
+    assert_eq!((summary.written, summary.resume_line), (1, 3));
 }
 
 #[test]
@@ -110,10 +113,11 @@ fn conflicts_are_kept_or_overwritten() {
         "{USERS} INSERT INTO users VALUES ('eu', 1, 'old', 5);"
     ));
     let text = "region,number,email\neu,1,new\neu,2,two\n";
-    let skipped = import_text(&session, text, |it| it.on_conflict = OnConflict::Skip).unwrap();
+    let skipped = import_text(&session, text, |it| it.on_conflict = ImportConflict::Skip).unwrap();
     assert_eq!((skipped.written, skipped.skipped), (1, 1));
     assert!(exported(&session, "users").contains(&"eu,1,old,5".to_string()));
-    let updated = import_text(&session, text, |it| it.on_conflict = OnConflict::Update).unwrap();
+    let updated =
+        import_text(&session, text, |it| it.on_conflict = ImportConflict::Update).unwrap();
     assert_eq!((updated.written, updated.skipped), (2, 0));
     // Columns that the file has not stay as they are.
     assert!(exported(&session, "users").contains(&"eu,1,new,5".to_string()));
@@ -147,7 +151,14 @@ fn bytes_that_are_no_text_and_texts_for_null() {
     options.null = Some("NA".into());
     let text = b"region,number,email\neu,1,\xff\xfe\neu,2,NA\n".to_vec();
     let bar = ProgressBar::hidden();
-    let summary = block_on(import(session.store(), Cursor::new(text), &options, &bar)).unwrap();
+    let summary = block_on(import(
+        session.store(),
+        Cursor::new(text),
+        &options,
+        &bar,
+        &ImportLedger::default(),
+    ))
+    .unwrap();
     assert_eq!((summary.written, summary.bad), (1, 1));
     assert!(summary.bad_lines[0].1.to_string().contains("not UTF-8"));
     assert_eq!(exported(&session, "users")[1], "eu,2,,0");
@@ -166,7 +177,14 @@ fn compressed_files_are_read() {
     bar.set_draw_target(indicatif::ProgressDrawTarget::hidden());
     let source = open(&path, &bar).unwrap();
     let options = ImportOptions::new("users");
-    let summary = block_on(import(session.store(), source, &options, &bar)).unwrap();
+    let summary = block_on(import(
+        session.store(),
+        source,
+        &options,
+        &bar,
+        &ImportLedger::default(),
+    ))
+    .unwrap();
     assert_eq!(summary.written, 2);
     assert_eq!(bar.position(), bar.length().unwrap());
 }
@@ -199,6 +217,164 @@ fn store_that_fails_stops_the_import_even_if_errors_are_skipped() {
     .unwrap_err();
     assert_eq!((failure.line, failure.summary.written), (Some(4), 2));
     assert!(failure.to_string().contains("has no space"));
-    let outcome = block_on(Session::new(session.store().clone()).run_text("SHOW TABLES"));
-    assert!(matches!(&outcome.unwrap()[0], Outcome::Rows(_)));
+    let outcome = block_on(SqlSession::new(session.store().clone()).run_text("SHOW TABLES"));
+    assert!(matches!(&outcome.unwrap()[0], StatementOutcome::Rows(_)));
+}
+
+/// A byte order mark is no part of the header, however the first bytes of the file arrive.
+#[test]
+fn marks_before_the_header_are_left_out() {
+    for header in [
+        "\u{feff}\"region\",\"number\"",
+        "\u{feff}\"region\",number",
+        "\u{feff}region,\"number\"",
+        "\u{feff} region ,number",
+    ] {
+        let session = Model::session(USERS);
+        let text = format!("{header}\r\neu,1\r\n");
+        let mut options = ImportOptions::new("users");
+        options.in_flight = 1;
+        // As `decompressed` gives them: two bytes, then the others.
+        let source = decompressed(Box::new(Cursor::new(text))).unwrap();
+        let (bar, ledger) = (ProgressBar::hidden(), ImportLedger::default());
+        let summary = block_on(import(session.store(), source, &options, &bar, &ledger));
+        assert_eq!(summary.unwrap().written, 1, "{header:?}");
+    }
+    let session = Model::session(USERS);
+    let empty = import_text(&session, "\u{feff}", |_| {}).unwrap_err();
+    assert!(empty.to_string().contains("the file is empty"), "{empty}");
+    let mut utf16 = vec![0xff, 0xfe];
+    utf16.extend("region,number\n".encode_utf16().flat_map(u16::to_le_bytes));
+    let (bar, ledger) = (ProgressBar::hidden(), ImportLedger::default());
+    let options = ImportOptions::new("users");
+    let refused = block_on(import(
+        session.store(),
+        Cursor::new(utf16),
+        &options,
+        &bar,
+        &ledger,
+    ));
+    let message = refused.unwrap_err().to_string();
+    assert!(message.contains("UTF-16: convert it to UTF-8"), "{message}");
+}
+
+fn all_rows(session: &SqlSession<Model>) -> Vec<StatementOutcome> {
+    let mut session = SqlSession::new(session.store().clone());
+    let text = "SELECT /*+ scan */ * FROM users ORDER BY number";
+    block_on(session.run_text(text)).unwrap()
+}
+
+/// Wherever an import stops, one that goes on from the line that it names brings in the rest.
+#[test]
+fn an_import_goes_on_where_another_one_stopped() {
+    let mut text = "region,number,email\n".to_string();
+    for n in 0..40 {
+        // Some rows are longer than a line.
+        let break_ = if n % 3 == 0 { "\n" } else { "" };
+        text += &format!("eu,{n},\"u{break_}{n}\"\n");
+    }
+    let whole = Model::session(USERS);
+    import_text(&whole, &text, |_| {}).unwrap();
+    for stop_after in [0, 1, 7, 25, 39] {
+        for (in_flight, unknown) in [(1, false), (8, false), (8, true)] {
+            let session = Model::session(USERS);
+            let lost = StoreError {
+                message: "server 2 is lost".into(),
+                unknown,
+                stale: false,
+            };
+            session.store().fail_after(stop_after, lost);
+            let failure = import_text(&session, &text, |it| it.in_flight = in_flight);
+            let summary = failure.unwrap_err().summary;
+            assert_eq!(summary.written, stop_after as u64);
+            assert_eq!(summary.undecided > 0, unknown);
+            session.store().heal();
+            let rest = import_text(&session, &text, |it| {
+                it.from_line = summary.resume_line;
+                it.on_conflict = ImportConflict::Skip;
+            });
+            let rest = rest.unwrap();
+            assert_eq!((rest.written, rest.skipped), (40 - stop_after as u64, 0));
+            assert_eq!(all_rows(&session), all_rows(&whole));
+        }
+    }
+}
+
+/// The ledger outlives an import that is dropped while it waits.
+#[test]
+fn an_import_that_is_dropped_leaves_its_counts() {
+    let session = Model::session(USERS);
+    session.store().hold_after(5);
+    let text: String = (0..20).map(|n| format!("eu,{n}\n")).collect();
+    let text = format!("region,number\n{text}");
+    let mut options = ImportOptions::new("users");
+    options.in_flight = 4;
+    let (bar, ledger) = (ProgressBar::hidden(), ImportLedger::default());
+    let source = Cursor::new(text);
+    let mut running = Box::pin(import(session.store(), source, &options, &bar, &ledger));
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    for _ in 0..100 {
+        assert!(running.as_mut().poll(&mut context).is_pending());
+    }
+    drop(running);
+    let summary = ledger.summary();
+    assert_eq!((summary.written, summary.undecided), (5, 4));
+    assert_eq!(summary.resume_line, 7);
+}
+
+#[test]
+fn bad_lines_do_not_hold_the_resume_line_back_when_they_are_skipped() {
+    let session = Model::session(USERS);
+    let text = "region,number\neu,1\neu,two\neu,3\n";
+    let summary = import_text(&session, text, |it| it.skip_errors = true).unwrap();
+    assert_eq!((summary.written, summary.bad), (2, 1));
+    assert_eq!(summary.resume_line, 5);
+    let stopped = import_text(&session, "region,number\neu,4\neu,5\neu,x\neu,6\n", |it| {
+        it.in_flight = 1;
+    });
+    assert_eq!(stopped.unwrap_err().summary.resume_line, 4);
+}
+
+/// What a statement would say is no remedy for a file.
+#[test]
+fn duplicates_name_the_options_of_the_import() {
+    let session = Model::session(&format!(
+        "{USERS} INSERT INTO users VALUES ('eu', 1, 'a@b', 5);"
+    ));
+    let by_key = import_text(&session, "region,number\neu,1\n", |_| {}).unwrap_err();
+    let message = by_key.to_string();
+    assert!(message.contains("--on-conflict skip"), "{message}");
+    let by_index = import_text(&session, "region,number,email\neu,2,a@b\n", |_| {});
+    let message = by_index.unwrap_err().to_string();
+    assert!(message.contains("--skip-errors"), "{message}");
+    assert!(!message.contains("ON CONFLICT"), "{message}");
+}
+
+/// A file that cannot be read on ends the import, however errors of its lines are taken.
+#[test]
+fn a_file_that_cannot_be_read_ends_the_import() {
+    struct Broken(usize);
+    impl Read for Broken {
+        fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+            let text = b"region,number\neu,1\n";
+            let rest = &text[self.0.min(text.len())..];
+            if rest.is_empty() {
+                return Err(std::io::Error::other("the disk is gone"));
+            }
+            buffer[0] = rest[0];
+            self.0 += 1;
+            Ok(1)
+        }
+    }
+    let session = Model::session(USERS);
+    let mut options = ImportOptions::new("users");
+    options.skip_errors = true;
+    let (bar, ledger) = (ProgressBar::hidden(), ImportLedger::default());
+    let failure = block_on(import(session.store(), Broken(0), &options, &bar, &ledger));
+    let failure = failure.unwrap_err();
+    assert_eq!((failure.line, failure.summary.written), (Some(3), 1));
+    assert!(
+        failure.to_string().contains("the disk is gone"),
+        "{failure}"
+    );
 }

@@ -3,14 +3,18 @@
 use sqlparser::ast::{self, Expr};
 
 use super::query::table_name;
-use super::{name, object_name, template};
-use crate::error::Error;
-use crate::statement::{ConflictUpdate, Delete, Insert, OnConflict, TableName, Update};
+use super::{object_name, template};
+use crate::error::SqlError;
+use crate::spelling::name;
+use crate::statement::{ConflictUpdate, Delete, Insert, OnConflict, SetColumn, TableName, Update};
 
 /// `INSERT INTO table (columns) VALUES …`
-pub(super) fn insert(mut insert: ast::Insert) -> Result<Insert, Error> {
+pub(super) fn insert(mut insert: ast::Insert) -> Result<Insert, SqlError> {
     let ast::TableObject::TableName(table) = &insert.table else {
-        return Err(Error::unsupported("INSERT into a function", "name a table"));
+        return Err(SqlError::unsupported(
+            "INSERT into a function",
+            "name a table",
+        ));
     };
     let table = TableName {
         name: object_name(table)?,
@@ -28,7 +32,7 @@ pub(super) fn insert(mut insert: ast::Insert) -> Result<Insert, Error> {
     blank.source = None;
     blank.table = insert.table.clone();
     if insert != blank {
-        return Err(Error::unsupported(
+        return Err(SqlError::unsupported(
             "this form of INSERT",
             "write INSERT INTO table (columns) VALUES (…), (…) [ON CONFLICT …]",
         ));
@@ -47,7 +51,7 @@ pub(super) fn insert(mut insert: ast::Insert) -> Result<Insert, Error> {
 }
 
 /// `UPDATE table SET … WHERE …`
-pub(super) fn update(mut update: ast::Update, scan: bool) -> Result<Update, Error> {
+pub(super) fn update(mut update: ast::Update, scan: bool) -> Result<Update, SqlError> {
     let table = table_name(&update.table)?;
     refuse_returning(update.returning.is_some())?;
     let assignments = assignments(std::mem::take(&mut update.assignments))?;
@@ -59,7 +63,7 @@ pub(super) fn update(mut update: ast::Update, scan: bool) -> Result<Update, Erro
     blank.assignments.clear();
     blank.table = update.table.clone();
     if update != blank {
-        return Err(Error::unsupported(
+        return Err(SqlError::unsupported(
             "this form of UPDATE",
             "write UPDATE table SET column = value WHERE …",
         ));
@@ -73,12 +77,12 @@ pub(super) fn update(mut update: ast::Update, scan: bool) -> Result<Update, Erro
 }
 
 /// `DELETE FROM table WHERE …`
-pub(super) fn delete(mut delete: ast::Delete, scan: bool) -> Result<Delete, Error> {
+pub(super) fn delete(mut delete: ast::Delete, scan: bool) -> Result<Delete, SqlError> {
     let tables = match &delete.from {
         ast::FromTable::WithFromKeyword(tables) | ast::FromTable::WithoutKeyword(tables) => tables,
     };
     let [table] = &tables[..] else {
-        return Err(Error::unsupported(
+        return Err(SqlError::unsupported(
             "DELETE from several tables",
             "run one DELETE per table",
         ));
@@ -92,7 +96,7 @@ pub(super) fn delete(mut delete: ast::Delete, scan: bool) -> Result<Delete, Erro
     };
     blank.from = delete.from.clone();
     if delete != blank {
-        return Err(Error::unsupported(
+        return Err(SqlError::unsupported(
             "this form of DELETE",
             "write DELETE FROM table WHERE …",
         ));
@@ -104,9 +108,9 @@ pub(super) fn delete(mut delete: ast::Delete, scan: bool) -> Result<Delete, Erro
     })
 }
 
-fn refuse_returning(returning: bool) -> Result<(), Error> {
+fn refuse_returning(returning: bool) -> Result<(), SqlError> {
     if returning {
-        return Err(Error::unsupported(
+        return Err(SqlError::unsupported(
             "RETURNING",
             "SELECT the row by its primary key afterwards",
         ));
@@ -114,7 +118,7 @@ fn refuse_returning(returning: bool) -> Result<(), Error> {
     Ok(())
 }
 
-fn rows(source: ast::Query) -> Result<Vec<Vec<Option<Expr>>>, Error> {
+fn rows(source: ast::Query) -> Result<Vec<Vec<Option<Expr>>>, SqlError> {
     let extras = source.order_by.is_some()
         || source.limit_clause.is_some()
         || source.fetch.is_some()
@@ -125,37 +129,43 @@ fn rows(source: ast::Query) -> Result<Vec<Vec<Option<Expr>>>, Error> {
             .into_iter()
             .map(|row| row.content.into_iter().map(value_or_default).collect())
             .collect()),
-        _ => Err(Error::unsupported(
+        _ => Err(SqlError::unsupported(
             "INSERT … SELECT",
             "export the rows with replex export and import them with replex import",
         )),
     }
 }
 
-fn assignments(assignments: Vec<ast::Assignment>) -> Result<Vec<(String, Option<Expr>)>, Error> {
-    let mut all: Vec<(String, Option<Expr>)> = Vec::with_capacity(assignments.len());
+fn assignments(assignments: Vec<ast::Assignment>) -> Result<Vec<SetColumn>, SqlError> {
+    let mut all: Vec<SetColumn> = Vec::with_capacity(assignments.len());
+    let set = |column: &ast::ObjectName, value| {
+        Ok::<_, SqlError>(SetColumn {
+            column: object_name(column)?,
+            value: value_or_default(value),
+        })
+    };
     for assignment in assignments {
         match (assignment.target, assignment.value) {
             (ast::AssignmentTarget::ColumnName(column), value) => {
-                all.push((object_name(&column)?, value_or_default(value)));
+                all.push(set(&column, value)?);
             }
             (ast::AssignmentTarget::Tuple(columns), Expr::Tuple(values))
                 if columns.len() == values.len() =>
             {
                 for (column, value) in columns.iter().zip(values) {
-                    all.push((object_name(column)?, value_or_default(value)));
+                    all.push(set(column, value)?);
                 }
             }
             (target, _) => {
-                return Err(Error::statement(format!(
+                return Err(SqlError::statement(format!(
                     "{target} takes as many values as it has columns: write (a, b) = (1, 2)"
                 )));
             }
         }
     }
-    for (position, (column, _)) in all.iter().enumerate() {
-        if all[..position].iter().any(|(other, _)| other == column) {
-            return Err(Error::statement(format!(
+    for (position, SetColumn { column, .. }) in all.iter().enumerate() {
+        if all[..position].iter().any(|other| other.column == *column) {
+            return Err(SqlError::statement(format!(
                 "column {column} is assigned to twice: assign to it once"
             )));
         }
@@ -163,9 +173,9 @@ fn assignments(assignments: Vec<ast::Assignment>) -> Result<Vec<(String, Option<
     Ok(all)
 }
 
-fn on_conflict(on: ast::OnInsert) -> Result<OnConflict, Error> {
+fn on_conflict(on: ast::OnInsert) -> Result<OnConflict, SqlError> {
     let ast::OnInsert::OnConflict(on) = on else {
-        return Err(Error::unsupported(
+        return Err(SqlError::unsupported(
             "ON DUPLICATE KEY UPDATE",
             "write ON CONFLICT DO UPDATE SET …",
         ));
@@ -174,7 +184,7 @@ fn on_conflict(on: ast::OnInsert) -> Result<OnConflict, Error> {
         None => None,
         Some(ast::ConflictTarget::Columns(columns)) => Some(columns.iter().map(name).collect()),
         Some(ast::ConflictTarget::OnConstraint(_)) => {
-            return Err(Error::unsupported(
+            return Err(SqlError::unsupported(
                 "ON CONFLICT ON CONSTRAINT",
                 "name the primary key's columns, or none",
             ));

@@ -1,24 +1,26 @@
-//! `CREATE TABLE`, `DROP TABLE` and `DROP INDEX`: from trees to schemas. Indexes are in `create_index`.
+//! `CREATE TABLE`, `DROP TABLE` and `DROP INDEX`: from trees to schemas. Indexes are in
+//! `create_index`.
 //!
 //! Only shape and spelling are checked here; what a schema may be is `Schema::validate`'s, and
 //! what the servers at hand can carry is the coordinator's.
 
 use client::PARTITIONS_DEFAULT;
-use placement::{Column, ColumnType, Constraint, Durability, Schema, Value};
+use placement::{Column, Constraint, Durability, Schema, Value};
 use sqlparser::ast::helpers::stmt_create_table::CreateTableBuilder;
-use sqlparser::ast::{self, ColumnOption, Expr, TableConstraint};
+use sqlparser::ast::{self, ColumnOption, TableConstraint};
 
-use super::create_index::push_index;
-use super::{made_up_name, name, object_name};
+use super::create_index::{index_columns, positions, push_index};
+use super::{made_up_name, object_name, text_of};
 use crate::bind;
-use crate::error::Error;
+use crate::error::SqlError;
+use crate::spelling::{column_type, name};
 use crate::statement::{CreateIndex, IndexKind, Statement};
 
 /// Failures tolerated where the statement does not say.
 pub const FAILURES_TOLERATED_DEFAULT: u8 = 1;
 
 /// `CREATE TABLE`.
-pub(super) fn table(mut create: ast::CreateTable) -> Result<Statement, Error> {
+pub(super) fn table(mut create: ast::CreateTable) -> Result<Statement, SqlError> {
     let table = object_name(&create.name)?;
     let columns = std::mem::take(&mut create.columns);
     let constraints = std::mem::take(&mut create.constraints);
@@ -26,7 +28,7 @@ pub(super) fn table(mut create: ast::CreateTable) -> Result<Statement, Error> {
     let if_not_exists = std::mem::take(&mut create.if_not_exists);
     let blank = CreateTableBuilder::new(create.name.clone()).build();
     if create != blank {
-        return Err(Error::unsupported(
+        return Err(SqlError::unsupported(
             format!("\"{create}\""),
             "write CREATE TABLE name (columns) WITH (options) and nothing else",
         ));
@@ -63,7 +65,7 @@ pub(super) fn table(mut create: ast::CreateTable) -> Result<Statement, Error> {
 }
 
 /// `DROP TABLE` and `DROP INDEX`.
-pub(super) fn drop(statement: ast::Statement) -> Result<Statement, Error> {
+pub(super) fn drop(statement: ast::Statement) -> Result<Statement, SqlError> {
     let ast::Statement::Drop {
         object_type,
         if_exists,
@@ -75,7 +77,7 @@ pub(super) fn drop(statement: ast::Statement) -> Result<Statement, Error> {
         table,
     } = statement
     else {
-        return Err(Error::unsupported(
+        return Err(SqlError::unsupported(
             "this form of DROP",
             "write DROP TABLE [IF EXISTS] name, or DROP INDEX [IF EXISTS] name [ON table]",
         ));
@@ -90,15 +92,15 @@ pub(super) fn drop(statement: ast::Statement) -> Result<Statement, Error> {
             name: object_name(table)?,
             if_exists,
         }),
-        (ast::ObjectType::Table, _) => Err(Error::unsupported(
+        (ast::ObjectType::Table, _) => Err(SqlError::unsupported(
             "DROP TABLE of several tables at once",
             "drop them one by one",
         )),
-        (ast::ObjectType::Index, _) => Err(Error::unsupported(
+        (ast::ObjectType::Index, _) => Err(SqlError::unsupported(
             "DROP INDEX of several indexes at once",
             "drop them one by one",
         )),
-        (other, _) => Err(Error::unsupported(
+        (other, _) => Err(SqlError::unsupported(
             format!("DROP {other}"),
             "only tables and indexes can be dropped",
         )),
@@ -109,7 +111,7 @@ fn column(
     schema: &mut Schema,
     definition: ast::ColumnDef,
     unique: &mut Vec<CreateIndex>,
-) -> Result<(), Error> {
+) -> Result<(), SqlError> {
     let column = name(&definition.name);
     let column_type = column_type(&definition.data_type)?;
     let position = schema.columns.len();
@@ -132,19 +134,10 @@ fn column(
             }
             ColumnOption::Unique(_) => {
                 let columns = vec![column.clone()];
-                unique.push(CreateIndex {
-                    name: option
-                        .name
-                        .as_ref()
-                        .map_or_else(|| made_up_name(&schema.name, &columns, "key"), name),
-                    table: schema.name.clone(),
-                    names: columns,
-                    kind: IndexKind::Sorted(Some(Constraint::Unique)),
-                    if_not_exists: false,
-                });
+                unique.push(unique_index(schema, option.name.as_ref(), columns));
             }
             other => {
-                return Err(Error::unsupported(
+                return Err(SqlError::unsupported(
                     format!("\"{other}\" of column {column}"),
                     "a column takes NOT NULL, DEFAULT with a constant, PRIMARY KEY and UNIQUE",
                 ));
@@ -160,11 +153,22 @@ fn column(
     Ok(())
 }
 
+/// The index of a UNIQUE constraint, with the name that is given or one like PostgreSQL's.
+fn unique_index(schema: &Schema, given: Option<&ast::Ident>, columns: Vec<String>) -> CreateIndex {
+    CreateIndex {
+        name: given.map_or_else(|| made_up_name(&schema.name, &columns, "key"), name),
+        table: schema.name.clone(),
+        names: columns,
+        kind: IndexKind::Sorted(Some(Constraint::Unique)),
+        if_not_exists: false,
+    }
+}
+
 fn table_constraint(
     schema: &mut Schema,
     constraint: TableConstraint,
     unique: &mut Vec<CreateIndex>,
-) -> Result<(), Error> {
+) -> Result<(), SqlError> {
     match constraint {
         TableConstraint::PrimaryKey(key)
             if key.include.is_empty() && key.characteristics.is_none() =>
@@ -181,18 +185,10 @@ fn table_constraint(
         {
             let columns = index_columns(&key.columns)?;
             let given = key.name.or(key.index_name);
-            unique.push(CreateIndex {
-                name: given
-                    .as_ref()
-                    .map_or_else(|| made_up_name(&schema.name, &columns, "key"), name),
-                table: schema.name.clone(),
-                names: columns,
-                kind: IndexKind::Sorted(Some(Constraint::Unique)),
-                if_not_exists: false,
-            });
+            unique.push(unique_index(schema, given.as_ref(), columns));
         }
         other => {
-            return Err(Error::unsupported(
+            return Err(SqlError::unsupported(
                 format!("\"{other}\""),
                 "a table takes PRIMARY KEY (columns), UNIQUE (columns) and INDEX name (columns)",
             ));
@@ -201,18 +197,18 @@ fn table_constraint(
     Ok(())
 }
 
-fn two_primary_keys(table: &str) -> Error {
-    Error::statement(format!(
+fn two_primary_keys(table: &str) -> SqlError {
+    SqlError::statement(format!(
         "table {table} has two primary keys: keep one, as PRIMARY KEY (column, …)"
     ))
 }
 
-fn table_options(schema: &mut Schema, options: ast::CreateTableOptions) -> Result<(), Error> {
+fn table_options(schema: &mut Schema, options: ast::CreateTableOptions) -> Result<(), SqlError> {
     let options = match options {
         ast::CreateTableOptions::None => Vec::new(),
         ast::CreateTableOptions::With(options) => options,
         other => {
-            return Err(Error::unsupported(
+            return Err(SqlError::unsupported(
                 format!("\"{other}\""),
                 "write WITH (option = value, …)",
             ));
@@ -220,7 +216,7 @@ fn table_options(schema: &mut Schema, options: ast::CreateTableOptions) -> Resul
     };
     for option in options {
         let ast::SqlOption::KeyValue { key, value } = option else {
-            return Err(Error::statement(format!(
+            return Err(SqlError::statement(format!(
                 "{option} is no option of a table: write option = value"
             )));
         };
@@ -231,7 +227,7 @@ fn table_options(schema: &mut Schema, options: ast::CreateTableOptions) -> Resul
                 .ok()
                 .filter(|it| *it <= max)
                 .ok_or_else(|| {
-                    Error::statement(format!(
+                    SqlError::statement(format!(
                         "{text} is no value of option {key}: write a whole number up to {max}"
                     ))
                 })
@@ -248,7 +244,7 @@ fn table_options(schema: &mut Schema, options: ast::CreateTableOptions) -> Resul
                     "on" | "true" => true,
                     "off" | "false" => false,
                     _ => {
-                        return Err(Error::statement(format!(
+                        return Err(SqlError::statement(format!(
                             "{text} is no value of option local_entries: write on or off"
                         )));
                     }
@@ -259,7 +255,7 @@ fn table_options(schema: &mut Schema, options: ast::CreateTableOptions) -> Resul
                     "sync" => Durability::Sync,
                     "replicated" => Durability::Replicated,
                     _ => {
-                        return Err(Error::statement(format!(
+                        return Err(SqlError::statement(format!(
                             "{text} is no value of option durability: write 'sync' or \
                              'replicated'"
                         )));
@@ -267,7 +263,7 @@ fn table_options(schema: &mut Schema, options: ast::CreateTableOptions) -> Resul
                 };
             }
             _ => {
-                return Err(Error::statement(format!(
+                return Err(SqlError::statement(format!(
                     "a table has no option {key}: there are partitions, failures_tolerated, \
                      local_entries and durability"
                 )));
@@ -275,51 +271,4 @@ fn table_options(schema: &mut Schema, options: ast::CreateTableOptions) -> Resul
         }
     }
     Ok(())
-}
-
-/// The text of a literal or of a bare word.
-pub(super) fn text_of(value: &Expr) -> String {
-    match value {
-        Expr::Value(value) => value
-            .clone()
-            .into_string()
-            .unwrap_or_else(|| value.to_string()),
-        other => other.to_string(),
-    }
-}
-
-pub(super) fn index_columns(columns: &[ast::IndexColumn]) -> Result<Vec<String>, Error> {
-    let columns = columns.iter().map(|it| match (&it.column.expr, &it.operator_class) {
-        (Expr::Identifier(column), None)
-            if it.column.options == ast::OrderByOptions::default() =>
-        {
-            Ok(name(column))
-        }
-        _ => Err(Error::unsupported(
-            format!("{it} in an index"),
-            "name columns alone: indexes sort their columns from small to large and can be read \
-             both ways",
-        )),
-    });
-    columns.collect()
-}
-
-pub(super) fn positions(schema: &Schema, columns: &[String]) -> Result<Vec<usize>, Error> {
-    let positions = columns.iter().map(|column| {
-        schema
-            .column_index(column)
-            .ok_or_else(|| bind::unknown_column(schema, column))
-    });
-    positions.collect()
-}
-
-/// The column type that an SQL type means.
-pub(crate) fn column_type(data_type: &ast::DataType) -> Result<ColumnType, Error> {
-    ColumnType::parse(&data_type.to_string()).ok_or_else(|| {
-        let names: Vec<&str> = ColumnType::ALL.iter().map(|it| it.name()).collect();
-        Error::unsupported(
-            format!("the type {data_type}"),
-            format!("use one of {} (without a length)", names.join(", ")),
-        )
-    })
 }

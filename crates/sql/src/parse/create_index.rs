@@ -6,13 +6,14 @@
 use placement::{Constraint, Cut, Dimension, FurtherCopy, Index, Schema, Share, even_factors};
 use sqlparser::ast::{self, Expr};
 
-use super::create::{index_columns, positions, text_of};
-use super::{made_up_name, object_name, template};
-use crate::error::Error;
+use super::{made_up_name, object_name, template, text_of};
+use crate::bind;
+use crate::error::SqlError;
+use crate::spelling::name;
 use crate::statement::{CreateIndex, IndexKind};
 
 /// `CREATE INDEX`, alone, after its table or from a clause inside it.
-pub(super) fn index(mut create: ast::CreateIndex) -> Result<CreateIndex, Error> {
+pub(super) fn index(mut create: ast::CreateIndex) -> Result<CreateIndex, SqlError> {
     let table = object_name(&create.table_name)?;
     let names = index_columns(&std::mem::take(&mut create.columns))?;
     let given = create.name.take().as_ref().map(object_name).transpose()?;
@@ -26,7 +27,7 @@ pub(super) fn index(mut create: ast::CreateIndex) -> Result<CreateIndex, Error> 
     blank.table_name = create.table_name.clone();
     blank.columns.clear();
     if create != blank {
-        return Err(Error::unsupported(
+        return Err(SqlError::unsupported(
             "this form of CREATE INDEX",
             "write CREATE [UNIQUE] INDEX name ON table [USING kind] (columns) [WITH (options)]",
         ));
@@ -35,7 +36,7 @@ pub(super) fn index(mut create: ast::CreateIndex) -> Result<CreateIndex, Error> 
     match &mut kind {
         IndexKind::Sorted(constraint) => *constraint = unique.then_some(Constraint::Unique),
         kind if unique => {
-            return Err(Error::statement(format!(
+            return Err(SqlError::statement(format!(
                 "a {} cannot be unique: it demands nothing of the rows; make another index UNIQUE",
                 kind.using()
             )));
@@ -59,7 +60,7 @@ pub(super) fn index(mut create: ast::CreateIndex) -> Result<CreateIndex, Error> 
     })
 }
 
-fn kind(using: &str) -> Result<IndexKind, Error> {
+fn kind(using: &str) -> Result<IndexKind, SqlError> {
     let numbers = Vec::new;
     Ok(match using.to_lowercase().as_str() {
         "btree" => IndexKind::Sorted(None),
@@ -72,7 +73,7 @@ fn kind(using: &str) -> Result<IndexKind, Error> {
             divisions: numbers(),
         },
         _ => {
-            return Err(Error::unsupported(
+            return Err(SqlError::unsupported(
                 format!("an index USING {using}"),
                 "leave USING out for a sorted, partitioned copy of the table, or write USING \
                  hybrid, hybrids_between, replica or hyperspace",
@@ -82,14 +83,14 @@ fn kind(using: &str) -> Result<IndexKind, Error> {
 }
 
 /// Takes one option of `WITH (…)`.
-fn set_option(kind: &mut IndexKind, option: &Expr) -> Result<(), Error> {
+fn set_option(kind: &mut IndexKind, option: &Expr) -> Result<(), SqlError> {
     let Expr::BinaryOp {
         left,
         op: ast::BinaryOperator::Eq,
         right,
     } = option
     else {
-        return Err(Error::statement(format!(
+        return Err(SqlError::statement(format!(
             "{option} is no option of an index: write WITH (constraint = 'dense') or WITH \
              (divisions = '3,4')"
         )));
@@ -101,7 +102,7 @@ fn set_option(kind: &mut IndexKind, option: &Expr) -> Result<(), Error> {
                 "unique" => Constraint::Unique,
                 "dense" => Constraint::Dense,
                 _ => {
-                    return Err(Error::statement(format!(
+                    return Err(SqlError::statement(format!(
                         "{value} is no constraint of an index: write 'unique' or 'dense'"
                     )));
                 }
@@ -113,7 +114,7 @@ fn set_option(kind: &mut IndexKind, option: &Expr) -> Result<(), Error> {
         (IndexKind::HybridsBetween { factors }, "factors") => *factors = numbers(&option, &value)?,
         _ => {
             let (what, remedy) = options_of(kind);
-            return Err(Error::statement(format!(
+            return Err(SqlError::statement(format!(
                 "{what} has no option {option}: {remedy}"
             )));
         }
@@ -133,17 +134,17 @@ fn options_of(kind: &IndexKind) -> (&'static str, &'static str) {
 }
 
 /// `'3,4'`
-fn numbers(option: &str, value: &str) -> Result<Vec<u32>, Error> {
+fn numbers(option: &str, value: &str) -> Result<Vec<u32>, SqlError> {
     let numbers = value.split(',').map(|number| number.trim().parse());
     numbers.collect::<Result<_, _>>().map_err(|_| {
-        Error::statement(format!(
+        SqlError::statement(format!(
             "{value:?} is no value of option {option}: write whole numbers, as in {option} = '3,4'"
         ))
     })
 }
 
 /// The schema of a table that exists with an index more.
-pub(crate) fn with_index(schema: &Schema, create: &CreateIndex) -> Result<Schema, Error> {
+pub(crate) fn with_index(schema: &Schema, create: &CreateIndex) -> Result<Schema, SqlError> {
     let mut wanted = schema.clone();
     push_index(&mut wanted, create.clone())?;
     wanted.validate()?;
@@ -151,7 +152,7 @@ pub(crate) fn with_index(schema: &Schema, create: &CreateIndex) -> Result<Schema
 }
 
 /// Adds an index to a table.
-pub(super) fn push_index(schema: &mut Schema, create: CreateIndex) -> Result<(), Error> {
+pub(super) fn push_index(schema: &mut Schema, create: CreateIndex) -> Result<(), SqlError> {
     let indexes = schema.indexes.iter().map(|it| &it.name);
     let mut names = indexes.chain(schema.further.iter().map(|it| &it.name));
     if create.if_not_exists && names.any(|it| *it == create.name) {
@@ -160,7 +161,7 @@ pub(super) fn push_index(schema: &mut Schema, create: CreateIndex) -> Result<(),
     if let IndexKind::Sorted(constraint) = create.kind {
         let columns = positions(schema, &create.names)?;
         if constraint == Some(Constraint::Unique) && columns == schema.primary_key {
-            return Err(Error::statement(format!(
+            return Err(SqlError::statement(format!(
                 "index {create} of table {} has the columns of the primary key, which is unique \
                  already: leave it out",
                 schema.name
@@ -182,7 +183,7 @@ pub(super) fn push_index(schema: &mut Schema, create: CreateIndex) -> Result<(),
 }
 
 /// How a further copy of the schema is cut.
-fn cut(schema: &Schema, create: &CreateIndex) -> Result<Cut, Error> {
+fn cut(schema: &Schema, create: &CreateIndex) -> Result<Cut, SqlError> {
     let index = |name: &String| index_position(schema, create, name);
     Ok(match &create.kind {
         IndexKind::Sorted(_) => unreachable!("an index is no further copy"),
@@ -227,22 +228,22 @@ fn check_count(
     create: &CreateIndex,
     count: usize,
     which: &str,
-) -> Result<(), Error> {
+) -> Result<(), SqlError> {
     match create.names.len() {
         named if named == count => Ok(()),
-        named => Err(Error::statement(format!(
+        named => Err(SqlError::statement(format!(
             "{create} of table {} names {named} indexes: name {which}",
             schema.name
         ))),
     }
 }
 
-fn check_factors(schema: &Schema, create: &CreateIndex, factors: &[u32]) -> Result<(), Error> {
+fn check_factors(schema: &Schema, create: &CreateIndex, factors: &[u32]) -> Result<(), SqlError> {
     if !factors.is_empty() {
         return Ok(());
     }
     let (one, two) = (example(schema, 2), example(schema, 3));
-    Err(Error::statement(format!(
+    Err(SqlError::statement(format!(
         "{create} of table {} does not say how many hybrids there are: write WITH (factors = \
          '{one}') for one, (factors = '{two}') for two",
         schema.name
@@ -250,7 +251,7 @@ fn check_factors(schema: &Schema, create: &CreateIndex, factors: &[u32]) -> Resu
 }
 
 /// One number for each name.
-fn check_numbers(schema: &Schema, create: &CreateIndex, numbers: &[u32]) -> Result<(), Error> {
+fn check_numbers(schema: &Schema, create: &CreateIndex, numbers: &[u32]) -> Result<(), SqlError> {
     let names = create.names.len();
     if numbers.len() == names {
         return Ok(());
@@ -259,7 +260,7 @@ fn check_numbers(schema: &Schema, create: &CreateIndex, numbers: &[u32]) -> Resu
         0 => "does not say how it is cut".to_string(),
         count => format!("has {count} divisions for {names} names"),
     };
-    Err(Error::statement(format!(
+    Err(SqlError::statement(format!(
         "{create} of table {} {fault}: write WITH (divisions = '{}')",
         schema.name,
         example(schema, names)
@@ -278,7 +279,7 @@ fn index_position(
     schema: &Schema,
     create: &CreateIndex,
     name: &String,
-) -> Result<Option<usize>, Error> {
+) -> Result<Option<usize>, SqlError> {
     if *name == schema.name {
         return Ok(None);
     }
@@ -286,7 +287,7 @@ fn index_position(
     position.map(Some).ok_or_else(|| {
         let known = schema.indexes.iter().map(|it| it.name.as_str());
         let known: Vec<&str> = std::iter::once(schema.name.as_str()).chain(known).collect();
-        Error::statement(format!(
+        SqlError::statement(format!(
             "{create} names {name}, which is no index of table {}: name some of {} ({} is the \
              primary key), and put indexes before the copies that name them",
             schema.name,
@@ -294,4 +295,31 @@ fn index_position(
             schema.name
         ))
     })
+}
+
+/// The columns that an index names, by name.
+pub(super) fn index_columns(columns: &[ast::IndexColumn]) -> Result<Vec<String>, SqlError> {
+    let columns = columns.iter().map(|it| match (&it.column.expr, &it.operator_class) {
+        (Expr::Identifier(column), None)
+            if it.column.options == ast::OrderByOptions::default() =>
+        {
+            Ok(name(column))
+        }
+        _ => Err(SqlError::unsupported(
+            format!("{it} in an index"),
+            "name columns alone: indexes sort their columns from small to large and can be read \
+             both ways",
+        )),
+    });
+    columns.collect()
+}
+
+/// The positions of columns in the table.
+pub(super) fn positions(schema: &Schema, columns: &[String]) -> Result<Vec<usize>, SqlError> {
+    let positions = columns.iter().map(|column| {
+        schema
+            .column_index(column)
+            .ok_or_else(|| bind::unknown_column(schema, column))
+    });
+    positions.collect()
 }

@@ -7,14 +7,14 @@
 use sqlparser::keywords::Keyword;
 use sqlparser::tokenizer::{Token, TokenWithSpan};
 
-use crate::error::Error;
+use crate::error::SqlError;
 use crate::script::is_space;
 
 /// The statement without its index clauses, and for each clause the tokens of a `CREATE INDEX`.
 pub(super) type Taken = (Vec<TokenWithSpan>, Vec<Vec<TokenWithSpan>>);
 
 /// Takes index clauses out of a `CREATE TABLE`; leaves other statements as they are.
-pub(super) fn take_clauses(tokens: &[TokenWithSpan]) -> Result<Taken, Error> {
+pub(super) fn take_clauses(tokens: &[TokenWithSpan]) -> Result<Taken, SqlError> {
     let untouched = || Ok((tokens.to_vec(), Vec::new()));
     let significant: Vec<&TokenWithSpan> =
         tokens.iter().filter(|it| !is_space(&it.token)).collect();

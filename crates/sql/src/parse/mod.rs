@@ -12,18 +12,19 @@ mod indexes;
 mod query;
 mod session;
 
+use protocol::expression::NODES_MAX;
+
 pub use create::FAILURES_TOLERATED_DEFAULT;
-pub(crate) use create::column_type;
 pub(crate) use create_index::with_index;
 
-use client::protocol::expression::NODES_MAX;
 use sqlparser::ast;
 use sqlparser::dialect::PostgreSqlDialect;
 use sqlparser::parser::{Parser, ParserError};
 use sqlparser::tokenizer::{Location, Token, TokenWithSpan};
 
-use crate::error::{Error, SyntaxError};
+use crate::error::{SqlError, SyntaxError};
 use crate::script::{self, Piece};
+use crate::spelling::name;
 use crate::statement::Statement;
 
 /// A statement and the line of the text on which it begins.
@@ -39,7 +40,7 @@ pub struct Parsed {
 #[derive(Clone, Debug, PartialEq)]
 pub struct ParseError {
     /// What is wrong.
-    pub error: Error,
+    pub error: SqlError,
     /// From 1.
     pub line: usize,
 }
@@ -51,6 +52,17 @@ impl std::fmt::Display for ParseError {
 }
 
 impl std::error::Error for ParseError {}
+
+impl ParseError {
+    /// The same error of a text that begins so many lines further down.
+    pub(crate) fn moved_down(mut self, lines: usize) -> ParseError {
+        self.line += lines;
+        if let SqlError::Syntax(error) = &mut self.error {
+            error.line += lines;
+        }
+        self
+    }
+}
 
 /// All statements of a text. `CREATE INDEX` right after the `CREATE TABLE` of its table becomes
 /// part of it, because an index is made together with its table for now.
@@ -80,10 +92,10 @@ pub fn parse(text: &str) -> Result<Vec<Parsed>, ParseError> {
     Ok(all)
 }
 
-fn parse_piece(text: &str, piece: &Piece) -> Result<Statement, Error> {
+fn parse_piece(text: &str, piece: &Piece) -> Result<Statement, SqlError> {
     // A chain of operators is a tree as deep as it is long, and what walks such a tree recurses.
     if script::operators_max(&piece.tokens) > NODES_MAX {
-        return Err(Error::statement(format!(
+        return Err(SqlError::statement(format!(
             "an expression has more than {NODES_MAX} operators: use IN with a list, or several \
              statements"
         )));
@@ -91,13 +103,13 @@ fn parse_piece(text: &str, piece: &Piece) -> Result<Statement, Error> {
     let words = session::words(&piece.tokens);
     match words.first().map(String::as_str) {
         Some("show" | "describe") => return session::show(&words).map(Statement::Show),
-        Some("set") => return session::set(&words).map(Statement::Set),
+        Some("set") => return session::set(&words),
         Some("explain") => {
             if words
                 .get(1)
                 .is_some_and(|word| word == "analyze" || word == "(")
             {
-                return Err(Error::unsupported(
+                return Err(SqlError::unsupported(
                     "EXPLAIN with options",
                     "write EXPLAIN and the statement; \\timing shows how long it takes",
                 ));
@@ -115,7 +127,7 @@ fn parse_piece(text: &str, piece: &Piece) -> Result<Statement, Error> {
                 | Statement::Select(_)
                 | Statement::Update(_)
                 | Statement::Delete(_)) => Ok(Statement::Explain(Box::new(statement))),
-                _ => Err(Error::unsupported(
+                _ => Err(SqlError::unsupported(
                     "EXPLAIN of this statement",
                     "explain a SELECT, INSERT, UPDATE or DELETE",
                 )),
@@ -213,7 +225,7 @@ fn place(message: &str) -> (String, Option<Location>) {
     (lower_first(message), None)
 }
 
-fn convert(statement: ast::Statement, scan: bool) -> Result<Statement, Error> {
+fn convert(statement: ast::Statement, scan: bool) -> Result<Statement, SqlError> {
     match statement {
         ast::Statement::CreateTable(table) => create::table(table),
         ast::Statement::CreateIndex(index) => {
@@ -226,26 +238,26 @@ fn convert(statement: ast::Statement, scan: bool) -> Result<Statement, Error> {
         ast::Statement::Query(query) => query::select(*query, scan).map(Statement::Select),
         ast::Statement::StartTransaction { .. }
         | ast::Statement::Commit { .. }
-        | ast::Statement::Rollback { .. } => Err(Error::unsupported(
+        | ast::Statement::Rollback { .. } => Err(SqlError::unsupported(
             "a transaction of several statements",
             "each row is changed atomically; put what must hold into WHERE",
         )),
-        ast::Statement::AlterTable(_) => Err(Error::unsupported(
+        ast::Statement::AlterTable(_) => Err(SqlError::unsupported(
             "ALTER TABLE",
             "create a new table, then export and import the rows",
         )),
-        ast::Statement::Truncate(_) => Err(Error::unsupported(
+        ast::Statement::Truncate(_) => Err(SqlError::unsupported(
             "TRUNCATE",
-            "drop the table and create it anew",
+            "drop the table and create it again",
         )),
-        ast::Statement::Copy { .. } => Err(Error::unsupported(
+        ast::Statement::Copy { .. } => Err(SqlError::unsupported(
             "COPY",
             "use the commands replex import and replex export",
         )),
         other => {
             let text = other.to_string();
             let words: Vec<&str> = text.split_whitespace().take(2).collect();
-            Err(Error::unsupported(
+            Err(SqlError::unsupported(
                 words.join(" "),
                 "\\? in the shell lists the statements that there are",
             ))
@@ -253,16 +265,8 @@ fn convert(statement: ast::Statement, scan: bool) -> Result<Statement, Error> {
     }
 }
 
-/// An unquoted name is folded to lower case, as in PostgreSQL.
-pub(crate) fn name(identifier: &ast::Ident) -> String {
-    match identifier.quote_style {
-        Some(_) => identifier.value.clone(),
-        None => identifier.value.to_ascii_lowercase(),
-    }
-}
-
 /// A name without a schema before it; `public` is taken for none.
-fn object_name(object: &ast::ObjectName) -> Result<String, Error> {
+fn object_name(object: &ast::ObjectName) -> Result<String, SqlError> {
     let parts: Option<Vec<String>> = object
         .0
         .iter()
@@ -271,10 +275,21 @@ fn object_name(object: &ast::ObjectName) -> Result<String, Error> {
     match parts.as_deref() {
         Some([table]) => Ok(table.clone()),
         Some([schema, table]) if schema == "public" => Ok(table.clone()),
-        _ => Err(Error::unsupported(
+        _ => Err(SqlError::unsupported(
             format!("the name {object}"),
             "there is one name space: name the table alone",
         )),
+    }
+}
+
+/// The text of a literal or of a bare word.
+fn text_of(value: &ast::Expr) -> String {
+    match value {
+        ast::Expr::Value(value) => value
+            .clone()
+            .into_string()
+            .unwrap_or_else(|| value.to_string()),
+        other => other.to_string(),
     }
 }
 

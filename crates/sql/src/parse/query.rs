@@ -2,17 +2,18 @@
 
 use sqlparser::ast::{self, Expr, FunctionArg, FunctionArgExpr, FunctionArguments};
 
-use super::{name, object_name, template};
-use crate::error::Error;
+use super::{object_name, template};
+use crate::error::SqlError;
+use crate::spelling::name;
 use crate::statement::{OrderItem, Select, SelectItem, TableName};
 
 /// A query that one table answers, or constants alone.
-pub(super) fn select(mut query: ast::Query, scan: bool) -> Result<Select, Error> {
+pub(super) fn select(mut query: ast::Query, scan: bool) -> Result<Select, SqlError> {
     refuse_query_clauses(&query)?;
     let order = order_items(query.order_by.take())?;
     let (limit, offset) = limits(query.limit_clause.take(), query.fetch.take())?;
     let ast::SetExpr::Select(mut select) = *query.body else {
-        return Err(Error::unsupported(
+        return Err(SqlError::unsupported(
             "VALUES, UNION, INTERSECT, EXCEPT and nested SELECT",
             "run one SELECT per table",
         ));
@@ -32,7 +33,7 @@ pub(super) fn select(mut query: ast::Query, scan: bool) -> Result<Select, Error>
     };
     blank.projection.clear();
     if select != blank {
-        return Err(Error::unsupported(
+        return Err(SqlError::unsupported(
             "a clause of this SELECT",
             "write SELECT columns FROM table WHERE … ORDER BY … LIMIT … OFFSET …",
         ));
@@ -46,13 +47,13 @@ pub(super) fn select(mut query: ast::Query, scan: bool) -> Result<Select, Error>
         .iter()
         .any(|it| matches!(it, SelectItem::Count { .. }));
     if counts && items.len() > 1 {
-        return Err(Error::unsupported(
+        return Err(SqlError::unsupported(
             "count(*) beside other items",
             "select count(*) alone",
         ));
     }
     if items.is_empty() {
-        return Err(Error::statement(
+        return Err(SqlError::statement(
             "SELECT tells nothing: name columns, * or count(*)",
         ));
     }
@@ -68,12 +69,12 @@ pub(super) fn select(mut query: ast::Query, scan: bool) -> Result<Select, Error>
 }
 
 /// The one table that a statement is about.
-pub(super) fn table_name(table: &ast::TableWithJoins) -> Result<TableName, Error> {
+pub(super) fn table_name(table: &ast::TableWithJoins) -> Result<TableName, SqlError> {
     if !table.joins.is_empty() {
         return Err(joins());
     }
     let unsupported = || {
-        Error::unsupported(
+        SqlError::unsupported(
             format!("\"{table}\" as a table"),
             "name one table, with an alias if you like",
         )
@@ -104,14 +105,14 @@ pub(super) fn table_name(table: &ast::TableWithJoins) -> Result<TableName, Error
     })
 }
 
-fn joins() -> Error {
-    Error::unsupported(
+fn joins() -> SqlError {
+    SqlError::unsupported(
         "a join of tables",
         "run one SELECT per table, or keep the columns in one table",
     )
 }
 
-fn refuse_query_clauses(query: &ast::Query) -> Result<(), Error> {
+fn refuse_query_clauses(query: &ast::Query) -> Result<(), SqlError> {
     let refused = [
         (query.with.is_some(), "WITH", "run one SELECT per table"),
         (
@@ -131,7 +132,7 @@ fn refuse_query_clauses(query: &ast::Query) -> Result<(), Error> {
     refuse(&refused)
 }
 
-fn refuse_select_clauses(select: &ast::Select) -> Result<(), Error> {
+fn refuse_select_clauses(select: &ast::Select) -> Result<(), SqlError> {
     let groups = match &select.group_by {
         ast::GroupByExpr::Expressions(expressions, modifiers) => {
             !expressions.is_empty() || !modifiers.is_empty()
@@ -164,16 +165,16 @@ fn refuse_select_clauses(select: &ast::Select) -> Result<(), Error> {
     refuse(&refused)
 }
 
-fn refuse(clauses: &[(bool, &str, &str)]) -> Result<(), Error> {
+fn refuse(clauses: &[(bool, &str, &str)]) -> Result<(), SqlError> {
     match clauses.iter().find(|(there, ..)| *there) {
-        Some((_, what, remedy)) => Err(Error::unsupported(*what, *remedy)),
+        Some((_, what, remedy)) => Err(SqlError::unsupported(*what, *remedy)),
         None => Ok(()),
     }
 }
 
-fn item(item: ast::SelectItem) -> Result<SelectItem, Error> {
+fn item(item: ast::SelectItem) -> Result<SelectItem, SqlError> {
     let unsupported = |item: &dyn std::fmt::Display| {
-        Error::unsupported(
+        SqlError::unsupported(
             format!("\"{item}\" after SELECT"),
             "name columns, expressions over them, * or count(*)",
         )
@@ -224,7 +225,7 @@ fn output_name(expression: &Expr) -> String {
 }
 
 /// Whether this is `count(*)`; other aggregates are refused here, by name.
-fn is_count(expression: &Expr) -> Result<bool, Error> {
+fn is_count(expression: &Expr) -> Result<bool, SqlError> {
     let Expr::Function(function) = expression else {
         return Ok(false);
     };
@@ -250,25 +251,28 @@ fn is_count(expression: &Expr) -> Result<bool, Error> {
     {
         return Ok(true);
     }
-    Err(Error::unsupported(
+    Err(SqlError::unsupported(
         format!("{expression}"),
         "the only aggregate is count(*); ORDER BY with LIMIT 1 finds a smallest or largest row",
     ))
 }
 
-fn order_items(order: Option<ast::OrderBy>) -> Result<Vec<OrderItem>, Error> {
+fn order_items(order: Option<ast::OrderBy>) -> Result<Vec<OrderItem>, SqlError> {
     let Some(order) = order else {
         return Ok(Vec::new());
     };
     let ast::OrderByKind::Expressions(items) = order.kind else {
-        return Err(Error::unsupported("ORDER BY ALL", "name the columns"));
+        return Err(SqlError::unsupported("ORDER BY ALL", "name the columns"));
     };
     let items = items.into_iter().map(|item| {
         let descending = match item.options.sort {
             None | Some(ast::OrderBySort::Asc) => false,
             Some(ast::OrderBySort::Desc) => true,
             Some(ast::OrderBySort::Using(_)) => {
-                return Err(Error::unsupported("ORDER BY … USING", "write ASC or DESC"));
+                return Err(SqlError::unsupported(
+                    "ORDER BY … USING",
+                    "write ASC or DESC",
+                ));
             }
         };
         Ok(OrderItem {
@@ -282,8 +286,9 @@ fn order_items(order: Option<ast::OrderBy>) -> Result<Vec<OrderItem>, Error> {
 
 type Limits = (Option<Expr>, Option<Expr>);
 
-fn limits(clause: Option<ast::LimitClause>, fetch: Option<ast::Fetch>) -> Result<Limits, Error> {
-    let unsupported = || Error::unsupported("this form of LIMIT", "write LIMIT count OFFSET count");
+fn limits(clause: Option<ast::LimitClause>, fetch: Option<ast::Fetch>) -> Result<Limits, SqlError> {
+    let unsupported =
+        || SqlError::unsupported("this form of LIMIT", "write LIMIT count OFFSET count");
     let (mut limit, offset) = match clause {
         None => (None, None),
         Some(ast::LimitClause::LimitOffset {

@@ -2,9 +2,9 @@
 
 use sqlparser::tokenizer::{Token, TokenWithSpan};
 
-use crate::error::Error;
+use crate::error::SqlError;
 use crate::script::is_space;
-use crate::statement::{Set, Setting, Show};
+use crate::statement::{FixedSetting, Set, Setting, Show, Statement};
 
 /// The words of a statement, folded to lower case unless quoted; other tokens as they are.
 pub(super) fn words(tokens: &[TokenWithSpan]) -> Vec<String> {
@@ -20,7 +20,7 @@ pub(super) fn words(tokens: &[TokenWithSpan]) -> Vec<String> {
 }
 
 /// `SHOW TABLES`, `SHOW TABLE t`, `DESCRIBE t`, `SHOW SERVERS`, `SHOW setting`.
-pub(super) fn show(words: &[String]) -> Result<Show, Error> {
+pub(super) fn show(words: &[String]) -> Result<Show, SqlError> {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     Ok(match words[..] {
         ["show", "tables"] => Show::Tables,
@@ -28,9 +28,10 @@ pub(super) fn show(words: &[String]) -> Result<Show, Error> {
         ["show", "table", name] | ["describe", name] | ["describe", "table", name] => {
             Show::Table(name.to_string())
         }
-        ["show", name] => Show::Setting(setting(name)?),
+        ["show", "time", "zone"] => show_setting("timezone")?,
+        ["show", name] => show_setting(name)?,
         _ => {
-            return Err(Error::unsupported(
+            return Err(SqlError::unsupported(
                 words.join(" "),
                 "write SHOW TABLES, SHOW TABLE name, SHOW SERVERS, SHOW scan or SHOW stale_reads",
             ));
@@ -38,33 +39,72 @@ pub(super) fn show(words: &[String]) -> Result<Show, Error> {
     })
 }
 
-/// `SET setting = on`, `SET setting TO off`.
-pub(super) fn set(words: &[String]) -> Result<Set, Error> {
+fn show_setting(name: &str) -> Result<Show, SqlError> {
+    match fixed(name) {
+        Some(fixed) => Ok(Show::Fixed(fixed)),
+        None => setting(name).map(Show::Setting),
+    }
+}
+
+/// `SET [SESSION] setting = on`, `SET setting TO off`, `SET TIME ZONE 'UTC'`.
+pub(super) fn set(words: &[String]) -> Result<Statement, SqlError> {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
-    let ["set", name, "=" | "to", value] = words[..] else {
-        return Err(Error::unsupported(
-            words.join(" "),
-            "write SET scan = on or SET stale_reads = on (or off)",
-        ));
+    let (name, value) = match &words[1..] {
+        ["local", ..] => {
+            return Err(SqlError::unsupported(
+                "SET LOCAL",
+                "there are no transactions of several statements: write SET",
+            ));
+        }
+        ["time", "zone", value] | ["session", "time", "zone", value] => {
+            ("timezone", value.to_string())
+        }
+        [name, "=" | "to", value @ ..] | ["session", name, "=" | "to", value @ ..]
+            if !value.is_empty() =>
+        {
+            (*name, value.join(" ").replace(" ,", ","))
+        }
+        _ => {
+            return Err(SqlError::unsupported(
+                words.join(" "),
+                "write SET scan = on or SET stale_reads = on (or off)",
+            ));
+        }
     };
+    if let Some(fixed) = fixed(name) {
+        if fixed.is(&value) {
+            return Ok(Statement::SetAlready);
+        }
+        return Err(SqlError::unsupported(
+            format!("setting {} to {value}", fixed.name),
+            format!("it is always {}; {}", fixed.value, fixed.remedy),
+        ));
+    }
+    let setting = setting(name)?;
     let on = match value.to_ascii_lowercase().as_str() {
         "on" | "true" | "1" | "yes" => true,
         "off" | "false" | "0" | "no" | "default" => false,
         _ => {
-            return Err(Error::statement(format!(
+            return Err(SqlError::statement(format!(
                 "{value} is no value of setting {name}: write on or off"
             )));
         }
     };
-    let setting = setting(name)?;
-    Ok(Set { setting, on })
+    Ok(Statement::Set(Set { setting, on }))
 }
 
-fn setting(name: &str) -> Result<Setting, Error> {
+fn fixed(name: &str) -> Option<FixedSetting> {
+    FixedSetting::ALL.into_iter().find(|it| it.name == name)
+}
+
+fn setting(name: &str) -> Result<Setting, SqlError> {
     let known = Setting::ALL.into_iter().find(|it| it.name() == name);
     known.ok_or_else(|| {
-        Error::statement(format!(
-            "there is no setting {name}: the settings are scan and stale_reads"
+        let fixed: Vec<&str> = FixedSetting::ALL.iter().map(|it| it.name).collect();
+        SqlError::statement(format!(
+            "there is no setting {name}: the settings are scan and stale_reads, and {} cannot be \
+             changed",
+            fixed.join(", ")
         ))
     })
 }

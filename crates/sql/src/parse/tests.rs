@@ -44,7 +44,7 @@ fn table_with_indexes_inside() {
 #[test]
 fn constraints_by_every_spelling() {
     let schema = schema(
-        "CREATE TABLE IF NOT EXISTS t (a int, b int UNIQUE, c int, d int NOT NULL, \
+        "CREATE TABLE IF NOT EXISTS t (a bigint, b bigint UNIQUE, c bigint, d bigint NOT NULL, \
          UNIQUE INDEX u (c), CONSTRAINT w UNIQUE (c, d), PRIMARY KEY (a), \
          INDEX x (b, d) WITH (constraint = 'dense'), UNIQUE INDEX (a, d), INDEX (c)) \
          WITH (durability = replicated)",
@@ -71,7 +71,7 @@ fn constraints_by_every_spelling() {
 
 #[test]
 fn create_index_joins_the_table_before_it() {
-    let text = "CREATE TABLE t (a int PRIMARY KEY, b int NOT NULL);\n\
+    let text = "CREATE TABLE t (a bigint PRIMARY KEY, b bigint NOT NULL);\n\
                 CREATE INDEX x ON t (b); CREATE UNIQUE INDEX ON t (b, a);\n\
                 CREATE INDEX IF NOT EXISTS x ON t (b);\n\
                 INSERT INTO t VALUES (1, 2); CREATE INDEX y ON t (b);";
@@ -114,7 +114,7 @@ fn further_copies_name_indexes_and_columns() {
     ];
     assert_eq!(cuts[..4], expected.iter().collect::<Vec<_>>());
     let Statement::CreateTable { schema, .. } = one(
-        "CREATE TABLE t (a int PRIMARY KEY, b int); CREATE INDEX by_b ON t (b);
+        "CREATE TABLE t (a bigint PRIMARY KEY, b bigint); CREATE INDEX by_b ON t (b);
          CREATE INDEX IF NOT EXISTS by_b ON t USING replica (t);
          CREATE INDEX ON t USING HYBRID (t, by_b) WITH (divisions = '4, 3')",
     ) else {
@@ -187,7 +187,7 @@ fn bad_copies_are_named_with_the_remedy() {
         assert_eq!(wrong(clause), expected);
     }
     assert!(
-        message("CREATE TABLE t (a int PRIMARY KEY, UNIQUE INDEX r USING replica (t))")
+        message("CREATE TABLE t (a bigint PRIMARY KEY, UNIQUE INDEX r USING replica (t))")
             .contains("a replica cannot be unique")
     );
     assert!(message("CREATE INDEX x ON t USING gin (a)").contains("an index USING GIN"));
@@ -195,7 +195,7 @@ fn bad_copies_are_named_with_the_remedy() {
 
 #[test]
 fn column_named_index_is_a_column() {
-    let schema = schema("CREATE TABLE t (\"index\" bigint, unique_id int PRIMARY KEY)");
+    let schema = schema("CREATE TABLE t (\"index\" bigint, unique_id bigint PRIMARY KEY)");
     assert_eq!(schema.columns[0].name, "index");
     assert_eq!(schema.columns[0].column_type, ColumnType::Int64);
     assert!(schema.indexes.is_empty());
@@ -251,8 +251,32 @@ fn session_statements() {
     );
     assert_eq!(
         message("SHOW search_path"),
-        "there is no setting search_path: the settings are scan and stale_reads"
+        "there is no setting search_path: the settings are scan and stale_reads, and timezone, \
+         client_encoding, datestyle, standard_conforming_strings cannot be changed"
     );
+    for text in [
+        "SET timezone = 'UTC'",
+        "set timezone to utc",
+        "SET TimeZone = DEFAULT",
+        "SET SESSION timezone = 'GMT'",
+        "SET TIME ZONE 'UTC'",
+        "SET client_encoding TO 'UTF8'",
+        "SET datestyle = ISO, MDY",
+        "SET datestyle TO 'ISO'",
+    ] {
+        assert_eq!(one(text), Statement::SetAlready, "{text}");
+    }
+    assert!(message("SET timezone = 'Europe/Berlin'").starts_with(
+        "setting timezone to Europe/Berlin is not supported: it is always UTC; timestamps have \
+             no zone"
+    ));
+    assert!(message("SET client_encoding = 'LATIN1'").contains("always UTF8"));
+    assert!(message("SET search_path = 'UTC'").starts_with("there is no setting search_path"));
+    assert!(matches!(one("SHOW timezone"), Statement::Show(Show::Fixed(it)) if it.value == "UTC"));
+    assert!(matches!(
+        one("SHOW TIME ZONE"),
+        Statement::Show(Show::Fixed(_))
+    ));
 }
 
 #[test]
@@ -275,7 +299,7 @@ fn syntax_errors_show_the_line_and_a_caret() {
     );
     let ParseError { error, line } = parse("SELECT 1;\nSELECT id FROM t WHERE").unwrap_err();
     assert_eq!(line, 2);
-    let Error::Syntax(error) = error else {
+    let SqlError::Syntax(error) = error else {
         panic!("{error}");
     };
     assert_eq!((error.line, error.column), (2, 23));
@@ -283,7 +307,7 @@ fn syntax_errors_show_the_line_and_a_caret() {
     assert!(message("SELECT 1 2").contains("column 10"));
     assert!(message("SELECT 'abc").contains("column 8"));
     assert!(
-        message("CREATE TABLE t (a int,\n INDEX x (a) WITH constraint)")
+        message("CREATE TABLE t (a bigint,\n INDEX x (a) WITH constraint)")
             .contains("line 2, column 19")
     );
     let deep = format!("SELECT {}1{}", "(".repeat(500), ")".repeat(500));
@@ -310,15 +334,15 @@ fn what_the_store_has_not_is_refused_by_name() {
         ("DELETE FROM t USING u", "this form of DELETE"),
         ("BEGIN", "a transaction"),
         ("COMMIT", "a transaction"),
-        ("ALTER TABLE t ADD COLUMN a int", "ALTER TABLE"),
+        ("ALTER TABLE t ADD COLUMN a bigint", "ALTER TABLE"),
         ("TRUNCATE t", "TRUNCATE"),
         ("DROP TABLE a, b", "several tables"),
         ("CREATE TABLE t (a varchar(20))", "the type VARCHAR(20)"),
         ("CREATE TABLE t (a numeric)", "the type NUMERIC"),
-        ("CREATE TABLE t (a int REFERENCES u)", "of column a"),
-        ("CREATE TABLE t (a int CHECK (a > 0))", "of column a"),
+        ("CREATE TABLE t (a bigint REFERENCES u)", "of column a"),
+        ("CREATE TABLE t (a bigint CHECK (a > 0))", "of column a"),
         ("CREATE TABLE t AS SELECT 1", "\"CREATE TABLE"),
-        ("CREATE TEMP TABLE t (a int)", "\"CREATE TEMP"),
+        ("CREATE TEMP TABLE t (a bigint)", "\"CREATE TEMP"),
         ("CREATE INDEX x ON t (a DESC)", "in an index"),
         ("CREATE INDEX x ON t (lower(a))", "in an index"),
         (
@@ -338,27 +362,27 @@ fn what_the_store_has_not_is_refused_by_name() {
 fn wrong_tables_are_refused_with_the_remedy() {
     for (text, part) in [
         (
-            "CREATE TABLE t (a int PRIMARY KEY, PRIMARY KEY (a))",
+            "CREATE TABLE t (a bigint PRIMARY KEY, PRIMARY KEY (a))",
             "two primary keys",
         ),
         (
-            "CREATE TABLE t (a int, INDEX x (b))",
+            "CREATE TABLE t (a bigint, INDEX x (b))",
             "table t has no column b: it has a",
         ),
         (
-            "CREATE TABLE t (a int) WITH (speed = 3)",
+            "CREATE TABLE t (a bigint) WITH (speed = 3)",
             "a table has no option speed",
         ),
         (
-            "CREATE TABLE t (a int) WITH (durability = 'often')",
+            "CREATE TABLE t (a bigint) WITH (durability = 'often')",
             "write 'sync' or 'replicated'",
         ),
         (
-            "CREATE TABLE t (a int) WITH (partitions = many)",
+            "CREATE TABLE t (a bigint) WITH (partitions = many)",
             "write a whole number up to 4096",
         ),
         (
-            "CREATE TABLE t (a int DEFAULT 'x')",
+            "CREATE TABLE t (a bigint DEFAULT 'x')",
             "the default of column a: \"x\" is not of type bigint",
         ),
         (
@@ -370,7 +394,7 @@ fn wrong_tables_are_refused_with_the_remedy() {
             "write 'unique' or 'dense'",
         ),
         (
-            "CREATE TABLE t (a int PRIMARY KEY, UNIQUE (a))",
+            "CREATE TABLE t (a bigint PRIMARY KEY, UNIQUE (a))",
             "unique already",
         ),
     ] {

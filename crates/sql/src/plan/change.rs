@@ -5,20 +5,20 @@
 
 use std::collections::BTreeSet;
 
-use client::protocol::configuration::Table;
-use client::protocol::expression::Expression;
 use placement::Constraint;
+use protocol::configuration::Table;
+use protocol::expression::Expression;
 use sqlparser::ast::Expr;
 
 use super::access::{AccessKind, Choice, Request};
 use super::insert::bind_assignments;
 use super::select::{choose, rest};
-use super::{Change, ChangePlan, Context, ReadPlan, Target, has_dense};
-use crate::error::Error;
+use super::{ChangeKind, ChangePlan, ChangeTarget, Context, ReadPlan, has_dense};
+use crate::error::SqlError;
 use crate::statement::{Delete, TableName, Update};
 
 /// Plans an `UPDATE`.
-pub(super) fn update(update: &Update, context: &Context<'_>) -> Result<ChangePlan, Error> {
+pub(super) fn update(update: &Update, context: &Context<'_>) -> Result<ChangePlan, SqlError> {
     let table = context.table(&update.table.name)?;
     let scope = context.scope(&table.schema, &update.table);
     let assignments = bind_assignments(&update.assignments, table, &scope)?;
@@ -27,18 +27,18 @@ pub(super) fn update(update: &Update, context: &Context<'_>) -> Result<ChangePla
         filter: update.filter.as_ref(),
         scan: update.scan || context.settings.scan,
     };
-    change(Change::Update(assignments), table, &selection, context)
+    change(ChangeKind::Update(assignments), table, &selection, context)
 }
 
 /// Plans a `DELETE`.
-pub(super) fn delete(delete: &Delete, context: &Context<'_>) -> Result<ChangePlan, Error> {
+pub(super) fn delete(delete: &Delete, context: &Context<'_>) -> Result<ChangePlan, SqlError> {
     let table = context.table(&delete.table.name)?;
     let selection = Selection {
         name: &delete.table,
         filter: delete.filter.as_ref(),
         scan: delete.scan || context.settings.scan,
     };
-    change(Change::Delete, table, &selection, context)
+    change(ChangeKind::Delete, table, &selection, context)
 }
 
 /// Which rows a statement is about.
@@ -49,11 +49,11 @@ struct Selection<'a> {
 }
 
 fn change(
-    change: Change,
+    change: ChangeKind,
     table: &Table,
     selection: &Selection<'_>,
     context: &Context<'_>,
-) -> Result<ChangePlan, Error> {
+) -> Result<ChangePlan, SqlError> {
     let scope = context.scope(&table.schema, selection.name);
     let conjuncts = match selection.filter {
         Some(filter) => scope.condition(filter)?,
@@ -70,7 +70,7 @@ fn change(
     let (target, condition) = if is_pk {
         // The start of a segment that is one whole primary key is that key.
         let keys = access.segments.into_iter().map(|segment| segment.start);
-        (Target::Keys(keys.collect()), filter)
+        (ChangeTarget::Keys(keys.collect()), filter)
     } else {
         let columns: BTreeSet<u16> = table
             .schema
@@ -80,7 +80,7 @@ fn change(
             .collect();
         // Of a dense index only the last row of a group can go, so they go from the end.
         let dense = table.layout.replexes[access.replex].kind;
-        let descending = change == Change::Delete
+        let descending = change == ChangeKind::Delete
             && matches!(dense, placement::ReplexKind::Index { index }
                 if table.schema.indexes[index].constraint == Some(Constraint::Dense));
         let read = ReadPlan {
@@ -90,7 +90,7 @@ fn change(
             projection: Some(columns.into_iter().collect()),
             descending,
         };
-        (Target::Rows(read), Expression::all(conjuncts))
+        (ChangeTarget::Rows(read), Expression::all(conjuncts))
     };
     Ok(ChangePlan {
         table: table.id,

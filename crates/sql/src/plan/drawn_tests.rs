@@ -113,7 +113,7 @@ fn keep_their_meaning(table: &str) {
         let whole = Expression::all(scope.condition(&select.filter.unwrap()).unwrap());
         let holds = |expression: &Option<Expression>, row: &Vec<Value>| match expression {
             None => true,
-            Some(it) => client::protocol::expression::holds(it, row, None).unwrap(),
+            Some(it) => expression::holds(it, row, None).unwrap(),
         };
         for row in &rows {
             let passes = found_in(&read, &table.layout, row) && holds(&read.filter, row);
@@ -151,7 +151,7 @@ fn any_words_are_planned_or_refused() {
     let configuration = configuration();
     let context = Context {
         configuration: &configuration,
-        settings: Settings::default(),
+        settings: SessionSettings::default(),
         parameters: &[],
         now_us: 0,
     };

@@ -2,26 +2,29 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use client::protocol::configuration::{Configuration, Table};
-use client::protocol::expression::Assignment;
-use client::protocol::identity::{CoreId, PartitionId};
-use client::protocol::operation::Action;
-use client::protocol::session::route;
 use placement::{ColumnType, ReplexKind, RowView, Value, amplification_of, decode_key};
+use protocol::configuration::routes;
+use protocol::configuration::{Configuration, Table};
+use protocol::expression::Assignment;
+use protocol::identity::{CoreId, PartitionId};
+use protocol::operation::Action;
 
-use super::access::{Access, AccessKind};
-use super::{Change, ChangePlan, Context, InsertPlan, Plan, ReadPlan, SelectPlan, Target, text};
+use super::access::{Access, AccessKind, ValueRange};
+use super::{
+    ChangeKind, ChangePlan, ChangeTarget, Context, InsertPlan, ReadPlan, SelectPlan, StatementPlan,
+    text,
+};
 
 /// The most keys, or partitions of one core, that are listed one by one.
 const LISTED_MAX: usize = 12;
 
 /// The lines that tell how a plan is done.
-pub(super) fn lines(plan: &Plan, context: &Context<'_>) -> Vec<String> {
+pub(super) fn lines(plan: &StatementPlan, context: &Context<'_>) -> Vec<String> {
     let configuration = context.configuration;
     match plan {
-        Plan::Select(select) => self::select(select, context),
-        Plan::Insert(insert) => self::insert(insert, configuration),
-        Plan::Change(change) => self::change(change, context),
+        StatementPlan::Select(select) => self::select(select, context),
+        StatementPlan::Insert(insert) => self::insert(insert, configuration),
+        StatementPlan::Change(change) => self::change(change, context),
         _ => vec!["nothing is read or written".to_string()],
     }
 }
@@ -108,12 +111,12 @@ fn change(change: &ChangePlan, context: &Context<'_>) -> Vec<String> {
     let table = configuration.table(change.table).expect("planned over it");
     let schema = &table.schema;
     let verb = match change.change {
-        Change::Update(_) => "Update",
-        Change::Delete => "Delete from",
+        ChangeKind::Update(_) => "Update",
+        ChangeKind::Delete => "Delete from",
     };
     let mut lines = Vec::new();
     match &change.target {
-        Target::Keys(keys) => {
+        ChangeTarget::Keys(keys) => {
             lines.push(format!(
                 "{verb} {}: {} by the primary key",
                 schema.name,
@@ -123,7 +126,7 @@ fn change(change: &ChangePlan, context: &Context<'_>) -> Vec<String> {
             let heads = places(configuration, table, 0, &heads(table, keys));
             lines.extend(heads.iter().map(|it| format!("    {it}")));
         }
-        Target::Rows(read) => {
+        ChangeTarget::Rows(read) => {
             lines.push(format!(
                 "{verb} {}: each row that this read finds, by its primary key",
                 schema.name
@@ -137,7 +140,7 @@ fn change(change: &ChangePlan, context: &Context<'_>) -> Vec<String> {
             text::expression(schema, condition)
         ));
     }
-    if let Change::Update(assignments) = &change.change {
+    if let ChangeKind::Update(assignments) = &change.change {
         lines.extend(moves(table, assignments));
     }
     let replexes: Vec<&str> = table
@@ -253,7 +256,7 @@ fn read(read: &ReadPlan, context: &Context<'_>) -> Vec<String> {
         if keys.len() > LISTED_MAX {
             lines.push(format!("  and {} more keys", keys.len() - LISTED_MAX));
         }
-        if range.0.is_some() || range.1.is_some() {
+        if *range != ValueRange::default() {
             let range = text::range(schema, order_columns[*fixed], range);
             lines.push(format!("  range: {range}"));
         }
@@ -289,7 +292,7 @@ fn instead(
     number: u32,
 ) -> Vec<String> {
     let place = table.placement[replex][number as usize];
-    if !route::is_down(configuration, place) {
+    if !routes::is_down(configuration, place) {
         return Vec::new();
     }
     let name = &table.layout.replexes[replex].name;
@@ -299,7 +302,7 @@ fn instead(
         replex: replex as u8,
         number,
     };
-    let Some(cover) = route::cover_of_lost(configuration, lost, &|_| true) else {
+    let Some(cover) = routes::cover_of_lost(configuration, lost, &|_| true) else {
         return vec![format!(
             "  partition {number} of {name} is lost with server {server}, and its rows with other \
              servers: start one of them again"
@@ -312,7 +315,7 @@ fn instead(
             1 => "1 partition".to_string(),
             count => format!("{count} partitions"),
         },
-        match accesses.any(|access| access == placement::Access::Scan) {
+        match accesses.any(|access| access == placement::RowAccess::Scan) {
             true => "with scans",
             false => "index lookup at each member",
         }

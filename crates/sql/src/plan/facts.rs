@@ -5,8 +5,8 @@
 
 use std::collections::BTreeMap;
 
-use client::protocol::expression::{BinaryOperator, Expression, UnaryOperator};
 use placement::{ColumnType, Schema, Value};
+use protocol::expression::{BinaryOperator, Expression, UnaryOperator};
 
 /// What is known of all rows that satisfy a `WHERE`.
 #[derive(Debug)]
@@ -20,17 +20,35 @@ pub(super) struct Facts {
 /// What is known of one column, and which conjuncts say so.
 #[derive(Debug, Default)]
 pub(super) struct Fact {
-    /// The values that it may have, rising; NULL for `IS NULL`.
-    pub keys: Option<(Vec<Value>, Vec<usize>)>,
-    /// It is larger; conjunct last.
-    pub lower: Option<(Bound, usize)>,
-    /// It is smaller; conjunct last.
-    pub upper: Option<(Bound, usize)>,
+    /// The values that it may have.
+    pub keys: Option<KnownKeys>,
+    /// It is larger.
+    pub lower: Option<KnownEnd>,
+    /// It is smaller.
+    pub upper: Option<KnownEnd>,
+}
+
+/// The values that a column may have.
+#[derive(Debug)]
+pub(super) struct KnownKeys {
+    /// Rising; NULL for `IS NULL`.
+    pub keys: Vec<Value>,
+    /// The conjuncts that say so.
+    pub conjuncts: Vec<usize>,
+}
+
+/// A bound of the values of a column.
+#[derive(Debug)]
+pub(super) struct KnownEnd {
+    /// The bound.
+    pub end: RangeEnd,
+    /// The conjunct that says so.
+    pub conjunct: usize,
 }
 
 /// One end of a range.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Bound {
+pub struct RangeEnd {
     /// The value.
     pub value: Value,
     /// Whether the range holds it.
@@ -40,8 +58,8 @@ pub struct Bound {
 /// What one conjunct says.
 enum Says {
     Keys(usize, Vec<Value>),
-    Lower(usize, Bound),
-    Upper(usize, Bound),
+    Lower(usize, RangeEnd),
+    Upper(usize, RangeEnd),
     Never,
 }
 
@@ -57,22 +75,22 @@ impl Facts {
                 None => {}
                 Some(Says::Never) => facts.impossible = true,
                 Some(Says::Keys(column, keys)) => facts.narrow_keys(column, keys, conjunct),
-                Some(Says::Lower(column, bound)) => {
+                Some(Says::Lower(column, end)) => {
                     let lower = &mut facts.columns.entry(column).or_default().lower;
-                    let tighter = |(old, _): &(Bound, usize)| {
-                        (&bound.value, !bound.inclusive) > (&old.value, !old.inclusive)
+                    let tighter = |KnownEnd { end: old, .. }: &KnownEnd| {
+                        (&end.value, !end.inclusive) > (&old.value, !old.inclusive)
                     };
                     if lower.as_ref().is_none_or(tighter) {
-                        *lower = Some((bound, conjunct));
+                        *lower = Some(KnownEnd { end, conjunct });
                     }
                 }
-                Some(Says::Upper(column, bound)) => {
+                Some(Says::Upper(column, end)) => {
                     let upper = &mut facts.columns.entry(column).or_default().upper;
-                    let tighter = |(old, _): &(Bound, usize)| {
-                        (&bound.value, bound.inclusive) < (&old.value, old.inclusive)
+                    let tighter = |KnownEnd { end: old, .. }: &KnownEnd| {
+                        (&end.value, end.inclusive) < (&old.value, old.inclusive)
                     };
                     if upper.as_ref().is_none_or(tighter) {
-                        *upper = Some((bound, conjunct));
+                        *upper = Some(KnownEnd { end, conjunct });
                     }
                 }
             }
@@ -81,19 +99,19 @@ impl Facts {
     }
 
     /// The values that a column may have.
-    pub fn keys(&self, column: usize) -> Option<&(Vec<Value>, Vec<usize>)> {
+    pub fn keys(&self, column: usize) -> Option<&KnownKeys> {
         self.columns.get(&column)?.keys.as_ref()
     }
 
     fn narrow_keys(&mut self, column: usize, mut keys: Vec<Value>, conjunct: usize) {
         let known = &mut self.columns.entry(column).or_default().keys;
-        let mut from = vec![conjunct];
-        if let Some((old, old_from)) = known.take() {
-            keys.retain(|key| old.contains(key));
-            from.extend(old_from);
+        let mut conjuncts = vec![conjunct];
+        if let Some(old) = known.take() {
+            keys.retain(|key| old.keys.contains(key));
+            conjuncts.extend(old.conjuncts);
         }
         self.impossible |= keys.is_empty();
-        *known = Some((keys, from));
+        *known = Some(KnownKeys { keys, conjuncts });
     }
 }
 
@@ -106,8 +124,17 @@ fn says(schema: &Schema, expression: &Expression) -> Option<Says> {
             alternatives(schema, expression, &mut column, &mut keys)?;
             keys.sort();
             keys.dedup();
-            Some(Says::Keys(column?, keys))
+            Some(match column {
+                Some(column) => Says::Keys(column, keys),
+                None => Says::Never,
+            })
         }
+        // No value differs from itself, and NULL is not known to.
+        Expression::Binary(
+            BinaryOperator::NotEqual | BinaryOperator::Less | BinaryOperator::Greater,
+            left,
+            right,
+        ) if left == right => Some(Says::Never),
         Expression::Binary(operator, left, right) => {
             let (operator, column, literal) = match (&**left, &**right) {
                 (Expression::Column(column), Expression::Literal(literal)) => {
@@ -133,14 +160,18 @@ fn comparison(
     column: usize,
     literal: &Value,
 ) -> Option<Says> {
-    if !is_comparison(operator) {
+    if !operator.is_comparison() {
         return None;
     }
     if literal.is_null() {
         return Some(Says::Never);
     }
-    let value = exact(schema.columns[column].column_type, literal)?;
-    let bound = |inclusive| Bound {
+    let column_type = schema.columns[column].column_type;
+    if let (ColumnType::Int64, Value::Float64(value)) = (column_type, literal) {
+        return beside_float(operator, column, *value);
+    }
+    let value = exact(column_type, literal)?;
+    let bound = |inclusive| RangeEnd {
         value: value.clone(),
         inclusive,
     };
@@ -200,18 +231,6 @@ fn equality(schema: &Schema, expression: &Expression) -> Option<(usize, Value)> 
     }
 }
 
-fn is_comparison(operator: BinaryOperator) -> bool {
-    matches!(
-        operator,
-        BinaryOperator::Equal
-            | BinaryOperator::NotEqual
-            | BinaryOperator::Less
-            | BinaryOperator::LessEqual
-            | BinaryOperator::Greater
-            | BinaryOperator::GreaterEqual
-    )
-}
-
 fn mirrored(operator: BinaryOperator) -> Option<BinaryOperator> {
     Some(match operator {
         BinaryOperator::Equal | BinaryOperator::NotEqual => operator,
@@ -225,15 +244,56 @@ fn mirrored(operator: BinaryOperator) -> Option<BinaryOperator> {
 
 /// The literal as a value of the column's type that compares alike with all of its values.
 fn exact(column_type: ColumnType, literal: &Value) -> Option<Value> {
-    // Beyond this, neighbouring integers are the same float.
-    const WHOLE_MAX: f64 = 9_007_199_254_740_992.0;
     match (column_type, literal) {
         (ColumnType::Float64, Value::Int64(value)) => Some(Value::Float64(*value as f64)),
-        (ColumnType::Int64, Value::Float64(value))
-            if value.fract() == 0.0 && value.abs() < WHOLE_MAX =>
-        {
-            Some(Value::Int64(*value as i64))
-        }
         (column_type, value) => (value.column_type() == Some(column_type)).then(|| value.clone()),
     }
+}
+
+/// What the comparison of an integer with a double says: integers compare by their doubles, so
+/// several of them may be equal to one.
+fn beside_float(operator: BinaryOperator, column: usize, value: f64) -> Option<Says> {
+    let less = |candidate: i64| Value::Float64(candidate as f64) < Value::Float64(value);
+    let not_greater = |candidate: i64| Value::Float64(candidate as f64) <= Value::Float64(value);
+    let (first_equal, first_greater) = (first_beyond(less), first_beyond(not_greater));
+    let bound = |value, inclusive| RangeEnd {
+        value: Value::Int64(value),
+        inclusive,
+    };
+    let below = |first: Option<i64>| first.map(|first| Says::Upper(column, bound(first, false)));
+    let from = |first: Option<i64>| match first {
+        Some(first) => Says::Lower(column, bound(first, true)),
+        None => Says::Never,
+    };
+    match operator {
+        BinaryOperator::Equal if first_equal == first_greater => Some(Says::Never),
+        BinaryOperator::Equal => {
+            let first = first_equal?;
+            let is_alone = first.checked_add(1) == first_greater;
+            is_alone.then(|| Says::Keys(column, vec![Value::Int64(first)]))
+        }
+        BinaryOperator::Less => below(first_equal),
+        BinaryOperator::LessEqual => below(first_greater),
+        BinaryOperator::Greater => Some(from(first_greater)),
+        BinaryOperator::GreaterEqual => Some(from(first_equal)),
+        _ => None,
+    }
+}
+
+/// The first integer for which `is_before`, which holds up to some integer, does not hold.
+fn first_beyond(is_before: impl Fn(i64) -> bool) -> Option<i64> {
+    if is_before(i64::MAX) {
+        return None;
+    }
+    let (mut low, mut high) = (i128::from(i64::MIN), i128::from(i64::MAX));
+    while low < high {
+        let middle = (low + high).div_euclid(2);
+        let candidate = i64::try_from(middle).expect("it lies between two integers");
+        if is_before(candidate) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    i64::try_from(low).ok()
 }

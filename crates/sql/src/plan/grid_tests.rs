@@ -1,8 +1,8 @@
 //! Which statements hyperspaces serve, what they say of further copies, and that hybrids and
 //! replicas are left alone.
 
-use client::protocol::configuration::ServerState;
 use placement::ReplexKind;
+use protocol::configuration::ServerState;
 
 use super::tests::{error, explained, explained_over, read};
 use crate::fixture::configuration;

@@ -7,15 +7,15 @@
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
-use client::protocol::configuration::Table;
-use client::protocol::session::route;
 use placement::Value;
+use protocol::configuration::Table;
+use protocol::configuration::routes;
 
 use super::access::{
     Access, AccessKind, Choice, KEYS_MAX, Rank, Request, combined, order_columns, range_of,
     segment, serves,
 };
-use super::facts::Facts;
+use super::facts::{Facts, KnownKeys};
 
 /// The rank of a hyperspace of which only some columns are fixed: behind every index.
 const CLASS_PARTIAL: u8 = 3;
@@ -48,8 +48,8 @@ pub(super) fn candidate(
     let order_columns = order_columns(table, replex);
     let (range, mut taken) = range_of(facts, order_columns.get(fixed));
     for column in &order_columns[..fixed] {
-        let (_, from) = facts.keys(*column).expect("the column is fixed");
-        taken.extend(from);
+        let known = facts.keys(*column).expect("the column is fixed");
+        taken.extend(&known.conjuncts);
     }
     let descending = serves(table, &order_columns, fixed, request);
     let is_whole = fixed == dimensions.len();
@@ -91,7 +91,7 @@ pub(super) fn candidate(
 fn tuples(dimensions: &[usize], facts: &Facts) -> Vec<Vec<(usize, Value)>> {
     let mut tuples = vec![Vec::new()];
     for column in dimensions {
-        let Some((keys, _)) = facts.keys(*column) else {
+        let Some(KnownKeys { keys, .. }) = facts.keys(*column) else {
             continue;
         };
         if tuples.len() * keys.len() > KEYS_MAX {
@@ -113,7 +113,7 @@ fn cells(table: &Table, replex: usize, tuples: &[Vec<(usize, Value)>], fixed: us
         };
         let keys: Vec<Value> = tuple[..fixed].iter().map(|it| it.1.clone()).collect();
         let number = u8::try_from(replex).expect("a table has few replexes");
-        let partitions = route::partitions(table, number, equated);
+        let partitions = routes::partitions(table, number, equated);
         cells.extend(partitions.into_iter().map(|it| (keys.clone(), it)));
     }
     cells

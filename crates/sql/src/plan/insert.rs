@@ -2,20 +2,22 @@
 
 use std::collections::BTreeSet;
 
-use client::protocol::codec::Bytes;
-use client::protocol::configuration::Table;
-use client::protocol::expression::{Assignment, Expression};
-use client::protocol::operation::{Action, Mutation};
-use placement::{ReplexKind, Value, check_key_bytes, encode_key, encode_row};
+use placement::{
+    Constraint, ReplexKind, Value, check_key_bytes, encode_key, encode_row, key_has_null,
+};
+use protocol::codec::Bytes;
+use protocol::configuration::Table;
+use protocol::expression::{Assignment, Expression};
+use protocol::operation::{Action, Mutation};
 use sqlparser::ast::Expr;
 
-use super::{Context, InsertPlan, has_dense};
+use super::{Context, InsertPlan, LeftOut, has_dense};
 use crate::bind::Scope;
-use crate::error::{Error, Progress};
-use crate::statement::{ConflictUpdate, Insert};
+use crate::error::{SqlError, StatementProgress};
+use crate::statement::{ConflictUpdate, Insert, SetColumn};
 
 /// Plans an `INSERT`.
-pub(super) fn plan(insert: &Insert, context: &Context<'_>) -> Result<InsertPlan, Error> {
+pub(super) fn plan(insert: &Insert, context: &Context<'_>) -> Result<InsertPlan, SqlError> {
     let table = context.table(&insert.table.name)?;
     let schema = &table.schema;
     let scope = context.scope(schema, &insert.table);
@@ -28,12 +30,14 @@ pub(super) fn plan(insert: &Insert, context: &Context<'_>) -> Result<InsertPlan,
     };
     if let Some(twice) = (1..columns.len()).find(|it| columns[..*it].contains(&columns[*it])) {
         let name = &schema.columns[columns[twice]].name;
-        return Err(Error::statement(format!(
+        return Err(SqlError::statement(format!(
             "column {name} is named twice: name it once"
         )));
     }
-    let conflict = conflict(insert, table, &scope)?;
+    let (conflict, left_out) = conflict(insert, table, &scope)?;
+    let mut in_order = has_dense(schema);
     let mut seen = BTreeSet::new();
+    let mut seen_keys = BTreeSet::new();
     let mut mutations = Vec::with_capacity(insert.rows.len());
     for (position, given) in insert.rows.iter().enumerate() {
         let number = position + 1;
@@ -42,16 +46,21 @@ pub(super) fn plan(insert: &Insert, context: &Context<'_>) -> Result<InsertPlan,
         let (pk, row) = encode(table, &values, number)?;
         if !seen.insert(pk.clone()) {
             match conflict {
-                // The first one is kept, as PostgreSQL does.
-                Conflict::Keep => continue,
+                // The first one that gets in is kept, as PostgreSQL does.
+                Conflict::Keep => in_order = true,
+                Conflict::Fail if left_out != LeftOut::Nothing => in_order = true,
                 Conflict::Fail | Conflict::Update(..) => {
-                    return Err(Error::Duplicate {
+                    return Err(SqlError::Duplicate {
                         table: schema.name.clone(),
                         key: format!("{} (twice in this statement)", describe_pk(table, &values)),
-                        done: Progress::default(),
+                        done: StatementProgress::default(),
                     });
                 }
             }
+        }
+        if insert.on_conflict.is_some() {
+            let mut keys = unique_keys(table, &values);
+            in_order |= keys.any(|key| !seen_keys.insert(key));
         }
         let row = Bytes(row);
         let action = match &conflict {
@@ -69,7 +78,8 @@ pub(super) fn plan(insert: &Insert, context: &Context<'_>) -> Result<InsertPlan,
     Ok(InsertPlan {
         table: table.id,
         mutations,
-        in_order: has_dense(schema),
+        in_order,
+        left_out,
     })
 }
 
@@ -79,9 +89,9 @@ pub(crate) fn encode(
     table: &Table,
     values: &[Value],
     number: usize,
-) -> Result<(Vec<u8>, Vec<u8>), Error> {
+) -> Result<(Vec<u8>, Vec<u8>), SqlError> {
     let schema = &table.schema;
-    let row = encode_row(&schema.columns, values).map_err(|error| Error::Row {
+    let row = encode_row(&schema.columns, values).map_err(|error| SqlError::Row {
         table: schema.name.clone(),
         row: number,
         error,
@@ -91,9 +101,13 @@ pub(crate) fn encode(
     let own =
         replexes.filter(|it| !matches!(it.kind, ReplexKind::Hybrid | ReplexKind::Exact { .. }));
     for replex in own {
-        let columns = &replex.sort_columns;
-        let key = encode_key(columns.iter().map(|column| values[*column].as_ref()));
-        check_key_bytes(&key).map_err(|error| Error::Key {
+        let key = encode_key(
+            replex
+                .sort_columns
+                .iter()
+                .map(|column| values[*column].as_ref()),
+        );
+        check_key_bytes(&key).map_err(|error| SqlError::Key {
             table: schema.name.clone(),
             row: number,
             error,
@@ -132,39 +146,58 @@ enum Conflict {
     Update(Vec<Assignment>, Option<Expression>),
 }
 
-fn conflict(insert: &Insert, table: &Table, scope: &Scope<'_>) -> Result<Conflict, Error> {
+/// The keys of a row in the table's unique indexes, with the index; those with a NULL are in the
+/// way of no other row.
+fn unique_keys<'a>(
+    table: &'a Table,
+    values: &'a [Value],
+) -> impl Iterator<Item = (usize, Vec<u8>)> + 'a {
+    let indexes = table.schema.indexes.iter().enumerate();
+    let unique = indexes.filter(|(_, index)| index.constraint == Some(Constraint::Unique));
+    unique.filter_map(|(number, index)| {
+        let key = || index.columns.iter().map(|column| values[*column].as_ref());
+        (!key_has_null(key())).then(|| (number, encode_key(key())))
+    })
+}
+
+fn conflict(
+    insert: &Insert,
+    table: &Table,
+    scope: &Scope<'_>,
+) -> Result<(Conflict, LeftOut), SqlError> {
     let Some(on_conflict) = &insert.on_conflict else {
-        return Ok(Conflict::Fail);
+        return Ok((Conflict::Fail, LeftOut::Nothing));
     };
-    let schema = &table.schema;
-    if let Some(target) = &on_conflict.target {
-        let columns = target.iter().map(|name| scope.column(name));
-        let mut columns: Vec<usize> = columns.collect::<Result<_, _>>()?;
-        let mut pk = schema.primary_key.clone();
-        columns.sort_unstable();
-        pk.sort_unstable();
-        if columns != pk {
-            let names: Vec<&str> = schema
-                .primary_key
-                .iter()
-                .map(|it| schema.columns[*it].name.as_str())
-                .collect();
-            return Err(Error::unsupported(
-                format!("ON CONFLICT ({})", target.join(", ")),
-                format!(
-                    "only conflicts of the primary key can be handled: write ON CONFLICT ({})",
-                    names.join(", ")
-                ),
-            ));
-        }
-    }
+    let target = match &on_conflict.target {
+        Some(names) => Some(target(names, table, scope)?),
+        None => None,
+    };
     let Some(ConflictUpdate {
         assignments,
         condition,
     }) = &on_conflict.update
     else {
-        return Ok(Conflict::Keep);
+        return Ok(match target {
+            None => (Conflict::Keep, LeftOut::ByAny),
+            Some(0) => (Conflict::Keep, LeftOut::Nothing),
+            Some(replex) => (Conflict::Fail, LeftOut::By(replex)),
+        });
     };
+    if target.is_some_and(|replex| replex != 0) {
+        let schema = &table.schema;
+        let names: Vec<&str> = schema
+            .primary_key
+            .iter()
+            .map(|it| schema.columns[*it].name.as_str())
+            .collect();
+        return Err(SqlError::unsupported(
+            "DO UPDATE for conflicts of another key than the primary key",
+            format!(
+                "write ON CONFLICT ({}) DO UPDATE, or DO NOTHING and an UPDATE by the other key",
+                names.join(", ")
+            ),
+        ));
+    }
     let scope = Scope {
         excluded: true,
         ..*scope
@@ -174,40 +207,81 @@ fn conflict(insert: &Insert, table: &Table, scope: &Scope<'_>) -> Result<Conflic
         Some(condition) => Expression::all(scope.condition(condition)?),
         None => None,
     };
-    Ok(Conflict::Update(assignments, condition))
+    let update = Conflict::Update(assignments, condition);
+    Ok((update, LeftOut::Nothing))
+}
+
+/// The replex of the unique key that has just these columns; 0 is the primary key's.
+fn target(names: &[String], table: &Table, scope: &Scope<'_>) -> Result<usize, SqlError> {
+    let schema = &table.schema;
+    let columns: Result<BTreeSet<usize>, _> = names.iter().map(|it| scope.column(it)).collect();
+    let columns = columns?;
+    let has_them = |key: &[usize]| key.iter().copied().collect::<BTreeSet<usize>>() == columns;
+    let replexes = table.layout.replexes.iter().enumerate();
+    let mut keys = replexes.filter_map(|(number, replex)| match replex.kind {
+        ReplexKind::Primary => Some((number, &schema.primary_key)),
+        ReplexKind::Index { index } => {
+            let index = &schema.indexes[index];
+            (index.constraint == Some(Constraint::Unique)).then_some((number, &index.columns))
+        }
+        _ => None,
+    });
+    if let Some((number, _)) = keys.clone().find(|(_, key)| has_them(key)) {
+        return Ok(number);
+    }
+    let mut spelt = Vec::new();
+    for (_, key) in keys.by_ref() {
+        let names: Vec<&str> = key
+            .iter()
+            .map(|it| schema.columns[*it].name.as_str())
+            .collect();
+        spelt.push(format!("({})", names.join(", ")));
+    }
+    Err(SqlError::statement(format!(
+        "ON CONFLICT ({}) names no unique key of table {}: write one of {}, or leave the columns \
+         out",
+        names.join(", "),
+        schema.name,
+        spelt.join(", ")
+    )))
 }
 
 /// Binds `SET column = value, …`; none is the column's default.
 pub(super) fn bind_assignments(
-    assignments: &[(String, Option<Expr>)],
+    assignments: &[SetColumn],
     table: &Table,
     scope: &Scope<'_>,
-) -> Result<Vec<Assignment>, Error> {
+) -> Result<Vec<Assignment>, SqlError> {
     let schema = &table.schema;
-    let bound = assignments.iter().map(|(name, value)| {
-        let position = scope.column(name)?;
-        if schema.primary_key.contains(&position) {
-            return Err(Error::PrimaryKeyChange {
-                table: schema.name.clone(),
-                column: name.clone(),
-            });
-        }
-        let column = &schema.columns[position];
-        let value = match value {
-            Some(value) => scope.assigned(value, column)?,
-            None => Expression::Literal(default_value(table, position)),
-        };
-        if value == Expression::Literal(Value::Null) && !column.nullable {
-            return Err(Error::statement(format!(
-                "column {name} of table {} is NOT NULL: give it a value",
-                schema.name
-            )));
-        }
-        Ok(Assignment {
-            column: position as u16,
-            value,
-        })
-    });
+    let bound = assignments.iter().map(
+        |SetColumn {
+             column: name,
+             value,
+         }| {
+            let position = scope.column(name)?;
+            if schema.primary_key.contains(&position) {
+                return Err(SqlError::PrimaryKeyChange {
+                    table: schema.name.clone(),
+                    column: name.clone(),
+                });
+            }
+            let column = &schema.columns[position];
+            let value = match value {
+                Some(value) => scope.assigned(value, column)?,
+                None => Expression::Literal(default_value(table, position)),
+            };
+            if value == Expression::Literal(Value::Null) && !column.nullable {
+                return Err(SqlError::statement(format!(
+                    "column {name} of table {} is NOT NULL: give it a value",
+                    schema.name
+                )));
+            }
+            Ok(Assignment {
+                column: position as u16,
+                value,
+            })
+        },
+    );
     bound.collect()
 }
 
@@ -217,7 +291,7 @@ fn row_values(
     columns_named: bool,
     given: &[Option<Expr>],
     scope: &Scope<'_>,
-) -> Result<Vec<Value>, Error> {
+) -> Result<Vec<Value>, SqlError> {
     let schema = &table.schema;
     // As PostgreSQL: without a list of columns, the last ones may be left out.
     let fits = match columns_named {
@@ -225,15 +299,16 @@ fn row_values(
         false => given.len() <= columns.len(),
     };
     if !fits {
-        return Err(Error::statement(format!(
+        return Err(SqlError::statement(format!(
             "a row has {} values for {} columns of table {}: give one value per column",
             given.len(),
             columns.len(),
             schema.name
         )));
     }
-    let count = schema.columns.len();
-    let mut values: Vec<Value> = (0..count).map(|it| default_value(table, it)).collect();
+    let mut values: Vec<Value> = (0..schema.columns.len())
+        .map(|it| default_value(table, it))
+        .collect();
     for (position, value) in columns.iter().zip(given) {
         let Some(value) = value else { continue };
         let column = &schema.columns[*position];
@@ -243,15 +318,15 @@ fn row_values(
     Ok(values)
 }
 
-impl Error {
+impl SqlError {
     /// Says which of several rows a value was for.
-    fn in_row(self, number: usize, of: usize) -> Error {
+    fn in_row(self, number: usize, of: usize) -> SqlError {
         match self {
-            Error::Literal { place, error } if of > 1 => Error::Literal {
+            SqlError::Literal { place, error } if of > 1 => SqlError::Literal {
                 place: format!("row {number}, {place}"),
                 error,
             },
-            Error::Statement { message } if of > 1 => Error::Statement {
+            SqlError::Statement { message } if of > 1 => SqlError::Statement {
                 message: format!("row {number}: {message}"),
             },
             other => other,

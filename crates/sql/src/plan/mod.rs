@@ -1,10 +1,11 @@
 //! What a statement means over a configuration: pure, so that it can be tested without a cluster.
 //!
 //! A plan says which partitions of which replex to read, what they filter, and which mutations
-//! to send. It holds no promise: if the configuration has moved on, the client notices (SAFETY
-//! R15) and the statement is planned anew.
+//! to send. It holds no promise: if the configuration has moved on, the client notices
+//! (R15) and the statement is planned anew.
 
 mod access;
+mod access_path;
 mod change;
 mod explain;
 mod facts;
@@ -13,28 +14,28 @@ mod insert;
 mod select;
 pub(crate) mod text;
 
-use client::protocol::configuration::{Configuration, Table};
-use client::protocol::expression::{Assignment, Expression};
-use client::protocol::identity::TableId;
-use client::protocol::operation::Mutation;
 use placement::{ColumnType, Schema, Value};
+use protocol::configuration::{Configuration, Table};
+use protocol::expression::{self, Assignment, EvaluationError, Expression, Scope as Names};
+use protocol::identity::TableId;
+use protocol::operation::Mutation;
 
-pub use access::{Access, AccessKind, KEYS_MAX, Range, Segment};
-pub use facts::Bound;
+pub use access::{Access, AccessKind, KEYS_MAX, Segment, ValueRange};
+pub use facts::RangeEnd;
 pub(crate) use insert::{default_value, encode};
 pub(crate) use select::whole_table;
 
 use crate::bind::Scope;
-use crate::error::Error;
+use crate::error::SqlError;
 use crate::parse::with_index;
-use crate::statement::{Set, Show, Statement, TableName};
+use crate::statement::{CreateIndex, Set, Show, Statement, TableName};
 
 /// Settings of a session.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Settings {
+pub struct SessionSettings {
     /// Whether statements that no index serves may read whole tables.
     pub scan: bool,
-    /// Whether reads may miss operations under way (SAFETY R10).
+    /// Whether reads may miss operations under way (R10).
     pub stale_reads: bool,
 }
 
@@ -44,7 +45,7 @@ pub struct Context<'a> {
     /// Tables and servers.
     pub configuration: &'a Configuration,
     /// The session's.
-    pub settings: Settings,
+    pub settings: SessionSettings,
     /// Values of `$1`, `$2`, …; a text may stand for any type.
     pub parameters: &'a [Value],
     /// What `now()` tells, in microseconds since 1970 UTC.
@@ -53,7 +54,7 @@ pub struct Context<'a> {
 
 /// How a statement is done.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Plan {
+pub enum StatementPlan {
     /// Asks the coordinator for a table.
     CreateTable {
         /// The table; valid by itself.
@@ -96,6 +97,8 @@ pub enum Plan {
     Show(Show),
     /// Changes a setting.
     Set(Set),
+    /// Sets what is never otherwise.
+    SetAlready,
     /// What was asked for is so already; says what.
     Already(String),
 }
@@ -163,8 +166,34 @@ pub struct InsertPlan {
     pub table: TableId,
     /// In the order of the statement.
     pub mutations: Vec<Mutation>,
-    /// Whether each waits for the one before it: a dense index takes its values in order.
+    /// Whether each waits for the one before it: a dense index takes its values in order, and of
+    /// rows that share a unique key the first one stays.
     pub in_order: bool,
+    /// The duplicates that leave a row out.
+    pub left_out: LeftOut,
+}
+
+/// Which duplicates leave a row out, where others are errors. Of the primary key, an
+/// [`Action::InsertOrKeep`](protocol::operation::Action) leaves it out by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LeftOut {
+    /// None.
+    Nothing,
+    /// Those of the unique index that this replex, by its number, is.
+    By(usize),
+    /// Those of any unique index.
+    ByAny,
+}
+
+impl LeftOut {
+    /// Whether a duplicate that this replex found leaves the row out.
+    pub fn covers(self, replex: usize) -> bool {
+        match self {
+            LeftOut::Nothing => false,
+            LeftOut::By(number) => number == replex,
+            LeftOut::ByAny => true,
+        }
+    }
 }
 
 /// An `UPDATE` or `DELETE`.
@@ -173,9 +202,9 @@ pub struct ChangePlan {
     /// The table.
     pub table: TableId,
     /// What to do to each row.
-    pub change: Change,
+    pub change: ChangeKind,
     /// Which rows.
-    pub target: Target,
+    pub target: ChangeTarget,
     /// What must hold for a row when it is changed, checked atomically by its primary partition.
     pub condition: Option<Expression>,
     /// Whether each waits for the one before it: a dense index takes its values in order.
@@ -184,7 +213,7 @@ pub struct ChangePlan {
 
 /// What is done to a row.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Change {
+pub enum ChangeKind {
     /// New values.
     Update(Vec<Assignment>),
     /// It goes.
@@ -193,7 +222,7 @@ pub enum Change {
 
 /// Which rows are changed.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Target {
+pub enum ChangeTarget {
     /// Those with these memcomparable primary keys.
     Keys(Vec<Vec<u8>>),
     /// Those that a read of the primary key's columns finds, in the order of the schema.
@@ -201,65 +230,100 @@ pub enum Target {
 }
 
 /// Gives a statement its meaning.
-pub fn plan(statement: &Statement, context: &Context<'_>) -> Result<Plan, Error> {
+pub fn plan(statement: &Statement, context: &Context<'_>) -> Result<StatementPlan, SqlError> {
     match statement {
         Statement::CreateTable {
             schema,
             if_not_exists,
         } => {
             schema.validate()?;
-            Ok(Plan::CreateTable {
+            Ok(StatementPlan::CreateTable {
                 schema: schema.clone(),
                 if_not_exists: *if_not_exists,
             })
         }
-        Statement::CreateIndex(index) => {
-            let table = context.table(&index.table)?;
-            let exists = |name: &str| {
-                let replexes = table.layout.replexes.iter().map(|it| &it.name);
-                let further = table.schema.further.iter().map(|it| &it.name);
-                replexes.chain(further).any(|it| it == name)
-            };
-            if exists(&index.name) && index.if_not_exists {
-                return Ok(Plan::Already(format!(
-                    "index {} of table {} exists",
-                    index.name, index.table
-                )));
-            }
-            if exists(&index.name) {
-                return Err(Error::statement(format!(
-                    "table {} has an index {} already: choose another name, or say IF NOT EXISTS",
-                    index.table, index.name
-                )));
-            }
-            Ok(Plan::AddIndex {
-                wanted: Box::new(with_index(&table.schema, index)?),
-                name: index.name.clone(),
-            })
-        }
+        Statement::CreateIndex(index) => create_index(index, context),
         Statement::DropIndex {
             table,
             name,
             if_exists,
         } => drop_index(table.as_deref(), name, *if_exists, context),
-        Statement::DropTable { name, if_exists } => Ok(Plan::DropTable {
+        Statement::DropTable { name, if_exists } => Ok(StatementPlan::DropTable {
             name: name.clone(),
             if_exists: *if_exists,
         }),
-        Statement::Insert(statement) => insert::plan(statement, context).map(Plan::Insert),
-        Statement::Select(statement) => select::plan(statement, context).map(Plan::Select),
-        Statement::Update(statement) => change::update(statement, context).map(Plan::Change),
-        Statement::Delete(statement) => change::delete(statement, context).map(Plan::Change),
+        Statement::Insert(statement) => insert::plan(statement, context).map(StatementPlan::Insert),
+        Statement::Select(statement) => {
+            let plan = select::plan(statement, context)?;
+            if let Some(read) = &plan.read {
+                check_size(read.table, read.filter.as_ref(), context)?;
+            }
+            Ok(StatementPlan::Select(plan))
+        }
+        Statement::Update(_) | Statement::Delete(_) => {
+            let plan = match statement {
+                Statement::Update(statement) => change::update(statement, context)?,
+                Statement::Delete(statement) => change::delete(statement, context)?,
+                _ => unreachable!("one of the two"),
+            };
+            check_size(plan.table, plan.condition.as_ref(), context)?;
+            Ok(StatementPlan::Change(plan))
+        }
         Statement::Explain(statement) => {
             let lines = explain::lines(&plan(statement, context)?, context);
-            Ok(Plan::Explain(lines))
+            Ok(StatementPlan::Explain(lines))
         }
         Statement::Show(Show::Table(name)) => {
             context.table(name)?;
-            Ok(Plan::Show(Show::Table(name.clone())))
+            Ok(StatementPlan::Show(Show::Table(name.clone())))
         }
-        Statement::Show(show) => Ok(Plan::Show(show.clone())),
-        Statement::Set(set) => Ok(Plan::Set(*set)),
+        Statement::Show(show) => Ok(StatementPlan::Show(show.clone())),
+        Statement::Set(set) => Ok(StatementPlan::Set(*set)),
+        Statement::SetAlready => Ok(StatementPlan::SetAlready),
+    }
+}
+
+/// Finds out whether an index is wanted that the table does not have.
+fn create_index(index: &CreateIndex, context: &Context<'_>) -> Result<StatementPlan, SqlError> {
+    let table = context.table(&index.table)?;
+    let exists = |name: &str| {
+        let replexes = table.layout.replexes.iter().map(|it| &it.name);
+        let further = table.schema.further.iter().map(|it| &it.name);
+        replexes.chain(further).any(|it| it == name)
+    };
+    if exists(&index.name) && index.if_not_exists {
+        return Ok(StatementPlan::Already(format!(
+            "index {} of table {} exists",
+            index.name, index.table
+        )));
+    }
+    if exists(&index.name) {
+        return Err(SqlError::statement(format!(
+            "table {} has an index {} already: choose another name, or write IF NOT EXISTS",
+            index.table, index.name
+        )));
+    }
+    Ok(StatementPlan::AddIndex {
+        wanted: Box::new(with_index(&table.schema, index)?),
+        name: index.name.clone(),
+    })
+}
+
+/// Refuses a condition that the partitions would refuse, though each part of it is allowed.
+fn check_size(
+    table: TableId,
+    condition: Option<&Expression>,
+    context: &Context<'_>,
+) -> Result<(), SqlError> {
+    let table = context.configuration.table(table);
+    let columns = &table.expect("it was planned over").schema.columns;
+    let checked = condition.map(|it| expression::check_condition(it, columns, Names::Row));
+    match checked {
+        Some(Err(error @ (EvaluationError::TooCostly | EvaluationError::TooDeep))) => {
+            let text = "WHERE".to_string();
+            Err(SqlError::Expression { text, error })
+        }
+        _ => Ok(()),
     }
 }
 
@@ -269,7 +333,7 @@ fn drop_index(
     name: &str,
     if_exists: bool,
     context: &Context<'_>,
-) -> Result<Plan, Error> {
+) -> Result<StatementPlan, SqlError> {
     let tables = context.configuration.tables.iter();
     let holds = |it: &&Table| {
         let mut replexes = it
@@ -286,14 +350,14 @@ fn drop_index(
             .collect(),
     };
     match holders[..] {
-        [table] => Ok(Plan::DropIndex {
+        [table] => Ok(StatementPlan::DropIndex {
             table: table.to_string(),
             name: name.to_string(),
             if_exists,
         }),
-        [] if if_exists => Ok(Plan::Already(format!("there is no index {name}"))),
-        [] => Err(Error::statement(format!("there is no index {name}"))),
-        _ => Err(Error::statement(format!(
+        [] if if_exists => Ok(StatementPlan::Already(format!("there is no index {name}"))),
+        [] => Err(SqlError::statement(format!("there is no index {name}"))),
+        _ => Err(SqlError::statement(format!(
             "tables {} have an index {name}: write DROP INDEX {name} ON table",
             holders.join(", ")
         ))),
@@ -302,11 +366,11 @@ fn drop_index(
 
 impl<'a> Context<'a> {
     /// The table of this name.
-    pub(crate) fn table(&self, name: &str) -> Result<&'a Table, Error> {
+    pub(crate) fn table(&self, name: &str) -> Result<&'a Table, SqlError> {
         let tables = &self.configuration.tables;
         self.configuration
             .table_named(name)
-            .ok_or_else(|| Error::UnknownTable {
+            .ok_or_else(|| SqlError::UnknownTable {
                 table: name.to_string(),
                 tables: tables.iter().map(|it| it.schema.name.clone()).collect(),
             })

@@ -1,21 +1,22 @@
 //! `SELECT`: access, what the partitions filter and send, and what is left to the client.
 
-use client::protocol::configuration::Table;
-use client::protocol::expression::Expression;
 use placement::Schema;
+use protocol::configuration::Table;
+use protocol::expression::Expression;
 use sqlparser::ast::{self, Expr};
 
-use super::access::{self, Choice, Request, Wanted};
+use super::access::{Choice, Request, Wanted};
+use super::access_path;
 use super::{Context, OutputItem, ReadPlan, SelectPlan, SortKey};
 use crate::bind::Scope;
-use crate::error::Error;
-use crate::parse::name;
+use crate::error::SqlError;
+use crate::spelling::name;
 use crate::statement::{OrderItem, Select, SelectItem};
 
 /// Plans a `SELECT`.
-pub(super) fn plan(select: &Select, context: &Context<'_>) -> Result<SelectPlan, Error> {
+pub(super) fn plan(select: &Select, context: &Context<'_>) -> Result<SelectPlan, SqlError> {
     let table = select.table.as_ref();
-    let table = table.map(|it| Ok::<_, Error>((context.table(&it.name)?, it)));
+    let table = table.map(|it| Ok::<_, SqlError>((context.table(&it.name)?, it)));
     let table = table.transpose()?;
     let scope = match table {
         Some((table, name)) => context.scope(&table.schema, name),
@@ -54,7 +55,9 @@ pub(super) fn plan(select: &Select, context: &Context<'_>) -> Result<SelectPlan,
     };
     let Some((table, _)) = table else {
         if count {
-            return Err(Error::statement("count(*) counts rows: say of which table"));
+            return Err(SqlError::statement(
+                "count(*) counts the rows of a table: write FROM and its name",
+            ));
         }
         // Constants other than true are false or NULL.
         if !conjuncts.is_empty() {
@@ -73,7 +76,7 @@ fn read_table(
     table: &Table,
     conjuncts: Vec<Expression>,
     scan: bool,
-) -> Result<(), Error> {
+) -> Result<(), SqlError> {
     let SelectPlan {
         items,
         order,
@@ -117,17 +120,17 @@ pub(super) fn choose(
     conjuncts: &[Expression],
     request: Request<'_>,
     scan: bool,
-) -> Result<Choice, Error> {
-    if let Some(choice) = access::by_index(table, conjuncts, request) {
+) -> Result<Choice, SqlError> {
+    if let Some(choice) = access_path::by_index(table, conjuncts, request) {
         return Ok(choice);
     }
     if scan {
-        return Ok(access::by_scan(table, request));
+        return Ok(access_path::by_scan(table, request));
     }
-    Err(Error::NoIndex {
+    Err(SqlError::NoIndex {
         table: table.schema.name.clone(),
-        indexes: access::describe_indexes(table),
-        hyperspaces: access::describe_hyperspaces(table),
+        indexes: access_path::describe_indexes(table),
+        hyperspaces: access_path::describe_hyperspaces(table),
     })
 }
 
@@ -138,14 +141,14 @@ pub(super) fn rest(conjuncts: Vec<Expression>, taken: &[usize]) -> Option<Expres
     Expression::all(rest.map(|(_, conjunct)| conjunct).collect())
 }
 
-fn output_items(select: &Select, scope: &Scope<'_>) -> Result<Vec<OutputItem>, Error> {
+fn output_items(select: &Select, scope: &Scope<'_>) -> Result<Vec<OutputItem>, SqlError> {
     let mut items = Vec::new();
     for item in &select.items {
         match item {
             SelectItem::All => {
                 let Some(schema) = scope.schema else {
-                    return Err(Error::statement(
-                        "* means all columns: say FROM which table",
+                    return Err(SqlError::statement(
+                        "* means all columns of a table: write FROM and its name",
                     ));
                 };
                 for (position, column) in schema.columns.iter().enumerate() {
@@ -181,7 +184,7 @@ fn sort_keys(
     items: &[OutputItem],
     written: &[SelectItem],
     scope: &Scope<'_>,
-) -> Result<Vec<SortKey>, Error> {
+) -> Result<Vec<SortKey>, SqlError> {
     let keys = order.iter().map(|item| {
         let by_name = |identifier: &ast::Ident| {
             let wanted = name(identifier);
@@ -200,7 +203,7 @@ fn sort_keys(
                     let output = number.parse::<usize>().ok();
                     let output = output.and_then(|it| items.get(it.checked_sub(1)?));
                     let output = output.ok_or_else(|| {
-                        Error::statement(format!(
+                        SqlError::statement(format!(
                             "ORDER BY {number} names no output: there are {}",
                             items.len()
                         ))
@@ -292,7 +295,7 @@ pub(crate) fn whole_table(table: &Table) -> ReadPlan {
     };
     ReadPlan {
         table: table.id,
-        access: access::by_scan(table, request).access,
+        access: access_path::by_scan(table, request).access,
         filter: None,
         projection: None,
         descending: false,

@@ -1,12 +1,13 @@
 //! Expressions, keys and ranges as SQL, for `EXPLAIN` and for errors.
 
-use client::protocol::expression::{BinaryOperator, Expression, UnaryOperator};
 use placement::{Schema, Value};
+use protocol::expression::{BinaryOperator, Expression, UnaryOperator};
 
-use super::facts::Bound;
+use super::access::ValueRange;
+use super::facts::RangeEnd;
 
-/// A value as a literal.
-pub(crate) fn literal(value: &Value) -> String {
+/// A value as a literal of SQL.
+pub fn literal(value: &Value) -> String {
     match value {
         Value::Null => "NULL".to_string(),
         Value::Bool(value) => value.to_string(),
@@ -27,18 +28,14 @@ pub(crate) fn key(name: &str, schema: &Schema, columns: &[usize], values: &[Valu
 }
 
 /// `position > 100 AND position <= 200`
-pub(super) fn range(
-    schema: &Schema,
-    column: usize,
-    range: &(Option<Bound>, Option<Bound>),
-) -> String {
+pub(super) fn range(schema: &Schema, column: usize, range: &ValueRange) -> String {
     let name = &schema.columns[column].name;
-    let end = |bound: &Bound, operator: &str| {
+    let end = |bound: &RangeEnd, operator: &str| {
         let equal = if bound.inclusive { "=" } else { "" };
         format!("{name} {operator}{equal} {}", literal(&bound.value))
     };
-    let lower = range.0.as_ref().map(|bound| end(bound, ">"));
-    let upper = range.1.as_ref().map(|bound| end(bound, "<"));
+    let lower = range.lower.as_ref().map(|bound| end(bound, ">"));
+    let upper = range.upper.as_ref().map(|bound| end(bound, "<"));
     let ends: Vec<String> = lower.into_iter().chain(upper).collect();
     ends.join(" AND ")
 }

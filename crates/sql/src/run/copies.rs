@@ -1,6 +1,7 @@
 //! How far a new copy is, for a person who waits for it.
 
-use client::protocol::message::FillReport;
+use protocol::message::FillReport;
+
 use indicatif::{ProgressBar, ProgressStyle};
 
 /// A bar over the rows that are looked at; hidden where nobody looks.
@@ -9,7 +10,8 @@ pub(super) struct Bar(ProgressBar);
 impl Bar {
     pub fn new(name: &str) -> Bar {
         let bar = ProgressBar::new(0);
-        let template = "{prefix} [{bar:32}] {percent:>3}% {pos}/{len} rows {eta}";
+        let template =
+            "{prefix} [{bar:32}] {percent:>3}% {pos}/{len} rows read from other copies {eta}";
         let style = ProgressStyle::with_template(template);
         bar.set_style(style.expect("the template is fixed").progress_chars("=> "));
         bar.set_prefix(name.to_string());

@@ -1,36 +1,45 @@
-//! `SHOW`: what the configuration and the session say, as rows.
+//! `SHOW` and `EXPLAIN`: what the configuration, the session and a plan say, as rows.
 
-use client::protocol::configuration::{Configuration, ServerState, Table};
 use placement::{ColumnType, Durability, TableReport, Value};
+use protocol::configuration::{Configuration, ServerState, Table};
 
-use super::{Outcome, OutputColumn, Rows};
-use crate::plan::{Settings, text};
+use super::{OutputColumn, ResultRows, StatementOutcome};
+use crate::plan::{SessionSettings, text};
 use crate::statement::{Setting, Show};
 
 /// Tables, one table, or servers.
-pub(super) fn show(show: &Show, configuration: &Configuration) -> Outcome {
+pub(super) fn show(show: &Show, configuration: &Configuration) -> StatementOutcome {
     match show {
-        Show::Tables => Outcome::Rows(tables(configuration)),
-        Show::Servers => Outcome::Rows(servers(configuration)),
+        Show::Tables => StatementOutcome::Rows(tables(configuration)),
+        Show::Servers => StatementOutcome::Rows(servers(configuration)),
         Show::Table(name) => {
             let table = configuration.table_named(name);
             description(configuration, table.expect("the planner found it"))
         }
-        Show::Setting(setting) => self::setting(*setting, Settings::default()),
+        Show::Setting(setting) => self::setting(*setting, SessionSettings::default()),
+        Show::Fixed(fixed) => {
+            StatementOutcome::Rows(rows(&[fixed.name], vec![vec![fixed.value.to_string()]]))
+        }
     }
 }
 
 /// One setting of the session.
-pub(super) fn setting(setting: Setting, settings: Settings) -> Outcome {
+pub(super) fn setting(setting: Setting, settings: SessionSettings) -> StatementOutcome {
     let on = match setting {
         Setting::Scan => settings.scan,
         Setting::StaleReads => settings.stale_reads,
     };
     let value = if on { "on" } else { "off" };
-    Outcome::Rows(rows(&[setting.name()], vec![vec![value.to_string()]]))
+    StatementOutcome::Rows(rows(&[setting.name()], vec![vec![value.to_string()]]))
 }
 
-fn rows(columns: &[&str], rows: Vec<Vec<String>>) -> Rows {
+/// The lines of `EXPLAIN`.
+pub(super) fn plan(lines: Vec<String>) -> StatementOutcome {
+    let lines = lines.into_iter().map(|line| vec![line]);
+    StatementOutcome::Rows(rows(&["QUERY PLAN"], lines.collect()))
+}
+
+fn rows(columns: &[&str], rows: Vec<Vec<String>>) -> ResultRows {
     let columns = columns.iter().map(|name| OutputColumn {
         name: name.to_string(),
         column_type: Some(ColumnType::Text),
@@ -38,13 +47,13 @@ fn rows(columns: &[&str], rows: Vec<Vec<String>>) -> Rows {
     let rows = rows
         .into_iter()
         .map(|row| row.into_iter().map(Value::Text).collect());
-    Rows {
+    ResultRows {
         columns: columns.collect(),
         rows: rows.collect(),
     }
 }
 
-fn tables(configuration: &Configuration) -> Rows {
+fn tables(configuration: &Configuration) -> ResultRows {
     let names = [
         "table",
         "columns",
@@ -67,7 +76,7 @@ fn tables(configuration: &Configuration) -> Rows {
     rows(&names, tables.collect())
 }
 
-fn servers(configuration: &Configuration) -> Rows {
+fn servers(configuration: &Configuration) -> ResultRows {
     let names = [
         "server",
         "state",
@@ -97,16 +106,16 @@ fn servers(configuration: &Configuration) -> Rows {
     rows(&names, servers.collect())
 }
 
-fn description(configuration: &Configuration, table: &Table) -> Outcome {
+fn description(configuration: &Configuration, table: &Table) -> StatementOutcome {
     let report = configuration.report(table);
     let schema = &table.schema;
-    Outcome::Description(vec![
+    StatementOutcome::Description(vec![
         (format!("Table {}", schema.name), columns(table)),
         (
             format!(
-                "Copies (failures tolerated: {}, survived by every row: {}, durability: {})",
+                "Copies (failures: {} asked for, {}; durability: {})",
                 schema.failures_tolerated,
-                report.failures_proven.unwrap_or(0),
+                report.survival(),
                 durability(schema.durability)
             ),
             copies(table, &report),
@@ -114,7 +123,7 @@ fn description(configuration: &Configuration, table: &Table) -> Outcome {
     ])
 }
 
-fn columns(table: &Table) -> Rows {
+fn columns(table: &Table) -> ResultRows {
     let columns = table.schema.columns.iter().map(|column| {
         vec![
             column.name.clone(),
@@ -130,7 +139,7 @@ fn columns(table: &Table) -> Rows {
     rows(&names, columns.collect())
 }
 
-fn copies(table: &Table, report: &TableReport) -> Rows {
+fn copies(table: &Table, report: &TableReport) -> ResultRows {
     let numbered = table.layout.numbers().zip(&report.replexes);
     let replexes = numbered.map(|(number, replex)| {
         let state = match table.is_building(number) {

@@ -1,47 +1,52 @@
 //! Runs statements over a store, one after the other, with the settings of a session.
 
 mod change;
+mod conflict;
 mod copies;
 mod describe;
 mod read;
+mod sender;
 
+use std::sync::Mutex;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use client::protocol::configuration::Configuration;
 use placement::{ColumnType, Value};
+use protocol::configuration::Configuration;
 
-use crate::error::{Error, Progress};
+use crate::error::{SqlError, StatementProgress};
 use crate::parse::{ParseError, parse};
-use crate::plan::{Context, Plan, Settings, plan};
+use crate::plan::{Context, SessionSettings, StatementPlan, plan};
 use crate::statement::{Set, Setting, Show, Statement};
 use crate::store::{Store, StoreError};
 
-pub(crate) use change::Sender;
-pub use change::{CHANGE_ROWS_MAX, CONFLICT_RETRIES_MAX, ROWS_IN_FLIGHT_MAX};
+pub use change::{CHANGE_ROWS_MAX, ROWS_IN_FLIGHT_MAX};
 pub use read::ROWS_HELD_MAX;
 pub(crate) use read::{Flow, Reading, gather};
+pub use sender::CONFLICT_RETRIES_MAX;
+pub(crate) use sender::Sender;
 
 /// A user's conversation with the store.
 #[derive(Debug)]
-pub struct Session<S> {
+pub struct SqlSession<S> {
     store: S,
-    settings: Settings,
+    settings: SessionSettings,
+    notices: Mutex<Vec<String>>,
 }
 
 /// What a statement came to.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Outcome {
+pub enum StatementOutcome {
     /// Rows.
-    Rows(Rows),
+    Rows(ResultRows),
     /// Several tables with a title each: `SHOW TABLE`.
-    Description(Vec<(String, Rows)>),
+    Description(Vec<(String, ResultRows)>),
     /// It was done; says so as psql does, as `INSERT 0 3`.
     Done(String),
 }
 
 /// A result.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Rows {
+pub struct ResultRows {
     /// What each row holds.
     pub columns: Vec<OutputColumn>,
     /// Each as long as `columns`.
@@ -57,13 +62,23 @@ pub struct OutputColumn {
     pub column_type: Option<ColumnType>,
 }
 
-impl<S: Store> Session<S> {
+impl<S: Store> SqlSession<S> {
     /// A session with the settings that are the default.
-    pub fn new(store: S) -> Session<S> {
-        Session {
+    pub fn new(store: S) -> SqlSession<S> {
+        SqlSession {
             store,
-            settings: Settings::default(),
+            settings: SessionSettings::default(),
+            notices: Mutex::default(),
         }
+    }
+
+    /// What the last statement's user is to know besides its outcome. Empty afterwards.
+    pub fn take_notices(&mut self) -> Vec<String> {
+        std::mem::take(
+            self.notices
+                .get_mut()
+                .expect("nothing panics while it is held"),
+        )
     }
 
     /// What it runs over.
@@ -72,13 +87,13 @@ impl<S: Store> Session<S> {
     }
 
     /// Its settings.
-    pub fn settings(&self) -> Settings {
+    pub fn settings(&self) -> SessionSettings {
         self.settings
     }
 
     /// Runs all statements of a text, and stops at the first that fails. Nothing is run if the
     /// text does not parse.
-    pub async fn run_text(&mut self, text: &str) -> Result<Vec<Outcome>, ParseError> {
+    pub async fn run_text(&mut self, text: &str) -> Result<Vec<StatementOutcome>, ParseError> {
         let mut outcomes = Vec::new();
         for parsed in parse(text)? {
             let outcome = self.run(&parsed.statement, &[]).await;
@@ -95,7 +110,7 @@ impl<S: Store> Session<S> {
         &mut self,
         statement: &Statement,
         parameters: &[Value],
-    ) -> Result<Outcome, Error> {
+    ) -> Result<StatementOutcome, SqlError> {
         // A configuration that is behind may lack the table, or hold one that is gone: fetched
         // anew it tells the truth, so twice is enough.
         let known = self.store.configuration();
@@ -111,7 +126,7 @@ impl<S: Store> Session<S> {
             return Err(failure);
         }
         let second = self.attempt(statement, parameters, &newest).await;
-        second.map_err(Error::from)
+        second.map_err(SqlError::from)
     }
 
     async fn attempt(
@@ -119,78 +134,83 @@ impl<S: Store> Session<S> {
         statement: &Statement,
         parameters: &[Value],
         configuration: &Configuration,
-    ) -> Result<Outcome, Attempt> {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    ) -> Result<StatementOutcome, Attempt> {
         let context = Context {
             configuration,
             settings: self.settings,
             parameters,
-            now_us: now.map_or(0, |it| i64::try_from(it.as_micros()).unwrap_or(i64::MAX)),
+            now_us: now_us(),
         };
         let reading = Reading {
             store: &self.store,
             configuration,
             settings: self.settings,
+            notices: &self.notices,
         };
         Ok(match plan(statement, &context).map_err(Attempt::Planned)? {
-            Plan::Select(select) => Outcome::Rows(reading.select(select).await?),
-            Plan::Insert(insert) => change::insert(&reading, insert).await?,
-            Plan::Change(plan) => change::change(&reading, plan).await?,
-            Plan::Explain(lines) => Outcome::Rows(Rows {
-                columns: vec![OutputColumn {
-                    name: "QUERY PLAN".to_string(),
-                    column_type: Some(ColumnType::Text),
-                }],
-                rows: lines.into_iter().map(|it| vec![Value::Text(it)]).collect(),
-            }),
-            Plan::Show(Show::Setting(setting)) => describe::setting(setting, self.settings),
-            Plan::Show(show) => describe::show(&show, configuration),
-            Plan::Already(what) => Outcome::Done(format!("NOTICE: {what}, nothing was done")),
-            Plan::Set(Set { setting, on }) => {
+            StatementPlan::Select(select) => StatementOutcome::Rows(reading.select(select).await?),
+            StatementPlan::Insert(insert) => change::insert(&reading, insert).await?,
+            StatementPlan::Change(plan) => change::change(&reading, plan).await?,
+            StatementPlan::Explain(lines) => describe::plan(lines),
+            StatementPlan::Show(Show::Setting(setting)) => {
+                describe::setting(setting, self.settings)
+            }
+            StatementPlan::Show(show) => describe::show(&show, configuration),
+            StatementPlan::Already(what) => {
+                StatementOutcome::Done(format!("NOTICE: {what}, nothing was done"))
+            }
+            StatementPlan::Set(Set { setting, on }) => {
                 match setting {
                     Setting::Scan => self.settings.scan = on,
                     Setting::StaleReads => self.settings.stale_reads = on,
                 }
-                Outcome::Done("SET".to_string())
+                done("SET")
             }
-            Plan::CreateTable {
+            StatementPlan::SetAlready => done("SET"),
+            StatementPlan::CreateTable {
                 schema,
                 if_not_exists,
             } => {
                 let created = self.store.create_table(*schema, if_not_exists).await;
                 created.map_err(Attempt::of_definition)?;
-                Outcome::Done("CREATE TABLE".to_string())
+                done("CREATE TABLE")
             }
-            Plan::AddIndex { wanted, name } => {
+            StatementPlan::AddIndex { wanted, name } => {
                 let bar = copies::Bar::new(&name);
                 let made = self.store.add_copy(*wanted, &|fill| bar.show(fill)).await;
                 made.map_err(Attempt::of_definition)?;
-                Outcome::Done("CREATE INDEX".to_string())
+                done("CREATE INDEX")
             }
-            Plan::DropIndex {
+            StatementPlan::DropIndex {
                 table,
                 name,
                 if_exists,
             } => {
                 let dropped = self.store.drop_copy(&table, &name, if_exists).await;
                 dropped.map_err(Attempt::of_definition)?;
-                Outcome::Done("DROP INDEX".to_string())
+                done("DROP INDEX")
             }
-            Plan::DropTable { name, if_exists } => {
+            StatementPlan::DropTable { name, if_exists } => {
                 let dropped = self.store.drop_table(&name, if_exists).await;
                 dropped.map_err(Attempt::of_definition)?;
-                Outcome::Done("DROP TABLE".to_string())
+                done("DROP TABLE")
             }
         })
     }
 }
 
+/// The wall clock, in microseconds since 1970.
+fn now_us() -> i64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    now.map_or(0, |it| i64::try_from(it.as_micros()).unwrap_or(i64::MAX))
+}
+
 /// Why one attempt at a statement ended.
 pub(crate) enum Attempt {
     /// For good.
-    Failed(Error),
+    Failed(SqlError),
     /// It makes no sense over this configuration.
-    Planned(Error),
+    Planned(SqlError),
     /// The configuration it was planned over is not the cluster's, and nothing was changed.
     Stale(StoreError),
 }
@@ -201,8 +221,8 @@ impl Attempt {
     }
 }
 
-impl From<Error> for Attempt {
-    fn from(error: Error) -> Attempt {
+impl From<SqlError> for Attempt {
+    fn from(error: SqlError) -> Attempt {
         Attempt::Failed(error)
     }
 }
@@ -217,14 +237,19 @@ impl From<StoreError> for Attempt {
     }
 }
 
-impl From<StoreError> for Error {
-    fn from(error: StoreError) -> Error {
-        Error::Store {
+impl From<StoreError> for SqlError {
+    fn from(error: StoreError) -> SqlError {
+        SqlError::Store {
             message: error.message,
             unknown: error.unknown,
-            done: Progress::default(),
+            done: StatementProgress::default(),
         }
     }
+}
+
+/// The outcome of a statement that has no rows, as psql shows it.
+fn done(what: &str) -> StatementOutcome {
+    StatementOutcome::Done(what.to_owned())
 }
 
 #[cfg(test)]

@@ -3,19 +3,20 @@
 
 use std::cmp::Ordering;
 use std::ops::ControlFlow;
+use std::sync::Mutex;
 
-use client::protocol::codec::Bytes;
-use client::protocol::configuration::{Configuration, Table};
-use client::protocol::expression::{Expression, evaluate};
-use client::protocol::identity::PartitionId;
-use client::protocol::message::Consistency;
-use client::protocol::session::gather::{Gather, Order, Plan as GatherPlan, Step};
 use futures_util::stream::{self, FuturesUnordered, StreamExt, TryStreamExt};
 use placement::{RowView, Value};
+use protocol::codec::Bytes;
+use protocol::configuration::{Configuration, Table};
+use protocol::expression::{Expression, evaluate};
+use protocol::identity::PartitionId;
+use protocol::message::Consistency;
+use session::gather::{Gather, GatherPlan, GatherStep, RowOrder};
 
-use super::{Attempt, OutputColumn, Rows};
-use crate::error::Error;
-use crate::plan::{AccessKind, ReadPlan, SelectPlan, Settings, SortKey};
+use super::{Attempt, OutputColumn, ResultRows};
+use crate::error::SqlError;
+use crate::plan::{AccessKind, ReadPlan, SelectPlan, SessionSettings, SortKey};
 use crate::store::{Store, StoreError};
 
 /// The most rows of a result that the client holds.
@@ -36,12 +37,14 @@ pub(crate) struct Reading<'a, S> {
     /// What they were planned over.
     pub configuration: &'a Configuration,
     /// The session's.
-    pub settings: Settings,
+    pub settings: SessionSettings,
+    /// What the user is to know besides.
+    pub notices: &'a Mutex<Vec<String>>,
 }
 
 impl<S: Store> Reading<'_, S> {
     /// The rows that a `SELECT` tells.
-    pub async fn select(&self, plan: SelectPlan) -> Result<Rows, Attempt> {
+    pub async fn select(&self, plan: SelectPlan) -> Result<ResultRows, Attempt> {
         let columns = plan.items.iter().map(|item| OutputColumn {
             name: item.name.clone(),
             column_type: item.column_type,
@@ -49,7 +52,7 @@ impl<S: Store> Reading<'_, S> {
         let columns = columns.collect();
         let limit = plan.limit.unwrap_or(u64::MAX);
         if limit == 0 {
-            return Ok(Rows {
+            return Ok(ResultRows {
                 columns,
                 rows: Vec::new(),
             });
@@ -67,26 +70,32 @@ impl<S: Store> Reading<'_, S> {
         let wanted = found.into_iter().skip(skip).take(take);
         if plan.count {
             let rows = wanted.collect();
-            return Ok(Rows { columns, rows });
+            return Ok(ResultRows { columns, rows });
         }
         let mut rows = Vec::new();
         for row in wanted {
             let items = plan.items.iter().map(|item| match &item.expression {
                 Expression::Column(column) => Ok(row[usize::from(*column)].clone()),
-                expression => evaluate(expression, &row, None).map_err(|error| Error::Expression {
-                    text: item.name.clone(),
-                    error,
-                }),
+                expression => {
+                    evaluate(expression, &row, None).map_err(|error| SqlError::Expression {
+                        text: item.name.clone(),
+                        error,
+                    })
+                }
             });
             rows.push(items.collect::<Result<_, _>>()?);
         }
-        Ok(Rows { columns, rows })
+        Ok(ResultRows { columns, rows })
     }
 
     /// How many rows a read finds.
     async fn count(&self, read: &ReadPlan) -> Result<u64, Attempt> {
         let table = self.table(read);
-        let counts = self.gather_plans(read, table, None, true).into_iter();
+        let plans = self.gather_plans(read, table, None, true);
+        if let Some(moment) = self.moment(table, &plans).await? {
+            return Ok(moment.iter().map(Gather::count).sum());
+        }
+        let counts = plans.into_iter();
         let counts = counts.map(|plan| gather(self.store, table, plan, |_| Ok(Flow::Continue(()))));
         let counts = stream::iter(counts).buffer_unordered(LOOKUPS_AT_A_TIME);
         counts
@@ -94,11 +103,47 @@ impl<S: Store> Reading<'_, S> {
             .await
     }
 
+    /// All that a statement reads, as of one moment (R35); none if it is too large for that,
+    /// or wanted as it comes. Where it is too large, the user is told.
+    async fn moment(
+        &self,
+        table: &Table,
+        plans: &[GatherPlan],
+    ) -> Result<Option<Vec<Gather>>, Attempt> {
+        if self.settings.stale_reads {
+            return Ok(None);
+        }
+        let gathers = plans.iter().cloned();
+        let mut gathers: Vec<Gather> = gathers.map(|plan| Gather::new(table, plan)).collect();
+        let reads: Vec<_> = gathers.iter().map(Gather::moment_reads).collect();
+        let counts: Vec<usize> = reads.iter().map(Vec::len).collect();
+        let ranges = self.store.moment(reads.concat()).await?;
+        let Some(ranges) = ranges else {
+            let mut notices = self
+                .notices
+                .lock()
+                .expect("nothing panics while it is held");
+            notices.push(format!(
+                "what was read of table {} is not a snapshot, because it is large: a row that \
+                 moved meanwhile can be missing or be read twice",
+                table.schema.name
+            ));
+            return Ok(None);
+        };
+        let mut ranges = ranges.into_iter();
+        for (gather, count) in gathers.iter_mut().zip(counts) {
+            let accepted = gather.accept_moment(ranges.by_ref().take(count).collect());
+            accepted.map_err(|error| malformed(table, &error.to_string()))?;
+        }
+        Ok(Some(gathers))
+    }
+
     /// The rows of a `SELECT` in its order, at least as many as its limit wants.
     async fn rows(&self, read: &ReadPlan, plan: &SelectPlan) -> Result<Vec<Vec<Value>>, Attempt> {
         let table = self.table(read);
         let wanted = plan.limit.map(|limit| limit.saturating_add(plan.offset));
-        let pushed_limit = wanted.filter(|_| plan.ordered_by_index);
+        let in_order = plan.ordered_by_index || plan.order.is_empty();
+        let pushed_limit = wanted.filter(|_| in_order);
         let plans = self.gather_plans(read, table, pushed_limit, false);
         let sorted_already = plan.order.is_empty() || (plan.ordered_by_index && plans.len() == 1);
         let keep = wanted.map_or(usize::MAX, |it| usize::try_from(it).unwrap_or(usize::MAX));
@@ -107,7 +152,13 @@ impl<S: Store> Reading<'_, S> {
             order: if sorted_already { &[] } else { &plan.order },
             keep,
         };
-        if let [_] = plans[..] {
+        if let Some(moment) = self.moment(table, &plans).await? {
+            for mut gather in moment {
+                if give_out(table, &mut gather, |row| held.push(row))? == Given::Enough {
+                    break;
+                }
+            }
+        } else if let [_] = plans[..] {
             let plan = plans.into_iter().next().expect("there is one");
             gather(self.store, table, plan, |row| held.push(row)).await?;
         } else {
@@ -129,7 +180,7 @@ impl<S: Store> Reading<'_, S> {
                 }
             }
         }
-        held.sort();
+        held.sort()?;
         Ok(held.rows)
     }
 
@@ -137,19 +188,39 @@ impl<S: Store> Reading<'_, S> {
     pub async fn all(&self, read: &ReadPlan, max: usize) -> Result<Vec<Vec<Value>>, Attempt> {
         let table = self.table(read);
         let mut rows = Vec::new();
-        for plan in self.gather_plans(read, table, None, false) {
-            gather(self.store, table, plan, |row| {
-                if rows.len() == max {
-                    return Err(Error::statement(format!(
-                        "the WHERE finds more than {max} rows of table {}: change fewer at a time",
-                        table.schema.name
-                    ))
-                    .into());
-                }
-                rows.push(row);
-                Ok(Flow::Continue(()))
-            })
-            .await?;
+        let mut keep = |row| {
+            if rows.len() == max {
+                return Err(SqlError::statement(format!(
+                    "the WHERE finds more than {max} rows of table {}: change fewer at a time",
+                    table.schema.name
+                ))
+                .into());
+            }
+            rows.push(row);
+            Ok(Flow::Continue(()))
+        };
+        let plans = self.gather_plans(read, table, None, false);
+        self.each(table, plans, &mut keep).await?;
+        Ok(rows)
+    }
+
+    /// Gives out all rows of these plans, one after the other. Returns how many there were.
+    pub async fn each(
+        &self,
+        table: &Table,
+        plans: Vec<GatherPlan>,
+        mut each: impl FnMut(Vec<Value>) -> Result<Flow, Attempt>,
+    ) -> Result<u64, Attempt> {
+        let mut rows = 0;
+        if let Some(moment) = self.moment(table, &plans).await? {
+            for mut gather in moment {
+                give_out(table, &mut gather, &mut each)?;
+                rows += gather.count();
+            }
+            return Ok(rows);
+        }
+        for plan in plans {
+            rows += gather(self.store, table, plan, &mut each).await?;
         }
         Ok(rows)
     }
@@ -174,9 +245,9 @@ impl<S: Store> Reading<'_, S> {
             number,
         };
         let order = if read.descending {
-            Order::Descending
+            RowOrder::Descending
         } else {
-            Order::Ascending
+            RowOrder::Ascending
         };
         let base = |partitions, start: &[u8], end: Option<&Vec<u8>>| GatherPlan {
             partitions,
@@ -219,42 +290,67 @@ pub(crate) async fn gather<S: Store>(
     plan: GatherPlan,
     mut each: impl FnMut(Vec<Value>) -> Result<Flow, Attempt>,
 ) -> Result<u64, Attempt> {
-    let malformed = |what: String| StoreError {
-        message: format!(
-            "table {}: {what}: the server is of another release or damaged",
-            table.schema.name
-        ),
-        unknown: false,
-        stale: false,
-    };
     let mut gather = Gather::new(table, plan);
-    let columns = gather.columns().to_vec();
-    let visible = gather.visible_columns();
     let mut pages = FuturesUnordered::new();
     loop {
         while let Some((source, read)) = gather.next_read() {
             let page = store.page(read);
             pages.push(async move { page.await.map(|page| (source, page)) });
         }
-        match gather.step() {
-            Step::Row(_, row) => {
-                let view = RowView::parse(&columns, row);
-                let view = view.map_err(|error| malformed(error.to_string()))?;
-                let values = (0..visible).map(|column| view.column(column).to_owned());
-                if each(values.collect())?.is_break() {
-                    return Ok(gather.count());
-                }
-            }
-            Step::End => return Ok(gather.count()),
-            Step::Wait => {
-                let (source, page) = pages
-                    .try_next()
-                    .await?
-                    .expect("the helper waits only for pages that were asked for");
-                let accepted = gather.accept(source, page);
-                accepted.map_err(|error| malformed(error.to_string()))?;
-            }
+        if give_out(table, &mut gather, &mut each)? != Given::AllThatCame {
+            return Ok(gather.count());
         }
+        let (source, page) = pages
+            .try_next()
+            .await?
+            .expect("the helper waits only for pages that were asked for");
+        let accepted = gather.accept(source, page);
+        accepted.map_err(|error| malformed(table, &error.to_string()))?;
+    }
+}
+
+/// How far rows were given out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Given {
+    /// All that there are.
+    All,
+    /// All that have come; more follow.
+    AllThatCame,
+    /// As many as the reader wants.
+    Enough,
+}
+
+/// Gives out the rows that have come.
+fn give_out(
+    table: &Table,
+    gather: &mut Gather,
+    mut each: impl FnMut(Vec<Value>) -> Result<Flow, Attempt>,
+) -> Result<Given, Attempt> {
+    let columns = gather.columns().to_vec();
+    let visible = gather.visible_columns();
+    loop {
+        let row = match gather.step() {
+            GatherStep::Row(_, row) => row,
+            GatherStep::Wait => return Ok(Given::AllThatCame),
+            GatherStep::End => return Ok(Given::All),
+        };
+        let view = RowView::parse(&columns, row);
+        let view = view.map_err(|error| malformed(table, &error.to_string()))?;
+        let values = (0..visible).map(|column| view.column(column).to_owned());
+        if each(values.collect())?.is_break() {
+            return Ok(Given::Enough);
+        }
+    }
+}
+
+fn malformed(table: &Table, what: &str) -> StoreError {
+    StoreError {
+        message: format!(
+            "table {}: {what}: the server is of another release or damaged",
+            table.schema.name
+        ),
+        unknown: false,
+        stale: false,
     }
 }
 
@@ -273,11 +369,11 @@ impl Held<'_> {
             return Ok(Flow::Break(()));
         }
         if self.rows.len() >= self.keep.saturating_add(SORT_SLACK) {
-            self.sort();
+            self.sort()?;
             self.rows.truncate(self.keep);
         }
         if self.rows.len() >= ROWS_HELD_MAX {
-            return Err(Error::statement(format!(
+            return Err(SqlError::statement(format!(
                 "the result has more than {ROWS_HELD_MAX} rows: add LIMIT, or use replex export"
             ))
             .into());
@@ -287,24 +383,31 @@ impl Held<'_> {
     }
 
     /// Sorts by the order; rows that are equal in it stay as they came.
-    fn sort(&mut self) {
+    fn sort(&mut self) -> Result<(), Attempt> {
         if self.order.is_empty() {
-            return;
+            return Ok(());
         }
         let order = self.order;
-        self.rows.sort_by_cached_key(|row| Sorted {
-            values: order.iter().map(|key| sort_value(key, row)).collect(),
-            order,
-        });
+        let mut keyed = Vec::with_capacity(self.rows.len());
+        for row in self.rows.drain(..) {
+            let values = order.iter().map(|key| sort_value(key, &row));
+            let values = values.collect::<Result<_, _>>()?;
+            keyed.push((Sorted { values, order }, row));
+        }
+        keyed.sort_by(|(left, _), (right, _)| left.cmp(right));
+        self.rows.extend(keyed.into_iter().map(|(_, row)| row));
+        Ok(())
     }
 }
 
-/// The value that a row is sorted by. One without a value, such as an overflow, sorts as NULL: the
-/// same expression among the items reports it.
-fn sort_value(key: &SortKey, row: &Vec<Value>) -> Value {
+/// The value that a row is sorted by.
+fn sort_value(key: &SortKey, row: &Vec<Value>) -> Result<Value, SqlError> {
     match &key.expression {
-        Expression::Column(column) => row[usize::from(*column)].clone(),
-        expression => evaluate(expression, row, None).unwrap_or(Value::Null),
+        Expression::Column(column) => Ok(row[usize::from(*column)].clone()),
+        expression => evaluate(expression, row, None).map_err(|error| SqlError::Expression {
+            text: "ORDER BY".to_string(),
+            error,
+        }),
     }
 }
 

@@ -1,13 +1,13 @@
 //! Statements over the model: what each index answers, what changes change, what errors say.
 
-use client::protocol::message::Consistency;
+use protocol::message::Consistency;
 
 use super::*;
 use crate::fixture::{FLIGHTS, LOG, USERS, schema};
 use crate::model::{Model, block_on};
 
 /// Flights 0 to 39: tail number N0 to N4, from EWR or JFK to A, B or C.
-fn flights() -> Session<Model> {
+fn flights() -> SqlSession<Model> {
     let rows: Vec<String> = (0..40)
         .map(|id| {
             let tail = match id % 8 {
@@ -25,7 +25,7 @@ fn flights() -> Session<Model> {
     ))
 }
 
-fn run(session: &mut Session<Model>, text: &str) -> Result<Outcome, String> {
+fn run(session: &mut SqlSession<Model>, text: &str) -> Result<StatementOutcome, String> {
     let outcomes = block_on(session.run_text(text)).map_err(|it| it.error.to_string())?;
     Ok(outcomes
         .into_iter()
@@ -34,9 +34,9 @@ fn run(session: &mut Session<Model>, text: &str) -> Result<Outcome, String> {
 }
 
 /// Rows as `a|b` lines.
-fn rows(session: &mut Session<Model>, text: &str) -> Vec<String> {
+fn rows(session: &mut SqlSession<Model>, text: &str) -> Vec<String> {
     match run(session, text) {
-        Ok(Outcome::Rows(rows)) => rows
+        Ok(StatementOutcome::Rows(rows)) => rows
             .rows
             .iter()
             .map(|row| {
@@ -48,18 +48,43 @@ fn rows(session: &mut Session<Model>, text: &str) -> Vec<String> {
     }
 }
 
-fn done(session: &mut Session<Model>, text: &str) -> String {
+fn done(session: &mut SqlSession<Model>, text: &str) -> String {
     match run(session, text) {
-        Ok(Outcome::Done(done)) => done,
+        Ok(StatementOutcome::Done(done)) => done,
         other => panic!("{text}: {other:?}"),
     }
 }
 
-fn error(session: &mut Session<Model>, text: &str) -> String {
+fn error(session: &mut SqlSession<Model>, text: &str) -> String {
     match run(session, text) {
         Err(error) => error,
         other => panic!("{text}: {other:?}"),
     }
+}
+
+#[test]
+fn what_is_no_snapshot_says_so() {
+    let session = &mut flights();
+    let several = "SELECT id FROM flights WHERE tailnum IN ('N1', 'N2') ORDER BY id";
+    let small = rows(session, several);
+    assert_eq!(session.take_notices(), [] as [String; 0]);
+    session.store().moments_of(3);
+    assert_eq!(rows(session, several), small);
+    let notices = session.take_notices();
+    assert_eq!(notices.len(), 1);
+    assert!(
+        notices[0].contains("flights is not a snapshot"),
+        "{notices:?}"
+    );
+    assert_eq!(session.take_notices(), [] as [String; 0]);
+    let changed = "UPDATE flights SET dest = 'D' WHERE tailnum IN ('N1', 'N2')";
+    let all = format!("UPDATE {}", small.len());
+    assert_eq!(done(session, changed), all);
+    assert_eq!(session.take_notices(), notices);
+    // Whoever takes what is committed asks for no moment.
+    done(session, "SET stale_reads = on");
+    assert_eq!(rows(session, several), small);
+    assert_eq!(session.take_notices(), [] as [String; 0]);
 }
 
 #[test]
@@ -98,7 +123,7 @@ fn lookups_by_each_index() {
 fn answers_equal_those_of_a_scan() {
     let session = &mut flights();
     let all: Vec<Vec<Value>> = match run(session, "SELECT /*+ scan */ * FROM flights") {
-        Ok(Outcome::Rows(rows)) => rows.rows,
+        Ok(StatementOutcome::Rows(rows)) => rows.rows,
         other => panic!("{other:?}"),
     };
     assert_eq!(all.len(), 40);
@@ -317,6 +342,178 @@ fn conditional_update_and_counters() {
     );
 }
 
+/// Right-hand sides are what PostgreSQL 15 prints.
+#[test]
+fn do_nothing_covers_the_unique_keys_that_it_should() {
+    let two = "CREATE TABLE two (id bigint PRIMARY KEY, a text UNIQUE, b text, UNIQUE (b));
+        INSERT INTO two VALUES (1, 'a1', 'b1'), (2, 'a2', 'b2');";
+    let cases = [
+        ("(3, 'a1', 'b3')", "", Some("INSERT 0 0")),
+        ("(3, 'a3', 'b1')", "", Some("INSERT 0 0")),
+        ("(1, 'a3', 'b3')", "", Some("INSERT 0 0")),
+        ("(3, 'a1', 'b2')", "", Some("INSERT 0 0")),
+        ("(3, NULL, NULL)", "", Some("INSERT 0 1")),
+        (
+            "(3, 'a3', 'b3'), (4, 'a3', 'b4'), (3, 'a5', 'b5'), (5, 'a1', 'b6'), (5, 'a7', 'b6')",
+            "",
+            Some("INSERT 0 2"),
+        ),
+        ("(3, 'a1', 'b3')", "(a)", Some("INSERT 0 0")),
+        ("(3, 'a3', 'b1')", "(a)", None),
+        ("(1, 'a3', 'b3')", "(a)", None),
+        // The target is looked at first.
+        ("(1, 'a1', 'b3')", "(a)", Some("INSERT 0 0")),
+        ("(3, 'a1', 'b1')", "(b)", Some("INSERT 0 0")),
+        ("(3, 'a1', 'b1')", "(a)", Some("INSERT 0 0")),
+        ("(1, 'a2', 'b3')", "(b)", None),
+        ("(1, NULL, 'b3')", "(a)", None),
+        ("(1, 'a1', 'b1')", "(id)", Some("INSERT 0 0")),
+        ("(3, 'a1', 'b3')", "(id)", None),
+    ];
+    for (rows, target, expected) in cases {
+        let session = &mut Model::session(two);
+        let text = format!("INSERT INTO two VALUES {rows} ON CONFLICT {target} DO NOTHING");
+        match expected {
+            Some(expected) => assert_eq!(done(session, &text), expected, "{text}"),
+            None => {
+                let message = error(session, &text);
+                assert!(message.contains("already has a row"), "{text}: {message}");
+            }
+        }
+    }
+}
+
+/// Keys that no integer equals find nothing, and bounds between integers are bounds of integers.
+#[test]
+fn integers_beside_other_numbers() {
+    let session = &mut Model::session(
+        "CREATE TABLE ids (id bigint PRIMARY KEY, n bigint, INDEX by_n (n));
+         INSERT INTO ids VALUES (0, 0), (1, 1), (2, NULL), (9007199254740992, 2),
+             (9007199254740993, 3), (9223372036854775807, 4), (-9223372036854775808, 5);",
+    );
+    for (condition, expected) in [
+        ("id = 1.5", vec![]),
+        ("id = 1.0", vec!["1"]),
+        ("id = 1e0", vec!["1"]),
+        ("1.5 = id", vec![]),
+        ("id = 1e30", vec![]),
+        ("id = -1e30", vec![]),
+        ("id = 0.5e-300", vec![]),
+        ("id IN (1, 1.5)", vec!["1"]),
+        ("id IN (1.5, 2.5)", vec![]),
+        ("id IN (1e30, 2)", vec!["2"]),
+        ("id = 9007199254740993.0", vec!["9007199254740993"]),
+        ("id = 9223372036854775807.0", vec!["9223372036854775807"]),
+        ("id = 9223372036854775808", vec![]),
+        ("id = '1'", vec!["1"]),
+        ("n = 1.5", vec![]),
+        ("n = 1.0", vec!["1"]),
+        ("n IN (0.5, 1.0, 1e40)", vec!["1"]),
+        ("id = 1 AND n < 1.5", vec!["1"]),
+        ("id = 1 AND n > 1.5", vec![]),
+        ("id IN (0, 1, 2) AND n BETWEEN 0.5 AND 1.5", vec!["1"]),
+        ("id IN (0, 1, 2) AND n NOT BETWEEN 0.5 AND 1.5", vec!["0"]),
+        ("id IN (0, 1, 2) AND n <> 1.5", vec!["0", "1"]),
+        ("id IN (0, 1, 2) AND NOT n = 1.5", vec!["0", "1"]),
+        ("id IN (0, 1, 2) AND n < 1e30", vec!["0", "1"]),
+        ("id = '1.5'::float8", vec![]),
+        ("id = '1'::float8", vec!["1"]),
+        ("id = 'NaN'::float8", vec![]),
+        ("id = '1e30'::float8", vec![]),
+        ("id = 'Infinity'::float8", vec![]),
+        ("id = -9223372036854775808.0", vec!["-9223372036854775808"]),
+    ] {
+        let text = format!("SELECT id FROM ids WHERE {condition} ORDER BY id");
+        assert_eq!(rows(session, &text), expected, "{condition}");
+    }
+    let scan = |condition: &str| {
+        format!("SELECT /*+ scan */ id FROM ids WHERE {condition} ORDER BY id LIMIT 3")
+    };
+    for (condition, expected) in [
+        ("id > 0.5", vec!["1", "2", "9007199254740992"]),
+        ("id BETWEEN 0.5 AND 1.5", vec!["1"]),
+        ("id >= 1e30", vec![]),
+        ("id > 1.5::float8 AND id <= 2.5::float8", vec!["2"]),
+        (
+            "id > 9007199254740992.5",
+            vec!["9007199254740993", "9223372036854775807"],
+        ),
+    ] {
+        assert_eq!(rows(session, &scan(condition)), expected, "{condition}");
+    }
+    assert_eq!(
+        done(session, "UPDATE ids SET n = 7 WHERE id = 1.5"),
+        "UPDATE 0"
+    );
+    assert_eq!(
+        done(session, "DELETE FROM ids WHERE id IN (1.5, 2)"),
+        "DELETE 1"
+    );
+}
+
+#[test]
+fn errors_of_the_order_are_reported() {
+    let session = &mut Model::session(
+        "CREATE TABLE v (id bigint PRIMARY KEY, v bigint, INDEX by_v (v));
+         INSERT INTO v VALUES (1, 7), (2, 8), (3, NULL);",
+    );
+    for text in [
+        "SELECT id FROM v WHERE id IN (1, 2) ORDER BY 1 / (v - 7)",
+        "SELECT id FROM v WHERE id = 1 ORDER BY 1 / (v - 7)",
+        "SELECT id, 1 / (v - 7) AS x FROM v WHERE id IN (1, 2) ORDER BY x",
+        "SELECT id FROM v WHERE id IN (1, 2) ORDER BY id, v % (v - 7) DESC LIMIT 1",
+        "SELECT /*+ scan */ id FROM v ORDER BY 9223372036854775807 + v",
+    ] {
+        let message = error(session, text);
+        assert!(
+            message.contains("division by zero") || message.contains("out of range"),
+            "{text}: {message}"
+        );
+    }
+    let none = "SELECT id FROM v WHERE id IN (1, 2) ORDER BY 1 / (v - 7) LIMIT 0";
+    assert_eq!(rows(session, none), Vec::<String>::new());
+    let null = "SELECT id FROM v WHERE id IN (2, 3) ORDER BY 1 / (v - 7)";
+    assert_eq!(rows(session, null), ["2", "3"]);
+}
+
+#[test]
+fn lists_that_are_too_long_say_how_long_they_may_be() {
+    let session = &mut Model::session(USERS);
+    let numbers: Vec<String> = (0..1025).map(|n| n.to_string()).collect();
+    let text = format!(
+        "SELECT n FROM users WHERE region = 'eu' AND number IN ({})",
+        numbers.join(", ")
+    );
+    assert_eq!(
+        error(session, &text),
+        "the list after number IN has 1025 members, and at most 1024 fit into one statement: split \
+         it over several"
+    );
+    let pairs: Vec<String> = (0..600).map(|n| format!("('eu', {n})")).collect();
+    let text = format!(
+        "SELECT n FROM users WHERE (region, number) IN ({})",
+        pairs.join(", ")
+    );
+    let message = error(session, &text);
+    assert!(
+        message.contains("has 600 members, and at most 512"),
+        "{message}"
+    );
+    // Two lists that fit each, but not together: nothing is sent.
+    let list = numbers[..600].join(", ");
+    for verb in [
+        "SELECT /*+ scan */ n FROM users",
+        "DELETE /*+ scan */ FROM users",
+    ] {
+        let text = format!("{verb} WHERE n IN ({list}) AND number + 1 IN ({list})");
+        let message = error(session, &text);
+        assert!(
+            message.contains("in WHERE: the expression has more than 4096 parts"),
+            "{message}"
+        );
+    }
+}
+
 #[test]
 fn duplicates_name_the_index_and_the_key() {
     let session = &mut Model::session(USERS);
@@ -327,12 +524,12 @@ fn duplicates_name_the_index_and_the_key() {
     assert_eq!(
         error(session, "INSERT INTO users VALUES ('eu', 1, 'c@d')"),
         "table users already has a row with primary key (region, number) = ('eu', 1): choose \
-         another value, or say ON CONFLICT"
+         another value; an INSERT can leave the row out by ON CONFLICT DO NOTHING"
     );
     assert_eq!(
         error(session, "INSERT INTO users VALUES ('eu', 4, 'a@b')"),
         "table users already has a row with index users_email_key (email) = ('a@b'): choose \
-         another value, or say ON CONFLICT"
+         another value; an INSERT can leave the row out by ON CONFLICT DO NOTHING"
     );
     let several = error(
         session,
@@ -392,13 +589,14 @@ fn select_without_a_table_computes() {
         ["2|ab|"]
     );
     assert_eq!(rows(session, "SELECT 1 WHERE false"), [""; 0]);
-    let Ok(Outcome::Rows(result)) = run(session, "SELECT 1 + 1, 'a' || 'b' AS ab, now()") else {
+    let Ok(StatementOutcome::Rows(result)) = run(session, "SELECT 1 + 1, 'a' || 'b' AS ab, now()")
+    else {
         panic!("rows");
     };
     let names: Vec<&str> = result.columns.iter().map(|it| it.name.as_str()).collect();
     assert_eq!(names, ["?column?", "ab", "now"]);
     assert_eq!(result.columns[2].column_type, Some(ColumnType::Timestamp));
-    assert!(error(session, "SELECT *").contains("say FROM which table"));
+    assert!(error(session, "SELECT *").contains("write FROM and its name"));
 }
 
 #[test]
@@ -415,7 +613,7 @@ fn tables_come_and_go() {
     );
     let message = error(
         session,
-        "CREATE TABLE t (a int PRIMARY KEY) WITH (failures_tolerated = 3)",
+        "CREATE TABLE t (a bigint PRIMARY KEY) WITH (failures_tolerated = 3)",
     );
     assert!(
         message.contains("needs 4 failure domains, there are 3"),
@@ -426,7 +624,7 @@ fn tables_come_and_go() {
         rows(session, "SHOW SERVERS")[0],
         "1|up|rack1|4|127.0.0.1:4701"
     );
-    let Ok(Outcome::Description(parts)) = run(session, "SHOW TABLE users") else {
+    let Ok(StatementOutcome::Description(parts)) = run(session, "SHOW TABLE users") else {
         panic!("a description");
     };
     assert_eq!(parts[0].1.rows[3][3], Value::Text("0".into()));
@@ -445,7 +643,7 @@ fn stale_configuration_is_fetched_and_the_statement_planned_anew() {
     let session = &mut Model::session(USERS);
     done(session, "INSERT INTO users VALUES ('eu', 1, 'a@b')");
     let other =
-        schema("CREATE TABLE users (region text, number int, extra text, PRIMARY KEY (number))");
+        schema("CREATE TABLE users (region text, number bigint, extra text, PRIMARY KEY (number))");
     session.store().replace_table(other);
     assert_eq!(
         rows(session, "SELECT region FROM users WHERE number = 1"),
@@ -494,9 +692,9 @@ fn unknown_outcome_is_told_with_what_was_done() {
     let failure = block_on(session.run_text(text)).unwrap_err().error;
     assert!(matches!(
         failure,
-        Error::Store {
+        SqlError::Store {
             unknown: true,
-            done: Progress { done: 2, of: 4 },
+            done: StatementProgress { done: 2, of: 4 },
             ..
         }
     ));

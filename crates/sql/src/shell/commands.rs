@@ -1,6 +1,6 @@
 //! Backslash commands: what the shell does by itself.
 
-use crate::format::Format;
+use crate::format::OutputFormat;
 use crate::statement::Show;
 
 /// A backslash command.
@@ -10,7 +10,7 @@ pub(super) enum Command {
     Show(Show),
     /// None turns it over.
     Timing(Option<bool>),
-    Format(Format),
+    Format(OutputFormat),
 }
 
 /// What `\?` tells.
@@ -29,7 +29,7 @@ Statements end with a semicolon and may go over several lines
       INDEX name (columns) WITH (constraint = 'dense'): counts 1, 2, 3, … without gaps
   DROP TABLE [IF EXISTS] t;
   INSERT INTO t (id, tail) VALUES (1, 'N14228'), (2, NULL)
-    [ON CONFLICT DO NOTHING | ON CONFLICT DO UPDATE SET tail = excluded.tail [WHERE …]];
+    [ON CONFLICT [(columns)] DO NOTHING | ON CONFLICT DO UPDATE SET tail = excluded.tail [WHERE …]];
   SELECT * FROM t WHERE tail = 'N14228' [AND …] [ORDER BY …] [LIMIT n] [OFFSET n];
   SELECT count(*) FROM t WHERE …;
       some index must be fixed by WHERE; /*+ scan */ after SELECT reads the whole table

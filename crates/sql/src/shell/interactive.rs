@@ -1,6 +1,6 @@
 //! A person at a terminal: prompts, editing over several lines, history.
 
-use std::io;
+use std::io::{self, Write};
 use std::path::Path;
 
 use rustyline::error::ReadlineError;
@@ -9,7 +9,7 @@ use rustyline::validate::{ValidationContext, ValidationResult, Validator};
 use rustyline::{Completer, Config, Editor, Helper, Highlighter, Hinter};
 use tokio::runtime::Runtime;
 
-use super::{Output, Shell};
+use super::{Shell, ShellOutput};
 use crate::script::is_whole;
 use crate::store::Store;
 
@@ -54,10 +54,16 @@ pub fn interactive<S: Store>(
         match editor.load_history(path) {
             Ok(()) => {}
             Err(ReadlineError::Io(error)) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => eprintln!("the history {} is not read: {error}", path.display()),
+            Err(error) => note(&format!(
+                "the history {} is not read: {error}",
+                path.display()
+            )),
         }
     }
-    println!("Statements end with a semicolon. \\? for help, \\q to leave.");
+    writeln!(
+        io::stdout(),
+        "Statements end with a semicolon. \\? for help, \\q to leave."
+    )?;
     while !shell.is_over() {
         match editor.readline("replex=> ") {
             Ok(text) if text.trim().is_empty() => {}
@@ -75,7 +81,10 @@ pub fn interactive<S: Store>(
     if let Some(path) = history
         && let Err(error) = editor.save_history(path)
     {
-        eprintln!("the history {} is not kept: {error}", path.display());
+        note(&format!(
+            "the history {} is not kept: {error}",
+            path.display()
+        ));
     }
     Ok(())
 }
@@ -83,7 +92,7 @@ pub fn interactive<S: Store>(
 async fn converse<S: Store>(shell: &mut Shell<S>, text: &str) -> io::Result<()> {
     let mut out = io::stdout();
     let mut err = io::stderr();
-    let mut output = Output {
+    let mut output = ShellOutput {
         out: &mut out,
         err: &mut err,
     };
@@ -91,9 +100,9 @@ async fn converse<S: Store>(shell: &mut Shell<S>, text: &str) -> io::Result<()> 
     let ended = tokio::select! {
         ended = shell.typed(text, &mut output) => ended,
         _ = tokio::signal::ctrl_c() => {
-            eprintln!(
+            note(
                 "Cancelled. Changes that were on their way may still be made: read before repeating \
-                 them. An index goes on being made; DROP INDEX gives it up."
+                 them. An index goes on being made; DROP INDEX gives it up.",
             );
             return Ok(());
         }
@@ -102,4 +111,9 @@ async fn converse<S: Store>(shell: &mut Shell<S>, text: &str) -> io::Result<()> 
         Ok(()) | Err(super::ScriptError::Failed(_)) => Ok(()),
         Err(super::ScriptError::Output(error)) => Err(error),
     }
+}
+
+/// Writes a line to stderr, which may be closed.
+fn note(text: &str) {
+    let _ = writeln!(io::stderr(), "{text}");
 }

@@ -5,26 +5,28 @@
 //! prompt that says whether the statement is whole.
 
 mod commands;
+mod feed;
 mod interactive;
 
 use std::io::Write;
 use std::time::Instant;
 
-use crate::error::Error;
-use crate::format::{Format, write_outcome};
+use crate::error::SqlError;
+use crate::format::{OutputFormat, write_outcome};
 use crate::parse::{ParseError, parse};
-use crate::run::Session;
+use crate::run::SqlSession;
 use crate::statement::Statement;
 use crate::store::Store;
 use commands::Command;
 
+pub use feed::{Feed, ScriptInput};
 pub use interactive::interactive;
 
 /// How the shell behaves; backslash commands change it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Options {
+pub struct ShellOptions {
     /// How results are written.
-    pub format: Format,
+    pub format: OutputFormat,
     /// Whether to tell how long each statement took.
     pub timing: bool,
     /// What to do after a statement that failed.
@@ -40,10 +42,10 @@ pub enum OnError {
     Continue,
 }
 
-impl Default for Options {
-    fn default() -> Options {
-        Options {
-            format: Format::Table,
+impl Default for ShellOptions {
+    fn default() -> ShellOptions {
+        ShellOptions {
+            format: OutputFormat::Table,
             timing: false,
             on_error: OnError::Stop,
         }
@@ -51,14 +53,14 @@ impl Default for Options {
 }
 
 /// Where the shell writes.
-pub struct Output<'a> {
+pub struct ShellOutput<'a> {
     /// Results.
     pub out: &'a mut dyn Write,
     /// Errors.
     pub err: &'a mut dyn Write,
 }
 
-impl std::fmt::Debug for Output<'_> {
+impl std::fmt::Debug for ShellOutput<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Output")
     }
@@ -94,15 +96,15 @@ impl From<std::io::Error> for ScriptError {
 /// A conversation: a session, how it is shown, and whether it is over.
 #[derive(Debug)]
 pub struct Shell<S> {
-    session: Session<S>,
-    options: Options,
+    session: SqlSession<S>,
+    options: ShellOptions,
     over: bool,
     failures: usize,
 }
 
 impl<S: Store> Shell<S> {
     /// A shell over a session.
-    pub fn new(session: Session<S>, options: Options) -> Shell<S> {
+    pub fn new(session: SqlSession<S>, options: ShellOptions) -> Shell<S> {
         Shell {
             session,
             options,
@@ -126,40 +128,12 @@ impl<S: Store> Shell<S> {
         &mut self,
         name: &str,
         text: &str,
-        output: &mut Output<'_>,
+        output: &mut ShellOutput<'_>,
     ) -> Result<(), ScriptError> {
-        let before = self.failures;
-        let mut start = 0;
-        let mut position = 0;
-        for line in text.split_inclusive('\n') {
-            let end = position + line.len();
-            // A backslash inside an open statement or quote is part of it.
-            let command = line.trim_start().starts_with('\\')
-                && crate::script::is_whole(&text[start..position]);
-            if command {
-                self.batch(Some(name), text, start..position, output)
-                    .await?;
-                if !self.goes_on(before) {
-                    break;
-                }
-                let number = text[..position].lines().count() + 1;
-                self.command(line.trim(), Some((name, number)), output)
-                    .await?;
-                start = end;
-                if !self.goes_on(before) {
-                    break;
-                }
-            }
-            position = end;
-        }
-        if self.goes_on(before) {
-            self.batch(Some(name), text, start..text.len(), output)
-                .await?;
-        }
-        match self.failures - before {
-            0 => Ok(()),
-            failures => Err(ScriptError::Failed(failures)),
-        }
+        let mut feed = self.feed_named(name);
+        self.feed(&mut feed, text.as_bytes(), ScriptInput::Ended, output)
+            .await?;
+        self.end(&feed)
     }
 
     /// Runs what a person typed: statements or one command. Errors are told without a place,
@@ -167,12 +141,25 @@ impl<S: Store> Shell<S> {
     ///
     /// # Errors
     /// As [`Shell::script`].
-    pub async fn typed(&mut self, text: &str, output: &mut Output<'_>) -> Result<(), ScriptError> {
+    pub async fn typed(
+        &mut self,
+        text: &str,
+        output: &mut ShellOutput<'_>,
+    ) -> Result<(), ScriptError> {
         let before = self.failures;
         if text.trim_start().starts_with('\\') {
             self.command(text, None, output).await?;
         } else {
-            self.batch(None, text, 0..text.len(), output).await?;
+            match parse(text) {
+                Ok(statements) => {
+                    for parsed in statements {
+                        if self.goes_on(before) {
+                            self.statement(&parsed.statement, None, output).await?;
+                        }
+                    }
+                }
+                Err(ParseError { error, .. }) => self.fail(None, &error, output)?,
+            }
         }
         match self.failures - before {
             0 => Ok(()),
@@ -185,64 +172,40 @@ impl<S: Store> Shell<S> {
         !self.over && !stops
     }
 
-    /// Runs the statements of a part of a text.
-    async fn batch(
-        &mut self,
-        name: Option<&str>,
-        text: &str,
-        part: std::ops::Range<usize>,
-        output: &mut Output<'_>,
-    ) -> Result<(), ScriptError> {
-        // Empty lines in place of what stands before, so that lines are counted from the start.
-        let lines_before = text[..part.start].matches('\n').count();
-        let padded = "\n".repeat(lines_before) + &text[part];
-        let before = self.failures;
-        let statements = match parse(&padded) {
-            Ok(statements) => statements,
-            Err(ParseError { error, line }) => {
-                return self.fail(name.map(|name| (name, line)), &error, output);
-            }
-        };
-        for parsed in statements {
-            if !self.goes_on(before) {
-                break;
-            }
-            let place = name.map(|name| (name, parsed.line));
-            self.statement(&parsed.statement, place, output).await?;
-        }
-        Ok(())
-    }
-
     async fn statement(
         &mut self,
         statement: &Statement,
         place: Option<(&str, usize)>,
-        output: &mut Output<'_>,
+        output: &mut ShellOutput<'_>,
     ) -> Result<(), ScriptError> {
         let start = Instant::now();
         let outcome = self.session.run(statement, &[]).await;
         let took = start.elapsed();
         match outcome {
-            Ok(outcome) => write_outcome(output.out, &outcome, self.options.format)?,
+            Ok(outcome) => write_outcome(output.out, output.err, &outcome, self.options.format)?,
             Err(error) => self.fail(place, &error, output)?,
+        }
+        for notice in self.session.take_notices() {
+            writeln!(output.err, "NOTICE:  {notice}")?;
         }
         if self.options.timing {
             // Programs read results, so the time goes beside them.
             let to: &mut dyn Write = match self.options.format {
-                Format::Table => output.out,
-                Format::Csv | Format::Json => output.err,
+                OutputFormat::Table => output.out,
+                OutputFormat::Csv | OutputFormat::Json => output.err,
             };
             writeln!(to, "Time: {:.3} ms", took.as_secs_f64() * 1e3)?;
         }
         output.out.flush()?;
+        output.err.flush()?;
         Ok(())
     }
 
     fn fail(
         &mut self,
         place: Option<(&str, usize)>,
-        error: &Error,
-        output: &mut Output<'_>,
+        error: &SqlError,
+        output: &mut ShellOutput<'_>,
     ) -> Result<(), ScriptError> {
         self.failures += 1;
         output.out.flush()?;
@@ -258,7 +221,7 @@ impl<S: Store> Shell<S> {
         &mut self,
         line: &str,
         place: Option<(&str, usize)>,
-        output: &mut Output<'_>,
+        output: &mut ShellOutput<'_>,
     ) -> Result<(), ScriptError> {
         match commands::parse(line) {
             Ok(Command::Quit) => self.over = true,
@@ -270,12 +233,12 @@ impl<S: Store> Shell<S> {
             Ok(Command::Timing(on)) => {
                 self.options.timing = on.unwrap_or(!self.options.timing);
                 let state = if self.options.timing { "on" } else { "off" };
-                if self.options.format == Format::Table {
+                if self.options.format == OutputFormat::Table {
                     writeln!(output.out, "Timing is {state}.")?;
                 }
             }
             Ok(Command::Format(format)) => self.options.format = format,
-            Err(message) => self.fail(place, &Error::Statement { message }, output)?,
+            Err(message) => self.fail(place, &SqlError::Statement { message }, output)?,
         }
         Ok(())
     }

@@ -4,14 +4,14 @@ use super::*;
 use crate::fixture::USERS;
 use crate::model::{Model, block_on};
 
-fn shell(options: Options) -> Shell<Model> {
+fn shell(options: ShellOptions) -> Shell<Model> {
     Shell::new(Model::session(""), options)
 }
 
 /// What a script writes as results and as errors, and whether it failed.
 fn run(shell: &mut Shell<Model>, text: &str) -> (String, String, bool) {
     let (mut out, mut err) = (Vec::new(), Vec::new());
-    let mut output = Output {
+    let mut output = ShellOutput {
         out: &mut out,
         err: &mut err,
     };
@@ -28,7 +28,7 @@ fn script_from_end_to_end() {
          UPDATE users SET n = n + 1 WHERE email = 'a@b';\n\
          SELECT n FROM users WHERE email = 'a@b';\n"
     );
-    let (out, err, failed) = run(&mut shell(Options::default()), &script);
+    let (out, err, failed) = run(&mut shell(ShellOptions::default()), &script);
     assert_eq!((err.as_str(), failed), ("", false));
     assert_eq!(
         out,
@@ -50,7 +50,7 @@ fn script_from_end_to_end() {
 fn script_stops_at_the_first_error_and_says_where() {
     let script = format!("{USERS}\nSELECT 1;\n\nSELECT * FROM nowhere;\nSELECT 2;");
     let lines = USERS.matches('\n').count();
-    let (out, err, failed) = run(&mut shell(Options::default()), &script);
+    let (out, err, failed) = run(&mut shell(ShellOptions::default()), &script);
     assert!(failed);
     assert!(out.ends_with("(1 row)\n\n"), "{out}");
     assert!(!out.contains('2'), "{out}");
@@ -61,9 +61,9 @@ fn script_stops_at_the_first_error_and_says_where() {
             lines + 4
         )
     );
-    let options = Options {
+    let options = ShellOptions {
         on_error: OnError::Continue,
-        ..Options::default()
+        ..ShellOptions::default()
     };
     let (out, err, failed) = run(&mut shell(options), "SELECT x;\nSELECT 22;\nSELECT y;");
     assert!(failed && out.contains("22"));
@@ -76,7 +76,7 @@ fn script_stops_at_the_first_error_and_says_where() {
 #[test]
 fn syntax_error_runs_nothing_and_points_at_the_line() {
     let (out, err, failed) = run(
-        &mut shell(Options::default()),
+        &mut shell(ShellOptions::default()),
         "SELECT 1;\n\\timing off\nSELECT 2;\nSELECT id, FROM t;\n",
     );
     assert!(failed);
@@ -97,14 +97,16 @@ fn commands_in_scripts() {
     let script = format!(
         "{USERS}\n\\d\n\\d users\n\\format csv\nSELECT 'a\n\\q' AS x;\n\\format json\nSELECT 1 AS x;\n\\q\nSELECT 3;"
     );
-    let mut shell = shell(Options::default());
+    let mut shell = shell(ShellOptions::default());
     let (out, err, failed) = run(&mut shell, &script);
     assert_eq!((err.as_str(), failed), ("", false));
     assert!(shell.is_over());
     assert!(out.contains(" users |"), "{out}");
     assert!(out.contains("Table users\n"), "{out}");
     assert!(
-        out.contains("Copies (failures tolerated: 1, survived by every row: 1, durability: sync)"),
+        out.contains(
+            "Copies (failures: 1 asked for, 1 proven for every possible row; durability: sync)"
+        ),
         "{out}"
     );
     // A backslash inside a quote is no command.
@@ -115,7 +117,7 @@ fn commands_in_scripts() {
 #[test]
 fn unknown_command_is_an_error_with_its_line() {
     let (_, err, failed) = run(
-        &mut shell(Options::default()),
+        &mut shell(ShellOptions::default()),
         "SELECT 1;\n\\copy x\nSELECT 2;",
     );
     assert!(failed);
@@ -127,15 +129,18 @@ fn unknown_command_is_an_error_with_its_line() {
 
 #[test]
 fn timing_is_told_beside_results() {
-    let options = Options {
+    let options = ShellOptions {
         timing: true,
-        format: Format::Csv,
-        ..Options::default()
+        format: OutputFormat::Csv,
+        ..ShellOptions::default()
     };
     let (out, err, _) = run(&mut shell(options), "SELECT 1 AS x;");
     assert_eq!(out, "x\n1\n");
     assert!(err.starts_with("Time: ") && err.ends_with(" ms\n"), "{err}");
-    let (out, ..) = run(&mut shell(Options::default()), "\\timing\nSELECT 1 AS x;");
+    let (out, ..) = run(
+        &mut shell(ShellOptions::default()),
+        "\\timing\nSELECT 1 AS x;",
+    );
     assert!(
         out.starts_with("Timing is on.\n") && out.contains("Time: "),
         "{out}"
@@ -145,8 +150,8 @@ fn timing_is_told_beside_results() {
 #[test]
 fn an_index_comes_to_a_table_that_exists_and_goes() {
     let (out, err, failed) = run(
-        &mut shell(Options::default()),
-        "CREATE TABLE t (a int PRIMARY KEY, b int);\n\\timing off\nCREATE INDEX y ON t (b);\n\
+        &mut shell(ShellOptions::default()),
+        "CREATE TABLE t (a bigint PRIMARY KEY, b bigint);\n\\timing off\nCREATE INDEX y ON t (b);\n\
          SELECT * FROM t WHERE b = 1;\nDROP INDEX y;\nSELECT * FROM t WHERE b = 1;",
     );
     assert!(
@@ -158,9 +163,9 @@ fn an_index_comes_to_a_table_that_exists_and_goes() {
 
 #[test]
 fn typed_errors_have_no_place() {
-    let mut shell = shell(Options::default());
+    let mut shell = shell(ShellOptions::default());
     let (mut out, mut err) = (Vec::new(), Vec::new());
-    let mut output = Output {
+    let mut output = ShellOutput {
         out: &mut out,
         err: &mut err,
     };
@@ -176,4 +181,113 @@ fn typed_errors_have_no_place() {
             .unwrap()
             .contains("SET stale_reads = on;")
     );
+}
+
+/// What a script that comes in these pieces has written after each of them.
+fn fed(pieces: &[&str]) -> Vec<String> {
+    let mut shell = shell(ShellOptions::default());
+    let (mut out, mut err) = (Vec::new(), Vec::new());
+    let mut feed = shell.feed_named("stdin");
+    let mut written = Vec::new();
+    for (number, piece) in pieces.iter().enumerate() {
+        let input = match number + 1 == pieces.len() {
+            true => ScriptInput::Ended,
+            false => ScriptInput::Goes,
+        };
+        let mut output = ShellOutput {
+            out: &mut out,
+            err: &mut err,
+        };
+        let goes_on = block_on(shell.feed(&mut feed, piece.as_bytes(), input, &mut output));
+        written.push(String::from_utf8([out.clone(), err.clone()].concat()).unwrap());
+        if !goes_on.unwrap() {
+            break;
+        }
+    }
+    written
+}
+
+#[test]
+fn statements_run_as_they_come() {
+    let written = fed(&[
+        "SELECT 11 AS x;\nSELECT\n",
+        "  22 AS",
+        " y;\n\\format csv\nSELECT 33 AS z; SELECT 'a\n",
+        "\\q\n' AS t;\n",
+        "SELECT 44 AS u",
+    ]);
+    assert!(written[0].contains("11") && !written[0].contains("22"));
+    assert_eq!(written[1], written[0]);
+    assert!(
+        written[2].contains("22") && !written[2].contains("33"),
+        "{written:?}"
+    );
+    assert!(written[3].contains("z\n33\n") && written[3].contains("t\n\"a\n\\q\n\"\n"));
+    assert!(written[4].ends_with("u\n44\n"));
+}
+
+#[test]
+fn a_script_in_pieces_ends_at_its_first_error_and_names_its_line() {
+    let written = fed(&["SELECT 1;\n\nSELECT 2;\n", "\nSELECT x;\n", "SELECT 3;\n"]);
+    assert_eq!(written.len(), 2);
+    assert!(
+        written[1].contains("stdin:5: ERROR: x names a column"),
+        "{written:?}"
+    );
+    let written = fed(&["SELECT 1;\n\n", "\nSELECT 1 2;\n", "SELECT 3;\n"]);
+    assert_eq!(written.len(), 2);
+    assert!(
+        written[1].contains("stdin:4: ERROR: syntax error at line 4, column 10"),
+        "{written:?}"
+    );
+}
+
+/// Every way to cut a script into two pieces gives what the whole gives.
+#[test]
+fn pieces_mean_what_the_whole_means() {
+    let script = format!(
+        "{USERS}\n-- a; comment\nINSERT INTO users VALUES ('eu', 1, 'ä;b', 1); SELECT 5 AS five;\n\
+         SELECT email\n FROM users WHERE region = 'eu' AND number = 1;\n\\format json\n\
+         SELECT n, n FROM users WHERE email = 'ä;b';\n"
+    );
+    let whole = run(&mut shell(ShellOptions::default()), &script);
+    assert!(!whole.2, "{whole:?}");
+    for cut in 0..script.len() {
+        let mut shell = shell(ShellOptions::default());
+        let (mut out, mut err) = (Vec::new(), Vec::new());
+        let mut feed = shell.feed_named("test.sql");
+        let (first, second) = script.as_bytes().split_at(cut);
+        for (piece, input) in [(first, ScriptInput::Goes), (second, ScriptInput::Ended)] {
+            let mut output = ShellOutput {
+                out: &mut out,
+                err: &mut err,
+            };
+            block_on(shell.feed(&mut feed, piece, input, &mut output)).unwrap();
+        }
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        assert_eq!((text(out), text(err), false), whole, "cut at {cut}");
+    }
+}
+
+#[test]
+fn what_programs_read_holds_rows_and_what_was_done_stands_beside() {
+    let script = "CREATE TABLE t (a bigint PRIMARY KEY);\nINSERT INTO t VALUES (1), (2);\n\
+                  SELECT a FROM t WHERE a = 1;\nDELETE FROM t WHERE a IN (1, 2, 3);\n\
+                  SET scan = on;\nCREATE TABLE IF NOT EXISTS t (a bigint PRIMARY KEY);\n";
+    for (format, rows) in [
+        (OutputFormat::Csv, "a\n1\n"),
+        (OutputFormat::Json, "[\n  {\"a\": 1}\n]\n"),
+    ] {
+        let options = ShellOptions {
+            format,
+            ..ShellOptions::default()
+        };
+        let (out, err, failed) = run(&mut shell(options), script);
+        assert!(!failed);
+        assert_eq!(out, rows);
+        assert_eq!(
+            err,
+            "CREATE TABLE\nINSERT 0 2\nDELETE 2\nSET\nCREATE TABLE\n"
+        );
+    }
 }

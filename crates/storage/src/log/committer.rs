@@ -8,10 +8,12 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use placement::Position;
+
 use super::{Attention, Batch, LogOptions, Queue, Shared, lock};
 use crate::disk::DiskFile;
 use crate::error::StorageError;
-use crate::record::{Position, SegmentKey};
+use crate::record::SegmentKey;
 use crate::segment::{self, SegmentHeader};
 
 pub(super) struct Committer {

@@ -22,14 +22,17 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use placement::Position;
+
 use crate::disk::Disk;
 use crate::error::StorageError;
-use crate::record::{self, Encoder, Position, Record, SegmentKey};
+use crate::record::{self, Encoder, SegmentKey, StoredRecord};
 use crate::segment::{self, BLOCK_BYTES};
 use preparer::Spares;
 pub use recovery::{Damage, Recovery, ReplayItem};
 
-/// Bytes submitted and not yet written above which new writes are refused as [`Admission::Busy`].
+/// Bytes submitted and not yet written above which new writes are refused as
+/// [`LogAdmission::Busy`].
 pub const PENDING_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
 /// Bytes submitted beyond which they are written without waiting for more.
@@ -82,12 +85,15 @@ pub enum Flush {
 
 /// Whether the log has room for a new operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Admission {
+pub enum LogAdmission {
     /// Go on. What was admitted always fits, with its decision.
     Open,
     /// The disk is behind: hold new writes back until the next wake-up or a moment later.
     Busy,
-    /// The disk is full: refuse new writes with an error that says so; reads and decisions go on.
+    /// The disk is full but for a reserve: what gives space back may enter, other writes are
+    /// refused with an error that says so; reads and decisions go on.
+    Reserve,
+    /// The reserve is used up: refuse all new writes.
     Full,
 }
 
@@ -192,7 +198,7 @@ impl Log {
             });
         }
         let position = self.next;
-        let record = Record {
+        let record = StoredRecord {
             position,
             epoch,
             durable: self.durable(),
@@ -284,27 +290,35 @@ impl Log {
     ///
     /// Space for it, and for decisions on what was admitted before, is on the disk already: one
     /// spare segment is kept for a restart's copy of the tail, another one or half a segment for
-    /// decisions.
-    pub fn admission(&self, bytes: u64) -> Admission {
+    /// decisions. On a full disk a quarter of that half is the reserve for what gives space back.
+    pub fn admission(&self, bytes: u64) -> LogAdmission {
         if self.shared.pending_bytes.load(Ordering::Relaxed) > PENDING_BYTES_MAX {
-            return Admission::Busy;
+            return LogAdmission::Busy;
         }
         let begun = self.shared.segments_begun.load(Ordering::Acquire);
         let (ready, exhausted) = self.shared.spares.state();
         let free = ready.saturating_sub(self.segments_begun - begun);
         let roomy = self.segment_bytes - self.offset >= bytes + self.segment_bytes / 2;
         match (free, exhausted) {
-            (2.., _) => Admission::Open,
-            (1, false) => Admission::Open,
-            (1, true) | (0, false) if roomy => Admission::Open,
-            (0, false) => Admission::Busy,
-            (_, true) => Admission::Full,
+            (2.., _) => LogAdmission::Open,
+            (1, false) => LogAdmission::Open,
+            (1, true) | (0, false) if roomy => LogAdmission::Open,
+            (0, false) => LogAdmission::Busy,
+            (1, true) if self.segment_bytes - self.offset >= self.segment_bytes / 8 * 3 => {
+                LogAdmission::Reserve
+            }
+            (_, true) => LogAdmission::Full,
         }
     }
 
     /// Why no further space is to be had, if that is so: what to tell who was refused.
     pub fn exhaustion(&self) -> Option<String> {
         self.shared.spares.exhaustion()
+    }
+
+    /// Whether there is a segment that a checkpoint could give back.
+    pub fn has_old_segments(&self) -> bool {
+        lock(&self.shared.segments).len() > 1
     }
 
     /// Gives up every record before `position`, whole segments at a time. The caller has made

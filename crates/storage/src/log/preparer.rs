@@ -59,7 +59,9 @@ impl Spares {
     /// Spares that are ready, and whether making another one failed.
     pub(super) fn state(&self) -> (u64, bool) {
         let state = lock(&self.state);
-        (state.ready.len() as u64, state.exhaustion.is_some())
+        // What was given up is about to become one.
+        let exhausted = state.exhaustion.is_some() && state.retired.is_empty();
+        (state.ready.len() as u64, exhausted)
     }
 
     pub(super) fn exhaustion(&self) -> Option<String> {
@@ -105,6 +107,9 @@ pub(super) fn run(shared: &Shared) {
             }
         };
         let mut state = lock(&spares.state);
+        if matches!(work, Work::Retire(_)) {
+            state.retired.pop_front();
+        }
         match made {
             Ok(spare) => {
                 state.exhaustion = None;
@@ -128,8 +133,8 @@ fn next_work(spares: &Spares) -> Option<Work> {
         if state.stop {
             return None;
         }
-        if let Some(name) = state.retired.pop_front() {
-            return Some(Work::Retire(name));
+        if let Some(name) = state.retired.front() {
+            return Some(Work::Retire(name.clone()));
         }
         let due = state.exhaustion.is_none() || waited;
         if state.ready.len() < SPARES && due {

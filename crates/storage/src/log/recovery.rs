@@ -18,12 +18,14 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
+use placement::Position;
+
 use super::LogOptions;
 use super::preparer::{self, Spare};
 use crate::disk::{Disk, DiskFile};
 use crate::error::StorageError;
 use crate::record::{
-    Encoder, Gap, HEADER_BYTES, Item, Position, Record, Scan, SegmentKey, record_bytes,
+    Encoder, Gap, HEADER_BYTES, Item, SegmentKey, SegmentScan, StoredRecord, record_bytes,
 };
 use crate::segment::{
     self, BLOCK_BYTES, FORMAT, HeaderError, SegmentHeader, parse_segment_name, segment_name,
@@ -71,7 +73,7 @@ impl fmt::Display for Damage {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReplayItem<'a> {
     /// A record as it was appended.
-    Record(Record<'a>),
+    Record(StoredRecord<'a>),
     /// Records are missing here. What follows is a hint only (R24, R25).
     Gap(Gap),
 }
@@ -92,7 +94,7 @@ impl Recovery {
         visit: &mut dyn FnMut(ReplayItem) -> Result<(), StorageError>,
     ) -> Result<(), StorageError> {
         let mut expected = self.replay_from;
-        let mut show = |expected: &mut Position, record: Record| {
+        let mut show = |expected: &mut Position, record: StoredRecord| {
             if record.position < *expected {
                 return Ok(());
             }
@@ -108,7 +110,7 @@ impl Recovery {
             let name = segment_name(key);
             let bytes = read_all(&*self.disk, &name)?;
             let records = bytes.get(BLOCK_BYTES..).unwrap_or_default();
-            for item in Scan::new(key, records) {
+            for item in SegmentScan::new(key, records) {
                 match item {
                     Item::Record(record) if limit.is_some_and(|limit| record.position >= limit) => {
                         break;
@@ -289,7 +291,7 @@ fn finish(
 fn recode(from: &SegmentKey, to: &SegmentKey, records: &[u8]) -> Vec<u8> {
     let encoder = Encoder::new(to);
     let mut copied = Vec::with_capacity(records.len());
-    for item in Scan::new(from, records) {
+    for item in SegmentScan::new(from, records) {
         match item {
             Item::Record(record) => encoder.encode(&record, &mut copied),
             Item::Gap(gap) => unreachable!("a damaged tail is not copied: {gap:?}"),
@@ -499,7 +501,7 @@ impl Findings {
         self.damaged_here = false;
         self.next = header.key.first;
         self.durable = self.durable.max(header.durable);
-        let mut scan = Scan::new(&header.key, records);
+        let mut scan = SegmentScan::new(&header.key, records);
         let mut end = 0;
         let mut gap = None;
         while let Some(item) = scan.next() {

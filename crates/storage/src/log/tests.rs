@@ -508,19 +508,26 @@ fn full_disk_refuses_new_writes_and_opens_again_after_a_cut() {
     let disk = MemoryDisk::new();
     disk.capacity.store(4 * SEGMENT_BYTES, Ordering::Relaxed);
     let (mut log, _, wakes) = open(&disk, &options());
-    let mut refused = false;
+    let (mut refused, mut reserved) = (false, 0);
     while !refused {
         match log.admission(400) {
-            Admission::Open => {
+            // What gives space back may use the reserve.
+            LogAdmission::Reserve => {
+                let last = log.last().0 + 1;
+                fill(&mut log, &wakes, last);
+                reserved += 1;
+            }
+            LogAdmission::Open => {
                 let last = log.last().0 + 1;
                 fill(&mut log, &wakes, last);
             }
-            Admission::Busy => thread::yield_now(),
-            Admission::Full => refused = true,
+            LogAdmission::Busy => thread::yield_now(),
+            LogAdmission::Full => refused = true,
         }
         assert!(log.last() < Position(1000), "the disk never filled");
     }
     assert!(log.exhaustion().unwrap().contains("no space"));
+    assert!(reserved > 0, "deletes have a reserve");
     // Decisions on what was admitted still fit.
     let admitted = log.last().0;
     fill(&mut log, &wakes, admitted + 10);
@@ -529,7 +536,7 @@ fn full_disk_refuses_new_writes_and_opens_again_after_a_cut() {
     let (mut log, recovery, wakes) = open(&disk, &reopening());
     assert_eq!(replayed(&recovery).0, up_to(admitted + 10));
     log.truncate_before(Position(admitted));
-    while log.admission(400) != Admission::Open {
+    while log.admission(400) != LogAdmission::Open {
         thread::yield_now();
     }
     fill(&mut log, &wakes, admitted + 20);

@@ -10,10 +10,10 @@ use std::path::Path;
 
 use fjall::config::PartitioningPolicy;
 use fjall::{Database, Guard, Keyspace, KeyspaceCreateOptions};
+use placement::Position;
 use placement::tables::TablesError;
 
 use crate::error::StorageError;
-use crate::record::Position;
 
 /// Keys of this module's own, before all of those of tables.
 const CHECKPOINT_KEY: &[u8] = b"\x00checkpoint";

@@ -16,6 +16,10 @@ pub(super) const LEAF_BYTES: usize = 6 * 1024;
 const BYTES_STEP: usize = 512;
 const SLOTS_STEP: usize = 16;
 
+/// A common prefix up to this length is kept beside the slots: most searches and inserts then read
+/// no entry at all.
+const PREFIX_KEPT_MAX: usize = 24;
+
 /// Bytes of an entry before its key: key length, value length, mark.
 const ENTRY_HEADER_BYTES: usize = 10;
 
@@ -81,6 +85,8 @@ pub(crate) struct Leaf {
     slots: Vec<Slot>,
     /// Every key begins with the same bytes, this many at least.
     prefix_bytes: usize,
+    /// These bytes, as far as there is room for them.
+    prefix: [u8; PREFIX_KEPT_MAX],
     /// Bytes of the buffer that no slot points to.
     garbage_bytes: usize,
     tombstones: usize,
@@ -132,15 +138,13 @@ impl Leaf {
             return Err(0);
         }
         let head = head(key, self.prefix_bytes);
-        let low = self.slots.partition_point(|slot| slot.head < head);
-        let candidate = self.key(low.min(self.len() - 1));
+        let mut low = self.slots.partition_point(|slot| slot.head < head);
         let shared = key.len().min(self.prefix_bytes);
-        match key[..shared].cmp(&candidate[..self.prefix_bytes]) {
+        match key[..shared].cmp(self.prefix_near(low)) {
             Ordering::Less => return Err(0),
             Ordering::Greater => return Err(self.len()),
             Ordering::Equal => {}
         }
-        let mut low = low;
         let mut high = low + self.slots[low..].partition_point(|slot| slot.head == head);
         while low < high {
             let middle = low + (high - low) / 2;
@@ -151,6 +155,15 @@ impl Leaf {
             }
         }
         Err(low)
+    }
+
+    /// The bytes that all keys begin with; read, if they must be, from a key near `index`, which
+    /// the caller reads anyway.
+    fn prefix_near(&self, index: usize) -> &[u8] {
+        match self.prefix.get(..self.prefix_bytes) {
+            Some(prefix) => prefix,
+            None => &self.key(index.min(self.len() - 1))[..self.prefix_bytes],
+        }
     }
 
     /// The first index whose key is not below `key`.
@@ -176,8 +189,10 @@ impl Leaf {
     fn insert(&mut self, index: usize, entry: Entry) {
         if self.is_empty() {
             self.prefix_bytes = entry.key.len();
+            let kept = entry.key.len().min(PREFIX_KEPT_MAX);
+            self.prefix[..kept].copy_from_slice(&entry.key[..kept]);
         } else {
-            let shared = common_prefix(entry.key, self.key(0)).min(self.prefix_bytes);
+            let shared = common_prefix(entry.key, self.prefix_near(index));
             if shared < self.prefix_bytes {
                 self.prefix_bytes = shared;
                 for at in 0..self.len() {
@@ -354,11 +369,13 @@ mod tests {
     proptest! {
         #[test]
         fn behaves_like_an_ordered_map(
-            prefix in prop::collection::vec(0_u8..2, 0..6),
+            // Short enough to be kept beside the slots, or too long.
+            prefix_bytes in prop_oneof![0_usize..6, 20_usize..30],
             writes in prop::collection::vec(
                 (prop::collection::vec(0_u8..3, 0..7), 0_usize..40, any::<bool>()), 1..120),
             probe in prop::collection::vec(0_u8..3, 0..8),
         ) {
+            let prefix: Vec<u8> = (0..prefix_bytes).map(|at| (at % 2) as u8).collect();
             let mut leaf = Leaf::default();
             let mut map = BTreeMap::new();
             for (key, length, prefixed) in writes {

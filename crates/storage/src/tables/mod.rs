@@ -498,8 +498,9 @@ impl Inner {
         if !self.tables.contains_key(&table) {
             self.create(table, 0, self.completed == 0);
         }
-        let place = self.tables[&table].directory.find(key);
-        let id = self.tables[&table].directory.leaf(place);
+        let directory = &self.tables[&table].directory;
+        let place = directory.find(key);
+        let id = directory.leaf(place);
         let range = &self.ranges[id as usize];
         if value.is_none() && range.loaded && range.leaf.search(key).is_err() {
             return;
@@ -520,7 +521,7 @@ impl Inner {
         };
         let value = value.unwrap_or_default();
         self.change(id, |leaf| leaf.put(Entry { key, value, mark }));
-        self.settle(table, place, key);
+        self.settle((table, place, id), key);
     }
 
     /// Keeps an entry that was read from the cold store.
@@ -535,13 +536,14 @@ impl Inner {
         };
         self.ranges[id as usize].touched.set(true);
         self.change(id, |leaf| leaf.put_if_absent(Entry { key, value, mark }));
-        self.settle(table, place, key);
+        self.settle((table, place, id), key);
     }
 
     /// After a leaf grew: splits it, and forgets others if memory is short.
-    fn settle(&mut self, table: u64, place: Place, written: &[u8]) {
-        if self.range(table, place).leaf.must_split() {
-            let separator = self.range(table, place).leaf.separator(written);
+    fn settle(&mut self, (table, place, id): (u64, Place, u32), written: &[u8]) {
+        let leaf = &self.ranges[id as usize].leaf;
+        if leaf.must_split() {
+            let separator = leaf.separator(written);
             self.split(table, place, &separator);
         }
         if self.memory_bytes > self.memory_bytes_max {

@@ -1,7 +1,7 @@
 //! The tables without a log, where a test decides when each step of a checkpoint happens.
 
 use super::*;
-use crate::record::Position;
+use placement::Position;
 use placement::tables::MemoryTables;
 use std::ops::ControlFlow;
 use std::sync::mpsc;

@@ -1,7 +1,8 @@
 //! One entry per decoder of the log: any bytes may come in, and what must hold for all of them is
 //! asserted. The fuzzer calls these (`fuzz/`), and so do the tests beside this file.
 
-use storage::record::{Encoder, HEADER_BYTES, Item, Position, Record, Scan, SegmentKey};
+use placement::Position;
+use storage::record::{Encoder, HEADER_BYTES, Item, SegmentKey, SegmentScan, StoredRecord};
 use storage::segment::SegmentHeader;
 
 const KEY: SegmentKey = SegmentKey {
@@ -27,7 +28,7 @@ pub fn log_scan(bytes: &[u8]) {
     let encoder = Encoder::new(&KEY);
     let mut log = Vec::new();
     for (payload, position) in payloads.iter().zip(KEY.first.0..) {
-        let record = Record {
+        let record = StoredRecord {
             position: Position(position),
             epoch: 3,
             durable: Position(position - 1),
@@ -49,7 +50,7 @@ pub fn log_scan(bytes: &[u8]) {
 /// Reads all there is, and counts the records. Where it is known what was written, a record that
 /// comes out is one of those.
 fn scan(bytes: &[u8], written: Option<&[Vec<u8>]>) -> usize {
-    let mut scan = Scan::new(&KEY, bytes);
+    let mut scan = SegmentScan::new(&KEY, bytes);
     let mut records = 0;
     let mut expected = KEY.first;
     for turn in 0.. {

@@ -340,8 +340,8 @@ mod tests {
     use crate::tidy::tree;
 
     const COMMAND: &str = "//! The command.\n#[derive(clap::Subcommand)]\nenum Command {\n    \
-        /// Shows, {all}.\n    Demo(Options),\n    #[command(name = \"serve\")]\n    Server { id: u32 },\n    \
-        BulkImport,\n}\nenum Other { Hidden }\n";
+        /// Shows, {all}.\n    Demo(Options),\n    #[command(name = \"serve\")]\n    \
+        Server { id: u32 },\n    BulkImport,\n}\nenum Other { Hidden }\n";
 
     fn messages(path: &str, text: &str) -> Vec<String> {
         let files = [

@@ -8,9 +8,15 @@ const FILE_LINES_MAX: usize = 800;
 /// A function fits a screen.
 const FUNCTION_LINES_MAX: usize = 70;
 
-/// Headers, lengths of files and lengths of functions.
+/// Columns of a comment. Code is rustfmt's to break, which leaves comments alone.
+const COMMENT_COLUMNS_MAX: usize = 100;
+/// Crates whose comments may be wider, and why. The list only shrinks.
+const WIDE: &[(&str, &str)] = &[("foreign", IN_WORK), ("scale", IN_WORK)];
+const IN_WORK: &str = "its comments are rewritten while its modules are sorted";
+
+/// Headers, lengths of files and functions, and widths of comments.
 pub fn check(tree: &Tree) -> Vec<Problem> {
-    let mut problems = Vec::new();
+    let mut problems = check_comments(tree, WIDE);
     for (file, rust) in tree.rust_files() {
         if !file.text.starts_with("//!") {
             problems.push(file.problem(1, "the file must open with `//!` and its idea"));
@@ -22,6 +28,43 @@ pub fn check(tree: &Tree) -> Vec<Problem> {
             problems.push(file.problem(1, message));
         }
         check_functions(file, rust, &mut problems);
+    }
+    problems
+}
+
+/// A crate that may have wide comments needs one.
+fn check_comments(tree: &Tree, wide: &[(&str, &str)]) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    let mut narrow: Vec<(&str, &str)> = wide.to_vec();
+    for (file, rust) in tree.rust_files() {
+        let may_be_wide = wide
+            .iter()
+            .find(|(name, _)| file.path.starts_with(&format!("crates/{name}/")));
+        for ((number, code, _), line) in rust.lines().zip(file.text.lines()) {
+            let columns = line.chars().count();
+            let comment = line[code.trim_end().len()..].trim_start();
+            if columns <= COMMENT_COLUMNS_MAX || !comment.starts_with("//") {
+                continue;
+            }
+            match may_be_wide {
+                Some((name, _)) => narrow.retain(|(other, _)| other != name),
+                None => {
+                    let message = format!(
+                        "a comment of {columns} columns, more than {COMMENT_COLUMNS_MAX}: break it"
+                    );
+                    problems.push(file.problem(number, message));
+                }
+            }
+        }
+    }
+    for (name, reason) in narrow {
+        let path = format!("crates/{name}/Cargo.toml");
+        let manifest = tree.files.iter().find(|file| file.path == path);
+        let message = format!(
+            "no comment of `{name}` is wide: remove it from WIDE in tidy/lengths.rs, which has it \
+             because {reason}"
+        );
+        problems.extend(manifest.map(|manifest| manifest.problem(1, message)));
     }
     problems
 }
@@ -100,6 +143,33 @@ mod tests {
         let lines = |count: usize| format!("//! Idea.\n{}", "use a;\n".repeat(count - 1));
         assert_eq!(messages(&lines(800)), [""; 0]);
         assert!(messages(&lines(801))[0].starts_with("1: 801 lines"));
+    }
+
+    #[test]
+    fn comment_too_wide() {
+        let text = |columns: usize| {
+            let comment = "ö".repeat(columns - 3);
+            format!("//! Idea.\n// {comment}\nlet a = \"{comment}\";\n")
+        };
+        assert_eq!(messages(&text(100)), [""; 0]);
+        let found = messages(&text(101));
+        assert_eq!(
+            found,
+            ["2: a comment of 101 columns, more than 100: break it"]
+        );
+        let behind = format!("//! Idea.\nlet a = 1; // {}\n", "x".repeat(100));
+        assert_eq!(messages(&behind).len(), 1);
+    }
+
+    #[test]
+    fn crate_that_may_have_wide_comments_needs_one() {
+        let wide = format!("//! Idea.\n// {}\n", "x".repeat(100));
+        let check = |text: &str| {
+            let files = [("crates/a/Cargo.toml", ""), ("crates/a/src/lib.rs", text)];
+            check_comments(&Tree::of(&files), &[("a", "in work")]).len()
+        };
+        assert_eq!(check(&wide), 0);
+        assert_eq!(check("//! Idea.\n"), 1);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use super::rust_text::{attributes, has_word, line_of};
 use super::{Problem, Tree};
 
 /// Crates whose outcome depends on nothing but what comes in, so that a seed replays a run.
-const PURE_CRATES: &[&str] = &["placement", "protocol"];
+const PURE_CRATES: &[&str] = &["placement", "protocol", "machines", "session"];
 
 /// What a pure crate must not name, and why.
 const IMPURE: &[(&str, &str)] = &[

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use replex::failure::Failure;
+use replex::failure::CommandFailure;
 use scale::local::Postgres;
 use tokio_postgres::{AsyncMessage, Client, NoTls};
 
-use super::load::{Load, Seen, connect, value};
+use super::load::{DemoLoad, LoadSeen, connect, value};
 use super::{DATABASE, LOOK_INTERVAL, PATIENCE, Stage, start_postgres};
 use crate::output::{Short, count, plural};
 use crate::story::Story;
@@ -17,7 +17,7 @@ use crate::story::Story;
 const WATCH: Duration = Duration::from_secs(3);
 
 /// Databases and proxy.
-pub async fn stage(story: &mut Story) -> Result<Stage, Failure> {
+pub async fn stage(story: &mut Story) -> Result<Stage, CommandFailure> {
     story.chapter("A Primary, two empty databases, and the proxy in front");
     let stage = Stage::build().await?;
     let mut rows = vec![vec![
@@ -54,9 +54,10 @@ pub async fn stage(story: &mut Story) -> Result<Stage, Failure> {
 }
 
 /// What `SET replex.trace = on` says of single statements.
-pub async fn routing(story: &mut Story, stage: &Stage) -> Result<(), Failure> {
+pub async fn routing(story: &mut Story, stage: &Stage) -> Result<(), CommandFailure> {
     story.chapter("Each statement goes where it must, and says why");
-    let failed = |error: tokio_postgres::Error| Failure::Failed(format!("a statement: {error}"));
+    let failed =
+        |error: tokio_postgres::Error| CommandFailure::Failed(format!("a statement: {error}"));
     let proxy = &stage.proxy;
     let mut config = tokio_postgres::Config::new();
     config.host(&proxy.host).port(proxy.port);
@@ -87,7 +88,9 @@ pub async fn routing(story: &mut Story, stage: &Stage) -> Result<(), Failure> {
     ] {
         client.simple_query(statement).await.map_err(failed)?;
         let Some(notice) = notices.recv().await else {
-            return Err(Failure::Failed(format!("{statement}: no notice came")));
+            return Err(CommandFailure::Failed(format!(
+                "{statement}: no notice came"
+            )));
         };
         let touches = notice.detail().unwrap_or_default().replace("public.", "");
         let told = notice.message().trim_start_matches("replex: ");
@@ -107,9 +110,9 @@ pub async fn routing(story: &mut Story, stage: &Stage) -> Result<(), Failure> {
 }
 
 /// Clients begin to read and write, and go on until the end.
-pub async fn load(story: &mut Story, stage: &Stage) -> Result<Load, Failure> {
+pub async fn load(story: &mut Story, stage: &Stage) -> Result<DemoLoad, CommandFailure> {
     story.chapter("Clients read and write through the proxy, and go on from here to the end");
-    let load = Load::start(&stage.proxy).await?;
+    let load = DemoLoad::start(&stage.proxy).await?;
     let routes = watch(story, stage, &load).await?;
     let mut rows = Vec::new();
     for ((server, why), batches) in &routes {
@@ -126,8 +129,8 @@ pub async fn load(story: &mut Story, stage: &Stage) -> Result<Load, Failure> {
 async fn watch(
     story: &Story,
     stage: &Stage,
-    load: &Load,
-) -> Result<BTreeMap<(String, String), u64>, Failure> {
+    load: &DemoLoad,
+) -> Result<BTreeMap<(String, String), u64>, CommandFailure> {
     let first = routes(stage).await?;
     let mut before = first.clone();
     let begun = Instant::now();
@@ -159,7 +162,7 @@ async fn watch(
 }
 
 /// How many batches went where, and why.
-async fn routes(stage: &Stage) -> Result<BTreeMap<(String, String), u64>, Failure> {
+async fn routes(stage: &Stage) -> Result<BTreeMap<(String, String), u64>, CommandFailure> {
     let told = stage.ask("SHOW ROUTES").await?;
     let rows = told.rows.into_iter().map(|row| {
         let text = |at: usize| row[at].clone().unwrap_or_default();
@@ -169,7 +172,11 @@ async fn routes(stage: &Stage) -> Result<BTreeMap<(String, String), u64>, Failur
 }
 
 /// An Extension is added while the load goes on.
-pub async fn third(story: &mut Story, stage: &mut Stage, load: &Load) -> Result<(), Failure> {
+pub async fn third(
+    story: &mut Story,
+    stage: &mut Stage,
+    load: &DemoLoad,
+) -> Result<(), CommandFailure> {
     story.chapter("A third Extension is added under load");
     let commits = || load.seen.commits.load(Ordering::Relaxed);
     let extension = start_postgres(&[]).await?;
@@ -199,9 +206,13 @@ pub async fn third(story: &mut Story, stage: &mut Stage, load: &Load) -> Result<
 }
 
 /// An Extension is killed, and comes back.
-pub async fn kill(story: &mut Story, stage: &mut Stage, load: &Load) -> Result<(), Failure> {
+pub async fn kill(
+    story: &mut Story,
+    stage: &mut Stage,
+    load: &DemoLoad,
+) -> Result<(), CommandFailure> {
     story.chapter("An Extension is killed and started again");
-    let of = |seen: &Seen| {
+    let of = |seen: &LoadSeen| {
         (
             seen.commits.load(Ordering::Relaxed),
             seen.lost.load(Ordering::Relaxed),
@@ -240,11 +251,12 @@ pub async fn kill(story: &mut Story, stage: &mut Stage, load: &Load) -> Result<(
     Ok(())
 }
 
-/// Waits until the Primary has forgotten the log that the first Extension lacks; how much of that the buffer has, in
-/// bytes of the log.
-async fn wait_until_forgotten(stage: &Stage) -> Result<u64, Failure> {
-    let failed =
-        |error: tokio_postgres::Error| Failure::Failed(format!("looking at the slot: {error}"));
+/// Waits until the Primary has forgotten the log that the first Extension lacks; how much of that
+/// the buffer has, in bytes of the log.
+async fn wait_until_forgotten(stage: &Stage) -> Result<u64, CommandFailure> {
+    let failed = |error: tokio_postgres::Error| {
+        CommandFailure::Failed(format!("looking at the slot: {error}"))
+    };
     let primary = connect(&stage.primary.address(DATABASE)).await?;
     let begun = Instant::now();
     loop {
@@ -266,16 +278,20 @@ async fn wait_until_forgotten(stage: &Stage) -> Result<u64, Failure> {
         }
         if begun.elapsed() > PATIENCE {
             let text = "the Primary still keeps its log for the Extension that is away";
-            return Err(Failure::Failed(text.into()));
+            return Err(CommandFailure::Failed(text.into()));
         }
         tokio::time::sleep(LOOK_INTERVAL).await;
     }
 }
 
 /// The Transactions Buffer is killed, and comes back.
-pub async fn buffer(story: &mut Story, stage: &mut Stage, load: &Load) -> Result<(), Failure> {
+pub async fn buffer(
+    story: &mut Story,
+    stage: &mut Stage,
+    load: &DemoLoad,
+) -> Result<(), CommandFailure> {
     story.chapter("The Transactions Buffer is killed and started again");
-    let failed = Failure::at("kill or start the store");
+    let failed = CommandFailure::at("kill or start the store");
     let commits = || load.seen.commits.load(Ordering::Relaxed);
     let (before, had) = (commits(), stage.buffer().await?.until);
     let process = stage.store.server(0).id();
@@ -290,11 +306,11 @@ pub async fn buffer(story: &mut Story, stage: &mut Stage, load: &Load) -> Result
         ),
         meanwhile > 0 && load.seen.failed.load(Ordering::Relaxed) == 0,
     );
-    let failed = Failure::at("kill or start the store");
+    let failed = CommandFailure::at("kill or start the store");
     stage.store.restart(0).await.map_err(failed)?;
     let begun = Instant::now();
     let failed =
-        |error: tokio_postgres::Error| Failure::Failed(format!("comparing places: {error}"));
+        |error: tokio_postgres::Error| CommandFailure::Failed(format!("comparing places: {error}"));
     let primary = connect(&stage.primary.address(DATABASE)).await?;
     let now = "SELECT pg_current_wal_insert_lsn()::text";
     let now = value(&primary, now).await.map_err(failed)?;
@@ -306,7 +322,7 @@ pub async fn buffer(story: &mut Story, stage: &mut Stage, load: &Load) -> Result
             break kept;
         }
         if begun.elapsed() > PATIENCE {
-            return Err(Failure::Failed(format!(
+            return Err(CommandFailure::Failed(format!(
                 "the Transactions Buffer does not catch up: {}",
                 kept.doing
             )));
@@ -328,26 +344,31 @@ pub async fn buffer(story: &mut Story, stage: &mut Stage, load: &Load) -> Result
 async fn with_first(
     stage: &mut Stage,
     work: impl FnOnce(&mut Postgres) -> std::io::Result<()> + Send + 'static,
-) -> Result<(), Failure> {
+) -> Result<(), CommandFailure> {
     let mut postgres = stage.extensions.remove(0);
     let done = tokio::task::spawn_blocking(move || {
         let done = work(&mut postgres);
         (postgres, done)
     });
-    let (postgres, done) = done.await.map_err(Failure::at("kill or start it"))?;
+    let (postgres, done) = done.await.map_err(CommandFailure::at("kill or start it"))?;
     stage.extensions.insert(0, postgres);
-    done.map_err(Failure::at("kill or start it"))
+    done.map_err(CommandFailure::at("kill or start it"))
 }
 
 /// The tables that are compared.
 const TABLES: [&str; 4] = ["account", "counter", "country", "entry"];
 
 /// The load ends, and every table of every database is read.
-pub async fn compare(story: &mut Story, stage: &Stage, load: Load) -> Result<(), Failure> {
+pub async fn compare(
+    story: &mut Story,
+    stage: &Stage,
+    load: DemoLoad,
+) -> Result<(), CommandFailure> {
     story.chapter("The load ends, and every table of every database is compared");
     let seen = std::sync::Arc::clone(&load.seen);
     let answered = load.stop().await;
-    let failed = |error: tokio_postgres::Error| Failure::Failed(format!("comparing: {error}"));
+    let failed =
+        |error: tokio_postgres::Error| CommandFailure::Failed(format!("comparing: {error}"));
     let primary = connect(&stage.primary.address(DATABASE)).await?;
     let mut extensions = Vec::new();
     for extension in &stage.extensions {
@@ -409,8 +430,9 @@ async fn sum(client: &Client, table: &str) -> Result<(String, String), tokio_pos
 }
 
 /// Waits until the last commit is everywhere: nothing is written any more.
-async fn wait_until_equal(primary: &Client, extensions: &[Client]) -> Result<(), Failure> {
-    let failed = |error: tokio_postgres::Error| Failure::Failed(format!("comparing: {error}"));
+async fn wait_until_equal(primary: &Client, extensions: &[Client]) -> Result<(), CommandFailure> {
+    let failed =
+        |error: tokio_postgres::Error| CommandFailure::Failed(format!("comparing: {error}"));
     let last =
         "SELECT count(*) || ' ' || max(id) || ' ' || (SELECT sum(n) FROM counter) FROM entry";
     let expected = value(primary, last).await.map_err(failed)?;

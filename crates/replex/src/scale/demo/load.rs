@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use replex::failure::Failure;
+use replex::failure::CommandFailure;
 use scale::address::Address;
 use tokio::task::JoinSet;
 use tokio_postgres::error::SqlState;
@@ -35,7 +35,7 @@ INSERT INTO counter SELECT n, 0 FROM generate_series(0, 3) n";
 
 /// What clients saw.
 #[derive(Debug, Default)]
-pub struct Seen {
+pub struct LoadSeen {
     /// Transactions that were answered.
     pub commits: AtomicU64,
     /// Reads that were answered.
@@ -52,22 +52,22 @@ pub struct Seen {
 }
 
 /// A load that goes on until it is stopped or dropped.
-pub struct Load {
+pub struct DemoLoad {
     /// What its clients saw.
-    pub seen: Arc<Seen>,
+    pub seen: Arc<LoadSeen>,
     clients: JoinSet<u64>,
 }
 
-impl Load {
+impl DemoLoad {
     /// Clients at this proxy.
-    pub async fn start(proxy: &Address) -> Result<Load, Failure> {
-        let seen = Arc::<Seen>::default();
+    pub async fn start(proxy: &Address) -> Result<DemoLoad, CommandFailure> {
+        let seen = Arc::<LoadSeen>::default();
         let mut clients = JoinSet::new();
         for number in 0..CLIENTS {
             let client = connect(proxy).await?;
             clients.spawn(work(number, client, Arc::clone(&seen)));
         }
-        Ok(Load { seen, clients })
+        Ok(DemoLoad { seen, clients })
     }
 
     /// Stops it. Returns how many transactions of its clients were answered.
@@ -78,7 +78,7 @@ impl Load {
 }
 
 /// A session of an ordinary driver.
-pub async fn connect(address: &Address) -> Result<Client, Failure> {
+pub async fn connect(address: &Address) -> Result<Client, CommandFailure> {
     let mut config = tokio_postgres::Config::new();
     config
         .host(&address.host)
@@ -86,7 +86,7 @@ pub async fn connect(address: &Address) -> Result<Client, Failure> {
         .user(&address.user)
         .dbname(&address.database);
     let connected = config.connect(NoTls).await;
-    let (client, connection) = connected.map_err(Failure::at("connect"))?;
+    let (client, connection) = connected.map_err(CommandFailure::at("connect"))?;
     // What ends the connection is told to whoever uses the client.
     tokio::spawn(async move {
         let _ = connection.await;
@@ -105,7 +105,7 @@ pub async fn value(client: &Client, query: &str) -> Result<String, tokio_postgre
 }
 
 /// One client: moves money, counts that in the same transaction, and reads.
-async fn work(number: u64, client: Client, seen: Arc<Seen>) -> u64 {
+async fn work(number: u64, client: Client, seen: Arc<LoadSeen>) -> u64 {
     let mut answered = 0;
     let mut round = number;
     while !seen.stop.load(Ordering::Relaxed) {
@@ -134,7 +134,7 @@ async fn work(number: u64, client: Client, seen: Arc<Seen>) -> u64 {
                 seen.failed.fetch_add(1, Ordering::Relaxed);
             }
         }
-        read(&client, (number, answered), round, &seen).await;
+        read(&client, number, answered, round, &seen).await;
         tokio::time::sleep(PAUSE).await;
     }
     answered
@@ -150,9 +150,9 @@ enum Expected {
     Same(String),
 }
 
-/// Reads its own counter, whose number it knows, then something that others write, and something that
-/// nobody writes.
-async fn read(client: &Client, (number, answered): (u64, u64), round: u64, seen: &Seen) {
+/// Reads its own counter, whose number it knows, then something that others write, and something
+/// that nobody writes.
+async fn read(client: &Client, number: u64, answered: u64, round: u64, seen: &LoadSeen) {
     let country = round % 200;
     let reads = [
         (

@@ -10,7 +10,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use replex::cluster::{self, Cluster};
-use replex::failure::Failure;
+use replex::failure::CommandFailure;
+use replex::say;
 use scale::address::Address;
 use scale::auth::users::Users;
 use scale::console::client::{self, Told};
@@ -48,10 +49,10 @@ struct Stage {
 }
 
 /// `replex scale demo`
-pub async fn run() -> Result<(), Failure> {
+pub async fn run() -> Result<(), CommandFailure> {
     let started = Instant::now();
     let mut story = Story::of_stdout();
-    println!(
+    say!(
         "{}: a PostgreSQL proxy whose replicas answer consistently.",
         story.screen.bold("Hihooi")
     );
@@ -65,34 +66,37 @@ pub async fn run() -> Result<(), Failure> {
     chapters::compare(&mut story, &stage, load).await?;
     let verdict = story.verdict(started);
     drop(stage);
-    println!("The databases are stopped and their data removed.");
+    say!("The databases are stopped and their data removed.");
     verdict
 }
 
 /// Starts a database; that takes a while, in which others can be started.
-async fn start_postgres(settings: &'static [&'static str]) -> Result<Postgres, Failure> {
+async fn start_postgres(settings: &'static [&'static str]) -> Result<Postgres, CommandFailure> {
     let started = tokio::task::spawn_blocking(|| Postgres::start(settings)).await;
-    let started = started.map_err(Failure::at("start PostgreSQL"))?;
-    started.map_err(Failure::at("start PostgreSQL"))
+    let started = started.map_err(CommandFailure::at("start PostgreSQL"))?;
+    started.map_err(CommandFailure::at("start PostgreSQL"))
 }
 
 /// Starts a store of one server, as processes of their own.
-async fn start_store() -> Result<Cluster, Failure> {
-    let program = std::env::current_exe().map_err(Failure::at("find this program's own file"))?;
-    let options = cluster::Options {
+async fn start_store() -> Result<Cluster, CommandFailure> {
+    let program =
+        std::env::current_exe().map_err(CommandFailure::at("find this program's own file"))?;
+    let options = cluster::ClusterOptions {
         servers: 1,
         // It is killed, and nobody is to take its place.
         coordinator_arguments: ["--replace-after", "never"].map(str::to_owned).into(),
-        ..cluster::Options::new(program)
+        ..cluster::ClusterOptions::new(program)
     };
     let started = Cluster::start(options).await;
-    started.map_err(Failure::at("start the store for the Transactions Buffer"))
+    started.map_err(CommandFailure::at(
+        "start the store for the Transactions Buffer",
+    ))
 }
 
 impl Stage {
-    /// A Primary, and two databases that are empty; the proxy is in front of the Primary, and has no
-    /// Extension yet.
-    async fn build() -> Result<Stage, Failure> {
+    /// A Primary, and two databases that are empty; the proxy is in front of the Primary, and has
+    /// no Extension yet.
+    async fn build() -> Result<Stage, CommandFailure> {
         let (primary, first, second, store) = tokio::try_join!(
             // What is answered is in the log that Extensions follow.
             start_postgres(&["synchronous_commit=on"]),
@@ -102,7 +106,7 @@ impl Stage {
         )?;
         let filled = load::connect(&primary.address(DATABASE)).await?;
         let filled = filled.batch_execute(load::SCHEMA).await;
-        filled.map_err(Failure::at("fill the Primary"))?;
+        filled.map_err(CommandFailure::at("fill the Primary"))?;
         let options = Options {
             primary: primary.address(DATABASE),
             admission: Admission {
@@ -128,11 +132,13 @@ impl Stage {
             ..Settings::default()
         };
         let routing = Routing::start(&options.primary, options.connections_max, &settings).await;
-        let routing = routing.map_err(Failure::at("follow the Primary"))?;
+        let routing = routing.map_err(CommandFailure::at("follow the Primary"))?;
         routing.extensions.replication().knows_all();
         let listener = TcpListener::bind("127.0.0.1:0").await;
-        let listener = listener.map_err(Failure::at("listen"))?;
-        let place = listener.local_addr().map_err(Failure::at("listen"))?;
+        let listener = listener.map_err(CommandFailure::at("listen"))?;
+        let place = listener
+            .local_addr()
+            .map_err(CommandFailure::at("listen"))?;
         let proxy: Arc<Proxy> = Proxy::new(options, Some(routing));
         let mut serving = JoinSet::new();
         // It has no end but that of the set.
@@ -151,16 +157,17 @@ impl Stage {
     }
 
     /// Asks the console.
-    async fn ask(&self, command: &str) -> Result<Told, Failure> {
+    async fn ask(&self, command: &str) -> Result<Told, CommandFailure> {
         let told = client::ask(&self.proxy, command).await;
-        told.map_err(Failure::at(format!("do `{command}`")))
+        told.map_err(CommandFailure::at(format!("do `{command}`")))
     }
 
     /// What the console says of the Transactions Buffer.
-    async fn buffer(&self) -> Result<Kept, Failure> {
+    async fn buffer(&self) -> Result<Kept, CommandFailure> {
         let told = self.ask("SHOW BUFFER").await?;
         let row = told.rows.into_iter().next();
-        let row = row.ok_or_else(|| Failure::Failed("there is no Transactions Buffer".into()))?;
+        let row =
+            row.ok_or_else(|| CommandFailure::Failed("there is no Transactions Buffer".into()))?;
         let text = |at: usize| row[at].clone().unwrap_or_default();
         Ok(Kept {
             doing: text(0),
@@ -170,19 +177,20 @@ impl Stage {
     }
 
     /// Has an Extension taken up, whose URL is returned.
-    async fn add(&self, extension: &Postgres) -> Result<String, Failure> {
+    async fn add(&self, extension: &Postgres) -> Result<String, CommandFailure> {
         let url = format!("postgresql://{SUPERUSER}@{}/{DATABASE}", extension.socket());
         self.ask(&format!("ADD EXTENSION '{url}'")).await?;
         Ok(url)
     }
 
     /// An Extension's line in the console: its state, what it does, and how far it is with that.
-    async fn extension(&self, number: usize) -> Result<Doing, Failure> {
+    async fn extension(&self, number: usize) -> Result<Doing, CommandFailure> {
         let told = self.ask("SHOW EXTENSIONS").await?;
         let number = number.to_string();
         let mut rows = told.rows.into_iter();
         let row = rows.find(|row| row[0].as_deref() == Some(&number));
-        let row = row.ok_or_else(|| Failure::Failed(format!("Extension {number} is gone")))?;
+        let row =
+            row.ok_or_else(|| CommandFailure::Failed(format!("Extension {number} is gone")))?;
         let text = |at: usize| row[at].clone().unwrap_or_default();
         Ok(Doing {
             state: text(3),
@@ -193,7 +201,7 @@ impl Stage {
     }
 
     /// Waits until an Extension is in this state, and shows on the way what it does.
-    async fn wait(&self, story: &Story, number: usize, state: &str) -> Result<(), Failure> {
+    async fn wait(&self, story: &Story, number: usize, state: &str) -> Result<(), CommandFailure> {
         let begun = Instant::now();
         let mut shown = String::new();
         loop {
@@ -207,7 +215,7 @@ impl Stage {
                 return Ok(());
             }
             if now.state == "failed" || begun.elapsed() > PATIENCE {
-                return Err(Failure::Failed(format!(
+                return Err(CommandFailure::Failed(format!(
                     "Extension {number} is {} after {} s, not {state}: {}",
                     now.state,
                     begun.elapsed().as_secs(),

@@ -1,19 +1,20 @@
 //! PostgreSQL's server, which the demo needs: found, or installed where that can be done.
 
-use replex::failure::Failure;
+use replex::failure::CommandFailure;
+use replex::say;
 use rustix::process::geteuid;
 use scale::local;
 use tokio::process::Command;
 
 /// As root on Debian it installs what is missing.
-pub async fn provide() -> Result<(), Failure> {
+pub async fn provide() -> Result<(), CommandFailure> {
     if local::programs().is_some() {
         return Ok(());
     }
     if !geteuid().is_root() {
         return Err(missing("only root can install it"));
     }
-    println!("PostgreSQL's server is not installed. Installing Debian's package postgresql.");
+    say!("PostgreSQL's server is not installed. Installing Debian's package postgresql.");
     // A list of packages that is old may do.
     let _ = apt_get(&["update", "-q"]).await;
     let installed = apt_get(&["install", "-qy", "--no-install-recommends", "postgresql"]).await;
@@ -24,8 +25,8 @@ pub async fn provide() -> Result<(), Failure> {
     }
 }
 
-fn missing(why: &str) -> Failure {
-    Failure::Failed(format!(
+fn missing(why: &str) -> CommandFailure {
+    CommandFailure::Failed(format!(
         "PostgreSQL's server is not installed, and {why}. On Debian it is there after `apt-get install postgresql` as \
          root; elsewhere its programs must be in PATH"
     ))

@@ -7,6 +7,7 @@ use super::{CONNECTION_FAILURE, End, Input, Relay, violation};
 use crate::manager::Manager;
 use crate::pool::Connection;
 use crate::proxy::cancel::Goal;
+use crate::proxy::numbers::Named;
 use crate::proxy::routing::{Chosen, Route, Routing, Touched, Why};
 use crate::wire::cut::{Message, Piece};
 use crate::wire::effect::Effect;
@@ -30,7 +31,7 @@ impl Relay<'_> {
     pub(super) async fn go_on(&mut self) -> Result<(), End> {
         // It may take a while: the client gets first what is its own already.
         self.flush_client().await?;
-        let (mut route, touches) = self.route_inside();
+        let (mut route, touches, named) = self.route_inside();
         let mut taken = None;
         if let (Some(chosen), Some(routing)) = (route.extension.take(), self.routing) {
             match self.take_soon(&chosen, routing).await {
@@ -41,9 +42,16 @@ impl Relay<'_> {
         self.tell_why(&route.why, &touches);
         let extension = taken.as_ref().map(|(chosen, _)| chosen.id);
         self.visit.goes(extension, route.why.reason);
-        let Some((chosen, connection)) = taken else {
+        let Some((chosen, mut connection)) = taken else {
             return self.resume();
         };
+        if let Some(routing) = self.routing {
+            let numbers = match named.only() {
+                Some(numbers) => numbers,
+                None => routing.numbers(&named, chosen.id, &mut connection).await,
+            };
+            self.session.numbers_tables(numbers);
+        }
         let place = chosen.place();
         let goal = Goal::Server(Arc::clone(&place.node), connection.cancel_key.clone());
         self.entry.leads_to(Some(goal)).await;
@@ -63,11 +71,12 @@ impl Relay<'_> {
     }
 
     /// Where what the session holds goes, in a transaction on the Primary that waits. What it may write is
-    /// noted when it goes to the Primary. With what the client is told that it touches.
-    fn route_inside(&self) -> (Route, String) {
+    /// noted when it goes to the Primary. With what the client is told that it touches, and the tables of which it may
+    /// be told.
+    fn route_inside(&self) -> (Route, String, Named) {
         let Some(routing) = self.routing else {
             let why = Why::primary("there is no Extension");
-            return (Route::primary(why), String::new());
+            return (Route::primary(why), String::new(), Named::default());
         };
         let demand = self.session.demand();
         let (mut touched, leaves_nothing) = self.looked_at(&demand, routing);
@@ -75,7 +84,8 @@ impl Relay<'_> {
         touched.coarsen(self.session.settings().classes);
         let leaves_nothing = demand.is_whole && leaves_nothing;
         let route = self.route_apart(&touched, leaves_nothing, routing);
-        (route, self.described(&touched.sets, routing))
+        let touches = self.described(&touched.sets, routing);
+        (route, touches, touched.named())
     }
 
     /// Where statements go that touch this and may leave something behind, in a transaction on the Primary.

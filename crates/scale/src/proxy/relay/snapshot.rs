@@ -5,11 +5,11 @@ use std::time::Duration;
 use super::{CONNECTION_FAILURE, Plan, Relay};
 use crate::manager::Sets;
 use crate::pool::Connection;
-use crate::proxy::routing::{Chosen, Route, Routing, Why};
+use crate::proxy::routing::{Chosen, Route, Routing, Touched, Why};
 use crate::wire::report::{Report, Severity};
 use crate::wire::session::Proof;
 
-/// How long it is waited for an Extension whatever there is to do on the Primary (HIHOOI c6).
+/// How long it is waited for an Extension whatever there is to do on the Primary (P1).
 const ALWAYS_WAITED: Duration = Duration::from_millis(10);
 /// How long an Extension may take for that snapshot; a read there would take longer.
 const SNAPSHOT_MAX: Duration = Duration::from_secs(1);
@@ -37,7 +37,8 @@ impl Relay<'_> {
         };
         Ok(Plan {
             extension: route.extension,
-            touches: self.described(&read, routing),
+            named: read.named(),
+            touches: self.described(&read.sets, routing),
             ..Plan::on_primary(route.why)
         })
     }
@@ -72,9 +73,9 @@ impl Relay<'_> {
     }
 
     /// What the session holds reads, if it holds nothing but reads for any node.
-    fn begins_by_reading(&self, routing: &Routing) -> Option<Sets> {
+    fn begins_by_reading(&self, routing: &Routing) -> Option<Touched> {
         let (touched, leaves_nothing) = self.looked_at(&self.session.demand(), routing);
         let is_read = touched.needs_primary.is_none() && !touched.sets.is_written();
-        (is_read && leaves_nothing).then_some(touched.sets)
+        (is_read && leaves_nothing).then_some(touched)
     }
 }

@@ -4,9 +4,7 @@
 //! so there is a page when all of it is there.
 
 use bytes::Bytes;
-use client::placement::{ColumnType, Value};
-use client::protocol::operation::RequestResult;
-use client::{Client, ConnectOptions, IfExists, SchemaBuilder};
+use client::{Client, ColumnType, ConnectOptions, IfExists, RequestResult, SchemaBuilder, Value};
 
 use super::super::Error;
 use super::pages::Page;
@@ -158,7 +156,8 @@ impl Table {
     /// Removes one row.
     pub async fn remove_part(&self, epoch: u64, tsid: Tsid, part: u32) -> Result<(), Error> {
         let key = [number(epoch), number(tsid.0), number(part.into())];
-        self.0.delete(&key, None).await.map_err(unreached)?;
+        // It may be gone already.
+        let _ = self.0.delete(&key, None).await.map_err(unreached)?;
         Ok(())
     }
 }

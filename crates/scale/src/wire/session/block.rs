@@ -2,7 +2,7 @@
 //!
 //! In a session that defers them, `BEGIN` is answered here. At READ COMMITTED each statement sees what
 //! is committed when that statement begins: as long as the transaction only reads, each may run
-//! anywhere, by itself (HIHOOI c6). The transaction begins on the Primary in front of the first batch
+//! anywhere, by itself (P1). The transaction begins on the Primary in front of the first batch
 //! that goes there; from then on it is one like any other. One that never gets there ends here, too.
 //!
 //! One at REPEATABLE READ that is to read only has a *snapshot* for all of its statements, which is taken in
@@ -15,6 +15,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+use super::failed_block::in_failed_transaction;
 use super::{At, IDLE, INSIDE, Out, Prepared, STATEMENTS_MAX, Session, Trace};
 use crate::wire::cut::HEADER_LEN;
 use crate::wire::message::{self, Bind, Parse, Subject};
@@ -22,7 +23,7 @@ use crate::wire::report::{Report, Severity};
 use crate::wire::server::Server;
 
 /// SQLSTATE: the transaction has failed.
-const IN_FAILED_TRANSACTION: &str = "25P02";
+pub(super) const IN_FAILED_TRANSACTION: &str = "25P02";
 
 /// Words that may stand behind `BEGIN` and `START`. Serializable transactions are a server's.
 const MODES: &[(&[&str], Mode)] = &[
@@ -191,11 +192,13 @@ impl Session {
     /// Why nothing more runs in the transaction.
     pub(super) fn block_failure(&self) -> Option<Report> {
         let block = self.block.as_ref().filter(|block| block.is_failed)?;
-        Some(block.lost.clone().unwrap_or_else(|| {
-            let text = "current transaction is aborted, commands ignored until end of transaction \
-                        block";
-            Report::new(Severity::Error, IN_FAILED_TRANSACTION, text)
-        }))
+        Some(block.lost.clone().unwrap_or_else(in_failed_transaction))
+    }
+
+    /// Has its transaction failed, on no server, and was the client told so?
+    pub(super) fn is_block_failed(&self) -> bool {
+        let block = self.block.as_ref();
+        block.is_some_and(|block| block.is_failed && block.lost.is_none())
     }
 
     /// Carries out a simple query that only begins or ends a transaction that is on no server. False
@@ -215,7 +218,14 @@ impl Session {
     pub(super) fn turns_batch(&mut self, out: &mut Out) -> bool {
         let mut held = std::mem::take(&mut self.held);
         let mut count = 0;
-        while let Some(front) = self.front(&held[count..]) {
+        loop {
+            if self.is_block_failed() && held.get(count).is_some_and(|it| self.closes(it, out)) {
+                count += 1;
+                continue;
+            }
+            let Some(front) = self.front(&held[count..]) else {
+                break;
+            };
             if let Some(parse) = front.parse {
                 self.prepare(parse);
                 message::write(&mut out.to_client, b'1', &[], 0);
@@ -324,7 +334,15 @@ impl Session {
             return None;
         };
         count += 1;
-        let is_of_it = message::executed_portal(body) == Ok(b"");
+        // The portal is on no server, where it could be used again.
+        let mut behind = frames[count..].iter();
+        let used = behind.find(|frame| matches!(frame[0], b'B' | b'E' | b'D' | b'S'));
+        let is_used_again = used.is_some_and(|frame| match frame[0] {
+            b'E' => message::executed_portal(&frame[HEADER_LEN..]) == Ok(b""),
+            b'D' => Subject::read(&frame[HEADER_LEN..]) == Ok(Subject::Portal(b"")),
+            _ => false,
+        });
+        let is_of_it = message::executed_portal(body) == Ok(b"") && !is_used_again;
         is_of_it.then(|| Front {
             command,
             text: Bytes::copy_from_slice(text),
@@ -335,7 +353,7 @@ impl Session {
     }
 
     /// The client has a statement that no server has yet.
-    fn prepare(&mut self, parse: Parse<'_>) {
+    pub(super) fn prepare(&mut self, parse: Parse<'_>) {
         let held = self.held_statements.pop_front();
         let prepared = held.unwrap_or_else(|| Arc::new(Prepared::of(parse)));
         if parse.name.is_empty() {

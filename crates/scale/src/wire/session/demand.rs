@@ -34,6 +34,15 @@ impl Text<'_> {
         }
     }
 
+    /// The types of its first parameters, by their numbers on the Primary, as the client has declared them.
+    pub fn parameter_types(&self) -> impl Iterator<Item = u32> {
+        let prepared = match self {
+            Text::Prepared(prepared) | Text::Bound(prepared, _) => Some(prepared),
+            Text::Simple(..) | Text::Unknown => None,
+        };
+        prepared.into_iter().flat_map(|it| it.parameter_types())
+    }
+
     /// What it may leave behind in its session.
     pub fn effect(&self) -> Effect {
         match self {
@@ -51,6 +60,8 @@ pub struct Demand<'a> {
     pub texts: Vec<Text<'a>>,
     /// Does it end with what is here? Otherwise more statements may follow in it.
     pub is_whole: bool,
+    /// Is what ends an implicit transaction still to come: Sync, a query or a function call?
+    pub is_open: bool,
     /// Does it run anything, or does it only prepare statements?
     pub executes: bool,
     /// May it leave portals to later batches of its transaction, or use those of earlier ones?
@@ -69,12 +80,50 @@ impl Demand<'_> {
     }
 }
 
+/// What a batch is about, as far as its messages have been looked at.
+#[derive(Default)]
+struct Gathered<'a> {
+    texts: Vec<Text<'a>>,
+    /// A name that the batch itself prepares or describes, and where: it is found here before the client's.
+    prepared: Vec<(&'a [u8], usize, Arc<Prepared>)>,
+}
+
+impl<'a> Gathered<'a> {
+    fn prepares(&mut self, name: &'a [u8], statement: Arc<Prepared>) {
+        let at = self.texts.len();
+        self.prepared.push((name, at, Arc::clone(&statement)));
+        self.texts.push(Text::Prepared(statement));
+    }
+
+    /// What the client is told of a statement's tables and types must be what they are now.
+    fn describes(&mut self, session: &Session, name: &'a [u8]) {
+        let is_here = self.prepared.iter().any(|(known, ..)| *known == name);
+        if let Some(statement) = session.statement(name).filter(|_| !is_here) {
+            self.prepares(name, statement);
+        }
+    }
+
+    fn binds(&mut self, session: &Session, name: &'a [u8], parameters: &'a [u8]) {
+        let mut of_batch = self.prepared.iter().rev();
+        if let Some((_, at, statement)) = of_batch.find(|(known, ..)| *known == name) {
+            let bound = Text::Bound(Arc::clone(statement), parameters);
+            // What it is run with says more than that it is prepared.
+            match &self.texts[*at] {
+                Text::Prepared(_) => self.texts[*at] = bound,
+                _ => self.texts.push(bound),
+            }
+            return;
+        }
+        let of_client = session.statement(name);
+        let bound = of_client.map(|statement| Text::Bound(statement, parameters));
+        self.texts.push(bound.unwrap_or(Text::Unknown));
+    }
+}
+
 impl Session {
     /// The batch that waits for a server.
     pub fn demand(&self) -> Demand<'_> {
-        let mut texts = Vec::new();
-        // A name that the batch itself prepares, and where: it is found here before the client's.
-        let mut prepared: Vec<(&[u8], usize, Arc<Prepared>)> = Vec::new();
+        let mut gathered = Gathered::default();
         let mut statements = self.held_statements.iter();
         let last = self.held.len().saturating_sub(1);
         for (index, frame) in self.held.iter().enumerate() {
@@ -83,56 +132,55 @@ impl Session {
                 b'Q' if self.held_rest == 0 => match split_string(body) {
                     Ok((text, _)) => {
                         let effect = self.held_effect.unwrap_or(Effect::KeepsSession);
-                        texts.push(Text::Simple(text, effect));
+                        gathered.texts.push(Text::Simple(text, effect));
                     }
-                    Err(_) => texts.push(Text::Unknown),
+                    Err(_) => gathered.texts.push(Text::Unknown),
                 },
                 b'P' if self.held_rest == 0 => match Parse::read(body) {
                     Ok(parse) => {
                         let known = statements.next().map(Arc::clone);
                         let statement = known.unwrap_or_else(|| Arc::new(Prepared::of(parse)));
-                        prepared.push((parse.name, texts.len(), Arc::clone(&statement)));
-                        texts.push(Text::Prepared(statement));
+                        gathered.prepares(parse.name, statement);
                     }
-                    Err(_) => texts.push(Text::Unknown),
+                    Err(_) => gathered.texts.push(Text::Unknown),
                 },
-                b'B' => {
-                    let Ok(bind) = Bind::read(body) else {
-                        texts.push(Text::Unknown);
-                        continue;
-                    };
-                    let is_whole = index < last || self.held_rest == 0;
-                    let parameters = if is_whole { bind.rest } else { &[] };
-                    let mut of_batch = prepared.iter().rev();
-                    let of_batch = of_batch.find(|(name, ..)| *name == bind.statement);
-                    if let Some((_, at, statement)) = of_batch {
-                        let bound = Text::Bound(Arc::clone(statement), parameters);
-                        // What it is run with says more than that it is prepared.
-                        match &texts[*at] {
-                            Text::Prepared(_) => texts[*at] = bound,
-                            _ => texts.push(bound),
-                        }
-                        continue;
+                b'B' => match Bind::read(body) {
+                    Ok(bind) => {
+                        let is_whole = index < last || self.held_rest == 0;
+                        let parameters = if is_whole { bind.rest } else { &[] };
+                        gathered.binds(self, bind.statement, parameters);
                     }
-                    let of_client = self.statement(bind.statement);
-                    let bound = of_client.map(|statement| Text::Bound(statement, parameters));
-                    texts.push(bound.unwrap_or(Text::Unknown));
+                    Err(_) => gathered.texts.push(Text::Unknown),
+                },
+                b'D' => {
+                    if let Ok(Subject::Statement(name)) = Subject::read(body) {
+                        gathered.describes(self, name);
+                    }
                 }
-                b'E' | b'D' | b'C' | b'S' | b'H' => {}
-                _ => texts.push(Text::Unknown),
+                b'E' | b'C' | b'S' | b'H' | b'd' | b'c' | b'f' => {}
+                _ => gathered.texts.push(Text::Unknown),
             }
         }
-        let end = self.held.last().map(|frame| frame[0]);
-        let is_whole = self.held_rest == 0 && matches!(end, Some(b'Q' | b'F' | b'S'));
+        let is_whole = self.held_rest == 0 && self.is_held_to_end();
         let tags = self.held.iter().map(|frame| frame[0]);
-        let executes = tags
-            .into_iter()
-            .any(|tag| matches!(tag, b'Q' | b'F' | b'E'));
+        let executes = tags.clone().any(|tag| matches!(tag, b'Q' | b'F' | b'E'));
         Demand {
-            texts,
+            texts: gathered.texts,
             is_whole,
+            is_open: !tags
+                .last()
+                .is_some_and(|tag| matches!(tag, b'Q' | b'F' | b'S')),
             executes,
             shares_portals: self.shares_portals(),
+        }
+    }
+
+    /// Does what is held end its batch, also if it fails? A query behind extended messages is then skipped with them,
+    /// up to a Sync that is still to come.
+    pub(super) fn is_held_to_end(&self) -> bool {
+        match &self.held[..] {
+            [only] => matches!(only[0], b'Q' | b'F' | b'S'),
+            more => more.last().is_some_and(|frame| frame[0] == b'S'),
         }
     }
 

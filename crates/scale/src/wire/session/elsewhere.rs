@@ -2,7 +2,7 @@
 //!
 //! At READ COMMITTED each statement sees what is committed when that statement begins. So a batch of
 //! reads in a transaction that is on the Primary may run at an Extension, if it touches nothing that the
-//! transaction has written (HIHOOI c6). Between its batches such a transaction *waits*: its next batch
+//! transaction has written (P1). Between its batches such a transaction *waits*: its next batch
 //! gathers as outside of transactions, and then runs here or there.
 //!
 //! A read that runs by itself at an Extension may be *watched*: whether what it has seen counts is known once its
@@ -155,7 +155,7 @@ impl Session {
         {
             self.add(&super::added::raising(&report), out);
             message::write(&mut out.to_server, b'S', &[], 0);
-            self.expect(Kind::Ready);
+            self.expected.push(Expected::of_sync());
         }
         (frames, std::mem::take(&mut self.held_rest))
     }

@@ -1,12 +1,12 @@
 //! What the server will reply, in order.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 
-use super::Prepared;
-use crate::wire::server::StatementId;
+use super::{Bound, Prepared};
+use crate::wire::server::{StatementId, Statements, UnnamedId};
 
 /// To what a reply belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,7 +21,7 @@ pub enum Kind {
     Execute,
     /// Ends with CloseComplete.
     Close,
-    /// Ends with ReadyForQuery: a simple query, a function call, or Sync.
+    /// Ends with ReadyForQuery.
     Ready,
     /// No reply of the server: what was made goes to the client when its turn comes.
     Made,
@@ -43,10 +43,32 @@ pub enum Undo {
     Restore(Bytes, Arc<Prepared>),
     /// Neither the client nor the server has this statement.
     ForgetBoth(StatementId, Bytes),
+    /// The client still has these statements, and the server those.
+    RestoreAll(BTreeMap<Bytes, Arc<Prepared>>, Statements),
+    /// The same, and names on the server are those that sessions share.
+    ShareNames(BTreeMap<Bytes, Arc<Prepared>>, Statements),
     /// The server has no unnamed statement.
     ForgetUnnamedOnServer,
-    /// Neither the client nor the server has an unnamed statement.
-    ForgetUnnamed,
+    /// The client and the server have these unnamed statements still. What runs, and fails, ends both all the same.
+    KeepUnnamed(Option<(UnnamedId, Arc<Prepared>)>, Option<UnnamedId>),
+    /// The client's portal of this name runs this still.
+    KeepPortal(Bytes, Option<Bound>),
+}
+
+impl Undo {
+    /// Does it give statements back that are taken away by their names?
+    pub fn is_of_names(&self) -> bool {
+        matches!(self, Undo::Restore(..) | Undo::RestoreAll(..))
+    }
+}
+
+/// What a ReadyForQuery answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ends {
+    /// Sync, at which a server that skips a batch that has failed goes on.
+    Sync,
+    /// A simple query or a function call, which is skipped, too, in such a batch, and not answered.
+    Query,
 }
 
 /// Statements in front of the client's in one simple query.
@@ -65,9 +87,17 @@ pub struct Expected {
     pub kind: Kind,
     /// The session itself asked for it; the client does not see it.
     pub is_hidden: bool,
+    /// It may fail, and nobody is told.
+    pub is_optional: bool,
     /// Of a simple query: statements that were put in front of the client's, whose replies it does
     /// not see, and how many characters of text they have.
     pub prelude: Prelude,
+    /// What ReadyForQuery answers, if it is that.
+    pub ends: Ends,
+    /// The statement that the message is about, as the client calls it; empty if it is about none, or the unnamed one.
+    pub statement: Bytes,
+    /// Of Execute: what ends the data of a COPY was sent behind it.
+    pub ends_copy: bool,
     /// What to take back if the message is skipped.
     pub undo: Undo,
     /// Of what was made: the message.
@@ -80,9 +110,21 @@ impl Expected {
         Expected {
             kind,
             is_hidden: false,
+            is_optional: false,
             prelude: Prelude::default(),
+            ends: Ends::Query,
+            statement: Bytes::new(),
+            ends_copy: false,
             undo: Undo::Nothing,
             made: Bytes::new(),
+        }
+    }
+
+    /// What Sync is answered by.
+    pub fn of_sync() -> Expected {
+        Expected {
+            ends: Ends::Sync,
+            ..Expected::of(Kind::Ready)
         }
     }
 
@@ -99,6 +141,28 @@ impl Expected {
         Expected {
             is_hidden: true,
             ..Expected::of(kind)
+        }
+    }
+
+    /// A reply to a message about this statement.
+    pub fn about(mut self, statement: &[u8]) -> Expected {
+        self.statement = Bytes::copy_from_slice(statement);
+        self
+    }
+
+    /// A reply that the client does not see, and that may be an error.
+    pub fn optional(kind: Kind) -> Expected {
+        Expected {
+            is_optional: true,
+            ..Expected::hidden(kind)
+        }
+    }
+
+    /// What a Sync of the session's own is answered by.
+    pub fn hidden_sync() -> Expected {
+        Expected {
+            is_hidden: true,
+            ..Expected::of_sync()
         }
     }
 
@@ -152,6 +216,19 @@ impl Queue {
         self.entries.push_back(expected);
     }
 
+    /// What ends the data of a COPY is sent, before it is known whether the last message reads any.
+    pub fn copy_ends(&mut self) {
+        if let Some(last) = self.entries.back_mut() {
+            last.ends_copy = last.kind == Kind::Execute;
+        }
+    }
+
+    /// Is a reply to come that the client sees, and that a server gives?
+    pub fn has_seen(&self) -> bool {
+        let mut all = self.entries.iter();
+        all.any(|expected| !expected.is_hidden && expected.kind != Kind::Made)
+    }
+
     pub fn front(&self) -> Option<&Expected> {
         self.entries.front()
     }
@@ -194,22 +271,25 @@ impl Queue {
     /// A COPY reads data in an extended batch: a Sync that was sent right behind its Execute is
     /// ignored by the server, and the batch stays open.
     pub fn reopen(&mut self) {
-        let kinds = self.entries.iter().map(|expected| expected.kind);
-        if kinds.eq([Kind::Execute, Kind::Ready]) {
+        let entries = self.entries.iter().map(|it| (it.kind, it.ends));
+        if entries.eq([(Kind::Execute, Ends::Query), (Kind::Ready, Ends::Sync)]) {
             self.entries.pop_back();
             self.ready -= 1;
             self.open = true;
         }
     }
 
-    /// The batch has failed: what the server skips, last first. Is Sync among what was sent?
+    /// The batch has failed: what the server skips, last first. Is what ends it among what was sent? That is Sync,
+    /// but for a query that stands by itself.
     pub fn skip_batch(&mut self) -> (Vec<Expected>, bool) {
-        let end = self
-            .entries
-            .iter()
-            .position(|expected| expected.kind == Kind::Ready);
+        let mut entries = self.entries.iter().enumerate();
+        let end = entries.position(|(index, it)| {
+            it.kind == Kind::Ready && (index == 0 || it.ends == Ends::Sync)
+        });
         let skipped = self.entries.drain(..end.unwrap_or(self.entries.len()));
         let skipped: Vec<Expected> = skipped.rev().collect();
+        let is_ready = |it: &&Expected| it.kind == Kind::Ready;
+        self.ready -= skipped.iter().filter(is_ready).count();
         if end.is_none() {
             self.open = false;
         }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::expected::{Expected, Kind, Undo};
+use super::statements::MISSING_UNNAMED;
 use super::{
     AsPrepared, Bound, Out, PARAMETERS_LEN_MAX, PORTALS_MAX, Prepared, RestGoes, STATEMENTS_MAX,
     Session, Stage,
@@ -21,6 +22,7 @@ const CLOSE_COMPLETE: &[u8] = b"3\0\0\0\x04";
 const RUN_UNNAMED: &[u8] = b"D\0\0\0\x06P\0E\0\0\0\x09\0\0\0\0\0S\0\0\0\x04";
 
 impl Session {
+    // tidy: long — one match that tells where each message goes
     pub(super) fn forward(
         &mut self,
         message: Message<'_>,
@@ -37,40 +39,56 @@ impl Session {
             self.copy(message, out);
             return Ok(());
         }
+        if self.copies_in {
+            // The server ends the session: it looks for nothing but data here.
+            out.to_server.extend_from_slice(message.frame);
+            return Ok(());
+        }
+        let is_data = matches!(tag, b'd' | b'c' | b'f');
         let is_skipped = self.is_skipping && tag != b'S';
-        if is_skipped || matches!(tag, b'd' | b'c' | b'f') {
+        // Data may come right behind what reads it; PostgreSQL ignores all other data.
+        if is_skipped || is_data && self.expected.is_empty() {
             self.client_rest = RestGoes::Nowhere;
             return Ok(());
         }
         match tag {
+            b'c' | b'f' => {
+                self.expected.copy_ends();
+                out.to_server.extend_from_slice(message.frame);
+            }
             b'P' => self.parse(message, server, out)?,
             b'B' => self.bind(message, server, out)?,
             b'D' => {
+                let mut reply = Expected::of(Kind::Describe);
                 if let Subject::Statement(name) = Subject::read(message.body())? {
+                    reply = reply.about(name);
                     let name = self.on_server(name, server, out);
                     message::write(&mut out.to_server, b'D', &[b"S", &name], 0);
                 } else {
                     out.to_server.extend_from_slice(message.frame);
                 }
-                self.expect(Kind::Describe);
+                self.expected.push(reply);
             }
-            b'C' => self.close(message, out)?,
+            b'C' => self.close(message, server, out)?,
             b'E' => {
+                let bound = self.of_portal(message::executed_portal(message.body())?);
+                let text = bound.as_ref().and_then(|bound| bound.prepared.text());
+                let undo = self.deallocates(text.unwrap_or_default(), server, out);
                 out.to_server.extend_from_slice(message.frame);
-                self.expect(Kind::Execute);
+                self.expected.push(Expected::of(Kind::Execute).or(undo));
             }
             b'S' => {
                 self.is_skipping = false;
                 out.to_server.extend_from_slice(message.frame);
-                self.expect(Kind::Ready);
+                self.expected.push(Expected::of_sync());
             }
             b'Q' if self.sets_by(message, out) => {}
             b'Q' => match self.as_prepared.take() {
                 Some(as_prepared) => self.run_prepared(&as_prepared, server, out),
                 None => {
-                    self.query(message, server);
+                    let undo = self.query(message, server, out);
                     out.to_server.extend_from_slice(message.frame);
-                    let mut reply = Expected::of(Kind::Ready);
+                    let mut reply = Expected::of(Kind::Ready).or(undo);
                     reply.prelude = std::mem::take(&mut self.prelude);
                     self.expected.push(reply);
                 }
@@ -114,15 +132,21 @@ impl Session {
         // Whatever fails before its end leaves that undone.
         let again = Undo::KeepOnServer(it.prepared.id);
         self.expected.push(Expected::of(Kind::Execute).or(again));
-        self.expect(Kind::Ready);
+        self.expected.push(Expected::of_sync());
     }
 
-    /// A simple query, which also ends the unnamed statement.
-    fn query(&mut self, message: Message<'_>, server: &mut Server) {
+    /// A simple query, which also ends the unnamed statement unless it is skipped.
+    fn query(&mut self, message: Message<'_>, server: &mut Server, out: &mut Out) -> Undo {
         let known = self.held_effect.take();
-        self.leaves(known.unwrap_or_else(|| effect::of_query(message)), server);
-        self.unnamed = None;
-        server.unnamed = None;
+        let effect = known.unwrap_or_else(|| effect::of_query(message));
+        self.leaves(effect, server);
+        let (text, _) = message::split_string(message.body()).unwrap_or_default();
+        self.names_for(text, effect, (&mut *server, &mut *out));
+        match self.deallocates(text, server, out) {
+            Undo::Nothing => Undo::KeepUnnamed(self.unnamed.take(), server.unnamed.take()),
+            // The unnamed statement ends when it is answered.
+            undo => undo,
+        }
     }
 
     fn parse(
@@ -146,21 +170,28 @@ impl Session {
             }
         };
         self.leaves(prepared.effect, server);
+        let text = prepared.text().unwrap_or_default();
+        self.names_for(text, prepared.effect, (&mut *server, &mut *out));
         if parse.name.is_empty() {
             self.unnamed_count += 1;
             let id = (self.number, self.unnamed_count);
-            self.unnamed = Some((id, prepared));
-            server.unnamed = Some(id);
+            let of_client = self.unnamed.replace((id, prepared));
+            let of_server = server.unnamed.replace(id);
             out.to_server.extend_from_slice(message.frame);
-            self.expected
-                .push(Expected::of(Kind::Parse).or(Undo::ForgetUnnamed));
+            let undo = Undo::KeepUnnamed(of_client, of_server);
+            self.expected.push(Expected::of(Kind::Parse).or(undo));
+            return Ok(());
+        }
+        if self.own_names.is_some() {
+            self.parse_as_it_is(message, (parse.name, prepared), out);
             return Ok(());
         }
         if self.statements.contains_key(parse.name) {
             // The server knows the name, too, and refuses it.
             let name = self.on_server(parse.name, server, out);
             message::write(&mut out.to_server, b'P', &[&name, parse.rest], message.rest);
-            self.expect(Kind::Parse);
+            self.expected
+                .push(Expected::of(Kind::Parse).about(parse.name));
             return Ok(());
         }
         if self.statements.len() >= STATEMENTS_MAX {
@@ -177,12 +208,28 @@ impl Session {
             let parts: [&[u8]; 2] = [&prepared.server_name, parse.rest];
             self.make_room(&prepared, server, out);
             message::write(&mut out.to_server, b'P', &parts, message.rest);
-            let reply = Expected::of(Kind::Parse);
+            let reply = Expected::of(Kind::Parse).about(parse.name);
             self.expected
                 .push(reply.or(Undo::ForgetBoth(prepared.id, client_name.clone())));
         }
         self.statements.insert(client_name, prepared);
         Ok(())
+    }
+
+    /// The server knows statements by the client's names.
+    fn parse_as_it_is(
+        &mut self,
+        message: Message<'_>,
+        (name, prepared): (&[u8], Arc<Prepared>),
+        out: &mut Out,
+    ) {
+        let name = Bytes::copy_from_slice(name);
+        let undo = match self.statements.insert(name.clone(), prepared) {
+            Some(before) => Undo::Restore(name, before),
+            None => Undo::Forget(name),
+        };
+        out.to_server.extend_from_slice(message.frame);
+        self.expected.push(Expected::of(Kind::Parse).or(undo));
     }
 
     fn bind(
@@ -200,43 +247,57 @@ impl Session {
         {
             self.leaves(prepared.effect, server);
         }
-        match statement {
+        let portal = Bytes::copy_from_slice(bind.portal);
+        let before = match statement {
             Some(prepared) if self.portals.len() < PORTALS_MAX => {
-                let portal = Bytes::copy_from_slice(bind.portal);
                 let is_kept = message.is_whole() && bind.rest.len() <= PARAMETERS_LEN_MAX;
                 let parameters = if is_kept { bind.rest } else { &[] };
                 let bound = Bound {
                     prepared,
                     parameters: Bytes::copy_from_slice(parameters),
                 };
-                self.portals.insert(portal, bound);
+                self.portals.insert(portal.clone(), bound)
             }
-            _ => {
-                self.portals.remove(bind.portal);
-            }
-        }
+            _ => self.portals.remove(bind.portal),
+        };
         if name.len() == 1 && bind.statement.is_empty() {
             out.to_server.extend_from_slice(message.frame);
         } else {
             let parts: [&[u8]; 4] = [bind.portal, b"\0", &name, bind.rest];
             message::write(&mut out.to_server, b'B', &parts, message.rest);
         }
-        self.expect(Kind::Bind);
+        let undo = Undo::KeepPortal(portal, before);
+        let reply = Expected::of(Kind::Bind).about(bind.statement);
+        self.expected.push(reply.or(undo));
         Ok(())
     }
 
     /// Closes a statement for the client only: others may use it on the server.
-    fn close(&mut self, message: Message<'_>, out: &mut Out) -> Result<(), Malformed> {
+    fn close(
+        &mut self,
+        message: Message<'_>,
+        server: &Server,
+        out: &mut Out,
+    ) -> Result<(), Malformed> {
         if let Subject::Statement(name) = Subject::read(message.body())? {
             let made = Expected::made(CLOSE_COMPLETE);
+            if self.own_names.is_some() && !name.is_empty() {
+                let undo = match self.statements.remove_entry(name) {
+                    Some((name, prepared)) => Undo::Restore(name, prepared),
+                    None => Undo::Nothing,
+                };
+                out.to_server.extend_from_slice(message.frame);
+                self.expected.push(Expected::of(Kind::Close).or(undo));
+                return Ok(());
+            }
             if let Some(prepared) = self.statements.remove(name) {
                 let name = Bytes::copy_from_slice(name);
                 self.expected.push(made.or(Undo::Restore(name, prepared)));
                 return Ok(());
             }
             if name.is_empty() {
-                self.unnamed = None;
-                self.expected.push(made);
+                let undo = Undo::KeepUnnamed(self.unnamed.take(), server.unnamed);
+                self.expected.push(made.or(undo));
                 return Ok(());
             }
         }
@@ -250,7 +311,7 @@ impl Session {
     fn on_server(&mut self, name: &[u8], server: &mut Server, out: &mut Out) -> Bytes {
         if name.is_empty() {
             let Some((id, prepared)) = &self.unnamed else {
-                return Bytes::from_static(b"unnamed prepared statement\0");
+                return [MISSING_UNNAMED, b"\0"].concat().into();
             };
             if server.unnamed != Some(*id) {
                 server.unnamed = Some(*id);
@@ -261,8 +322,14 @@ impl Session {
             }
             return Bytes::from_static(b"\0");
         }
-        let Some(prepared) = self.statements.get(name).cloned() else {
-            // Made by SQL's PREPARE, if at all: that keeps the session's server.
+        let prepared = self.statements.get(name).cloned();
+        // One that is too long to be kept stays where it is.
+        let is_there = |prepared: &Prepared| {
+            let since = self.own_names.filter(|_| prepared.body.is_none());
+            self.own_names.is_none() || since.is_some_and(|since| prepared.since < since)
+        };
+        let Some(prepared) = prepared.filter(|prepared| is_there(prepared)) else {
+            // It has this name there, or was made by SQL's PREPARE, if at all: that keeps the session's server.
             return [name, b"\0"].concat().into();
         };
         self.prepared_on(server, &prepared, out)

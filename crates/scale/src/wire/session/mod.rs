@@ -30,7 +30,10 @@ mod changes;
 mod demand;
 mod elsewhere;
 mod expected;
+mod failed_block;
 mod forward;
+mod names;
+mod numbers;
 mod reply;
 mod settings;
 mod statements;
@@ -47,7 +50,7 @@ use super::cut::{Message, Piece};
 use super::effect::{self, Effect};
 use super::message::{self, Parse};
 use super::report::Report;
-use super::server::{Parameters, Server, UnnamedId};
+use super::server::{Parameters, Server, Turn, UnnamedId};
 use block::Block;
 pub use block::Snapshots;
 pub use changes::Changes;
@@ -55,6 +58,7 @@ pub use demand::{Demand, Text};
 use elsewhere::{Batch, Failure, Waiting};
 pub use elsewhere::{Fault, Proof};
 use expected::{Expected, Kind};
+pub use numbers::Numbers;
 pub use settings::{Balancing, Classes, Settings, Trace};
 pub use statements::{AsPrepared, Bound, Prepared};
 
@@ -148,6 +152,8 @@ enum RestGoes {
 #[derive(Debug)]
 pub struct Session {
     number: u64,
+    /// The process of the server that the client was told.
+    process: u32,
     stage: Stage,
     /// The transaction's status that a server has told last.
     status: u8,
@@ -183,12 +189,16 @@ pub struct Session {
     prelude: expected::Prelude,
     /// What the simple query that is forwarded next runs as.
     as_prepared: Option<AsPrepared>,
+    /// Since when the server that it keeps knows statements by the client's names.
+    own_names: Option<Turn>,
     /// What the portals of the current transaction run.
     portals: BTreeMap<Bytes, Bound>,
     /// The server has said that it ends the session.
     is_told_of_end: bool,
     /// Its server is an Extension, without which it can go on.
     is_on_extension: bool,
+    /// The numbers that tables have there.
+    numbers: Numbers,
     /// Its transactions begin on a server only where they must; with such snapshots unless they say
     /// otherwise.
     defers: Option<Snapshots>,
@@ -221,6 +231,7 @@ impl Session {
             application: application.clone(),
             application_at_login: application,
             number,
+            process: 0,
             stage: Stage::Free,
             status: IDLE,
             held: Vec::new(),
@@ -244,9 +255,11 @@ impl Session {
             is_schema_only: false,
             prelude: expected::Prelude::default(),
             as_prepared: None,
+            own_names: None,
             portals: BTreeMap::new(),
             is_told_of_end: false,
             is_on_extension: false,
+            numbers: Numbers::Unknown,
             defers: None,
             block: None,
             is_read_committed: false,
@@ -359,6 +372,25 @@ impl Session {
         self.as_prepared = Some(prepared).filter(|_| is_query && self.held_rest == 0);
     }
 
+    /// What is held, and goes to an Extension next, reads tables that have these numbers there.
+    pub fn numbers_tables(&mut self, numbers: Numbers) {
+        self.numbers = numbers;
+    }
+
+    /// What goes to that Extension next reads these, too, by their numbers there and on the Primary.
+    pub fn numbers_tables_also(&mut self, pairs: Vec<(u32, u32)>) {
+        match &mut self.numbers {
+            Numbers::Pairs(known) => {
+                for pair in pairs {
+                    if !known.contains(&pair) {
+                        known.push(pair);
+                    }
+                }
+            }
+            Numbers::Unknown | Numbers::One(_) => self.numbers = Numbers::Pairs(pairs),
+        }
+    }
+
     /// A message while no server is attached.
     fn gather(&mut self, message: Message<'_>, out: &mut Out) -> Result<(), Malformed> {
         self.client_rest = RestGoes::Nowhere;
@@ -368,7 +400,7 @@ impl Session {
                 return Ok(());
             }
             // PostgreSQL, too, ignores what is left of a COPY that has failed.
-            b'd' | b'c' | b'f' => return Ok(()),
+            b'd' | b'c' | b'f' if !self.may_copy() => return Ok(()),
             _ if self.is_skipping => {
                 if message.tag() == b'S' {
                     self.is_skipping = false;
@@ -377,6 +409,7 @@ impl Session {
                 return Ok(());
             }
             b'Q' if self.sets_by(message, out) || self.turns_by(message, out) => return Ok(()),
+            b'Q' if self.deallocates_by(message, out) => return Ok(()),
             b'S' if self.turns_batch(out) => return Ok(()),
             b'H' if self.held.is_empty() => return Ok(()),
             b'Q' | b'F' | b'S' | b'H' => true,
@@ -395,19 +428,62 @@ impl Session {
         self.held_len += message.frame.len();
         self.held_rest = message.rest;
         if ends || self.held_len > HELD_LEN_MAX || !message.is_whole() {
-            self.stage = Stage::Wanting;
             self.client_rest = RestGoes::On;
-            if let Some(failure) = self.block_failure() {
-                self.refuse(&failure, out);
-            }
+            self.gathers_no_more(out);
         }
         Ok(())
     }
 
+    /// Has a part of a batch gathered, and may more of it come?
+    pub fn is_gathering(&self) -> bool {
+        self.stage == Stage::Free && !self.held.is_empty()
+    }
+
+    /// What has gathered goes to a server, also if more is to come.
+    pub fn gathers_no_more(&mut self, out: &mut Out) {
+        self.stage = Stage::Wanting;
+        if self.is_block_failed() {
+            self.answer_failed(out);
+        } else if let Some(failure) = self.block_failure() {
+            self.refuse(&failure, out);
+        }
+    }
+
+    /// The client was told that this is its process on the server.
+    pub fn is_called(&mut self, process: u32) {
+        self.process = process;
+    }
+
+    /// Does its server run something next that is the session's own?
+    pub fn runs_own(&self) -> bool {
+        self.expected.front().is_some_and(|front| front.is_hidden)
+    }
+
+    /// Does its server run something that the client has sent, now or next?
+    pub fn runs_for_client(&self) -> bool {
+        self.expected.has_seen()
+    }
+
+    /// May what is held read data of COPY, which comes right behind it?
+    fn may_copy(&self) -> bool {
+        !self.is_skipping && self.held.iter().any(|frame| frame[0] == b'E')
+    }
+
     /// Is a message all about settings of the proxy? Then it is done.
     fn sets_by(&mut self, message: Message<'_>, out: &mut Out) -> bool {
-        let text = message::split_string(message.body());
-        self.held.is_empty() && text.is_ok_and(|(text, _)| self.sets(text, out))
+        let Ok((text, _)) = message::split_string(message.body()) else {
+            return false;
+        };
+        if !self.held.is_empty() || self.expected.is_empty() {
+            return self.held.is_empty() && self.sets(text, out);
+        }
+        // It is answered when its turn comes.
+        let mut answer = Out::default();
+        let is_done = self.sets(text, &mut answer);
+        if is_done {
+            self.expected.push(Expected::made(answer.to_client));
+        }
+        is_done
     }
 
     /// Is a message all about a transaction that is on no server? Then it is done.
@@ -465,24 +541,27 @@ impl Session {
         forwarded
     }
 
-    /// No server can run what is held: the client is told why. The session goes on.
-    pub fn refuse(&mut self, report: &Report, out: &mut Out) {
-        assert_eq!(self.stage, Stage::Wanting, "refused what was not wanted");
-        assert!(!self.is_waiting(), "its transaction has a server");
+    /// Nothing is held any more, and no server wanted. Returns the messages that were held.
+    fn drop_held(&mut self) -> Vec<Bytes> {
         self.stage = Stage::Free;
-        self.failure = None;
         self.held_len = 0;
         self.held_rest = 0;
         self.client_rest = RestGoes::Nowhere;
         self.held_effect = None;
         self.is_schema_only = false;
         self.held_statements.clear();
-        let held = std::mem::take(&mut self.held);
+        std::mem::take(&mut self.held)
+    }
+
+    /// No server can run what is held: the client is told why. The session goes on.
+    pub fn refuse(&mut self, report: &Report, out: &mut Out) {
+        assert_eq!(self.stage, Stage::Wanting, "refused what was not wanted");
+        assert!(!self.is_waiting(), "its transaction has a server");
+        self.failure = None;
+        let is_ended = self.is_held_to_end();
+        self.drop_held();
         report.write(&mut out.to_client);
         self.block_fails();
-        let is_ended = held
-            .last()
-            .is_some_and(|frame| matches!(frame[0], b'Q' | b'F' | b'S'));
         if is_ended {
             message::write_ready(&mut out.to_client, self.told_status());
         } else {
@@ -511,7 +590,13 @@ impl Session {
                 message::write(&mut out.to_client, b'S', &[name, b"\0", value, b"\0"], 0);
             }
         }
+        let name = settings::APPLICATION_NAME;
+        let told = self.parameters.get(name).cloned();
         self.parameters = Arc::clone(&server.parameters);
+        // The server is yet to be told how the session is called.
+        if let Some(told) = told.filter(|told| server.parameters.get(name) != Some(told)) {
+            Arc::make_mut(&mut self.parameters).insert(Bytes::from_static(name), told);
+        }
     }
 
     /// Is it with a server, in no transaction, with nothing expected?
@@ -547,6 +632,16 @@ impl Session {
     /// What a portal runs, as far as it was made by Bind.
     pub fn of_portal(&self, portal: &[u8]) -> Option<Bound> {
         self.portals.get(portal).cloned()
+    }
+
+    /// Is it inside of a transaction on a server, with nothing under way?
+    pub fn is_inside_quietly(&self) -> bool {
+        self.status != IDLE && self.expected.is_empty() && !self.is_within_batch()
+    }
+
+    /// Does it know all portals that were made by Bind in its transaction?
+    pub fn knows_portals(&self) -> bool {
+        self.portals.len() < PORTALS_MAX
     }
 
     fn expect(&mut self, kind: Kind) {

@@ -3,10 +3,13 @@
 use super::expected::{Expected, Kind, Undo};
 use super::{Changes, IDLE, Out, Pinning, RestGoes, Session, Stage};
 use crate::wire::Malformed;
-use crate::wire::cut::{Message, Piece};
+use crate::wire::cut::{HEADER_LEN, Message, Piece};
 use crate::wire::message;
 use crate::wire::report::{self, Report, Severity};
 use crate::wire::server::Server;
+
+/// SQLSTATE: there is no such prepared statement.
+const NO_STATEMENT: &str = "26000";
 
 const SYNC: &[u8] = b"S\0\0\0\x04";
 
@@ -51,13 +54,18 @@ impl Session {
             b'C' | b'I' | b's' => self.completed(message, server),
             b'E' => return self.error(message, server, out),
             b'Z' => is_seen = !self.ready(message)?.is_hidden && !self.is_ready_elsewhere(),
-            b'G' | b'W' => {
-                self.copies_in = true;
-                self.expected.reopen();
-            }
+            b'G' | b'W' => match self.expected.front() {
+                Some(front) if front.ends_copy => {}
+                Some(front) if matches!(front.kind, Kind::Execute | Kind::Ready) => {
+                    self.copies_in = true;
+                    self.expected.reopen();
+                }
+                _ => return Err(Malformed::new("the server asks for data of no COPY")),
+            },
             b'S' => {
-                is_seen = true;
                 let (name, value) = message::parameter_status(message.body())?;
+                // The client may know of it already, where the proxy has set it.
+                is_seen = self.parameters.get(&name) != Some(&value);
                 server.report(name, value);
                 self.parameters = server.parameters.clone();
             }
@@ -71,11 +79,25 @@ impl Session {
         };
         if is_seen && message.tag() == b'Z' {
             message::write_ready(&mut out.to_client, self.told_status());
+        } else if is_seen && message.tag() == b'T' && self.is_on_extension {
+            self.numbers.write(message.frame, &mut out.to_client);
+        } else if is_seen && message.tag() == b'A' {
+            self.notified(message, server.process, out);
         } else if is_seen {
             out.to_client.extend_from_slice(message.frame);
         }
         self.expected.give_made(&mut out.to_client);
         Ok(())
+    }
+
+    /// A notification: those that the client has sent itself are from the process that it knows.
+    fn notified(&self, message: Message<'_>, own: u32, out: &mut Out) {
+        let start = out.to_client.len() + HEADER_LEN;
+        out.to_client.extend_from_slice(message.frame);
+        let process = out.to_client.get_mut(start..start + size_of::<u32>());
+        if let Some(process) = process.filter(|process| **process == own.to_be_bytes()) {
+            process.copy_from_slice(&self.process.to_be_bytes());
+        }
     }
 
     /// An error of the server.
@@ -85,7 +107,8 @@ impl Session {
         server: &mut Server,
         out: &mut Out,
     ) -> Result<(), Malformed> {
-        let report = Report::read(message.body());
+        let body = self.in_clients_names(message.body());
+        let report = Report::read(&body);
         if report.severity == Severity::Fatal {
             if self.is_on_extension {
                 // The session outlives it: what the client is told comes with its end.
@@ -95,12 +118,21 @@ impl Session {
             self.is_told_of_end = true;
         }
         let front = self.expected.front();
+        if front.is_some_and(|reply| reply.is_optional) {
+            self.server_rest = RestGoes::Nowhere;
+            self.failed(server, out);
+            return Ok(());
+        }
         if front.is_some_and(|reply| reply.is_hidden && reply.kind == Kind::Ready) {
             return Err(Malformed(format!(
                 "a statement of the proxy failed: {report}"
             )));
         }
         let prelude = front.map_or(0, |reply| reply.prelude.length);
+        if report.code == NO_STATEMENT && self.own_names.is_none() {
+            // Something else than DEALLOCATE has taken statements away: each is prepared anew before its next use.
+            server.outdate();
+        }
         if self.fails_elsewhere(&report) {
             self.server_rest = RestGoes::Nowhere;
             self.failed(server, out);
@@ -111,7 +143,9 @@ impl Session {
         self.block_fails();
         self.failed(server, out);
         if prelude > 0 && message.is_whole() {
-            let body = report::moved(message.body(), prelude);
+            let body = report::moved(&body, prelude);
+            message::write(&mut out.to_client, b'E', &[&body], 0);
+        } else if message.is_whole() {
             message::write(&mut out.to_client, b'E', &[&body], 0);
         } else {
             out.to_client.extend_from_slice(message.frame);
@@ -186,29 +220,34 @@ impl Session {
             // Nobody has sent one.
             return;
         }
+        let mut undo = Undo::Nothing;
         if self.awaits(Kind::Execute) {
-            self.expected.pop();
+            undo = self.expected.pop().map_or(undo, |reply| reply.undo);
         } else if let Some(reply) = self.expected.front_mut() {
             reply.prelude.statements = reply.prelude.statements.saturating_sub(1);
+            undo = std::mem::take(&mut reply.undo);
+            self.unnamed.take_if(|_| undo.is_of_names());
         }
+        // Then they were taken away when it was sent, and what is there now was prepared behind it.
+        let is_done = matches!(undo, Undo::RestoreAll(..));
         match message.body() {
-            b"DEALLOCATE ALL\0" => {
+            b"DEALLOCATE ALL\0" | b"DISCARD ALL\0" if !is_done => {
                 server.forget_all();
                 self.statements.clear();
-            }
-            b"DISCARD ALL\0" => {
-                server.forget_all();
-                self.statements.clear();
-                // What was sent behind it may leave something again.
-                if self.expected.is_over() && !self.is_on_extension {
-                    let is_kept = self.pinning == Pinning::Always;
-                    server.is_dirty = !is_kept;
-                    self.is_pinned = is_kept;
-                    self.changes = Changes::Discarded;
-                    self.application.clone_from(&self.application_at_login);
-                }
             }
             _ => {}
+        }
+        // What was sent behind it may leave something again.
+        let is_over = self.expected.is_over() && !self.is_on_extension;
+        if message.body() == b"DISCARD ALL\0" && is_over {
+            let is_kept = self.pinning == Pinning::Always;
+            server.is_dirty = !is_kept;
+            self.is_pinned = is_kept;
+            self.own_names = None;
+            server.forget_all();
+            self.statements.clear();
+            self.changes = Changes::Discarded;
+            self.application.clone_from(&self.application_at_login);
         }
     }
 
@@ -216,22 +255,38 @@ impl Session {
     /// ReadyForQuery is left.
     fn failed(&mut self, server: &mut Server, out: &mut Out) {
         let was_copying = std::mem::take(&mut self.copies_in);
-        if self
-            .expected
-            .front()
-            .is_none_or(|reply| reply.kind == Kind::Ready)
-        {
-            return;
+        match self.expected.front_mut() {
+            None => return,
+            Some(reply) if reply.kind == Kind::Ready => {
+                // A query ends the unnamed statement, also if it fails.
+                let undo = std::mem::take(&mut reply.undo);
+                if undo.is_of_names() {
+                    self.unnamed = None;
+                    self.undo(undo, server);
+                }
+                return;
+            }
+            Some(_) => {}
         }
-        let (skipped, has_sync) = self.expected.skip_batch();
+        let (mut skipped, has_sync) = self.expected.skip_batch();
+        let failed = skipped.pop();
         for reply in skipped {
             self.undo(reply.undo, server);
+        }
+        match failed.map(|reply| reply.undo) {
+            // PostgreSQL drops the old one before it looks at the new one.
+            Some(Undo::KeepUnnamed(..)) => {
+                self.unnamed = None;
+                server.unnamed = None;
+            }
+            Some(undo) => self.undo(undo, server),
+            None => {}
         }
         self.is_skipping = !has_sync;
         if was_copying && std::mem::take(&mut self.sync_ignored) {
             out.to_server.extend_from_slice(SYNC);
             self.is_skipping = false;
-            self.expect(Kind::Ready);
+            self.expected.push(Expected::of_sync());
         }
     }
 
@@ -251,9 +306,24 @@ impl Session {
                 self.statements.insert(name, prepared);
             }
             Undo::ForgetUnnamedOnServer => server.unnamed = None,
-            Undo::ForgetUnnamed => {
-                self.unnamed = None;
-                server.unnamed = None;
+            Undo::KeepUnnamed(of_client, of_server) => {
+                self.unnamed = of_client;
+                server.unnamed = of_server;
+            }
+            Undo::ShareNames(statements, on_server) => {
+                self.own_names = None;
+                self.statements = statements;
+                server.restore_named(on_server);
+            }
+            Undo::RestoreAll(statements, on_server) => {
+                self.statements = statements;
+                server.restore_named(on_server);
+            }
+            Undo::KeepPortal(portal, Some(bound)) => {
+                self.portals.insert(portal, bound);
+            }
+            Undo::KeepPortal(portal, None) => {
+                self.portals.remove(&portal);
             }
         }
     }

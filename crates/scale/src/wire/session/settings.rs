@@ -1,6 +1,8 @@
 //! Settings that the proxy carries for a session, which clients change in a simple query: its own, by
 //! `SET replex.… = …`, and `application_name`, which some drivers set in every session.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 
 use super::{Out, Session, Stage};
@@ -115,10 +117,15 @@ impl Session {
             && !self.is_waiting()
             && let Some(name) = application_name(text)
         {
-            self.application = Some(Bytes::copy_from_slice(name.as_bytes()));
+            let value = Bytes::copy_from_slice(name.as_bytes());
+            self.application = Some(value.clone());
             message::write(&mut out.to_client, b'C', &[b"SET\0"], 0);
-            let parts: [&[u8]; 4] = [APPLICATION_NAME, b"\0", name.as_bytes(), b"\0"];
-            message::write(&mut out.to_client, b'S', &parts, 0);
+            if self.parameters.get(APPLICATION_NAME) != Some(&value) {
+                let parts: [&[u8]; 4] = [APPLICATION_NAME, b"\0", name.as_bytes(), b"\0"];
+                message::write(&mut out.to_client, b'S', &parts, 0);
+                let name = Bytes::from_static(APPLICATION_NAME);
+                Arc::make_mut(&mut self.parameters).insert(name, value);
+            }
             message::write_ready(&mut out.to_client, self.status);
             return true;
         }

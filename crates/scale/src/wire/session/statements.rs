@@ -1,14 +1,21 @@
 //! Prepared statements as clients name them.
 
+use std::borrow::Cow;
 use std::fmt::Write;
 use std::sync::Arc;
 
 use bytes::{BufMut, Bytes, BytesMut};
 use ring::digest;
 
+use super::Session;
 use crate::wire::effect::{self, Effect};
 use crate::wire::message::{self, Parse};
 use crate::wire::server::{StatementId, Turn};
+
+/// How each name on servers begins.
+const PREFIX: &[u8] = b"replex_";
+/// The name on servers of an unnamed statement that is not there, as PostgreSQL calls it.
+pub(super) const MISSING_UNNAMED: &[u8] = b"unnamed prepared statement";
 
 /// A statement that a client has prepared.
 #[derive(Debug)]
@@ -121,6 +128,26 @@ pub struct AsPrepared {
     pub parameters: Bytes,
 }
 
+impl Session {
+    /// An error's fields, in which statements have the names that the client has given them.
+    pub(super) fn in_clients_names<'a>(&self, body: &'a [u8]) -> Cow<'a, [u8]> {
+        let found = |name: &[u8]| body.windows(name.len()).position(|it| it == name);
+        let quoted_missing = [b"prepared statement \"", MISSING_UNNAMED, b"\""].concat();
+        let (start, length, name) = if let Some(start) = found(&quoted_missing) {
+            (start, quoted_missing.len(), MISSING_UNNAMED)
+        } else if let (Some(start), Some(front)) = (found(PREFIX), self.expected.front()) {
+            let length = PREFIX.len() + 2 * size_of::<StatementId>();
+            (start, length, &front.statement[..])
+        } else {
+            return Cow::Borrowed(body);
+        };
+        let Some(after) = body.get(start + length..).filter(|_| !name.is_empty()) else {
+            return Cow::Borrowed(body);
+        };
+        Cow::Owned([&body[..start], name, after].concat())
+    }
+}
+
 fn effect_of(body: &[u8]) -> Effect {
     match message::split_string(body) {
         Ok((text, _)) => effect::of(text),
@@ -130,7 +157,7 @@ fn effect_of(body: &[u8]) -> Effect {
 
 /// A statement's name on servers, with the zero byte.
 pub fn server_name(id: &StatementId) -> Bytes {
-    let mut name = String::from("replex_");
+    let mut name = String::from_utf8_lossy(PREFIX).into_owned();
     for byte in id {
         write!(name, "{byte:02x}").expect("a string takes everything");
     }

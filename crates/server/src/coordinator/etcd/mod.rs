@@ -16,7 +16,7 @@ use std::sync::mpsc::{self, Receiver, Sender, TryRecvError};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
-use protocol::coordinator::Persist;
+use machines::coordinator::PersistedState;
 use protocol::message::Leadership;
 
 use super::keeper::{Keeper, Told};
@@ -36,7 +36,7 @@ pub(super) const LEASE_S: u64 = 5;
 #[derive(Debug)]
 enum Command {
     /// Keep a state of this leadership.
-    Keep(u64, Persist),
+    Keep(u64, PersistedState),
     /// This leadership is over.
     Resign(u64),
 }
@@ -94,8 +94,8 @@ impl EtcdKeeper {
             }),
         });
         let (commands, to_do) = mpsc::channel();
-        let (tell, reports) = mpsc::channel();
-        let candidate = Candidate::new(record, clock, Arc::clone(&shared), (tell, wake));
+        let (sender, reports) = mpsc::channel();
+        let candidate = Candidate::new(record, clock, Arc::clone(&shared), sender, wake);
         let thread = std::thread::Builder::new()
             .name("etcd".to_owned())
             .spawn(move || candidate.run(&to_do))
@@ -156,7 +156,7 @@ impl Keeper for EtcdKeeper {
         }
     }
 
-    fn keep(&mut self, persist: Persist) -> Result<(), ServerError> {
+    fn keep(&mut self, persist: PersistedState) -> Result<(), ServerError> {
         self.command(Command::Keep(self.leadership, persist));
         Ok(())
     }

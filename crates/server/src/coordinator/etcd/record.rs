@@ -14,7 +14,8 @@
 
 use std::slice;
 
-use protocol::coordinator::{Persist, State, decode_state};
+use machines::coordinator::PersistedState;
+use protocol::state::{CoordinatorState, decode_state};
 use serde_json::Value;
 
 use super::gateway::{Gateway, GatewayError, KeyValue, changed_at, delete, get, made_at, put};
@@ -77,7 +78,7 @@ impl From<GatewayError> for LoadError {
 pub(crate) struct Found {
     pub manifest: Manifest,
     pub changed_at: i64,
-    pub state: State,
+    pub state: CoordinatorState,
     pub bytes: Vec<u8>,
 }
 
@@ -194,7 +195,7 @@ impl Record {
     }
 
     /// Makes a state the state, in place of the one that `term` knows.
-    pub fn keep(&mut self, term: Term, persist: &Persist) -> Result<Keeping, GatewayError> {
+    pub fn keep(&mut self, term: Term, persist: &PersistedState) -> Result<Keeping, GatewayError> {
         let manifest = Manifest::new(persist.version, self.instance, &persist.bytes);
         self.write(term, &manifest, &persist.bytes)
     }

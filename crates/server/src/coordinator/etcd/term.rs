@@ -14,7 +14,8 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::Duration;
 
-use protocol::coordinator::{Persist, State};
+use machines::coordinator::PersistedState;
+use protocol::state::CoordinatorState;
 
 use super::gateway::GatewayError;
 use super::{Campaign, Command, Keeping, LEASE_S, LoadError, Record, Report, Seat, Shared, Term};
@@ -22,7 +23,7 @@ use crate::clock::Clock;
 use crate::coordinator::keeper::Told;
 use crate::error::ServerError;
 use crate::event_loop::Handle;
-use crate::journal::{self, Level};
+use crate::journal::{self, JournalLevel};
 use crate::random;
 
 /// A standby looks whether somebody leads, and what failed is tried again, after this.
@@ -52,7 +53,7 @@ struct Leading {
     /// Why the role is told once more.
     reason: String,
     /// The newest state that the role wants to be kept.
-    pending: Option<Persist>,
+    pending: Option<PersistedState>,
     /// Before this, etcd is not asked to keep one.
     keep_from_us: u64,
 }
@@ -62,7 +63,9 @@ pub(super) struct Candidate {
     record: Record,
     clock: Clock,
     shared: Arc<Shared>,
-    tell: (Sender<Report>, Handle),
+    reports: Sender<Report>,
+    /// Woken after each report.
+    wake: Handle,
     seated: Option<Seated>,
     leading: Option<Leading>,
     leadership: u64,
@@ -97,13 +100,15 @@ impl Candidate {
         record: Record,
         clock: Clock,
         shared: Arc<Shared>,
-        tell: (Sender<Report>, Handle),
+        reports: Sender<Report>,
+        wake: Handle,
     ) -> Candidate {
         Candidate {
             record,
             clock,
             shared,
-            tell,
+            reports,
+            wake,
             seated: None,
             leading: None,
             leadership: 0,
@@ -216,7 +221,7 @@ impl Candidate {
         let mut known = self.shared.known();
         if known.leader.as_ref() != Some(&leader) {
             journal::line(
-                Level::Info,
+                JournalLevel::Info,
                 "coordinator_stands_by",
                 &[("leader", &leader), ("kept_in", &known.kept_in)],
             );
@@ -233,7 +238,7 @@ impl Candidate {
         };
         let found = self.record.load()?;
         let state = match found {
-            None => State::new(random::number().map_err(Trouble::Fatal)?),
+            None => CoordinatorState::new(random::number().map_err(Trouble::Fatal)?),
             Some(found) => {
                 if let Some(place) = found.manifest.moved_to {
                     return Err(Trouble::Fatal(ServerError::Folder(format!(
@@ -330,13 +335,12 @@ impl Candidate {
     }
 
     fn report(&self, told: Result<Told, ServerError>) {
-        let (tell, wake) = &self.tell;
         // Nobody listens only when the process is ending anyway.
-        let _ = tell.send(Report {
+        let _ = self.reports.send(Report {
             leadership: self.leadership,
             told,
         });
-        wake.wake();
+        self.wake.wake();
     }
 
     fn note(&mut self, error: &GatewayError) {
@@ -345,7 +349,7 @@ impl Candidate {
             self.noted_us = Some(now_us);
             let place = self.record.place();
             journal::line(
-                Level::Warn,
+                JournalLevel::Warn,
                 "etcd_trouble",
                 &[("kept_in", &place), ("reason", error)],
             );

@@ -1,0 +1,175 @@
+//! A PostgreSQL as a user would install it, to measure beside: Debian's programs, default settings,
+//! a folder of its own below the one under measurement, a Unix socket in it, and no port.
+//!
+//! PostgreSQL does not run as root: there it runs as `nobody`. Stopped when dropped.
+
+use std::fs;
+use std::io::{self, Write};
+use std::os::unix::fs::{MetadataExt, chown};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::cpu;
+
+/// How long it may take to serve.
+const READY_WITHIN: Duration = Duration::from_secs(60);
+/// Between two looks at whether it does.
+const READY_PAUSE: Duration = Duration::from_millis(20);
+/// `nobody` and `nogroup`.
+const NOBODY: u32 = 65_534;
+const USER: &str = "postgres";
+
+/// A running PostgreSQL.
+#[derive(Debug)]
+pub struct DebianPostgres {
+    programs: PathBuf,
+    postmaster: Child,
+    folder: tempfile::TempDir,
+}
+
+/// Where PostgreSQL's programs are, if it is installed: the newest of Debian's folders.
+fn programs() -> Option<PathBuf> {
+    let versions = fs::read_dir("/usr/lib/postgresql").ok()?.flatten();
+    let folders = versions.map(|version| version.path().join("bin"));
+    folders
+        .filter(|folder| folder.join("initdb").exists())
+        .max()
+}
+
+impl DebianPostgres {
+    /// Makes an empty one and starts it; none if PostgreSQL is not installed.
+    ///
+    /// # Errors
+    /// It does not start.
+    pub fn start(base: &Path) -> io::Result<Option<DebianPostgres>> {
+        let Some(programs) = programs() else {
+            return Ok(None);
+        };
+        let folder = tempfile::TempDir::with_prefix_in("replex-pg-", base)?;
+        if is_root()? {
+            chown(folder.path(), Some(NOBODY), Some(NOBODY))?;
+        }
+        let data = folder.path().join("data");
+        let mut initdb = command(&programs, "initdb", folder.path())?;
+        let words = ["--auth=trust", "--encoding=UTF8", "--locale=C"];
+        initdb
+            .args(words)
+            .args(["--username", USER])
+            .arg("--pgdata")
+            .arg(&data);
+        run(&mut initdb, "initdb").map(drop)?;
+        let log = fs::File::create(folder.path().join("log"))?;
+        let mut postgres = command(&programs, "postgres", folder.path())?;
+        let sockets = format!("unix_socket_directories={}", folder.path().display());
+        postgres.arg("-D").arg(&data).args(["-c", &sockets]);
+        postgres.args(["-c", "listen_addresses="]);
+        let postmaster = postgres.stdout(log.try_clone()?).stderr(log).spawn()?;
+        let postgres = DebianPostgres {
+            programs,
+            postmaster,
+            folder,
+        };
+        postgres.wait()?;
+        Ok(Some(postgres))
+    }
+
+    fn wait(&self) -> io::Result<()> {
+        let begun = Instant::now();
+        loop {
+            let mut command = command(&self.programs, "pg_isready", self.folder.path())?;
+            if command
+                .arg("--quiet")
+                .arg("-h")
+                .arg(self.folder.path())
+                .status()?
+                .success()
+            {
+                return Ok(());
+            }
+            if begun.elapsed() > READY_WITHIN {
+                let log = fs::read_to_string(self.folder.path().join("log")).unwrap_or_default();
+                return Err(io::Error::other(format!(
+                    "PostgreSQL does not serve: {log}"
+                )));
+            }
+            std::thread::sleep(READY_PAUSE);
+        }
+    }
+
+    /// Has `psql` run these words, each a statement or a command of its own; how long that took.
+    /// Then waits until the server's process for them has ended, too: its CPU time counts from then
+    /// on.
+    ///
+    /// # Errors
+    /// One of them fails.
+    pub fn psql(&self, words: &[&str]) -> io::Result<Duration> {
+        let mut command = Command::new(self.programs.join("psql"));
+        command.args(["--no-psqlrc", "--quiet", "--set", "ON_ERROR_STOP=1"]);
+        command.args(["--username", USER, "--host"]);
+        command.arg(self.folder.path());
+        command.args(["--tuples-only", "--no-align"]);
+        for word in words.iter().chain(&["SELECT pg_backend_pid()"]) {
+            command.args(["--command", word]);
+        }
+        let begun = Instant::now();
+        let output = run(&mut command, "psql")?;
+        let taken = begun.elapsed();
+        let process = output.lines().last().unwrap_or_default();
+        let process = Path::new("/proc").join(process);
+        while process.exists() && begun.elapsed() < READY_WITHIN {
+            std::thread::sleep(READY_PAUSE);
+        }
+        Ok(taken)
+    }
+
+    /// CPU time of the server and of all its processes that have ended, in microseconds. Those that
+    /// still run in the background are left out.
+    ///
+    /// # Errors
+    /// It is gone.
+    pub fn cpu_us(&self) -> io::Result<f64> {
+        cpu::with_ended_us(self.postmaster.id())
+    }
+}
+
+impl Drop for DebianPostgres {
+    fn drop(&mut self) {
+        let data = self.folder.path().join("data");
+        let stopped = command(&self.programs, "pg_ctl", self.folder.path()).and_then(|mut it| {
+            it.arg("stop").args(["-m", "immediate", "-D"]).arg(data);
+            run(&mut it, "pg_ctl").map(drop)
+        });
+        if let Err(error) = stopped {
+            // There is nobody to return it to.
+            let _ = writeln!(io::stderr(), "{error}");
+            let _ = self.postmaster.kill();
+        }
+        let _ = self.postmaster.wait();
+    }
+}
+
+/// One of PostgreSQL's programs, run as somebody who is not root.
+fn command(programs: &Path, program: &str, folder: &Path) -> io::Result<Command> {
+    let mut command = Command::new(programs.join(program));
+    command.current_dir(folder).stdin(Stdio::null());
+    if is_root()? {
+        command.uid(NOBODY).gid(NOBODY);
+    }
+    Ok(command)
+}
+
+fn is_root() -> io::Result<bool> {
+    Ok(fs::metadata("/proc/self")?.uid() == 0)
+}
+
+/// Runs a program that must succeed; what it printed.
+fn run(command: &mut Command, name: &str) -> io::Result<String> {
+    let output = command.stdin(Stdio::null()).output()?;
+    if output.status.success() {
+        return Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned());
+    }
+    let words = String::from_utf8_lossy(&output.stderr);
+    Err(io::Error::other(format!("{name} failed: {words}")))
+}

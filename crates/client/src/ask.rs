@@ -1,0 +1,59 @@
+//! A question to the coordinator on its way there.
+
+use protocol::message::{CoordinatorReply, CoordinatorRequest};
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+/// A question to the coordinator.
+#[derive(Debug)]
+pub(crate) struct Ask {
+    pub request: CoordinatorRequest,
+    /// The caller that waits for the answer, and until when; none for a question of the session
+    /// machine.
+    pub waiter: Option<(oneshot::Sender<Answer>, Instant)>,
+}
+
+/// What became of a question of a caller.
+#[derive(Debug)]
+pub(crate) enum Answer {
+    Reply(Box<CoordinatorReply>, u64),
+    /// It was never sent: what happened at each coordinator.
+    NotSent(Vec<String>),
+    /// It was sent, and no answer came.
+    Lost(String),
+}
+
+impl Ask {
+    /// A question of the session machine.
+    pub fn of_machine(request: CoordinatorRequest) -> Ask {
+        Ask {
+            request,
+            waiter: None,
+        }
+    }
+
+    /// A question of a caller, with where the answer goes.
+    pub fn of_caller(
+        request: CoordinatorRequest,
+        deadline: Instant,
+    ) -> (Ask, oneshot::Receiver<Answer>) {
+        let (sender, receiver) = oneshot::channel();
+        let waiter = Some((sender, deadline));
+        (Ask { request, waiter }, receiver)
+    }
+
+    /// Whether the answer is still needed.
+    pub fn is_wanted(&self) -> bool {
+        self.waiter
+            .as_ref()
+            .is_none_or(|(sender, deadline)| !sender.is_closed() && *deadline > Instant::now())
+    }
+
+    /// Answers the caller, if there is one.
+    pub fn tell(self, answer: Answer) {
+        if let Some((sender, _)) = self.waiter {
+            // A caller that has gone needs no answer.
+            let _ = sender.send(answer);
+        }
+    }
+}

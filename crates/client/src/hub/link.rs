@@ -1,0 +1,119 @@
+//! One connection to one core of a server.
+//!
+//! The reader task hands every whole frame that is there to the session machine in one go.
+
+use std::sync::Arc;
+
+use protocol::identity::{CoreId, Epoch};
+use protocol::message::{Hello, Message, Reply};
+use session::SessionInput;
+use tokio::io::AsyncReadExt;
+use tokio::net::TcpStream;
+use tokio::net::tcp::OwnedReadHalf;
+use tokio::time::timeout;
+
+use super::Hub;
+use super::writer::LinkWriter;
+use crate::framing::FrameReader;
+use crate::greeting::greet;
+
+/// Where a link leads.
+#[derive(Clone, Debug)]
+pub(crate) struct Target {
+    pub core: CoreId,
+    pub address: String,
+    pub cluster: u64,
+}
+
+/// Opens a connection, serves it until it breaks, and tells the session machine of both. The
+/// text says why it broke.
+pub(crate) async fn run(hub: Arc<Hub>, target: Target) {
+    let core = target.core;
+    let reason = match open(&hub, &target).await {
+        Err(reason) => reason,
+        Ok((stream, reader, epoch)) => {
+            let (read_half, write_half) = stream.into_split();
+            let writer = Arc::new(LinkWriter::new(write_half));
+            hub.connected(core, epoch, Arc::clone(&writer));
+            tokio::select! {
+                reason = read(&hub, core, read_half, reader) => reason,
+                result = writer.run() => match result {
+                    Ok(()) => "the writer ended".to_owned(),
+                    Err(error) => error.to_string(),
+                },
+            }
+        }
+    };
+    let reason = format!("server {} at {}: {reason}", core.server.0, target.address);
+    hub.disconnected(core, reason);
+}
+
+/// Opens a connection and exchanges greetings.
+async fn open(hub: &Hub, target: &Target) -> Result<(TcpStream, FrameReader, Epoch), String> {
+    let greeting = async {
+        let hello = Hello {
+            cluster: Some(target.cluster),
+            core: None,
+        };
+        let (stream, reader, message) =
+            greet(&target.address, hello, hub.options().silence).await?;
+        match message {
+            Message::Welcome(welcome) if welcome.cluster != target.cluster => Err(format!(
+                "it belongs to cluster {:016x}, not {:016x}",
+                welcome.cluster, target.cluster
+            )),
+            Message::Welcome(welcome) => match welcome.core {
+                Some((core, _)) if core == target.core => Ok((stream, reader, welcome.epoch)),
+                _ => Err("another server answers there".to_owned()),
+            },
+            Message::Goodbye { reason } => Err(reason),
+            _ => Err("it does not greet".to_owned()),
+        }
+    };
+    let patience = hub.options().connect_timeout;
+    match timeout(patience, greeting).await {
+        Ok(result) => result,
+        Err(_) => Err(format!("no answer within {} ms", patience.as_millis())),
+    }
+}
+
+/// Hands replies to the session machine until the connection ends; says why.
+async fn read(hub: &Hub, core: CoreId, mut half: OwnedReadHalf, mut reader: FrameReader) -> String {
+    let mut replies: Vec<(u64, Reply)> = Vec::new();
+    loop {
+        let end = loop {
+            match reader.next() {
+                Ok(None) => break None,
+                Err(error) => break Some(error.to_string()),
+                Ok(Some(frame)) => match frame.message {
+                    Message::Reply(reply) => replies.push((frame.correlation, reply)),
+                    Message::Goodbye { reason } => break Some(reason),
+                    _ => break Some("it sent what no client asks for".to_owned()),
+                },
+            }
+        };
+        if !replies.is_empty() {
+            hub.step_all(
+                replies
+                    .drain(..)
+                    .map(|(correlation, reply)| SessionInput::Reply {
+                        core,
+                        correlation,
+                        reply,
+                    }),
+            );
+        }
+        if let Some(reason) = end {
+            return reason;
+        }
+        let space = match reader.space() {
+            Ok(space) => space,
+            Err(error) => return error.to_string(),
+        };
+        match half.read(space).await {
+            Ok(0) => return "it closed the connection".to_owned(),
+            Ok(count) => reader.filled(count),
+            Err(error) => return error.to_string(),
+        }
+    }
+}

@@ -1,0 +1,358 @@
+//! What all handles and tasks of a client share: the session machine, who waits for what, and
+//! the connections. Carries out what the machine says; decides nothing itself.
+//!
+//! The lock is held for a step of the machine and never across a wait or a system call.
+
+mod link;
+mod writer;
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+use protocol::configuration::Configuration;
+use protocol::identity::{CoreId, Epoch, Now};
+use protocol::message::Message;
+use session::{
+    Attempt, Completion, SessionInput, SessionMachine, SessionOperation, SessionOutcome,
+    SessionOutput, Ticket,
+};
+use tokio::runtime::Handle;
+use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::task::AbortHandle;
+
+use crate::ask::Ask;
+use crate::error::Error;
+use crate::options::ConnectOptions;
+
+use link::Target;
+use writer::LinkWriter;
+
+#[derive(Debug)]
+pub(crate) struct Hub {
+    /// For the tasks of connections.
+    me: Weak<Hub>,
+    options: ConnectOptions,
+    runtime: Handle,
+    started: Instant,
+    state: Mutex<State>,
+    asks: mpsc::UnboundedSender<Ask>,
+    /// The machine wants to be looked at earlier than the timer task knows.
+    earlier: Notify,
+}
+
+#[derive(Debug)]
+struct State {
+    machine: SessionMachine,
+    output: SessionOutput,
+    waiters: HashMap<Ticket, Waiter>,
+    last_ticket: u64,
+    links: HashMap<CoreId, Link>,
+    /// When the timer task wakes up.
+    timer_us: Option<u64>,
+    /// What happened to a connection last, for the text of errors.
+    trouble: Option<String>,
+    closed: bool,
+}
+
+#[derive(Debug)]
+struct Link {
+    writer: Option<Arc<LinkWriter>>,
+    task: AbortHandle,
+}
+
+/// Who is told of an outcome.
+#[derive(Debug)]
+pub(crate) enum Waiter {
+    One(oneshot::Sender<SessionOutcome>),
+    /// One of many; the number tells which.
+    Many(usize, mpsc::UnboundedSender<(usize, SessionOutcome)>),
+}
+
+impl Waiter {
+    fn tell(self, outcome: SessionOutcome) {
+        // Whoever does not listen any more has gone.
+        match self {
+            Waiter::One(sender) => drop(sender.send(outcome)),
+            Waiter::Many(number, sender) => drop(sender.send((number, outcome))),
+        }
+    }
+}
+
+impl Hub {
+    pub fn new(
+        options: ConnectOptions,
+        asks: mpsc::UnboundedSender<Ask>,
+        machine: SessionMachine,
+    ) -> Arc<Hub> {
+        Arc::new_cyclic(|me| Hub {
+            me: Weak::clone(me),
+            options,
+            runtime: Handle::current(),
+            started: Instant::now(),
+            state: Mutex::new(State {
+                machine,
+                output: SessionOutput::default(),
+                waiters: HashMap::new(),
+                last_ticket: 0,
+                links: HashMap::new(),
+                timer_us: None,
+                trouble: None,
+                closed: false,
+            }),
+            asks,
+            earlier: Notify::new(),
+        })
+    }
+
+    pub fn options(&self) -> &ConnectOptions {
+        &self.options
+    }
+
+    pub fn runtime(&self) -> &Handle {
+        &self.runtime
+    }
+
+    /// Now on the clock of the session machine, which begins with the client.
+    pub fn now_us(&self) -> u64 {
+        let elapsed = self.started.elapsed().as_micros();
+        u64::try_from(elapsed).unwrap_or(u64::MAX).saturating_add(1)
+    }
+
+    /// A deadline on that clock.
+    pub fn deadline_us(&self, patience: Duration) -> u64 {
+        let patience = u64::try_from(patience.as_micros()).unwrap_or(u64::MAX);
+        self.now_us().saturating_add(patience)
+    }
+
+    pub fn configuration(&self) -> Arc<Configuration> {
+        let state = self.lock();
+        let configuration = state.machine.configuration();
+        Arc::clone(configuration.expect("a client is made with one"))
+    }
+
+    /// What happened to a connection last.
+    pub fn trouble(&self) -> Option<String> {
+        self.lock().trouble.clone()
+    }
+
+    /// Puts a question to the coordinator behind others.
+    pub fn ask(&self, ask: Ask) -> Result<(), Error> {
+        self.asks.send(ask).map_err(|_| Error::Closed)
+    }
+
+    /// Submits something and waits for its end. Dropping the future cancels it.
+    pub async fn run(
+        self: &Arc<Self>,
+        operation: SessionOperation,
+        deadline_us: u64,
+    ) -> Result<SessionOutcome, Error> {
+        let (sender, receiver) = oneshot::channel();
+        let mut submitted = self.submit(operation, deadline_us, Waiter::One(sender));
+        let outcome = receiver.await.map_err(|_| Error::Closed);
+        submitted.ended = true;
+        outcome
+    }
+
+    /// Submits something. The waiter is told its end, unless what is returned is dropped before.
+    pub fn submit(
+        self: &Arc<Self>,
+        operation: SessionOperation,
+        deadline_us: u64,
+        waiter: Waiter,
+    ) -> Submitted {
+        let mut state = self.lock();
+        state.last_ticket += 1;
+        let ticket = Ticket(state.last_ticket);
+        if !state.closed {
+            state.waiters.insert(ticket, waiter);
+            let input = SessionInput::Submit {
+                ticket,
+                operation,
+                deadline_us,
+            };
+            self.step_locked(state, [input]);
+        }
+        Submitted {
+            hub: Arc::clone(self),
+            ticket,
+            ended: false,
+        }
+    }
+
+    /// Forgets what was submitted.
+    pub fn cancel(&self, ticket: Ticket) {
+        let mut state = self.lock();
+        if state.waiters.remove(&ticket).is_some() {
+            self.step_locked(state, [SessionInput::Cancel { ticket }]);
+        }
+    }
+
+    /// Hands one thing that happened to the machine.
+    pub fn step(&self, input: SessionInput) {
+        self.step_locked(self.lock(), [input]);
+    }
+
+    /// Hands several to it, and carries out what comes of them together.
+    pub fn step_all(&self, inputs: impl IntoIterator<Item = SessionInput>) {
+        self.step_locked(self.lock(), inputs);
+    }
+
+    /// A connection is open: what is sent to the core goes there from now on.
+    pub fn connected(&self, core: CoreId, epoch: Epoch, writer: Arc<LinkWriter>) {
+        let mut state = self.lock();
+        if let Some(link) = state.links.get_mut(&core) {
+            link.writer = Some(writer);
+        }
+        self.step_locked(state, [SessionInput::Connected { core, epoch }]);
+    }
+
+    /// A connection broke, or did not open.
+    pub fn disconnected(&self, core: CoreId, reason: String) {
+        let mut state = self.lock();
+        state.links.remove(&core);
+        state.trouble = Some(reason);
+        self.step_locked(state, [SessionInput::Disconnected { core }]);
+    }
+
+    /// Looks at the machine whenever it wants to be looked at.
+    pub async fn keep_time(&self) {
+        loop {
+            let next_us = self.lock().timer_us;
+            let sleep = async {
+                match next_us {
+                    None => std::future::pending().await,
+                    Some(at_us) => {
+                        let at = self.started + Duration::from_micros(at_us);
+                        tokio::time::sleep_until(at.into()).await;
+                    }
+                }
+            };
+            tokio::select! {
+                () = self.earlier.notified() => {}
+                () = sleep => {
+                    let mut state = self.lock();
+                    state.timer_us = None;
+                    self.step_locked(state, [SessionInput::Tick]);
+                }
+            }
+        }
+    }
+
+    /// Ends all connections; whoever waits is told that the client is closed.
+    pub fn close(&self) {
+        let mut state = self.lock();
+        state.closed = true;
+        for link in state.links.values() {
+            link.task.abort();
+        }
+        state.links.clear();
+        state.waiters.clear();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // A panic within a step would have been a defect of the machine; others still want their
+        // answers.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn step_locked(
+        &self,
+        mut guard: MutexGuard<'_, State>,
+        inputs: impl IntoIterator<Item = SessionInput>,
+    ) {
+        let state = &mut *guard;
+        let now = Now {
+            monotonic_us: self.now_us(),
+            wall_us: 0,
+        };
+        for input in inputs {
+            state.machine.step(now, input, &mut state.output);
+        }
+        let mut output = std::mem::take(&mut state.output);
+        for core in output.connects.drain(..) {
+            self.open(state, core);
+        }
+        let alone = output.sends.len() == 1 && state.machine.open_attempts() == 1;
+        let mut write_now = None;
+        for attempt in output.sends.drain(..) {
+            let Attempt {
+                core,
+                correlation,
+                request,
+            } = attempt;
+            // A connection that is gone by now is reported as broken, and the attempt with it.
+            let Some(link) = state.links.get(&core) else {
+                continue;
+            };
+            let Some(writer) = &link.writer else {
+                continue;
+            };
+            writer.push(correlation, &Message::Request(request));
+            if alone {
+                write_now = Some(Arc::clone(writer));
+            } else {
+                writer.flush_soon();
+            }
+        }
+        for Completion { ticket, outcome } in output.completions.drain(..) {
+            if let Some(waiter) = state.waiters.remove(&ticket) {
+                waiter.tell(outcome);
+            }
+        }
+        for request in output.asks.drain(..) {
+            // Without a coordinator task the client is closed.
+            let _ = self.asks.send(Ask::of_machine(request));
+        }
+        if let Some(at_us) = output.deadline_us
+            && state.timer_us.is_none_or(|timer_us| at_us < timer_us)
+        {
+            state.timer_us = Some(at_us);
+            self.earlier.notify_one();
+        }
+        // The vectors' memory is used again.
+        state.output = output;
+        drop(guard);
+        if let Some(writer) = write_now {
+            writer.flush_now();
+        }
+    }
+
+    fn open(&self, state: &mut State, core: CoreId) {
+        let configuration = state.machine.configuration();
+        let configuration = configuration.expect("a client is made with one");
+        let address = configuration.address(core).unwrap_or_default().to_owned();
+        let target = Target {
+            core,
+            address,
+            cluster: configuration.cluster,
+        };
+        let Some(hub) = self.me.upgrade() else {
+            return;
+        };
+        let task = self.runtime.spawn(link::run(hub, target));
+        state.links.insert(
+            core,
+            Link {
+                writer: None,
+                task: task.abort_handle(),
+            },
+        );
+    }
+}
+
+/// Something submitted; dropping it before its end cancels it.
+#[derive(Debug)]
+pub(crate) struct Submitted {
+    hub: Arc<Hub>,
+    pub ticket: Ticket,
+    pub ended: bool,
+}
+
+impl Drop for Submitted {
+    fn drop(&mut self) {
+        if !self.ended {
+            self.hub.cancel(self.ticket);
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! The writing side of a connection to a core.
+//!
+//! A caller writes its request to the socket itself while nothing else is under way: that saves a
+//! task switch. Otherwise the writer task writes what has gathered in one piece.
+
+use std::io::ErrorKind;
+use std::sync::{Mutex, PoisonError};
+
+use protocol::frame;
+use protocol::message::Message;
+use tokio::net::tcp::OwnedWriteHalf;
+use tokio::sync::Notify;
+
+/// A buffer for sending that has grown beyond this is given back once it is empty.
+const OUTGOING_BYTES_KEPT: usize = 1 << 20;
+
+/// The writing side of a connection.
+#[derive(Debug)]
+pub(crate) struct LinkWriter {
+    half: OwnedWriteHalf,
+    outgoing: Mutex<Outgoing>,
+    wake: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Outgoing {
+    bytes: Vec<u8>,
+    written: usize,
+}
+
+impl LinkWriter {
+    pub fn new(half: OwnedWriteHalf) -> LinkWriter {
+        LinkWriter {
+            half,
+            outgoing: Mutex::default(),
+            wake: Notify::new(),
+        }
+    }
+
+    /// Puts a frame behind what waits.
+    pub fn push(&self, correlation: u64, message: &Message) {
+        let mut outgoing = self.outgoing.lock().unwrap_or_else(PoisonError::into_inner);
+        frame::encode(correlation, message, &mut outgoing.bytes);
+    }
+
+    /// Has the writer task write what waits, after the tasks that are ready now have added theirs.
+    pub fn flush_soon(&self) {
+        self.wake.notify_one();
+    }
+
+    /// Writes what waits at once, as far as the socket takes it; the writer task does the rest.
+    pub fn flush_now(&self) {
+        // An error shows at the reading side too, which ends the connection.
+        if !matches!(self.write_some(), Ok(true)) {
+            self.wake.notify_one();
+        }
+    }
+
+    /// Writes as much as the socket takes; true if nothing is left.
+    fn write_some(&self) -> std::io::Result<bool> {
+        let mut outgoing = self.outgoing.lock().unwrap_or_else(PoisonError::into_inner);
+        while outgoing.written < outgoing.bytes.len() {
+            match self.half.try_write(&outgoing.bytes[outgoing.written..]) {
+                Ok(count) => outgoing.written += count,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(false),
+                Err(error) => return Err(error),
+            }
+        }
+        outgoing.written = 0;
+        outgoing.bytes.clear();
+        if outgoing.bytes.capacity() > OUTGOING_BYTES_KEPT {
+            outgoing.bytes = Vec::new();
+        }
+        Ok(true)
+    }
+
+    /// Writes until the connection breaks.
+    pub async fn run(&self) -> std::io::Result<()> {
+        loop {
+            self.wake.notified().await;
+            while !self.write_some()? {
+                self.half.writable().await?;
+            }
+        }
+    }
+}

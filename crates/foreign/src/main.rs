@@ -1,0 +1,151 @@
+//! Test suites of other projects, against a PostgreSQL and through the proxy in front of one: what
+//! passes straight must pass through the proxy, or be in the list of known differences.
+//!
+//! Nothing that is fetched becomes part of the repository. A suite is fetched by the tool of its
+//! language from the registry that this tool is configured with.
+
+mod known;
+mod outcomes;
+mod program;
+mod servers;
+mod suites;
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::known::Known;
+use crate::outcomes::Outcomes;
+use crate::suites::Suite;
+
+/// Why a run cannot go on, for a person.
+type Failure = String;
+
+/// Runs test suites of other projects against a PostgreSQL and through the proxy, and says what
+/// differs.
+#[derive(Debug, Parser)]
+#[command(bin_name = "cargo xtask foreign")]
+struct Options {
+    /// The suites to run; all if none is named
+    #[arg(value_name = "SUITE")]
+    suites: Vec<String>,
+    /// Where suites are fetched to, and where what they print goes
+    #[arg(long, value_name = "FOLDER", default_value = "target/foreign")]
+    folder: PathBuf,
+    /// Print the suites and end
+    #[arg(long)]
+    list: bool,
+}
+
+fn main() -> ExitCode {
+    let options = Options::parse();
+    match run(&options) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(failure) => {
+            eprintln!("foreign: {failure}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Whether everything that differs is known.
+fn run(options: &Options) -> Result<bool, Failure> {
+    if options.list {
+        for suite in suites::ALL {
+            say(&format!("{:<12} {}", suite.name, suite.about));
+        }
+        return Ok(true);
+    }
+    let mut reports = Vec::new();
+    for suite in chosen(&options.suites)? {
+        reports.push(compare(suite, options)?);
+    }
+    say("\n| suite | straight, passed/failed | through the proxy | replicas afterwards |");
+    say("|---|---|---|---|");
+    for report in &reports {
+        say(&report.row);
+    }
+    Ok(reports.iter().all(|report| report.is_as_known))
+}
+
+/// The suites of these names.
+fn chosen(names: &[String]) -> Result<Vec<&'static Suite>, Failure> {
+    if names.is_empty() {
+        return Ok(suites::ALL.iter().collect());
+    }
+    let find = |name: &String| {
+        let suite = suites::ALL.iter().find(|suite| suite.name == name);
+        suite.ok_or_else(|| format!("there is no suite `{name}`: `--list` prints those there are"))
+    };
+    names.iter().map(find).collect()
+}
+
+/// What one suite showed.
+struct Report {
+    /// A row of the table.
+    row: String,
+    is_as_known: bool,
+}
+
+/// Runs a suite twice, and prints what differs.
+fn compare(suite: &Suite, options: &Options) -> Result<Report, Failure> {
+    let folder = options.folder.join(suite.name);
+    std::fs::create_dir_all(&folder)
+        .map_err(|error| format!("{} cannot be made: {error}", folder.display()))?;
+    let folder = folder.canonicalize().map_err(|error| error.to_string())?;
+    say(&format!("{}: fetching", suite.name));
+    (suite.fetch)(&folder)?;
+
+    say(&format!("{}: straight", suite.name));
+    let servers = servers::Servers::straight(suite)?;
+    let straight = (suite.run)(&folder, &servers.target())?;
+    drop(servers);
+
+    say(&format!("{}: through the proxy", suite.name));
+    let mut servers = servers::Servers::behind_proxy(suite, &folder)?;
+    let through = (suite.run)(&folder, &servers.target())?;
+    let replicas = servers.replicas();
+    drop(servers);
+
+    let known = Known::parse(suite.known)?;
+    let differences = straight.differences(&through);
+    let unknown: Vec<&String> = differences.iter().filter(|it| !known.names(it)).collect();
+    for difference in &differences {
+        let reason = known.reason(difference).unwrap_or("NOT LISTED");
+        say(&format!("{}: differs: {difference}: {reason}", suite.name));
+    }
+    for stale in known.without(&differences) {
+        say(&format!(
+            "{}: listed, but does not differ: {stale}",
+            suite.name
+        ));
+    }
+    let row = format!(
+        "| {} | {} | {} | {replicas} |",
+        suite.about,
+        sums(&straight),
+        sums(&through)
+    );
+    Ok(Report {
+        row,
+        is_as_known: unknown.is_empty() && replicas.are_serving() && !through.timed_out,
+    })
+}
+
+fn sums(outcomes: &Outcomes) -> String {
+    let (passed, failed) = outcomes.sums();
+    let hangs = if outcomes.timed_out {
+        ", then no end"
+    } else {
+        ""
+    };
+    format!("{passed}/{failed}{hangs}")
+}
+
+/// Prints a line. A closed output is no error.
+fn say(line: &str) {
+    let _ = writeln!(std::io::stdout(), "{line}");
+}

@@ -1,0 +1,57 @@
+//! Which tests passed and which did not.
+
+use std::collections::BTreeMap;
+
+/// What became of the tests of one run, by name.
+#[derive(Debug, Default)]
+pub struct Outcomes {
+    passed: BTreeMap<String, bool>,
+    /// The suite was ended because it took too long.
+    pub timed_out: bool,
+}
+
+impl Outcomes {
+    /// Records a test. A test that is reported more than once has passed if it passed every time.
+    pub fn note(&mut self, name: impl Into<String>, has_passed: bool) {
+        *self.passed.entry(name.into()).or_insert(true) &= has_passed;
+    }
+
+    /// How many tests passed, and how many failed. Skipped tests are not noted.
+    pub fn sums(&self) -> (usize, usize) {
+        let passed = self.passed.values().filter(|passed| **passed).count();
+        (passed, self.passed.len() - passed)
+    }
+
+    /// Tests that passed here and did not pass there.
+    pub fn differences(&self, there: &Outcomes) -> Vec<String> {
+        let here = self.passed.iter().filter(|(_, passed)| **passed);
+        let differ = here.filter(|(name, _)| there.passed.get(*name) != Some(&true));
+        differ.map(|(name, _)| name.clone()).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_passed_here_alone_differs() {
+        let (mut here, mut there) = (Outcomes::default(), Outcomes::default());
+        for (name, passed) in [("a", true), ("b", true), ("c", false), ("d", true)] {
+            here.note(name, passed);
+        }
+        for (name, passed) in [("a", true), ("b", false), ("c", true)] {
+            there.note(name, passed);
+        }
+        assert_eq!(here.differences(&there), ["b", "d"]);
+        assert_eq!(here.sums(), (3, 1));
+    }
+
+    #[test]
+    fn a_test_fails_if_a_part_of_it_does() {
+        let mut outcomes = Outcomes::default();
+        outcomes.note("a", false);
+        outcomes.note("a", true);
+        assert_eq!(outcomes.sums(), (0, 1));
+    }
+}

@@ -1,0 +1,287 @@
+//! The servers that a suite runs against: a PostgreSQL alone, or the proxy in front of a primary and
+//! two replicas.
+
+use std::fmt;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use scale::local::{Postgres, SUPERUSER};
+
+use crate::suites::Suite;
+use crate::{Failure, program};
+
+/// How many replicas there are.
+const REPLICAS: usize = 2;
+/// How long replicas may take to have everything after a suite.
+const CAUGHT_UP_WITHIN: Duration = Duration::from_secs(120);
+/// Between two looks at whether they have.
+const PAUSE: Duration = Duration::from_millis(500);
+
+/// Settings of every PostgreSQL, beside those of its own kind.
+const SETTINGS: &[&str] = &[
+    "max_connections=300",
+    "max_prepared_transactions=20",
+    "max_worker_processes=16",
+    "max_locks_per_transaction=256",
+    "max_wal_senders=30",
+    "max_replication_slots=30",
+    "synchronous_commit=on",
+    "shared_buffers=64MB",
+];
+
+/// Where a suite finds its server.
+#[derive(Debug)]
+pub struct Target {
+    /// A host name or address.
+    pub host: String,
+    pub port: u16,
+    /// The superuser, who needs no password.
+    pub user: &'static str,
+    pub database: &'static str,
+    /// PostgreSQL's programs.
+    pub programs: PathBuf,
+    /// Names this run among those of the suite.
+    pub run: &'static str,
+}
+
+impl Target {
+    /// As drivers take it.
+    pub fn url(&self) -> String {
+        self.url_of("postgresql")
+    }
+
+    /// The same with another scheme.
+    pub fn url_of(&self, scheme: &str) -> String {
+        let Target {
+            host,
+            port,
+            user,
+            database,
+            ..
+        } = self;
+        format!("{scheme}://{user}@{host}:{port}/{database}")
+    }
+
+    /// Runs a statement. Returns the names of the columns and the rows, values between tabs.
+    pub fn psql(&self, statement: &str) -> Result<String, Failure> {
+        let mut psql = Command::new(self.programs.join("psql"));
+        psql.args(["-X", "-q", "-A", "-F", "\t", "-P", "footer=off"]);
+        psql.args([&self.url(), "-c", statement]);
+        program::run(&mut psql)
+    }
+
+    /// As programs of libpq take it.
+    pub fn environment(&self) -> [(&'static str, String); 4] {
+        [
+            ("PGHOST", self.host.clone()),
+            ("PGPORT", self.port.to_string()),
+            ("PGUSER", self.user.to_owned()),
+            ("PGDATABASE", self.database.to_owned()),
+        ]
+    }
+}
+
+/// What is left of the replicas after a suite.
+#[derive(Debug)]
+pub struct Replicas {
+    /// The state of each, as the console says it.
+    states: Vec<String>,
+}
+
+impl Replicas {
+    /// Whether all serve reads.
+    pub fn are_serving(&self) -> bool {
+        self.states.iter().all(|state| state == "serving")
+    }
+}
+
+impl fmt::Display for Replicas {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.are_serving() {
+            true => formatter.write_str("serving"),
+            false => formatter.write_str(&self.states.join(", ")),
+        }
+    }
+}
+
+/// Running servers; dropped, they are ended.
+pub struct Servers {
+    database: &'static str,
+    primary: Postgres,
+    replicas: Vec<Postgres>,
+    proxy: Option<Proxy>,
+}
+
+struct Proxy {
+    child: Child,
+    host: String,
+    port: u16,
+}
+
+impl Servers {
+    /// A PostgreSQL alone.
+    pub fn straight(suite: &Suite) -> Result<Servers, Failure> {
+        let primary = postgres(suite)?;
+        make_database(&primary, suite.database)?;
+        Ok(Servers {
+            database: suite.database,
+            primary,
+            replicas: Vec::new(),
+            proxy: None,
+        })
+    }
+
+    /// The proxy, in front of a primary and replicas. What it logs goes to `folder`.
+    pub fn behind_proxy(suite: &Suite, folder: &Path) -> Result<Servers, Failure> {
+        let primary = postgres(suite)?;
+        make_database(&primary, suite.database)?;
+        let mut servers = Servers {
+            database: suite.database,
+            primary,
+            replicas: Vec::new(),
+            proxy: None,
+        };
+        for _ in 0..REPLICAS {
+            let replica = postgres(suite)?;
+            make_database(&replica, suite.database)?;
+            servers.replicas.push(replica);
+        }
+        servers.proxy = Some(servers.start_proxy(folder)?);
+        Ok(servers)
+    }
+
+    fn start_proxy(&self, folder: &Path) -> Result<Proxy, Failure> {
+        let state = folder.join("proxy-state");
+        // Of the run before.
+        let _ = std::fs::remove_dir_all(&state);
+        let log = std::fs::File::create(folder.join("replex.log"));
+        let log = log.map_err(|error| error.to_string())?;
+        let mut command = Command::new(beside("replex")?);
+        command.args(["scale", "--listen", "127.0.0.1:0", "--trust"]);
+        command.args(["--connections", "100"]);
+        command.args(["--primary", &target_of(&self.primary, self.database).url()]);
+        for replica in &self.replicas {
+            command.args(["--extension", &target_of(replica, self.database).url()]);
+        }
+        command.env("XDG_STATE_HOME", &state).stdin(Stdio::null());
+        let child = command.stdout(Stdio::piped()).stderr(log).spawn();
+        let mut child = child.map_err(|error| format!("the proxy does not start: {error}"))?;
+        let mut line = String::new();
+        let stdout = child.stdout.take().expect("it was asked for");
+        let read = BufReader::new(stdout).read_line(&mut line);
+        let mut proxy = Proxy {
+            child,
+            host: String::new(),
+            port: 0,
+        };
+        read.map_err(|error| error.to_string())?;
+        let place = line
+            .split_whitespace()
+            .find_map(|word| word.strip_prefix("proxy="));
+        let place = place.and_then(|place| place.rsplit_once(':'));
+        let (host, port) = place.ok_or_else(|| {
+            format!(
+                "the proxy does not start: see {}",
+                folder.join("replex.log").display()
+            )
+        })?;
+        proxy.host = host.to_owned();
+        proxy.port = port.parse().map_err(|_| format!("no port in {line}"))?;
+        Ok(proxy)
+    }
+
+    /// Where the suite connects to.
+    pub fn target(&self) -> Target {
+        let straight = target_of(&self.primary, self.database);
+        match &self.proxy {
+            None => straight,
+            Some(proxy) => Target {
+                host: proxy.host.clone(),
+                port: proxy.port,
+                run: "proxy",
+                ..straight
+            },
+        }
+    }
+
+    /// What the console says of the replicas, once all serve or have had time to.
+    pub fn replicas(&mut self) -> Replicas {
+        let begun = Instant::now();
+        loop {
+            let replicas = Replicas {
+                states: self.states().unwrap_or_else(|failure| vec![failure]),
+            };
+            if replicas.are_serving() || begun.elapsed() > CAUGHT_UP_WITHIN {
+                return replicas;
+            }
+            std::thread::sleep(PAUSE);
+        }
+    }
+
+    fn states(&self) -> Result<Vec<String>, Failure> {
+        let console = Target {
+            database: "hihooi",
+            ..self.target()
+        };
+        let shown = console.psql("SHOW EXTENSIONS")?;
+        let mut lines = shown.lines();
+        let header = lines.next().unwrap_or_default();
+        let state = header.split('\t').position(|name| name == "state");
+        let state = state.ok_or_else(|| format!("SHOW EXTENSIONS shows no state: {header}"))?;
+        let states = lines.map(|row| row.split('\t').nth(state).unwrap_or_default().to_owned());
+        Ok(states.collect())
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
+        if let Some(pid) = pid {
+            // It may have ended already.
+            let _ = kill_process(pid, Signal::KILL);
+        }
+        let _ = self.child.wait();
+    }
+}
+
+fn postgres(suite: &Suite) -> Result<Postgres, Failure> {
+    let settings: Vec<&str> = SETTINGS.iter().chain(suite.settings).copied().collect();
+    Postgres::start(&settings).map_err(|error| error.to_string())
+}
+
+fn make_database(postgres: &Postgres, name: &str) -> Result<(), Failure> {
+    if name == "postgres" {
+        return Ok(());
+    }
+    let statement = format!("CREATE DATABASE {name} TEMPLATE template0");
+    target_of(postgres, "postgres").psql(&statement).map(drop)
+}
+
+/// A PostgreSQL without a proxy.
+fn target_of(postgres: &Postgres, database: &'static str) -> Target {
+    let socket = postgres.socket();
+    Target {
+        host: socket.ip().to_string(),
+        port: socket.port(),
+        user: SUPERUSER,
+        database,
+        programs: postgres.programs().to_owned(),
+        run: "straight",
+    }
+}
+
+/// A program that was built together with this one.
+fn beside(name: &str) -> Result<PathBuf, Failure> {
+    let own = std::env::current_exe().map_err(|error| error.to_string())?;
+    let program = own.with_file_name(name);
+    match program.exists() {
+        true => Ok(program),
+        false => Err(format!(
+            "{} is not there: run `cargo xtask foreign`",
+            program.display()
+        )),
+    }
+}

@@ -1,0 +1,38 @@
+//! Sources of Debian's packages, from where the machine's own packages come.
+
+use std::path::Path;
+
+use crate::{Failure, program};
+
+/// Debian's lists of packages, in their newer form.
+const LISTS: &str = "/etc/apt/sources.list.d/debian.sources";
+
+/// Unpacks the source of a package into `folder`.
+pub fn unpack(package: &str, folder: &Path) -> Result<(), Failure> {
+    let lists = std::fs::read_to_string(LISTS)
+        .map_err(|error| format!("{LISTS}: {error}: suites of Debian need a Debian"))?;
+    let failed = |error: std::io::Error| format!("{}: {error}", folder.display());
+    for part in ["sources", "lists/partial", "source"] {
+        std::fs::create_dir_all(folder.join(part)).map_err(failed)?;
+    }
+    let lists = lists.replace("Types: deb\n", "Types: deb-src\n");
+    std::fs::write(folder.join("sources/debian.sources"), lists).map_err(failed)?;
+    let apt = |words: &str| {
+        let mut command = program::words(&format!("apt-get -q {words}"), folder);
+        let place = |name: &str| folder.join(name).display().to_string();
+        command.args(["-o", "Dir::Etc::sourcelist=/dev/null"]);
+        command.args(["-o", &format!("Dir::Etc::sourceparts={}", place("sources"))]);
+        command.args(["-o", &format!("Dir::State::lists={}", place("lists"))]);
+        command.args(["-o", "APT::Sandbox::User=root"]);
+        program::run(&mut command)
+    };
+    apt("update")?;
+    apt(&format!("source --download-only {package}"))?;
+    let files = std::fs::read_dir(folder).map_err(failed)?.flatten();
+    let mut names = files.map(|file| file.file_name().to_string_lossy().into_owned());
+    let archive = names
+        .find(|name| name.contains(".orig.tar") && !name.ends_with(".asc"))
+        .ok_or_else(|| format!("Debian's {package} has no original source"))?;
+    let mut tar = program::words("tar --strip-components=1 -C source -xf", folder);
+    program::run(tar.arg(archive)).map(drop)
+}

@@ -1,0 +1,81 @@
+//! The suites: where each comes from, and how it is run.
+
+mod debian;
+mod go;
+mod python;
+mod regress;
+
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use crate::Failure;
+use crate::outcomes::Outcomes;
+use crate::program::{self, End};
+use crate::servers::Target;
+
+/// A test suite of another project.
+pub struct Suite {
+    /// As it is asked for.
+    pub name: &'static str,
+    /// The project, with its version, and which of its tests.
+    pub about: &'static str,
+    /// The database that its tests use.
+    pub database: &'static str,
+    /// Settings that its servers need.
+    pub settings: &'static [&'static str],
+    /// Differences that are known, in the form that `known` reads.
+    pub known: &'static str,
+    /// Fetches it into its folder, unless it is there.
+    pub fetch: fn(folder: &Path) -> Result<(), Failure>,
+    /// Runs it against a server.
+    pub run: fn(folder: &Path, target: &Target) -> Result<Outcomes, Failure>,
+}
+
+/// Every suite there is.
+pub const ALL: &[Suite] = &[
+    regress::SUITE,
+    python::PSYCOPG2,
+    python::ASYNCPG,
+    python::SQLALCHEMY,
+    python::DJANGO,
+    go::PGX,
+];
+
+/// Does something in a folder that is there only once it was done whole.
+fn once(
+    folder: &Path,
+    name: &str,
+    make: impl FnOnce(&Path) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    let (whole, part) = (folder.join(name), folder.join(format!("{name}.part")));
+    if whole.exists() {
+        return Ok(());
+    }
+    let failed = |error: std::io::Error| format!("{}: {error}", part.display());
+    if part.exists() {
+        std::fs::remove_dir_all(&part).map_err(failed)?;
+    }
+    std::fs::create_dir_all(&part).map_err(failed)?;
+    make(&part)?;
+    std::fs::rename(&part, &whole).map_err(failed)
+}
+
+/// Runs a suite's program for at most so long, and reads the outcomes from what it prints, bytes
+/// that are no text replaced. An error if no test ran.
+fn judge(
+    command: &mut Command,
+    (folder, target): (&Path, &Target),
+    most: Duration,
+    outcomes: fn(&str) -> Outcomes,
+) -> Result<Outcomes, Failure> {
+    let log = folder.join(format!("{}.log", target.run));
+    let end = program::run_for(command, &log, most)?;
+    let printed = std::fs::read(&log).map_err(|error| format!("{}: {error}", log.display()))?;
+    let mut outcomes = outcomes(&String::from_utf8_lossy(&printed));
+    outcomes.timed_out = end == End::TimedOut;
+    match outcomes.sums() {
+        (0, 0) => Err(format!("no test ran: see {}", log.display())),
+        _ => Ok(outcomes),
+    }
+}

@@ -1,0 +1,167 @@
+//! PostgreSQL's own regression tests, of the version that is installed.
+
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use super::{Suite, debian, judge, once};
+use crate::Failure;
+use crate::outcomes::Outcomes;
+use crate::program;
+
+/// How long it may take.
+const MOST: Duration = Duration::from_secs(30 * 60);
+/// A test that is left out: its functions in C write texts that are not valid in the database's encoding, which
+/// PostgreSQL takes from no client, so that no replica can be given them.
+const LEFT_OUT: &str = "encoding";
+/// Where the sources have the tests.
+const TESTS: &str = "src/test/regress";
+
+pub const SUITE: Suite = Suite {
+    name: "regress",
+    about: "PostgreSQL's regression tests",
+    database: "regression",
+    settings: &["autovacuum=off"],
+    known: include_str!("../../known/regress.txt"),
+    fetch,
+    run: |folder, target| {
+        let (source, programs) = (folder.join("debian/source").join(TESTS), &target.programs);
+        let out = folder.join(target.run);
+        let failed = |error: std::io::Error| format!("{}: {error}", out.display());
+        // Of the run before.
+        let _ = std::fs::remove_dir_all(&out);
+        // The server writes files there, too, and is another user.
+        for part in ["", "results", "testtablespace"] {
+            let part = out.join(part);
+            std::fs::create_dir_all(&part).map_err(failed)?;
+            std::fs::set_permissions(part, Permissions::from_mode(0o777)).map_err(failed)?;
+        }
+        let tests = source.join("parallel_schedule");
+        let tests = std::fs::read_to_string(&tests).map_err(failed)?;
+        let schedule = out.join("schedule");
+        std::fs::write(&schedule, without(&tests, LEFT_OUT)).map_err(failed)?;
+        let mut command = Command::new(pg_regress(programs)?);
+        command
+            .current_dir(&out)
+            .args(["--use-existing", "--max-connections=4"]);
+        command.args([format!("--bindir={}", programs.display())]);
+        command.args([format!("--inputdir={}", source.display())]);
+        command.args([format!("--outputdir={}", out.display())]);
+        command.args([format!("--dlpath={}", folder.join("library").display())]);
+        command.args([format!("--schedule={}", schedule.display())]);
+        command.args([
+            format!("--dbname={}", target.database),
+            format!("--user={}", target.user),
+        ]);
+        command.args([
+            format!("--host={}", target.host),
+            format!("--port={}", target.port),
+        ]);
+        judge(&mut command, (folder, target), MOST, outcomes)
+    },
+};
+
+fn fetch(folder: &Path) -> Result<(), Failure> {
+    let programs = scale::local::programs()
+        .ok_or("PostgreSQL is not installed: `apt-get install postgresql`")?;
+    let version = version(&programs)?;
+    once(folder, "debian", |part| {
+        let package = format!("postgresql-{version}");
+        // Of the release that is installed: its tests expect what it answers.
+        let query = "dpkg-query --show --showformat ${source:Version}";
+        let release = program::run(program::words(query, part).arg(&package))?;
+        debian::unpack(&format!("{package}={release}"), part)
+    })?;
+    // Functions that the tests call, in a library that the server loads.
+    once(folder, "library", |part| {
+        let pg_config = programs.join("pg_config");
+        let headers = program::run(Command::new(pg_config).arg("--includedir-server"));
+        let headers = headers
+            .ok()
+            .filter(|it| Path::new(it.trim()).join("postgres.h").exists());
+        let headers = headers.ok_or_else(|| {
+            format!("PostgreSQL's headers are missing: `apt-get install postgresql-server-dev-{version}`")
+        })?;
+        let source = folder.join("debian/source").join(TESTS).join("regress.c");
+        let mut gcc = program::words("gcc -O1 -fPIC -shared -fwrapv -o regress.so", part);
+        gcc.arg(format!("-I{}", headers.trim())).arg(source);
+        program::run(&mut gcc).map(drop)
+    })
+}
+
+/// A schedule without this test.
+fn without(schedule: &str, test: &str) -> String {
+    let lines = schedule.lines().map(|line| {
+        let words = line.split(' ').filter(|word| *word != test);
+        words.collect::<Vec<_>>().join(" ") + "\n"
+    });
+    lines.filter(|line| line.trim_end() != "test:").collect()
+}
+
+/// The version of these programs before the point.
+fn version(programs: &Path) -> Result<String, Failure> {
+    let said = program::run(Command::new(programs.join("postgres")).arg("--version"))?;
+    let number = said.split_whitespace().find(|word| word.contains('.'));
+    let major = number.and_then(|number| number.split('.').next());
+    major
+        .map(str::to_owned)
+        .ok_or_else(|| format!("no version in {said}"))
+}
+
+/// The program that runs the tests.
+fn pg_regress(programs: &Path) -> Result<PathBuf, Failure> {
+    let libraries = program::run(Command::new(programs.join("pg_config")).arg("--pkglibdir"))?;
+    let program = Path::new(libraries.trim())
+        .join("pgxs")
+        .join(TESTS)
+        .join("pg_regress");
+    match program.exists() {
+        true => Ok(program),
+        false => Err(format!(
+            "{} is not there: install PostgreSQL's server-dev package",
+            program.display()
+        )),
+    }
+}
+
+/// Lines such as `test int4 ... ok 12 ms` and, of several at a time, `     int4 ... FAILED`.
+fn outcomes(printed: &str) -> Outcomes {
+    let mut outcomes = Outcomes::default();
+    for line in printed.lines() {
+        let Some((name, end)) = line.split_once(" ... ") else {
+            continue;
+        };
+        let name = name.trim_start_matches("test ").trim();
+        match end.split_whitespace().next() {
+            Some("ok") => outcomes.note(name, true),
+            Some("FAILED" | "failed") => outcomes.note(name, false),
+            _ => {}
+        }
+    }
+    outcomes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn schedules_lack_a_test() {
+        let schedule = "# All\ntest: a encoding b\ntest: encoding\ntest: json_encoding\n";
+        assert_eq!(
+            without(schedule, "encoding"),
+            "# All\ntest: a b\ntest: json_encoding\n"
+        );
+    }
+
+    #[test]
+    fn lines_of_pg_regress_are_read() {
+        let printed = "parallel group (2 tests):  a b\n\
+                       \x20    a                            ... ok           31 ms\n\
+                       \x20    b                            ... FAILED       12 ms\n\
+                       test tablespace                   ... ok          100 ms\n";
+        assert_eq!(outcomes(printed).sums(), (2, 1));
+    }
+}

@@ -1,0 +1,439 @@
+//! Copies of tables that exist: indexes, hybrids and replicas are added and dropped while the
+//! tables are in use.
+//!
+//! A change waits for the end of the epochs before, so that nothing is under way when chains
+//! change: then a new copy is part of all of them from its first epoch on, and is filled like a
+//! partition that was lost. Nobody reads by it until all of it serves. What waits, and what could
+//! not be made, is in the state, so that another coordinator goes on with it.
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use placement::{Constraint, FurtherCopy, Layout, ReplexKind, Schema, prove};
+use protocol::codec::Wire;
+use protocol::configuration::{Server, ServerState, Table};
+use protocol::identity::{CoreId, Epoch, ServerId, TableId};
+use protocol::message::{CoordinatorReply, CopyFailure, FillReport};
+use protocol::planted::{self, Bug};
+
+use super::{
+    CONFIGURATION_BYTES_MAX, Coordinator, CoordinatorOutput, CopyChange, FAILURES_MAX, Outcome,
+    Refused, Wanted,
+};
+
+/// What cores said of their fills with their last heartbeats.
+pub(super) type Fills = BTreeMap<CoreId, Vec<FillReport>>;
+
+/// More than a place takes in the configuration.
+const PLACE_BYTES_MAX: usize = 32;
+
+/// How well a core suits a new partition, the least best: copies of the same rows in its failure
+/// domain, partitions of other copies of the table on its server, its load.
+type Fitness = (usize, usize, usize);
+
+impl Coordinator {
+    /// Adds an index or a further copy to a table. Answered at once: it is made from the next
+    /// epoch without sealing on.
+    pub(super) fn add_copy(
+        &mut self,
+        wanted: Schema,
+        output: &mut CoordinatorOutput,
+    ) -> Result<Outcome, Refused> {
+        let invalid = wanted.validate();
+        invalid.map_err(|error| Refused::new(error.message))?;
+        let table = self.table_to_change(&wanted.name)?;
+        if !table.schema.is_extended_by(&wanted) {
+            return Err(Refused {
+                message: format!("table {} has changed meanwhile: try again", wanted.name),
+                retry: true,
+            });
+        }
+        let name = added_name(&table.schema, &wanted);
+        let last = wanted.indexes.last();
+        let is_dense = last
+            .is_some_and(|index| index.name == name && index.constraint == Some(Constraint::Dense));
+        if is_dense {
+            return Err(Refused::new(format!(
+                "index {name} is dense, and rows that exist were not counted by it: make it \
+                 together with its table"
+            )));
+        }
+        check_indexes_serve(table, &wanted)?;
+        let mut layout = table.layout.clone();
+        let extended = layout.extend(&table.schema, &wanted);
+        let numbers = extended.map_err(|error| Refused::new(error.message))?;
+        let configuration = &self.state.configuration;
+        let partitions = numbers
+            .iter()
+            .map(|it| layout.partition_count(*it) as usize);
+        let places = partitions.sum::<usize>() * PLACE_BYTES_MAX;
+        let bytes = configuration.to_bytes().len() + wanted.to_bytes().len() + places;
+        if bytes > CONFIGURATION_BYTES_MAX {
+            return Err(Refused::new(format!(
+                "with {name} the configuration would take {bytes} bytes, the limit is \
+                 {CONFIGURATION_BYTES_MAX}: drop tables or copies, or give them fewer partitions"
+            )));
+        }
+        let id = table.id;
+        let known = |failure: &CopyFailure| (failure.table, &failure.name) == (id, &name);
+        self.state.failures.retain(|failure| !known(failure));
+        output
+            .notes
+            .push(format!("{name} of table {} will be made", wanted.name));
+        self.change(id, Wanted::Add { schema: wanted }, output);
+        Ok(self.done_now())
+    }
+
+    /// Drops an index, a further copy or an exact replica, or gives up one that is being made.
+    /// Answered at once: it goes with the next epoch without sealing.
+    pub(super) fn drop_copy(
+        &mut self,
+        (table, name): (&str, String),
+        if_exists: bool,
+        output: &mut CoordinatorOutput,
+    ) -> Result<Outcome, Refused> {
+        let table = self.table_to_change(table)?;
+        let (mut layout, mut schema) = (table.layout.clone(), table.schema.clone());
+        if if_exists && !layout.replexes.iter().any(|it| it.name == name) && !has(&schema, &name) {
+            return Ok(self.done_now());
+        }
+        let removed = layout.remove(&mut schema, &name);
+        removed.map_err(|error| Refused::new(error.message))?;
+        self.check_without(table, &layout, &name)?;
+        let id = table.id;
+        output
+            .notes
+            .push(format!("{name} of table {} will be dropped", schema.name));
+        self.change(id, Wanted::Drop { name }, output);
+        Ok(self.done_now())
+    }
+
+    /// The table, if its copies may be changed now: epochs can be ended at once only with everybody
+    /// who holds something.
+    pub(super) fn table_to_change(&self, name: &str) -> Result<&Table, Refused> {
+        let configuration = &self.state.configuration;
+        let table = configuration.table_named(name);
+        let table = table.ok_or_else(|| Refused::new(format!("there is no table {name:?}")))?;
+        let mut changes = self.state.changes.iter();
+        if changes.any(|change| change.table == table.id) {
+            return Err(Refused {
+                message: format!("another copy of table {name} is just coming or going: try again"),
+                retry: true,
+            });
+        }
+        match self.missing() {
+            None => Ok(table),
+            Some(server) => Err(Refused::new(format!(
+                "server {} is down, and writes would stand still until it is back: start it, or \
+                 remove it with `replex admin server remove`",
+                server.0
+            ))),
+        }
+    }
+
+    /// A server with partitions that is down and is not being removed.
+    fn missing(&self) -> Option<ServerId> {
+        let configuration = &self.state.configuration;
+        let cores = self.remaining_cores();
+        let mut servers = cores.iter().map(|core| core.server);
+        servers.find(|id| {
+            let server = configuration.server(*id);
+            server.is_none_or(|server| server.state == ServerState::Down)
+        })
+    }
+
+    /// The table without a copy, if nothing is lost with that by now: a server that was lost
+    /// meanwhile may have had the others.
+    fn without_copy(&self, table: &Table, name: &str) -> Result<Table, String> {
+        let without = table.without_copy(name)?;
+        if planted::is(Bug::LastCopyDropped) {
+            return Ok(without);
+        }
+        let checked = self.check_without(table, &without.layout, name);
+        checked.map_err(|refused| refused.message)?;
+        Ok(without)
+    }
+
+    /// Whether what a table tolerates stays proven without a copy. One that is being made counts
+    /// for nothing, now as later: it may turn out that it cannot be made, and then it must be able
+    /// to go.
+    fn check_without(&self, table: &Table, layout: &Layout, name: &str) -> Result<(), Refused> {
+        let servers = self.state.configuration.servers.iter();
+        let servers: Vec<placement::PartitionHost> = servers.map(Server::bare).collect();
+        let before = table.full_copies();
+        let mut after = before.clone();
+        after.replexes.truncate(layout.replexes.len());
+        for (replex, places) in after.replexes.iter_mut().enumerate() {
+            places.truncate(layout.partition_count(replex) as usize);
+        }
+        let proof = prove(layout, &after, &servers);
+        if proof.copies_guaranteed == 0 {
+            return Err(Refused {
+                message: format!(
+                    "partitions of table {} are being filled from {name}, which has the only copies \
+                     of some rows: try again when they serve",
+                    table.schema.name
+                ),
+                retry: true,
+            });
+        }
+        let needed = u32::from(table.schema.failures_tolerated);
+        let proven = proof.failures_tolerated();
+        let is_made = |number: &usize| !table.is_building(*number);
+        let made = layout.numbers().filter(is_made).count();
+        let loses_one = made < table.layout.numbers().filter(is_made).count();
+        let few = loses_one && made <= needed as usize;
+        let proven_before = prove(&table.layout, &before, &servers).failures_tolerated();
+        if few || proven < needed && proven < proven_before {
+            return Err(Refused::new(format!(
+                "without {name} table {} survives {} failures, and it promises to survive \
+                 {needed}: add another copy first, as with CREATE INDEX … ON {} USING replica ({})",
+                table.schema.name,
+                proven.min(made as u32 - 1),
+                table.schema.name,
+                table.schema.name
+            )));
+        }
+        Ok(())
+    }
+
+    /// Remembers a change and ends the epochs before.
+    pub(super) fn change(
+        &mut self,
+        table: TableId,
+        wanted: Wanted,
+        output: &mut CoordinatorOutput,
+    ) {
+        self.state.changes.push(CopyChange { table, wanted });
+        if planted::is(Bug::CopiesChangeAtOnce) && self.state.configuration.sealing.is_none() {
+            self.change_copies(Epoch(self.state.configuration.epoch.0 + 1), output);
+            return self.reconfigure(output);
+        }
+        if self.state.configuration.sealing.is_none() || !self.leaving().is_empty() {
+            // All who hold it must have heard that a copy goes, before it is gone.
+            let removed = self.removed();
+            return self.begin_seal(&removed, output);
+        }
+        self.keep(output);
+    }
+
+    /// The copies that changes which wait will drop.
+    pub(super) fn leaving(&self) -> Vec<(TableId, u8)> {
+        let dropped = self.state.changes.iter().filter_map(|change| {
+            let Wanted::Drop { name } = &change.wanted else {
+                return None;
+            };
+            let table = self.state.configuration.table(change.table)?;
+            let numbers = table.layout.removable(&table.schema, name).ok()?;
+            Some(numbers.into_iter().map(|number| {
+                let number = u8::try_from(number).expect("a table has at most 63 replexes");
+                (table.id, number)
+            }))
+        });
+        let mut leaving: Vec<_> = dropped.flatten().collect();
+        leaving.sort_unstable();
+        leaving
+    }
+
+    /// The epochs before have ended: copies come and go from `epoch` on.
+    pub(super) fn change_copies(&mut self, epoch: Epoch, output: &mut CoordinatorOutput) {
+        let changes = core::mem::take(&mut self.state.changes);
+        let drops = |it: &&CopyChange| matches!(it.wanted, Wanted::Drop { .. });
+        let fewer: BTreeSet<TableId> = changes.iter().filter(drops).map(|it| it.table).collect();
+        // What moves was proven with a copy that goes.
+        self.cancel_moves(|table| fewer.contains(&table), output);
+        for change in changes {
+            let tables = &self.state.configuration.tables;
+            let Some(index) = tables.iter().position(|table| table.id == change.table) else {
+                continue;
+            };
+            let changed = match &change.wanted {
+                Wanted::Add { schema } => {
+                    let place =
+                        |table: &Table, replex, number| self.core_for(table, replex, number);
+                    tables[index].with_copy(schema, epoch, &place)
+                }
+                Wanted::Drop { name } => self.without_copy(&tables[index], name),
+                Wanted::Renew { cells } => self.renewed(&tables[index], cells, epoch),
+            };
+            let table = &mut self.state.configuration.tables[index];
+            match changed {
+                Ok(changed) => *table = changed,
+                Err(why) => {
+                    let name = match change.wanted {
+                        Wanted::Add { schema } => added_name(&table.schema, &schema),
+                        Wanted::Drop { name } => name,
+                        Wanted::Renew { .. } => "what was to be filled anew".into(),
+                    };
+                    output
+                        .notes
+                        .push(format!("{name} of table {}: {why}", table.schema.name));
+                    let table = change.table;
+                    self.fail(CopyFailure { table, name, why });
+                }
+            }
+        }
+    }
+
+    /// The core that suits a new partition best.
+    fn core_for(&self, table: &Table, replex: usize, partition: u32) -> Option<CoreId> {
+        let configuration = &self.state.configuration;
+        let axes = &table.layout.replexes[replex].axes;
+        let alike = table
+            .layout
+            .numbers()
+            .filter(|other| *other != replex && table.layout.replexes[*other].axes == *axes);
+        let same_rows: Vec<CoreId> = alike
+            .filter_map(|other| table.placement[other].get(partition as usize))
+            .map(|place| place.core)
+            .collect();
+        let placement = table.placement.iter().enumerate();
+        let others: Vec<CoreId> = placement
+            .filter(|(other, _)| *other != replex)
+            .flat_map(|(_, places)| places.iter().map(|place| place.core))
+            .collect();
+        let others_held = configuration.tables.iter().filter(|it| it.id != table.id);
+        let held = others_held.flat_map(|it| it.placement.iter().flatten());
+        let own = table.placement.iter().flatten();
+        let held: Vec<CoreId> = held.chain(own).map(|place| place.core).collect();
+        let up = configuration.servers.iter();
+        let up = up.filter(|server| server.state == ServerState::Up);
+        let cores = up.flat_map(|server| {
+            let in_domain = |core: &&CoreId| {
+                let holder = configuration.server(core.server);
+                holder.is_some_and(|holder| holder.domain == server.domain)
+            };
+            let same = same_rows.iter().filter(in_domain).count();
+            let shared = others.iter().filter(|core| core.server == server.id);
+            let shared = shared.count();
+            let held = &held;
+            (0..server.cores.len()).map(move |core| {
+                let core = super::core_id(server.id, core);
+                let load = held.iter().filter(|holder| **holder == core).count();
+                let fitness: Fitness = (same, shared, load);
+                (fitness, core)
+            })
+        });
+        cores.min().map(|(_, core)| core)
+    }
+
+    /// Takes what a core says of its fills; a copy that cannot be made is given up.
+    pub(super) fn hear_of_fills(
+        &mut self,
+        core: CoreId,
+        fills: Vec<FillReport>,
+        output: &mut CoordinatorOutput,
+    ) {
+        for report in &fills {
+            if let Some(obstacle) = report.obstacles.first()
+                && self.missing().is_none()
+            {
+                let more = report.obstacles[1..].iter();
+                let why = more.fold(obstacle.clone(), |why, one| format!("{why}; {one}"));
+                self.give_up(report, why, output);
+            }
+        }
+        match fills.is_empty() {
+            true => self.fills.remove(&core),
+            false => self.fills.insert(core, fills),
+        };
+    }
+
+    fn give_up(&mut self, report: &FillReport, why: String, output: &mut CoordinatorOutput) {
+        let Some(table) = self.state.configuration.table(report.table) else {
+            return;
+        };
+        let replex = usize::from(report.replex);
+        let mut changes = self.state.changes.iter();
+        if !table.is_building(replex) || changes.any(|change| change.table == table.id) {
+            return;
+        }
+        let (id, schema) = (table.id, &table.schema);
+        let name: String = schema.copy_of(&table.layout.replexes[replex].name).into();
+        // It is said again with every heartbeat.
+        if self.without_copy(table, &name).is_err() {
+            return;
+        }
+        output.notes.push(format!(
+            "{name} of table {} is given up: {why}",
+            schema.name
+        ));
+        self.fail(CopyFailure {
+            table: id,
+            name: name.clone(),
+            why,
+        });
+        self.change(id, Wanted::Drop { name }, output);
+    }
+
+    /// Remembers why a copy could not be made, for whoever asked for it.
+    fn fail(&mut self, failure: CopyFailure) {
+        let failures = &mut self.state.failures;
+        failures.push(failure);
+        let excess = failures.len().saturating_sub(FAILURES_MAX);
+        failures.drain(..excess);
+    }
+
+    /// How far fills are, which changes wait, and what could not be made.
+    pub(super) fn progress(&self) -> Outcome {
+        let mut fills: BTreeMap<_, FillReport> = BTreeMap::new();
+        for report in self.fills.values().flatten() {
+            let sum = fills.entry((report.table, report.replex));
+            let sum = sum.or_insert_with(|| FillReport::new(report.table, report.replex));
+            sum.add(report);
+        }
+        let changes = self.state.changes.iter();
+        let waiting = changes.filter_map(|change| {
+            let name = match &change.wanted {
+                Wanted::Drop { name } => name.clone(),
+                Wanted::Renew { .. } => return None,
+                Wanted::Add { schema } => {
+                    let table = self.state.configuration.table(change.table)?;
+                    added_name(&table.schema, schema)
+                }
+            };
+            Some((change.table, name))
+        });
+        Outcome::Now(CoordinatorReply::Progress {
+            fills: fills.into_values().collect(),
+            waiting: waiting.collect(),
+            failures: self.state.failures.clone(),
+            without_room: self.shortages(),
+        })
+    }
+}
+
+/// Whether the copy that is wanted is made of nothing that may be given up still: with that it
+/// would have to go, too.
+fn check_indexes_serve(table: &Table, wanted: &Schema) -> Result<(), Refused> {
+    let copy = wanted.further.get(table.schema.further.len());
+    let indexes = copy.map(FurtherCopy::indexes).unwrap_or_default();
+    for index in indexes.into_iter().flatten() {
+        let kind = ReplexKind::Index { index };
+        let mut replexes = table.layout.replexes.iter();
+        let number = replexes.position(|replex| replex.kind == kind);
+        if number.is_some_and(|number| table.is_building(number)) {
+            let name = &table.schema.indexes[index].name;
+            return Err(Refused {
+                message: format!("index {name} is being made: try again when it serves"),
+                retry: true,
+            });
+        }
+    }
+    Ok(())
+}
+
+/// The name of what `wanted` has more.
+fn added_name(known: &Schema, wanted: &Schema) -> String {
+    let copy = wanted.further.get(known.further.len());
+    let index = wanted.indexes.get(known.indexes.len());
+    let name = copy.map(|copy| &copy.name).or(index.map(|it| &it.name));
+    name.cloned().unwrap_or_default()
+}
+
+fn has(schema: &Schema, name: &str) -> bool {
+    schema.indexes.iter().any(|index| index.name == name)
+        || schema.further.iter().any(|copy| copy.name == name)
+}

@@ -1,0 +1,194 @@
+//! Folders that servers come back with (R16, R25).
+//!
+//! A folder keeps which process joined last on it, durably, before that process serves anything. So
+//! one that names an earlier process is an older copy, and so is one whose log ends before a
+//! position that was durable. It lacks what its server had acknowledged since: rows, and votes.
+//! Such a server is not let in as it is. The epochs before end as if it were lost for good, its
+//! partitions are void and stay where they are, and once that serves it is let in and fills them
+//! from the other copies.
+//!
+//! | folder | the rows have other copies | the server |
+//! |---|---|---|
+//! | the newest one | | joins |
+//! | older | yes | waits until its partitions are void, joins, fills them anew |
+//! | older | no | is refused until an operator accepts what is lost, or the newest folder comes |
+//! | older, and the server holds nothing | | joins |
+
+use alloc::collections::BTreeSet;
+use alloc::format;
+use alloc::string::String;
+
+use protocol::configuration::ServerState;
+use protocol::identity::{Now, Position, ServerId};
+use protocol::planted::{self, Bug};
+
+use super::members::{Join, unknown_server};
+use super::{Coordinator, CoordinatorOutput, FolderTrust, Outcome, Refused, ServerMember};
+
+/// How long a server whose partitions were made void has to join before others get them.
+const PATIENCE_US: u64 = 5_000_000;
+
+impl Coordinator {
+    /// Why a server may not come back yet with the folder that it has: it is an older copy.
+    pub(super) fn check_folder(
+        &mut self,
+        now: Now,
+        member: &ServerMember,
+        join: &Join,
+        output: &mut CoordinatorOutput,
+    ) -> Option<String> {
+        let id = member.server;
+        let why = self.why_old(member, join)?;
+        match member.trust {
+            _ if planted::is(Bug::OldFolderBelieved) => None,
+            FolderTrust::Any => {
+                output.notes.push(format!(
+                    "OLD FOLDER: {why}; it is let in because an operator accepts the loss: run \
+                     replex admin check and replex admin repair on each table"
+                ));
+                None
+            }
+            FolderTrust::Voided => None,
+            FolderTrust::Newest | FolderTrust::Void if !self.state.configuration.holds(id) => None,
+            FolderTrust::Newest | FolderTrust::Void => Some(self.void(now, id, why, output)),
+        }
+    }
+
+    /// Why a folder is an older copy; none if it is the newest one.
+    fn why_old(&self, member: &ServerMember, join: &Join) -> Option<String> {
+        let (id, folder) = (member.server.0, &join.folder);
+        let own = self.state.configuration.server(member.server);
+        let incarnation = own.map(|server| server.incarnation).unwrap_or_default();
+        if folder.is_old {
+            return Some(format!(
+                "the log in the folder of server {id} ends before what it had made durable: the \
+                 folder is an older copy"
+            ));
+        }
+        let is_newest = match member.instance {
+            // Nobody knows which process it was, but the configuration has its incarnation.
+            0 => folder.incarnation >= incarnation,
+            instance => folder.last == instance || join.instance == instance,
+        };
+        (!is_newest).then(|| {
+            format!(
+                "server {id} came with an older copy of its folder: it is of incarnation {}, the \
+                 newest is of incarnation {}",
+                folder.incarnation.0, incarnation.0
+            )
+        })
+    }
+
+    /// Begins to make what a server holds void, if that has not begun; says that it has to wait.
+    fn void(
+        &mut self,
+        now: Now,
+        id: ServerId,
+        why: String,
+        output: &mut CoordinatorOutput,
+    ) -> String {
+        let mut removed = self.removed();
+        if removed.insert(id)
+            && let Err(obstacle) = self.check_removal(&removed)
+        {
+            let text = format!(
+                "OLD FOLDER: {why}, and its rows cannot be had from other servers ({obstacle}): \
+                 start it on its newest folder, start the other servers, drop the table, or accept \
+                 that rows which were acknowledged are missing: replex admin server accept-folder {}",
+                id.0
+            );
+            self.seals.tell(text.clone(), output);
+            return text;
+        }
+        let begins = self.member(id).trust != FolderTrust::Void;
+        let is_named = self.state.configuration.is_removed(id);
+        if begins {
+            self.member_mut(id).trust = FolderTrust::Void;
+            output.notes.push(format!(
+                "OLD FOLDER: {why}; nothing of it is served: its partitions are filled anew from \
+                 the other copies"
+            ));
+        }
+        if begins || !is_named {
+            let servers = self.state.configuration.servers.iter_mut();
+            for server in servers.filter(|server| server.id == id) {
+                server.state = ServerState::Down;
+            }
+            self.forget(id);
+            self.seals.watch(id, now, self.void_patience_us());
+            self.begin_seal(&removed, output);
+        }
+        format!("{why}: its partitions are being made void, to be filled from the other copies")
+    }
+
+    pub(super) fn void_patience_us(&self) -> u64 {
+        self.settings.replace_after_us.max(PATIENCE_US)
+    }
+
+    /// The servers among these whose partitions become void where they are.
+    pub(super) fn to_be_voided(&self, removed: &BTreeSet<ServerId>) -> BTreeSet<ServerId> {
+        let members = self.state.members.iter();
+        let void =
+            members.filter(|it| it.trust == FolderTrust::Void && removed.contains(&it.server));
+        void.map(|member| member.server).collect()
+    }
+
+    /// An epoch serves in which all that these held is void.
+    pub(super) fn note_voided(&mut self, now: Now, servers: &BTreeSet<ServerId>) {
+        for id in servers {
+            self.member_mut(*id).trust = FolderTrust::Voided;
+            self.seals.watch(*id, now, self.void_patience_us());
+        }
+    }
+
+    /// An operator accepts what an older folder lacks.
+    pub(super) fn accept_folder(
+        &mut self,
+        id: ServerId,
+        output: &mut CoordinatorOutput,
+    ) -> Result<Outcome, Refused> {
+        let server = self.state.configuration.server(id);
+        let server = server.ok_or_else(|| unknown_server(id))?;
+        if server.state == ServerState::Up {
+            return Err(Refused::new(format!(
+                "server {} is up: nothing is to be accepted",
+                id.0
+            )));
+        }
+        if self.member(id).trust != FolderTrust::Any {
+            self.member_mut(id).trust = FolderTrust::Any;
+            output.notes.push(format!(
+                "server {} may come back with an older copy of its folder: an operator accepts that \
+                 acknowledged rows are missing",
+                id.0
+            ));
+            self.keep(output);
+        }
+        Ok(self.done_now())
+    }
+
+    /// What was heard of logs goes into the state, whenever that is kept.
+    pub(super) fn note_logs(&mut self) {
+        for (core, heard) in &self.heard {
+            let mut members = self.state.members.iter_mut();
+            let member = members.find(|member| member.server == core.server);
+            if let Some(member) = member
+                && heard.durable > Position(0)
+            {
+                member.note_log(usize::from(core.core), heard.durable);
+            }
+        }
+    }
+
+    fn member(&self, id: ServerId) -> &ServerMember {
+        let mut members = self.state.members.iter();
+        let member = members.find(|member| member.server == id);
+        member.expect("each server is a member")
+    }
+
+    pub(super) fn member_mut(&mut self, id: ServerId) -> &mut ServerMember {
+        let mut members = self.state.members.iter_mut();
+        let member = members.find(|member| member.server == id);
+        member.expect("each server is a member")
+    }
+}

@@ -1,0 +1,440 @@
+//! The coordinator as a deterministic state machine: it owns the configuration.
+//!
+//! It admits servers and gives them leases, notices which stopped renewing them, places the
+//! partitions of new tables, and numbers client sessions. Every change of the configuration is a
+//! new epoch and a new state, which is kept before anybody hears of it. Invariants: epochs and
+//! states' versions rise; numbers of servers, tables and sessions are never given twice; every
+//! table's placement is proven to tolerate the failures that it states when it is made, and
+//! whoever loses that by failures is told.
+//!
+//! Not here: where the state is kept, and who leads among several coordinators.
+
+mod announcements;
+mod contract;
+mod copies;
+mod folders;
+mod members;
+mod moves;
+mod recall;
+mod renewal;
+mod replacement;
+mod room;
+mod sealing;
+mod sessions;
+mod tables;
+#[cfg(test)]
+mod tests;
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use protocol::configuration::Configuration;
+use protocol::identity::{CoreId, Epoch, Now, Position, ServerId};
+use protocol::message::{CoordinatorReply, CoordinatorRequest, Room};
+use protocol::state::{
+    CoordinatorState, CopyChange, FolderTrust, ServerMember, Wanted, encode_state,
+};
+
+pub use contract::*;
+
+use announcements::Listeners;
+use members::{Beat, Join};
+use moves::Moves;
+use recall::Recall;
+use sealing::Seals;
+use sessions::Sessions;
+
+/// The machine. What it must not forget is its [`CoordinatorState`]; the rest begins anew with each
+/// process.
+#[derive(Debug)]
+pub struct Coordinator {
+    settings: CoordinatorSettings,
+    state: CoordinatorState,
+    /// Cores of the servers that are up, and when each was heard last.
+    heard: BTreeMap<CoreId, Heard>,
+    listeners: Listeners,
+    /// Cores whose disks have no room for all writes.
+    rooms: BTreeMap<CoreId, Room>,
+    sessions: Sessions,
+    seals: Seals,
+    fills: copies::Fills,
+    moves: Moves,
+    /// Set while the state is rebuilt from what the servers know.
+    recall: Option<Recall>,
+    waiting: Vec<Waiting>,
+    /// What the last output said.
+    deadline_us: Option<u64>,
+}
+
+/// What a core last told.
+#[derive(Clone, Copy, Debug)]
+struct Heard {
+    at_us: u64,
+    /// Its epoch.
+    epoch: Epoch,
+    /// Up to here its log is durable; 0 while it has not said.
+    durable: Position,
+    /// Whether `at_us` was put off since because the coordinator slept.
+    forgiven: bool,
+}
+
+impl Heard {
+    fn new(now: Now, epoch: Epoch) -> Heard {
+        Heard {
+            at_us: now.monotonic_us,
+            epoch,
+            durable: Position(0),
+            forgiven: false,
+        }
+    }
+}
+
+/// A request whose answer waits until these cores have heard of an epoch.
+#[derive(Debug)]
+struct Waiting {
+    from: AskerId,
+    correlation: u64,
+    reply: CoordinatorReply,
+    epoch: Epoch,
+    cores: BTreeSet<CoreId>,
+    until_us: u64,
+}
+
+/// What to answer.
+enum Outcome {
+    Now(CoordinatorReply),
+    /// After these cores have heard of the present epoch.
+    WhenHeard(BTreeSet<CoreId>, CoordinatorReply),
+}
+
+/// Why not; becomes [`CoordinatorReply::Refused`].
+struct Refused {
+    message: String,
+    retry: bool,
+}
+
+impl Refused {
+    fn new(message: String) -> Refused {
+        Refused {
+            message,
+            retry: false,
+        }
+    }
+}
+
+impl Coordinator {
+    /// A coordinator that goes on from `state`. Call [`Coordinator::start`] next.
+    pub fn new(state: CoordinatorState, settings: CoordinatorSettings) -> Coordinator {
+        Coordinator {
+            settings,
+            sessions: Sessions::new(&state),
+            state,
+            heard: BTreeMap::new(),
+            listeners: Listeners::default(),
+            rooms: BTreeMap::new(),
+            seals: Seals::default(),
+            fills: copies::Fills::default(),
+            moves: Moves::default(),
+            recall: None,
+            waiting: Vec::new(),
+            deadline_us: None,
+        }
+    }
+
+    /// Begins: a state that was never kept is kept, and servers that are up get a whole lease to
+    /// be heard, because the coordinator before may have renewed it a moment ago.
+    pub fn start(&mut self, now: Now, output: &mut CoordinatorOutput) {
+        assert!(self.heard.is_empty(), "a coordinator starts once");
+        self.take_all_as_heard(now);
+        if self.state.version == 0 && self.recall.is_none() {
+            self.keep(output);
+        }
+        self.set_deadline(output);
+    }
+
+    /// Takes one input.
+    pub fn step(&mut self, now: Now, input: CoordinatorInput, output: &mut CoordinatorOutput) {
+        self.forgive_sleep(now);
+        match input {
+            CoordinatorInput::Request {
+                from,
+                correlation,
+                request,
+            } => self.request(now, (from, correlation), request, output),
+            CoordinatorInput::Gone { from } => {
+                self.waiting.retain(|waiting| waiting.from != from);
+                self.listeners.gone(from);
+            }
+            CoordinatorInput::Tick => {}
+        }
+        if self.recall.is_some() {
+            // Nothing is decided on a state that may be an older copy.
+            self.deadline_us = None;
+            return;
+        }
+        self.expire_leases(now, output);
+        self.advance_seal(now, output);
+        self.advance_moves(now, output);
+        if self.sessions.advance(now, &self.settings, &mut self.state) {
+            self.keep(output);
+        }
+        self.answer_waiting(now, output);
+        self.announce(output);
+        self.set_deadline(output);
+    }
+
+    /// The configuration as the machine holds it. It may not be kept yet: what is told of it
+    /// outside of replies (a `Welcome`) waits for [`Coordinator::version`].
+    pub fn configuration(&self) -> &Configuration {
+        &self.state.configuration
+    }
+
+    /// The state as the machine holds it.
+    pub fn state(&self) -> &CoordinatorState {
+        &self.state
+    }
+
+    /// The version of the state.
+    pub fn version(&self) -> u64 {
+        self.state.version
+    }
+
+    fn request(
+        &mut self,
+        now: Now,
+        (from, correlation): (AskerId, u64),
+        request: CoordinatorRequest,
+        output: &mut CoordinatorOutput,
+    ) {
+        let beats = match &request {
+            CoordinatorRequest::Heartbeat { core, .. } => Some(*core),
+            _ => None,
+        };
+        let reply = match self.outcome(now, request, output) {
+            Ok(Outcome::Now(reply)) => {
+                if let Some(core) = beats {
+                    // The answer itself says which epoch is the newest.
+                    self.listeners
+                        .heard(core, from, self.state.configuration.epoch);
+                }
+                reply
+            }
+            Ok(Outcome::WhenHeard(cores, reply)) => {
+                self.waiting.push(Waiting {
+                    from,
+                    correlation,
+                    reply,
+                    epoch: self.state.configuration.epoch,
+                    cores,
+                    until_us: now.monotonic_us + self.settings.wait_us_max,
+                });
+                return;
+            }
+            Err(Refused { message, retry }) => CoordinatorReply::Refused { message, retry },
+        };
+        output.replies.push(CoordinatorAnswer {
+            to: from,
+            correlation,
+            after: self.state.version,
+            reply,
+        });
+    }
+
+    // tidy: long — a dispatching match over the requests.
+    fn outcome(
+        &mut self,
+        now: Now,
+        request: CoordinatorRequest,
+        output: &mut CoordinatorOutput,
+    ) -> Result<Outcome, Refused> {
+        self.compare_epochs(&request, output);
+        if self.recall.is_some() {
+            return self.recalling(now, request, output);
+        }
+        match request {
+            CoordinatorRequest::Remember(_) => Ok(self.done_now()),
+            CoordinatorRequest::Join {
+                server,
+                instance,
+                folder,
+                domain,
+                cores,
+            } => {
+                let join = Join {
+                    server,
+                    instance,
+                    folder,
+                    domain,
+                    cores,
+                };
+                self.join(now, join, output)
+            }
+            CoordinatorRequest::Heartbeat {
+                core,
+                incarnation,
+                epoch,
+                sent_us,
+                durable,
+                filled,
+                fills,
+                seal,
+                room,
+            } => {
+                let beat = Beat {
+                    core,
+                    incarnation,
+                    epoch,
+                    sent_us,
+                    durable,
+                    filled,
+                    fills,
+                    seal,
+                    room,
+                };
+                self.heartbeat(now, beat, output)
+            }
+            CoordinatorRequest::Fetch { known } => Ok(self.fetch(known)),
+            CoordinatorRequest::OpenSession => Ok(self.open_session(output)),
+            CoordinatorRequest::CreateTable {
+                schema,
+                if_not_exists,
+            } => self.create_table(schema, if_not_exists, output),
+            CoordinatorRequest::DropTable { name, if_exists } => {
+                self.drop_table(&name, if_exists, output)
+            }
+            CoordinatorRequest::AddCopy { schema } => self.add_copy(schema, output),
+            CoordinatorRequest::DropCopy {
+                table,
+                name,
+                if_exists,
+            } => self.drop_copy((&table, name), if_exists, output),
+            CoordinatorRequest::Renew { table, cells } => self.renew(&table, cells, output),
+            CoordinatorRequest::Progress => Ok(self.progress()),
+            CoordinatorRequest::Leave { server } => self.leave(server, output),
+            CoordinatorRequest::Stopped {
+                server,
+                incarnation,
+                logs,
+            } => self.stopped(now, (server, incarnation), &logs, output),
+            CoordinatorRequest::Remove { server } => self.remove(now, server, output),
+            CoordinatorRequest::AcceptFolder { server } => self.accept_folder(server, output),
+            CoordinatorRequest::Drain { server } => self.drain(server, true, output),
+            CoordinatorRequest::EndDrain { server } => self.drain(server, false, output),
+        }
+    }
+
+    /// Servers that know more than this coordinator prove that its state is an older copy.
+    fn compare_epochs(&mut self, request: &CoordinatorRequest, output: &mut CoordinatorOutput) {
+        match request {
+            CoordinatorRequest::Heartbeat { core, epoch, .. } => {
+                self.notice_newer(core.server, *epoch, output);
+            }
+            CoordinatorRequest::Join {
+                server: Some(server),
+                folder,
+                ..
+            } => self.notice_newer(*server, folder.epoch, output),
+            _ => {}
+        }
+    }
+
+    fn fetch(&self, known: Epoch) -> Outcome {
+        let configuration = &self.state.configuration;
+        Outcome::Now(if known < configuration.epoch {
+            CoordinatorReply::Configuration(configuration.clone())
+        } else {
+            CoordinatorReply::Unchanged {
+                epoch: configuration.epoch,
+            }
+        })
+    }
+
+    fn open_session(&mut self, output: &mut CoordinatorOutput) -> Outcome {
+        let (session, reserved) = self.sessions.open(&mut self.state);
+        if reserved {
+            self.keep(output);
+        }
+        Outcome::Now(CoordinatorReply::Session {
+            session,
+            life_us: self.settings.session_life_us,
+        })
+    }
+
+    /// A coordinator that was paused past its own deadline has heartbeats waiting unread: nobody
+    /// is to lose a lease because it slept. A core is forgiven once until it is heard, so that a
+    /// coordinator that is always late still notices who is gone.
+    fn forgive_sleep(&mut self, now: Now) {
+        let slept = self
+            .deadline_us
+            .is_some_and(|deadline| deadline + self.settings.lease_us / 2 < now.monotonic_us);
+        if slept {
+            for heard in self.heard.values_mut().filter(|heard| !heard.forgiven) {
+                heard.at_us = now.monotonic_us;
+                heard.forgiven = true;
+            }
+        }
+    }
+
+    /// Answers what need not wait any longer: cores whose server went down are not waited for.
+    fn answer_waiting(&mut self, now: Now, output: &mut CoordinatorOutput) {
+        let heard = &self.heard;
+        let due = self.waiting.extract_if(.., |waiting| {
+            let epoch = waiting.epoch;
+            waiting
+                .cores
+                .retain(|core| heard.get(core).is_some_and(|heard| heard.epoch < epoch));
+            waiting.cores.is_empty() || waiting.until_us <= now.monotonic_us
+        });
+        for waiting in due {
+            if let Some(core) = waiting.cores.first() {
+                output.notes.push(format!(
+                    "epoch {} was answered for before {core} had heard of it",
+                    waiting.epoch.0
+                ));
+            }
+            output.replies.push(CoordinatorAnswer {
+                to: waiting.from,
+                correlation: waiting.correlation,
+                after: self.state.version,
+                reply: waiting.reply,
+            });
+        }
+    }
+
+    /// A changed configuration is a new epoch.
+    fn reconfigure(&mut self, output: &mut CoordinatorOutput) {
+        self.state.configuration.epoch.0 += 1;
+        self.seals.forget_reports();
+        self.keep(output);
+    }
+
+    fn keep(&mut self, output: &mut CoordinatorOutput) {
+        self.state.version += 1;
+        self.note_logs();
+        let bytes = encode_state(&self.state);
+        output.persist = Some(PersistedState {
+            version: self.state.version,
+            bytes,
+        });
+    }
+
+    fn set_deadline(&mut self, output: &mut CoordinatorOutput) {
+        let leases = self.lease_ends().map(|(_, end_us)| end_us);
+        let waits = self.waiting.iter().map(|waiting| waiting.until_us);
+        let sessions = self.sessions.deadline_us(&self.settings);
+        let seal = self.seal_deadline_us();
+        let moves = self.moves_deadline_us();
+        let others = sessions.into_iter().chain(seal).chain(moves);
+        self.deadline_us = leases.chain(waits).chain(others).min();
+        output.deadline_us = self.deadline_us;
+    }
+}
+
+fn core_id(server: ServerId, core: usize) -> CoreId {
+    CoreId {
+        server,
+        core: u16::try_from(core).expect("a server has at most CORES_MAX cores"),
+    }
+}

@@ -1,0 +1,446 @@
+//! Partitions move while all servers serve: away from servers that are drained, apart again where
+//! copies had to be put together, evenly onto servers that are new.
+//!
+//! | step | epoch |
+//! |---|---|
+//! | a batch is chosen; each core that takes a partition follows its holder | an ordinary one |
+//! | all of them lack the last changes at most: the epochs before end | sealed |
+//! | the takers hold the places, and get the last changes | serves |
+//! | a place is whole: it serves, and who gave it forgets it | an ordinary one |
+//!
+//! Nothing moves while a server is down, a place is rebuilding or an epoch ends: first what is lost
+//! is replaced. Loads are evened out only onto servers that came with nothing, and after that no
+//! more: what is created and dropped moves nobody's partitions. Each batch is proven to leave the
+//! tables as tolerant as they were, and ends where a server is removed or a copy of the table goes,
+//! for then the proof holds no more. A server that was lost of late takes nothing for a while,
+//! longer each time, so that one that comes and goes does not keep partitions moving.
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::format;
+use alloc::vec::Vec;
+
+use placement::{Cell, HostCore, Loads, Placement, Relocation, prove};
+use protocol::configuration::{Moving, PartitionState, Server, ServerState, Tenure};
+use protocol::identity::{CoreId, Epoch, Now, PartitionId, ServerId, TableId};
+
+use super::{Coordinator, CoordinatorOutput, Outcome, Refused};
+
+/// Partitions of one table that move at a time.
+const BATCH_MAX: usize = 32;
+
+/// A server that was lost once takes no partitions for this long after it came back; twice as long
+/// after each further loss.
+const DISTRUST_US: u64 = 5_000_000;
+
+/// Losses beyond so many make it no longer.
+const LOSSES_MAX: u32 = 6;
+
+/// What the machine knows of moves. Begins anew with each process.
+#[derive(Debug, Default)]
+pub(super) struct Moves {
+    /// Partitions that lack no more than the last changes, as the cores that take them say.
+    level: BTreeSet<PartitionId>,
+    /// The epoch that was looked at last.
+    pub looked_at: Epoch,
+    /// How often servers were lost, and until when they take nothing after that.
+    lost: BTreeMap<ServerId, (u32, u64)>,
+}
+
+impl Moves {
+    /// A server was replaced.
+    pub fn note_lost(&mut self, server: ServerId) {
+        let (losses, _) = self.lost.entry(server).or_default();
+        *losses = (*losses + 1).min(LOSSES_MAX);
+    }
+
+    /// It has come back.
+    fn note_back(&mut self, server: ServerId, now: Now) {
+        if let Some((losses, until_us)) = self.lost.get_mut(&server) {
+            *until_us = now.monotonic_us + (DISTRUST_US << (*losses - 1));
+        }
+    }
+}
+
+impl Coordinator {
+    /// A server has joined, or is back.
+    pub(super) fn note_back(&mut self, id: ServerId, now: Now) {
+        self.moves.note_back(id, now);
+        self.note_new(id);
+    }
+
+    /// A server that holds nothing is to get its share, if there is anything to share.
+    fn note_new(&mut self, id: ServerId) {
+        let configuration = &mut self.state.configuration;
+        let is_new = !configuration.tables.is_empty() && !configuration.holds(id);
+        let mut servers = configuration.servers.iter_mut();
+        if let Some(server) = servers.find(|server| server.id == id) {
+            server.is_new |= is_new;
+        }
+    }
+
+    /// Servers that are up, without some.
+    pub(super) fn servers_up(&self, without: &BTreeSet<ServerId>) -> Vec<placement::PartitionHost> {
+        let servers = self.state.configuration.servers.iter();
+        let up = servers.filter(|it| it.state == ServerState::Up && !without.contains(&it.id));
+        up.map(Server::bare).collect()
+    }
+
+    /// Servers that may take partitions, without some.
+    pub(super) fn takers(&self, without: &BTreeSet<ServerId>) -> Vec<placement::PartitionHost> {
+        let configuration = &self.state.configuration;
+        let drains = |server: &placement::PartitionHost| {
+            let server = configuration.server(ServerId(server.id));
+            server.is_some_and(|server| server.is_draining)
+        };
+        let mut takers = self.servers_up(without);
+        takers.retain(|server| !drains(server));
+        takers
+    }
+
+    /// A server is to hold nothing any more, or may again, if that can be: for drivers without
+    /// people who ask.
+    pub fn set_draining(
+        &mut self,
+        id: ServerId,
+        is_draining: bool,
+        output: &mut CoordinatorOutput,
+    ) {
+        if let Err(refused) = self.drain(id, is_draining, output) {
+            output.notes.push(refused.message);
+        }
+    }
+
+    /// A server is to hold nothing any more, or may again.
+    pub(super) fn drain(
+        &mut self,
+        id: ServerId,
+        is_draining: bool,
+        output: &mut CoordinatorOutput,
+    ) -> Result<Outcome, Refused> {
+        let servers = &mut self.state.configuration.servers;
+        let index = servers.binary_search_by_key(&id, |server| server.id);
+        let index = index.map_err(|_| super::members::unknown_server(id))?;
+        if servers[index].is_draining == is_draining {
+            return Ok(self.done_now());
+        }
+        if is_draining {
+            self.check_drain(id)?;
+        } else {
+            self.stop_moves();
+            self.note_new(id);
+        }
+        self.state.configuration.servers[index].is_draining = is_draining;
+        let what = if is_draining {
+            "is drained"
+        } else {
+            "is drained no longer"
+        };
+        output.notes.push(format!("server {} {what}", id.0));
+        self.reconfigure(output);
+        Ok(self.done_now())
+    }
+
+    /// Whether the other servers can hold everything as tolerantly as is stated.
+    fn check_drain(&self, id: ServerId) -> Result<(), Refused> {
+        if self.state.configuration.server(id).map(|it| it.state) == Some(ServerState::Down) {
+            return Err(Refused::new(format!(
+                "server {} is down: start it, or remove it if it will not come back",
+                id.0
+            )));
+        }
+        let takers = self.takers(&BTreeSet::from([id]));
+        let mut loads = self.loads();
+        for table in &self.state.configuration.tables {
+            let relocation = Relocation {
+                layout: &table.layout,
+                failures_tolerated: u32::from(table.schema.failures_tolerated),
+                placement: &table.bare_placement(),
+                servers: &takers,
+            };
+            let cells = relocation.placement.cells_outside(&takers);
+            if !cells.is_empty() && relocation.clear(&cells, &mut loads).is_none() {
+                return Err(Refused::new(format!(
+                    "without server {}, table {} would not survive the {} failures that it \
+                     tolerates: start another server first",
+                    id.0, table.schema.name, table.schema.failures_tolerated
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    /// What has not been handed over stays where it is.
+    fn stop_moves(&mut self) {
+        for table in &mut self.state.configuration.tables {
+            for place in table.placement.iter_mut().flatten() {
+                place.moving = place.moving.filter(|it| matches!(it, Moving::From(_)));
+            }
+        }
+    }
+
+    /// A core says which of the partitions that it takes are level.
+    pub(super) fn note_level(&mut self, core: CoreId, filled: &[PartitionId]) {
+        let configuration = &self.state.configuration;
+        let taken = |id: &PartitionId| {
+            let place = configuration.place(*id);
+            let moving = place.and_then(|place| place.moving);
+            matches!(moving, Some(Moving::To(next)) if next.core == core)
+        };
+        self.moves.level.retain(|id| !taken(id));
+        self.moves
+            .level
+            .extend(filled.iter().filter(|id| taken(id)));
+    }
+
+    /// Begins moves that are due, and ends those that can be ended.
+    pub(super) fn advance_moves(&mut self, now: Now, output: &mut CoordinatorOutput) {
+        self.trust_again(now);
+        let configuration = &self.state.configuration;
+        let all_up =
+            |server: &Server| server.state == ServerState::Up || !configuration.holds(server.id);
+        if configuration.sealing.is_some() || !configuration.servers.iter().all(all_up) {
+            return;
+        }
+        let moving = configuration
+            .places()
+            .filter(|(_, place)| place.moving.is_some());
+        let moving: Vec<PartitionId> = moving.map(|(id, _)| id).collect();
+        if !moving.is_empty() {
+            if moving.iter().all(|id| self.moves.level.contains(id)) {
+                self.begin_seal(&BTreeSet::new(), output);
+            }
+            return;
+        }
+        let is_rebuilt = configuration
+            .places()
+            .all(|(_, place)| place.state == PartitionState::Serving);
+        if is_rebuilt && self.moves.looked_at != configuration.epoch {
+            self.begin_moves(output);
+        }
+    }
+
+    /// Servers that have stayed long enough may take partitions again.
+    fn trust_again(&mut self, now: Now) {
+        for (_, until_us) in self.moves.lost.values_mut() {
+            if *until_us > 0 && *until_us <= now.monotonic_us {
+                *until_us = 0;
+                self.moves.looked_at = Epoch(0);
+            }
+        }
+    }
+
+    fn begin_moves(&mut self, output: &mut CoordinatorOutput) {
+        let lost = self.moves.lost.iter();
+        let distrusted = lost.filter(|(_, (_, until_us))| *until_us > 0);
+        let distrusted: BTreeSet<ServerId> = distrusted.map(|(id, _)| *id).collect();
+        let without: BTreeSet<ServerId> = distrusted.union(&self.without_room()).copied().collect();
+        let takers = self.takers(&without);
+        let mut loads = self.loads();
+        let epoch = Epoch(self.state.configuration.epoch.0 + 1);
+        let mut is_new = false;
+        for index in 0..self.state.configuration.tables.len() {
+            let batch = self.batch(index, &takers, &mut loads);
+            let table = &mut self.state.configuration.tables[index];
+            if !batch.is_empty() {
+                is_new = true;
+                let (name, count) = (&table.schema.name, batch.len());
+                output
+                    .notes
+                    .push(format!("table {name}: {count} partitions move"));
+            }
+            for ((replex, number), to) in batch {
+                let core = CoreId::from(to);
+                let moving = Moving::To(Tenure { core, since: epoch });
+                table.placement[replex][number].moving = Some(moving);
+            }
+        }
+        if is_new {
+            self.moves.level.clear();
+            self.reconfigure(output);
+        } else {
+            self.end_newness(&takers, output);
+        }
+        self.moves.looked_at = self.state.configuration.epoch;
+    }
+
+    /// These servers have got their share: what else their disks have may go.
+    fn end_newness(&mut self, of: &[placement::PartitionHost], output: &mut CoordinatorOutput) {
+        let configuration = &mut self.state.configuration;
+        let mut have_share = BTreeSet::new();
+        for server in configuration.servers.iter_mut().filter(|it| it.is_new) {
+            if of.iter().any(|taker| taker.id == server.id.0) {
+                server.is_new = false;
+                have_share.insert(server.id);
+            }
+        }
+        if !have_share.is_empty() {
+            configuration.forget_formers(&have_share);
+            self.reconfigure(output);
+        }
+    }
+
+    /// What of a table moves next.
+    fn batch(
+        &self,
+        index: usize,
+        takers: &[placement::PartitionHost],
+        loads: &mut Loads,
+    ) -> Vec<(Cell, HostCore)> {
+        let configuration = &self.state.configuration;
+        let table = &configuration.tables[index];
+        let before = table.bare_placement();
+        let all = self.servers_up(&BTreeSet::new());
+        let staying = self.takers(&self.without_room());
+        let relocation = Relocation {
+            layout: &table.layout,
+            failures_tolerated: u32::from(table.schema.failures_tolerated),
+            placement: &before,
+            servers: takers,
+        };
+        let cells = before.cells_outside(&staying);
+        let tolerated =
+            |placement: &Placement| prove(&table.layout, placement, &all).failures_tolerated();
+        let needed = relocation.failures_tolerated;
+        let now_tolerated = tolerated(&before);
+        let target = if !cells.is_empty() {
+            relocation.clear(&cells, loads)
+        } else if now_tolerated < needed {
+            relocation.heal(loads)
+        } else {
+            let is_new = |server: &&placement::PartitionHost| {
+                let server = configuration.server(ServerId(server.id));
+                server.is_some_and(|it| it.is_new)
+            };
+            let onto: Vec<placement::PartitionHost> =
+                takers.iter().filter(is_new).cloned().collect();
+            let given_back = self.given_back(index, &onto, tolerated);
+            if !given_back.is_empty() {
+                return given_back;
+            }
+            return even_out(relocation, &onto, loads);
+        };
+        let moves = target.map_or(Vec::new(), |target| before.moves_to(&target));
+        let least = now_tolerated.min(needed);
+        at_a_time(moves, |moves| tolerated(&before.with(moves)) >= least)
+    }
+
+    /// Partitions of a table that go back to servers which held them before they were lost: the
+    /// rows that have not changed since are there (R25).
+    fn given_back(
+        &self,
+        index: usize,
+        onto: &[placement::PartitionHost],
+        tolerated: impl Fn(&Placement) -> u32,
+    ) -> Vec<(Cell, HostCore)> {
+        let table = &self.state.configuration.tables[index];
+        let is_back = |core: &CoreId| {
+            let mut servers = onto.iter();
+            servers.any(|server| server.id == core.server.0 && core.core < server.cores)
+        };
+        let replexes = table.placement.iter().enumerate();
+        let back = replexes.flat_map(|(replex, places)| {
+            let places = places.iter().enumerate();
+            places.filter_map(move |(number, place)| {
+                let core = place.former.filter(is_back)?;
+                let (server, core) = (core.server.0, core.core);
+                Some(((replex, number), HostCore { server, core }))
+            })
+        });
+        let back: Vec<(Cell, HostCore)> = back.collect();
+        let before = table.bare_placement();
+        let needed = tolerated(&before).min(u32::from(table.schema.failures_tolerated));
+        let keeps = |moves: &[(Cell, HostCore)]| tolerated(&before.with(moves)) >= needed;
+        let moves = at_a_time(back, keeps);
+        if keeps(&moves) { moves } else { Vec::new() }
+    }
+
+    /// Ends the moves of these tables' partitions that are not handed over: they are planned anew
+    /// when everything serves.
+    pub(super) fn cancel_moves(
+        &mut self,
+        of: impl Fn(TableId) -> bool,
+        output: &mut CoordinatorOutput,
+    ) {
+        let tables = self.state.configuration.tables.iter_mut();
+        let tables = tables.filter(|table| of(table.id));
+        let places = tables.flat_map(|table| table.placement.iter_mut().flatten());
+        let mut count = 0;
+        for place in places.filter(|place| matches!(place.moving, Some(Moving::To(_)))) {
+            place.moving = None;
+            count += 1;
+        }
+        self.moves.level.retain(|id| !of(id.table));
+        if count > 0 {
+            output
+                .notes
+                .push(format!("{count} partitions do not move now"));
+        }
+    }
+
+    /// What was level is handed over to those who take it, in the epoch that serves next.
+    pub(super) fn hand_over(&mut self, output: &mut CoordinatorOutput) {
+        let mut count = 0;
+        let up = self.servers_up(&BTreeSet::new());
+        let is_up = |core: CoreId| up.iter().any(|server| server.id == core.server.0);
+        let level = core::mem::take(&mut self.moves.level);
+        for id in level {
+            let tables = &mut self.state.configuration.tables;
+            let table = tables.iter_mut().find(|table| table.id == id.table);
+            let places = table.and_then(|it| it.placement.get_mut(usize::from(id.replex)));
+            let place = places.and_then(|places| places.get_mut(id.number as usize));
+            if let Some(place) = place.filter(|it| it.tenures().all(|it| is_up(it.core)))
+                && matches!(place.moving, Some(Moving::To(_)))
+            {
+                count += 1;
+                *place = place.handed_over();
+            }
+        }
+        if count > 0 {
+            let note = format!("{count} partitions are handed over");
+            output.notes.push(note);
+        }
+    }
+
+    /// When a server that was lost of late is trusted again.
+    pub(super) fn moves_deadline_us(&self) -> Option<u64> {
+        let lost = self.moves.lost.values();
+        lost.map(|(_, until_us)| *until_us)
+            .filter(|it| *it > 0)
+            .min()
+    }
+}
+
+/// The moves that come first: a batch of them, or all at once where only that keeps what is to be
+/// kept.
+fn at_a_time(
+    mut moves: Vec<(Cell, HostCore)>,
+    keeps: impl Fn(&[(Cell, HostCore)]) -> bool,
+) -> Vec<(Cell, HostCore)> {
+    let first = moves.len().min(BATCH_MAX);
+    if keeps(&moves[..first]) {
+        moves.truncate(first);
+    }
+    moves
+}
+
+/// Single moves onto these servers that even out the load, one after the other.
+fn even_out(
+    relocation: Relocation<'_>,
+    onto: &[placement::PartitionHost],
+    loads: &mut Loads,
+) -> Vec<(Cell, HostCore)> {
+    let mut placement = relocation.placement.clone();
+    let mut moves: Vec<(Cell, HostCore)> = Vec::new();
+    for _ in 0..BATCH_MAX {
+        let relocation = Relocation {
+            placement: &placement,
+            ..relocation
+        };
+        let Some((cell, to)) = relocation.even_out(onto, loads) else {
+            break;
+        };
+        placement = placement.with(&[(cell, to)]);
+        moves.push((cell, to));
+    }
+    relocation.placement.moves_to(&placement)
+}

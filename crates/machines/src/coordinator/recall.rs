@@ -1,0 +1,316 @@
+//! Rebuilding the state from what the servers know, when it is lost or an older copy.
+//!
+//! A server that speaks of a later epoch than the coordinator's proves that the state is older than
+//! what was promised. From then on nothing is decided: leases do not end, nobody joins, no session
+//! is opened. Each server is asked for the configuration that it holds. The newest of them is the
+//! state again once every server that it calls up has told its own, for no epoch begins to serve
+//! before those have heard of it. Then numbers jump ahead, so that none is given twice: epochs,
+//! incarnations, servers, tables and sessions (R13 to R16).
+//!
+//! What only the lost state knew is gone: changes of copies that had not begun are to be asked for
+//! again.
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use protocol::configuration::losses::names;
+use protocol::configuration::{Configuration, Server, ServerState};
+use protocol::identity::{CoreId, Epoch, Incarnation, Now, ServerId, SessionId};
+use protocol::message::{CoordinatorReply, CoordinatorRequest, FolderReport, Memory};
+
+use super::{
+    Coordinator, CoordinatorOutput, CoordinatorState, FolderTrust, Heard, Outcome, Refused,
+    ServerMember, core_id,
+};
+
+/// No epoch that anybody heard of is this much later than those that the servers tell.
+const EPOCHS_SKIPPED: u64 = 1 << 32;
+/// The same for sessions,
+const SESSIONS_SKIPPED: u64 = 1 << 32;
+/// for tables,
+const TABLES_SKIPPED: u32 = 1 << 16;
+/// for servers,
+const SERVERS_SKIPPED: u32 = 1000;
+/// and for incarnations of a server that has not told its own.
+pub(super) const INCARNATIONS_SKIPPED: u32 = 1000;
+
+/// What has been gathered so far.
+#[derive(Debug)]
+pub(super) struct Recall {
+    /// Why the state is not used as it is, for people.
+    why: String,
+    /// Servers that are not waited for, because an operator says that they are lost.
+    without: BTreeSet<ServerId>,
+    /// The newest configuration that was told, or that the state has.
+    newest: Configuration,
+    told: BTreeMap<ServerId, Told>,
+    /// Cores that have told, of servers whose processes serve.
+    cores: BTreeSet<CoreId>,
+    session_floor: SessionId,
+}
+
+/// What a server has told.
+#[derive(Clone, Copy, Debug)]
+struct Told {
+    folder: FolderReport,
+    incarnation: Incarnation,
+    /// Its process serves; otherwise it waits to join.
+    runs: bool,
+}
+
+impl Coordinator {
+    /// Goes on from `state` after what the servers know has been compared with it, and taken
+    /// instead if it is newer. Servers in `without` are lost for good. A state of version 0 belongs
+    /// to no cluster yet, and takes the servers'.
+    pub fn recall(&mut self, without: BTreeSet<ServerId>, output: &mut CoordinatorOutput) {
+        let why = match self.state.version {
+            0 => String::from("the coordinator has no state, and was told to recover it"),
+            _ => String::from("the coordinator was told to recover its state"),
+        };
+        self.begin_recall(why, without, output);
+    }
+
+    /// Whether the state is being rebuilt: nothing that it says is to be relied on.
+    pub fn is_recalling(&self) -> bool {
+        self.recall.is_some()
+    }
+
+    /// The cluster; none while a coordinator without a state has not heard of it.
+    pub fn cluster(&self) -> Option<u64> {
+        let own = self.state.configuration.cluster;
+        match &self.recall {
+            Some(recall) if self.state.version == 0 => {
+                Some(recall.newest.cluster).filter(|cluster| *cluster != 0)
+            }
+            _ => Some(own),
+        }
+    }
+
+    fn begin_recall(
+        &mut self,
+        why: String,
+        without: BTreeSet<ServerId>,
+        output: &mut CoordinatorOutput,
+    ) {
+        output.notes.push(format!(
+            "RECOVERING: {why}; it asks the servers for the configuration that they hold, and decides \
+             nothing until then"
+        ));
+        let newest = match self.state.version {
+            0 => Configuration::default(),
+            _ => self.state.configuration.clone(),
+        };
+        self.recall = Some(Recall {
+            why,
+            without,
+            newest,
+            told: BTreeMap::new(),
+            cores: BTreeSet::new(),
+            session_floor: self.state.session_floor,
+        });
+        self.waiting.clear();
+    }
+
+    /// A server has heard of a later epoch than there is: the state is an older copy.
+    pub(super) fn notice_newer(
+        &mut self,
+        server: ServerId,
+        epoch: Epoch,
+        output: &mut CoordinatorOutput,
+    ) {
+        let own = self.state.configuration.epoch;
+        if self.recall.is_none() && epoch > own {
+            let why = format!(
+                "the coordinator's state is an older copy: it is of epoch {}, server {} has heard of \
+                 epoch {}",
+                own.0, server.0, epoch.0
+            );
+            self.begin_recall(why, BTreeSet::new(), output);
+        }
+    }
+
+    /// What is answered while the state is being rebuilt.
+    pub(super) fn recalling(
+        &mut self,
+        now: Now,
+        request: CoordinatorRequest,
+        output: &mut CoordinatorOutput,
+    ) -> Result<Outcome, Refused> {
+        match request {
+            CoordinatorRequest::Remember(memory) => self.remember(now, memory, output),
+            CoordinatorRequest::Join {
+                server: Some(_), ..
+            }
+            | CoordinatorRequest::Heartbeat { .. } => Ok(Outcome::Now(CoordinatorReply::Recall)),
+            _ => Err(Refused {
+                message: self.recall_text(),
+                retry: true,
+            }),
+        }
+    }
+
+    /// Why nothing is answered, and what is waited for.
+    pub fn recall_text(&self) -> String {
+        let Some(recall) = &self.recall else {
+            return String::new();
+        };
+        let missing = recall.missing();
+        let waits = match missing.is_empty() {
+            true => String::from("it waits for its servers: start them"),
+            false => format!(
+                "it waits for servers {0}: start them, or, if they are lost for good, start the \
+                 coordinator with --recover --without {1}",
+                names(&missing),
+                names(&missing).replace(' ', "")
+            ),
+        };
+        format!("{}; {waits}", recall.why)
+    }
+
+    fn remember(
+        &mut self,
+        now: Now,
+        memory: Memory,
+        output: &mut CoordinatorOutput,
+    ) -> Result<Outcome, Refused> {
+        let recall = self.recall.as_mut().expect("callers have looked");
+        let Memory {
+            core,
+            incarnation,
+            runs,
+            folder,
+            session_floor,
+            configuration,
+        } = memory;
+        if let Err(why) = configuration.check() {
+            return Err(Refused::new(format!(
+                "the configuration of {core} is invalid: {why}"
+            )));
+        }
+        let cluster = recall.newest.cluster;
+        if cluster != 0 && configuration.cluster != cluster {
+            return Err(Refused::new(format!(
+                "{core} is of cluster {:016x}, and cluster {cluster:016x} is being recovered",
+                configuration.cluster
+            )));
+        }
+        recall.session_floor = recall.session_floor.max(session_floor);
+        let told = Told {
+            folder,
+            incarnation,
+            runs,
+        };
+        recall.told.insert(core.server, told);
+        recall.cores.insert(core);
+        if configuration.epoch > recall.newest.epoch {
+            recall.newest = configuration;
+        }
+        let text = self.recall_text();
+        let recall = self.recall.as_ref().expect("it was there above");
+        if recall.missing().is_empty() {
+            self.end_recall(now, output);
+            return Ok(self.done_now());
+        }
+        self.seals.tell(format!("RECOVERING: {text}"), output);
+        Ok(self.done_now())
+    }
+
+    /// Everybody who is needed has told: the newest configuration is the state.
+    fn end_recall(&mut self, now: Now, output: &mut CoordinatorOutput) {
+        let recall = self.recall.take().expect("callers have looked");
+        let own = self.state.configuration.epoch;
+        let newest = recall.newest.epoch;
+        let epoch = Epoch(own.max(newest).0 + EPOCHS_SKIPPED);
+        let mut configuration = recall.newest;
+        configuration.epoch = epoch;
+        let mut members = Vec::new();
+        for server in &mut configuration.servers {
+            let told = recall.told.get(&server.id);
+            let runs = told.is_some_and(|told| told.runs && told.incarnation >= server.incarnation);
+            server.state = match runs {
+                true => ServerState::Up,
+                false => ServerState::Down,
+            };
+            if let Some(told) = told {
+                server.incarnation = server.incarnation.max(told.incarnation);
+            }
+            let folder = told.map(|told| told.folder).unwrap_or_default();
+            members.push(ServerMember {
+                server: server.id,
+                disk: folder.disk,
+                instance: folder.last,
+                has_stopped: told.is_some_and(|told| !told.runs && told.folder.has_stopped),
+                trust: FolderTrust::Newest,
+                logs: Vec::new(),
+            });
+        }
+        let servers = configuration.servers.iter().map(|server| server.id.0 + 1);
+        let servers = servers.chain(recall.told.keys().map(|id| id.0 + 1)).max();
+        let tables = configuration
+            .tables
+            .last()
+            .map_or(1, |table| table.id.0 + 1);
+        let before = &self.state;
+        let sessions = before.sessions_reserved.max(recall.session_floor.0);
+        self.state = CoordinatorState {
+            version: before.version,
+            members,
+            changes: Vec::new(),
+            failures: before.failures.clone(),
+            next_server: before.next_server.max(servers.unwrap_or(1)) + SERVERS_SKIPPED,
+            next_table: before.next_table.max(tables) + TABLES_SKIPPED,
+            sessions_reserved: sessions + SESSIONS_SKIPPED,
+            session_floor: recall.session_floor,
+            configuration,
+        };
+        self.sessions = super::Sessions::new(&self.state);
+        self.seals.forget_reports();
+        self.heard.clear();
+        output.notes.push(format!(
+            "RECOVERED: the configuration of epoch {} that the servers had is epoch {} now; changes of \
+             copies that had not begun are to be asked for again",
+            newest.0, epoch.0
+        ));
+        self.keep(output);
+        self.take_all_as_heard(now);
+    }
+
+    /// Servers that are up get a whole lease to be heard.
+    pub(super) fn take_all_as_heard(&mut self, now: Now) {
+        let servers = self.state.configuration.servers.iter();
+        for server in servers.filter(|server| server.state == ServerState::Up) {
+            for core in 0..server.cores.len() {
+                self.heard
+                    .insert(core_id(server.id, core), Heard::new(now, Epoch(0)));
+            }
+        }
+        let servers = self.state.configuration.servers.iter();
+        let down = servers.filter(|server| server.state == ServerState::Down);
+        for id in down.map(|server| server.id).collect::<Vec<_>>() {
+            self.watch_down(id, now);
+        }
+        self.sessions.start(now, &self.state);
+    }
+}
+
+impl Recall {
+    /// Servers that have to tell before the newest configuration is known to be the newest.
+    fn missing(&self) -> BTreeSet<ServerId> {
+        let servers = self.newest.servers.iter();
+        let needed = servers.filter(|server| server.state == ServerState::Up);
+        let missing = needed.filter(|server| !self.has_told(server));
+        let missing = missing.map(|server| server.id);
+        missing.filter(|id| !self.without.contains(id)).collect()
+    }
+
+    /// Whether a server has told all that it knows: its cores may have heard of different epochs.
+    fn has_told(&self, server: &Server) -> bool {
+        let Some(told) = self.told.get(&server.id) else {
+            return false;
+        };
+        let mut cores = (0..server.cores.len()).map(|core| core_id(server.id, core));
+        !told.runs || cores.all(|core| self.cores.contains(&core))
+    }
+}

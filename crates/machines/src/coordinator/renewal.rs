@@ -1,0 +1,97 @@
+//! Partitions that hold what they should not are voided and filled anew from the other copies: the
+//! same mechanism as for lost ones, on the cores that hold them.
+
+use alloc::collections::BTreeSet;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use placement::prove;
+use protocol::configuration::{PartitionState, Server, Table};
+use protocol::identity::Epoch;
+
+use super::{Coordinator, CoordinatorOutput, Outcome, Refused, Wanted};
+
+impl Coordinator {
+    /// Begins partitions of a table anew, from the next epoch without sealing on. Answered at once.
+    pub(super) fn renew(
+        &mut self,
+        name: &str,
+        cells: Vec<(u8, u32)>,
+        output: &mut CoordinatorOutput,
+    ) -> Result<Outcome, Refused> {
+        let table = self.table_to_change(name)?;
+        for (replex, number) in &cells {
+            let places = table.placement.get(usize::from(*replex));
+            let place = places.and_then(|places| places.get(*number as usize));
+            match place.map(|place| place.state) {
+                None => {
+                    return Err(Refused::new(format!(
+                        "table {name} has no partition {number} in copy {replex}"
+                    )));
+                }
+                Some(PartitionState::Rebuilding) => {
+                    return Err(Refused {
+                        message: format!(
+                            "partition {number} of copy {replex} of table {name} is being \
+                             filled: try again when it serves"
+                        ),
+                        retry: true,
+                    });
+                }
+                Some(PartitionState::Serving) => {}
+            }
+        }
+        if !self.has_others(table, &cells) {
+            return Err(Refused::new(only_copies(name)));
+        }
+        let id = table.id;
+        let cells: BTreeSet<(u8, u32)> = cells.into_iter().collect();
+        let text = format!(
+            "{} partitions of table {name} will be filled anew",
+            cells.len()
+        );
+        output.notes.push(text);
+        let cells = cells.into_iter().collect();
+        self.change(id, Wanted::Renew { cells }, output);
+        Ok(self.done_now())
+    }
+
+    /// The epochs before have ended: the partitions begin anew, unless a server that was lost
+    /// meanwhile had the other copies.
+    ///
+    /// # Errors
+    /// For people: it had.
+    pub(super) fn renewed(
+        &self,
+        table: &Table,
+        cells: &[(u8, u32)],
+        epoch: Epoch,
+    ) -> Result<Table, String> {
+        match self.has_others(table, cells) {
+            true => Ok(table.renewed(cells, epoch)),
+            false => Err(only_copies(&table.schema.name)),
+        }
+    }
+
+    /// Whether every row has a full copy elsewhere.
+    fn has_others(&self, table: &Table, cells: &[(u8, u32)]) -> bool {
+        let mut kept = table.full_copies();
+        for (replex, number) in cells {
+            let places = kept.replexes.get_mut(usize::from(*replex));
+            if let Some(place) = places.and_then(|places| places.get_mut(*number as usize)) {
+                place.server = 0;
+            }
+        }
+        let servers = self.state.configuration.servers.iter();
+        let servers: Vec<placement::PartitionHost> = servers.map(Server::bare).collect();
+        prove(&table.layout, &kept, &servers).copies_guaranteed > 0
+    }
+}
+
+fn only_copies(table: &str) -> String {
+    format!(
+        "these partitions of table {table} hold the only copies of some rows, from which nothing \
+         could fill them anew: name fewer at a time"
+    )
+}

@@ -1,0 +1,142 @@
+//! Where the partitions of removed servers go: onto a spare, else spread over those that hold the
+//! same replex, as long as what the table tolerates stays proven; else wherever there is a server,
+//! and everybody is told.
+
+use alloc::collections::BTreeSet;
+use alloc::format;
+
+use placement::{Cell, Loads, Placement, Relocation};
+use protocol::configuration::{PartitionState, Place};
+use protocol::identity::{CoreId, Epoch, ServerId};
+
+use super::{Coordinator, CoordinatorOutput};
+
+impl Coordinator {
+    /// Gives what the removed servers held to others, from `epoch` on.
+    pub(super) fn replace(
+        &mut self,
+        removed: &BTreeSet<ServerId>,
+        epoch: Epoch,
+        output: &mut CoordinatorOutput,
+    ) {
+        let mut servers = self.takers(removed);
+        if servers.is_empty() {
+            servers = self.servers_up(removed);
+        }
+        let full = self.without_room();
+        let has_room = |server: &&placement::PartitionHost| !full.contains(&ServerId(server.id));
+        let roomy: alloc::vec::Vec<_> = servers.iter().filter(has_room).cloned().collect();
+        let mut loads = self.loads();
+        for table in &mut self.state.configuration.tables {
+            for place in table.placement.iter_mut().flatten() {
+                *place = place.without(|server| removed.contains(&server), epoch);
+            }
+            let places = table.placement.iter().enumerate();
+            let cells = places.flat_map(|(replex, places)| {
+                let places = places.iter().enumerate();
+                places.map(move |(number, place)| ((replex, number), place.core.server))
+            });
+            let lost = cells.filter(|(_, server)| removed.contains(server));
+            let lost: alloc::vec::Vec<Cell> = lost.map(|(cell, _)| cell).collect();
+            if lost.is_empty() {
+                continue;
+            }
+            let relocation = Relocation {
+                layout: &table.layout,
+                failures_tolerated: u32::from(table.schema.failures_tolerated),
+                placement: &table.bare_placement(),
+                servers: &servers,
+            };
+            let (placement, tolerated) = relocate(&relocation, &roomy, &lost, &mut loads);
+            for (replex, number) in &lost {
+                let bare = placement.replexes[*replex][*number];
+                let place = &mut table.placement[*replex][*number];
+                let had_all = place.state == PartitionState::Serving;
+                *place = Place {
+                    core: CoreId::from(bare),
+                    state: PartitionState::Rebuilding,
+                    since: epoch,
+                    moving: None,
+                    former: had_all.then_some(place.core).or(place.former),
+                };
+            }
+            output.notes.push(format!(
+                "table {}: {} partitions are rebuilt",
+                table.schema.name,
+                lost.len()
+            ));
+            if tolerated < u32::from(table.schema.failures_tolerated) {
+                output.notes.push(format!(
+                    "table {} is DEGRADED: once rebuilt it survives {tolerated} failures, not \
+                     the {} that it tolerates; start another server",
+                    table.schema.name, table.schema.failures_tolerated
+                ));
+            }
+        }
+    }
+
+    /// What these servers hold is void from `epoch` on, and filled anew where it is: their folders
+    /// are older copies.
+    pub(super) fn void_places(
+        &mut self,
+        servers: &BTreeSet<ServerId>,
+        epoch: Epoch,
+        output: &mut CoordinatorOutput,
+    ) {
+        for table in &mut self.state.configuration.tables {
+            let mut count = 0;
+            for place in table.placement.iter_mut().flatten() {
+                *place = place.without(|server| servers.contains(&server), epoch);
+                if servers.contains(&place.core.server) {
+                    *place = Place {
+                        state: PartitionState::Rebuilding,
+                        since: epoch,
+                        moving: None,
+                        ..*place
+                    };
+                    count += 1;
+                }
+            }
+            if count > 0 {
+                output.notes.push(format!(
+                    "table {}: {count} partitions of old folders are void and filled anew",
+                    table.schema.name
+                ));
+            }
+        }
+    }
+
+    /// What all cores hold.
+    pub(super) fn loads(&self) -> Loads {
+        let mut held = Loads::new();
+        for table in &self.state.configuration.tables {
+            for (place, load) in table.bare_placement().loads(&table.layout) {
+                *held.entry(place).or_default() += load;
+            }
+        }
+        held
+    }
+}
+
+/// Where lost partitions go, and what the table survives then: onto a full disk only where what is
+/// promised takes it.
+fn relocate(
+    relocation: &Relocation<'_>,
+    with_room: &[placement::PartitionHost],
+    lost: &[Cell],
+    loads: &mut Loads,
+) -> (Placement, u32) {
+    let mut tried = loads.clone();
+    let onto_room = Relocation {
+        servers: with_room,
+        ..*relocation
+    };
+    let found = onto_room.relocate(lost, &mut tried);
+    let found = found.filter(|(_, tolerated)| *tolerated >= relocation.failures_tolerated);
+    if let Some(found) = found {
+        *loads = tried;
+        return found;
+    }
+    let found = relocation.relocate(lost, loads);
+    found.expect("some server is up")
+}

@@ -1,0 +1,96 @@
+//! Servers whose disks have no room for writes: what they hold moves to servers with room, as long
+//! as these can hold it as tolerantly as is stated.
+//!
+//! Cores say what they have room for with each heartbeat; nothing of it is kept. A server with no
+//! room takes nothing, and gives batch after batch until it has room again: then it keeps the rest.
+//! Lost servers are replaced first, also onto a disk that is full if there is no other.
+
+use alloc::collections::BTreeSet;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use placement::Relocation;
+use protocol::identity::{CoreId, Epoch, ServerId};
+use protocol::message::{Room, Shortage};
+
+use super::{Coordinator, CoordinatorOutput};
+
+impl Coordinator {
+    /// A core says what its disk has room for.
+    pub(super) fn note_room(&mut self, core: CoreId, room: Room, output: &mut CoordinatorOutput) {
+        let server = core.server;
+        let before = self.room_of(server);
+        match room {
+            Room::Free => self.rooms.remove(&core),
+            room => self.rooms.insert(core, room),
+        };
+        let now = self.room_of(server);
+        if (before == Room::Free) == (now == Room::Free) {
+            return;
+        }
+        // What moves depends on it.
+        self.moves.looked_at = Epoch(0);
+        let text = match now {
+            Room::Free => format!("server {} has room for writes again", server.0),
+            _ => match self.why_it_stays(server) {
+                None => format!(
+                    "server {} has no room for writes: its partitions move to servers with room",
+                    server.0
+                ),
+                Some(why) => format!("server {} has no room for writes: {why}", server.0),
+            },
+        };
+        output.notes.push(text);
+    }
+
+    /// The least that a core of a server has room for.
+    fn room_of(&self, server: ServerId) -> Room {
+        let cores = self.rooms.iter().filter(|(core, _)| core.server == server);
+        cores.map(|(_, room)| *room).max().unwrap_or_default()
+    }
+
+    /// Servers that cannot take all writes.
+    pub(super) fn without_room(&self) -> BTreeSet<ServerId> {
+        self.rooms.keys().map(|core| core.server).collect()
+    }
+
+    /// The same with the reasons, for people.
+    pub(super) fn shortages(&self) -> Vec<Shortage> {
+        let servers = self.without_room().into_iter();
+        let shortages = servers.map(|server| Shortage {
+            server,
+            room: self.room_of(server),
+            stays: self.why_it_stays(server),
+        });
+        shortages.collect()
+    }
+
+    /// Why the partitions of a server without room cannot go elsewhere, if that is so.
+    fn why_it_stays(&self, server: ServerId) -> Option<String> {
+        let takers = self.takers(&self.without_room());
+        for table in &self.state.configuration.tables {
+            let placement = table.bare_placement();
+            let mut places = placement.replexes.iter().flatten();
+            if places.all(|place| place.server != server.0) {
+                continue;
+            }
+            let relocation = Relocation {
+                layout: &table.layout,
+                failures_tolerated: u32::from(table.schema.failures_tolerated),
+                placement: &placement,
+                servers: &takers,
+            };
+            let cells = placement.cells_outside(&takers);
+            if relocation.clear(&cells, &mut self.loads()).is_none() {
+                return Some(format!(
+                    "servers with room cannot hold table {} so that it survives the {} failures that \
+                     it tolerates, so its partitions stay: make room on the disk of server {}, or \
+                     start another server",
+                    table.schema.name, table.schema.failures_tolerated, server.0
+                ));
+            }
+        }
+        None
+    }
+}

@@ -1,0 +1,127 @@
+//! Numbers of client sessions, and below which of them all have ended (R14).
+//!
+//! Numbers come from blocks that the state holds ahead, so opening a session writes nothing; a
+//! new process begins a new block. A mark says which sessions were open at a time: those below it
+//! end two lives later. Marks are forgotten with the process, which only makes sessions last
+//! longer.
+
+use alloc::collections::VecDeque;
+
+use protocol::identity::{Now, SessionId};
+
+use super::{CoordinatorSettings, CoordinatorState, SESSION_BLOCK};
+
+/// Marks in one life: a session lasts at most so much of a life longer than two.
+const MARKS_PER_LIFE: u64 = 8;
+
+/// So many bits of a session's number are left to those of one microsecond of the wall clock:
+/// enough until the year 2112.
+const SESSIONS_PER_MICROSECOND_BITS: u32 = 9;
+
+/// The sessions of one process.
+#[derive(Debug)]
+pub(super) struct Sessions {
+    /// The next number; below `CoordinatorState::sessions_reserved`, or equal to it.
+    next: u64,
+    /// Rising in both parts.
+    marks: VecDeque<Mark>,
+    /// The last mark that was made, also if it has been used up.
+    last: Mark,
+}
+
+/// All sessions below `next` were opened before `at_us`.
+#[derive(Clone, Copy, Debug)]
+struct Mark {
+    at_us: u64,
+    next: u64,
+}
+
+impl Sessions {
+    pub(super) fn new(state: &CoordinatorState) -> Sessions {
+        let next = state.sessions_reserved;
+        Sessions {
+            next,
+            marks: VecDeque::new(),
+            last: Mark { at_us: 0, next },
+        }
+    }
+
+    /// Sessions of processes before this one may have been opened a moment ago.
+    ///
+    /// A state that is an older copy does not know how many were opened since: numbers of this
+    /// process begin where the wall clock says, too, if that is further on. Nobody opens hundreds
+    /// of sessions in a microsecond, so that those of processes before are all below, also if this
+    /// one is started at once.
+    pub(super) fn start(&mut self, now: Now, state: &CoordinatorState) {
+        let by_clock = now.wall_us << SESSIONS_PER_MICROSECOND_BITS;
+        if now.wall_us >> (61 - SESSIONS_PER_MICROSECOND_BITS) == 0
+            && by_clock > state.sessions_reserved
+        {
+            self.next = by_clock;
+            self.last.next = self.next;
+        }
+        self.last.at_us = now.monotonic_us;
+        self.marks.push_back(self.last);
+    }
+
+    /// A new session, and whether the state changed.
+    pub(super) fn open(&mut self, state: &mut CoordinatorState) -> (SessionId, bool) {
+        let reserve = self.next >= state.sessions_reserved;
+        if reserve {
+            state.sessions_reserved = self.next + SESSION_BLOCK;
+        }
+        let session = SessionId(self.next);
+        self.next += 1;
+        assert!(session >= state.session_floor, "a new session is open");
+        assert!(
+            self.next <= state.sessions_reserved,
+            "the number is reserved"
+        );
+        (session, reserve)
+    }
+
+    /// Sets marks and raises the floor; whether the state changed.
+    pub(super) fn advance(
+        &mut self,
+        now: Now,
+        settings: &CoordinatorSettings,
+        state: &mut CoordinatorState,
+    ) -> bool {
+        if self
+            .mark_due_us(settings)
+            .is_some_and(|due| due <= now.monotonic_us)
+        {
+            self.last = Mark {
+                at_us: now.monotonic_us,
+                next: self.next,
+            };
+            self.marks.push_back(self.last);
+        }
+        let before = state.session_floor;
+        while let Some(mark) = self.marks.front()
+            && mark.at_us + 2 * settings.session_life_us <= now.monotonic_us
+        {
+            assert!(
+                mark.next <= self.next,
+                "a session that was not opened cannot end"
+            );
+            state.session_floor = state.session_floor.max(SessionId(mark.next));
+            state.sessions_reserved = state.sessions_reserved.max(mark.next);
+            self.marks.pop_front();
+        }
+        state.session_floor != before
+    }
+
+    /// When [`Sessions::advance`] has something to do.
+    pub(super) fn deadline_us(&self, settings: &CoordinatorSettings) -> Option<u64> {
+        let end = self.marks.front();
+        let end = end.map(|mark| mark.at_us + 2 * settings.session_life_us);
+        self.mark_due_us(settings).into_iter().chain(end).min()
+    }
+
+    /// When the next mark is to be made: none while no session was opened after the last.
+    fn mark_due_us(&self, settings: &CoordinatorSettings) -> Option<u64> {
+        let due = self.last.at_us + settings.session_life_us / MARKS_PER_LIFE;
+        (self.next > self.last.next).then_some(due)
+    }
+}

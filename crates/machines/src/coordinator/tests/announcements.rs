@@ -1,0 +1,73 @@
+//! New epochs are announced to cores that do not know them.
+
+use super::*;
+
+/// The connections that were told of the present epoch since the last call, in order.
+fn announced(scene: &mut Scene) -> Vec<u64> {
+    let epoch = Epoch(scene.epoch());
+    let told = scene.announced.drain(..);
+    told.map(|(to, of)| {
+        assert_eq!(of, epoch, "an epoch that is not the newest any more");
+        to.0
+    })
+    .collect()
+}
+
+#[test]
+fn every_core_that_beats_hears_of_a_new_epoch_once() {
+    let mut scene = Scene::new();
+    scene.join(1);
+    scene.join(2);
+    scene.announced.clear();
+    scene.beat_on(11, (1, 0));
+    scene.beat_on(12, (1, 1));
+    scene.beat_on(21, (2, 0));
+    assert_eq!(announced(&mut scene), [] as [u64; 0]);
+    assert_eq!(scene.ask_from(9, create("flights", 1)), None);
+    assert_eq!(announced(&mut scene), [11, 12, 21]);
+    scene.wait_ms(100);
+    scene.beat_on(11, (1, 0));
+    assert_eq!(announced(&mut scene), [] as [u64; 0]);
+}
+
+#[test]
+fn connections_that_are_gone_and_servers_that_are_down_hear_nothing() {
+    let mut scene = Scene::new();
+    scene.join(1);
+    scene.join(2);
+    scene.beat_on(11, (1, 0));
+    scene.beat_on(21, (2, 0));
+    scene.announced.clear();
+    scene.step(CoordinatorInput::Gone { from: AskerId(11) });
+    scene.join(3);
+    assert_eq!(announced(&mut scene), [21]);
+    // It is back on another connection.
+    scene.beat_on(15, (1, 0));
+    scene.join(4);
+    assert_eq!(announced(&mut scene), [15, 21]);
+    let request = Request::Stopped {
+        server: ServerId(2),
+        incarnation: Incarnation(1),
+        logs: Vec::new(),
+    };
+    scene.ask(request);
+    assert_eq!(announced(&mut scene), [15]);
+}
+
+#[test]
+fn who_makes_an_epoch_by_its_heartbeat_hears_of_it_by_the_answer() {
+    let mut scene = Scene::new();
+    scene.join(1);
+    scene.join(2);
+    scene.beat_on(11, (1, 0));
+    scene.beat_on(21, (2, 0));
+    for _ in 0..8 {
+        scene.wait_ms(200);
+        scene.beat_on(11, (1, 0));
+    }
+    assert_eq!(scene.server(2).state, ServerState::Down);
+    scene.announced.clear();
+    scene.beat_on(22, (2, 0));
+    assert_eq!(scene.server(2).state, ServerState::Up);
+    assert_eq!(announced(&mut scene), [11]);
+}

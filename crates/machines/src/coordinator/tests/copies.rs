@@ -1,0 +1,435 @@
+//! Copies come to tables that exist, and go from them: between two epochs, whoever leads.
+
+use super::*;
+use placement::Constraint;
+use protocol::configuration::{Configuration, PartitionState, Place, Table};
+use protocol::identity::CoreId;
+use protocol::message::{CopyFailure, FillReport, SealReport, SealStage};
+
+/// Two servers with a table, of its primary copy and one by its second column, and others that hold
+/// nothing: so many in all.
+pub fn scene(servers: u32) -> Scene {
+    let mut scene = Scene::new();
+    scene.join(1);
+    scene.join(2);
+    scene.ask_from(9, create("flights", 1));
+    for server in 3..=servers {
+        scene.join(server);
+    }
+    scene
+}
+
+pub fn flights(scene: &Scene) -> Table {
+    let configuration = scene.coordinator.configuration();
+    let table = configuration.table_named("flights");
+    table.expect("it was created").clone()
+}
+
+/// The table with another index, by its second column.
+pub fn with_index(scene: &Scene, name: &str, constraint: Option<Constraint>) -> Request {
+    let mut schema = flights(scene).schema;
+    schema.indexes.push(Index {
+        name: name.into(),
+        columns: vec![1],
+        constraint,
+    });
+    Request::AddCopy { schema }
+}
+
+pub fn without(name: &str) -> Request {
+    Request::DropCopy {
+        table: "flights".into(),
+        name: name.into(),
+        if_exists: false,
+    }
+}
+
+/// A heartbeat of every core of a server that is up, which says what `say` makes of it.
+fn beats(scene: &mut Scene, say: impl Fn(CoreId, &Configuration, &mut Request)) {
+    let servers = scene.coordinator.configuration().servers.clone();
+    let up = |server: &Server| server.state == ServerState::Up;
+    for server in servers.into_iter().filter(up) {
+        for core in 0..server.cores.len() as u16 {
+            let configuration = scene.coordinator.configuration().clone();
+            let epoch = configuration.epoch.0;
+            let mut beat = heartbeat(server.id.0, core, server.incarnation.0, epoch);
+            let core = CoreId {
+                server: server.id,
+                core,
+            };
+            say(core, &configuration, &mut beat);
+            scene.ask(beat);
+        }
+    }
+}
+
+/// Everybody says that the epochs before have ended.
+pub fn seal(scene: &mut Scene) {
+    assert!(scene.coordinator.configuration().sealing.is_some());
+    beats(scene, |_, configuration, beat| {
+        let Request::Heartbeat { seal, .. } = beat else {
+            return;
+        };
+        *seal = configuration.sealing.as_ref().map(|_| SealReport {
+            stage: SealStage::Resolved,
+            vouched_ago_us: None,
+        });
+    });
+    assert!(scene.coordinator.configuration().sealing.is_none());
+}
+
+/// Everybody says that all partitions of it that are rebuilding are filled.
+fn fill(scene: &mut Scene) {
+    beats(scene, |core, configuration, beat| {
+        let table = &configuration.tables[0];
+        let Request::Heartbeat { filled, .. } = beat else {
+            return;
+        };
+        for (replex, places) in table.placement.iter().enumerate() {
+            for (number, place) in places.iter().enumerate() {
+                if place.core == core && place.state == PartitionState::Rebuilding {
+                    filled.push(protocol::identity::PartitionId {
+                        table: table.id,
+                        replex: replex as u8,
+                        number: number as u32,
+                    });
+                }
+            }
+        }
+    });
+}
+
+/// The core that holds a partition of this replex says that it stands in the way.
+fn object(scene: &mut Scene, replex: usize, why: &str) {
+    let table = flights(scene);
+    let core = table.placement[replex][0].core;
+    beats(scene, |own, _, beat| {
+        if let Request::Heartbeat { fills, .. } = beat
+            && own == core
+        {
+            let mut report = FillReport::new(table.id, replex as u8);
+            report.obstacles.push(why.into());
+            fills.push(report);
+        }
+    });
+}
+
+type Progress = (Vec<FillReport>, Vec<(TableId, String)>, Vec<CopyFailure>);
+
+fn progress(scene: &mut Scene) -> Progress {
+    match scene.ask(Request::Progress) {
+        Reply::Progress {
+            fills,
+            waiting,
+            failures,
+            ..
+        } => (fills, waiting, failures),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn an_index_is_made_in_the_epoch_after_a_sealed_one() {
+    let mut scene = scene(3);
+    let before = flights(&scene);
+    let add = with_index(&scene, "late", None);
+    assert!(matches!(scene.ask(add), Reply::Done { .. }));
+    assert_eq!(
+        flights(&scene),
+        before,
+        "operations of before are under way"
+    );
+    assert_eq!(progress(&mut scene).1, [(TableId(1), "late".to_string())]);
+    seal(&mut scene);
+    let building = flights(&scene);
+    assert_eq!(building.building, [2]);
+    assert_eq!(building.placement[..2], before.placement[..]);
+    let epoch = scene.coordinator.configuration().epoch;
+    let holders: Vec<u32> = building.placement[2]
+        .iter()
+        .map(|place| {
+            assert_eq!(
+                (place.state, place.since),
+                (PartitionState::Rebuilding, epoch)
+            );
+            place.core.server.0
+        })
+        .collect();
+    let used = before.placement.iter().flatten();
+    let used: Vec<u32> = used.map(|place| place.core.server.0).collect();
+    assert!(
+        holders.iter().all(|holder| !used.contains(holder)),
+        "on the spare"
+    );
+    assert_eq!(progress(&mut scene).1, []);
+    fill(&mut scene);
+    assert_eq!(flights(&scene).building, [0_u8; 0]);
+    assert!(
+        scene
+            .notes
+            .iter()
+            .any(|note| note == "late of table flights serves")
+    );
+}
+
+#[test]
+fn another_coordinator_goes_on_with_a_change() {
+    let mut first = scene(2);
+    let add = with_index(&first, "late", None);
+    first.ask(add);
+    let state = decode_state(&first.kept).expect("it was kept");
+    let mut second = Scene::restarted(state, first.now.monotonic_us);
+    seal(&mut second);
+    assert_eq!(flights(&second).building, [2]);
+    let state = decode_state(&second.kept).expect("it was kept");
+    let mut third = Scene::restarted(state, second.now.monotonic_us);
+    fill(&mut third);
+    assert_eq!(flights(&third).building, [0_u8; 0]);
+}
+
+#[test]
+fn what_collides_gives_a_unique_index_up() {
+    let mut scene = scene(2);
+    let before = flights(&scene);
+    let add = with_index(&scene, "late", Some(Constraint::Unique));
+    scene.ask(add.clone());
+    seal(&mut scene);
+    object(&mut scene, 2, "several rows have (tail) = (1)");
+    let failure = CopyFailure {
+        table: TableId(1),
+        name: "late".into(),
+        why: "several rows have (tail) = (1)".into(),
+    };
+    let (_, waiting, failures) = progress(&mut scene);
+    assert_eq!((waiting.len(), &failures[..]), (1, &[failure][..]));
+    seal(&mut scene);
+    assert_eq!(flights(&scene), before, "nothing is left behind");
+    scene.ask(add);
+    assert_eq!(progress(&mut scene).2, [], "it is tried anew");
+    seal(&mut scene);
+    fill(&mut scene);
+    object(&mut scene, 2, "late words");
+    assert!(
+        scene.coordinator.configuration().sealing.is_none(),
+        "it serves"
+    );
+}
+
+#[test]
+fn a_copy_goes_if_what_is_promised_stays_proven() {
+    let mut scene = scene(3);
+    let (message, _) = scene.refused(without("by_tail"));
+    assert!(
+        message.contains("without by_tail table flights survives 0 failures"),
+        "{message}"
+    );
+    let add = with_index(&scene, "late", None);
+    scene.ask(add);
+    seal(&mut scene);
+    let (message, _) = scene.refused(without("by_tail"));
+    assert!(
+        message.contains("add another copy first"),
+        "not filled yet: {message}"
+    );
+    fill(&mut scene);
+    scene.ask(without("by_tail"));
+    seal(&mut scene);
+    let table = flights(&scene);
+    assert_eq!(table.layout.numbers().collect::<Vec<_>>(), [0, 2]);
+    assert!(table.placement[1].is_empty());
+    let (message, _) = scene.refused(without("late"));
+    assert!(message.contains("promises to survive 1"), "{message}");
+}
+
+#[test]
+fn who_holds_a_copy_hears_that_it_goes_before_it_is_gone() {
+    let mut scene = scene(3);
+    scene.ask(with_index(&scene, "late", None));
+    seal(&mut scene);
+    fill(&mut scene);
+    // The epochs before are being ended for something else just then.
+    scene.ask_from(9, create("others", 1));
+    let mut schema = scene.coordinator.configuration().tables[1].schema.clone();
+    schema.indexes.push(Index {
+        name: "second".into(),
+        columns: vec![1],
+        constraint: None,
+    });
+    scene.ask(Request::AddCopy { schema });
+    let before = scene.coordinator.configuration().clone();
+    assert_eq!(before.sealing.expect("it adds").leaving, []);
+    scene.ask(without("by_tail"));
+    let sealing = scene.coordinator.configuration().clone();
+    assert!(sealing.epoch > before.epoch, "all say anew that they know");
+    assert_eq!(
+        sealing.sealing.expect("it drops").leaving,
+        [(TableId(1), 1)]
+    );
+    seal(&mut scene);
+    assert_eq!(flights(&scene).layout.numbers().collect::<Vec<_>>(), [0, 2]);
+}
+
+#[test]
+fn a_copy_stays_if_another_one_was_lost_meanwhile() {
+    let mut scene = scene(4);
+    let add = with_index(&scene, "late", None);
+    scene.ask(add);
+    seal(&mut scene);
+    fill(&mut scene);
+    let before = flights(&scene);
+    scene.ask(without("by_tail"));
+    let lost = before.placement[0][0].core.server;
+    for _ in 0..2 {
+        scene.wait_ms(800);
+        for server in (1..=4).filter(|server| *server != lost.0) {
+            scene.beat(server, 0);
+            scene.beat(server, 1);
+        }
+    }
+    scene.ask(Request::Remove { server: lost });
+    seal(&mut scene);
+    let after = flights(&scene);
+    let rebuilds = |place: &Place| place.state == PartitionState::Rebuilding;
+    assert!(after.placement[0].iter().any(rebuilds), "it was replaced");
+    assert_eq!(after.schema, before.schema, "nothing was dropped");
+    let (_, _, failures) = progress(&mut scene);
+    let [failure] = &failures[..] else {
+        panic!("{failures:?}");
+    };
+    assert!(failure.why.contains("survives 0 failures"), "{failure:?}");
+}
+
+#[test]
+fn the_only_copy_of_some_rows_stays() {
+    let mut scene = Scene::new();
+    scene.join(1);
+    scene.join(2);
+    scene.ask_from(9, create("flights", 0));
+    let table = flights(&scene);
+    let partitions = table.placement[0].len() as u32;
+    let cells = (0..partitions).map(|number| (0, number)).collect();
+    scene.ask(Request::Renew {
+        table: "flights".into(),
+        cells,
+    });
+    seal(&mut scene);
+    let (message, retry) = scene.refused(without("by_tail"));
+    assert!(
+        retry && message.contains("the only copies of some rows"),
+        "{message}"
+    );
+    fill(&mut scene);
+    scene.ask(without("by_tail"));
+    seal(&mut scene);
+    assert_eq!(flights(&scene).layout.copies(), 1);
+}
+
+#[test]
+fn a_copy_in_the_making_replaces_none_that_is_being_filled_anew() {
+    let mut scene = scene(4);
+    let partitions = flights(&scene).placement[1].len() as u32;
+    scene.ask(with_index(&scene, "late", Some(Constraint::Unique)));
+    seal(&mut scene);
+    scene.ask(Request::Renew {
+        table: "flights".into(),
+        cells: (0..partitions).map(|number| (1, number)).collect(),
+    });
+    seal(&mut scene);
+    // While by_tail is filled, the proof for now is no worse without it; later it would be, if late
+    // turns out not to be unique.
+    let (message, _) = scene.refused(without("by_tail"));
+    assert!(message.contains("survives 0 failures"), "{message}");
+    object(&mut scene, 2, "several rows have (tail) = (1)");
+    seal(&mut scene);
+    let left = flights(&scene);
+    assert_eq!(left.layout.numbers().collect::<Vec<_>>(), [0, 1]);
+}
+
+#[test]
+fn nothing_is_made_of_an_index_in_the_making() {
+    let mut scene = scene(4);
+    let add = with_index(&scene, "late", Some(Constraint::Unique));
+    scene.ask(add);
+    seal(&mut scene);
+    let mut schema = flights(&scene).schema;
+    schema.further.push(FurtherCopy {
+        name: "twin".into(),
+        cut: Cut::Replica { of: Some(1) },
+    });
+    let twin = Request::AddCopy { schema };
+    let (message, retry) = scene.refused(twin.clone());
+    assert!(
+        retry && message.contains("index late is being made"),
+        "{message}"
+    );
+    fill(&mut scene);
+    assert!(matches!(scene.ask(twin), Reply::Done { .. }));
+}
+
+#[test]
+fn a_copy_in_the_making_is_cancelled() {
+    let mut scene = scene(2);
+    let before = flights(&scene);
+    let add = with_index(&scene, "late", None);
+    scene.ask(add);
+    let (message, retry) = scene.refused(without("late"));
+    assert!(
+        retry && message.contains("is just coming or going"),
+        "{message}"
+    );
+    seal(&mut scene);
+    scene.ask(without("late"));
+    seal(&mut scene);
+    assert_eq!(flights(&scene), before);
+}
+
+#[test]
+fn changes_that_cannot_be_are_refused() {
+    let mut scene = scene(2);
+    let dense = with_index(&scene, "late", Some(Constraint::Dense));
+    let taken = with_index(&scene, "by_tail", None);
+    let table = flights(&scene);
+    let mut other = table.schema.clone();
+    other.partitions += 1;
+    let same = Request::AddCopy { schema: other };
+    let share = |divisions| Share {
+        index: None,
+        divisions,
+    };
+    let mut odd = table.schema;
+    odd.further.push(FurtherCopy {
+        name: "odd".into(),
+        cut: Cut::Hybrid {
+            shares: vec![share(3), share(5)],
+        },
+    });
+    let odd = Request::AddCopy { schema: odd };
+    for (request, part) in [
+        (dense, "make it together with its table"),
+        (taken, "rename the index"),
+        (same, "has changed meanwhile"),
+        (odd, "odd"),
+        (without("flights"), "drop the table instead"),
+        (without("nothing"), "has no index nothing"),
+    ] {
+        let (message, _) = scene.refused(request);
+        assert!(message.contains(part), "{message}");
+    }
+    let missing = Request::DropCopy {
+        table: "flights".into(),
+        name: "nothing".into(),
+        if_exists: true,
+    };
+    assert!(matches!(scene.ask(missing), Reply::Done { .. }));
+}
+
+#[test]
+fn nothing_is_ended_while_a_server_is_down() {
+    let mut scene = scene(2);
+    let add = with_index(&scene, "late", None);
+    scene.wait_ms(800);
+    scene.beat(1, 0);
+    scene.wait_ms(800);
+    let (message, _) = scene.refused(add);
+    assert!(message.contains("server 2 is down"), "{message}");
+}

@@ -1,0 +1,39 @@
+//! Replies to clients.
+
+use protocol::identity::Position;
+use protocol::message::{Refusal, Reply};
+
+use crate::core::CoreMachine;
+use crate::core::contract::{ClientId, ClientReply, CoreOutput};
+
+/// Where a client's reply goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Asker {
+    pub client: ClientId,
+    pub correlation: u64,
+}
+
+impl CoreMachine {
+    /// Refuses a request, at once.
+    pub(crate) fn refuse(&self, asker: Asker, refusal: Refusal, output: &mut CoreOutput) {
+        self.answer(asker, Position(0), None, Reply::Refused(refusal), output);
+    }
+
+    /// Replies once the log is durable up to `after`, as long as the lease lasts that is named.
+    pub(crate) fn answer(
+        &self,
+        asker: Asker,
+        after: Position,
+        valid_until_us: Option<u64>,
+        reply: Reply,
+        output: &mut CoreOutput,
+    ) {
+        output.replies.push(ClientReply {
+            client: asker.client,
+            correlation: asker.correlation,
+            after,
+            valid_until_us,
+            reply,
+        });
+    }
+}

@@ -1,0 +1,353 @@
+//! Forgetting operations, and asking again for what was lost.
+//!
+//! A member keeps an operation, outcome and all, until every member has the outcome durably: one
+//! that restarts can then always ask its neighbours (`recovery`). That everything below a member
+//! is durable travels up in batches; the head draws the line below which all is finished, and
+//! every prepare carries it down. The head alone has timers: whatever it sends again makes the
+//! members on the way answer again.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use placement::tables::{Tables, TablesError};
+use protocol::identity::{CoreId, Finished, Now, OperationId, PartitionId, Position};
+use protocol::message::PeerMessage;
+use protocol::operation::{Decision, RequestResult};
+use protocol::planted::{self, Bug};
+
+use crate::core::CoreMachine;
+use crate::core::contract::{CoreOutput, PeerSend};
+use crate::core::member::{IncomingDecision, Member, MemberKey};
+use crate::core::step::Step;
+
+impl CoreMachine {
+    /// Records up to `position` are durable.
+    pub(crate) fn on_durable<T: Tables>(
+        &mut self,
+        position: Position,
+        step: &mut Step<'_, T>,
+    ) -> Result<(), TablesError> {
+        self.log.note_durable(position);
+        if self.stands_still() {
+            self.seal_goes_on(step.now, step.output);
+            return Ok(());
+        }
+        self.take_whole(step)?;
+        self.report_fills(step.now);
+        while let Some((position, key)) = self.awaited.pop(self.log.durable()) {
+            let Some(member) = self.members.get(&key) else {
+                continue;
+            };
+            if member.decision().is_none() {
+                if member.is_decider() {
+                    self.decide(key, step)?;
+                }
+            } else if member.decided_at() == position {
+                self.decision_durable(key, step)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn decision_durable<T: Tables>(
+        &mut self,
+        key: MemberKey,
+        step: &mut Step<'_, T>,
+    ) -> Result<(), TablesError> {
+        let member = &self.members[&key];
+        // With `replicated`, the record is not what it waits for: it may be lost.
+        if !member.is_settled() && member.table.sync && member.settles_here() {
+            return self.settle_first(key, step);
+        }
+        self.try_confirm(step.now, key, step.output);
+        Ok(())
+    }
+
+    /// Tells the previous member, or notes at the head, that the outcome is durable from here on
+    /// down.
+    pub(crate) fn try_confirm(&mut self, now: Now, key: MemberKey, output: &mut CoreOutput) {
+        let Some(member) = self.members.get_mut(&key) else {
+            return;
+        };
+        let below = member.is_decider() || member.next_durable;
+        let durable =
+            self.log.is_durable(member.decided_at()) || planted::is(Bug::FinishedTooEarly);
+        let here = member.is_settled() && durable;
+        if member.is_confirmed() || !below || !here {
+            return;
+        }
+        member.confirm();
+        let member = &self.members[&key];
+        let Some(previous) = member.previous() else {
+            let due_us = now.monotonic_us + self.limits.confirm_us;
+            self.confirmations.send_by(due_us);
+            self.operations.end(key.0);
+            let places = member.prepare.chain.iter();
+            let places = places.filter_map(|partition| self.view.place(*partition));
+            self.confirmations.owe(places.map(|place| place.core));
+            return;
+        };
+        if let Some(place) = self.view.place(previous) {
+            self.confirm_to(now, place.core, key, output);
+        }
+    }
+
+    /// Gathers a confirmation of one of this core's members for the core of the previous one.
+    fn confirm_to(&mut self, now: Now, core: CoreId, member: MemberKey, output: &mut CoreOutput) {
+        let due_us = now.monotonic_us + self.limits.confirm_us;
+        self.confirmations.send_by(due_us);
+        if let Some(operations) = self.confirmations.gather(core, member) {
+            let message = PeerMessage::Durable { operations };
+            output.sends.push(PeerSend {
+                to: core,
+                after: Position(0),
+                message,
+            });
+        }
+    }
+
+    /// Sends what was gathered, and the line of finished operations to whom it concerns.
+    pub(crate) fn send_confirmations<T: Tables>(
+        &mut self,
+        step: &mut Step<'_, T>,
+    ) -> Result<(), TablesError> {
+        let (gathered, owed) = self.confirmations.take();
+        for (to, operations) in gathered {
+            if !operations.is_empty() {
+                let message = PeerMessage::Durable { operations };
+                step.output.sends.push(PeerSend {
+                    to,
+                    after: Position(0),
+                    message,
+                });
+            }
+        }
+        let below = self.own_finished();
+        for to in owed.into_iter().filter(|to| *to != self.identity.core) {
+            let message = PeerMessage::Finished(below);
+            step.output.sends.push(PeerSend {
+                to,
+                after: Position(0),
+                message,
+            });
+        }
+        self.forget((self.identity.core, below), step)
+    }
+
+    /// The line below which all operations of this head are finished. Until a restarted core has
+    /// heard its peers it can have forgotten operations of its own: the line that its log knows of
+    /// holds until then.
+    pub(crate) fn own_finished(&self) -> Finished {
+        if self.recovering.is_some() {
+            return self.finished.of(self.identity.core);
+        }
+        self.operations.finished()
+    }
+
+    /// Members further down have the outcome durably, and have settled it: so this one may (R3). It
+    /// has not if it has restarted without the record of that; and who has forgotten what is
+    /// finished does not tell the decision again.
+    pub(crate) fn on_member_durable<T: Tables>(
+        &mut self,
+        operations: Vec<(OperationId, PartitionId)>,
+        step: &mut Step<'_, T>,
+    ) -> Result<(), TablesError> {
+        for (operation, confirmed) in operations {
+            let own = (operation, PartitionId::default())..;
+            let before = self
+                .members
+                .range(own)
+                .take_while(|(key, _)| key.0 == operation)
+                .find(|(_, member)| member.next() == Some(confirmed));
+            let Some(key) = before.map(|(key, _)| *key) else {
+                continue;
+            };
+            let member = self.members.get_mut(&key).expect("it was just found");
+            member.next_durable = true;
+            if let Some(decision) = member.decision().cloned().filter(|_| !member.is_settled()) {
+                let incoming = IncomingDecision {
+                    decision,
+                    settled: true,
+                    in_order: true,
+                };
+                self.on_decision(key, incoming, step)?;
+            }
+            self.try_confirm(step.now, key, step.output);
+        }
+        Ok(())
+    }
+
+    /// The head asks whether the outcome is durable further down.
+    pub(crate) fn on_confirm<T: Tables>(
+        &mut self,
+        from: CoreId,
+        operations: Vec<(OperationId, PartitionId, bool)>,
+        step: &mut Step<'_, T>,
+    ) -> Result<(), TablesError> {
+        for (operation, to, settled) in operations {
+            let key = (operation, to);
+            let Some(member) = self.members.get(&key) else {
+                // What is forgotten here was finished: a head that has restarted may not know.
+                if operation.order() < self.finished_below(operation.head) {
+                    self.confirm_to(step.now, from, key, step.output);
+                }
+                continue;
+            };
+            if member.decision().is_some() && settled && !member.is_settled() {
+                self.settle(key, step)?;
+            }
+            let Some(member) = self.members.get(&key) else {
+                continue;
+            };
+            // The asker has the decision, but not up the chain, or not as settled.
+            if !settled {
+                self.pass_up(key, step.output);
+            }
+            match member.is_confirmed() {
+                true => self.confirm_to(step.now, from, key, step.output),
+                false => self.ask_below(key, step.output),
+            }
+        }
+        Ok(())
+    }
+
+    /// Asks the next member for what is missing: the decision, or that it is durable.
+    fn ask_below(&self, key: MemberKey, output: &mut CoreOutput) {
+        let member = &self.members[&key];
+        let (Some(next), Some(_)) = (member.next(), member.prepared_at()) else {
+            return;
+        };
+        let message = match member.decision() {
+            None => PeerMessage::Prepare(Arc::clone(&member.prepare)),
+            Some(_) if !member.next_durable => PeerMessage::Confirm {
+                operations: alloc::vec![(key.0, next, member.is_settled())],
+            },
+            Some(_) => return,
+        };
+        self.send(next, Position(0), message, output);
+    }
+
+    /// A head has finished operations: forgets them.
+    pub(crate) fn on_finished<T: Tables>(
+        &mut self,
+        (head, below): (CoreId, Finished),
+        step: &mut Step<'_, T>,
+    ) -> Result<(), TablesError> {
+        if head == self.identity.core || below <= self.finished_below(head) {
+            return Ok(());
+        }
+        self.finished.raise(head, below);
+        self.forget((head, below), step)
+    }
+
+    /// Forgets the operations of `head` before `below`.
+    pub(crate) fn forget<T: Tables>(
+        &mut self,
+        (head, below): (CoreId, Finished),
+        step: &mut Step<'_, T>,
+    ) -> Result<(), TablesError> {
+        // Decisions wait for the end of recovery, and so does this.
+        if self.recovering.is_some() {
+            return Ok(());
+        }
+        let first = OperationId {
+            head,
+            ..OperationId::default()
+        };
+        let beyond = OperationId {
+            head,
+            incarnation: below.incarnation,
+            sequence: below.sequence,
+        };
+        let range = (first, PartitionId::default())..(beyond, PartitionId::default());
+        let keys: Vec<MemberKey> = self.members.range(range).map(|(key, _)| *key).collect();
+        for key in keys {
+            // One that settles can take along those that waited for it.
+            let Some(member) = self.members.get(&key) else {
+                continue;
+            };
+            // Finished means settled everywhere; only the record of it was lost here.
+            if !member.is_settled() {
+                assert!(
+                    member.decision().is_some(),
+                    "finished means decided durably"
+                );
+                self.settle(key, step)?;
+            }
+            self.forget_late(key);
+        }
+        Ok(())
+    }
+
+    /// Forgets a finished operation, unless it still waits for an earlier one to be settled here.
+    pub(crate) fn forget_late(&mut self, key: MemberKey) {
+        let head = key.0.head;
+        // A restarted head can know from its log that an operation is finished, before it has
+        // found out by asking again.
+        let logged = self.finished.of(head);
+        let below = self.finished_below(head).max(logged);
+        let is_settled = self.members.get(&key).is_some_and(|it| it.is_settled());
+        if is_settled && key.0.order() < below {
+            self.members.remove(&key);
+            if head == self.identity.core {
+                self.operations.end(key.0);
+            }
+        }
+    }
+
+    /// Sends again what has had no answer for long.
+    pub(crate) fn retry<T: Tables>(&mut self, step: &mut Step<'_, T>) -> Result<(), TablesError> {
+        while let Some((due, operation)) = self.operations.pop_retry(step.now.monotonic_us) {
+            let Some(key) = self.head_member(operation) else {
+                continue;
+            };
+            let member = self.members.get_mut(&key).expect("it was just found");
+            if member.is_confirmed() || member.retry_due_us != due {
+                continue;
+            }
+            member.retry_due_us = step.now.monotonic_us + member.retry_us;
+            self.operations.retry_at(member.retry_due_us, operation);
+            member.retry_us = (member.retry_us * 2).min(self.limits.retry_us * 16);
+            self.counters.resent += 1;
+            if planted::is(Bug::HeadAbortsOnTimeout) && self.members[&key].decision().is_none() {
+                let incoming = IncomingDecision {
+                    decision: Decision::Abort(RequestResult::Conflict),
+                    settled: true,
+                    in_order: true,
+                };
+                self.on_decision(key, incoming, step)?;
+            }
+            self.ask_below(key, step.output);
+        }
+        Ok(())
+    }
+
+    /// The head's member of one of this core's operations.
+    fn head_member(&self, operation: OperationId) -> Option<MemberKey> {
+        let first = (operation, PartitionId::default());
+        let (key, member) = self.members.range(first..).next()?;
+        (key.0 == operation && member.place == 0).then_some(*key)
+    }
+
+    /// Starts the timer that sends an operation of this head again.
+    pub(crate) fn watch(&mut self, key: MemberKey, due_us: u64) {
+        let member = self.members.get_mut(&key).expect("callers have the member");
+        member.retry_due_us = due_us;
+        self.operations.retry_at(due_us, key.0);
+    }
+
+    /// Sends again now what concerns a peer that may have missed it.
+    pub(crate) fn hurry(&mut self, now: Now, concerns: impl Fn(&Member) -> bool) {
+        for operation in self.operations.unfinished() {
+            let Some(key) = self.head_member(operation) else {
+                continue;
+            };
+            if concerns(&self.members[&key]) {
+                // A peer that has just come back may not take it yet: it is asked often again.
+                let member = self.members.get_mut(&key).expect("it was just looked at");
+                member.retry_us = self.limits.retry_us;
+                self.watch(key, now.monotonic_us);
+            }
+        }
+    }
+}

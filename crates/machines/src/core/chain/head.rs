@@ -1,0 +1,658 @@
+//! The head of a chain: requests come in here, and their results go out.
+//!
+//! One operation runs per pk at a time (R6). Requests that queue behind it are folded into
+//! the next one, each still answered on its own, so that a hot key does not run at one chain
+//! round trip per write. Requests that end without a change (a failed
+//! condition, a duplicate pk) end here, with a durable completion record (R13).
+
+use alloc::collections::VecDeque;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use placement::tables::{Tables, TablesError};
+use placement::{ColumnType, ValueRef, decode_key};
+use protocol::codec::Wire;
+use protocol::identity::{
+    CoreId, Now, OperationId, PartitionId, Position, RequestId, ServerId, Version,
+};
+use protocol::message::{Execute, Refusal, Reply, Room};
+use protocol::operation::{Decision, Mutation, Prepare, RequestRecord, RequestResult, RowChange};
+use protocol::planted::{self, Bug};
+use protocol::record::Record;
+
+use crate::core::CoreMachine;
+use crate::core::answers::Asker;
+use crate::core::chain::evaluate::{self, Outcome};
+use crate::core::chain::sessions::Known;
+use crate::core::contract::CoreOutput;
+use crate::core::member::MemberKey;
+use crate::core::partition::queue::Queued;
+use crate::core::partition::rows::stored_row;
+use crate::core::step::Step;
+use crate::core::table::TableInfo;
+
+impl CoreMachine {
+    pub(crate) fn execute<T: Tables>(
+        &mut self,
+        asker: Asker,
+        execute: Execute,
+        step: &mut Step<'_, T>,
+    ) -> Result<(), TablesError> {
+        self.counters.requests += 1;
+        let Execute {
+            request,
+            acknowledged_below,
+            partition,
+            mut mutations,
+            ..
+        } = execute;
+        let digest = digest(&mutations);
+        self.notice_epoch(execute.epoch, step.output);
+        if let Err(refusal) = self.admit(step.now, &mutations, execute.epoch, partition) {
+            self.refuse(asker, refusal, step.output);
+            return Ok(());
+        }
+        self.sessions
+            .acknowledge(request.session, acknowledged_below);
+        if planted::is(Bug::CompletionForgotten) {
+            self.sessions.forget_below(request.session, request.number);
+        }
+        if self.is_known(asker, request, digest, step.output) {
+            return Ok(());
+        }
+        let mutation = mutations
+            .pop()
+            .expect("admission checked that there is one");
+        let table = &self.partitions[&partition].table;
+        let checked = evaluate::check(table, &mutation)
+            .map_err(|message| Refusal::Invalid { message })
+            .and_then(|()| self.check_room());
+        if let Err(refusal) = checked {
+            self.refuse(asker, refusal, step.output);
+            return Ok(());
+        }
+        let queues = &mut self
+            .partitions
+            .get_mut(&partition)
+            .expect("admitted")
+            .queues;
+        let pk = mutation.pk.0.clone();
+        let queue = queues.entry(pk.clone()).or_default();
+        if queue.len() >= self.limits.requests_per_key_max {
+            self.refuse(asker, Refusal::Overloaded, step.output);
+            return Ok(());
+        }
+        queue.push_back(Queued {
+            request,
+            acknowledged_below,
+            digest,
+            mutation,
+            since_us: step.now.monotonic_us,
+            alone: false,
+        });
+        self.requests.begin(request, digest, asker);
+        self.start_queue(partition, &pk, step)
+    }
+
+    /// Answers a request that has ended, joins one that is under way (R13). False if it is
+    /// new.
+    fn is_known(
+        &mut self,
+        asker: Asker,
+        request: RequestId,
+        digest: u64,
+        output: &mut CoreOutput,
+    ) -> bool {
+        // First: a member of the same chain further down, on this core, knows the result before it
+        // may be told, which is when it has come up to the head (R1).
+        if let Some(known) = self.requests.digest(request) {
+            if known != digest {
+                self.refuse(asker, Refusal::RequestMismatch, output);
+            } else if let Some(server) = self.lost_to(request) {
+                let begun = true;
+                self.refuse(asker, Refusal::Lost { server, begun }, output);
+            } else {
+                self.requests.join(request, asker);
+            }
+            return true;
+        }
+        match self.sessions.known(request, digest) {
+            Known::Completed(_) if planted::is(Bug::RetryRunsAgain) => {}
+            Known::Completed(result) => {
+                let reply = Reply::Executed(result.clone());
+                // The record may be younger than the last flush.
+                let after = self.log.last();
+                self.answer(asker, after, None, reply, output);
+                return true;
+            }
+            Known::Mismatch => {
+                self.refuse(asker, Refusal::RequestMismatch, output);
+                return true;
+            }
+            Known::Ended => {
+                self.refuse(asker, Refusal::SessionEnded, output);
+                return true;
+            }
+            Known::New => {}
+        }
+        false
+    }
+
+    /// Whether a request may be begun here and now.
+    fn admit(
+        &self,
+        now: Now,
+        mutations: &[Mutation],
+        epoch: protocol::identity::Epoch,
+        partition: PartitionId,
+    ) -> Result<(), Refusal> {
+        self.check_held(now, epoch, partition)?;
+        let fill = self.fills.get(&partition);
+        let not_filled = fill.is_some_and(|fill| !fill.takes_requests());
+        if self.recovering.is_some() || self.stands_still() || not_filled {
+            return Err(Refusal::NotServing);
+        }
+        let invalid = |message: &str| {
+            Err(Refusal::Invalid {
+                message: message.into(),
+            })
+        };
+        let [mutation] = mutations else {
+            return invalid("an operation has one mutation; several come with a later release");
+        };
+        if partition.replex != 0 {
+            return invalid("an operation goes to a partition of the primary replex");
+        }
+        let table = &self.partitions[&partition].table;
+        match primary_partition(table, &mutation.pk) {
+            None => invalid("the primary key does not decode"),
+            Some(number) if number != partition.number => Err(Refusal::WrongPartition),
+            Some(_) => Ok(()),
+        }
+    }
+
+    /// Whether there is room for a request that is new.
+    fn check_room(&self) -> Result<(), Refusal> {
+        if self.space.own() == Room::Full {
+            let server = self.identity.core.server;
+            return Err(Refusal::DiskFull { server });
+        }
+        let busy = self.requests.len().max(self.members.len());
+        if busy >= self.limits.operations_max {
+            return Err(Refusal::Overloaded);
+        }
+        Ok(())
+    }
+
+    /// What every read of a client needs: a place that is rebuilding answers none (R17), nor
+    /// does one of a copy that is going (R15).
+    pub(crate) fn check_serving(
+        &self,
+        now: Now,
+        epoch: protocol::identity::Epoch,
+        partition: PartitionId,
+    ) -> Result<(), Refusal> {
+        self.check_held(now, epoch, partition)?;
+        if self.is_rebuilding(partition) && !planted::is(Bug::ReadWhileRebuilding) {
+            return Err(Refusal::NotServing);
+        }
+        if self.view.configuration().is_leaving(partition) {
+            return Err(Refusal::NotServing);
+        }
+        Ok(())
+    }
+
+    /// Epoch, lease and possession: what every request of a client needs (R15).
+    fn check_held(
+        &self,
+        now: Now,
+        epoch: protocol::identity::Epoch,
+        partition: PartitionId,
+    ) -> Result<(), Refusal> {
+        if epoch != self.view.epoch() && !planted::is(Bug::EpochUnchecked) {
+            return Err(Refusal::StaleEpoch {
+                epoch: self.view.epoch(),
+            });
+        }
+        if !self.partitions.contains_key(&partition) {
+            return Err(Refusal::WrongPartition);
+        }
+        if !self.is_leased(now) {
+            return Err(Refusal::NotServing);
+        }
+        Ok(())
+    }
+
+    fn is_leased(&self, now: Now) -> bool {
+        self.lease_until_us() > now.monotonic_us || planted::is(Bug::LeaseUnchecked)
+    }
+
+    /// Begins the next operation on a pk, if nothing is in its way.
+    pub(crate) fn start_queue<T: Tables>(
+        &mut self,
+        id: PartitionId,
+        pk: &[u8],
+        step: &mut Step<'_, T>,
+    ) -> Result<(), TablesError> {
+        loop {
+            let Some(partition) = self.partitions.get(&id) else {
+                return Ok(());
+            };
+            let behind_read = partition.reads.iter().any(|read| read.covers(pk))
+                || partition.holds.iter().any(|hold| hold.covers(pk));
+            let held = partition.locks.is_held(pk) && !planted::is(Bug::HeadDoesNotOrder);
+            if held && let Some(server) = self.lost_before(id, pk) {
+                self.refuse_queue(id, pk, server, step.output);
+                return Ok(());
+            }
+            if behind_read || held || self.recovering.is_some() || self.stands_still() {
+                return Ok(());
+            }
+            if !partition.queues.contains_key(pk) || self.fetches_for_head(id, pk, step)? {
+                return Ok(());
+            }
+            let partition = self.partitions.get_mut(&id).expect("it was just there");
+            let queue = partition.queues.get_mut(pk).expect("it was just there");
+            let table = Arc::clone(&partition.table);
+            let stored = step.tables.value(id.rows_table(), pk)?;
+            let fold = fold(
+                &table,
+                id,
+                queue,
+                stored.as_deref(),
+                self.limits.folded_requests_max,
+            );
+            if queue.is_empty() {
+                partition.queues.remove(pk);
+            }
+            if fold.ended.is_empty() {
+                return Ok(());
+            }
+            let before = stored.as_deref().map(stored_row);
+            if fold.writes
+                && let Some(refusal) = self.refusal_of(&table, pk, before, &fold)
+            {
+                let queued = fold.ended.into_iter().map(|(queued, _)| queued);
+                self.refuse_undone(queued, &refusal, step.output);
+                continue;
+            }
+            if fold.writes {
+                return self.begin(id, (before, fold), step);
+            }
+            self.end_locally(id, &table, fold, step.output);
+        }
+    }
+
+    /// Results without effect need no chain, only a durable record of their own.
+    fn end_locally(
+        &mut self,
+        id: PartitionId,
+        table: &TableInfo,
+        fold: Fold,
+        output: &mut CoreOutput,
+    ) {
+        let requests = fold
+            .ended
+            .into_iter()
+            .map(|(queued, result)| record_of(&queued, result));
+        let requests: Vec<RequestRecord> = requests.collect();
+        self.counters.local_results += requests.len() as u64;
+        for request in &requests {
+            self.sessions.complete(id, request, &request.result);
+        }
+        let record = Record::Completed {
+            partition: id,
+            requests,
+        };
+        let position = self.append(&record, table.durability(), output);
+        let after = if table.sync { position } else { Position(0) };
+        let Record::Completed { requests, .. } = record else {
+            unreachable!("made above")
+        };
+        for request in requests {
+            // It tells what the row is like, as a read does.
+            let terms = (after, Some(self.lease_until_us()));
+            self.tell(request.request, request.result, terms, output);
+        }
+    }
+
+    /// Why a write cannot be begun, as its chain would be: a member is lost, or has no room for it.
+    fn refusal_of(
+        &self,
+        table: &TableInfo,
+        pk: &[u8],
+        before: Option<(Version, &[u8])>,
+        fold: &Fold,
+    ) -> Option<Refusal> {
+        if !self.view.has_lost() && self.space.is_free_everywhere() {
+            return None;
+        }
+        let change = RowChange {
+            pk: pk.to_vec().into(),
+            version: Version(0),
+            old: evaluate::old_row(table, before, fold.image.as_deref()),
+            new: fold.image.clone().map(Into::into),
+        };
+        let chain = table.chain(&change);
+        let begun = false;
+        if let Some(server) = self.view.lost_in(&chain) {
+            return Some(Refusal::Lost { server, begun });
+        }
+        let bytes_before = before.map_or(0, |(_, row)| row.len());
+        let grows = fold
+            .image
+            .as_ref()
+            .is_some_and(|row| row.len() > bytes_before);
+        let needed = if grows { Room::Free } else { Room::Reserve };
+        let server = self.without_room(&chain, needed)?;
+        Some(Refusal::DiskFull { server })
+    }
+
+    /// A member of a chain whose disk has less room than this.
+    fn without_room(&self, chain: &[PartitionId], needed: Room) -> Option<ServerId> {
+        let places = chain.iter().filter_map(|id| self.view.place(*id));
+        let mut cores = places.map(|place| place.core);
+        let room = |core: &CoreId| match *core == self.identity.core {
+            true => self.space.own(),
+            false => self.space.of_peer(*core),
+        };
+        let core = cores.find(|core| room(core) > needed)?;
+        Some(core.server)
+    }
+
+    /// Begins a chain operation with what was folded.
+    fn begin<T: Tables>(
+        &mut self,
+        id: PartitionId,
+        (before, fold): (Option<(Version, &[u8])>, Fold),
+        step: &mut Step<'_, T>,
+    ) -> Result<(), TablesError> {
+        let table = Arc::clone(&self.partitions[&id].table);
+        let finished_below = self.own_finished();
+        let operation = self.operations.begin();
+        self.versions
+            .see(before.map_or(Version(0), |(version, _)| version));
+        let (requests, queued) = self.versioned(step.now, fold.ended);
+        self.counters.operations += 1;
+        self.counters.folded += requests.len() as u64 - 1;
+        let change = RowChange {
+            pk: queued[0].mutation.pk.clone(),
+            version: self.versions.last(),
+            old: evaluate::old_row(&table, before, fold.image.as_deref()),
+            new: fold.image.map(Into::into),
+        };
+        let mut chain = table.chain(&change);
+        if planted::is(Bug::ChainReversed) && operation.sequence % 2 == 1 {
+            chain[1..].reverse();
+        }
+        let prepare = Prepare {
+            operation,
+            epoch: self.view.epoch(),
+            finished_below,
+            table: table.id,
+            chain,
+            votes: Vec::new(),
+            changes: alloc::vec![change],
+            requests,
+        };
+        assert_eq!(prepare.chain[0], id, "the head is the primary partition");
+        if queued.len() > 1 {
+            self.requests.fold(operation, queued);
+        }
+        let key = (operation, id);
+        let member = self
+            .member(step.now, Arc::new(prepare), 0)
+            .expect("the head holds its partition");
+        self.members.insert(key, member);
+        self.watch(key, step.now.monotonic_us + self.limits.retry_us);
+        self.acquire(key, step)?;
+        Ok(())
+    }
+
+    /// Gives every applied request a version of its own; the row keeps the last one's.
+    fn versioned(
+        &mut self,
+        now: Now,
+        ended: Vec<(Queued, RequestResult)>,
+    ) -> (Vec<RequestRecord>, Vec<Queued>) {
+        let mut requests = Vec::with_capacity(ended.len());
+        let mut queued = Vec::with_capacity(ended.len());
+        for (request, result) in ended {
+            let result = match result {
+                RequestResult::Applied { .. } => {
+                    let version = self.versions.next(now);
+                    RequestResult::Applied { version }
+                }
+                result => result,
+            };
+            requests.push(record_of(&request, result));
+            queued.push(request);
+        }
+        (requests, queued)
+    }
+
+    /// The operation's outcome is settled at the head: answers its requests, once the head's own
+    /// prepare is durable too (R1: the client is the last one up the chain).
+    pub(crate) fn finish_requests(&mut self, key: MemberKey, output: &mut CoreOutput) {
+        let member = &self.members[&key];
+        let prepare = Arc::clone(&member.prepare);
+        let after = match member.prepared_at() {
+            Some(position) if member.table.sync && !planted::is(Bug::ToldBeforeDurable) => position,
+            _ => Position(0),
+        };
+        let folded = self.requests.unfold(key.0);
+        let reason = match member.decision() {
+            Some(Decision::Abort(reason)) => Some(reason.clone()),
+            _ => None,
+        };
+        match (reason, &prepare.requests[..]) {
+            (Some(reason), [request]) => {
+                self.tell(request.request, reason, (after, None), output);
+            }
+            (Some(_), requests) => self.run_alone(key, folded, requests, output),
+            (None, requests) => {
+                for request in requests {
+                    let result = request.result.clone();
+                    self.tell(request.request, result, (after, None), output);
+                }
+            }
+        }
+    }
+
+    /// A folded operation aborted: its requests run again, one at a time, before later ones.
+    fn run_alone(
+        &mut self,
+        (operation, id): MemberKey,
+        folded: Option<Vec<Queued>>,
+        requests: &[RequestRecord],
+        output: &mut CoreOutput,
+    ) {
+        let Some(folded) = folded else {
+            // After a restart nobody remembers the bodies; the clients send them again, unless they
+            // run alone already.
+            for request in requests {
+                if self.is_under_way(request.request, operation) {
+                    continue;
+                }
+                for asker in self.requests.end(request.request) {
+                    self.refuse(asker, Refusal::NotServing, output);
+                }
+            }
+            return;
+        };
+        let Some(partition) = self.partitions.get_mut(&id) else {
+            return;
+        };
+        let pk = folded[0].mutation.pk.0.clone();
+        let queue = partition.queues.entry(pk).or_default();
+        for queued in folded.into_iter().rev() {
+            queue.push_front(Queued {
+                alone: true,
+                ..queued
+            });
+        }
+    }
+
+    /// Whether an operation of this head other than the given one carries the request, and is not
+    /// settled.
+    fn is_under_way(&self, request: RequestId, except: OperationId) -> bool {
+        self.members.iter().any(|((operation, _), member)| {
+            let others = *operation != except && member.place == 0 && !member.is_settled();
+            let mut requests = member.prepare.requests.iter();
+            others && requests.any(|record| record.request == request)
+        })
+    }
+
+    /// Tells everybody who waits for a request its result.
+    fn tell(
+        &mut self,
+        request: RequestId,
+        result: RequestResult,
+        (after, valid_until_us): (Position, Option<u64>),
+        output: &mut CoreOutput,
+    ) {
+        for asker in self.requests.end(request) {
+            let reply = Reply::Executed(result.clone());
+            self.answer(asker, after, valid_until_us, reply, output);
+        }
+    }
+
+    /// Marks the requests of an operation that came back after a restart as under way.
+    pub(crate) fn resume_requests(&mut self, prepare: &Prepare) {
+        for request in &prepare.requests {
+            self.requests.resume(request.request, request.digest);
+        }
+    }
+
+    /// Whether a request waits for its pk, or is part of an operation under way.
+    pub(crate) fn is_queued(&self, request: RequestId) -> bool {
+        let queues = self
+            .partitions
+            .values()
+            .flat_map(|partition| partition.queues.values());
+        queues.flatten().any(|queued| queued.request == request)
+    }
+
+    /// A request does not end here: whoever waits for it is told why.
+    pub(crate) fn refuse_running(
+        &mut self,
+        request: RequestId,
+        refusal: &Refusal,
+        output: &mut CoreOutput,
+    ) {
+        for asker in self.requests.end(request) {
+            self.refuse(asker, refusal.clone(), output);
+        }
+    }
+
+    /// Requests that have waited too long for their pk are refused, undone, to be sent again.
+    pub(crate) fn refuse_old_requests(&mut self, now: Now, output: &mut CoreOutput) {
+        let deadline = now.monotonic_us.saturating_sub(self.limits.wait_us_max);
+        let mut late = Vec::new();
+        for partition in self.partitions.values_mut() {
+            for queue in partition.queues.values_mut() {
+                while queue
+                    .front()
+                    .is_some_and(|queued| queued.since_us < deadline)
+                {
+                    late.extend(queue.pop_front());
+                }
+            }
+            partition.queues.retain(|_, queue| !queue.is_empty());
+        }
+        for queued in late {
+            self.refuse_running(queued.request, &Refusal::Overloaded, output);
+        }
+    }
+}
+
+/// Requests evaluated one after the other on one row.
+struct Fold {
+    ended: Vec<(Queued, RequestResult)>,
+    /// The last image; meaningful if there was a write.
+    image: Option<Vec<u8>>,
+    writes: bool,
+}
+
+/// Takes requests from the queue as long as they fit into one operation: after the first write,
+/// only such as change nothing that a constraint looks at.
+fn fold(
+    table: &TableInfo,
+    partition: PartitionId,
+    queue: &mut VecDeque<Queued>,
+    stored: Option<&[u8]>,
+    count_max: usize,
+) -> Fold {
+    let mut image = stored.map(|value| stored_row(value).1.to_vec());
+    let mut fold = Fold {
+        ended: Vec::new(),
+        image: None,
+        writes: false,
+    };
+    while let Some(queued) = queue.front() {
+        if fold.ended.len() == count_max || (queued.alone && !fold.ended.is_empty()) {
+            break;
+        }
+        match evaluate::apply(table, partition, &queued.mutation, image.as_deref()) {
+            Outcome::Ended(result) => {
+                let queued = queue.pop_front().expect("it was in front");
+                fold.ended.push((queued, result));
+            }
+            Outcome::Write(new) => {
+                let free = match (&image, &new) {
+                    (Some(before), Some(after)) => evaluate::same_constraints(table, before, after),
+                    _ => false,
+                };
+                if fold.writes && !free {
+                    break;
+                }
+                let queued = queue.pop_front().expect("it was in front");
+                let alone = queued.alone;
+                let applied = RequestResult::Applied {
+                    version: Version::default(),
+                };
+                fold.ended.push((queued, applied));
+                image = new;
+                fold.writes = true;
+                if alone {
+                    break;
+                }
+            }
+        }
+    }
+    fold.image = image;
+    fold
+}
+
+fn record_of(queued: &Queued, result: RequestResult) -> RequestRecord {
+    RequestRecord {
+        request: queued.request,
+        acknowledged_below: queued.acknowledged_below,
+        digest: queued.digest,
+        result,
+    }
+}
+
+/// The primary partition of a memcomparable pk; none if it does not decode.
+fn primary_partition(table: &TableInfo, pk: &[u8]) -> Option<u32> {
+    let columns = &table.schema.primary_key;
+    let types: Vec<ColumnType> = columns
+        .iter()
+        .map(|column| table.schema.columns[*column].column_type)
+        .collect();
+    let values = decode_key(pk, &types).ok()?;
+    let value = |column: usize| {
+        let index = columns.iter().position(|key| *key == column);
+        index.map_or(ValueRef::Null, |index| values[index].as_ref())
+    };
+    Some(table.layout.partition_of_values(0, value))
+}
+
+/// A hash of a request's body.
+fn digest(mutations: &[Mutation]) -> u64 {
+    let mut bytes = Vec::with_capacity(256);
+    for mutation in mutations {
+        mutation.encode(&mut bytes);
+    }
+    xxhash_rust::xxh3::xxh3_64(&bytes)
+}

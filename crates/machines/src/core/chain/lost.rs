@@ -1,0 +1,92 @@
+//! Requests that cannot end: a copy of their row is on a server that is down, and nobody can
+//! replace it, for too many are down at once. They are told so, instead of waiting in vain.
+
+use alloc::vec::Vec;
+
+use placement::tables::{Tables, TablesError};
+use protocol::identity::{PartitionId, RequestId, ServerId};
+use protocol::message::Refusal;
+
+use crate::core::CoreMachine;
+use crate::core::contract::CoreOutput;
+use crate::core::partition::queue::Queued;
+use crate::core::step::Step;
+
+impl CoreMachine {
+    /// The server without which the operation that holds this pk cannot end.
+    pub(crate) fn lost_before(&self, id: PartitionId, pk: &[u8]) -> Option<ServerId> {
+        if !self.view.has_lost() {
+            return None;
+        }
+        let holders = self.partitions[&id].locks.holders(pk).iter();
+        let mut members = holders.filter_map(|holder| self.members.get(&(*holder, id)));
+        members.find_map(|member| self.view.lost_in(&member.prepare.chain))
+    }
+
+    /// The server without which a request that is under way cannot end.
+    pub(crate) fn lost_to(&self, request: RequestId) -> Option<ServerId> {
+        if !self.view.has_lost() {
+            return None;
+        }
+        let mut members = self.members.values();
+        let member = members.find(|member| {
+            let mut requests = member.prepare.requests.iter();
+            member.place == 0 && requests.any(|it| it.request == request)
+        })?;
+        self.view.lost_in(&member.prepare.chain)
+    }
+
+    /// Servers were lost: whoever waits for them is told.
+    pub(crate) fn refuse_lost<T: Tables>(
+        &mut self,
+        step: &mut Step<'_, T>,
+    ) -> Result<(), TablesError> {
+        if !self.view.has_lost() {
+            return Ok(());
+        }
+        let heads = self.members.values().filter(|member| member.place == 0);
+        let stuck = heads.filter_map(|member| {
+            let server = self.view.lost_in(&member.prepare.chain)?;
+            Some((member.prepare.clone(), server))
+        });
+        let stuck: Vec<_> = stuck.collect();
+        for (prepare, server) in stuck {
+            let begun = true;
+            for record in &prepare.requests {
+                for asker in self.requests.leave(record.request) {
+                    self.refuse(asker, Refusal::Lost { server, begun }, step.output);
+                }
+            }
+        }
+        for (id, pk) in self.partitions.queued_pks() {
+            self.start_queue(id, &pk, step)?;
+        }
+        Ok(())
+    }
+
+    /// Refuses all that waits for a pk, undone.
+    pub(crate) fn refuse_queue(
+        &mut self,
+        id: PartitionId,
+        pk: &[u8],
+        server: ServerId,
+        output: &mut CoreOutput,
+    ) {
+        let partition = self.partitions.get_mut(&id).expect("callers hold it");
+        let queue = partition.queues.remove(pk).unwrap_or_default();
+        let begun = false;
+        self.refuse_undone(queue, &Refusal::Lost { server, begun }, output);
+    }
+
+    /// Refuses requests that were not begun.
+    pub(crate) fn refuse_undone(
+        &mut self,
+        requests: impl IntoIterator<Item = Queued>,
+        refusal: &Refusal,
+        output: &mut CoreOutput,
+    ) {
+        for queued in requests {
+            self.refuse_running(queued.request, refusal, output);
+        }
+    }
+}

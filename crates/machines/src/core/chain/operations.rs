@@ -1,0 +1,212 @@
+//! Which operations are finished, and what is still owed for those that are not: the book-keeping
+//! behind `confirm`.
+
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::vec::Vec;
+
+use protocol::identity::{CoreId, Finished, OperationId, Position};
+
+use crate::core::contract::CoreIdentity;
+use crate::core::member::MemberKey;
+
+/// Confirmations gathered for one core before they are sent without waiting for the timer.
+const CONFIRMATIONS_MAX: usize = 256;
+
+/// The operations of this core as head.
+#[derive(Debug)]
+pub(crate) struct OwnOperations {
+    identity: CoreIdentity,
+    /// The number of the next operation; rises by one with each.
+    next_sequence: u64,
+    /// Those that are not durable everywhere.
+    unfinished: BTreeSet<Finished>,
+    /// When to send one again. An entry counts only while its member has the same due time.
+    retries: BTreeSet<(u64, OperationId)>,
+}
+
+impl OwnOperations {
+    /// None yet.
+    pub fn new(identity: CoreIdentity) -> OwnOperations {
+        OwnOperations {
+            identity,
+            next_sequence: 1,
+            unfinished: BTreeSet::new(),
+            retries: BTreeSet::new(),
+        }
+    }
+
+    /// Numbers the next operation, which is unfinished from now on.
+    pub fn begin(&mut self) -> OperationId {
+        let operation = OperationId {
+            head: self.identity.core,
+            incarnation: self.identity.incarnation,
+            sequence: self.next_sequence,
+        };
+        self.next_sequence += 1;
+        self.unfinished.insert(operation.order());
+        operation
+    }
+
+    /// An operation of this head is back after a restart.
+    pub fn resume(&mut self, operation: OperationId) {
+        self.unfinished.insert(operation.order());
+    }
+
+    /// An operation is durable everywhere, or was dropped.
+    pub fn end(&mut self, operation: OperationId) {
+        self.unfinished.remove(&operation.order());
+    }
+
+    /// The line below which all operations are finished.
+    pub fn finished(&self) -> Finished {
+        let next = Finished {
+            incarnation: self.identity.incarnation,
+            sequence: self.next_sequence,
+        };
+        self.unfinished.first().copied().unwrap_or(next)
+    }
+
+    /// Those that are not durable everywhere, in order.
+    pub fn unfinished(&self) -> Vec<OperationId> {
+        let operation = |finished: &Finished| OperationId {
+            head: self.identity.core,
+            incarnation: finished.incarnation,
+            sequence: finished.sequence,
+        };
+        self.unfinished.iter().map(operation).collect()
+    }
+
+    /// An operation is to be sent again at this time.
+    pub fn retry_at(&mut self, due_us: u64, operation: OperationId) {
+        self.retries.insert((due_us, operation));
+    }
+
+    /// When the next operation is to be sent again.
+    pub fn next_retry_us(&self) -> Option<u64> {
+        self.retries.first().map(|(due, _)| *due)
+    }
+
+    /// Takes the next operation that is due, with the time for which it was scheduled.
+    pub fn pop_retry(&mut self, now_us: u64) -> Option<(u64, OperationId)> {
+        self.retries.first().filter(|(due, _)| *due <= now_us)?;
+        self.retries.pop_first()
+    }
+
+    /// Nothing is sent again: chains stand still.
+    pub fn stop_retries(&mut self) {
+        self.retries.clear();
+    }
+
+    /// The end of an epoch has finished all of them.
+    pub fn end_all(&mut self) {
+        self.unfinished.clear();
+        self.retries.clear();
+    }
+}
+
+/// The line below which the operations of each head are finished, as far as this core has heard
+/// and its log knows. A line never falls.
+#[derive(Debug, Default)]
+pub(crate) struct FinishedLines(BTreeMap<CoreId, Finished>);
+
+impl FinishedLines {
+    /// A head's line.
+    pub fn of(&self, head: CoreId) -> Finished {
+        self.0.get(&head).copied().unwrap_or_default()
+    }
+
+    /// A head's operations before `line` are finished.
+    pub fn raise(&mut self, head: CoreId, line: Finished) {
+        let known = self.0.entry(head).or_default();
+        *known = (*known).max(line);
+    }
+
+    /// All lines, by head.
+    pub fn iter(&self) -> impl Iterator<Item = (CoreId, Finished)> {
+        self.0.iter().map(|(head, line)| (*head, *line))
+    }
+}
+
+/// Confirmations of durability that are gathered before they are sent, and the cores that have
+/// not heard how far this head has finished.
+#[derive(Debug, Default)]
+pub(crate) struct Confirmations {
+    /// By the core that they are for.
+    gathered: BTreeMap<CoreId, Vec<MemberKey>>,
+    owed: BTreeSet<CoreId>,
+    /// When all of this is sent; set whenever something has been added.
+    due_us: Option<u64>,
+}
+
+impl Confirmations {
+    /// When they are to be sent.
+    pub fn due_us(&self) -> Option<u64> {
+        self.due_us
+    }
+
+    /// They are to be sent at this time, if not before.
+    pub fn send_by(&mut self, due_us: u64) {
+        self.due_us.get_or_insert(due_us);
+    }
+
+    /// Adds a confirmation for a core. Returns all for that core if they fill a message.
+    pub fn gather(&mut self, core: CoreId, member: MemberKey) -> Option<Vec<MemberKey>> {
+        let gathered = self.gathered.entry(core).or_default();
+        gathered.push(member);
+        (gathered.len() >= CONFIRMATIONS_MAX).then(|| core::mem::take(gathered))
+    }
+
+    /// These cores have not heard how far this head has finished.
+    pub fn owe(&mut self, cores: impl IntoIterator<Item = CoreId>) {
+        self.owed.extend(cores);
+    }
+
+    /// Takes what is to be sent now: by core the confirmations, and the cores that wait for the
+    /// line of this head.
+    pub fn take(&mut self) -> (BTreeMap<CoreId, Vec<MemberKey>>, BTreeSet<CoreId>) {
+        self.due_us = None;
+        (
+            core::mem::take(&mut self.gathered),
+            core::mem::take(&mut self.owed),
+        )
+    }
+
+    /// What was gathered is void.
+    pub fn forget_gathered(&mut self) {
+        self.gathered.clear();
+    }
+
+    /// Nothing is sent until something is added: chains stand still.
+    pub fn stop(&mut self) {
+        self.due_us = None;
+    }
+}
+
+/// Members for whose record something waits, in the order of these records.
+#[derive(Debug, Default)]
+pub(crate) struct AwaitedRecords(VecDeque<(Position, MemberKey)>);
+
+impl AwaitedRecords {
+    /// Something waits for a member's record.
+    pub fn push(&mut self, position: Position, member: MemberKey) {
+        self.0.push_back((position, member));
+    }
+
+    /// The first one, if its record is durable.
+    pub fn pop(&mut self, durable: Position) -> Option<(Position, MemberKey)> {
+        self.0
+            .front()
+            .filter(|(position, _)| *position <= durable)?;
+        self.0.pop_front()
+    }
+
+    /// Puts records that were added in another order into the order of the log.
+    pub fn sort(&mut self) {
+        self.0.make_contiguous().sort_unstable();
+    }
+
+    /// Nothing waits any more.
+    pub fn clear(&mut self) {
+        self.0.clear();
+    }
+}

@@ -1,0 +1,347 @@
+//! An operation's way down the chain and its decision's way up (Replex section 2.3, Fig. 3).
+//!
+//! A prepare is forwarded as soon as it is logged, not yet durable; a decision passes a member
+//! upwards only after the member's own prepare is durable (R1). Messages may be lost,
+//! doubled and reordered: every handler takes a repeated message as a question for what it has
+//! said before.
+
+use alloc::sync::Arc;
+
+use placement::tables::{Tables, TablesError};
+use protocol::identity::{CoreId, Finished, Now, OperationId, PartitionId, Position};
+use protocol::message::PeerMessage;
+use protocol::operation::{Decision, Prepare, RequestResult, Vote};
+use protocol::planted::{self, Bug};
+use protocol::record::Record;
+
+use crate::core::CoreMachine;
+use crate::core::chain::votes;
+use crate::core::contract::CoreOutput;
+use crate::core::member::{IncomingDecision, Member, MemberKey};
+use crate::core::step::Step;
+
+impl CoreMachine {
+    /// Phase 1 has reached one of this core's partitions.
+    pub(crate) fn on_prepare<T: Tables>(
+        &mut self,
+        prepare: Arc<Prepare>,
+        step: &mut Step<'_, T>,
+    ) -> Result<(), TablesError> {
+        let operation = prepare.operation;
+        let place = prepare.votes.len();
+        let Some(&partition) = prepare.chain.get(place) else {
+            return Ok(());
+        };
+        self.on_finished((operation.head, prepare.finished_below), step)?;
+        if operation.order() < self.finished_below(operation.head) {
+            return Ok(());
+        }
+        let key = (operation, partition);
+        if self.members.contains_key(&key) {
+            if planted::is(Bug::VoteChanges) && self.unvote(key) {
+                return self.acquire(key, step);
+            }
+            return self.repeat(key, step);
+        }
+        // A core that may have forgotten votes gives no new ones; the head sends again.
+        if self.recovering.is_some() {
+            return Ok(());
+        }
+        // The oldest operation of a head is let in even where there is no room: until it is
+        // finished, none of those behind it is forgotten, and there would never be room again.
+        let oldest = operation.order() == self.finished_below(operation.head);
+        if self.members.len() >= self.limits.operations_max && !oldest {
+            return Ok(());
+        }
+        let Some(member) = self.member(step.now, prepare, place) else {
+            return Ok(());
+        };
+        self.members.insert(key, member);
+        self.acquire(key, step)
+    }
+
+    /// A member as it arrives; none if this core does not hold the partition.
+    pub(crate) fn member(&self, now: Now, prepare: Arc<Prepare>, place: usize) -> Option<Member> {
+        let partition = prepare.chain[place];
+        let table = Arc::clone(&self.partitions.get(&partition)?.table);
+        let mut member = Member::new(prepare, table, place, now);
+        member.retry_us = self.limits.retry_us;
+        Some(member)
+    }
+
+    /// Takes the keys that the operation still needs here, in order (R7); votes once it
+    /// has all of them.
+    pub(crate) fn acquire<T: Tables>(
+        &mut self,
+        key: MemberKey,
+        step: &mut Step<'_, T>,
+    ) -> Result<(), TablesError> {
+        if self.stands_still() {
+            return Ok(());
+        }
+        let member = self.members.get_mut(&key).expect("callers have the member");
+        assert!(member.prepared_at().is_none(), "an operation votes once");
+        let partition = self
+            .partitions
+            .get_mut(&key.1)
+            .expect("a member's partition is held");
+        // What came after a waiting lookup stays behind it, unless it holds keys already: then the
+        // lookup waits for it. So it does behind a hold.
+        let mut reads = partition.reads.iter();
+        let mut holds = partition.holds.iter();
+        let behind = member.granted() == 0
+            && (reads.any(|read| read.covers_operation(member))
+                || holds.any(|hold| hold.covers_operation(member)));
+        if behind {
+            if !partition.behind_reads.contains(&key.0) {
+                partition.behind_reads.push_back(key.0);
+            }
+            return Ok(());
+        }
+        while let Some(wanted) = member.held.get(member.granted()) {
+            if planted::is(Bug::ConflictDoesNotWait) {
+                partition.locks.force(wanted, key.0);
+            } else if !partition.locks.acquire(wanted, key.0) {
+                if planted::is(Bug::DuplicateOfPending)
+                    && let Some(duplicate) = votes::duplicate_of(member, wanted)
+                {
+                    self.cast(key, Vote::No(duplicate), step)?;
+                    return self.release(key, step);
+                }
+                let waiters = partition.locks.waiters(wanted);
+                if waiters > self.limits.waiters_per_key_max && member.may_refuse() {
+                    return self.give_up(key, step);
+                }
+                return Ok(());
+            }
+            member.grant();
+        }
+        if self.is_not_whole(key.1) || self.fetches_for_vote(step.now, key, step.output) {
+            return Ok(());
+        }
+        let vote = votes::judge(&self.members[&key], step.tables)?;
+        self.cast(key, vote, step)
+    }
+
+    /// Votes `Conflict` instead of waiting on (R8). Such an operation cannot commit, so
+    /// that it needs none of its keys.
+    pub(crate) fn give_up<T: Tables>(
+        &mut self,
+        key: MemberKey,
+        step: &mut Step<'_, T>,
+    ) -> Result<(), TablesError> {
+        self.counters.conflicts += 1;
+        self.cast(key, Vote::No(RequestResult::Conflict), step)?;
+        self.release(key, step)
+    }
+
+    /// What this core gives from here on is higher (R6).
+    pub(crate) fn know_versions(&mut self, prepare: &Prepare) {
+        let newest = prepare.changes.iter().map(|change| change.version).max();
+        self.versions.see(newest.unwrap_or_default());
+    }
+
+    /// Logs the vote and forwards the prepare (R1).
+    pub(crate) fn cast<T: Tables>(
+        &mut self,
+        key: MemberKey,
+        vote: Vote,
+        step: &mut Step<'_, T>,
+    ) -> Result<(), TablesError> {
+        let member = self.members.get_mut(&key).expect("callers have the member");
+        member.vote(vote);
+        let prepare = Arc::clone(&member.prepare);
+        self.know_versions(&prepare);
+        if planted::is(Bug::PreparedIsVisible) {
+            self.write(key, step.tables)?;
+        }
+        let durability = self.members[&key].table.durability();
+        let record = Record::Prepared {
+            partition: key.1,
+            prepare: Arc::clone(&prepare),
+        };
+        let position = self.append(&record, durability, step.output);
+        let member = self.members.get_mut(&key).expect("it was there");
+        member.prepare_at(position);
+        if let Some(next) = member.next() {
+            self.send(
+                next,
+                Position(0),
+                PeerMessage::Prepare(prepare),
+                step.output,
+            );
+            return Ok(());
+        }
+        if !member.table.sync || planted::is(Bug::DecisionBeforeDurable) {
+            return self.decide(key, step);
+        }
+        self.awaited.push(position, key);
+        Ok(())
+    }
+
+    /// The decider's prepare is durable: the AND of all votes is the decision (R2). Its
+    /// durable record, which holds all votes, is the decision's record as well.
+    pub(crate) fn decide<T: Tables>(
+        &mut self,
+        key: MemberKey,
+        step: &mut Step<'_, T>,
+    ) -> Result<(), TablesError> {
+        let member = &self.members[&key];
+        assert!(member.is_decider(), "only the decider decides");
+        let mut votes = &member.prepare.votes[..];
+        assert_eq!(votes.len(), member.prepare.chain.len(), "all have voted");
+        if planted::is(Bug::VotesIgnored) {
+            votes = &votes[votes.len() - 1..];
+        }
+        let no = votes.iter().find_map(|vote| match vote {
+            Vote::Yes => None,
+            Vote::No(reason) => Some(reason.clone()),
+        });
+        let decision = no.map_or(Decision::Commit, Decision::Abort);
+        let incoming = IncomingDecision {
+            decision,
+            settled: false,
+            in_order: true,
+        };
+        self.on_decision(key, incoming, step)
+    }
+
+    /// The decision has come to a member, from the one after it or from itself, or from anybody
+    /// while it recovers.
+    pub(crate) fn on_decision<T: Tables>(
+        &mut self,
+        key: MemberKey,
+        incoming: IncomingDecision,
+        step: &mut Step<'_, T>,
+    ) -> Result<(), TablesError> {
+        let Some(member) = self.members.get(&key) else {
+            return Ok(());
+        };
+        if member.prepared_at().is_none() {
+            // Its vote was lost and cast anew by nobody: only an adoption can bring it back.
+            return Ok(());
+        }
+        if let Some(recovering) = &mut self.recovering
+            && !planted::is(Bug::AppliedAsTold)
+        {
+            recovering.remember(key, incoming);
+            return Ok(());
+        }
+        let IncomingDecision {
+            decision,
+            settled,
+            in_order,
+        } = incoming;
+        if let Some(known) = member.decision() {
+            assert_eq!(*known, decision, "a decision never changes");
+        } else {
+            let durability = member.decision_durability();
+            let record = Record::Decided {
+                partition: key.1,
+                operation: key.0,
+                decision: decision.clone(),
+                settles: member.settles_at_decision(),
+            };
+            let position = self.append(&record, durability, step.output);
+            self.awaited.push(position, key);
+            let member = self.members.get_mut(&key).expect("it was there");
+            member.decide(decision, position, None);
+        }
+        let member = &self.members[&key];
+        let forgets = planted::is(Bug::OldRowForgotten);
+        if !member.is_settled() && (settled || member.settles_at_decision() || forgets) {
+            self.settle(key, step)?;
+        } else if !member.is_settled() && !member.table.sync && in_order && member.settles_here() {
+            self.settle_first(key, step)?;
+        } else if planted::is(Bug::AnswerBeforeSettled) && member.place == 0 {
+            self.finish_requests(key, step.output);
+        }
+        self.pass_up(key, step.output);
+        Ok(())
+    }
+
+    /// Sends the decision to the previous member, as soon as it may pass this one.
+    pub(crate) fn pass_up(&self, key: MemberKey, output: &mut CoreOutput) {
+        let Some(member) = self.members.get(&key) else {
+            return;
+        };
+        let (Some(previous), Some(decision)) = (member.previous(), member.decision()) else {
+            return;
+        };
+        // What waits for its record here is settled when it is sent.
+        let will_settle = member.table.sync && member.settles_here();
+        let message = PeerMessage::Decision {
+            operation: key.0,
+            to: previous,
+            decision: decision.clone(),
+            settled: member.is_settled() || member.settle_waits() || will_settle,
+        };
+        let after = member.decision_after();
+        self.send(previous, after, message, output);
+    }
+
+    /// Forgets a vote: only a planted bug does.
+    fn unvote(&mut self, key: MemberKey) -> bool {
+        let Some(member) = self.members.get_mut(&key) else {
+            return false;
+        };
+        member.unvote()
+    }
+
+    /// A prepare came again: says again what it said then. A decider that had lost its decision
+    /// with its memory (`replicated`) takes it now, for the prepare has passed all members again.
+    fn repeat<T: Tables>(
+        &mut self,
+        key: MemberKey,
+        step: &mut Step<'_, T>,
+    ) -> Result<(), TablesError> {
+        self.counters.resent += 1;
+        let member = &self.members[&key];
+        if member.decision().is_some() {
+            self.pass_up(key, step.output);
+        } else if let (Some(next), Some(_)) = (member.next(), member.prepared_at()) {
+            let prepare = Arc::clone(&member.prepare);
+            self.send(
+                next,
+                Position(0),
+                PeerMessage::Prepare(prepare),
+                step.output,
+            );
+        } else if member.prepared_at().is_some() && !member.table.sync {
+            return self.decide(key, step);
+        }
+        Ok(())
+    }
+
+    /// Where a head's finished operations end, as far as this core knows.
+    pub(crate) fn finished_below(&self, head: CoreId) -> Finished {
+        if head == self.identity.core {
+            return self.own_finished();
+        }
+        self.finished.of(head)
+    }
+
+    /// The settled outcome has come from above (R3, x before the chain's end).
+    pub(crate) fn on_settled<T: Tables>(
+        &mut self,
+        operation: OperationId,
+        to: PartitionId,
+        step: &mut Step<'_, T>,
+    ) -> Result<(), TablesError> {
+        let key = (operation, to);
+        let Some(member) = self.members.get(&key) else {
+            return Ok(());
+        };
+        if member.decision().is_some() && !member.is_settled() {
+            self.settle(key, step)?;
+        }
+        if let Some(next) = self.members.get(&key).and_then(Member::next) {
+            let message = PeerMessage::Settled {
+                operation,
+                to: next,
+            };
+            self.send(next, Position(0), message, step.output);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,105 @@
+//! The requests that a head works on, and the clients that wait for their results.
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+use protocol::identity::{OperationId, RequestId};
+
+use crate::core::answers::Asker;
+use crate::core::contract::ClientId;
+use crate::core::partition::queue::Queued;
+
+/// Clients that wait for one request; a retry beyond takes the oldest one's place.
+const ASKERS_MAX: usize = 4;
+
+/// The requests of one head.
+#[derive(Debug, Default)]
+pub(crate) struct Requests {
+    /// Those that wait in a queue, or are part of an operation under way.
+    running: BTreeMap<RequestId, Running>,
+    /// Bodies of the requests of operations that carry several, to be evaluated one by one if
+    /// their operation aborts.
+    folded: BTreeMap<OperationId, Vec<Queued>>,
+}
+
+#[derive(Debug)]
+struct Running {
+    digest: u64,
+    /// The clients that wait for the result: more than one after a retry, at most `ASKERS_MAX`.
+    askers: Vec<Asker>,
+}
+
+impl Requests {
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.running.len()
+    }
+
+    /// The hash of a request's body, if it is under way.
+    pub fn digest(&self, request: RequestId) -> Option<u64> {
+        self.running.get(&request).map(|running| running.digest)
+    }
+
+    /// All that are under way.
+    pub fn names(&self) -> Vec<RequestId> {
+        self.running.keys().copied().collect()
+    }
+
+    /// A client's request begins.
+    pub fn begin(&mut self, request: RequestId, digest: u64, asker: Asker) {
+        let askers = alloc::vec![asker];
+        self.running.insert(request, Running { digest, askers });
+    }
+
+    /// A request of an operation that came back after a restart is under way; no client of this
+    /// process waits for it.
+    pub fn resume(&mut self, request: RequestId, digest: u64) {
+        let askers = Vec::new();
+        let running = self.running.entry(request);
+        running.or_insert(Running { digest, askers });
+    }
+
+    /// A client asks once more for a request that is under way.
+    pub fn join(&mut self, request: RequestId, asker: Asker) {
+        let running = self.running.get_mut(&request);
+        let askers = &mut running.expect("callers know it to be under way").askers;
+        if !askers.contains(&asker) {
+            askers.truncate(ASKERS_MAX - 1);
+            askers.push(asker);
+        }
+    }
+
+    /// A request ends; returns the clients that wait for it.
+    pub fn end(&mut self, request: RequestId) -> Vec<Asker> {
+        let running = self.running.remove(&request);
+        running.map_or_else(Vec::new, |running| running.askers)
+    }
+
+    /// A request goes on without the clients that wait for it; returns them.
+    pub fn leave(&mut self, request: RequestId) -> Vec<Asker> {
+        let running = self.running.get_mut(&request);
+        running.map_or_else(Vec::new, |running| core::mem::take(&mut running.askers))
+    }
+
+    /// A client's connection is gone.
+    pub fn forget_client(&mut self, client: ClientId) {
+        for running in self.running.values_mut() {
+            running.askers.retain(|asker| asker.client != client);
+        }
+    }
+
+    /// Whether a client waits for one.
+    pub fn are_awaited(&self) -> bool {
+        self.running.values().any(|it| !it.askers.is_empty())
+    }
+
+    /// Keeps the bodies of the requests of an operation.
+    pub fn fold(&mut self, operation: OperationId, queued: Vec<Queued>) {
+        self.folded.insert(operation, queued);
+    }
+
+    /// An operation has ended; returns the bodies of its requests if it carried several.
+    pub fn unfold(&mut self, operation: OperationId) -> Option<Vec<Queued>> {
+        self.folded.remove(&operation)
+    }
+}

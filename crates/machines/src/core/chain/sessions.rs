@@ -1,0 +1,277 @@
+//! Completion records: every request has one effect and one result, however often it is sent
+//! (R13, R14).
+//!
+//! Records live apart from rows, because aborts and deletes need them too. They go away only
+//! below the session's lowest unacknowledged number, or when the coordinator has ended it.
+
+use alloc::collections::BTreeMap;
+
+use protocol::identity::{PartitionId, RequestId, SessionId};
+use protocol::operation::{RequestRecord, RequestResult};
+use protocol::planted::{self, Bug};
+use protocol::record::SavedCompletion;
+
+/// The sessions that this core has seen.
+#[derive(Debug, Default)]
+pub(crate) struct Sessions {
+    sessions: BTreeMap<SessionId, Session>,
+    /// Sessions below have ended.
+    floor: SessionId,
+}
+
+#[derive(Debug, Default)]
+struct Session {
+    acknowledged_below: u64,
+    completed: BTreeMap<u64, Completed>,
+}
+
+#[derive(Debug)]
+struct Completed {
+    head: PartitionId,
+    digest: u64,
+    result: RequestResult,
+    /// A record of its own says so. Otherwise it is known by an operation that ended here, whose
+    /// records are not read any more once its partition was with others (`is_of_tenure`).
+    is_kept: bool,
+}
+
+/// What is known of a request.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Known<'a> {
+    /// Nothing: it may run.
+    New,
+    /// It has ended so.
+    Completed(&'a RequestResult),
+    /// The number was used with another body, or is acknowledged already.
+    Mismatch,
+    /// The session has ended.
+    Ended,
+}
+
+impl Sessions {
+    pub fn known(&self, request: RequestId, digest: u64) -> Known<'_> {
+        if request.session < self.floor {
+            return Known::Ended;
+        }
+        let Some(session) = self.sessions.get(&request.session) else {
+            return Known::New;
+        };
+        if let Some(completed) = session.completed.get(&request.number) {
+            return if completed.digest == digest || planted::is(Bug::DigestUnchecked) {
+                Known::Completed(&completed.result)
+            } else {
+                Known::Mismatch
+            };
+        }
+        if request.number < session.acknowledged_below {
+            Known::Mismatch
+        } else {
+            Known::New
+        }
+    }
+
+    /// Forgets what the client has acknowledged.
+    pub fn acknowledge(&mut self, session: SessionId, below: u64) {
+        if session < self.floor {
+            return;
+        }
+        let session = self.sessions.entry(session).or_default();
+        if below > session.acknowledged_below {
+            session.acknowledged_below = below;
+            while let Some(first) = session.completed.first_entry() {
+                if *first.key() >= below {
+                    break;
+                }
+                first.remove();
+            }
+        }
+    }
+
+    /// Drops records without remembering that they were there: only a planted bug does.
+    pub fn forget_below(&mut self, session: SessionId, below: u64) {
+        if let Some(session) = self.sessions.get_mut(&session) {
+            session.completed = session.completed.split_off(&below);
+        }
+    }
+
+    /// Notes a request's result. What took effect stands, and does so once. A result without effect
+    /// can be lost with the head that told it, and the request be evaluated anew by the next one.
+    pub fn complete(&mut self, head: PartitionId, record: &RequestRecord, result: &RequestResult) {
+        self.acknowledge(record.request.session, record.acknowledged_below);
+        if record.request.session < self.floor {
+            return;
+        }
+        let session = self.sessions.entry(record.request.session).or_default();
+        if record.request.number < session.acknowledged_below {
+            return;
+        }
+        if let Some(before) = session.completed.get(&record.request.number) {
+            assert_eq!(before.digest, record.digest, "one body per request");
+            let both = before.result.took_effect() && result.took_effect();
+            assert!(
+                !both || before.result == *result,
+                "one effect per request: {:?}, then {result:?}",
+                before.result
+            );
+            if before.result.took_effect() {
+                return;
+            }
+        }
+        let completed = Completed {
+            head,
+            digest: record.digest,
+            result: result.clone(),
+            is_kept: false,
+        };
+        session.completed.insert(record.request.number, completed);
+    }
+
+    /// Notes a result of which the log, or a checkpoint, has a record of its own.
+    pub fn keep(&mut self, head: PartitionId, record: &RequestRecord) {
+        self.complete(head, record, &record.result);
+        let session = self.sessions.get_mut(&record.request.session);
+        let completed = session.and_then(|it| it.completed.get_mut(&record.request.number));
+        if let Some(completed) = completed.filter(|it| it.result == record.result) {
+            completed.is_kept = true;
+        }
+    }
+
+    /// Ends all sessions below `floor`.
+    pub fn end_below(&mut self, floor: SessionId) {
+        if floor > self.floor {
+            self.floor = floor;
+            self.sessions = self.sessions.split_off(&floor);
+        }
+    }
+
+    pub fn floor(&self) -> SessionId {
+        self.floor
+    }
+
+    /// How many records are kept.
+    pub fn count(&self) -> usize {
+        self.sessions
+            .values()
+            .map(|session| session.completed.len())
+            .sum()
+    }
+
+    /// Whether a record ought to be kept: there is none of the request, or only one that says that
+    /// nothing happened, and this one knows better.
+    pub fn is_to_be_kept(&self, record: &RequestRecord) -> bool {
+        let request = record.request;
+        let session = self.sessions.get(&request.session);
+        let is_kept = session.is_some_and(|session| {
+            let completed = session.completed.get(&request.number);
+            let completed = completed.filter(|it| it.is_kept);
+            request.number < session.acknowledged_below
+                || completed
+                    .is_some_and(|it| it.result.took_effect() || !record.result.took_effect())
+        });
+        request.session >= self.floor && !is_kept
+    }
+
+    /// Everything, for a checkpoint.
+    pub fn saved(&self) -> impl Iterator<Item = SavedCompletion> {
+        self.saved_from(RequestId::default())
+    }
+
+    /// Everything from a request on, in order.
+    pub fn saved_from(&self, start: RequestId) -> impl Iterator<Item = SavedCompletion> {
+        self.sessions
+            .range(start.session..)
+            .flat_map(move |(session, records)| {
+                let first = if *session == start.session {
+                    start.number
+                } else {
+                    0
+                };
+                records
+                    .completed
+                    .range(first..)
+                    .map(|(number, completed)| SavedCompletion {
+                        head: completed.head,
+                        request: RequestRecord {
+                            request: RequestId {
+                                session: *session,
+                                number: *number,
+                            },
+                            acknowledged_below: records.acknowledged_below,
+                            digest: completed.digest,
+                            result: completed.result.clone(),
+                        },
+                    })
+            })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use protocol::identity::Version;
+
+    fn record(number: u64, acknowledged_below: u64) -> RequestRecord {
+        RequestRecord {
+            request: RequestId {
+                session: SessionId(5),
+                number,
+            },
+            acknowledged_below,
+            digest: number * 10,
+            result: RequestResult::NotFound,
+        }
+    }
+
+    #[test]
+    fn a_retry_finds_its_result_until_it_is_acknowledged() {
+        let mut sessions = Sessions::default();
+        let first = record(1, 1);
+        assert_eq!(sessions.known(first.request, 10), Known::New);
+        sessions.complete(PartitionId::default(), &first, &first.result);
+        assert_eq!(
+            sessions.known(first.request, 10),
+            Known::Completed(&RequestResult::NotFound)
+        );
+        assert_eq!(sessions.known(first.request, 11), Known::Mismatch);
+        sessions.acknowledge(SessionId(5), 2);
+        assert_eq!(sessions.known(first.request, 10), Known::Mismatch);
+        assert_eq!(sessions.count(), 0);
+    }
+
+    #[test]
+    fn what_took_effect_is_kept_though_a_head_had_said_otherwise() {
+        let mut sessions = Sessions::default();
+        let nothing = record(1, 1);
+        let applied = RequestRecord {
+            result: RequestResult::Applied {
+                version: Version(7),
+            },
+            ..nothing.clone()
+        };
+        for (record, is_news) in [(&nothing, true), (&nothing, false), (&applied, true)] {
+            assert_eq!(sessions.is_to_be_kept(record), is_news);
+            sessions.keep(PartitionId::default(), record);
+            assert_eq!(
+                sessions.known(record.request, 10),
+                Known::Completed(&record.result)
+            );
+        }
+        assert!(!sessions.is_to_be_kept(&nothing) && !sessions.is_to_be_kept(&applied));
+        sessions.keep(PartitionId::default(), &nothing);
+        assert_eq!(
+            sessions.known(applied.request, 10),
+            Known::Completed(&applied.result)
+        );
+    }
+
+    #[test]
+    fn an_ended_session_is_refused() {
+        let mut sessions = Sessions::default();
+        let first = record(1, 1);
+        sessions.complete(PartitionId::default(), &first, &first.result);
+        sessions.end_below(SessionId(6));
+        assert_eq!(sessions.known(first.request, 10), Known::Ended);
+        sessions.complete(PartitionId::default(), &first, &first.result);
+        assert_eq!(sessions.count(), 0);
+    }
+}

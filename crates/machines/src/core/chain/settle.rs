@@ -1,0 +1,248 @@
+//! Making an outcome visible: rows change, keys are given up, whoever waited goes on.
+//!
+//! Nothing of an operation is in the tables before this (R3), and all of it here happens
+//! in one step, so that no reader sees half of it. Lookups that waited are answered before the
+//! next operation on their keys is let in (R10, first come first served).
+
+use alloc::collections::BTreeSet;
+use alloc::vec::Vec;
+
+use placement::Durability;
+use placement::tables::{Tables, TablesError};
+use protocol::identity::{OperationId, Position};
+use protocol::message::PeerMessage;
+use protocol::operation::Decision;
+use protocol::planted::{self, Bug};
+use protocol::record::Record;
+
+use crate::core::CoreMachine;
+use crate::core::member::MemberKey;
+use crate::core::partition::rows::{Rows, depart};
+use crate::core::step::Step;
+
+impl CoreMachine {
+    /// The outcome may be seen: applies it here.
+    pub(crate) fn settle<T: Tables>(
+        &mut self,
+        key: MemberKey,
+        step: &mut Step<'_, T>,
+    ) -> Result<(), TablesError> {
+        if self.earlier_unsettled(key) {
+            let member = self.members.get_mut(&key).expect("callers have the member");
+            member.wait_to_settle();
+            return Ok(());
+        }
+        let member = &self.members[&key];
+        let logged = !member.settles_at_decision();
+        self.apply(key, step.tables)?;
+        self.note_change(step.now, key);
+        if logged {
+            let record = Record::Settled {
+                partition: key.1,
+                operation: key.0,
+            };
+            // Nobody waits for it: a restarted member asks the one at position x again.
+            self.append(&record, Durability::Replicated, step.output);
+        }
+        let member = &self.members[&key];
+        match member.decision() {
+            Some(Decision::Commit) => self.counters.commits += 1,
+            _ => self.counters.aborts += 1,
+        }
+        if member.place == 0 {
+            self.finish_requests(key, step.output);
+        }
+        self.release(key, step)?;
+        self.try_confirm(step.now, key, step.output);
+        Ok(())
+    }
+
+    /// The decision is where it must be before anybody may see it, position x (R3): settles
+    /// it here, and tells those further down, which have waited for this.
+    pub(crate) fn settle_first<T: Tables>(
+        &mut self,
+        key: MemberKey,
+        step: &mut Step<'_, T>,
+    ) -> Result<(), TablesError> {
+        if let Some(next) = self.members[&key].next() {
+            let message = PeerMessage::Settled {
+                operation: key.0,
+                to: next,
+            };
+            self.send(next, Position(0), message, step.output);
+        }
+        self.settle(key, step)
+    }
+
+    /// Whether an operation with an earlier version on one of the same keys is unsettled: both had
+    /// been voted on before a restart, and come back in any order. An abort changes no rows: it
+    /// waits for nobody, and a member that voted no holds no keys by whose release it would be
+    /// found.
+    fn earlier_unsettled(&self, key: MemberKey) -> bool {
+        let member = &self.members[&key];
+        if matches!(member.decision(), Some(Decision::Abort(_))) {
+            return false;
+        }
+        let version = member.newest_version();
+        let Some(partition) = self.partitions.get(&key.1) else {
+            return false;
+        };
+        member.held.iter().any(|held| {
+            partition.locks.other_holders(held, key.0).any(|other| {
+                let other = &self.members[&(other, key.1)];
+                !other.is_settled() && other.newest_version() < version
+            })
+        })
+    }
+
+    /// Changes rows and completion records as the decision says, and marks the member settled.
+    /// Also what replaying a log does.
+    pub(crate) fn apply<T: Tables>(
+        &mut self,
+        key: MemberKey,
+        tables: &mut T,
+    ) -> Result<(), TablesError> {
+        let rows_are_newer = self.log.rows_are_newer();
+        let member = self.members.get_mut(&key).expect("callers have the member");
+        let commit = *member.settle() == Decision::Commit;
+        if commit && !rows_are_newer {
+            self.write(key, tables)?;
+        }
+        if commit {
+            self.list_changes(key);
+        }
+        let is_rebuilding = self.is_rebuilding(key.1);
+        let member = &self.members[&key];
+        let collisions = match is_rebuilding && commit {
+            true => member.collisions(tables)?,
+            false => Vec::new(),
+        };
+        let head = member.prepare.chain[0];
+        let requests = &member.prepare.requests;
+        match member.decision() {
+            // Folded requests that abort are evaluated again, one by one: no result yet. Nor is the
+            // end of an epoch one, where nobody tells it: a next head may know nothing of it.
+            Some(Decision::Abort(reason)) => {
+                let is_result = member.resolved_in().is_none() || member.place == 0;
+                if let [request] = &requests[..]
+                    && is_result
+                {
+                    self.sessions.complete(head, request, reason);
+                }
+            }
+            _ => {
+                for request in requests {
+                    self.sessions.complete(head, request, &request.result);
+                }
+            }
+        }
+        self.note_obstacles(key.1, collisions);
+        Ok(())
+    }
+
+    /// Gives up the operation's keys; answers lookups that waited for it, then lets in whoever
+    /// is next.
+    pub(crate) fn release<T: Tables>(
+        &mut self,
+        key: MemberKey,
+        step: &mut Step<'_, T>,
+    ) -> Result<(), TablesError> {
+        let (operation, id) = key;
+        let member = self.members.get_mut(&key).expect("callers have the member");
+        let held = core::mem::take(&mut member.held);
+        let Some(partition) = self.partitions.get_mut(&id) else {
+            return Ok(());
+        };
+        let mut next: BTreeSet<OperationId> = BTreeSet::new();
+        let mut settle_next = Vec::new();
+        for held in &held {
+            next.extend(partition.locks.release(held, operation));
+            settle_next.extend(partition.locks.other_holders(held, operation));
+        }
+        partition.behind_reads.retain(|behind| *behind != operation);
+        self.answer_waiting_reads(id, operation, step)?;
+        for other in settle_next {
+            if self
+                .members
+                .get(&(other, id))
+                .is_some_and(|member| member.settle_waits())
+            {
+                self.settle((other, id), step)?;
+                self.forget_late((other, id));
+            }
+        }
+        for waiter in next {
+            self.wake((waiter, id), step)?;
+        }
+        if id.replex == 0 {
+            for pk in held {
+                self.start_queue(id, &pk, step)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Lets an operation that waits try again.
+    pub(crate) fn wake<T: Tables>(
+        &mut self,
+        key: MemberKey,
+        step: &mut Step<'_, T>,
+    ) -> Result<(), TablesError> {
+        let waits = self
+            .members
+            .get(&key)
+            .is_some_and(|member| member.prepared_at().is_none());
+        if waits {
+            self.acquire(key, step)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Changes the rows of the member's partition. While it is being filled, entries that go leave
+    /// their version behind, so that a late page does not bring them back (R19, R22). Higher
+    /// version wins, so that replaying an old record over newer rows changes nothing.
+    ///
+    /// In a place that is not whole only the end of an epoch changes rows, in the order of
+    /// versions. What is there may be of nobody's; all keys leave their version behind, for what
+    /// the giver tells is older.
+    pub(crate) fn write<T: Tables>(
+        &self,
+        key: MemberKey,
+        tables: &mut T,
+    ) -> Result<(), TablesError> {
+        let Some(partition) = self.partitions.with_rows(key.1) else {
+            return Ok(());
+        };
+        let rows = Rows::of(partition);
+        let is_not_whole = self.is_not_whole(key.1);
+        let is_rebuilding = self.is_rebuilding(key.1) || is_not_whole;
+        let member = &self.members[&key];
+        for (change, effect) in member.prepare.changes.iter().zip(&member.effects) {
+            if let Some(key) = &effect.remove
+                && !planted::is(Bug::DepartureKept)
+            {
+                if let Some(stored) = rows.stored(key, tables)?
+                    && (is_not_whole || stored.version <= change.version)
+                {
+                    rows.remove(key, &stored, tables);
+                }
+                if is_rebuilding && !planted::is(Bug::DepartureForgotten) {
+                    depart(rows.id, key, change.version, tables)?;
+                }
+            }
+            if let Some(key) = &effect.put {
+                let stored = rows.stored(key, tables)?;
+                let known = stored.as_ref().map(|stored| stored.version);
+                if is_not_whole {
+                    depart(rows.id, key, change.version, tables)?;
+                }
+                if is_not_whole || known.is_none_or(|known| known < change.version) {
+                    let row = change.new.as_ref().expect("an entry comes with its row");
+                    rows.put(key, (change.version, row), stored.as_ref(), tables);
+                }
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,146 @@
+//! Votes: whether a change is valid for one partition's constraint.
+//!
+//! Judged with the constrained keys held, against rows past their commit point only (R8).
+//! A third kind of constraint is one more arm here and its key in `table`. The primary replex's
+//! own constraint, the pk, is judged by the head when it evaluates the request.
+
+use core::ops::ControlFlow;
+
+use placement::tables::{Tables, TablesError};
+use placement::{Constraint, RowView, prefix_end};
+use protocol::operation::{RequestResult, RowChange, Vote};
+use protocol::planted::{self, Bug};
+
+use crate::core::member::Member;
+use crate::core::partition::rows::stored_row;
+
+/// This partition's vote on an operation whose keys it holds.
+pub(crate) fn judge<T: Tables>(member: &Member, tables: &T) -> Result<Vote, TablesError> {
+    let replex = usize::from(member.partition().replex);
+    let Some(constraint) = member.table.replexes[replex].constraint else {
+        return Ok(Vote::Yes);
+    };
+    for (change, effect) in member.prepare.changes.iter().zip(&member.effects) {
+        let reason = match constraint {
+            Constraint::Unique if effect.put.is_some() => duplicate(member, change, tables)?,
+            Constraint::Unique => None,
+            Constraint::Dense => not_dense(member, change, tables)?,
+        };
+        if let Some(reason) = reason {
+            return Ok(Vote::No(reason));
+        }
+    }
+    Ok(Vote::Yes)
+}
+
+/// Another row with the same key, if there is one.
+fn duplicate<T: Tables>(
+    member: &Member,
+    change: &RowChange,
+    tables: &T,
+) -> Result<Option<RequestResult>, TablesError> {
+    let partition = member.partition();
+    let replex = usize::from(partition.replex);
+    let row = member.table.new_row(change);
+    let Some(key) = row.and_then(|row| member.table.constrained_key(replex, &row)) else {
+        return Ok(None);
+    };
+    let mut other = false;
+    let end = prefix_end(&key);
+    tables.scan(
+        partition.rows_table(),
+        &key,
+        end.as_deref(),
+        &mut |entry, _| {
+            other |= entry[key.len()..] != *change.pk.0 && !planted::is(Bug::UniqueUnchecked);
+            if other {
+                ControlFlow::Break(())
+            } else {
+                ControlFlow::Continue(())
+            }
+        },
+    )?;
+    Ok(other.then(|| RequestResult::Duplicate {
+        replex: partition.replex,
+        key: key.into(),
+    }))
+}
+
+/// What a member that does not wait would say of a pending row with the wanted key: a planted bug
+/// (R8).
+pub(crate) fn duplicate_of(member: &Member, wanted: &[u8]) -> Option<RequestResult> {
+    let replex = usize::from(member.partition().replex);
+    if member.table.replexes[replex].constraint != Some(Constraint::Unique) {
+        return None;
+    }
+    let row = member.table.new_row(member.prepare.changes.first()?)?;
+    let key = member.table.constrained_key(replex, &row)?;
+    let replex = member.partition().replex;
+    (key == wanted).then(|| RequestResult::Duplicate {
+        replex,
+        key: key.into(),
+    })
+}
+
+/// Whether a value would come before its predecessor exists, or go while its successor does
+/// (Replex section 2.3: a value is valid only when all smaller ones exist).
+fn not_dense<T: Tables>(
+    member: &Member,
+    change: &RowChange,
+    tables: &T,
+) -> Result<Option<RequestResult>, TablesError> {
+    let partition = member.partition();
+    let replex = usize::from(partition.replex);
+    let table = &member.table;
+    let place = |row: &RowView<'_>| {
+        let here = table.layout.partition_of_row(replex, row) == partition.number;
+        let group = table.constrained_key(replex, row).filter(|_| here)?;
+        Some((group, table.dense_value(replex, row)))
+    };
+    let leaves = table.old_row(change).and_then(|row| place(&row));
+    let enters = table.new_row(change).and_then(|row| place(&row));
+    if leaves == enters || matches!(change.old, protocol::operation::OldRow::SameKeys { .. }) {
+        return Ok(None);
+    }
+    let refused = |expected| RequestResult::NotDense {
+        replex: partition.replex,
+        expected,
+    };
+    let mut left_group = None;
+    if let Some((group, value)) = leaves {
+        let last = last_of_group(member, &group, tables)?;
+        if value != last {
+            return Ok(Some(refused(last + 1)));
+        }
+        left_group = Some(group);
+    }
+    if let Some((group, value)) = enters {
+        let last = last_of_group(member, &group, tables)?;
+        if value != last + 1 || left_group == Some(group) {
+            return Ok(Some(refused(last + 1)));
+        }
+    }
+    Ok(None)
+}
+
+/// The greatest value of a group, or 0: values start at 1.
+fn last_of_group<T: Tables>(member: &Member, group: &[u8], tables: &T) -> Result<i64, TablesError> {
+    let partition = member.partition();
+    let mut last = 0;
+    let end = prefix_end(group);
+    tables.scan_reverse(
+        partition.rows_table(),
+        group,
+        end.as_deref(),
+        &mut |_, value| {
+            let (_, row) = stored_row(value);
+            let row = RowView::parse(&member.table.schema.columns, row);
+            let row = row.expect("a committed row decodes");
+            last = member
+                .table
+                .dense_value(usize::from(partition.replex), &row);
+            ControlFlow::Break(())
+        },
+    )?;
+    Ok(last)
+}

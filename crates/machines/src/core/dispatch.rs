@@ -1,0 +1,309 @@
+//! Where everything arrives: inputs, the requests of clients, the messages of peers.
+
+use placement::tables::{Tables, TablesError};
+use protocol::identity::{CoreId, Now, Position};
+use protocol::message::{PeerHeader, PeerMessage, Reply, Request};
+use protocol::planted::{self, Bug};
+
+use crate::core::CoreMachine;
+use crate::core::answers::Asker;
+use crate::core::contract::{ClientId, CoreInput, CoreOutput, PeerSend};
+use crate::core::member::IncomingDecision;
+use crate::core::step::Step;
+
+impl CoreMachine {
+    /// Takes an input to where it is handled.
+    pub(crate) fn dispatch<T: Tables>(
+        &mut self,
+        input: CoreInput,
+        step: &mut Step<'_, T>,
+    ) -> Result<(), TablesError> {
+        match input {
+            CoreInput::Request {
+                client,
+                correlation,
+                request,
+            } => {
+                let asker = Asker {
+                    client,
+                    correlation,
+                };
+                self.on_request(asker, request, step)?;
+            }
+            CoreInput::ClientGone { client } => self.on_client_gone(client, step)?,
+            CoreInput::Peer { header, message } => {
+                if self.admit_message(header, &message, step.output) {
+                    self.on_peer(header.from, message, step)?;
+                }
+            }
+            CoreInput::PeerConnected { core } => {
+                self.on_peer_connected(step.now, core, step.output)
+            }
+            CoreInput::Configuration(configuration) => {
+                self.on_configuration(configuration, step)?;
+            }
+            CoreInput::Beat {
+                sent_us,
+                epoch,
+                lease_us,
+                session_floor,
+            } => {
+                let arrival = planted::is(Bug::LeaseFromArrival);
+                let sent_us = if arrival {
+                    step.now.monotonic_us
+                } else {
+                    sent_us
+                };
+                self.leases.renew(sent_us + lease_us);
+                self.sessions.end_below(session_floor);
+                self.notice_epoch(epoch, step.output);
+            }
+            CoreInput::NewEpoch(epoch) => self.notice_epoch(epoch, step.output),
+            CoreInput::Durable(position) => self.on_durable(position, step)?,
+            CoreInput::Space(room) => self.set_room(step.now, room),
+            CoreInput::Tick => self.on_tick(step)?,
+        }
+        Ok(())
+    }
+
+    fn on_request<T: Tables>(
+        &mut self,
+        asker: Asker,
+        request: Request,
+        step: &mut Step<'_, T>,
+    ) -> Result<(), TablesError> {
+        match request {
+            Request::Execute(execute) => self.execute(asker, execute, step),
+            Request::Read(read) => self.read(asker, read, step),
+            Request::Checksum(read) => self.checksum(asker, &read, step),
+            Request::Status => {
+                let counters = Reply::Status(self.counters());
+                self.answer(asker, Position(0), None, counters, step.output);
+                Ok(())
+            }
+            Request::Release(release) => self.release_holds(asker, &release, step),
+        }
+    }
+
+    /// A client's connection is gone.
+    fn on_client_gone<T: Tables>(
+        &mut self,
+        client: ClientId,
+        step: &mut Step<'_, T>,
+    ) -> Result<(), TablesError> {
+        self.requests.forget_client(client);
+        self.drop_reads(Some(client), step)?;
+        self.drop_holds(Some(client), step)
+    }
+
+    /// A connection to a peer is new: what it may have missed is sent again.
+    fn on_peer_connected(&mut self, now: Now, core: CoreId, output: &mut CoreOutput) {
+        if self.stands_still() {
+            return self.ask_sealed_of(core, output);
+        }
+        let configuration = self.view.configuration().clone();
+        self.hurry(now, |member| {
+            configuration.takes_part(core, &member.prepare.chain)
+        });
+        self.ask_again(core, output);
+        self.ask_cover_again(now, core, output);
+    }
+
+    /// Whether a message of a peer is handled: it is of the peer's present life (R16) and of this
+    /// core's epoch (R15), and chains do not stand still if it is of a chain.
+    fn admit_message(
+        &mut self,
+        header: PeerHeader,
+        message: &PeerMessage,
+        output: &mut CoreOutput,
+    ) -> bool {
+        let (peer, incarnation) = (header.from, header.incarnation);
+        if !self.view.notice_incarnation(peer, incarnation) {
+            return false;
+        }
+        if let PeerMessage::NewerEpoch { epoch } = message {
+            self.notice_epoch(*epoch, output);
+            return false;
+        }
+        if header.epoch != self.view.epoch() && !planted::is(Bug::EpochUnchecked) {
+            self.counters.stale_epochs += 1;
+            if header.epoch > self.view.epoch() {
+                self.notice_epoch(header.epoch, output);
+            } else {
+                let message = PeerMessage::NewerEpoch {
+                    epoch: self.view.epoch(),
+                };
+                output.sends.push(PeerSend {
+                    to: peer,
+                    after: Position(0),
+                    message,
+                });
+            }
+            return false;
+        }
+        // It did not hear what it was asked before it had this epoch.
+        if self.stands_still() && self.sealing.note_arrival(peer) {
+            self.ask_sealed_of(peer, output);
+        }
+        !(self.stands_still() && message.is_of_chain())
+    }
+
+    // tidy: long — the one dispatching match over the messages of peers.
+    fn on_peer<T: Tables>(
+        &mut self,
+        peer: CoreId,
+        message: PeerMessage,
+        step: &mut Step<'_, T>,
+    ) -> Result<(), TablesError> {
+        match message {
+            PeerMessage::Prepare(prepare) => self.on_prepare(prepare, step),
+            PeerMessage::Decision {
+                operation,
+                to,
+                decision,
+                settled,
+            } => {
+                let incoming = IncomingDecision {
+                    decision,
+                    settled,
+                    in_order: true,
+                };
+                self.on_decision((operation, to), incoming, step)
+            }
+            PeerMessage::Settled { operation, to } => self.on_settled(operation, to, step),
+            PeerMessage::Durable { operations } => self.on_member_durable(operations, step),
+            PeerMessage::Confirm { operations } => self.on_confirm(peer, operations, step),
+            PeerMessage::Finished(below) => self.on_finished((peer, below), step),
+            PeerMessage::Recover { attempt } => self.on_recover(peer, attempt, step),
+            PeerMessage::Adopt {
+                attempt,
+                prepare,
+                decision,
+            } => self.on_adopt(peer, attempt, prepare, decision, step),
+            PeerMessage::RecoverEnd {
+                attempt,
+                count,
+                finished_below,
+            } => {
+                self.on_finished((peer, finished_below), step)?;
+                self.on_recover_end(peer, attempt, count, step)
+            }
+            PeerMessage::AskSealed { attempt } => {
+                self.on_ask_sealed(peer, attempt, step.output);
+                Ok(())
+            }
+            PeerMessage::Witness {
+                attempt,
+                prepare,
+                decision,
+            } => {
+                self.on_witness(step.now, (peer, attempt), prepare, decision, step.output);
+                Ok(())
+            }
+            PeerMessage::WitnessEnd {
+                attempt,
+                count,
+                forgot_nothing,
+            } => {
+                let end = (count, forgot_nothing);
+                self.on_witness_end(step.now, peer, attempt, end, step.output);
+                Ok(())
+            }
+            PeerMessage::LeaseRequest { sent_us, room } => {
+                self.space.set_peer(peer, room);
+                self.on_lease_request(step.now, peer, sent_us, step.output);
+                Ok(())
+            }
+            PeerMessage::LeaseGrant { sent_us, room } => {
+                self.space.set_peer(peer, room);
+                self.on_lease_grant(peer, sent_us);
+                Ok(())
+            }
+            PeerMessage::NewerEpoch { .. } => unreachable!("handled before"),
+            PeerMessage::Copy { of, from, start } => self.on_copy(peer, of, from, start, step),
+            PeerMessage::Copied {
+                of,
+                from,
+                start,
+                page,
+                sum,
+                looked,
+            } => {
+                let page = (start, page, sum);
+                self.on_copied(of, from, page, looked, step)
+            }
+            PeerMessage::Fetch {
+                of,
+                from,
+                pass,
+                wanted,
+                start,
+            } => {
+                let way = (pass, wanted, start);
+                self.on_fetch(peer, of, from, way, step)
+            }
+            PeerMessage::Fetched {
+                of,
+                from,
+                pass,
+                start,
+                page,
+                told_from,
+            } => {
+                let incoming = (page, told_from);
+                self.on_fetched(of, from, (pass, start), incoming, step)
+            }
+            PeerMessage::CopyCompletions { of, start } => {
+                self.on_copy_completions(peer, of, start, step.output);
+                Ok(())
+            }
+            PeerMessage::CopiedCompletions {
+                of,
+                start,
+                completions,
+                next,
+                last_version,
+            } => {
+                let incoming = (completions, last_version);
+                self.on_copied_completions(peer, of, (start, next), incoming, step)
+            }
+            PeerMessage::Compare {
+                of,
+                question,
+                start,
+                ranges,
+            } => self.on_compare(peer, of, question, (start, ranges), step),
+            PeerMessage::Compared {
+                of,
+                question,
+                list,
+                changes,
+                differing,
+                page,
+                looked_at_bytes,
+            } => {
+                self.throttle(step.now, looked_at_bytes, page.rows.len());
+                let about = (of, question, (list, changes));
+                self.on_compared(about, differing, page, step)
+            }
+            PeerMessage::Changes {
+                of,
+                question,
+                list,
+                since,
+            } => self.on_changes(peer, of, question, (list, since), step),
+            PeerMessage::Changed {
+                of,
+                question,
+                list,
+                page,
+                gone,
+                until,
+                is_all,
+            } => {
+                let (about, incoming) = ((of, question, list), (page, gone));
+                self.on_changed(about, incoming, (until, is_all), step)
+            }
+        }
+    }
+}

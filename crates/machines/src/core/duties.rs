@@ -1,0 +1,129 @@
+//! What a machine does when time has passed: a list of duties, each with the time at which it is
+//! due. The first of these times is the deadline of a step.
+
+use alloc::vec::Vec;
+
+use placement::tables::{Tables, TablesError};
+
+use crate::core::CoreMachine;
+use crate::core::member::Member;
+use crate::core::step::Step;
+
+/// Something to be done at its time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Duty {
+    /// Sends the confirmations that were gathered.
+    Confirm,
+    /// Sends again what has had no answer for long.
+    Retry,
+    /// Asks for rows that a partition lacks.
+    Fill,
+    /// Makes local entries.
+    MakeEntries,
+    /// Ends holds whose time is over.
+    EndHolds,
+    /// Renews leases, and ends what has waited for too long.
+    Heartbeat,
+}
+
+impl Duty {
+    /// All of them, in the order in which a tick performs them.
+    const ALL: [Duty; 6] = [
+        Duty::Confirm,
+        Duty::Retry,
+        Duty::Fill,
+        Duty::MakeEntries,
+        Duty::EndHolds,
+        Duty::Heartbeat,
+    ];
+
+    /// Whether it is done while chains stand still, too.
+    fn is_of_sealing(self) -> bool {
+        self == Duty::Heartbeat
+    }
+}
+
+impl CoreMachine {
+    /// Performs the duties that are due.
+    pub(crate) fn on_tick<T: Tables>(&mut self, step: &mut Step<'_, T>) -> Result<(), TablesError> {
+        for duty in Duty::ALL {
+            let is_due = self
+                .due_us(duty)
+                .is_some_and(|due| due <= step.now.monotonic_us);
+            if is_due {
+                self.perform(duty, step)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// When the machine wants to be stepped at the latest.
+    pub(crate) fn deadline_us(&self) -> u64 {
+        let due = Duty::ALL.into_iter().filter_map(|duty| self.due_us(duty));
+        due.min().expect("the heartbeat is always due at some time")
+    }
+
+    fn due_us(&self, duty: Duty) -> Option<u64> {
+        if self.stands_still() && !duty.is_of_sealing() {
+            return None;
+        }
+        match duty {
+            Duty::Confirm => self.confirmations.due_us(),
+            Duty::Retry => self.operations.next_retry_us(),
+            Duty::Fill => self.fills.due_us(),
+            Duty::MakeEntries => self.making.due_us(),
+            Duty::EndHolds => self.hold_clock.due_us(),
+            Duty::Heartbeat => Some(self.leases.next_heartbeat_us()),
+        }
+    }
+
+    fn perform<T: Tables>(
+        &mut self,
+        duty: Duty,
+        step: &mut Step<'_, T>,
+    ) -> Result<(), TablesError> {
+        match duty {
+            Duty::Confirm => self.send_confirmations(step),
+            Duty::Retry => self.retry(step),
+            Duty::Fill => {
+                self.ask_covers(step.now, step.output);
+                Ok(())
+            }
+            Duty::MakeEntries => self.make_entries(step.now, step.tables),
+            Duty::EndHolds => self.drop_holds(None, step),
+            Duty::Heartbeat => {
+                self.leases
+                    .heartbeat_at(step.now.monotonic_us + self.limits.heartbeat_us);
+                self.heartbeat(step.now, step.output);
+                self.recover_again(step.output);
+                self.ask_sealed(step.output);
+                self.refuse_old_requests(step.now, step.output);
+                self.drop_reads(None, step)?;
+                self.end_long_waits(step)
+            }
+        }
+    }
+
+    /// A wait beyond its bound ends in a vote of `Conflict` (R8).
+    fn end_long_waits<T: Tables>(&mut self, step: &mut Step<'_, T>) -> Result<(), TablesError> {
+        if self.stands_still() {
+            return Ok(());
+        }
+        let deadline = step
+            .now
+            .monotonic_us
+            .saturating_sub(self.limits.wait_us_max);
+        let late = |member: &Member| {
+            member.prepared_at().is_none() && member.since_us < deadline && member.may_refuse()
+        };
+        let members = self.members.iter().filter(|(_, member)| late(member));
+        let late_keys: Vec<_> = members.map(|(key, _)| *key).collect();
+        for key in late_keys {
+            // An earlier one of the list may have let it in.
+            if self.members.get(&key).is_some_and(late) {
+                self.give_up(key, step)?;
+            }
+        }
+        Ok(())
+    }
+}

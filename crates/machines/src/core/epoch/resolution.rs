@@ -1,0 +1,125 @@
+//! What became of an operation, by what the sealed logs say (R4 as
+//! `docs/design/2026-11-21-what-a-resolution-may-believe.md` has it).
+//!
+//! A pure function, so that every member comes to the same outcome on its own.
+
+use protocol::identity::{Epoch, PartitionId};
+use protocol::operation::{Decision, RequestResult, Vote};
+use protocol::planted::{self, Bug};
+
+use crate::core::table::TableInfo;
+
+/// What one member of the chain says.
+#[derive(Clone, Debug)]
+pub(crate) enum Part<'a> {
+    /// It was removed.
+    Gone,
+    /// It has sealed.
+    Present {
+        /// It has never crashed, or has caught up since: what it does not know is not so.
+        certain: bool,
+        /// All votes that its log has, if it has the operation prepared; its own is the last.
+        votes: Option<&'a [Vote]>,
+        /// The decision, and the epoch of the resolution that it comes from, if from one.
+        decision: Option<(Decision, Option<Epoch>)>,
+    },
+}
+
+/// What the logs say together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// This.
+    Decided(Decision),
+    /// More is lost than is tolerated.
+    Stuck,
+}
+
+/// The outcome of an operation that somebody has prepared; `parts` are in the order of its chain.
+pub(crate) fn outcome(table: &TableInfo, chain: &[PartitionId], parts: &[Part<'_>]) -> Outcome {
+    let abort = |reason| Outcome::Decided(Decision::Abort(reason));
+    if let Some(decision) = known(parts) {
+        return Outcome::Decided(decision);
+    }
+    if let Some(reason) = refusal(parts).filter(|_| !planted::is(Bug::RefusalsIgnored)) {
+        return abort(reason);
+    }
+    if parts.iter().any(is_certainly_nothing) {
+        return abort(RequestResult::Conflict);
+    }
+    let agreed = |part: &Part<'_>| match part {
+        Part::Present {
+            votes: Some(votes), ..
+        } => table.covers_voters(chain, votes),
+        _ => false,
+    };
+    if parts.iter().any(agreed) {
+        return Outcome::Decided(Decision::Commit);
+    }
+    // Where nobody is gone, there is nobody to wait for.
+    let complete = !parts.iter().any(|part| matches!(part, Part::Gone));
+    let guesses = planted::is(Bug::ResolutionGuesses);
+    if complete || guesses || somebody_would_know(table, chain, parts) {
+        abort(RequestResult::Conflict)
+    } else {
+        Outcome::Stuck
+    }
+}
+
+/// A decision that somebody has. What was resolved before stands, whatever a member says that was
+/// not there: nobody can have seen the contrary. Of two resolutions by different members, neither
+/// of which an epoch has served, the later one counts.
+fn known(parts: &[Part<'_>]) -> Option<Decision> {
+    let decisions = parts.iter().filter_map(|part| match part {
+        Part::Present { decision, .. } => decision.as_ref(),
+        Part::Gone => None,
+    });
+    let best = decisions.max_by_key(|(_, resolved_in)| *resolved_in)?;
+    Some(best.0.clone())
+}
+
+fn is_certainly_nothing(part: &Part<'_>) -> bool {
+    let restarted = planted::is(Bug::RestartedSaysNone);
+    matches!(part, Part::Present { certain, votes: None, .. } if *certain || restarted)
+}
+
+/// The first vote of the chain that is no.
+fn refusal(parts: &[Part<'_>]) -> Option<RequestResult> {
+    let votes = parts.iter().filter_map(|part| match part {
+        Part::Present { votes, .. } => *votes,
+        Part::Gone => None,
+    });
+    let first_no = |votes: &[Vote]| {
+        let position = votes.iter().position(|vote| *vote != Vote::Yes)?;
+        let Vote::No(reason) = &votes[position] else {
+            return None;
+        };
+        Some((position, reason.clone()))
+    };
+    let refusals = votes.filter_map(first_no);
+    refusals
+        .min_by_key(|(position, _)| *position)
+        .map(|(_, reason)| reason)
+}
+
+/// Whether an outcome that was seen would be known to somebody who is there: it is in the log of
+/// the member that made it visible, and was heard by all at position x and beyond.
+fn somebody_would_know(table: &TableInfo, chain: &[PartitionId], parts: &[Part<'_>]) -> bool {
+    let x = table.settle_position;
+    let position = |place: usize| table.position(chain[place]);
+    let first_at_x = if table.settles_at_decision() {
+        chain.len() - 1
+    } else {
+        let mut places = 0..chain.len();
+        places
+            .find(|place| position(*place) == x)
+            .expect("every replex has a member")
+    };
+    parts.iter().enumerate().any(|(place, part)| {
+        let Part::Present { certain, .. } = part else {
+            return false;
+        };
+        // Without disks to wait for, its log does not say what it has forgotten.
+        let has_log = place == first_at_x && table.sync;
+        has_log || position(place) >= x && *certain
+    })
+}

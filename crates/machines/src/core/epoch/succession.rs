@@ -1,0 +1,200 @@
+//! Following the configuration: which partitions this core holds, takes and gives.
+
+use alloc::collections::BTreeSet;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use placement::Durability;
+use placement::tables::{Tables, TablesError};
+use protocol::configuration::Configuration;
+use protocol::identity::{Epoch, PartitionId};
+use protocol::message::Refusal;
+use protocol::planted::{self, Bug};
+use protocol::record::{Record, Start};
+
+use crate::core::CoreMachine;
+use crate::core::contract::CoreOutput;
+use crate::core::partition::tenures::LoggedTenure;
+use crate::core::step::Step;
+
+impl CoreMachine {
+    /// Takes a configuration as its own: which partitions this core holds.
+    pub(crate) fn follow(&mut self, configuration: Arc<Configuration>) {
+        self.view.replace(configuration);
+        let (own, is_replaying) = (self.identity.core, self.log.is_replaying());
+        self.partitions.follow(&self.view, own, is_replaying);
+        self.leases.require(self.view.failures_tolerated_max());
+    }
+
+    /// A configuration was fetched.
+    pub(crate) fn on_configuration<T: Tables>(
+        &mut self,
+        configuration: Arc<Configuration>,
+        step: &mut Step<'_, T>,
+    ) -> Result<(), TablesError> {
+        self.leases.end_fetch();
+        if configuration.epoch <= self.view.epoch() {
+            return Ok(());
+        }
+        self.view.begin(step.now);
+        self.end_holds_of_epoch();
+        let concerned = self.concerned();
+        let held: Vec<PartitionId> = self.partitions.keys().copied().collect();
+        self.refuse_reads_of_others(&configuration, step.output);
+        // A vouching for the epoch before says nothing of this one.
+        self.leases.forget_vouching();
+        self.sealing.forget_arrivals();
+        self.follow(configuration);
+        // The coordinator waits for this core to report that it has the epoch.
+        self.leases.hurry(step.now);
+        for id in concerned.difference(&self.concerned()) {
+            self.partitions.drop_rows(*id, step.tables)?;
+            self.drop_members(*id, step.output);
+        }
+        self.review_left_behind(step.tables)?;
+        self.review_entries(step.tables)?;
+        self.take_given(step)?;
+        let stood_still = self.stands_still();
+        self.end_old_seal(step)?;
+        for id in held {
+            // What was given to another core has settled all that it took part in.
+            if !self.partitions.contains_key(&id) {
+                self.drop_members(id, step.output);
+            }
+        }
+        if self.view.configuration().sealing.is_some() {
+            return self.seal(step);
+        }
+        if stood_still {
+            self.unseal(step)?;
+        } else {
+            self.hurry(step.now, |_| true);
+            self.recover_anew(step)?;
+        }
+        self.review_fills(step)?;
+        self.refuse_lost(step)
+    }
+
+    /// The partitions that this core holds, gives away or takes.
+    pub(crate) fn concerned(&self) -> BTreeSet<PartitionId> {
+        let own = self.identity.core;
+        let places = self.view.configuration().places();
+        let concerned = places.filter(|(_, place)| {
+            let is_given = place.core != own && place.giver() == Some(own);
+            let is_forgotten = is_given && planted::is(Bug::GiverForgets);
+            place.tenures().any(|it| it.core == own) && !is_forgotten
+        });
+        concerned.map(|(id, _)| id).collect()
+    }
+
+    /// Lookups that wait in partitions that another core holds next go there.
+    fn refuse_reads_of_others(&mut self, next: &Configuration, output: &mut CoreOutput) {
+        let own = self.identity.core;
+        let is_own = |id| next.place(id).is_some_and(|place| place.core == own);
+        let partitions = self.partitions.values_mut();
+        let given = partitions.filter(|partition| !is_own(partition.id));
+        let reads: Vec<_> = given
+            .flat_map(|partition| partition.reads.drain(..))
+            .collect();
+        for read in reads {
+            self.refuse(read.asker, Refusal::WrongPartition, output);
+        }
+    }
+
+    /// Partitions that the configuration gives to this core anew: what it had of them is void, or
+    /// where it takes them over from who serves, a hint.
+    pub(crate) fn take_given<T: Tables>(
+        &mut self,
+        step: &mut Step<'_, T>,
+    ) -> Result<(), TablesError> {
+        let concerned = self.concerned();
+        for partition in &concerned {
+            let since = self
+                .view
+                .configuration()
+                .tenure(*partition, self.identity.core);
+            let since = since.expect("it is concerned");
+            if self.tenures.of(*partition).since == since {
+                continue;
+            }
+            let place = self.view.place(*partition);
+            let is_taken = place.and_then(|place| place.taker()) == Some(self.identity.core);
+            let start = match (is_taken, self.tenures.take_left_behind(*partition)) {
+                (false, _) => Start::Empty,
+                (true, false) => Start::Taken,
+                (true, true) => Start::Compared,
+            };
+            self.give(*partition, since, start, step)?;
+            let record = Record::Given {
+                partition: *partition,
+                since,
+                start,
+            };
+            self.append(&record, Durability::Replicated, step.output);
+        }
+        self.tenures.retain(&concerned);
+        Ok(())
+    }
+
+    /// Begins a partition from nothing, or from rows of an earlier tenure.
+    pub(crate) fn give<T: Tables>(
+        &mut self,
+        partition: PartitionId,
+        since: Epoch,
+        start: Start,
+        step: &mut Step<'_, T>,
+    ) -> Result<(), TablesError> {
+        if let Some(held) = self.partitions.get_mut(&partition) {
+            held.begin_again();
+        }
+        self.fills.forget(partition);
+        self.takings.forget(partition);
+        self.drop_members(partition, step.output);
+        let keeps_rows = start == Start::Compared || planted::is(Bug::EarlierTenureTrusted);
+        if !self.log.rows_are_newer() && !keeps_rows {
+            self.partitions.drop_rows(partition, step.tables)?;
+        }
+        let is_whole = start == Start::Empty;
+        self.tenures
+            .begin(partition, LoggedTenure { since, is_whole });
+        Ok(())
+    }
+
+    /// Forgets a partition's operations and requests.
+    pub(crate) fn drop_members(&mut self, id: PartitionId, output: &mut CoreOutput) {
+        let gone: Vec<_> = self
+            .members
+            .keys()
+            .filter(|key| key.1 == id)
+            .copied()
+            .collect();
+        for key in gone {
+            let member = self.members.remove(&key).expect("it was just listed");
+            self.requests.unfold(key.0);
+            if member.place > 0 {
+                continue;
+            }
+            self.operations.end(key.0);
+            // Once it has voted, others may have carried it on.
+            let refusal = match member.prepared_at() {
+                Some(_) => Refusal::Begun,
+                None => Refusal::WrongPartition,
+            };
+            for request in &member.prepare.requests {
+                self.refuse_running(request.request, &refusal, output);
+            }
+        }
+        let queued = |machine: &Self, request| {
+            let mut members = machine
+                .members
+                .values()
+                .flat_map(|member| &member.prepare.requests);
+            members.any(|record| record.request == request) || machine.is_queued(request)
+        };
+        for request in self.requests.names() {
+            if !queued(self, request) {
+                self.refuse_running(request, &Refusal::WrongPartition, output);
+            }
+        }
+    }
+}

@@ -1,0 +1,184 @@
+//! What the machine knows of its core's log: what it has written, and how far that is durable.
+
+use alloc::vec::Vec;
+
+use placement::Durability;
+use protocol::codec::Wire;
+use protocol::identity::{Epoch, Now, Position};
+use protocol::record::Record;
+
+use crate::core::contract::{CoreOutput, LogRecord};
+
+/// A buffer that a large record has grown beyond this is given back.
+const SCRATCH_BYTES_MAX: usize = 64 << 10;
+
+/// The log of one core. Its records are numbered from 1 without gaps.
+#[derive(Debug)]
+pub(crate) struct CoreLog {
+    /// The number of the next record; rises by one with each.
+    next: Position,
+    /// All records up to this one are durable. It never falls, and stays below `next`.
+    durable: Position,
+    /// Since when records have waited for a flush. Set only while a record is not durable.
+    unflushed_since_us: Option<u64>,
+    /// The last heartbeat reported that the disk hangs.
+    hang_reported: bool,
+    /// What records before this position did to rows is in the checkpoint; 0 once the log is read.
+    rows_from: Position,
+    /// No record and no checkpoint that this core was restored from is of a later epoch.
+    newest_epoch: Epoch,
+    /// The log is being read: what it has of partitions that this core gave away is still needed.
+    is_replaying: bool,
+    /// The log has everything that the process before had (R4).
+    is_complete: bool,
+    /// Where records are encoded before their size is known; empty between two records.
+    scratch: Vec<u8>,
+}
+
+impl CoreLog {
+    /// A log of which nothing has been read.
+    pub fn new() -> CoreLog {
+        CoreLog {
+            next: Position(1),
+            durable: Position(0),
+            unflushed_since_us: None,
+            hang_reported: false,
+            rows_from: Position(0),
+            newest_epoch: Epoch(0),
+            is_replaying: true,
+            is_complete: false,
+            scratch: Vec::new(),
+        }
+    }
+
+    /// Emits a record and returns its position.
+    pub fn append(
+        &mut self,
+        record: &Record,
+        epoch: Epoch,
+        durability: Durability,
+        output: &mut CoreOutput,
+    ) -> Position {
+        let position = self.next;
+        self.next = Position(position.0 + 1);
+        record.encode(&mut self.scratch);
+        let bytes = self.scratch.as_slice().into();
+        self.scratch.clear();
+        self.scratch.shrink_to(SCRATCH_BYTES_MAX);
+        output.records.push(LogRecord {
+            position,
+            epoch,
+            durability,
+            bytes,
+        });
+        position
+    }
+
+    /// The position of the next record.
+    pub fn next(&self) -> Position {
+        self.next
+    }
+
+    /// The position of the last record.
+    pub fn last(&self) -> Position {
+        Position(self.next.0 - 1)
+    }
+
+    /// Up to where records are durable.
+    pub fn durable(&self) -> Position {
+        self.durable
+    }
+
+    /// Whether the record at a position is durable.
+    pub fn is_durable(&self, position: Position) -> bool {
+        position <= self.durable
+    }
+
+    /// Records up to `position` are durable.
+    pub fn note_durable(&mut self, position: Position) {
+        self.durable = self.durable.max(position);
+        self.unflushed_since_us = None;
+    }
+
+    /// Notes since when records have waited for a flush of which nothing is heard.
+    pub fn watch(&mut self, now: Now) {
+        if self.durable.0 + 1 >= self.next.0 {
+            self.unflushed_since_us = None;
+        } else {
+            self.unflushed_since_us.get_or_insert(now.monotonic_us);
+        }
+    }
+
+    /// Whether a flush takes longer than this.
+    pub fn hangs(&self, now: Now, flush_us_max: u64) -> bool {
+        let until_us = self
+            .unflushed_since_us
+            .map(|since| since.saturating_add(flush_us_max));
+        until_us.is_some_and(|until| until <= now.monotonic_us)
+    }
+
+    /// A heartbeat reports whether the disk hangs; true if the one before reported otherwise.
+    pub fn report_hang(&mut self, hangs: bool) -> bool {
+        let is_news = hangs != self.hang_reported;
+        self.hang_reported = hangs;
+        is_news
+    }
+
+    /// Whether the last heartbeat reported that the disk hangs.
+    pub fn hang_reported(&self) -> bool {
+        self.hang_reported
+    }
+
+    /// A checkpoint has what records before `rows_from` did to rows.
+    pub fn restore(&mut self, rows_from: Position) {
+        self.rows_from = rows_from;
+    }
+
+    /// The record at `position` is read.
+    pub fn replay_at(&mut self, position: Position) {
+        self.next = position;
+    }
+
+    /// Whether the rows are newer than the record that is being read.
+    pub fn rows_are_newer(&self) -> bool {
+        self.next < self.rows_from
+    }
+
+    /// A record or a checkpoint is of this epoch.
+    pub fn note_epoch(&mut self, epoch: Epoch) {
+        self.newest_epoch = self.newest_epoch.max(epoch);
+    }
+
+    /// The newest epoch of a record or of a checkpoint.
+    pub fn newest_epoch(&self) -> Epoch {
+        self.newest_epoch
+    }
+
+    /// All records before `next` were read, and are durable.
+    pub fn start(&mut self, next: Position) {
+        assert!(next.0 >= 1, "positions start at 1");
+        self.next = next;
+        self.rows_from = Position(0);
+        self.durable = Position(next.0 - 1);
+    }
+
+    /// What the log had of partitions that this core gave away is settled.
+    pub fn end_replay(&mut self) {
+        self.is_replaying = false;
+    }
+
+    /// Whether the log is being read.
+    pub fn is_replaying(&self) -> bool {
+        self.is_replaying
+    }
+
+    /// The process before has ended in order.
+    pub fn note_complete(&mut self) {
+        self.is_complete = true;
+    }
+
+    /// Whether the log has everything that the process before had.
+    pub fn is_complete(&self) -> bool {
+        self.is_complete
+    }
+}

@@ -1,0 +1,254 @@
+//! The machine of one core: all partitions that it holds, as one deterministic state machine.
+//!
+//! | where | what |
+//! |---|---|
+//! | `dispatch` | where every input, request and message of a peer arrives |
+//! | `duties` | what is done when time has passed |
+//! | `partition` | the state of one partition: rows, held keys, what waits |
+//! | `chain` | an operation from its request to its end |
+//! | `reads` | lookups, scans and checksums |
+//! | `repair` | rows that a partition lacks: filled from a cover, taken over, local entries |
+//! | `epoch` | from one configuration to the next |
+//! | `restart` | checkpoint, log, and what peers remember |
+//! | `leases` | until when this core may serve |
+//!
+//! Each part of the machine's state lies behind the methods that keep its invariants;
+//! [`CoreMachine`] names the parts. `chain`, `reads`, `repair`, `epoch` and `restart` stand on
+//! `partition`, and `partition` on `member` and `table`.
+//!
+//! Invariants: a vote is logged before its operation counts as prepared and never changes
+//! (R1); only the decider decides, once its own prepare is durable (R2); nothing unsettled is in
+//! the tables, so no reader can see it (R3); keys of unsettled operations are held (R7, R10);
+//! at an epoch's end all members come to the same outcome (R4, R5).
+
+mod answers;
+mod chain;
+mod contract;
+mod dispatch;
+mod duties;
+mod epoch;
+mod leases;
+mod log;
+mod member;
+mod members;
+mod partition;
+mod reads;
+mod repair;
+mod restart;
+mod space;
+mod status;
+mod step;
+mod table;
+mod versions;
+mod view;
+
+use alloc::sync::Arc;
+
+use placement::Durability;
+use placement::tables::{Tables, TablesError};
+use protocol::configuration::Configuration;
+use protocol::identity::{Epoch, Now, PartitionId, Position, SessionId};
+use protocol::message::PeerMessage;
+use protocol::record::Record;
+
+pub use contract::*;
+pub use reads::holds::HOLD_US_MAX;
+pub use restart::checkpoint::RecoveryError;
+pub use status::Backlog;
+
+use chain::operations::{AwaitedRecords, Confirmations, FinishedLines, OwnOperations};
+use chain::requests::Requests;
+use chain::sessions::Sessions;
+use epoch::seal::Sealing;
+use leases::Leases;
+use log::CoreLog;
+use members::Members;
+use partition::Partitions;
+use partition::tenures::Tenures;
+use reads::holds::HoldClock;
+use repair::fill::Fills;
+use repair::making::EntryMaking;
+use repair::move_source::ChangeLists;
+use repair::moves::Takings;
+use repair::numbers::Numbers;
+use restart::recovery::Recovering;
+use space::Space;
+use status::Counters;
+use step::Step;
+use versions::VersionClock;
+use view::ClusterView;
+
+/// All partitions of one core.
+#[derive(Debug)]
+pub struct CoreMachine {
+    identity: CoreIdentity,
+    limits: CoreLimits,
+    /// The configuration, and what follows from it.
+    view: ClusterView,
+    log: CoreLog,
+    partitions: Partitions,
+    /// Since when this core has had its partitions.
+    tenures: Tenures,
+    /// Operations that a partition takes part in, from their arrival until they are finished at
+    /// every member.
+    members: Members,
+    /// What the requests of each session have led to (R13).
+    sessions: Sessions,
+    /// Requests under way at this core as head.
+    requests: Requests,
+    versions: VersionClock,
+    /// Operations of this core as head.
+    operations: OwnOperations,
+    /// What other heads have finished.
+    finished: FinishedLines,
+    confirmations: Confirmations,
+    awaited: AwaitedRecords,
+    leases: Leases,
+    sealing: Sealing,
+    /// Set until a restarted core knows again what it may have forgotten.
+    recovering: Option<Recovering>,
+    /// Names what this core asks others for, and lists for them.
+    numbers: Numbers,
+    /// Partitions that are rebuilding.
+    fills: Fills,
+    /// Partitions that move to this core.
+    takings: Takings,
+    /// What has changed of partitions that move to others.
+    lists: ChangeLists,
+    /// Local entries that are being made.
+    making: EntryMaking,
+    hold_clock: HoldClock,
+    space: Space,
+    counters: Counters,
+}
+
+impl CoreMachine {
+    /// A machine that has not started: restore, replay, then [`CoreMachine::start`].
+    pub fn new(
+        identity: CoreIdentity,
+        limits: CoreLimits,
+        configuration: Arc<Configuration>,
+    ) -> CoreMachine {
+        let mut machine = CoreMachine {
+            identity,
+            limits,
+            view: ClusterView::new(),
+            log: CoreLog::new(),
+            partitions: Partitions::default(),
+            tenures: Tenures::default(),
+            members: Members::default(),
+            sessions: Sessions::default(),
+            requests: Requests::default(),
+            versions: VersionClock::default(),
+            operations: OwnOperations::new(identity),
+            finished: FinishedLines::default(),
+            confirmations: Confirmations::default(),
+            awaited: AwaitedRecords::default(),
+            leases: Leases::default(),
+            sealing: Sealing::default(),
+            recovering: None,
+            numbers: Numbers::of(identity.incarnation),
+            fills: Fills::default(),
+            takings: Takings::default(),
+            lists: ChangeLists::default(),
+            making: EntryMaking::default(),
+            hold_clock: HoldClock::default(),
+            space: Space::default(),
+            counters: Counters::default(),
+        };
+        machine.follow(configuration);
+        machine
+    }
+
+    /// Takes in what happened; adds to `output` what is to be done.
+    ///
+    /// The phases of a step:
+    /// 1. *Dispatch*: the input is handled where it belongs, a tick by the duties that are due.
+    /// 2. *Watch*: it is noted since when records have waited for the disk.
+    /// 3. *Deadline*: the first duty that will be due says when to step again.
+    ///
+    /// # Errors
+    /// A cold read failed: the process must stop, for memory no longer agrees with the log.
+    pub fn step<T: Tables>(
+        &mut self,
+        now: Now,
+        input: CoreInput,
+        tables: &mut T,
+        output: &mut CoreOutput,
+    ) -> Result<(), TablesError> {
+        let step = &mut Step {
+            now,
+            tables,
+            output,
+        };
+        self.dispatch(input, step)?;
+        self.log.watch(now);
+        output.deadline_us = Some(self.deadline_us());
+        Ok(())
+    }
+
+    /// Who this core is.
+    pub fn identity(&self) -> CoreIdentity {
+        self.identity
+    }
+
+    /// The epoch of the configuration that it holds.
+    pub fn epoch(&self) -> Epoch {
+        self.view.epoch()
+    }
+
+    /// The configuration that it holds.
+    pub fn configuration(&self) -> &Arc<Configuration> {
+        self.view.configuration()
+    }
+
+    /// The process before ended in order, and this is its log: it has all that the process had, so
+    /// that nothing is forgotten (R4). Said before the start.
+    pub fn note_complete(&mut self) {
+        self.log.note_complete();
+    }
+
+    /// The last position of the log.
+    pub fn last_position(&self) -> Position {
+        self.log.last()
+    }
+
+    /// Sessions below this one have ended, as far as it has heard.
+    pub fn session_floor(&self) -> SessionId {
+        self.sessions.floor()
+    }
+
+    /// Whether it still has to learn what it may have forgotten before its restart.
+    pub fn is_recovering(&self) -> bool {
+        self.recovering.is_some()
+    }
+
+    /// Emits a log record and returns its position.
+    fn append(
+        &mut self,
+        record: &Record,
+        durability: Durability,
+        output: &mut CoreOutput,
+    ) -> Position {
+        self.log
+            .append(record, self.view.epoch(), durability, output)
+    }
+
+    /// Emits a message to the core that holds `partition`.
+    fn send(
+        &self,
+        partition: PartitionId,
+        after: Position,
+        message: PeerMessage,
+        output: &mut CoreOutput,
+    ) {
+        // A partition that is in no configuration any more needs no message.
+        if let Some(place) = self.view.place(partition) {
+            output.sends.push(PeerSend {
+                to: place.core,
+                after,
+                message,
+            });
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! Keys held by pending operations of one partition, and who waits for them.
+//!
+//! First come, first served (R7). A held key is what a lookup must wait for (R10). Keys
+//! are held until the outcome is settled, so that a constraint is only ever judged against rows
+//! past their commit point (R8). Deadlocks are excluded by the callers' order, not here.
+
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::vec::Vec;
+use core::ops::Bound;
+
+use protocol::identity::OperationId;
+
+/// The held keys of one partition.
+#[derive(Debug, Default)]
+pub(crate) struct Locks {
+    keys: BTreeMap<Vec<u8>, Lock>,
+}
+
+/// One key.
+#[derive(Debug, Default)]
+struct Lock {
+    /// One, but for operations adopted after a restart, which had held it one after the other.
+    holders: Vec<OperationId>,
+    waiters: VecDeque<OperationId>,
+}
+
+impl Locks {
+    /// Takes the key, or joins its queue. True if it is held now.
+    pub fn acquire(&mut self, key: &[u8], operation: OperationId) -> bool {
+        if let Some(lock) = self.keys.get_mut(key) {
+            if lock.holders.contains(&operation) {
+                return true;
+            }
+            if lock.holders.is_empty() && lock.waiters.front() == Some(&operation) {
+                lock.waiters.pop_front();
+                lock.holders.push(operation);
+                return true;
+            }
+            if !lock.waiters.contains(&operation) {
+                lock.waiters.push_back(operation);
+            }
+            return false;
+        }
+        self.force(key, operation);
+        true
+    }
+
+    /// Takes the key beside whoever has it: for operations that had voted before a restart.
+    pub fn force(&mut self, key: &[u8], operation: OperationId) {
+        let lock = self.keys.entry(key.to_vec()).or_default();
+        if !lock.holders.contains(&operation) {
+            lock.holders.push(operation);
+        }
+    }
+
+    /// Gives up the key, or the place in its queue. Returns who is to try again.
+    pub fn release(&mut self, key: &[u8], operation: OperationId) -> Option<OperationId> {
+        let lock = self.keys.get_mut(key)?;
+        lock.holders.retain(|holder| *holder != operation);
+        lock.waiters.retain(|waiter| *waiter != operation);
+        if lock.holders.is_empty() && lock.waiters.is_empty() {
+            self.keys.remove(key);
+            return None;
+        }
+        if lock.holders.is_empty() {
+            lock.waiters.front().copied()
+        } else {
+            None
+        }
+    }
+
+    /// Others that hold the key.
+    pub fn other_holders(
+        &self,
+        key: &[u8],
+        operation: OperationId,
+    ) -> impl Iterator<Item = OperationId> {
+        let holders = self.keys.get(key).map_or(&[][..], |lock| &lock.holders);
+        holders
+            .iter()
+            .copied()
+            .filter(move |holder| *holder != operation)
+    }
+
+    /// Whether somebody holds the key.
+    pub fn is_held(&self, key: &[u8]) -> bool {
+        self.keys
+            .get(key)
+            .is_some_and(|lock| !lock.holders.is_empty())
+    }
+
+    /// Who holds the key.
+    pub fn holders(&self, key: &[u8]) -> &[OperationId] {
+        self.keys.get(key).map_or(&[], |lock| &lock.holders)
+    }
+
+    /// How many wait for the key.
+    pub fn waiters(&self, key: &[u8]) -> usize {
+        self.keys.get(key).map_or(0, |lock| lock.waiters.len())
+    }
+
+    /// Who holds keys from `start` up to `end`.
+    pub fn holders_in(&self, start: &[u8], end: Option<&[u8]>) -> Vec<OperationId> {
+        if self.keys.is_empty() || end.is_some_and(|end| end <= start) {
+            return Vec::new();
+        }
+        let end = end.map_or(Bound::Unbounded, Bound::Excluded);
+        let range = self.keys.range::<[u8], _>((Bound::Included(start), end));
+        range
+            .flat_map(|(_, lock)| lock.holders.iter().copied())
+            .collect()
+    }
+
+    /// Every wait: who waits for whom. For the check that it has no cycle (invariant I11).
+    pub fn waits(&self) -> impl Iterator<Item = (OperationId, OperationId)> {
+        self.keys.values().flat_map(|lock| {
+            let waits = lock.waiters.iter();
+            waits.flat_map(|waiter| lock.holders.iter().map(|holder| (*waiter, *holder)))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn operation(sequence: u64) -> OperationId {
+        OperationId {
+            sequence,
+            ..OperationId::default()
+        }
+    }
+
+    #[test]
+    fn first_come_first_served() {
+        let mut locks = Locks::default();
+        let [a, b, c] = [1, 2, 3].map(operation);
+        assert!(locks.acquire(b"k", a));
+        assert!(!locks.acquire(b"k", b));
+        assert!(!locks.acquire(b"k", c));
+        assert_eq!(locks.release(b"k", a), Some(b));
+        assert!(
+            !locks.acquire(b"k", c),
+            "b is before c although it has not come back yet"
+        );
+        assert!(locks.acquire(b"k", b));
+        assert_eq!(locks.waits().collect::<Vec<_>>(), [(c, b)]);
+        assert_eq!(locks.release(b"k", b), Some(c));
+        assert!(locks.acquire(b"k", c));
+        assert_eq!(locks.release(b"k", c), None);
+        assert!(!locks.is_held(b"k"));
+    }
+
+    #[test]
+    fn a_waiter_that_gives_up_lets_the_next_one_by() {
+        let mut locks = Locks::default();
+        let [a, b, c] = [1, 2, 3].map(operation);
+        locks.acquire(b"k", a);
+        locks.acquire(b"k", b);
+        locks.acquire(b"k", c);
+        assert_eq!(locks.release(b"k", b), None);
+        assert_eq!(locks.release(b"k", a), Some(c));
+    }
+
+    #[test]
+    fn holders_are_found_by_range() {
+        let mut locks = Locks::default();
+        let [a, b] = [1, 2].map(operation);
+        locks.acquire(b"ka", a);
+        locks.acquire(b"kb", b);
+        assert_eq!(locks.holders_in(b"k", Some(b"kb")), [a]);
+        assert_eq!(locks.holders_in(b"kb", None), [b]);
+        assert!(locks.holders_in(b"l", None).is_empty());
+        assert!(locks.holders_in(b"l", Some(b"k")).is_empty());
+    }
+}

@@ -1,0 +1,17 @@
+//! A request that has not been evaluated yet.
+
+use protocol::identity::RequestId;
+use protocol::operation::Mutation;
+
+/// A request that waits for its pk.
+#[derive(Clone, Debug)]
+pub(crate) struct Queued {
+    pub request: RequestId,
+    pub acknowledged_below: u64,
+    /// A hash of its body.
+    pub digest: u64,
+    pub mutation: Mutation,
+    pub since_us: u64,
+    /// It was part of an operation that aborted, and runs on its own now.
+    pub alone: bool,
+}

@@ -1,0 +1,65 @@
+//! What has changed in a partition lately.
+
+use alloc::collections::VecDeque;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use protocol::operation::Prepare;
+
+use crate::core::member::Member;
+
+/// Changes of a partition are remembered for so long after a redirected read.
+const WATCHED_US: u64 = 1_000_000;
+/// Changes that are remembered per partition.
+const CHANGES_MAX: usize = 1_024;
+
+/// What changed in a partition lately.
+#[derive(Debug, Default)]
+pub(crate) struct RecentChanges {
+    /// No change up to then is among `changes`.
+    before_us: u64,
+    watched_until_us: u64,
+    /// By time, rising.
+    changes: VecDeque<RecentChange>,
+}
+
+/// One operation that has changed a partition.
+#[derive(Debug)]
+pub(crate) struct RecentChange {
+    at_us: u64,
+    pub prepare: Arc<Prepare>,
+    /// The keys that it held there, in the partition's own order.
+    pub keys: Vec<Vec<u8>>,
+}
+
+impl RecentChanges {
+    /// An operation has changed the partition.
+    pub fn note(&mut self, now_us: u64, member: &Member) {
+        if now_us > self.watched_until_us {
+            self.changes.clear();
+            self.before_us = now_us;
+            return;
+        }
+        if self.changes.len() == CHANGES_MAX {
+            let oldest = self.changes.pop_front();
+            self.before_us = oldest.map_or(now_us, |oldest| oldest.at_us);
+        }
+        self.changes.push_back(RecentChange {
+            at_us: now_us,
+            prepare: Arc::clone(&member.prepare),
+            keys: member.held.clone(),
+        });
+    }
+
+    /// When something of this kind changed last, or a time after it.
+    pub fn changed_us(&self, matters: impl Fn(&RecentChange) -> bool) -> u64 {
+        let mut changes = self.changes.iter().rev();
+        let last = changes.find(|change| matters(change));
+        last.map_or(self.before_us, |change| change.at_us)
+    }
+
+    /// A read has come that must agree with others: changes are remembered for a while.
+    pub fn watch(&mut self, now_us: u64) {
+        self.watched_until_us = now_us + WATCHED_US;
+    }
+}

@@ -1,0 +1,386 @@
+//! A partition's rows in sorted tables, and beside them its thin local entries.
+//!
+//! An entry is for a row and for an order that the partition's own does not serve. Its key is the
+//! one that the row has in that order, then what the one that it has here begins with, without the
+//! pk, which both end with. Its value says where in it the pk begins and where it ends (two `u16`,
+//! little-endian). So what is asked for in the order of a lost partition's replex is looked up, not
+//! searched for. Invariants:
+//!
+//! - Each row has entries of its own. For a moment a pk can have two rows, if it is inserted again
+//!   and the removal of the row before is told later.
+//! - Rows change here and nowhere else, each together with its entries, so that the entries are
+//!   what the rows imply, after any history, and whatever checkpoint the log is read over.
+//! - No entry is without its row. Which orders have one of every row, `entries` says.
+//! - A row has none in an order in which its key is too long: it was there before the copy that
+//!   brought the order, which cannot serve before it has gone.
+
+use alloc::vec::Vec;
+use core::ops::ControlFlow;
+
+use placement::tables::{EntryVisitor, Tables, TablesError};
+use placement::{KEY_BYTES_MAX, RowView};
+use protocol::identity::{PartitionId, Version};
+use protocol::message::Read;
+use protocol::planted::{self, Bug};
+
+use crate::core::partition::Partition;
+use crate::core::table::TableInfo;
+
+/// Entries that are read at once; their rows are looked up after that.
+const ENTRIES_AT_ONCE: usize = 64;
+
+/// The rows of one partition.
+#[derive(Clone, Copy)]
+pub(crate) struct Rows<'a> {
+    pub table: &'a TableInfo,
+    pub id: PartitionId,
+    /// In which they have entries.
+    pub orders: &'a [u8],
+    /// Those of them in which some have none yet.
+    pub unmade: &'a [u8],
+}
+
+/// What is known of a row that is there.
+pub(crate) struct Stored {
+    pub version: Version,
+    /// By order.
+    entries: Vec<Option<Entry>>,
+}
+
+/// An entry's key and value.
+pub(crate) type Entry = (Vec<u8>, [u8; 4]);
+
+/// Keys of one order.
+#[derive(Clone, Copy)]
+pub(crate) struct KeyRange<'a> {
+    pub start: &'a [u8],
+    /// The first key beyond; none is to the end.
+    pub end: Option<&'a [u8]>,
+    /// From the last key to the first.
+    pub descending: bool,
+}
+
+impl KeyRange<'_> {
+    /// Visits what a sorted table has of it, in its direction.
+    pub fn visit<T: Tables>(
+        &self,
+        table: u64,
+        tables: &T,
+        visit: &mut EntryVisitor,
+    ) -> Result<(), TablesError> {
+        match self.descending {
+            false => tables.scan(table, self.start, self.end, visit),
+            true => tables.scan_reverse(table, self.start, self.end, visit),
+        }
+    }
+}
+
+impl<'a> Rows<'a> {
+    pub fn of(partition: &'a Partition) -> Rows<'a> {
+        Rows {
+            table: &partition.table,
+            id: partition.id,
+            orders: partition.orders.all(),
+            unmade: partition.orders.unmade(),
+        }
+    }
+
+    /// The row that is there under a key.
+    pub fn stored<T: Tables>(&self, key: &[u8], tables: &T) -> Result<Option<Stored>, TablesError> {
+        let mut stored = None;
+        tables.read(self.id.rows_table(), key, &mut |value| {
+            let (version, row) = stored_row(value);
+            let entries = self.entries_of(key, row);
+            stored = Some(Stored { version, entries });
+        })?;
+        Ok(stored)
+    }
+
+    /// Puts a row under its key, where `stored` is.
+    pub fn put<T: Tables>(
+        &self,
+        key: &[u8],
+        (version, row): (Version, &[u8]),
+        stored: Option<&Stored>,
+        tables: &mut T,
+    ) {
+        tables.put(self.id.rows_table(), key, &stored_value(version, row));
+        let entries = self.entries_of(key, row);
+        for (place, entry) in entries.iter().enumerate() {
+            let old = stored.and_then(|stored| stored.entries[place].as_ref());
+            let is_missed =
+                planted::is(Bug::WriteMissedByMaking) && self.unmade.contains(&self.orders[place]);
+            if old == entry.as_ref() || is_missed {
+                continue;
+            }
+            let table = self.id.entries_table(self.orders[place]);
+            if let Some((old, _)) = old.filter(|_| !planted::is(Bug::OldEntryKept)) {
+                tables.delete(table, old);
+            }
+            if let Some((entry, pk)) = entry {
+                tables.put(table, entry, pk);
+            }
+        }
+    }
+
+    /// Removes the row that is there under a key.
+    pub fn remove<T: Tables>(&self, key: &[u8], stored: &Stored, tables: &mut T) {
+        tables.delete(self.id.rows_table(), key);
+        for (order, entry) in self.orders.iter().zip(&stored.entries) {
+            if let Some((entry, _)) = entry {
+                tables.delete(self.id.entries_table(*order), entry);
+            }
+        }
+    }
+
+    /// Visits rows in an order in which all have entries, each with its key in that order, until
+    /// the visitor breaks.
+    pub fn look_up<T: Tables>(
+        &self,
+        order: u8,
+        range: KeyRange<'_>,
+        tables: &T,
+        visit: &mut EntryVisitor,
+    ) -> Result<(), TablesError> {
+        let (mut start, mut end) = (range.start.to_vec(), range.end.map(<[u8]>::to_vec));
+        loop {
+            let table = self.id.entries_table(order);
+            let mut entries: Vec<Entry> = Vec::new();
+            let take = &mut |entry: &[u8], pk: &[u8]| {
+                let pk = pk.try_into().expect("an entry's value is two places");
+                entries.push((entry.to_vec(), pk));
+                match entries.len() < ENTRIES_AT_ONCE {
+                    true => ControlFlow::Continue(()),
+                    false => ControlFlow::Break(()),
+                }
+            };
+            let rest = KeyRange {
+                start: &start,
+                end: end.as_deref(),
+                descending: range.descending,
+            };
+            rest.visit(table, tables, take)?;
+            for (entry, [a, b, c, d]) in &entries {
+                let [pk, end] = [[*a, *b], [*c, *d]].map(|it| usize::from(u16::from_le_bytes(it)));
+                let key = [&entry[end..], &entry[pk..end]].concat();
+                let mut flow = ControlFlow::Continue(());
+                let rows = self.id.rows_table();
+                let found = tables.read(rows, &key, &mut |row| flow = visit(&entry[..end], row))?;
+                assert!(found, "an entry goes together with its row");
+                if flow.is_break() {
+                    return Ok(());
+                }
+            }
+            let is_last = entries.len() < ENTRIES_AT_ONCE;
+            let Some((last, _)) = entries.pop().filter(|_| !is_last) else {
+                return Ok(());
+            };
+            match range.descending {
+                // The first key after the last one.
+                false => start = [&last[..], &[0]].concat(),
+                true => end = Some(last),
+            }
+        }
+    }
+
+    /// A row's entries, by order.
+    pub fn entries_of(&self, key: &[u8], row: &[u8]) -> Vec<Option<Entry>> {
+        if self.orders.is_empty() {
+            return Vec::new();
+        }
+        let row = RowView::checked_before(&self.table.schema.columns, row);
+        let row = row.expect("a committed row decodes");
+        let pk_bytes = self.table.entry_key(0, &row).len();
+        let entry = |order: &u8| {
+            let mut entry = self.table.entry_key(usize::from(*order), &row);
+            if entry.len() > KEY_BYTES_MAX {
+                return None;
+            }
+            let pk = [entry.len() - pk_bytes, entry.len()]
+                .map(|place| u16::try_from(place).expect("keys have at most 1024 bytes"));
+            entry.extend_from_slice(&key[..key.len() - pk_bytes]);
+            let [[a, b], [c, d]] = pk.map(u16::to_le_bytes);
+            Some((entry, [a, b, c, d]))
+        };
+        self.orders.iter().map(entry).collect()
+    }
+}
+
+/// How a partition finds what it is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way<'a> {
+    /// In its own order, which serves.
+    Rows,
+    /// By its local entries in this order.
+    Entries(u8),
+    /// Going through all of its rows in its own order, from this key on.
+    Scan(&'a [u8]),
+}
+
+impl<'a> Way<'a> {
+    /// Of a read that was checked. A member of a cover scans if it has begun so, or if it has no
+    /// entries in the lost partition's order.
+    pub fn of(rows: Rows<'_>, read: &'a Read) -> Way<'a> {
+        let Some(redirect) = &read.redirect else {
+            return Way::Rows;
+        };
+        match &redirect.scan_from {
+            Some(from) => Way::Scan(from),
+            None => rows.way(redirect.replex),
+        }
+    }
+}
+
+impl Rows<'_> {
+    /// How the partition finds rows by their order in another replex.
+    pub fn way(&self, replex: u8) -> Way<'static> {
+        let [own, other] = [self.id.replex, replex].map(|it| &self.table.replexes[usize::from(it)]);
+        if own.entry_columns.starts_with(&other.entry_columns) {
+            return Way::Rows;
+        }
+        let is_whole = self.orders.contains(&other.order) && !self.unmade.contains(&other.order);
+        match is_whole {
+            true => Way::Entries(other.order),
+            false => Way::Scan(b""),
+        }
+    }
+}
+
+/// A row as a sorted table holds it.
+pub(crate) fn stored_value(version: Version, row: &[u8]) -> Vec<u8> {
+    let mut value = Vec::with_capacity(8 + row.len());
+    value.extend_from_slice(&version.0.to_le_bytes());
+    value.extend_from_slice(row);
+    value
+}
+
+/// A stored value's version and row.
+pub(crate) fn stored_row(value: &[u8]) -> (Version, &[u8]) {
+    let (version, row) = value
+        .split_first_chunk::<8>()
+        .expect("a stored row has a version");
+    (Version(u64::from_le_bytes(*version)), row)
+}
+
+/// Notes that an entry left a partition that is being filled, or is known not to be there. One
+/// whose key is too long never was.
+pub(crate) fn depart<T: Tables>(
+    partition: PartitionId,
+    key: &[u8],
+    version: Version,
+    tables: &mut T,
+) -> Result<(), TablesError> {
+    let could_be = key.len() <= KEY_BYTES_MAX;
+    if could_be && departed(partition, key, tables)?.is_none_or(|known| known < version) {
+        tables.put(partition.departures_table(), key, &version.0.to_le_bytes());
+    }
+    Ok(())
+}
+
+/// The version at which an entry left a partition that is being filled.
+pub(crate) fn departed<T: Tables>(
+    partition: PartitionId,
+    key: &[u8],
+    tables: &T,
+) -> Result<Option<Version>, TablesError> {
+    let mut version = None;
+    tables.read(partition.departures_table(), key, &mut |value| {
+        version = Some(stored_row(value).0);
+    })?;
+    Ok(version)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::string::String;
+    use alloc::vec;
+    use placement::tables::MemoryTables;
+    use placement::{
+        Column, ColumnType, Durability, Index, Layout, Schema, Value, encode_key, encode_row,
+    };
+
+    use protocol::configuration::{Configuration, Place, Table};
+    use protocol::identity::{CoreId, Epoch, ServerId, TableId};
+
+    /// A table with an index by a text, the order of which is 1.
+    fn table() -> TableInfo {
+        let column = |name: &str, column_type| Column {
+            name: name.into(),
+            column_type,
+            nullable: false,
+            default: None,
+        };
+        let schema = Schema {
+            name: "t".into(),
+            columns: vec![
+                column("id", ColumnType::Int64),
+                column("tail", ColumnType::Text),
+            ],
+            primary_key: vec![0],
+            indexes: vec![Index {
+                name: "by_tail".into(),
+                columns: vec![1],
+                constraint: None,
+            }],
+            further: Vec::new(),
+            partitions: 1,
+            failures_tolerated: 1,
+            local_entries: true,
+            durability: Durability::Sync,
+        };
+        let place = |server| {
+            Place::serving(
+                CoreId {
+                    server: ServerId(server),
+                    core: 0,
+                },
+                Epoch(0),
+            )
+        };
+        let table = Table {
+            id: TableId(1),
+            layout: Layout::base(&schema),
+            schema,
+            placement: vec![vec![place(1)], vec![place(2)]],
+            building: Vec::new(),
+        };
+        TableInfo::new(&table, &Configuration::default())
+    }
+
+    /// Entries after a row with a text of `bytes[0]` bytes was changed to each next one in turn.
+    fn entries_after(bytes: &[usize]) -> Vec<usize> {
+        let table = table();
+        let rows = Rows {
+            table: &table,
+            id: table.partition(0, 0),
+            orders: &[1],
+            unmade: &[],
+        };
+        let mut tables = MemoryTables::new();
+        let key = encode_key([Value::Int64(7).as_ref()]);
+        let mut counts = Vec::new();
+        for (version, bytes) in (1..).zip(bytes) {
+            let values = [
+                Value::Int64(7),
+                Value::Text(String::from("x").repeat(*bytes)),
+            ];
+            let row = encode_row(&table.schema.columns, &values).expect("it is of the table");
+            let stored = rows.stored(&key, &tables).expect("memory is read");
+            rows.put(&key, (Version(version), &row), stored.as_ref(), &mut tables);
+            let entries = rows.id.entries_table(1);
+            counts.push(tables.entries().filter(|it| it.0 == entries).count());
+        }
+        let stored = rows.stored(&key, &tables).expect("memory is read");
+        let stored = stored.expect("it was put");
+        rows.remove(&key, &stored, &mut tables);
+        assert_eq!(tables, MemoryTables::new());
+        counts
+    }
+
+    #[test]
+    fn a_key_that_is_too_long_has_no_entry() {
+        assert_eq!(entries_after(&[1, 70_000, 2_000, 2]), [1, 0, 0, 1]);
+        assert_eq!(entries_after(&[70_000]), [0]);
+    }
+}

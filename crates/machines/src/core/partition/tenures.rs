@@ -1,0 +1,81 @@
+//! Since when this core has had each of its partitions, and what it still has of earlier tenures.
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec::Vec;
+
+use protocol::identity::{Epoch, PartitionId};
+
+/// What this core has of a partition by its own log.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct LoggedTenure {
+    /// The epoch that gave it the partition.
+    pub since: Epoch,
+    /// It has had all of its giver's rows since its place's epoch began, or takes it from no core.
+    pub is_whole: bool,
+}
+
+/// The tenures of one core. They follow from the log alone, so that reading it again leads to the
+/// same rows.
+#[derive(Debug, Default)]
+pub(crate) struct Tenures {
+    /// By partition.
+    logged: BTreeMap<PartitionId, LoggedTenure>,
+    /// Partitions of which it has rows of an earlier tenure that may be of use. None of them is in
+    /// its present tenure.
+    left_behind: BTreeSet<PartitionId>,
+}
+
+impl Tenures {
+    /// What the log has of a partition; the default if nothing.
+    pub fn of(&self, id: PartitionId) -> LoggedTenure {
+        self.logged.get(&id).copied().unwrap_or_default()
+    }
+
+    /// Whether a partition has all of its rows, as far as the log has it at all.
+    pub fn is_whole(&self, id: PartitionId) -> bool {
+        self.logged.get(&id).is_none_or(|tenure| tenure.is_whole)
+    }
+
+    /// All that the log has, by partition.
+    pub fn iter(&self) -> impl Iterator<Item = (PartitionId, LoggedTenure)> {
+        self.logged.iter().map(|(id, tenure)| (*id, *tenure))
+    }
+
+    /// The log has that a tenure began.
+    pub fn begin(&mut self, id: PartitionId, tenure: LoggedTenure) {
+        self.logged.insert(id, tenure);
+    }
+
+    /// The log has that a partition is whole.
+    pub fn note_whole(&mut self, id: PartitionId) {
+        if let Some(tenure) = self.logged.get_mut(&id) {
+            tenure.is_whole = true;
+        }
+    }
+
+    /// Keeps the tenures of these partitions only.
+    pub fn retain(&mut self, concerned: &BTreeSet<PartitionId>) {
+        self.logged.retain(|id, _| concerned.contains(id));
+    }
+
+    /// The partitions of which rows of an earlier tenure are kept.
+    pub fn left_behind(&self) -> &BTreeSet<PartitionId> {
+        &self.left_behind
+    }
+
+    /// The log is read: these are left behind.
+    pub fn leave_behind(&mut self, ids: BTreeSet<PartitionId>) {
+        self.left_behind = ids;
+    }
+
+    /// A new tenure of a partition begins: true if rows of an earlier one are kept.
+    pub fn take_left_behind(&mut self, id: PartitionId) -> bool {
+        self.left_behind.remove(&id)
+    }
+
+    /// Takes those that are left behind and void.
+    pub fn take_void(&mut self, is_void: impl Fn(PartitionId) -> bool) -> Vec<PartitionId> {
+        let void = self.left_behind.extract_if(.., |id| is_void(*id));
+        void.collect()
+    }
+}

@@ -1,0 +1,175 @@
+//! Holds: ranges that a statement has read, and that nothing may change until it has read its
+//! others (R35).
+//!
+//! A client first reads all ranges of a statement at once, and asks for how long each had been
+//! quiet (`redirect`). Where writers leave no quiet moment it asks for *holds*: it reads the ranges
+//! one after the other, in the order in which operations acquire keys (R7), and releases all of
+//! them at the end. While a hold lasts, operations on its range wait as they wait behind a lookup
+//! that is not answered yet.
+//!
+//! That operations wait only makes such a read end. That it is right rests on the answer to the
+//! release alone: each range is as it was read, from when it was read until it is released. All
+//! were read before the first is released, so that they were all so at one moment.
+//!
+//! A hold is not logged, and a new epoch ends it. So do the end of its connection and of its time.
+
+use alloc::vec::Vec;
+
+use placement::tables::{Tables, TablesError};
+use protocol::identity::{Now, PartitionId, Position};
+use protocol::message::{Agreement, Read, Release, Reply, RowPage};
+use protocol::planted::{self, Bug};
+
+use crate::core::CoreMachine;
+use crate::core::answers::Asker;
+use crate::core::contract::ClientId;
+use crate::core::member::MemberKey;
+use crate::core::partition::Partition;
+use crate::core::partition::ranges::Hold;
+use crate::core::step::Step;
+
+/// How long a hold lasts at most, whatever the client asks for: operations wait for it.
+pub const HOLD_US_MAX: u64 = 200_000;
+/// Holds of one partition; further reads are answered without one.
+const HOLDS_MAX: usize = 1_024;
+
+/// When holds end.
+#[derive(Debug, Default)]
+pub(crate) struct HoldClock {
+    /// When to look for holds whose time is over. Set while there is a hold.
+    due_us: Option<u64>,
+}
+
+impl HoldClock {
+    /// When to look for holds whose time is over.
+    pub fn due_us(&self) -> Option<u64> {
+        self.due_us
+    }
+
+    fn end_by(&mut self, until_us: u64) {
+        self.due_us = Some(self.due_us.map_or(until_us, |due| due.min(until_us)));
+    }
+}
+
+impl CoreMachine {
+    /// Holds what a page covers, if its read asks for that. It was read in this very step.
+    pub(crate) fn hold_page(&mut self, now: Now, asker: Asker, read: &Read, page: &mut RowPage) {
+        let Agreement::Hold(hold_us) = read.agreement else {
+            return;
+        };
+        let stands_still = self.stands_still();
+        let partition = self.partitions.get_mut(&read.partition);
+        let partition = partition.expect("it was read");
+        // A redirected read is in another order, so that it would hold keys of another kind.
+        if read.redirect.is_some() || partition.holds.len() >= HOLDS_MAX || stands_still {
+            return;
+        }
+        let mut read = read.clone();
+        if let Some(next) = &page.next {
+            match read.descending {
+                true => read.start.clone_from(next),
+                false => read.end = Some(next.clone()),
+            }
+        }
+        let until_us = now.monotonic_us.saturating_add(hold_us.min(HOLD_US_MAX));
+        partition.holds.push(Hold {
+            asker,
+            read,
+            until_us,
+            changed: false,
+        });
+        page.held = true;
+        self.hold_clock.end_by(until_us);
+    }
+
+    /// An operation has changed rows of its partition.
+    pub(crate) fn note_change_of_held(&mut self, key: MemberKey) {
+        let Some(partition) = self.partitions.get_mut(&key.1) else {
+            return;
+        };
+        if planted::is(Bug::HoldChangesUnseen) {
+            return;
+        }
+        let member = &self.members[&key];
+        for hold in &mut partition.holds {
+            hold.changed |= hold.covers_operation(member);
+        }
+    }
+
+    /// Ends the named holds, and tells whether all of them lasted until now.
+    pub(crate) fn release_holds<T: Tables>(
+        &mut self,
+        asker: Asker,
+        release: &Release,
+        step: &mut Step<'_, T>,
+    ) -> Result<(), TablesError> {
+        let readable = self.check_readable(step.now, release.epoch, release.partition);
+        let is_named = |hold: &Hold| {
+            hold.asker.client == asker.client && release.holds.contains(&hold.asker.correlation)
+        };
+        let ended = self.end_holds(release.partition, is_named);
+        let lasted = ended
+            .iter()
+            .filter(|hold| !hold.changed && hold.until_us > step.now.monotonic_us);
+        let unchanged =
+            lasted.count() == release.holds.len() || planted::is(Bug::HoldChangesUnseen);
+        match readable {
+            Ok(()) => {
+                let lease = Some(self.lease_until_us());
+                let reply = Reply::Released(unchanged);
+                self.answer(asker, Position(0), lease, reply, step.output);
+            }
+            Err(refusal) => self.refuse(asker, refusal, step.output),
+        }
+        self.holds_gone(release.partition, &ended, step)
+    }
+
+    /// Ends holds whose time is over, and those of a client that is gone.
+    pub(crate) fn drop_holds<T: Tables>(
+        &mut self,
+        gone: Option<ClientId>,
+        step: &mut Step<'_, T>,
+    ) -> Result<(), TablesError> {
+        if self.hold_clock.due_us.is_none() {
+            return Ok(());
+        }
+        let with_holds = |partition: &&Partition| !partition.holds.is_empty();
+        let ids = self.partitions.values().filter(with_holds);
+        let ids: Vec<PartitionId> = ids.map(|partition| partition.id).collect();
+        for id in ids {
+            let ended = self.end_holds(id, |hold| {
+                gone == Some(hold.asker.client) || hold.until_us <= step.now.monotonic_us
+            });
+            self.holds_gone(id, &ended, step)?;
+        }
+        let left = self.partitions.values().flat_map(|it| &it.holds);
+        self.hold_clock.due_us = left.map(|hold| hold.until_us).min();
+        Ok(())
+    }
+
+    /// The configuration is another one: no hold lasts, and what waits goes on at the next tick.
+    pub(crate) fn end_holds_of_epoch(&mut self) {
+        for hold in self.partitions.values_mut().flat_map(|it| &mut it.holds) {
+            hold.changed = true;
+            hold.until_us = 0;
+            self.hold_clock.due_us = Some(0);
+        }
+    }
+
+    fn end_holds(&mut self, id: PartitionId, ends: impl Fn(&Hold) -> bool) -> Vec<Hold> {
+        let partition = self.partitions.get_mut(&id);
+        partition.map_or_else(Vec::new, |partition| {
+            partition.holds.extract_if(.., |hold| ends(hold)).collect()
+        })
+    }
+
+    fn holds_gone<T: Tables>(
+        &mut self,
+        id: PartitionId,
+        ended: &[Hold],
+        step: &mut Step<'_, T>,
+    ) -> Result<(), TablesError> {
+        let ranges: Vec<_> = ended.iter().map(Hold::range).collect();
+        self.ranges_free(id, &ranges, step)
+    }
+}

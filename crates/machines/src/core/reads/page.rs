@@ -1,0 +1,132 @@
+//! One page of a read, row by row.
+
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::ops::ControlFlow;
+
+use placement::{Column, RowView, ValueRef, encode_row_refs};
+use protocol::codec::Bytes;
+use protocol::expression::holds;
+use protocol::message::{Read, RowPage};
+
+use crate::core::partition::ranges::Wanted;
+use crate::core::partition::rows::{Way, stored_row};
+use crate::core::table::TableInfo;
+
+/// Gathers one page of a read.
+pub(crate) struct PageBuilder<'a> {
+    columns: &'a [Column],
+    read: &'a Read,
+    /// Set if the read is redirected.
+    pub wanted: Option<Wanted<'a>>,
+    /// Rows come in the partition's own order, forwards, and are looked through for those of the
+    /// range.
+    scans: bool,
+    /// The columns of a projected row.
+    projected: Option<Vec<Column>>,
+    pub page: RowPage,
+    pub keys_left: usize,
+    pub bytes_max: usize,
+    /// Where a descending read stands: the end of its next page.
+    last_key: Vec<u8>,
+    pub error: Option<String>,
+}
+
+impl<'a> PageBuilder<'a> {
+    pub fn new(table: &'a TableInfo, read: &'a Read, way: Way<'_>) -> Result<Self, String> {
+        let columns = &table.schema.columns[..];
+        if let Some(filter) = &read.filter {
+            let scope = protocol::expression::Scope::Row;
+            protocol::expression::check_condition(filter, columns, scope)
+                .map_err(|error| error.to_string())?;
+        }
+        let column = |index: &u16| columns.get(usize::from(*index)).cloned();
+        let projected = match &read.projection {
+            None => None,
+            Some(indexes) => {
+                let projected: Option<Vec<Column>> = indexes.iter().map(column).collect();
+                Some(projected.ok_or("the projection names a column that is not there")?)
+            }
+        };
+        Ok(PageBuilder {
+            columns,
+            read,
+            wanted: Wanted::of(table, read),
+            scans: matches!(way, Way::Scan(_)),
+            projected,
+            page: RowPage {
+                own_order: matches!(way, Way::Scan(_)),
+                ..RowPage::default()
+            },
+            keys_left: 0,
+            bytes_max: 0,
+            last_key: Vec::new(),
+            error: None,
+        })
+    }
+
+    pub fn visit(&mut self, key: &[u8], value: &[u8]) -> ControlFlow<()> {
+        let full = self.page.count >= u64::from(self.read.limit)
+            || self.keys_left == 0
+            || self.page.rows.len() >= self.bytes_max;
+        if full {
+            let next = if self.descends() {
+                &self.last_key[..]
+            } else {
+                key
+            };
+            self.page.next = Some(Bytes::from(next));
+            return ControlFlow::Break(());
+        }
+        self.keys_left -= 1;
+        if self.descends() {
+            self.last_key.clear();
+            self.last_key.extend_from_slice(key);
+        }
+        match self.take(value) {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(message) => {
+                self.error = Some(message);
+                ControlFlow::Break(())
+            }
+        }
+    }
+
+    fn descends(&self) -> bool {
+        self.read.descending && !self.scans
+    }
+
+    /// Adds a row to the page if it is asked for and passes the filter.
+    fn take(&mut self, value: &[u8]) -> Result<(), String> {
+        let (version, row) = stored_row(value);
+        if self.read.filter.is_none() && self.projected.is_none() && self.wanted.is_none() {
+            match self.read.count_only {
+                true => self.page.count += 1,
+                false => self.page.push(version, row),
+            }
+            return Ok(());
+        }
+        let view = RowView::parse(self.columns, row).map_err(|error| error.to_string())?;
+        if let Some(wanted) = &self.wanted
+            && (!wanted.admits(&view) || self.scans && !wanted.ranges_over(&view))
+        {
+            return Ok(());
+        }
+        if let Some(filter) = &self.read.filter
+            && !holds(filter, &view, None).map_err(|error| error.to_string())?
+        {
+            return Ok(());
+        }
+        match (&self.projected, &self.read.projection) {
+            _ if self.read.count_only => self.page.count += 1,
+            (Some(columns), Some(indexes)) => {
+                let indexes = indexes.iter().map(|index| usize::from(*index));
+                let values: Vec<ValueRef<'_>> = indexes.map(|index| view.column(index)).collect();
+                let row = encode_row_refs(columns, &values).map_err(|error| error.to_string())?;
+                self.page.push(version, &row);
+            }
+            _ => self.page.push(version, row),
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,311 @@
+//! Lookups and scans of one partition, and its checksum.
+//!
+//! No pending operation on what is read: answered at once from the tables, which hold settled
+//! state only. A pending one: the read waits for its outcome (R10), and later operations
+//! on the same keys wait behind the read, so that it sees every key at one moment. That makes
+//! lookups over every index linearisable. `Stale` reads do not wait.
+
+use alloc::collections::BTreeSet;
+use alloc::vec::Vec;
+use core::ops::{Bound, ControlFlow};
+
+use placement::tables::{Tables, TablesError};
+use protocol::identity::{Now, OperationId, PartitionId, Position};
+use protocol::message::{ChecksumPart, ChecksumRead, Consistency, Read, Refusal, Reply};
+use protocol::planted::{self, Bug};
+
+use crate::core::CoreMachine;
+use crate::core::answers::Asker;
+use crate::core::contract::ClientId;
+use crate::core::partition::ranges::{KeyBounds, WaitingRead, Wanted};
+use crate::core::partition::rows::{KeyRange, Rows, Way};
+use crate::core::reads::page::PageBuilder;
+use crate::core::reads::redirect;
+use crate::core::step::Step;
+
+impl CoreMachine {
+    pub(crate) fn read<T: Tables>(
+        &mut self,
+        asker: Asker,
+        read: Read,
+        step: &mut Step<'_, T>,
+    ) -> Result<(), TablesError> {
+        self.counters.reads += 1;
+        self.notice_epoch(read.epoch, step.output);
+        if let Err(refusal) = self.check_readable(step.now, read.epoch, read.partition) {
+            self.refuse(asker, refusal, step.output);
+            return Ok(());
+        }
+        if let Err(message) = redirect::check(&self.partitions[&read.partition].table, &read) {
+            self.refuse(asker, Refusal::Invalid { message }, step.output);
+            return Ok(());
+        }
+        if read.redirect.is_some() {
+            self.counters.reads_redirected += 1;
+        }
+        if read.must_agree() {
+            self.watch_changes(step.now, read.partition);
+        }
+        let waits_for = self.waits_of(&read);
+        if waits_for.is_empty() {
+            return self.answer_read(asker, &read, step);
+        }
+        let reads = &mut self
+            .partitions
+            .get_mut(&read.partition)
+            .expect("it is readable")
+            .reads;
+        if reads.len() >= self.limits.waiting_reads_max {
+            self.refuse(asker, Refusal::Overloaded, step.output);
+            return Ok(());
+        }
+        self.counters.reads_waited += 1;
+        let since_us = step.now.monotonic_us;
+        reads.push(WaitingRead {
+            asker,
+            read,
+            waits_for,
+            since_us,
+        });
+        Ok(())
+    }
+
+    /// Operations under way on what is read, unless it may be stale.
+    fn waits_of(&self, read: &Read) -> BTreeSet<OperationId> {
+        if read.consistency == Consistency::Stale || planted::is(Bug::ReadDoesNotWait) {
+            return BTreeSet::new();
+        }
+        let partition = &self.partitions[&read.partition];
+        if let Some(wanted) = Wanted::of(&partition.table, read) {
+            return self.pending_on(partition, &wanted);
+        }
+        let mut end = read.end.as_deref();
+        if planted::is(Bug::RangeNotWatched) {
+            end = Some(&read.start);
+        }
+        let holders = partition.locks.holders_in(&read.start, end);
+        holders.into_iter().collect()
+    }
+
+    /// As [`CoreMachine::check_serving`]. A core that may have forgotten operations whose outcome
+    /// others have seen answers nothing until its peers have told it of them.
+    pub(crate) fn check_readable(
+        &self,
+        now: Now,
+        epoch: protocol::identity::Epoch,
+        partition: PartitionId,
+    ) -> Result<(), Refusal> {
+        self.check_serving(now, epoch, partition)?;
+        if self.recovering.is_some() && !planted::is(Bug::ReadBeforeRecovery) {
+            Err(Refusal::NotServing)
+        } else {
+            Ok(())
+        }
+    }
+
+    fn answer_read<T: Tables>(
+        &mut self,
+        asker: Asker,
+        read: &Read,
+        step: &mut Step<'_, T>,
+    ) -> Result<(), TablesError> {
+        let partition = &self.partitions[&read.partition];
+        let rows = Rows::of(partition);
+        let way = Way::of(rows, read);
+        let mut page = match PageBuilder::new(&partition.table, read, way) {
+            Ok(page) => page,
+            Err(message) => {
+                self.refuse(asker, Refusal::Invalid { message }, step.output);
+                return Ok(());
+            }
+        };
+        page.keys_left = self.limits.page_keys_max;
+        page.bytes_max = self.limits.page_bytes_max;
+        if read.must_agree() {
+            let quiet_us = self.quiet_us(step.now, partition, read, page.wanted.as_ref());
+            page.page.quiet_us = Some(quiet_us);
+        }
+        let range = KeyRange {
+            start: &read.start,
+            end: read.end.as_deref(),
+            descending: read.descending,
+        };
+        let visit = &mut |key: &[u8], value: &[u8]| page.visit(key, value);
+        match way {
+            Way::Rows => range.visit(read.partition.rows_table(), step.tables, visit)?,
+            Way::Entries(order) => rows.look_up(order, range, step.tables, visit)?,
+            Way::Scan(from) => step
+                .tables
+                .scan(read.partition.rows_table(), from, None, visit)?,
+        }
+        let looked_at = (self.limits.page_keys_max - page.keys_left) as u64;
+        let is_redirected = page.wanted.is_some();
+        let reply = match page.error {
+            Some(message) => Reply::Refused(Refusal::Invalid { message }),
+            None => {
+                let mut page = page.page;
+                self.hold_page(step.now, asker, read, &mut page);
+                Reply::Rows(page)
+            }
+        };
+        if is_redirected {
+            self.counters.redirected_rows_looked_at += looked_at;
+        }
+        // The lease is checked once more when the reply goes out, after the value was taken
+        // (R15).
+        self.answer(
+            asker,
+            Position(0),
+            Some(self.lease_until_us()),
+            reply,
+            step.output,
+        );
+        Ok(())
+    }
+
+    /// An operation has settled or given up: reads that waited for it alone are answered, and
+    /// what came after them goes on.
+    pub(crate) fn answer_waiting_reads<T: Tables>(
+        &mut self,
+        id: PartitionId,
+        operation: OperationId,
+        step: &mut Step<'_, T>,
+    ) -> Result<(), TablesError> {
+        let Some(partition) = self.partitions.get_mut(&id) else {
+            return Ok(());
+        };
+        if partition.reads.is_empty() {
+            return Ok(());
+        }
+        for read in &mut partition.reads {
+            read.waits_for.remove(&operation);
+        }
+        let ready: Vec<WaitingRead> = partition
+            .reads
+            .extract_if(.., |read| read.waits_for.is_empty())
+            .collect();
+        for WaitingRead { asker, read, .. } in &ready {
+            match self.check_readable(step.now, read.epoch, read.partition) {
+                Ok(()) => self.answer_read(*asker, read, step)?,
+                Err(refusal) => self.refuse(*asker, refusal, step.output),
+            }
+        }
+        self.reads_gone(id, &ready, step)
+    }
+
+    /// Lets in what came after reads of a partition that are gone.
+    pub(crate) fn reads_gone<T: Tables>(
+        &mut self,
+        id: PartitionId,
+        gone: &[WaitingRead],
+        step: &mut Step<'_, T>,
+    ) -> Result<(), TablesError> {
+        let ranges: Vec<_> = gone.iter().map(WaitingRead::range).collect();
+        self.ranges_free(id, &ranges, step)
+    }
+
+    /// Lets in what waited for ranges of a partition that are free now.
+    pub(crate) fn ranges_free<T: Tables>(
+        &mut self,
+        id: PartitionId,
+        ranges: &[KeyBounds<'_>],
+        step: &mut Step<'_, T>,
+    ) -> Result<(), TablesError> {
+        let Some(partition) = self.partitions.get_mut(&id) else {
+            return Ok(());
+        };
+        if ranges.is_empty() {
+            return Ok(());
+        }
+        // Requests that wait for something else have their turn when that is gone.
+        let mut waited = BTreeSet::new();
+        // A client may ask for a range that ends before it starts: it covers no key.
+        let covers_keys = |range: &&KeyBounds<'_>| match **range {
+            (Bound::Included(start), Bound::Excluded(end)) => start <= end,
+            _ => true,
+        };
+        for range in ranges.iter().filter(covers_keys) {
+            let queues = partition.queues.range::<[u8], _>(*range);
+            waited.extend(queues.map(|(pk, _)| pk.clone()));
+        }
+        for operation in core::mem::take(&mut partition.behind_reads) {
+            self.wake((operation, id), step)?;
+        }
+        for pk in waited {
+            self.start_queue(id, &pk, step)?;
+        }
+        Ok(())
+    }
+
+    /// Reads of a client that is gone, or that have waited too long, end.
+    pub(crate) fn drop_reads<T: Tables>(
+        &mut self,
+        gone: Option<ClientId>,
+        step: &mut Step<'_, T>,
+    ) -> Result<(), TablesError> {
+        let deadline = step
+            .now
+            .monotonic_us
+            .saturating_sub(self.limits.wait_us_max);
+        let mut late = Vec::new();
+        for partition in self
+            .partitions
+            .values_mut()
+            .filter(|one| !one.reads.is_empty())
+        {
+            let ends = |read: &mut WaitingRead| {
+                gone == Some(read.asker.client) || read.since_us < deadline
+            };
+            let ended: Vec<WaitingRead> = partition.reads.extract_if(.., ends).collect();
+            late.push((partition.id, ended));
+        }
+        for (id, ended) in late {
+            for WaitingRead { asker, .. } in &ended {
+                if gone != Some(asker.client) {
+                    self.refuse(*asker, Refusal::Overloaded, step.output);
+                }
+            }
+            self.reads_gone(id, &ended, step)?;
+        }
+        Ok(())
+    }
+
+    /// Sums a part of a partition. Tells settled state: two replexes agree when nothing is under
+    /// way.
+    pub(crate) fn checksum<T: Tables>(
+        &mut self,
+        asker: Asker,
+        read: &ChecksumRead,
+        step: &mut Step<'_, T>,
+    ) -> Result<(), TablesError> {
+        if let Err(refusal) = self.check_readable(step.now, read.epoch, read.partition) {
+            self.refuse(asker, refusal, step.output);
+            return Ok(());
+        }
+        let limit = (read.limit as usize).clamp(1, self.limits.page_keys_max) as u64;
+        let mut part = ChecksumPart::default();
+        step.tables.scan(
+            read.partition.rows_table(),
+            &read.start,
+            None,
+            &mut |key, value| {
+                if part.count == limit {
+                    part.next = Some(key.into());
+                    return ControlFlow::Break(());
+                }
+                part.count += 1;
+                part.sum = part.sum.wrapping_add(xxhash_rust::xxh3::xxh3_64(value));
+                ControlFlow::Continue(())
+            },
+        )?;
+        let lease = Some(self.lease_until_us());
+        self.answer(
+            asker,
+            Position(0),
+            lease,
+            Reply::Checksum(part),
+            step.output,
+        );
+        Ok(())
+    }
+}

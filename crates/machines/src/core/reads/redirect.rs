@@ -1,0 +1,98 @@
+//! Reads of a lost partition's rows at a member of its cover (Replex sections 3.1 and 4).
+//!
+//! What is asked for is a range in the order of the lost partition's replex, which need not be the
+//! member's. So the rows of pending operations tell what the read waits for (R10), not the
+//! keys that they hold. A client that reads at several members must know that they all were, at one
+//! moment, as they were read: each says for how long nothing had changed in what was asked for
+//! (R12). Until somebody asks, a partition remembers only when it changed last.
+
+use alloc::collections::BTreeSet;
+use alloc::string::String;
+use core::ops::RangeBounds;
+
+use protocol::identity::{Now, OperationId, PartitionId};
+use protocol::message::Read;
+use protocol::operation::Decision;
+use protocol::planted::{self, Bug};
+
+use crate::core::CoreMachine;
+use crate::core::member::MemberKey;
+use crate::core::partition::Partition;
+use crate::core::partition::ranges::{Wanted, bounds};
+use crate::core::table::TableInfo;
+
+/// What is wrong with what a redirected read asks of a partition, if anything.
+pub(crate) fn check(table: &TableInfo, read: &Read) -> Result<(), String> {
+    let Some(redirect) = &read.redirect else {
+        return Ok(());
+    };
+    if usize::from(redirect.replex) >= table.replexes.len() {
+        return Err("there is no replex with the order that is asked for".into());
+    }
+    let residues = &redirect.constraints.residues;
+    let possible = residues
+        .iter()
+        .flatten()
+        .all(|residue| residue.is_possible());
+    if residues.len() != table.layout.key_spaces.len() || !possible {
+        return Err("the constraints are not of this table".into());
+    }
+    Ok(())
+}
+
+impl CoreMachine {
+    /// Operations under way on what a redirected read asks for (R10).
+    pub(crate) fn pending_on(
+        &self,
+        partition: &Partition,
+        wanted: &Wanted<'_>,
+    ) -> BTreeSet<OperationId> {
+        if planted::is(Bug::RedirectDoesNotWait) {
+            return BTreeSet::new();
+        }
+        let mut pending: BTreeSet<OperationId> =
+            partition.locks.holders_in(&[], None).into_iter().collect();
+        pending.retain(|operation| {
+            let member = self.members.get(&(*operation, partition.id));
+            member.is_some_and(|member| wanted.is_touched_by(&member.prepare))
+        });
+        pending
+    }
+
+    /// A read has come that must agree with others: changes of the partition are remembered from
+    /// now on.
+    pub(crate) fn watch_changes(&mut self, now: Now, id: PartitionId) {
+        if let Some(partition) = self.partitions.get_mut(&id) {
+            partition.recent.watch(now.monotonic_us);
+        }
+    }
+
+    /// The member's outcome has changed its partition.
+    pub(crate) fn note_change(&mut self, now: Now, key: MemberKey) {
+        let member = &self.members[&key];
+        if member.decision() != Some(&Decision::Commit) {
+            return;
+        }
+        if let Some(partition) = self.partitions.get_mut(&key.1) {
+            partition.recent.note(now.monotonic_us, member);
+        }
+        self.note_change_of_held(key);
+    }
+
+    /// For how long nothing has changed in what a read asks for; `wanted` if it is redirected.
+    pub(crate) fn quiet_us(
+        &self,
+        now: Now,
+        partition: &Partition,
+        read: &Read,
+        wanted: Option<&Wanted<'_>>,
+    ) -> u64 {
+        let range = bounds(read);
+        let changed_us = partition.recent.changed_us(|change| match wanted {
+            Some(wanted) => wanted.is_disturbed_by(&change.prepare),
+            None => change.keys.iter().any(|key| range.contains(&key[..])),
+        });
+        now.monotonic_us
+            .saturating_sub(changed_us.max(self.view.since_us()))
+    }
+}

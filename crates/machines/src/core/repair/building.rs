@@ -1,0 +1,97 @@
+//! What can stand in the way of a copy that is made of a table in use: rows that were written when
+//! there was no such copy to refuse them.
+//!
+//! A row is looked at whenever it is put into the partition or offered by the cover: of two that
+//! collide, the one that comes later finds the other. Writes since the copy's first epoch are
+//! judged like any others, so that none of them adds a collision.
+
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::ops::ControlFlow;
+
+use placement::tables::{Tables, TablesError};
+use placement::{
+    ColumnType, Constraint, KEY_BYTES_MAX, RowView, decode_key, encode_value, prefix_end,
+};
+use protocol::identity::PartitionId;
+use protocol::planted::{self, Bug};
+
+use crate::core::member::Member;
+use crate::core::table::TableInfo;
+
+impl Member {
+    /// Rows put by the operation that collide with others, where the copy is being made.
+    pub(crate) fn collisions<T: Tables>(&self, tables: &T) -> Result<Vec<String>, TablesError> {
+        let mut found = Vec::new();
+        for (change, effect) in self.prepare.changes.iter().zip(&self.effects) {
+            let row = change.new.as_ref().filter(|_| effect.put.is_some());
+            if let Some(row) = row {
+                found.extend(self.table.collision(self.partition(), row, tables)?);
+            }
+        }
+        Ok(found)
+    }
+}
+
+impl TableInfo {
+    /// Whether two rows with the key of this one are in a unique index that is being made.
+    pub(crate) fn collision<T: Tables>(
+        &self,
+        of: PartitionId,
+        row: &[u8],
+        tables: &T,
+    ) -> Result<Option<String>, TablesError> {
+        let replex = usize::from(of.replex);
+        let info = &self.replexes[replex];
+        let judges = info.is_building && info.constraint == Some(Constraint::Unique);
+        if !judges || planted::is(Bug::CollisionIgnored) {
+            return Ok(None);
+        }
+        let Ok(row) = RowView::parse(&self.schema.columns, row) else {
+            return Ok(None);
+        };
+        let Some(key) = self.constrained_key(replex, &row) else {
+            return Ok(None);
+        };
+        let mut rows = 0;
+        let end = prefix_end(&key);
+        tables.scan(of.rows_table(), &key, end.as_deref(), &mut |_, _| {
+            rows += 1;
+            match rows {
+                1 => ControlFlow::Continue(()),
+                _ => ControlFlow::Break(()),
+            }
+        })?;
+        let columns = &info.entry_columns[..info.sort_count];
+        Ok((rows > 1).then(|| format!("several rows have {}", self.describe(columns, &row))))
+    }
+
+    /// Says that a row's key is too long for a copy that is being made.
+    pub(crate) fn long_key(&self, of: PartitionId, row: &[u8], bytes: usize) -> String {
+        let name = &self.layout.replexes[usize::from(of.replex)].name;
+        let row = RowView::parse(&self.schema.columns, row);
+        let which = row.map_or_else(
+            |_| String::new(),
+            |row| self.describe(&self.schema.primary_key, &row),
+        );
+        format!(
+            "the key in {name} of the row with {which} has {bytes} bytes; at most {KEY_BYTES_MAX} \
+             are possible"
+        )
+    }
+
+    /// `(column, column) = (value, value)`
+    fn describe(&self, columns: &[usize], row: &RowView<'_>) -> String {
+        let mut key = Vec::new();
+        for column in columns {
+            encode_value(&mut key, row.column(*column));
+        }
+        let of = |column: &usize| &self.schema.columns[*column];
+        let types: Vec<ColumnType> = columns.iter().map(|it| of(it).column_type).collect();
+        let names: Vec<&str> = columns.iter().map(|it| of(it).name.as_str()).collect();
+        let values = decode_key(&key, &types).unwrap_or_default();
+        let values: Vec<String> = values.iter().map(ToString::to_string).collect();
+        format!("({}) = ({})", names.join(", "), values.join(", "))
+    }
+}

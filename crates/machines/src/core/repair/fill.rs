@@ -1,0 +1,589 @@
+//! Filling a partition that is rebuilding, from its cover (R17, R19, R20).
+//!
+//! A place is rebuilding from the first moment of an epoch before which everything is settled. From
+//! then on its partition takes part in all chains, so it hears of every later change itself. What
+//! it lacks is what the rows of its cover were then. Invariants, on which all of `fill_*` rests:
+//!
+//! - A row that no chain has changed since is the same in the cover, whenever it is looked at. One
+//!   that was changed is here already, or has left its version among the departures. So pages may
+//!   come late, twice and in any order, and a fill may begin again at any time: the higher version
+//!   wins.
+//! - Only rows that won are logged, so that the log read again gives the same tables.
+//! - The core fills, and its cover gives, only after recovery: rows settled that a peer has yet to
+//!   tell of are missing before.
+//!
+//! What members of the cover do is in `fill_source`, what a vote or a head cannot wait for in
+//! `fill_fetch`, completion records in `fill_completions`. Who decides that a place is rebuilding,
+//! and that it serves again, is the coordinator.
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::format;
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use placement::tables::{Tables, TablesError};
+use placement::{CoverCosts, Durability, KEY_BYTES_MAX, cover};
+use protocol::codec::Bytes;
+use protocol::configuration::{PartitionState, ServerState};
+use protocol::identity::{CoreId, Now, PartitionId, Position, Version};
+use protocol::message::{FillReport, Looked, OBSTACLES_MAX, PeerMessage, Room, RowPage};
+use protocol::planted::{self, Bug};
+use protocol::record::Record;
+
+use crate::core::CoreMachine;
+use crate::core::contract::CoreOutput;
+use crate::core::partition::rows::{Rows, departed};
+use crate::core::repair::fill_completions::Completions;
+use crate::core::repair::fill_fetch::Fetches;
+use crate::core::repair::source::Source;
+use crate::core::repair::sums::page_sum;
+use crate::core::step::Step;
+
+/// A row that is taken counts so many times for the throttle: to log it and put it costs about five
+/// times what it costs to look at it (`CoreLimits::fill_bytes_per_second`).
+const TAKEN_TIMES: u64 = 5;
+
+/// How far pages may run ahead of the throttle, because a timer is no finer.
+const AHEAD_US: u64 = 1_000;
+
+/// The partitions of this core that are rebuilding.
+#[derive(Debug, Default)]
+pub(crate) struct Fills {
+    /// Exactly those that are rebuilding by the configuration, once it has been reviewed.
+    partitions: BTreeMap<PartitionId, Fill>,
+    /// Pages are asked for no sooner (`CoreLimits::fill_bytes_per_second`).
+    next_page_us: u64,
+    /// When something is to be asked for, at the latest.
+    due_us: Option<u64>,
+    /// Partitions were completed since the coordinator was last told of all of them.
+    is_news: bool,
+}
+
+impl Fills {
+    /// The fill of a partition, if it is rebuilding.
+    pub fn get(&self, id: &PartitionId) -> Option<&Fill> {
+        self.partitions.get(id)
+    }
+
+    /// The fill of a partition, if it is rebuilding.
+    pub fn get_mut(&mut self, id: &PartitionId) -> Option<&mut Fill> {
+        self.partitions.get_mut(id)
+    }
+
+    /// A new tenure of a partition begins: what an earlier one had filled says nothing of it.
+    pub fn forget(&mut self, id: PartitionId) {
+        self.partitions.remove(&id);
+    }
+
+    /// When something is to be asked for, at the latest.
+    pub fn due_us(&self) -> Option<u64> {
+        self.due_us
+    }
+
+    /// The next page is asked for no sooner.
+    pub fn next_page_us(&self) -> u64 {
+        self.next_page_us
+    }
+}
+
+/// One partition's fill.
+#[derive(Debug)]
+pub(crate) struct Fill {
+    /// Its cover; none if there is no cover of partitions that serve.
+    pub sources: Option<BTreeMap<PartitionId, Source>>,
+    pub completions: Completions,
+    /// What operations and requests wait for.
+    pub fetches: Fetches,
+    /// The last record that must be durable before the partition may serve.
+    last_record: Position,
+    since_us: u64,
+    rows: u64,
+    /// Why the copy that is being made cannot be: for people.
+    obstacles: BTreeSet<String>,
+    /// Everything is here.
+    is_complete: bool,
+}
+
+impl Fill {
+    /// Whether nothing has to be fetched any more before it may be judged.
+    pub fn has_all_rows(&self) -> bool {
+        let mut sources = self.sources.iter().flat_map(BTreeMap::values);
+        self.sources.is_some() && sources.all(|source| source.next.is_none())
+    }
+
+    /// It has made a record that must be durable before the partition may serve.
+    pub fn has_logged(&mut self, position: Position) {
+        self.last_record = self.last_record.max(position);
+    }
+
+    /// Whether a head may begin requests (R13): those that were completed before are known,
+    /// and rows can be fetched.
+    pub fn takes_requests(&self) -> bool {
+        self.sources.is_some() && self.completions.are_complete()
+    }
+}
+
+impl CoreMachine {
+    /// Whether a partition of this core is rebuilding.
+    pub(crate) fn is_rebuilding(&self, id: PartitionId) -> bool {
+        let place = self
+            .partitions
+            .get(&id)
+            .and_then(|held| held.table.place(id));
+        place.is_some_and(|place| place.state == PartitionState::Rebuilding)
+    }
+
+    /// The configuration is new, or the core has started: what is rebuilding now is filled from
+    /// what is available now.
+    pub(crate) fn review_fills<T: Tables>(
+        &mut self,
+        step: &mut Step<'_, T>,
+    ) -> Result<(), TablesError> {
+        self.review_lists();
+        self.review_taking(step)?;
+        let known = core::mem::take(&mut self.fills.partitions);
+        let mut ended = Vec::new();
+        for (id, fill) in known {
+            if self.is_rebuilding(id) {
+                self.fills.partitions.insert(id, fill);
+            } else if self.partitions.contains_key(&id) {
+                step.tables.drop_table(id.departures_table());
+                ended.push((id, fill));
+            }
+        }
+        let held = self.partitions.keys().copied();
+        let rebuilding: Vec<PartitionId> = held.filter(|id| self.is_rebuilding(*id)).collect();
+        for id in rebuilding {
+            self.review_fill(step.now, id, step.output);
+            self.try_end_fill(id, step)?;
+        }
+        for (id, fill) in ended {
+            self.end_fetches(id, fill.fetches, step)?;
+        }
+        self.ask_covers(step.now, step.output);
+        Ok(())
+    }
+
+    /// Looks for the cover of one partition. Sources that stay go on where they are. What moves
+    /// here needs none: it is whole, or has to wait until it is.
+    pub(crate) fn review_fill(&mut self, now: Now, id: PartitionId, output: &mut CoreOutput) {
+        let giver = self.view.place(id).and_then(|place| place.giver());
+        let (cover, peers) = match giver {
+            None => (self.cover_of(id), self.table_peers(id)),
+            Some(giver) => {
+                let is_whole = !self.is_not_whole(id);
+                (is_whole.then(Vec::new), Vec::from([giver]))
+            }
+        };
+        let fill = self.fills.partitions.entry(id).or_insert_with(|| Fill {
+            sources: None,
+            completions: Completions::default(),
+            fetches: Fetches::default(),
+            last_record: Position(0),
+            since_us: now.monotonic_us,
+            rows: 0,
+            obstacles: BTreeSet::new(),
+            is_complete: false,
+        });
+        if fill.is_complete {
+            return;
+        }
+        // Without a cover it is not known who has been in the chains of all rows.
+        if giver.is_some() || cover.is_some() {
+            fill.completions.ask(peers);
+        }
+        let Some(members) = cover else {
+            fill.sources = None;
+            if giver.is_some() {
+                return;
+            }
+            let text = format!(
+                "{id} cannot be filled: no partitions that serve hold all of its rows; it waits \
+                 until servers with the others are back"
+            );
+            return self.note(&text, output);
+        };
+        let mut before = fill.sources.take().unwrap_or_default();
+        let is_new = !before.keys().eq(&members);
+        let source = |member| {
+            let mut source = before.remove(&member).unwrap_or_else(Source::new);
+            source.timer.lose();
+            (member, source)
+        };
+        let sources: BTreeMap<PartitionId, Source> = members.into_iter().map(source).collect();
+        fill.fetches.begin_again(&sources);
+        let text = format!("{id} is being filled from a cover of {}", sources.len());
+        fill.sources = Some(sources);
+        if is_new && giver.is_none() {
+            self.note(&text, output);
+        }
+    }
+
+    /// The cheapest cover of partitions that serve.
+    fn cover_of(&self, id: PartitionId) -> Option<Vec<PartitionId>> {
+        let table = &self.partitions[&id].table;
+        let available = |replex: usize, number: u32| {
+            let member = table.partition(replex, number);
+            let place = table.place(member);
+            place.is_some_and(|place| {
+                place.state == PartitionState::Serving && self.is_up(place.core)
+            })
+        };
+        let lost = (usize::from(id.replex), id.number);
+        let cover = cover(&table.layout, lost, &available, &CoverCosts::UNIFORM)?;
+        let members = cover.members.iter();
+        let mut members: Vec<PartitionId> = members
+            .map(|member| table.partition(member.replex, member.partition))
+            .collect();
+        members.sort_unstable();
+        members.dedup();
+        Some(members)
+    }
+
+    fn is_up(&self, core: CoreId) -> bool {
+        let server = self.view.configuration().server(core.server);
+        server.is_some_and(|server| server.state == ServerState::Up)
+    }
+
+    /// The other cores that hold partitions of the same table and are up.
+    fn table_peers(&self, id: PartitionId) -> Vec<CoreId> {
+        let places = self.partitions[&id].table.placement.iter().flatten();
+        let cores = places.map(|place| place.core);
+        let mut peers: Vec<CoreId> = cores
+            .filter(|core| *core != self.identity.core && self.is_up(*core))
+            .collect();
+        peers.sort_unstable();
+        peers.dedup();
+        peers
+    }
+
+    /// Asks members of covers for what they have not answered for long, or were not asked for yet.
+    pub(crate) fn ask_covers(&mut self, now: Now, output: &mut CoreOutput) {
+        self.fills.due_us = self.ask_givers(now, output);
+        if self.fills.partitions.is_empty() || self.recovering.is_some() {
+            return;
+        }
+        let (now_us, retry_us) = (now.monotonic_us, self.limits.retry_us);
+        let due_us = now_us + retry_us;
+        let mut due_us = self.fills.due_us.map_or(due_us, |it| it.min(due_us));
+        let mut asked = Vec::new();
+        if self.space.own() == Room::Free {
+            due_us = due_us.min(self.ask_pages(now_us, &mut asked));
+        }
+        for (of, fill) in &mut self.fills.partitions {
+            let numbers = &mut self.numbers;
+            let cover = fill.sources.as_ref();
+            let times = (now_us, retry_us);
+            fill.fetches.ask((*of, cover), numbers, times, &mut asked);
+            fill.completions.send(*of, (now_us, retry_us), output);
+        }
+        self.fills.due_us = Some(due_us);
+        for (from, message) in asked {
+            self.send(from, Position(0), message, output);
+        }
+    }
+
+    /// Adds the pages that are to be asked for now, and returns when more are. One at a time of
+    /// each member, for all partitions that have come as far with it.
+    fn ask_pages(&mut self, now_us: u64, asked: &mut Vec<(PartitionId, PeerMessage)>) -> u64 {
+        let retry_us = self.limits.retry_us;
+        let page_us = self.fills.next_page_us.saturating_sub(AHEAD_US);
+        let fills = self.fills.partitions.values();
+        let sources = fills.flat_map(|fill| fill.sources.iter().flatten());
+        let busy: BTreeSet<PartitionId> = sources
+            .filter(|(_, source)| source.timer.is_under_way(now_us, retry_us))
+            .map(|(from, _)| *from)
+            .collect();
+        let mut room = self.limits.fill_pages_max.saturating_sub(busy.len());
+        let mut due_us = u64::MAX;
+        let mut pages: BTreeMap<PartitionId, (Bytes, Vec<PartitionId>)> = BTreeMap::new();
+        for (of, fill) in &mut self.fills.partitions {
+            for (from, source) in fill.sources.iter_mut().flatten() {
+                let (Some(start), Some(source_us)) = (&source.next, source.due_us(retry_us)) else {
+                    continue;
+                };
+                let source_us = source_us.max(page_us);
+                if source_us > now_us {
+                    due_us = due_us.min(source_us);
+                    continue;
+                }
+                let is_together = pages.get(from).map(|(other, _)| other == start);
+                if busy.contains(from) || !is_together.unwrap_or(room > 0) {
+                    continue;
+                }
+                room -= usize::from(is_together.is_none());
+                let page = pages.entry(*from).or_insert((start.clone(), Vec::new()));
+                page.1.push(*of);
+                source.timer.ask(now_us);
+            }
+        }
+        for (from, (start, of)) in pages {
+            asked.push((from, PeerMessage::Copy { of, from, start }));
+        }
+        due_us
+    }
+
+    /// What was asked of a core may be lost: it is asked again.
+    pub(crate) fn ask_cover_again(&mut self, now: Now, core: CoreId, output: &mut CoreOutput) {
+        self.ask_giver_again(core);
+        let configuration = Arc::clone(self.view.configuration());
+        let is_there = |id: &PartitionId| {
+            let place = configuration.place(*id);
+            place.is_some_and(|place| place.core == core)
+        };
+        for fill in self.fills.partitions.values_mut() {
+            for (id, source) in fill.sources.iter_mut().flatten() {
+                if is_there(id) {
+                    source.timer.lose();
+                }
+            }
+            for (id, source) in fill.fetches.sources() {
+                if is_there(id) {
+                    source.timer.lose();
+                }
+            }
+            fill.completions.ask_again(core);
+        }
+        self.ask_covers(now, output);
+    }
+
+    /// A page of rows has come.
+    pub(crate) fn on_copied<T: Tables>(
+        &mut self,
+        of: PartitionId,
+        from: PartitionId,
+        (start, page, sum): (Bytes, RowPage, u64),
+        looked: Looked,
+        step: &mut Step<'_, T>,
+    ) -> Result<(), TablesError> {
+        let awaits = |source: &Source| source.awaits(&start);
+        if !self.source(of, from).is_some_and(|source| awaits(source)) {
+            return Ok(());
+        }
+        // R20, page by page: another sum would mean other rows than were sent.
+        if page_sum(&page) != sum {
+            let text = format!("a page of {from} for {of} has another sum than was sent; again");
+            self.note(&text, step.output);
+            return Ok(());
+        }
+        self.take_rows(of, &page, step)?;
+        self.throttle(step.now, looked.bytes, page.rows.len());
+        let source = self.source(of, from).expect("it was just there");
+        source.rows += looked.rows;
+        source.of_rows = source.of_rows.max(looked.of_rows);
+        if source.go_on(page.next) && planted::is(Bug::ServesBeforeFilled) {
+            source.next = None;
+        }
+        self.try_end_fill(of, step)?;
+        self.ask_covers(step.now, step.output);
+        Ok(())
+    }
+
+    /// Puts off the next page after one that has come.
+    pub(crate) fn throttle(&mut self, now: Now, looked_at_bytes: u64, taken_bytes: usize) {
+        let per_second = self.limits.fill_bytes_per_second.max(1);
+        let bytes = looked_at_bytes + TAKEN_TIMES * taken_bytes as u64;
+        let pause_us = bytes.saturating_mul(1_000_000) / per_second;
+        self.fills.next_page_us = self.fills.next_page_us.max(now.monotonic_us) + pause_us;
+        self.counters.fill_bytes += looked_at_bytes;
+    }
+
+    fn source(&mut self, of: PartitionId, from: PartitionId) -> Option<&mut Source> {
+        let fill = self.fills.get_mut(&of)?;
+        fill.sources.as_mut()?.get_mut(&from)
+    }
+
+    /// Puts rows of the cover where they are newer, and logs them. Returns the keys of all of them.
+    pub(crate) fn take_rows<T: Tables>(
+        &mut self,
+        of: PartitionId,
+        page: &RowPage,
+        step: &mut Step<'_, T>,
+    ) -> Result<Vec<Vec<u8>>, TablesError> {
+        let rows = Rows::of(&self.partitions[&of]);
+        let mut keys = Vec::with_capacity(page.count as usize);
+        let mut newer = RowPage::default();
+        let mut obstacles = Vec::new();
+        for (version, row) in page.rows() {
+            let Some(key) = rows.table.key_in(of, row) else {
+                continue;
+            };
+            if key.len() > KEY_BYTES_MAX {
+                obstacles.push(rows.table.long_key(of, row, key.len()));
+                continue;
+            }
+            if put_copied(rows, &key, version, row, step.tables)? {
+                newer.push(version, row);
+            }
+            obstacles.extend(rows.table.collision(of, row, step.tables)?);
+            keys.push(key);
+        }
+        self.note_obstacles(of, obstacles);
+        if newer.count == 0 {
+            return Ok(keys);
+        }
+        let record = Record::Copied {
+            partition: of,
+            rows: newer.rows,
+        };
+        let position = self.append(&record, Durability::Replicated, step.output);
+        self.counters.fill_rows += newer.count;
+        let fill = self.fills.get_mut(&of);
+        let fill = fill.expect("only what is filled takes rows");
+        fill.rows += newer.count;
+        fill.has_logged(position);
+        Ok(keys)
+    }
+
+    /// A copy that is being made cannot be.
+    pub(crate) fn note_obstacles(&mut self, of: PartitionId, obstacles: Vec<String>) {
+        if let Some(fill) = self.fills.get_mut(&of) {
+            let room = OBSTACLES_MAX.saturating_sub(fill.obstacles.len());
+            fill.obstacles.extend(obstacles.into_iter().take(room));
+        }
+    }
+
+    /// The log's record of such rows is read again.
+    pub(crate) fn replay_copied<T: Tables>(
+        &mut self,
+        of: PartitionId,
+        rows: Bytes,
+        tables: &mut T,
+    ) -> Result<(), TablesError> {
+        let Some(partition) = self.partitions.get(&of) else {
+            return Ok(());
+        };
+        if self.log.rows_are_newer() {
+            return Ok(());
+        }
+        let page = RowPage {
+            rows,
+            ..RowPage::default()
+        };
+        let rows = Rows::of(partition);
+        for (version, row) in page.rows() {
+            if let Some(key) = partition.table.key_in(of, row) {
+                put_copied(rows, &key, version, row, tables)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Notes it if everything is here: then nobody need wait for a fetch any more.
+    pub(crate) fn try_end_fill<T: Tables>(
+        &mut self,
+        id: PartitionId,
+        step: &mut Step<'_, T>,
+    ) -> Result<(), TablesError> {
+        let Some(fill) = self.fills.get_mut(&id) else {
+            return Ok(());
+        };
+        if fill.is_complete || !fill.has_all_rows() {
+            return Ok(());
+        }
+        let fetches = core::mem::take(&mut fill.fetches);
+        if fill.completions.are_complete() {
+            fill.is_complete = true;
+            let can_serve = fill.obstacles.is_empty();
+            let ms = (step.now.monotonic_us.saturating_sub(fill.since_us) / 1000).max(1);
+            let rows = fill.rows;
+            let how = match self.view.place(id).and_then(|place| place.giver()) {
+                Some(_) => format!("the last of them {ms} ms after it was handed over"),
+                None => format!(
+                    "{rows} were copied in {ms} ms, {} per second",
+                    rows * 1000 / ms
+                ),
+            };
+            let text = format!("{id} has all of its rows: {how}; it waits to serve");
+            if can_serve {
+                self.note(&text, step.output);
+            }
+            self.keep_own_completions(id, step.output);
+            self.fills.is_news = true;
+            self.report_fills(step.now);
+        }
+        self.end_fetches(id, fetches, step)
+    }
+
+    /// Sends a heartbeat at once when the last fill here is complete and durable: the coordinator
+    /// need not wait for the next regular one.
+    pub(crate) fn report_fills(&mut self, now: Now) {
+        if !self.fills.is_news {
+            return;
+        }
+        let mut fills = self.fills.partitions.values();
+        if fills.all(|fill| fill.is_complete && self.log.is_durable(fill.last_record)) {
+            self.fills.is_news = false;
+            self.leases.hurry(now);
+        }
+    }
+
+    /// The partitions that can serve, or can be taken over: for the coordinator.
+    pub(crate) fn filled(&self) -> Vec<PartitionId> {
+        let fills = self.fills.partitions.iter();
+        let filled = fills.filter(|(_, fill)| {
+            fill.is_complete && fill.obstacles.is_empty() && self.log.is_durable(fill.last_record)
+        });
+        let filled = filled.map(|(id, _)| *id);
+        filled.chain(self.level()).collect()
+    }
+
+    /// How far the fills are, by replex: for the coordinator.
+    pub(crate) fn fill_reports(&self) -> Vec<FillReport> {
+        let mut reports: BTreeMap<_, FillReport> = BTreeMap::new();
+        for (id, fill) in &self.fills.partitions {
+            let mut report = FillReport::new(id.table, id.replex);
+            report.partitions = 1;
+            for source in fill.sources.iter().flat_map(BTreeMap::values) {
+                report.sources += 1;
+                report.sources_done += u64::from(source.next.is_none());
+                report.rows += source.rows;
+                report.of_rows += source.of_rows.max(source.rows);
+            }
+            report.obstacles = fill.obstacles.iter().cloned().collect();
+            let sum = reports.entry((id.table, id.replex));
+            sum.or_insert_with(|| FillReport::new(id.table, id.replex))
+                .add(&report);
+        }
+        reports.into_values().collect()
+    }
+
+    /// How many sources there are, and how many have given everything: the share of the covers that
+    /// is done.
+    pub(crate) fn fill_sources(&self) -> (u64, u64) {
+        let fills = self.fills.partitions.values();
+        let sources = fills.flat_map(|fill| fill.sources.iter().flat_map(BTreeMap::values));
+        sources.fold((0, 0), |(all, done), source| {
+            (all + 1, done + u64::from(source.next.is_none()))
+        })
+    }
+}
+
+/// Puts a row of the cover unless a version as high is here, or has left from here (R19).
+fn put_copied<T: Tables>(
+    rows: Rows<'_>,
+    key: &[u8],
+    version: Version,
+    row: &[u8],
+    tables: &mut T,
+) -> Result<bool, TablesError> {
+    let stored = rows.stored(key, tables)?;
+    let departed = departed(rows.id, key, tables)?;
+    let is_newer = stored
+        .as_ref()
+        .is_none_or(|stored| stored.version < version)
+        && departed.is_none_or(|departed| departed < version);
+    if !is_newer && !planted::is(Bug::LowerVersionWins) {
+        return Ok(false);
+    }
+    let rows = match planted::is(Bug::CopiedWithoutEntries) {
+        true => Rows {
+            orders: &[],
+            ..rows
+        },
+        false => rows,
+    };
+    rows.put(key, (version, row), stored.as_ref(), tables);
+    Ok(true)
+}

@@ -1,0 +1,219 @@
+//! Completion records of a partition that is being filled: a retry finds its first result also at a
+//! new head, and whatever fails next (R13).
+//!
+//! Every member of a chain has the records of its operations. Each row of the partition is in some
+//! member of the cover, which was in the chains that changed it: so all cores of the table that are
+//! up, among which the cover's are and this one may be, have all records between them. The same
+//! cores have seen every version that a row of the partition had (R6).
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+use placement::tables::{Tables, TablesError};
+use protocol::codec::Wire;
+use protocol::identity::{CoreId, PartitionId, Position, RequestId, Version};
+use protocol::message::PeerMessage;
+use protocol::planted::{self, Bug};
+use protocol::record::{Record, SavedCompletion};
+
+use crate::core::CoreMachine;
+use crate::core::contract::{CoreOutput, PeerSend};
+use crate::core::repair::timer::RetryTimer;
+use crate::core::step::Step;
+
+/// How far the peers have been asked.
+#[derive(Debug, Default)]
+pub(crate) struct Completions {
+    peers: BTreeMap<CoreId, Peer>,
+    /// All have answered, once. What is completed later comes through the chain.
+    are_complete: bool,
+}
+
+/// How far one peer has been asked.
+#[derive(Debug, Default)]
+struct Peer {
+    /// Where to go on.
+    next: RequestId,
+    /// It has told everything.
+    is_done: bool,
+    timer: RetryTimer,
+}
+
+impl Completions {
+    pub fn are_complete(&self) -> bool {
+        self.are_complete
+    }
+
+    /// These are the peers now. Those that stay go on where they are.
+    pub fn ask(&mut self, peers: Vec<CoreId>) {
+        let mut before = core::mem::take(&mut self.peers);
+        let peer = |core| {
+            let mut peer = before.remove(&core).unwrap_or_default();
+            peer.timer.lose();
+            (core, peer)
+        };
+        self.peers = peers.into_iter().map(peer).collect();
+        self.count();
+    }
+
+    /// What was asked of a core may be lost.
+    pub fn ask_again(&mut self, core: CoreId) {
+        if let Some(peer) = self.peers.get_mut(&core) {
+            peer.timer.lose();
+        }
+    }
+
+    /// Sends the questions that are due.
+    pub fn send(
+        &mut self,
+        of: PartitionId,
+        (now_us, retry_us): (u64, u64),
+        output: &mut CoreOutput,
+    ) {
+        if self.are_complete {
+            return;
+        }
+        for (core, peer) in &mut self.peers {
+            if peer.is_done || peer.timer.is_under_way(now_us, retry_us) {
+                continue;
+            }
+            peer.timer.ask(now_us);
+            let start = peer.next;
+            output.sends.push(PeerSend {
+                to: *core,
+                after: Position(0),
+                message: PeerMessage::CopyCompletions { of, start },
+            });
+        }
+    }
+
+    /// Notes it once all have told everything.
+    fn count(&mut self) {
+        self.are_complete |= self.peers.values().all(|peer| peer.is_done);
+    }
+}
+
+impl CoreMachine {
+    /// A core that fills a partition asks for completion records: of the requests to it, where it
+    /// is a head, otherwise of all requests to the table.
+    pub(crate) fn on_copy_completions(
+        &mut self,
+        from: CoreId,
+        of: PartitionId,
+        start: RequestId,
+        output: &mut CoreOutput,
+    ) {
+        if self.recovering.is_some() {
+            return;
+        }
+        let mut completions: Vec<SavedCompletion> = Vec::new();
+        let mut next = None;
+        let mut bytes = 0;
+        for (looked_at, saved) in self.sessions.saved_from(start).enumerate() {
+            let is_full =
+                looked_at >= self.limits.page_keys_max || bytes >= self.limits.fill_page_bytes_max;
+            if is_full {
+                next = Some(saved.request.request);
+                break;
+            }
+            if concerns(of, saved.head) {
+                bytes += saved.to_bytes().len();
+                completions.push(saved);
+            }
+        }
+        output.sends.push(PeerSend {
+            to: from,
+            after: Position(0),
+            message: PeerMessage::CopiedCompletions {
+                of,
+                start,
+                completions,
+                next,
+                last_version: self.versions.last(),
+            },
+        });
+    }
+
+    /// Completion records have come: those of which the log has no record of their own are logged.
+    /// That this core knows one by an operation is not enough: the partition that took part in it
+    /// may go to others, and this one stay.
+    pub(crate) fn on_copied_completions<T: Tables>(
+        &mut self,
+        from: CoreId,
+        of: PartitionId,
+        (start, next): (RequestId, Option<RequestId>),
+        (completions, last_version): (Vec<SavedCompletion>, Version),
+        step: &mut Step<'_, T>,
+    ) -> Result<(), TablesError> {
+        let Some(fill) = self.fills.get_mut(&of) else {
+            return Ok(());
+        };
+        let peer = fill.completions.peers.get_mut(&from);
+        let peer = peer.filter(|peer| !peer.is_done && peer.next == start);
+        let Some(peer) = peer.filter(|_| next.is_none_or(|next| next > start)) else {
+            return Ok(());
+        };
+        peer.timer.end();
+        match next {
+            Some(next) => peer.next = next,
+            None => peer.is_done = true,
+        }
+        fill.completions.count();
+        if self.versions.see(last_version) {
+            // No row need tell of it: those with the highest versions may have been deleted.
+            let durability = self.partitions[&of].table.durability();
+            let record = Record::Versions { last: last_version };
+            self.append(&record, durability, step.output);
+        }
+        self.keep_completions(of, completions, step.output);
+        self.try_end_fill(of, step)?;
+        self.ask_covers(step.now, step.output);
+        Ok(())
+    }
+
+    /// As if this core had asked itself: what it knows by operations in which other partitions of
+    /// it took part.
+    pub(crate) fn keep_own_completions(&mut self, of: PartitionId, output: &mut CoreOutput) {
+        let saved = self.sessions.saved();
+        let own = saved.filter(|saved| concerns(of, saved.head)).collect();
+        self.keep_completions(of, own, output);
+    }
+
+    /// Logs those of which the log has no record of their own.
+    fn keep_completions(
+        &mut self,
+        of: PartitionId,
+        completions: Vec<SavedCompletion>,
+        output: &mut CoreOutput,
+    ) {
+        let durability = self.partitions[&of].table.durability();
+        let mut by_head: BTreeMap<PartitionId, Vec<_>> = BTreeMap::new();
+        for SavedCompletion { head, request } in completions {
+            if self.sessions.is_to_be_kept(&request) && !planted::is(Bug::CompletionsNotCopied) {
+                self.sessions.keep(head, &request);
+                by_head.entry(head).or_default().push(request);
+            }
+        }
+        for (partition, requests) in by_head {
+            let record = Record::Completed {
+                partition,
+                requests,
+            };
+            self.append(&record, durability, output);
+        }
+        // What was logged before for another partition, too, must be durable before this one may
+        // serve.
+        let last = self.log.last();
+        let fill = self.fills.get_mut(&of);
+        fill.expect("it is being filled").has_logged(last);
+    }
+}
+
+/// Whether a partition's cores must know of requests to a head: its own, where it is one, otherwise
+/// all requests to the table.
+fn concerns(of: PartitionId, head: PartitionId) -> bool {
+    match of.replex {
+        0 => head == of,
+        _ => head.table == of.table,
+    }
+}

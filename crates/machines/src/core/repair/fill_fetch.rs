@@ -1,0 +1,385 @@
+//! What a vote or a head of a partition that is being filled cannot wait for: it asks the whole
+//! cover for it (R18).
+//!
+//! A unique index needs the rows with the key, a dense one the last row of the group, the head the
+//! row itself. The keys are held, or asked for by the head alone, and what chains changed since the
+//! place began is here: so what comes together with that is all there is, whenever it comes. A head
+//! that finds no row remembers it as a departure of version 0.
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec::Vec;
+use core::ops::ControlFlow;
+
+use placement::tables::{Tables, TablesError};
+use placement::{Constraint, prefix_end};
+use protocol::codec::Bytes;
+use protocol::identity::{Now, OperationId, PartitionId, Position};
+use protocol::message::{PeerMessage, RowPage};
+use protocol::operation::OldRow;
+use protocol::planted::{self, Bug};
+
+use crate::core::CoreMachine;
+use crate::core::contract::CoreOutput;
+use crate::core::member::{Member, MemberKey};
+use crate::core::partition::rows;
+use crate::core::repair::numbers::Numbers;
+use crate::core::repair::source::Source;
+use crate::core::step::Step;
+
+/// Ranges that are asked for in one pass: what is asked meanwhile waits for the next one, so that a
+/// member looks through its rows no more often than that, however many wait.
+const PASS_RANGES_MAX: usize = 256;
+/// Bytes of their prefixes.
+const PASS_BYTES_MAX: usize = 64 << 10;
+
+/// What a partition that is being filled waits for.
+#[derive(Debug, Default)]
+pub(crate) struct Fetches {
+    /// By the beginning of the keys.
+    ranges: BTreeMap<Vec<u8>, Fetch>,
+    /// One at a time for each member of the cover.
+    passes: BTreeMap<PartitionId, Pass>,
+}
+
+/// Rows that are asked for by the beginning of their keys.
+#[derive(Debug)]
+struct Fetch {
+    number: u64,
+    /// The operation that waits; a head's requests wait in their queue.
+    waiter: Option<OperationId>,
+    /// Members of the cover that have not told theirs.
+    open: BTreeSet<PartitionId>,
+    /// Keys from here on are known to be here already; none is the end of all with the prefix.
+    end: Option<Bytes>,
+    /// A member has told its last rows only, from here on.
+    told_from: Option<Bytes>,
+}
+
+/// One way through the rows of a member.
+#[derive(Debug)]
+struct Pass {
+    number: u64,
+    /// The fetches, and what they ask for.
+    fetches: Vec<(u64, Bytes, Option<Bytes>)>,
+    source: Source,
+}
+
+impl Fetches {
+    /// The cover has changed, or it is the first one.
+    pub fn begin_again(&mut self, cover: &BTreeMap<PartitionId, Source>) {
+        self.passes.clear();
+        for fetch in self.ranges.values_mut() {
+            fetch.open = open(cover);
+            fetch.end = None;
+            fetch.told_from = None;
+        }
+    }
+
+    /// What has been asked of members.
+    pub fn sources(&mut self) -> impl Iterator<Item = (&PartitionId, &mut Source)> {
+        self.passes
+            .iter_mut()
+            .map(|(id, pass)| (id, &mut pass.source))
+    }
+
+    /// Begins passes where something waits for one, and adds the questions that are due.
+    pub fn ask(
+        &mut self,
+        (of, cover): (PartitionId, Option<&BTreeMap<PartitionId, Source>>),
+        numbers: &mut Numbers,
+        (now_us, retry_us): (u64, u64),
+        asked: &mut Vec<(PartitionId, PeerMessage)>,
+    ) {
+        for from in cover.iter().flat_map(|cover| cover.keys().copied()) {
+            let mut ranges = self.ranges.values();
+            if !ranges.any(|fetch| fetch.open.contains(&from)) {
+                continue;
+            }
+            let pass = self
+                .passes
+                .entry(from)
+                .or_insert_with(|| Pass::new(numbers.next(), from, &self.ranges));
+            if pass.source.due_us(retry_us).is_none_or(|due| due > now_us) {
+                continue;
+            }
+            pass.source.timer.ask(now_us);
+            let wanted = pass.fetches.iter();
+            let wanted = wanted.map(|(_, prefix, end)| (prefix.clone(), end.clone()));
+            let message = PeerMessage::Fetch {
+                of,
+                from,
+                pass: pass.number,
+                wanted: wanted.collect(),
+                start: pass.source.next.clone().expect("it is due"),
+            };
+            asked.push((from, message));
+        }
+    }
+
+    /// A page has told rows that are kept by now. Returns the ranges that all members have told.
+    fn hear(
+        &mut self,
+        from: PartitionId,
+        next: Option<Bytes>,
+        told_from: Vec<(Bytes, Bytes)>,
+    ) -> Vec<Bytes> {
+        let pass = self.passes.get_mut(&from).expect("callers know it");
+        let numbers: BTreeSet<u64> = pass.fetches.iter().map(|(number, _, _)| *number).collect();
+        for (prefix, key) in told_from {
+            if let Some(fetch) = self.ranges.get_mut(&*prefix)
+                && numbers.contains(&fetch.number)
+            {
+                fetch.told_from = fetch.told_from.take().max(Some(key));
+            }
+        }
+        if !pass.source.go_on(next) || pass.source.next.is_some() {
+            return Vec::new();
+        }
+        let pass = self.passes.remove(&from).expect("it was just there");
+        let mut complete = Vec::new();
+        for (number, prefix, _) in pass.fetches {
+            if let Some(fetch) = self.ranges.get_mut(&*prefix)
+                && fetch.number == number
+            {
+                fetch.open.remove(&from);
+                if fetch.open.is_empty() {
+                    complete.push(prefix);
+                }
+            }
+        }
+        complete
+    }
+}
+
+impl Pass {
+    /// For all that has not heard of a member.
+    fn new(number: u64, from: PartitionId, ranges: &BTreeMap<Vec<u8>, Fetch>) -> Pass {
+        let mut bytes = 0;
+        let open = ranges
+            .iter()
+            .filter(|(_, fetch)| fetch.open.contains(&from));
+        let fitting = open.take_while(|(prefix, _)| {
+            let is_first = bytes == 0;
+            bytes += prefix.len() + 1;
+            is_first || bytes <= PASS_BYTES_MAX
+        });
+        let fetches = fitting
+            .map(|(prefix, fetch)| (fetch.number, Bytes::from(&prefix[..]), fetch.end.clone()));
+        Pass {
+            number,
+            fetches: fetches.take(PASS_RANGES_MAX).collect(),
+            source: Source::new(),
+        }
+    }
+}
+
+/// Members of a cover that have not given all of their rows.
+fn open(cover: &BTreeMap<PartitionId, Source>) -> BTreeSet<PartitionId> {
+    let open = cover.iter().filter(|(_, source)| source.next.is_some());
+    open.map(|(id, _)| *id).collect()
+}
+
+impl CoreMachine {
+    /// Whether an operation that holds its keys has to wait for rows of the cover before the vote.
+    pub(crate) fn fetches_for_vote(
+        &mut self,
+        now: Now,
+        key: MemberKey,
+        output: &mut CoreOutput,
+    ) -> bool {
+        let Some(fill) = self.fills.get(&key.1) else {
+            return false;
+        };
+        let member = &self.members[&key];
+        if member.has_fetched || fill.has_all_rows() || planted::is(Bug::VoteWithoutFetch) {
+            return false;
+        }
+        let prefixes = judged_keys(member);
+        for prefix in &prefixes {
+            self.fetch(now, key.1, prefix, Some(key.0), output);
+        }
+        !prefixes.is_empty()
+    }
+
+    /// Whether a head has to wait for a row of the cover before it evaluates requests on it.
+    pub(crate) fn fetches_for_head<T: Tables>(
+        &mut self,
+        id: PartitionId,
+        pk: &[u8],
+        step: &mut Step<'_, T>,
+    ) -> Result<bool, TablesError> {
+        let Some(fill) = self.fills.get(&id) else {
+            return Ok(false);
+        };
+        let is_known = fill.has_all_rows()
+            || planted::is(Bug::VoteWithoutFetch)
+            || step.tables.read(id.rows_table(), pk, &mut |_| {})?
+            || step.tables.read(id.departures_table(), pk, &mut |_| {})?;
+        if !is_known {
+            self.fetch(step.now, id, pk, None, step.output);
+        }
+        Ok(!is_known)
+    }
+
+    fn fetch(
+        &mut self,
+        now: Now,
+        of: PartitionId,
+        prefix: &[u8],
+        waiter: Option<OperationId>,
+        output: &mut CoreOutput,
+    ) {
+        let fill = self.fills.get_mut(&of);
+        let fill = fill.expect("callers know it to be filled");
+        if let Some(fetch) = fill.fetches.ranges.get_mut(prefix) {
+            fetch.waiter = waiter;
+            return;
+        }
+        self.counters.fetches += 1;
+        let fetch = Fetch {
+            number: self.numbers.next(),
+            waiter,
+            open: fill.sources.as_ref().map(open).unwrap_or_default(),
+            end: None,
+            told_from: None,
+        };
+        fill.fetches.ranges.insert(prefix.to_vec(), fetch);
+        self.ask_fetches(now, of, output);
+    }
+
+    fn ask_fetches(&mut self, now: Now, of: PartitionId, output: &mut CoreOutput) {
+        let Some(fill) = self.fills.get_mut(&of) else {
+            return;
+        };
+        let mut asked = Vec::new();
+        let times = (now.monotonic_us, self.limits.retry_us);
+        let numbers = &mut self.numbers;
+        let cover = fill.sources.as_ref();
+        fill.fetches.ask((of, cover), numbers, times, &mut asked);
+        for (from, message) in asked {
+            self.send(from, Position(0), message, output);
+        }
+    }
+
+    /// Rows have come.
+    pub(crate) fn on_fetched<T: Tables>(
+        &mut self,
+        of: PartitionId,
+        from: PartitionId,
+        (pass, start): (u64, Bytes),
+        (page, told_from): (RowPage, Vec<(Bytes, Bytes)>),
+        step: &mut Step<'_, T>,
+    ) -> Result<(), TablesError> {
+        let fill = self.fills.get(&of);
+        let known = fill.and_then(|fill| fill.fetches.passes.get(&from));
+        if !known.is_some_and(|known| known.number == pass && known.source.awaits(&start)) {
+            return Ok(());
+        }
+        self.take_rows(of, &page, step)?;
+        let fill = self.fills.get_mut(&of).expect("it was just there");
+        let fetches = &mut fill.fetches;
+        let mut ended = BTreeMap::new();
+        for prefix in fetches.hear(from, page.next, told_from) {
+            let fetch = fetches
+                .ranges
+                .get_mut(&*prefix)
+                .expect("it was just listed");
+            let told_from = fetch.told_from.take();
+            if let Some(told_from) = told_from
+                && !has_row(of, &told_from, &prefix, step.tables)?
+            {
+                // What was told has departed since: the rows before are needed.
+                fetch.end = Some(told_from);
+                fetch.open = fill.sources.as_ref().map(open).unwrap_or_default();
+                continue;
+            }
+            let fetch = fetches.ranges.remove(&*prefix).expect("it was just there");
+            ended.insert(prefix.0, fetch);
+        }
+        self.end_ranges(of, ended, step)?;
+        self.ask_fetches(step.now, of, step.output);
+        Ok(())
+    }
+
+    /// Nobody need wait for fetches of a partition any more.
+    pub(crate) fn end_fetches<T: Tables>(
+        &mut self,
+        of: PartitionId,
+        fetches: Fetches,
+        step: &mut Step<'_, T>,
+    ) -> Result<(), TablesError> {
+        self.end_ranges(of, fetches.ranges, step)
+    }
+
+    /// What was fetched is here: whoever waited for it goes on.
+    fn end_ranges<T: Tables>(
+        &mut self,
+        of: PartitionId,
+        ended: BTreeMap<Vec<u8>, Fetch>,
+        step: &mut Step<'_, T>,
+    ) -> Result<(), TablesError> {
+        for (prefix, fetch) in ended {
+            let Some(operation) = fetch.waiter else {
+                if self.is_rebuilding(of)
+                    && !step.tables.read(of.rows_table(), &prefix, &mut |_| {})?
+                {
+                    rows::depart(of, &prefix, Default::default(), step.tables)?;
+                }
+                self.start_queue(of, &prefix, step)?;
+                continue;
+            };
+            let waits = |fetch: &Fetch| fetch.waiter == Some(operation);
+            let fill = self.fills.get(&of);
+            if fill.is_some_and(|fill| fill.fetches.ranges.values().any(waits)) {
+                continue;
+            }
+            let key = (operation, of);
+            if let Some(member) = self.members.get_mut(&key) {
+                member.has_fetched = true;
+                self.wake(key, step)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether a partition has a row from a key on that begins with the prefix.
+fn has_row<T: Tables>(
+    of: PartitionId,
+    from: &Bytes,
+    prefix: &Bytes,
+    tables: &T,
+) -> Result<bool, TablesError> {
+    let mut has_row = false;
+    let end = prefix_end(prefix);
+    tables.scan(of.rows_table(), from, end.as_deref(), &mut |_, _| {
+        has_row = true;
+        ControlFlow::Break(())
+    })?;
+    Ok(has_row)
+}
+
+/// The keys that the partition's constraint looks at to judge an operation. A row that keeps its
+/// keys needs none: it has had them since it was judged.
+fn judged_keys(member: &Member) -> Vec<Vec<u8>> {
+    let table = &member.table;
+    let replex = usize::from(member.partition().replex);
+    let Some(constraint) = table.replexes[replex].constraint else {
+        return Vec::new();
+    };
+    let mut keys = Vec::new();
+    for (change, effect) in member.prepare.changes.iter().zip(&member.effects) {
+        if matches!(change.old, OldRow::SameKeys { .. }) {
+            continue;
+        }
+        let old = table.old_row(change);
+        let old = old.filter(|_| effect.remove.is_some() && constraint == Constraint::Dense);
+        let new = table.new_row(change).filter(|_| effect.put.is_some());
+        let rows = [old, new];
+        let judged = rows.iter().flatten();
+        keys.extend(judged.filter_map(|row| table.constrained_key(replex, row)));
+    }
+    keys.sort_unstable();
+    keys.dedup();
+    keys
+}

@@ -1,0 +1,279 @@
+//! What a member of a cover gives to a partition that is being filled: those of its rows that
+//! belong there, page by page, and those that are needed at once.
+//!
+//! Every answer follows from the question and the tables alone, so that it may be asked for twice.
+//! What is in the tables is settled (R3); nothing here waits for what is under way, because
+//! the partition that asks is a member of all that.
+
+use alloc::collections::BTreeMap;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::ops::ControlFlow;
+
+use placement::tables::{Tables, TablesError};
+use placement::{RowView, prefix_end};
+use protocol::codec::Bytes;
+use protocol::configuration::PartitionState;
+use protocol::identity::{CoreId, PartitionId, Position};
+use protocol::message::{Looked, PeerMessage, RowPage};
+
+use crate::core::CoreMachine;
+use crate::core::contract::PeerSend;
+use crate::core::partition::rows::{KeyRange, Rows, Way, stored_row};
+use crate::core::repair::sums::page_sum;
+use crate::core::step::Step;
+use crate::core::table::TableInfo;
+
+impl CoreMachine {
+    /// The table of a cover's member on this core, if it can give rows for `of`: not before it
+    /// knows again what it may have forgotten, nor while it lacks rows itself.
+    fn gives_rows(&self, of: PartitionId, from: PartitionId) -> Option<Arc<TableInfo>> {
+        let table = &self.partitions.get(&from)?.table;
+        let serves = table.place(from)?.state == PartitionState::Serving;
+        let is_asked = of.table == from.table && table.place(of).is_some();
+        let gives = serves && is_asked && self.recovering.is_none();
+        gives.then(|| Arc::clone(table))
+    }
+
+    /// A page of a member's rows is asked for: they are looked at once for all who ask.
+    pub(crate) fn on_copy<T: Tables>(
+        &mut self,
+        asker: CoreId,
+        of: Vec<PartitionId>,
+        from: PartitionId,
+        start: Bytes,
+        step: &mut Step<'_, T>,
+    ) -> Result<(), TablesError> {
+        let gives = |of: &PartitionId| self.gives_rows(*of, from);
+        let tables_of: Option<Vec<Arc<TableInfo>>> = of.iter().map(gives).collect();
+        let Some(table) = tables_of.and_then(|known| known.into_iter().next()) else {
+            return Ok(());
+        };
+        let mut pages: Vec<RowPage> = of.iter().map(|_| RowPage::default()).collect();
+        let mut next: Option<Bytes> = None;
+        let mut looked = Looked::default();
+        if start.is_empty() {
+            looked.of_rows = step.tables.entries_about(from.rows_table());
+        }
+        let mut keys_left = self.limits.fill_page_keys_max;
+        let mut bytes_left = self.limits.fill_page_bytes_max;
+        step.tables
+            .scan(from.rows_table(), &start, None, &mut |key, value| {
+                if keys_left == 0 || bytes_left == 0 {
+                    next = Some(key.into());
+                    return ControlFlow::Break(());
+                }
+                keys_left -= 1;
+                looked.rows += 1;
+                looked.bytes += value.len() as u64;
+                let (version, row) = stored_row(value);
+                let view = RowView::checked_before(&table.schema.columns, row);
+                let view = view.expect("a committed row decodes");
+                for (of, page) in of.iter().zip(&mut pages) {
+                    if table.layout.partition_of_row(usize::from(of.replex), &view) == of.number {
+                        page.push(version, row);
+                        bytes_left = bytes_left.saturating_sub(row.len());
+                    }
+                }
+                ControlFlow::Continue(())
+            })?;
+        for (of, mut page) in of.into_iter().zip(pages) {
+            page.next.clone_from(&next);
+            step.output.sends.push(PeerSend {
+                to: asker,
+                after: Position(0),
+                message: PeerMessage::Copied {
+                    of,
+                    from,
+                    start: start.clone(),
+                    sum: page_sum(&page),
+                    page,
+                    looked,
+                },
+            });
+            // They were looked at once.
+            looked.bytes = 0;
+        }
+        Ok(())
+    }
+
+    /// The last rows of some ranges of the partition that is filled are asked for.
+    pub(crate) fn on_fetch<T: Tables>(
+        &mut self,
+        asker: CoreId,
+        of: PartitionId,
+        from: PartitionId,
+        (pass, wanted, start): (u64, Vec<Range>, Bytes),
+        step: &mut Step<'_, T>,
+    ) -> Result<(), TablesError> {
+        let Some(table) = self.gives_rows(of, from) else {
+            return Ok(());
+        };
+        let rows = Rows::of(&self.partitions[&from]);
+        let mut search = Search::new(wanted, self.limits.fetched_rows_max);
+        let (way, first) = way_on(rows, of, &start);
+        // Where rows are in order, each range is in one place.
+        let places = match way {
+            Way::Scan(_) => alloc::vec![(first, None)],
+            Way::Rows | Way::Entries(_) => search.ranges_from(&first),
+        };
+        let mut next = None;
+        let mut keys_left = self.limits.page_keys_max;
+        let bytes_max = self.limits.fill_page_bytes_max;
+        for (first, beyond) in places {
+            let visit = &mut |key: &[u8], value: &[u8]| {
+                if keys_left == 0 || search.bytes >= bytes_max {
+                    next = Some(going_on(way, key));
+                    return ControlFlow::Break(());
+                }
+                keys_left -= 1;
+                search.look_at(&table, of, value);
+                ControlFlow::Continue(())
+            };
+            let range = KeyRange {
+                start: &first,
+                end: beyond.as_deref(),
+                descending: false,
+            };
+            match way {
+                Way::Entries(order) => rows.look_up(order, range, step.tables, visit)?,
+                Way::Rows | Way::Scan(_) => range.visit(from.rows_table(), step.tables, visit)?,
+            }
+            if next.is_some() {
+                break;
+            }
+        }
+        self.counters.fetch_rows_looked_at += (self.limits.page_keys_max - keys_left) as u64;
+        let (page, told_from) = search.page(next);
+        step.output.sends.push(PeerSend {
+            to: asker,
+            after: Position(0),
+            message: PeerMessage::Fetched {
+                of,
+                from,
+                pass,
+                start,
+                page,
+                told_from,
+            },
+        });
+        Ok(())
+    }
+}
+
+/// Where pages of a fetch begin that a member gives in its own order, for want of entries in the
+/// one that is asked for. Others begin with 0, so that a member that has lost its entries can go
+/// over to this, and nobody can mistake a key of one order for one of the other.
+const IN_OWN_ORDER: u8 = 1;
+
+/// How a member finds rows of a fetch, and from which key on.
+fn way_on(rows: Rows<'_>, of: PartitionId, start: &Bytes) -> (Way<'static>, Bytes) {
+    let way = rows.way(of.replex);
+    match (start.split_first(), way) {
+        (Some((&IN_OWN_ORDER, key)), _) => (Way::Scan(b""), key.into()),
+        (Some((_, key)), Way::Rows | Way::Entries(_)) => (way, key.into()),
+        _ => (way, Bytes::default()),
+    }
+}
+
+/// What is told to go on at a key.
+fn going_on(way: Way<'_>, key: &[u8]) -> Bytes {
+    let kind = match way {
+        Way::Scan(_) => IN_OWN_ORDER,
+        Way::Rows | Way::Entries(_) => 0,
+    };
+    Bytes([&[kind], key].concat())
+}
+
+/// What keys begin with, and the first key beyond, if that is not the prefix's end.
+type Range = (Bytes, Option<Bytes>);
+
+/// The last rows of each of some ranges, among those looked at.
+struct Search {
+    rows_max: usize,
+    /// In order. No prefix begins with another one: all are of the same columns.
+    wanted: Vec<Range>,
+    /// By range.
+    found: Vec<Found>,
+    /// Bytes found, left out or not.
+    bytes: usize,
+}
+
+/// What was found of one range.
+#[derive(Default)]
+struct Found {
+    /// Values by key.
+    rows: BTreeMap<Vec<u8>, Vec<u8>>,
+    /// There were rows before these.
+    left_out: bool,
+}
+
+impl Search {
+    fn new(mut wanted: Vec<Range>, rows_max: usize) -> Search {
+        wanted.sort_unstable();
+        Search {
+            rows_max,
+            found: wanted.iter().map(|_| Found::default()).collect(),
+            wanted,
+            bytes: 0,
+        }
+    }
+
+    /// The ranges as such, without what lies before `start`.
+    fn ranges_from(&self, start: &Bytes) -> Vec<(Bytes, Option<Bytes>)> {
+        let ranges = self.wanted.iter().map(|(prefix, end)| {
+            let prefix_end = prefix_end(prefix).map(Bytes::from);
+            (prefix.max(start).clone(), end.clone().or(prefix_end))
+        });
+        ranges.collect()
+    }
+
+    fn look_at(&mut self, table: &TableInfo, of: PartitionId, value: &[u8]) {
+        let replex = usize::from(of.replex);
+        let (_, row) = stored_row(value);
+        let row =
+            RowView::checked_before(&table.schema.columns, row).expect("a committed row decodes");
+        if table.layout.partition_of_row(replex, &row) != of.number {
+            return;
+        }
+        let key = table.entry_key(replex, &row);
+        let after = self
+            .wanted
+            .partition_point(|(prefix, _)| **prefix <= key[..]);
+        let Some(index) = after.checked_sub(1) else {
+            return;
+        };
+        let (prefix, end) = &self.wanted[index];
+        if !key.starts_with(prefix) || end.as_ref().is_some_and(|end| key[..] >= **end) {
+            return;
+        }
+        self.bytes += value.len();
+        let found = &mut self.found[index];
+        found.rows.insert(key, value.to_vec());
+        if found.rows.len() > self.rows_max {
+            found.rows.pop_first();
+            found.left_out = true;
+        }
+    }
+
+    /// What was found, and from where on it is all of its range.
+    fn page(self, next: Option<Bytes>) -> (RowPage, Vec<(Bytes, Bytes)>) {
+        let mut page = RowPage {
+            next,
+            ..RowPage::default()
+        };
+        let mut told_from = Vec::new();
+        for ((prefix, _), Found { rows, left_out }) in self.wanted.into_iter().zip(self.found) {
+            if let Some((first, _)) = rows.first_key_value()
+                && left_out
+            {
+                told_from.push((prefix, Bytes::from(&first[..])));
+            }
+            for value in rows.values() {
+                let (version, row) = stored_row(value);
+                page.push(version, row);
+            }
+        }
+        (page, told_from)
+    }
+}

@@ -1,0 +1,77 @@
+//! Giving rows the local entries that they lack, in the background (`partition::entries`).
+
+use placement::tables::{Tables, TablesError};
+use protocol::identity::Now;
+use protocol::message::Room;
+
+use crate::core::CoreMachine;
+
+/// The making of the entries of all partitions.
+#[derive(Debug, Default)]
+pub(crate) struct EntryMaking {
+    /// When the next entries are made. Set while a partition lacks some.
+    due_us: Option<u64>,
+}
+
+impl EntryMaking {
+    /// When the next entries are made.
+    pub fn due_us(&self) -> Option<u64> {
+        self.due_us
+    }
+
+    fn begin(&mut self) {
+        self.due_us.get_or_insert(0);
+    }
+}
+
+impl CoreMachine {
+    /// The configuration is new, or the core has started: looks at what entries all partitions
+    /// have.
+    pub(crate) fn review_entries<T: Tables>(&mut self, tables: &mut T) -> Result<(), TablesError> {
+        for partition in self.partitions.all_with_rows_mut() {
+            partition.review_entries(tables)?;
+        }
+        if self.orders_unmade() > 0 {
+            self.making.begin();
+        }
+        Ok(())
+    }
+
+    /// Makes the next entries that are missing.
+    pub(crate) fn make_entries<T: Tables>(
+        &mut self,
+        now: Now,
+        tables: &mut T,
+    ) -> Result<(), TablesError> {
+        let now_us = now.monotonic_us;
+        if self.space.own() != Room::Free {
+            // There will be space again.
+            self.making.due_us = Some(now_us + self.limits.retry_us);
+            return Ok(());
+        }
+        let limits = &self.limits;
+        let most = (limits.entry_page_max, limits.fill_page_bytes_max);
+        let mut unmade = self
+            .partitions
+            .values_mut()
+            .filter(|it| !it.orders.unmade().is_empty());
+        let Some(partition) = unmade.next() else {
+            self.making.due_us = None;
+            return Ok(());
+        };
+        let made = partition.make_entries(most, tables)?;
+        self.counters.entries_made += made.entries;
+        let pause_us =
+            |count: u64, per_second: u64| count.saturating_mul(1_000_000) / per_second.max(1);
+        let pause_us = pause_us(made.entries, limits.entries_per_second)
+            .max(pause_us(made.bytes, limits.fill_bytes_per_second));
+        self.making.due_us = Some(now_us + pause_us);
+        Ok(())
+    }
+
+    /// How many orders there are, over all partitions, in which entries are being made.
+    pub(crate) fn orders_unmade(&self) -> usize {
+        let partitions = self.partitions.values();
+        partitions.map(|it| it.orders.unmade().len()).sum()
+    }
+}

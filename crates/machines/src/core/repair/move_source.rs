@@ -1,0 +1,279 @@
+//! What the giver of a partition that moves tells the core that takes it: where their rows differ,
+//! and what has changed since.
+//!
+//! From the first epoch of the move on, the giver lists the keys of every change that it settles.
+//! So whoever has compared everything after that, and has the rows of all listed keys as they are
+//! then, has the partition as it is then. The list is in memory: with a giver's next process, or
+//! when it grows too long, another one begins, and everything is compared again.
+
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::vec::Vec;
+use core::ops::ControlFlow;
+
+use placement::tables::{Tables, TablesError};
+use protocol::codec::Bytes;
+use protocol::identity::{CoreId, PartitionId, Position};
+use protocol::message::{PeerMessage, RowPage};
+use protocol::planted::{self, Bug};
+
+use crate::core::CoreMachine;
+use crate::core::contract::PeerSend;
+use crate::core::member::MemberKey;
+use crate::core::partition::rows::stored_row;
+use crate::core::repair::sums::RangeSum;
+use crate::core::step::Step;
+
+/// Bytes of the keys in one list.
+const LIST_BYTES_MAX: usize = 16 << 20;
+
+/// Keys that have changed, in order.
+#[derive(Debug)]
+struct ChangeList {
+    number: u64,
+    /// How many changes were taken off the front.
+    taken: u64,
+    keys: VecDeque<Vec<u8>>,
+    bytes: usize,
+}
+
+impl ChangeList {
+    fn new(number: u64) -> ChangeList {
+        ChangeList {
+            number,
+            taken: 0,
+            keys: VecDeque::new(),
+            bytes: 0,
+        }
+    }
+
+    /// How many changes there were.
+    fn count(&self) -> u64 {
+        self.taken + self.keys.len() as u64
+    }
+
+    fn push(&mut self, key: &[u8]) {
+        self.bytes += key.len();
+        self.keys.push_back(key.to_vec());
+    }
+
+    /// Forgets the changes before `since`: the taker has them.
+    fn take_off(&mut self, since: u64) {
+        while self.taken < since
+            && let Some(key) = self.keys.pop_front()
+        {
+            self.bytes -= key.len();
+            self.taken += 1;
+        }
+    }
+}
+
+/// The lists of the partitions that this core gives to others.
+#[derive(Debug, Default)]
+pub(crate) struct ChangeLists(BTreeMap<PartitionId, ChangeList>);
+
+impl CoreMachine {
+    /// The configuration is new, or the core has started: lists are kept of what it gives now.
+    pub(crate) fn review_lists(&mut self) {
+        let own = Some(self.identity.core);
+        let places = self.view.configuration().places();
+        let given = places.filter(|(_, place)| place.giver() == own);
+        let given: BTreeSet<PartitionId> = given.map(|(id, _)| id).collect();
+        self.lists.0.retain(|id, _| given.contains(id));
+        for id in given {
+            let number = self.numbers.next();
+            let list = self.lists.0.entry(id);
+            list.or_insert_with(|| ChangeList::new(number));
+        }
+    }
+
+    /// A member has changed its partition's rows.
+    pub(crate) fn list_changes(&mut self, key: MemberKey) {
+        let Some(list) = self.lists.0.get_mut(&key.1) else {
+            return;
+        };
+        if planted::is(Bug::ChangesNotListed) {
+            return;
+        }
+        for effect in &self.members[&key].effects {
+            for entry in effect.remove.iter().chain(&effect.put) {
+                list.push(entry);
+            }
+        }
+        if list.bytes > LIST_BYTES_MAX {
+            *list = ChangeList::new(self.numbers.next());
+        }
+    }
+
+    /// The list of a partition that this core gives to `asker`.
+    fn given_to(&mut self, asker: CoreId, of: PartitionId) -> Option<&mut ChangeList> {
+        let place = self.view.place(of)?;
+        let list = self.lists.0.get_mut(&of)?;
+        (place.taker() == Some(asker)).then_some(list)
+    }
+
+    /// The taker tells what it has.
+    pub(crate) fn on_compare<T: Tables>(
+        &mut self,
+        asker: CoreId,
+        of: PartitionId,
+        question: u64,
+        (start, ranges): (Bytes, Vec<(Option<Bytes>, u64)>),
+        step: &mut Step<'_, T>,
+    ) -> Result<(), TablesError> {
+        let Some(list) = self.given_to(asker, of) else {
+            return Ok(());
+        };
+        let (list, changes) = (list.number, list.count());
+        let mut comparison = Comparison {
+            keys_left: self.limits.fill_page_keys_max,
+            bytes_max: self.limits.fill_page_bytes_max,
+            differing: Vec::new(),
+            page: RowPage::default(),
+            looked_at_bytes: 0,
+        };
+        let mut first = start;
+        for (end, sum) in ranges {
+            comparison.compare(of, &first, end.as_ref(), sum, step.tables)?;
+            if comparison.page.next.is_some() {
+                break;
+            }
+            let Some(end) = end else {
+                // That was all.
+                first = Bytes::default();
+                break;
+            };
+            first = end;
+            if comparison.is_full() {
+                break;
+            }
+        }
+        let page = &mut comparison.page;
+        let goes_on = !first.is_empty();
+        page.next = page.next.take().or(goes_on.then_some(first));
+        let Comparison {
+            differing,
+            page,
+            looked_at_bytes,
+            ..
+        } = comparison;
+        step.output.sends.push(PeerSend {
+            to: asker,
+            after: Position(0),
+            message: PeerMessage::Compared {
+                of,
+                question,
+                list,
+                changes,
+                differing,
+                page,
+                looked_at_bytes,
+            },
+        });
+        Ok(())
+    }
+
+    /// The taker asks for changes.
+    pub(crate) fn on_changes<T: Tables>(
+        &mut self,
+        asker: CoreId,
+        of: PartitionId,
+        question: u64,
+        (number, since): (u64, u64),
+        step: &mut Step<'_, T>,
+    ) -> Result<(), TablesError> {
+        let keys_max = self.limits.fill_page_keys_max;
+        let bytes_max = self.limits.fill_page_bytes_max;
+        let Some(list) = self.given_to(asker, of) else {
+            return Ok(());
+        };
+        let mut page = RowPage::default();
+        let mut gone: Vec<Bytes> = Vec::new();
+        let mut until = since;
+        if list.number == number && list.taken <= since {
+            list.take_off(since);
+            let mut sent = BTreeSet::new();
+            for key in list.keys.iter().take(keys_max) {
+                if page.rows.len() >= bytes_max {
+                    break;
+                }
+                until += 1;
+                if !sent.insert(key) {
+                    continue;
+                }
+                let is_there = step.tables.read(of.rows_table(), key, &mut |value| {
+                    let (version, row) = stored_row(value);
+                    page.push(version, row);
+                })?;
+                if !is_there {
+                    gone.push(Bytes::from(&key[..]));
+                }
+            }
+        }
+        let message = PeerMessage::Changed {
+            of,
+            question,
+            list: list.number,
+            page,
+            gone,
+            until,
+            is_all: until == list.count(),
+        };
+        step.output.sends.push(PeerSend {
+            to: asker,
+            after: Position(0),
+            message,
+        });
+        Ok(())
+    }
+}
+
+/// An answer to what the taker has.
+struct Comparison {
+    keys_left: usize,
+    bytes_max: usize,
+    differing: Vec<(Bytes, Option<Bytes>)>,
+    page: RowPage,
+    looked_at_bytes: u64,
+}
+
+impl Comparison {
+    fn is_full(&self) -> bool {
+        self.keys_left == 0 || self.page.rows.len() >= self.bytes_max
+    }
+
+    /// Adds the rows of one range, unless they have the sum. Sets where to go on if they do not
+    /// fit.
+    fn compare<T: Tables>(
+        &mut self,
+        of: PartitionId,
+        first: &Bytes,
+        end: Option<&Bytes>,
+        sum: u64,
+        tables: &T,
+    ) -> Result<(), TablesError> {
+        let before = (self.page.rows.len(), self.page.count);
+        let mut own = RangeSum::default();
+        let end_bytes = end.map(|end| &end[..]);
+        tables.scan(of.rows_table(), first, end_bytes, &mut |key, value| {
+            if self.is_full() {
+                self.page.next = Some(key.into());
+                return ControlFlow::Break(());
+            }
+            self.keys_left -= 1;
+            self.looked_at_bytes += value.len() as u64;
+            own.add(key, value);
+            let (version, row) = stored_row(value);
+            self.page.push(version, row);
+            ControlFlow::Continue(())
+        })?;
+        let is_same = own.value() == sum || planted::is(Bug::ComparisonSkipped);
+        if self.page.next.is_none() && is_same {
+            self.page.rows.0.truncate(before.0);
+            self.page.count = before.1;
+            return Ok(());
+        }
+        let end = self.page.next.clone().or_else(|| end.cloned());
+        self.differing.push((first.clone(), end));
+        Ok(())
+    }
+}

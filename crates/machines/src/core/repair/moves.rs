@@ -1,0 +1,495 @@
+//! Taking a partition over from the core that has it (`docs/protocol.md`, "Moving a partition").
+//!
+//! | the place | this core | the giver |
+//! |---|---|---|
+//! | serves, moves *to* this core | keeps its rows equal to the giver's | serves |
+//! | rebuilds here, moved *from* the giver | takes the last changes, then votes | keeps its rows |
+//! | serves here | serves | drops its rows |
+//!
+//! Invariants: a core that takes a partition is in no chain before it holds the place, and votes
+//! on nothing before it is *whole*, durably: until then its rows are only what it had of the giver,
+//! and may be compared again at any time. What it is told is exact: one question is under way at a
+//! time, and its answer replaces what is here, whatever the versions. So what was here before, from
+//! an old disk maybe, is a hint and no more (R25).
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::format;
+use alloc::vec::Vec;
+use core::ops::ControlFlow;
+
+use placement::Durability;
+use placement::tables::{Tables, TablesError};
+use protocol::codec::Bytes;
+use protocol::configuration::Moving;
+use protocol::identity::{CoreId, Now, PartitionId, Position};
+use protocol::message::{PeerMessage, Room, RowPage};
+use protocol::planted::{self, Bug};
+use protocol::record::Record;
+
+use crate::core::CoreMachine;
+use crate::core::contract::{CoreOutput, PeerSend};
+use crate::core::member::MemberKey;
+use crate::core::partition::rows::{Rows, stored_row, stored_value};
+use crate::core::repair::sums::RangeSum;
+use crate::core::repair::timer::RetryTimer;
+use crate::core::step::Step;
+
+/// Rows of one range that is compared: what differs in one of them is sent whole.
+const RANGE_ROWS: usize = 64;
+/// A range takes no more than this part of a page, one row aside: several fit.
+const RANGES_PER_PAGE: usize = 8;
+
+/// How long a core that has all changes waits before it asks for more.
+const FOLLOW_US: u64 = 20_000;
+
+/// One partition that this core takes over.
+#[derive(Debug)]
+struct Taking {
+    /// What is asked until it is answered, and its number.
+    question: (u64, PeerMessage),
+    timer: RetryTimer,
+    /// It is asked no sooner.
+    not_before_us: u64,
+    /// The giver's list, and how many of its changes are here.
+    list: Option<(u64, u64)>,
+    /// Where to go on comparing; none once everything was.
+    compare_from: Option<Bytes>,
+    stage: Stage,
+    last_record: Position,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// It lacks something.
+    Behind,
+    /// When it last asked, there was nothing that it had not.
+    Level,
+    /// It is whole once its log is durable up to here.
+    Ending(Position),
+}
+
+/// The partitions that this core takes over from others.
+#[derive(Debug, Default)]
+pub(crate) struct Takings(BTreeMap<PartitionId, Taking>);
+
+impl Takings {
+    /// A new tenure of a partition begins: it is taken from the beginning, if at all.
+    pub fn forget(&mut self, id: PartitionId) {
+        self.0.remove(&id);
+    }
+
+    /// Whether the log has that a partition is whole, though it may not be durable yet.
+    pub fn is_ending(&self, id: PartitionId) -> bool {
+        let taking = self.0.get(&id);
+        taking.is_some_and(|taking| matches!(taking.stage, Stage::Ending(_)))
+    }
+}
+
+impl CoreMachine {
+    /// Whether this core holds a partition in whose rows it cannot trust yet. The log alone says
+    /// so, so that reading it again gives the same rows.
+    pub(crate) fn is_not_whole(&self, id: PartitionId) -> bool {
+        let place = self.view.place(id);
+        let is_own = place.is_some_and(|place| place.core == self.identity.core);
+        let is_whole = self.tenures.is_whole(id) || planted::is(Bug::PartialTaken);
+        is_own && !is_whole
+    }
+
+    /// The configuration is new, or the core has started: follows whoever gives it partitions now.
+    pub(crate) fn review_taking<T: Tables>(
+        &mut self,
+        step: &mut Step<'_, T>,
+    ) -> Result<(), TablesError> {
+        let own = Some(self.identity.core);
+        let places = self.view.configuration().places();
+        let taken = places.filter(|(id, place)| {
+            let follows = matches!(place.moving, Some(Moving::To(_))) || self.is_not_whole(*id);
+            place.taker() == own && follows
+        });
+        let taken: BTreeSet<PartitionId> = taken.map(|(id, _)| id).collect();
+        self.takings.0.retain(|id, _| taken.contains(id));
+        for taking in self.takings.0.values_mut() {
+            // What was level in another epoch is asked once more.
+            taking.stage = Stage::Behind;
+            taking.timer.lose();
+            taking.not_before_us = 0;
+        }
+        for id in taken {
+            if !self.takings.0.contains_key(&id) {
+                let text = format!("{id} moves here: it is compared with what there is");
+                self.note(&text, step.output);
+                self.compare_anew(id, step.tables)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Begins to compare from the first row on.
+    fn compare_anew<T: Tables>(&mut self, of: PartitionId, tables: &T) -> Result<(), TablesError> {
+        let compare_from = Bytes::default();
+        let question = self.comparison(of, &compare_from, tables)?;
+        let taking = Taking {
+            question,
+            timer: RetryTimer::default(),
+            not_before_us: 0,
+            list: None,
+            compare_from: Some(compare_from),
+            stage: Stage::Behind,
+            last_record: self
+                .takings
+                .0
+                .get(&of)
+                .map_or(Position(0), |it| it.last_record),
+        };
+        self.takings.0.insert(of, taking);
+        Ok(())
+    }
+
+    /// What this core has from `start` on, as a question.
+    fn comparison<T: Tables>(
+        &mut self,
+        of: PartitionId,
+        start: &Bytes,
+        tables: &T,
+    ) -> Result<(u64, PeerMessage), TablesError> {
+        let keys_max = self.limits.fill_page_keys_max;
+        let mut ranges = Vec::new();
+        let range_bytes_max = self.limits.fill_page_bytes_max / RANGES_PER_PAGE;
+        let (mut sum, mut in_range, mut bytes, mut keys) = (RangeSum::default(), 0, 0, 0);
+        let mut goes_on = false;
+        tables.scan(of.rows_table(), start, None, &mut |key, value| {
+            goes_on = keys == keys_max;
+            if in_range == RANGE_ROWS || bytes > range_bytes_max || goes_on {
+                ranges.push((Some(Bytes::from(key)), sum.value()));
+                (sum, in_range, bytes) = (RangeSum::default(), 0, 0);
+            }
+            if goes_on {
+                return ControlFlow::Break(());
+            }
+            sum.add(key, value);
+            (in_range, keys, bytes) = (in_range + 1, keys + 1, bytes + value.len());
+            ControlFlow::Continue(())
+        })?;
+        if !goes_on {
+            ranges.push((None, sum.value()));
+        }
+        let question = self.numbers.next();
+        let start = start.clone();
+        let message = PeerMessage::Compare {
+            of,
+            question,
+            start,
+            ranges,
+        };
+        Ok((question, message))
+    }
+
+    /// Asks givers for what they have not answered for long, or were not asked for yet; returns
+    /// when to look again.
+    pub(crate) fn ask_givers(&mut self, now: Now, output: &mut CoreOutput) -> Option<u64> {
+        let (now_us, retry_us) = (now.monotonic_us, self.limits.retry_us);
+        let mut due_us: Option<u64> = None;
+        if self.space.own() != Room::Free && !self.takings.0.is_empty() {
+            // There will be space again.
+            return Some(now_us + retry_us);
+        }
+        for (of, taking) in &mut self.takings.0 {
+            if matches!(taking.stage, Stage::Ending(_)) {
+                continue;
+            }
+            let next_us = taking.timer.due_us(retry_us).max(taking.not_before_us);
+            let next_us = if next_us > now_us {
+                next_us
+            } else {
+                taking.timer.ask(now_us);
+                let place = self.view.place(*of);
+                if let Some(to) = place.and_then(|place| place.giver()) {
+                    output.sends.push(PeerSend {
+                        to,
+                        after: Position(0),
+                        message: taking.question.1.clone(),
+                    });
+                }
+                taking.timer.due_us(retry_us)
+            };
+            due_us = Some(due_us.map_or(next_us, |due_us| due_us.min(next_us)));
+        }
+        due_us
+    }
+
+    /// What was asked of a core may be lost: it is asked again.
+    pub(crate) fn ask_giver_again(&mut self, core: CoreId) {
+        for (of, taking) in &mut self.takings.0 {
+            let place = self.view.place(*of);
+            if place.and_then(|place| place.giver()) == Some(core) {
+                taking.timer.lose();
+            }
+        }
+    }
+
+    fn awaits(&self, of: PartitionId, question: u64) -> bool {
+        let taking = self.takings.0.get(&of);
+        taking.is_some_and(|taking| {
+            taking.question.0 == question && !matches!(taking.stage, Stage::Ending(_))
+        })
+    }
+
+    /// The giver has told where its rows differ.
+    pub(crate) fn on_compared<T: Tables>(
+        &mut self,
+        (of, question, (list, changes)): (PartitionId, u64, (u64, u64)),
+        differing: Vec<(Bytes, Option<Bytes>)>,
+        page: RowPage,
+        step: &mut Step<'_, T>,
+    ) -> Result<(), TablesError> {
+        if !self.awaits(of, question) {
+            return Ok(());
+        }
+        let rows = self.entries(of, &page);
+        let mut gone = Vec::new();
+        for (start, end) in &differing {
+            step.tables
+                .scan(of.rows_table(), start, end.as_deref(), &mut |key, _| {
+                    if !rows.contains_key(key) && !planted::is(Bug::StaleRowsKept) {
+                        gone.push(Bytes::from(key));
+                    }
+                    ControlFlow::Continue(())
+                })?;
+        }
+        self.match_rows(of, rows, gone, step)?;
+        let not_before_us = self.fills.next_page_us();
+        let taking = self.takings.0.get_mut(&of).expect("it awaits this");
+        // What changed before the first question is in what was compared.
+        let (known, since) = taking.list.unwrap_or((list, changes));
+        if known != list {
+            return self.ask_all_anew(of, step);
+        }
+        taking.list = Some((known, since));
+        taking.compare_from = page.next;
+        taking.not_before_us = not_before_us;
+        self.ask_changes(of);
+        self.ask_covers(step.now, step.output);
+        Ok(())
+    }
+
+    /// The next question is what has changed.
+    fn ask_changes(&mut self, of: PartitionId) {
+        let question = self.numbers.next();
+        let taking = self.takings.0.get_mut(&of).expect("callers know it");
+        let (list, since) = taking.list.expect("it has compared something");
+        taking.timer.end();
+        taking.question = (
+            question,
+            PeerMessage::Changes {
+                of,
+                question,
+                list,
+                since,
+            },
+        );
+    }
+
+    fn ask_all_anew<T: Tables>(
+        &mut self,
+        of: PartitionId,
+        step: &mut Step<'_, T>,
+    ) -> Result<(), TablesError> {
+        let text = format!("{of} is compared again: its giver has begun another list of changes");
+        self.note(&text, step.output);
+        self.compare_anew(of, step.tables)?;
+        self.ask_covers(step.now, step.output);
+        Ok(())
+    }
+
+    /// The giver has told what has changed.
+    pub(crate) fn on_changed<T: Tables>(
+        &mut self,
+        (of, question, list): (PartitionId, u64, u64),
+        (page, gone): (RowPage, Vec<Bytes>),
+        (until, is_all): (u64, bool),
+        step: &mut Step<'_, T>,
+    ) -> Result<(), TablesError> {
+        if !self.awaits(of, question) {
+            return Ok(());
+        }
+        let known = self.takings.0[&of]
+            .list
+            .expect("it has compared something")
+            .0;
+        if known != list {
+            return self.ask_all_anew(of, step);
+        }
+        let rows = self.entries(of, &page);
+        self.match_rows(of, rows, gone, step)?;
+        let taking = self.takings.0.get_mut(&of).expect("it awaits this");
+        taking.list = Some((list, until));
+        match taking.compare_from.clone() {
+            Some(start) => {
+                let question = self.comparison(of, &start, step.tables)?;
+                let taking = self.takings.0.get_mut(&of).expect("it awaits this");
+                taking.question = question;
+                taking.timer.end();
+            }
+            None => {
+                let idle_us = if is_all { FOLLOW_US } else { 0 };
+                taking.not_before_us = step.now.monotonic_us + idle_us;
+                taking.stage = if is_all { Stage::Level } else { Stage::Behind };
+                self.ask_changes(of);
+                if is_all {
+                    self.end_taking(of, step)?;
+                }
+            }
+        }
+        self.ask_covers(step.now, step.output);
+        Ok(())
+    }
+
+    /// Nothing is missing. If the place is here, the giver changes nothing any more: it is whole.
+    fn end_taking<T: Tables>(
+        &mut self,
+        of: PartitionId,
+        step: &mut Step<'_, T>,
+    ) -> Result<(), TablesError> {
+        if !self.is_not_whole(of) {
+            return Ok(());
+        }
+        let record = Record::Whole { partition: of };
+        let position = self.append(&record, Durability::Sync, step.output);
+        let taking = self.takings.0.get_mut(&of).expect("callers know it");
+        taking.stage = Stage::Ending(position);
+        self.take_whole(step)
+    }
+
+    /// Partitions whose last rows are durable by now take part in chains.
+    pub(crate) fn take_whole<T: Tables>(
+        &mut self,
+        step: &mut Step<'_, T>,
+    ) -> Result<(), TablesError> {
+        let is_durable = |taking: &Taking| match taking.stage {
+            Stage::Ending(position) => self.log.is_durable(position),
+            _ => false,
+        };
+        let whole = self
+            .takings
+            .0
+            .iter()
+            .filter(|(_, taking)| is_durable(taking));
+        let whole: Vec<PartitionId> = whole.map(|(id, _)| *id).collect();
+        for id in whole {
+            self.takings.0.remove(&id);
+            self.tenures.note_whole(id);
+            self.review_fill(step.now, id, step.output);
+            self.try_end_fill(id, step)?;
+            let members = self.members.keys().filter(|key| key.1 == id);
+            let waiting: Vec<MemberKey> = members.copied().collect();
+            for key in waiting {
+                self.wake(key, step)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A page's rows by their keys.
+    fn entries(&self, of: PartitionId, page: &RowPage) -> BTreeMap<Vec<u8>, Vec<u8>> {
+        let Some(partition) = self.partitions.with_rows(of) else {
+            return BTreeMap::new();
+        };
+        let rows = page.rows();
+        let entries = rows.filter_map(|(version, row)| {
+            let key = partition.table.key_in(of, row)?;
+            Some((key, stored_value(version, row)))
+        });
+        entries.collect()
+    }
+
+    /// What the end of an epoch decided for a place that is not whole is newer than what its giver
+    /// has: it has been noted among the departures, whether a row went with it or came.
+    fn leave_out_resolved<T: Tables>(
+        &self,
+        of: PartitionId,
+        (rows, gone): (&mut BTreeMap<Vec<u8>, Vec<u8>>, &mut Vec<Bytes>),
+        tables: &T,
+    ) -> Result<(), TablesError> {
+        if !self.is_not_whole(of) {
+            return Ok(());
+        }
+        let mut resolved: BTreeSet<Vec<u8>> = BTreeSet::new();
+        tables.scan(of.departures_table(), b"", None, &mut |key, _| {
+            resolved.insert(key.to_vec());
+            ControlFlow::Continue(())
+        })?;
+        rows.retain(|key, _| !resolved.contains(key));
+        gone.retain(|key| !resolved.contains(&key[..]));
+        Ok(())
+    }
+
+    /// Makes rows as they are told, and logs it.
+    fn match_rows<T: Tables>(
+        &mut self,
+        of: PartitionId,
+        mut rows: BTreeMap<Vec<u8>, Vec<u8>>,
+        mut gone: Vec<Bytes>,
+        step: &mut Step<'_, T>,
+    ) -> Result<(), TablesError> {
+        let mut page = RowPage::default();
+        if !planted::is(Bug::TakenOverResolved) {
+            self.leave_out_resolved(of, (&mut rows, &mut gone), step.tables)?;
+        }
+        for (key, value) in &rows {
+            let mut is_same = false;
+            step.tables
+                .read(of.rows_table(), key, &mut |known| is_same = known == value)?;
+            if !is_same {
+                let (version, row) = stored_row(value);
+                page.push(version, row);
+            }
+        }
+        if page.count == 0 && gone.is_empty() {
+            return Ok(());
+        }
+        self.counters.matched_rows += page.count + gone.len() as u64;
+        let record = Record::Matched {
+            partition: of,
+            rows: page.rows.clone(),
+            gone: gone.clone(),
+        };
+        let position = self.append(&record, Durability::Replicated, step.output);
+        self.put_matched(of, &page, &gone, step.tables)?;
+        let taking = self.takings.0.get_mut(&of).expect("callers know it");
+        taking.last_record = position;
+        Ok(())
+    }
+
+    /// Puts rows as they were told; also what replaying a log does.
+    pub(crate) fn put_matched<T: Tables>(
+        &self,
+        of: PartitionId,
+        page: &RowPage,
+        gone: &[Bytes],
+        tables: &mut T,
+    ) -> Result<(), TablesError> {
+        let Some(partition) = self.partitions.with_rows(of) else {
+            return Ok(());
+        };
+        let rows = Rows::of(partition);
+        for (key, value) in self.entries(of, page) {
+            let stored = rows.stored(&key, tables)?;
+            rows.put(&key, stored_row(&value), stored.as_ref(), tables);
+        }
+        for key in gone {
+            if let Some(stored) = rows.stored(key, tables)? {
+                rows.remove(key, &stored, tables);
+            }
+        }
+        Ok(())
+    }
+
+    /// Partitions that can be taken over now: what is missing are the last changes.
+    pub(crate) fn level(&self) -> impl Iterator<Item = PartitionId> {
+        let taking = self.takings.0.iter();
+        let level = taking.filter(|(_, taking)| {
+            taking.stage == Stage::Level && self.log.is_durable(taking.last_record)
+        });
+        level.map(|(id, _)| *id)
+    }
+}

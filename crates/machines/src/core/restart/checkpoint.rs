@@ -1,0 +1,148 @@
+//! What lives outside rows in a checkpoint: saved before it is taken, and restored from it.
+
+use core::fmt;
+use core::ops::ControlFlow;
+
+use placement::tables::{Tables, TablesError};
+use protocol::codec::{DecodeError, Wire};
+use protocol::identity::{CoreId, Finished, Position, Version};
+use protocol::planted::{self, Bug};
+use protocol::record::SavedCompletion;
+
+use crate::core::CoreMachine;
+use crate::core::partition::tenures::LoggedTenure;
+
+/// The sorted table for what lives outside rows; no partition has this number.
+pub(crate) const SAVED_TABLE: u64 = u64::MAX;
+const LOGGED_KEY: &[u8] = b"logged";
+const VERSION_KEY: &[u8] = b"version";
+const EPOCH_KEY: &[u8] = b"epoch";
+const SESSION_FLOOR_KEY: &[u8] = b"sessions";
+const COMPLETION_PREFIX: &[u8] = b"completion/";
+const HELD_PREFIX: &[u8] = b"held/";
+const FINISHED_PREFIX: &[u8] = b"finished/";
+
+/// A log or a checkpoint that this program cannot take up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RecoveryError {
+    /// A record with a valid checksum does not decode: another program wrote it.
+    Record(Position, DecodeError),
+    /// What a checkpoint saved does not decode.
+    Checkpoint(DecodeError),
+    /// A cold read failed.
+    Tables(TablesError),
+}
+
+impl fmt::Display for RecoveryError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            RecoveryError::Record(position, error) => write!(
+                f,
+                "log record {} is intact but unreadable ({error}): was the folder written by a \
+                 newer release?",
+                position.0
+            ),
+            RecoveryError::Checkpoint(error) => write!(
+                f,
+                "the checkpoint is unreadable ({error}): was the folder written by a newer \
+                 release?"
+            ),
+            RecoveryError::Tables(error) => write!(f, "{error}"),
+        }
+    }
+}
+
+impl core::error::Error for RecoveryError {}
+
+impl From<TablesError> for RecoveryError {
+    fn from(error: TablesError) -> Self {
+        RecoveryError::Tables(error)
+    }
+}
+
+impl CoreMachine {
+    /// Saves what lives outside the rows, for a checkpoint taken right after.
+    pub fn before_checkpoint<T: Tables>(&self, tables: &mut T) {
+        tables.drop_table(SAVED_TABLE);
+        let logged = self.log.next().0.to_bytes();
+        tables.put(SAVED_TABLE, LOGGED_KEY, &logged);
+        tables.put(SAVED_TABLE, VERSION_KEY, &self.versions.last().to_bytes());
+        tables.put(SAVED_TABLE, EPOCH_KEY, &self.epoch().to_bytes());
+        tables.put(
+            SAVED_TABLE,
+            SESSION_FLOOR_KEY,
+            &self.sessions.floor().to_bytes(),
+        );
+        for (number, completion) in self.sessions.saved().enumerate() {
+            let key = [COMPLETION_PREFIX, &(number as u64).to_be_bytes()].concat();
+            tables.put(SAVED_TABLE, &key, &completion.to_bytes());
+        }
+        for (partition, tenure) in self.tenures.iter() {
+            let key = [HELD_PREFIX, &partition.to_bytes()].concat();
+            // What the log has of it is in the checkpoint, be it durable or not: it is not read
+            // again.
+            let is_whole = tenure.is_whole || self.takings.is_ending(partition);
+            let saved = (partition, tenure.since, is_whole);
+            tables.put(SAVED_TABLE, &key, &saved.to_bytes());
+        }
+        let own = (self.identity.core, self.own_finished());
+        for (core, finished) in self.finished.iter().chain([own]) {
+            let key = [FINISHED_PREFIX, &core.to_bytes()].concat();
+            tables.put(SAVED_TABLE, &key, &(core, finished).to_bytes());
+        }
+    }
+
+    /// The log from this position on is still needed, whatever a checkpoint holds.
+    pub fn retain_from(&self) -> Position {
+        let kept = self
+            .members
+            .values()
+            .filter_map(|member| member.prepared_at());
+        let sealed = self.sealing.first_at();
+        if planted::is(Bug::LogCutEarly) {
+            return self.log.next();
+        }
+        kept.chain(sealed).min().unwrap_or(self.log.next())
+    }
+
+    /// Takes up what a checkpoint saved. The first step of a restart.
+    ///
+    /// # Errors
+    /// See [`RecoveryError`]; nobody may retry.
+    pub fn restore<T: Tables>(&mut self, tables: &mut T) -> Result<(), RecoveryError> {
+        let mut result = Ok(());
+        tables.scan(SAVED_TABLE, b"", None, &mut |key, value| {
+            result = self.restore_entry(key, value);
+            if result.is_ok() {
+                ControlFlow::Continue(())
+            } else {
+                ControlFlow::Break(())
+            }
+        })?;
+        result.map_err(RecoveryError::Checkpoint)?;
+        Ok(self.review_entries(tables)?)
+    }
+
+    fn restore_entry(&mut self, key: &[u8], value: &[u8]) -> Result<(), DecodeError> {
+        if key == LOGGED_KEY {
+            self.log.restore(Position(Wire::decode_all(value)?));
+        } else if key == VERSION_KEY {
+            self.versions.see(Version::decode_all(value)?);
+        } else if key == EPOCH_KEY {
+            self.log.note_epoch(Wire::decode_all(value)?);
+        } else if key == SESSION_FLOOR_KEY {
+            self.sessions.end_below(Wire::decode_all(value)?);
+        } else if key.starts_with(COMPLETION_PREFIX) {
+            let saved = SavedCompletion::decode_all(value)?;
+            self.sessions.keep(saved.head, &saved.request);
+        } else if key.starts_with(HELD_PREFIX) {
+            let (partition, since, is_whole) = Wire::decode_all(value)?;
+            let tenure = LoggedTenure { since, is_whole };
+            self.tenures.begin(partition, tenure);
+        } else if key.starts_with(FINISHED_PREFIX) {
+            let (core, finished) = <(CoreId, Finished)>::decode_all(value)?;
+            self.finished.raise(core, finished);
+        }
+        Ok(())
+    }
+}

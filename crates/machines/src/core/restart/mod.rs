@@ -1,0 +1,7 @@
+//! A core's restart: `checkpoint` saves and restores what lives outside rows, `replay` reads the
+//! log, `recovery` asks the peers what this core may have forgotten.
+
+pub(crate) mod checkpoint;
+pub(crate) mod inquiry;
+pub(crate) mod recovery;
+mod replay;

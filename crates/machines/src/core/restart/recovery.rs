@@ -1,0 +1,416 @@
+//! A restarted core asks its peers what it may have forgotten. Its log has been read before.
+//!
+//! A prepare may have been forwarded before it was durable (R1), so the log can lack votes that
+//! this core has given, and giving another one could commit two rows of one unique key. Therefore a
+//! restarted core votes on nothing until every peer has told it of each operation that both take
+//! part in: it adopts its own votes from there. Peers keep operations until every member has the
+//! outcome durably (`confirm`), so that nothing is missing. Messages of its earlier life that
+//! arrive later are dropped by their incarnation. Nor does it answer reads before: a lookup at the
+//! decider sees an outcome while prepares further up are not durable yet, so that a member which
+//! has lost its own would tell the old row afterwards.
+
+use alloc::collections::BTreeMap;
+use alloc::format;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use placement::tables::{Tables, TablesError};
+use protocol::identity::{CoreId, Now, Position};
+use protocol::message::PeerMessage;
+use protocol::operation::{Decision, Prepare, Vote};
+use protocol::planted::{self, Bug};
+use protocol::record::Record;
+
+use crate::core::CoreMachine;
+use crate::core::contract::{CoreOutput, PeerSend};
+use crate::core::member::{IncomingDecision, Member, MemberKey};
+use crate::core::restart::inquiry::Inquiry;
+use crate::core::step::Step;
+use crate::core::table::TableInfo;
+
+/// What a restarted core does not know yet.
+#[derive(Debug)]
+pub(crate) struct Recovering {
+    inquiry: Inquiry,
+    /// Decisions heard meanwhile, and whether they are settled. They are logged and applied when
+    /// all operations are known, in the order of versions: an earlier operation on the same row may
+    /// be told of last, and must not bring back what a later one has removed.
+    decisions: BTreeMap<MemberKey, IncomingDecision>,
+}
+
+impl Recovering {
+    /// Keeps a decision for the end of recovery.
+    pub fn remember(&mut self, key: MemberKey, incoming: IncomingDecision) {
+        if let Some(known) = self.decisions.get_mut(&key) {
+            assert_eq!(
+                known.decision, incoming.decision,
+                "a decision never changes"
+            );
+            known.settled |= incoming.settled;
+            known.in_order |= incoming.in_order;
+        } else {
+            self.decisions.insert(key, incoming);
+        }
+    }
+
+    /// A decision that was heard meanwhile.
+    pub fn remembered(&self, key: &MemberKey) -> Option<&IncomingDecision> {
+        self.decisions.get(key)
+    }
+}
+
+impl CoreMachine {
+    /// The log is read: `next` is the position of the next record. Asks the peers what this core
+    /// may have forgotten.
+    ///
+    /// # Errors
+    /// A cold read failed.
+    pub fn start<T: Tables>(
+        &mut self,
+        now: Now,
+        next: Position,
+        tables: &mut T,
+        output: &mut CoreOutput,
+    ) -> Result<(), TablesError> {
+        let step = &mut Step {
+            now,
+            tables,
+            output,
+        };
+        self.find_left_behind(step)?;
+        self.log.start(next);
+        self.view.begin(step.now);
+        self.confirmations.forget_gathered();
+        self.awaited.clear();
+        self.counters = Default::default();
+        self.take_given(step)?;
+        self.end_old_seal(step)?;
+        self.end_replay(step.output);
+        let keys: Vec<MemberKey> = self.members.keys().copied().collect();
+        for key in keys {
+            let member = self.members.get_mut(&key).expect("it was just listed");
+            member.since_us = step.now.monotonic_us;
+            member.confirm_again();
+            if member.place == 0 {
+                self.watch(key, step.now.monotonic_us + self.limits.retry_us);
+            }
+            let member = &self.members[&key];
+            if member.decision().is_some() {
+                let position = member.decided_at();
+                self.awaited.push(position, key);
+            } else if member.is_decider() && member.table.sync {
+                let position = member.prepared_at().expect("a replayed member is prepared");
+                self.awaited.push(position, key);
+            }
+        }
+        self.awaited.sort();
+        let peers = self.peers();
+        if planted::is(Bug::CompletionsNotRestored) {
+            self.sessions = Default::default();
+        }
+        if !peers.is_empty() && !planted::is(Bug::RecoverySkipped) {
+            let question = |attempt| PeerMessage::Recover { attempt };
+            self.recovering = Some(Recovering {
+                inquiry: Inquiry::new(question, peers.into_iter()),
+                decisions: BTreeMap::new(),
+            });
+            self.recover_again(step.output);
+        }
+        self.seal(step)?;
+        self.review_fills(step)?;
+        let durable = self.log.durable();
+        self.on_durable(durable, step)?;
+        step.output.deadline_us = Some(step.now.monotonic_us);
+        Ok(())
+    }
+
+    /// What the log had of partitions that this core gave to others is settled by now.
+    fn end_replay(&mut self, output: &mut CoreOutput) {
+        self.log.end_replay();
+        for id in self.partitions.end_replay(&self.view, self.identity.core) {
+            self.drop_members(id, output);
+        }
+    }
+
+    /// The epoch has changed: what peers told in the one before no longer counts. All of it must
+    /// come from one epoch, and so from one life of each peer: otherwise a peer that has told an
+    /// operation to another one only, and has forgotten it by a restart since, would be heard
+    /// twice, and the operation by nobody. Nobody is left to ask where all shared tables are gone.
+    pub(crate) fn recover_anew<T: Tables>(
+        &mut self,
+        step: &mut Step<'_, T>,
+    ) -> Result<(), TablesError> {
+        let peers = self.peers();
+        if let Some(recovering) = &mut self.recovering {
+            recovering.inquiry.restart(peers.into_iter());
+            self.recover_again(step.output);
+        }
+        self.end_recovery(step)
+    }
+
+    /// Asks all peers that have not told everything.
+    pub(crate) fn recover_again(&mut self, output: &mut CoreOutput) {
+        if self.stands_still() {
+            return;
+        }
+        if let Some(recovering) = &mut self.recovering {
+            recovering.inquiry.ask_all(output);
+        }
+    }
+
+    /// Asks one peer, which has just been connected.
+    pub(crate) fn ask_again(&mut self, core: CoreId, output: &mut CoreOutput) {
+        if let Some(recovering) = &mut self.recovering {
+            recovering.inquiry.ask(core, output);
+        }
+    }
+
+    /// What came from a restarted peer and waits for keys here has no vote to tell of. It is
+    /// dropped, for the peer may have forgotten it: if nobody else remembers, it must not be voted
+    /// on and decided behind the back of its own members. Whoever does remember sends it again.
+    fn drop_waiting<T: Tables>(
+        &mut self,
+        from: CoreId,
+        step: &mut Step<'_, T>,
+    ) -> Result<(), TablesError> {
+        let came_from = |member: &Member| {
+            let before = &member.prepare.chain[..member.place];
+            self.view.configuration().takes_part(from, before)
+        };
+        let waiting = self
+            .members
+            .iter()
+            .filter(|(_, member)| member.prepared_at().is_none() && came_from(member));
+        let waiting: Vec<MemberKey> = waiting.map(|(key, _)| *key).collect();
+        for key in waiting {
+            // Letting go of an earlier one's keys may have let it in.
+            let waits = self
+                .members
+                .get(&key)
+                .is_some_and(|member| member.prepared_at().is_none());
+            if waits {
+                self.release(key, step)?;
+                self.members.remove(&key);
+            }
+        }
+        Ok(())
+    }
+
+    /// A restarted peer asks: tells every operation that its core takes part in.
+    pub(crate) fn on_recover<T: Tables>(
+        &mut self,
+        from: CoreId,
+        attempt: u64,
+        step: &mut Step<'_, T>,
+    ) -> Result<(), TablesError> {
+        self.drop_waiting(from, step)?;
+        let mut count = 0;
+        for (key, member) in self
+            .members
+            .iter()
+            .filter(|(_, member)| member.prepared_at().is_some())
+        {
+            if !self
+                .view
+                .configuration()
+                .takes_part(from, &member.prepare.chain)
+            {
+                continue;
+            }
+            count += 1;
+            let decision = self.decision_to_tell(key, member);
+            let prepare = Arc::clone(&member.prepare);
+            let message = PeerMessage::Adopt {
+                attempt,
+                prepare,
+                decision,
+            };
+            step.output.sends.push(PeerSend {
+                to: from,
+                after: Position(0),
+                message,
+            });
+        }
+        let finished_below = self.own_finished();
+        let message = PeerMessage::RecoverEnd {
+            attempt,
+            count,
+            finished_below,
+        };
+        step.output.sends.push(PeerSend {
+            to: from,
+            after: Position(0),
+            message,
+        });
+        Ok(())
+    }
+
+    /// What a restarted peer may be told of an operation's decision. As on the way up, it is not
+    /// told before this member's own record of it is durable. With `replicated` there is nothing
+    /// to wait for: also what this core has been told itself, while it recovers, goes on.
+    fn decision_to_tell(&self, key: &MemberKey, member: &Member) -> Option<(Decision, bool)> {
+        if let Some(decision) = member.decision() {
+            let may_pass = member.decision_after() <= self.log.durable();
+            return may_pass.then(|| (decision.clone(), member.is_settled()));
+        }
+        let recovering = self.recovering.as_ref().filter(|_| !member.table.sync);
+        let incoming = recovering?.remembered(key)?;
+        Some((incoming.decision.clone(), incoming.settled))
+    }
+
+    /// A peer tells of an operation: takes back what this core had voted, and the outcome.
+    pub(crate) fn on_adopt<T: Tables>(
+        &mut self,
+        from: CoreId,
+        attempt: u64,
+        prepare: Arc<Prepare>,
+        decision: Option<(Decision, bool)>,
+        step: &mut Step<'_, T>,
+    ) -> Result<(), TablesError> {
+        let Some(recovering) = &mut self.recovering else {
+            return Ok(());
+        };
+        let item = (prepare.operation, prepare.votes.len());
+        if !recovering.inquiry.hear(from, attempt, item) {
+            return Ok(());
+        }
+        let sender = prepare.votes.len().saturating_sub(1);
+        let table = self.view.table(prepare.table).map(Arc::clone);
+        let decided = decision.as_ref().map(|(decision, _)| decision);
+        let prepare = with_known_votes(prepare, decided, table.as_deref());
+        for place in 0..prepare.votes.len() {
+            let partition = prepare.chain[place];
+            let key = (prepare.operation, partition);
+            let finished = prepare.operation.order() < self.finished_below(prepare.operation.head);
+            if !self.partitions.contains_key(&partition) || finished {
+                continue;
+            }
+            if !self.members.contains_key(&key) {
+                self.adopt(step.now, key, &prepare, place, step.output);
+            }
+            let member = &self.members[&key];
+            // A decision goes up member by member, past durable prepares (R1): one that comes from
+            // further down may have overtaken a member that has lost its prepare. The head will ask
+            // for it along the chain. With `replicated` it is taken, for it may be all that is left
+            // of one that was seen, but position x does not settle it before it has come up the
+            // chain.
+            let in_order = sender <= place + 1;
+            let passed = !member.table.sync || in_order;
+            if let Some((decision, settled)) = decision.clone().filter(|_| passed) {
+                let incoming = IncomingDecision {
+                    decision,
+                    settled,
+                    in_order,
+                };
+                self.on_decision(key, incoming, step)?;
+            } else if member.is_decider() && member.table.sync && member.decision().is_none() {
+                let position = member.prepared_at().expect("adopted with its vote");
+                self.awaited.push(position, key);
+            }
+        }
+        self.end_recovery(step)
+    }
+
+    /// Logs again a vote that this core had given.
+    pub(crate) fn adopt(
+        &mut self,
+        now: Now,
+        key: MemberKey,
+        prepare: &Arc<Prepare>,
+        place: usize,
+        output: &mut CoreOutput,
+    ) {
+        self.counters.adopted += 1;
+        let mut prepare = Prepare::clone(prepare);
+        prepare.votes.truncate(place + 1);
+        let prepare = Arc::new(prepare);
+        let durability = self.partitions[&key.1].table.durability();
+        let record = Record::Prepared {
+            partition: key.1,
+            prepare: Arc::clone(&prepare),
+        };
+        let position = self.append(&record, durability, output);
+        self.know_versions(&prepare);
+        self.take_back(now, prepare, place, position);
+        if place == 0 {
+            self.watch(key, now.monotonic_us + self.limits.retry_us);
+        }
+    }
+
+    pub(crate) fn on_recover_end<T: Tables>(
+        &mut self,
+        from: CoreId,
+        attempt: u64,
+        count: u64,
+        step: &mut Step<'_, T>,
+    ) -> Result<(), TablesError> {
+        let Some(recovering) = &mut self.recovering else {
+            return Ok(());
+        };
+        if !recovering.inquiry.hear_end(from, attempt, count) {
+            return Ok(());
+        }
+        self.end_recovery(step)
+    }
+
+    fn end_recovery<T: Tables>(&mut self, step: &mut Step<'_, T>) -> Result<(), TablesError> {
+        let Some(recovering) = &self.recovering else {
+            return Ok(());
+        };
+        if !recovering.inquiry.is_complete() {
+            return Ok(());
+        }
+        let decisions = self.recovering.take().expect("checked above").decisions;
+        let text = format!(
+            "caught up with its peers: {} operations adopted, {} open",
+            self.counters.adopted,
+            self.members.len()
+        );
+        self.note(&text, step.output);
+        self.hurry(step.now, |_: &Member| true);
+        // Old incarnations' operations of this head that nobody knows any more are finished.
+        self.confirmations.owe(self.peers());
+        self.confirmations.send_by(step.now.monotonic_us);
+        let mut ordered: Vec<_> = decisions
+            .into_iter()
+            .filter_map(|(key, decided)| {
+                Some((self.members.get(&key)?.newest_version(), key, decided))
+            })
+            .collect();
+        ordered.sort_unstable_by_key(|(version, key, _)| (*version, *key));
+        for (_, key, decided) in ordered {
+            self.on_decision(key, decided, step)?;
+        }
+        // What was called finished meanwhile could not be forgotten before it was settled.
+        let lines: Vec<_> = self.finished.iter().collect();
+        for line in lines {
+            self.forget(line, step)?;
+        }
+        self.ask_covers(step.now, step.output);
+        Ok(())
+    }
+}
+
+/// Votes that are implied, for members that may have forgotten theirs. All of a commit were yes; of
+/// an abort nothing depends on them any more. Where all who can refuse have said yes, the others
+/// can only say the same: with `replicated`, one of them may have decided and shown it, so that
+/// it must not answer as if it had never known the operation (R4, third and fourth case).
+pub(crate) fn with_known_votes(
+    mut prepare: Arc<Prepare>,
+    decision: Option<&Decision>,
+    table: Option<&TableInfo>,
+) -> Arc<Prepare> {
+    let vote = match decision {
+        Some(Decision::Commit) => Some(Vote::Yes),
+        Some(Decision::Abort(reason)) => Some(Vote::No(reason.clone())),
+        None => {
+            let agreed = table.is_some_and(|table| !table.sync && table.is_agreed(&prepare));
+            agreed.then_some(Vote::Yes)
+        }
+    };
+    if let Some(vote) = vote {
+        let count = prepare.chain.len();
+        Arc::make_mut(&mut prepare).votes.resize(count, vote);
+    }
+    prepare
+}

@@ -1,0 +1,218 @@
+//! A core's own log, read after a restart: what this core had voted, decided and settled.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use placement::tables::Tables;
+use protocol::codec::Wire;
+use protocol::identity::{CoreId, Finished, Now, OperationId, PartitionId, Position};
+use protocol::message::RowPage;
+use protocol::operation::{Decision, Prepare, Vote};
+use protocol::planted::{self, Bug};
+use protocol::record::Record;
+
+use crate::core::CoreMachine;
+use crate::core::contract::CoreOutput;
+use crate::core::member::MemberKey;
+use crate::core::restart::checkpoint::RecoveryError;
+use crate::core::step::Step;
+
+impl CoreMachine {
+    // tidy: long — a dispatching match over the kinds of records.
+    /// Takes up one record of the log. Records come in order, from [`CoreMachine::retain_from`]
+    /// of the checkpoint on.
+    ///
+    /// # Errors
+    /// See [`RecoveryError`]; nobody may retry.
+    pub fn replay<T: Tables>(
+        &mut self,
+        position: Position,
+        record: &[u8],
+        tables: &mut T,
+    ) -> Result<(), RecoveryError> {
+        let record = Record::decode_all(record);
+        let record = record.map_err(|error| RecoveryError::Record(position, error))?;
+        // Nobody hears what is said here: neighbours are asked once the log is read.
+        let step = &mut Step {
+            now: Now::default(),
+            tables,
+            output: &mut CoreOutput::default(),
+        };
+        self.log.replay_at(position);
+        match record {
+            Record::Prepared { partition, prepare } => {
+                self.log.note_epoch(prepare.epoch);
+                let below = (prepare.operation.head, prepare.finished_below);
+                self.on_finished(below, step)?;
+                self.forget_own(below);
+                // Whatever became of the partition that voted: this core knows of these versions.
+                self.know_versions(&prepare);
+                let place = prepare.votes.len().saturating_sub(1);
+                let is_own = prepare.chain.get(place) == Some(&partition);
+                if is_own && self.is_of_tenure(partition) {
+                    self.take_back(step.now, prepare, place, position);
+                }
+            }
+            Record::Decided {
+                partition,
+                operation,
+                decision,
+                settles,
+            } => {
+                let key = (operation, partition);
+                if self.replay_decision(key, decision, position) && settles {
+                    self.settle(key, step)?;
+                }
+            }
+            Record::Settled {
+                partition,
+                operation,
+            } => {
+                let key = (operation, partition);
+                let member = self.members.get(&key);
+                if member.is_some_and(|member| member.decision().is_some() && !member.is_settled())
+                {
+                    self.settle(key, step)?;
+                }
+            }
+            Record::Completed {
+                partition,
+                requests,
+            } => {
+                for request in &requests {
+                    self.sessions.keep(partition, request);
+                }
+            }
+            Record::Copied { partition, rows } if self.is_of_tenure(partition) => {
+                self.replay_copied(partition, rows, step.tables)?;
+            }
+            Record::Matched {
+                partition,
+                rows,
+                gone,
+            } if self.is_of_tenure(partition) => {
+                if !self.log.rows_are_newer() {
+                    let page = RowPage {
+                        rows,
+                        ..RowPage::default()
+                    };
+                    self.put_matched(partition, &page, &gone, step.tables)?;
+                }
+            }
+            Record::Copied { .. } | Record::Matched { .. } => {}
+            Record::Whole { partition } => {
+                if self.is_of_tenure(partition) {
+                    self.tenures.note_whole(partition);
+                }
+            }
+            Record::Versions { last } => {
+                self.versions.see(last);
+            }
+            Record::Sealed {
+                epoch,
+                forgot_nothing,
+            } => {
+                self.log.note_epoch(epoch);
+                self.sealing.note(position, epoch, forgot_nothing);
+            }
+            Record::Resolved { epoch } => {
+                self.log.note_epoch(epoch);
+                self.settle_resolved(step)?;
+            }
+            Record::Given {
+                partition,
+                since,
+                start,
+            } => {
+                self.log.note_epoch(since);
+                self.give(partition, since, start, step)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether what the log has of a partition at this point is of the tenure in which this core
+    /// holds it now: it may have been with others meanwhile.
+    pub(crate) fn is_of_tenure(&self, partition: PartitionId) -> bool {
+        let since = self
+            .view
+            .configuration()
+            .tenure(partition, self.identity.core);
+        since == Some(self.tenures.of(partition).since)
+    }
+
+    /// Takes up a decision; true if it may be settled with that.
+    fn replay_decision(&mut self, key: MemberKey, decision: Decision, position: Position) -> bool {
+        // What an epoch's end decides is settled when the next one serves.
+        let resolved_in = self.sealing.sealed_epoch();
+        let Some(member) = self.members.get_mut(&key) else {
+            return false;
+        };
+        if member.is_settled() || member.decision().is_some() && resolved_in.is_none() {
+            return false;
+        }
+        member.decide(decision, position, resolved_in);
+        resolved_in.is_none()
+    }
+
+    /// Drops own operations that an own, later record calls finished.
+    fn forget_own(&mut self, (head, before): (CoreId, Finished)) {
+        if head != self.identity.core {
+            return;
+        }
+        let from = OperationId {
+            head,
+            ..OperationId::default()
+        };
+        self.finished.raise(head, before);
+        let beyond = OperationId {
+            incarnation: before.incarnation,
+            sequence: before.sequence,
+            ..from
+        };
+        let range = (from, PartitionId::default())..(beyond, PartitionId::default());
+        let own = self
+            .members
+            .range(range)
+            .filter(|(_, member)| member.is_settled());
+        let keys: Vec<MemberKey> = own.map(|(key, _)| *key).collect();
+        for key in keys {
+            self.members.remove(&key);
+            self.operations.end(key.0);
+        }
+    }
+
+    /// Puts back an operation that this core had voted on, with the vote it gave.
+    pub(crate) fn take_back(
+        &mut self,
+        now: Now,
+        prepare: Arc<Prepare>,
+        place: usize,
+        position: Position,
+    ) {
+        let key = (prepare.operation, prepare.chain[place]);
+        if self.members.contains_key(&key) {
+            return;
+        }
+        let Some(mut member) = self.member(now, prepare, place) else {
+            return;
+        };
+        let partition = self
+            .partitions
+            .get_mut(&key.1)
+            .expect("members' partitions are held");
+        let voted_no = matches!(member.prepare.votes[place], Vote::No(_));
+        let waits = !voted_no && !planted::is(Bug::ReadBeforeRecovery);
+        for held in member.held.iter().filter(|_| waits) {
+            partition.locks.force(held, key.0);
+        }
+        member.grant_all();
+        member.prepare_at(position);
+        if place == 0 {
+            self.operations.resume(key.0);
+            let prepare = Arc::clone(&member.prepare);
+            self.resume_requests(&prepare);
+        }
+        self.members.insert(key, member);
+    }
+}

@@ -1,0 +1,44 @@
+//! The room on the disks of this core and of its peers.
+
+use alloc::collections::BTreeMap;
+
+use protocol::identity::CoreId;
+use protocol::message::Room;
+
+/// What disks have room for.
+#[derive(Debug, Default)]
+pub(crate) struct Space {
+    own: Room,
+    /// Of the peers that reported less than [`Room::Free`]; the others have room for all writes.
+    peers: BTreeMap<CoreId, Room>,
+}
+
+impl Space {
+    /// The room on this core's disk.
+    pub fn own(&self) -> Room {
+        self.own
+    }
+
+    /// This core's disk has another room.
+    pub fn set_own(&mut self, room: Room) {
+        self.own = room;
+    }
+
+    /// The room on a peer's disk.
+    pub fn of_peer(&self, core: CoreId) -> Room {
+        self.peers.get(&core).copied().unwrap_or_default()
+    }
+
+    /// A peer reports its room.
+    pub fn set_peer(&mut self, core: CoreId, room: Room) {
+        match room {
+            Room::Free => self.peers.remove(&core),
+            room => self.peers.insert(core, room),
+        };
+    }
+
+    /// Whether every disk that is known of has room for all writes.
+    pub fn is_free_everywhere(&self) -> bool {
+        self.own == Room::Free && self.peers.is_empty()
+    }
+}

@@ -1,0 +1,151 @@
+//! What operators and checkers see of a machine: counters, and how much is under way.
+
+use alloc::collections::VecDeque;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use protocol::identity::{OperationId, PartitionId};
+use protocol::message::Room;
+
+use crate::core::CoreMachine;
+use crate::core::contract::CoreOutput;
+
+/// Counted since the start.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    pub requests: u64,
+    pub operations: u64,
+    pub folded: u64,
+    pub local_results: u64,
+    pub commits: u64,
+    pub aborts: u64,
+    pub reads: u64,
+    pub reads_waited: u64,
+    pub reads_redirected: u64,
+    pub redirected_rows_looked_at: u64,
+    pub conflicts: u64,
+    pub resent: u64,
+    pub stale_epochs: u64,
+    pub adopted: u64,
+    pub fill_rows: u64,
+    pub fill_bytes: u64,
+    pub fetches: u64,
+    pub fetch_rows_looked_at: u64,
+    pub matched_rows: u64,
+    pub entries_made: u64,
+}
+
+/// How much is under way in a machine.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Backlog {
+    /// Operations kept because they are not known to be finished everywhere, one per member.
+    pub operations: usize,
+    /// The first of them, and this core's partition in its chain.
+    pub oldest: Option<(OperationId, PartitionId)>,
+    /// Those among them without a decision.
+    pub undecided: usize,
+    /// Requests that wait at heads.
+    pub queued_requests: usize,
+    /// Lookups that wait for decisions.
+    pub waiting_reads: usize,
+    /// Completion records.
+    pub completions: usize,
+    /// Orders, over all partitions, in which rows are being given local entries.
+    pub orders_unmade: usize,
+}
+
+impl CoreMachine {
+    /// Every wait of one operation for another: must have no cycle (invariant I11).
+    pub fn waits(&self) -> Vec<(OperationId, OperationId)> {
+        self.partitions
+            .values()
+            .flat_map(|partition| partition.locks.waits())
+            .collect()
+    }
+
+    /// Operations that are not finished, reads and requests that wait, records kept: what
+    /// invariant I15 bounds and I16 brings to an end.
+    pub fn backlog(&self) -> Backlog {
+        let queues = self
+            .partitions
+            .values()
+            .flat_map(|partition| partition.queues.values());
+        Backlog {
+            operations: self.members.len(),
+            oldest: self.members.keys().next().copied(),
+            undecided: self
+                .members
+                .values()
+                .filter(|member| member.decision().is_none())
+                .count(),
+            queued_requests: queues.map(VecDeque::len).sum(),
+            waiting_reads: self
+                .partitions
+                .values()
+                .map(|partition| partition.reads.len())
+                .sum(),
+            completions: self.sessions.count(),
+            orders_unmade: self.orders_unmade(),
+        }
+    }
+
+    /// Whether a client waits here for a result or a lookup that is under way. What this core is
+    /// part of for other heads is not its debt: a restarted core takes that up again.
+    pub fn owes_answers(&self) -> bool {
+        let mut partitions = self.partitions.values();
+        self.requests.are_awaited() || partitions.any(|partition| !partition.reads.is_empty())
+    }
+
+    /// Counters by name, for operators.
+    pub fn counters(&self) -> Vec<(String, u64)> {
+        let counters = &self.counters;
+        let backlog = self.backlog();
+        let (fill_sources, fill_sources_done) = self.fill_sources();
+        [
+            ("requests", counters.requests),
+            ("operations", counters.operations),
+            ("folded_requests", counters.folded),
+            ("local_results", counters.local_results),
+            ("commits", counters.commits),
+            ("aborts", counters.aborts),
+            ("reads", counters.reads),
+            ("reads_waited", counters.reads_waited),
+            ("reads_redirected", counters.reads_redirected),
+            (
+                "redirected_rows_looked_at",
+                counters.redirected_rows_looked_at,
+            ),
+            ("conflicts", counters.conflicts),
+            ("resent", counters.resent),
+            ("stale_epochs", counters.stale_epochs),
+            ("adopted", counters.adopted),
+            ("fill_rows", counters.fill_rows),
+            ("fill_bytes_looked_at", counters.fill_bytes),
+            ("fill_fetches", counters.fetches),
+            ("fill_fetch_rows_looked_at", counters.fetch_rows_looked_at),
+            ("moved_rows", counters.matched_rows),
+            ("local_entries_made", counters.entries_made),
+            ("disk_full", u64::from(self.space.own() != Room::Free)),
+            ("disk_hangs", u64::from(self.log.hang_reported())),
+            ("orders_unmade", backlog.orders_unmade as u64),
+            ("fill_sources", fill_sources),
+            ("fill_sources_done", fill_sources_done),
+            ("members", backlog.operations as u64),
+            ("undecided", backlog.undecided as u64),
+            ("queued_requests", backlog.queued_requests as u64),
+            ("waiting_reads", backlog.waiting_reads as u64),
+            ("completions", backlog.completions as u64),
+            ("partitions", self.partitions.len() as u64),
+            ("epoch", self.view.epoch().0),
+        ]
+        .into_iter()
+        .map(|(name, value)| (String::from(name), value))
+        .collect()
+    }
+
+    /// Adds a line to the operator's log.
+    pub(crate) fn note(&self, text: &str, output: &mut CoreOutput) {
+        output.notes.push(format!("{}: {text}", self.identity.core));
+    }
+}

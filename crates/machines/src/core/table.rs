@@ -1,0 +1,302 @@
+//! What the machine knows of a table: its layout, and what follows from it for every partition.
+//!
+//! Computed once per configuration, so that the hot path only looks things up. The one place that
+//! turns a row change into the entries that a partition loses and gains, and into the keys that
+//! the operation holds there meanwhile.
+
+use alloc::vec::Vec;
+
+use placement::{
+    Column, Constraint, Durability, KEY_BYTES_MAX, Layout, ReplexKind, RowView, Schema, ValueRef,
+    encode_value,
+};
+use protocol::configuration::{Configuration, Place, Table};
+use protocol::identity::{PartitionId, TableId};
+use protocol::operation::{OldRow, Prepare, RowChange, Vote};
+
+/// A table as the machine sees it.
+#[derive(Debug)]
+pub(crate) struct TableInfo {
+    pub id: TableId,
+    pub schema: Schema,
+    pub layout: Layout,
+    pub placement: Vec<Vec<Place>>,
+    /// By replex.
+    pub replexes: Vec<ReplexInfo>,
+    /// Columns of any key space or sorting key: they travel as old coordinates.
+    pub key_columns: Vec<bool>,
+    /// The columns of a row of old coordinates: the table's, all nullable.
+    pub coordinate_columns: Vec<Column>,
+    /// Columns of sorting keys with a constraint: a folded request may not change them.
+    pub constrained_columns: Vec<bool>,
+    /// A row of no more bytes has no key that is too long.
+    pub row_bytes_short: usize,
+    /// The numbers of all copies in the order of chains.
+    chain: Vec<usize>,
+    /// By replex, its position in chains, from 1: what k and x count (R3); 0 if vacant.
+    positions: Vec<usize>,
+    /// k of R3: the last replex position, from 1, that can vote no.
+    pub last_voter: usize,
+    /// x of R3: the replex position, from 1, at which a decision must be durable before
+    /// anybody may see it. The number of replexes means that prepares suffice.
+    pub settle_position: usize,
+    pub sync: bool,
+}
+
+/// A replex as the machine sees it.
+#[derive(Debug)]
+pub(crate) struct ReplexInfo {
+    /// The sorting key, then the pk, without the pk where the sorting key is the pk.
+    pub entry_columns: Vec<usize>,
+    /// How many of them are the sorting key.
+    pub sort_count: usize,
+    pub constraint: Option<Constraint>,
+    /// Names the order of its entries (`Layout::order_of`).
+    pub order: u8,
+    /// The orders in which its partitions keep local entries: those of copies that serve. Before
+    /// that, rows can have keys there that are too long.
+    pub entry_orders: Vec<u8>,
+    /// It is being made and has never served.
+    pub is_building: bool,
+}
+
+/// What a change does to one partition.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Effect {
+    /// The entry that goes.
+    pub remove: Option<Vec<u8>>,
+    /// The entry that comes, or is replaced.
+    pub put: Option<Vec<u8>>,
+}
+
+/// Every byte of a row takes at most two in a key, and four where the sorting key of a replex and
+/// the pk behind it have a column in common; each column adds at most four of its own.
+fn row_bytes_short(replexes: &[ReplexInfo]) -> usize {
+    let has_column_twice = |replex: &ReplexInfo| {
+        let (sort, pk) = replex.entry_columns.split_at(replex.sort_count);
+        pk.iter().any(|column| sort.contains(column))
+    };
+    let short = |replex: &ReplexInfo| {
+        let own_bytes = 4 * replex.entry_columns.len();
+        let times = if has_column_twice(replex) { 4 } else { 2 };
+        KEY_BYTES_MAX.saturating_sub(own_bytes) / times
+    };
+    replexes.iter().map(short).min().unwrap_or(0)
+}
+
+impl TableInfo {
+    pub fn new(table: &Table, configuration: &Configuration) -> TableInfo {
+        let schema = table.schema.clone();
+        let layout = table.layout.clone();
+        let mut key_columns = alloc::vec![false; schema.columns.len()];
+        let mut constrained_columns = key_columns.clone();
+        let key_spaces = layout.key_spaces.iter().flat_map(|space| &space.columns);
+        for column in key_spaces.chain(&schema.primary_key) {
+            key_columns[*column] = true;
+        }
+        let mut replexes = Vec::new();
+        let serves = |order: usize| {
+            let mut serving = layout.numbers().filter(|it| !table.is_building(*it));
+            serving.any(|replex| layout.order_of(replex) == order)
+        };
+        let number = |replex: usize| u8::try_from(replex).expect("a table has at most 63 replexes");
+        for (position, replex) in layout.replexes.iter().enumerate() {
+            let constraint = match replex.kind {
+                ReplexKind::Index { index } => schema.indexes[index].constraint,
+                _ => None,
+            };
+            for column in &replex.sort_columns {
+                key_columns[*column] = true;
+                constrained_columns[*column] |= constraint.is_some();
+            }
+            replexes.push(ReplexInfo {
+                entry_columns: layout.order_columns(position),
+                sort_count: replex.sort_columns.len(),
+                constraint,
+                order: number(layout.order_of(position)),
+                entry_orders: layout
+                    .entry_orders(position)
+                    .into_iter()
+                    .filter(|order| serves(*order))
+                    .map(number)
+                    .collect(),
+                is_building: table.is_building(position),
+            });
+        }
+        let mut coordinate_columns = schema.columns.clone();
+        coordinate_columns
+            .iter_mut()
+            .for_each(|column| column.nullable = true);
+        let sync = schema.durability == Durability::Sync;
+        let chain = layout.chain(&schema);
+        let mut positions = alloc::vec![0; replexes.len()];
+        for (position, number) in (1..).zip(&chain) {
+            positions[*number] = position;
+        }
+        let k = layout.voters(&schema);
+        TableInfo {
+            id: table.id,
+            schema,
+            layout,
+            placement: table.placement.clone(),
+            key_columns,
+            coordinate_columns,
+            constrained_columns,
+            row_bytes_short: row_bytes_short(&replexes),
+            replexes,
+            chain,
+            positions,
+            last_voter: k,
+            // With `replicated`, durable means in memory, and a crash is a loss of it.
+            settle_position: configuration.decision_position(table),
+            sync,
+        }
+    }
+
+    /// Whether all members that can refuse an operation have said yes to it.
+    pub fn is_agreed(&self, prepare: &Prepare) -> bool {
+        self.covers_voters(&prepare.chain, &prepare.votes)
+    }
+
+    /// Whether these votes, the first of the chain's, are all yes and those of all members that can
+    /// refuse.
+    pub fn covers_voters(&self, chain: &[PartitionId], votes: &[Vote]) -> bool {
+        let mut open = chain[votes.len()..].iter();
+        votes.iter().all(|vote| *vote == Vote::Yes)
+            && open.all(|id| self.position(*id) > self.last_voter)
+    }
+
+    /// The position of a partition's replex in chains, from 1; 0 if there is no such copy any more.
+    pub fn position(&self, partition: PartitionId) -> usize {
+        let position = self.positions.get(usize::from(partition.replex));
+        position.copied().unwrap_or(0)
+    }
+
+    /// Whether a decision needs no durable record of its own before it may be seen.
+    pub fn settles_at_decision(&self) -> bool {
+        self.settle_position == self.chain.len()
+    }
+
+    pub fn durability(&self) -> Durability {
+        self.schema.durability
+    }
+
+    pub fn place(&self, partition: PartitionId) -> Option<Place> {
+        let replex = self.placement.get(usize::from(partition.replex))?;
+        replex.get(partition.number as usize).copied()
+    }
+
+    pub fn partition(&self, replex: usize, number: u32) -> PartitionId {
+        let replex = u8::try_from(replex).expect("a table has at most 63 replexes");
+        PartitionId {
+            table: self.id,
+            replex,
+            number,
+        }
+    }
+
+    /// The row that a change leaves behind in some partition, as far as keys go.
+    pub fn old_row<'a>(&'a self, change: &'a RowChange) -> Option<RowView<'a>> {
+        match &change.old {
+            OldRow::Keys { row, .. } => RowView::parse(&self.coordinate_columns, row).ok(),
+            OldRow::Absent | OldRow::SameKeys { .. } => None,
+        }
+    }
+
+    pub fn new_row<'a>(&'a self, change: &'a RowChange) -> Option<RowView<'a>> {
+        let row = change.new.as_ref()?;
+        RowView::parse(&self.schema.columns, row).ok()
+    }
+
+    /// The chain of one change: in each replex the partition that the row leaves and the one that
+    /// it enters, in chain order (HyperDex's value-dependent chaining).
+    pub fn chain(&self, change: &RowChange) -> Vec<PartitionId> {
+        let rows = [self.old_row(change), self.new_row(change)];
+        let mut chain = Vec::with_capacity(self.chain.len() + 1);
+        for &replex in &self.chain {
+            let mut numbers = rows
+                .iter()
+                .flatten()
+                .map(|row| self.layout.partition_of_row(replex, row));
+            let first = numbers.next().expect("a change has an old or a new row");
+            let second = numbers.next().unwrap_or(first);
+            chain.push(self.partition(replex, first.min(second)));
+            if first != second {
+                chain.push(self.partition(replex, first.max(second)));
+            }
+        }
+        chain
+    }
+
+    /// The sorted table's key for a row in a replex.
+    pub fn entry_key(&self, replex: usize, row: &RowView<'_>) -> Vec<u8> {
+        let mut key = Vec::with_capacity(48);
+        for column in &self.replexes[replex].entry_columns {
+            encode_value(&mut key, row.column(*column));
+        }
+        key
+    }
+
+    /// The key of a row in a partition; none if it is none of its rows.
+    pub fn key_in(&self, partition: PartitionId, row: &[u8]) -> Option<Vec<u8>> {
+        let replex = usize::from(partition.replex);
+        let row = RowView::parse(&self.schema.columns, row).ok()?;
+        let is_here = self.layout.partition_of_row(replex, &row) == partition.number;
+        is_here.then(|| self.entry_key(replex, &row))
+    }
+
+    /// What a change does to a partition, and what its operation holds there while it is pending,
+    /// sorted: the entries, and the key or group that a constraint looks at. Waiting in this order
+    /// cannot deadlock (R7).
+    pub fn part(&self, partition: PartitionId, change: &RowChange) -> (Effect, Vec<Vec<u8>>) {
+        let replex = usize::from(partition.replex);
+        let rows = [self.old_row(change), self.new_row(change)];
+        let [remove, put] = rows.map(|row| {
+            let here =
+                |row: &RowView<'_>| self.layout.partition_of_row(replex, row) == partition.number;
+            row.filter(here).map(|row| self.entry_key(replex, &row))
+        });
+        // The same entry is replaced, not removed and put.
+        let remove = if remove == put { None } else { remove };
+        let mut held: Vec<Vec<u8>> = remove.iter().chain(&put).cloned().collect();
+        if self.replexes[replex].constraint.is_some() {
+            for row in rows.iter().flatten() {
+                held.extend(self.constrained_key(replex, row));
+            }
+        }
+        held.sort_unstable();
+        held.dedup();
+        (Effect { remove, put }, held)
+    }
+
+    /// The key of a unique index, or the group of a dense one; none where a NULL exempts the row,
+    /// as in SQL.
+    pub fn constrained_key(&self, replex: usize, row: &RowView<'_>) -> Option<Vec<u8>> {
+        let info = &self.replexes[replex];
+        let count = match info.constraint? {
+            Constraint::Unique => info.sort_count,
+            Constraint::Dense => info.sort_count - 1,
+        };
+        let columns = &info.entry_columns[..count];
+        if columns
+            .iter()
+            .any(|column| matches!(row.column(*column), ValueRef::Null))
+        {
+            return None;
+        }
+        let mut key = Vec::with_capacity(32);
+        for column in columns {
+            encode_value(&mut key, row.column(*column));
+        }
+        Some(key)
+    }
+
+    /// A dense index's own value of a row: the last column of the sorting key.
+    pub fn dense_value(&self, replex: usize, row: &RowView<'_>) -> i64 {
+        let info = &self.replexes[replex];
+        match row.column(info.entry_columns[info.sort_count - 1]) {
+            ValueRef::Int64(value) => value,
+            _ => panic!("a dense index ends with an Int64 that is never NULL"),
+        }
+    }
+}

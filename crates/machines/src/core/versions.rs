@@ -1,0 +1,34 @@
+//! The clock of a core's versions (R6).
+
+use protocol::identity::{Now, Version};
+use protocol::planted::{self, Bug};
+
+/// Gives versions that rise strictly, also beyond every version that this core has seen.
+#[derive(Debug, Default)]
+pub(crate) struct VersionClock {
+    /// The highest version seen or given. It never falls.
+    last: Version,
+}
+
+impl VersionClock {
+    /// The highest version seen or given.
+    pub fn last(&self) -> Version {
+        self.last
+    }
+
+    /// A version was seen: those that are given from now on are higher. False if it was known.
+    pub fn see(&mut self, version: Version) -> bool {
+        let is_news = self.last < version;
+        self.last = self.last.max(version);
+        is_news
+    }
+
+    /// Gives the next version.
+    pub fn next(&mut self, now: Now) -> Version {
+        self.last = self.last.next(now.wall_us);
+        if planted::is(Bug::VersionFromClock) {
+            self.last = Version(now.wall_us << 12);
+        }
+        self.last
+    }
+}

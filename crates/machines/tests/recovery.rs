@@ -1,0 +1,196 @@
+//! Restarts of one machine, whose log and whose peers are written down here.
+
+mod pair;
+
+use std::sync::Arc;
+
+use machines::core::{CoreIdentity, CoreInput, CoreLimits, CoreMachine, CoreOutput};
+use placement::tables::MemoryTables;
+use placement::{Layout, Value, encode_key, encode_row};
+use protocol::codec::{Bytes, Wire};
+use protocol::configuration::{Configuration, Place};
+use protocol::identity::{
+    CoreId, Epoch, Finished, Incarnation, Now, OperationId, PartitionId, Position, TableId, Version,
+};
+use protocol::message::{PeerHeader, PeerMessage};
+use protocol::operation::{Decision, OldRow, Prepare, RequestResult, RowChange, Vote};
+use protocol::record::Record;
+
+use pair::{configuration, core};
+
+#[test]
+fn a_recovery_whose_peers_hold_nothing_any_more_ends() {
+    let identity = CoreIdentity {
+        cluster: 1,
+        core: core(1),
+        incarnation: Incarnation(2),
+    };
+    let (mut tables, mut output) = (MemoryTables::new(), CoreOutput::default());
+    let mut machine = CoreMachine::new(identity, CoreLimits::default(), Arc::new(configuration()));
+    machine
+        .start(Now::default(), Position(1), &mut tables, &mut output)
+        .expect("tables in memory do not fail");
+    assert!(machine.is_recovering());
+    let mut without_tables = configuration();
+    without_tables.epoch = Epoch(4);
+    without_tables.tables.clear();
+    let input = CoreInput::Configuration(Arc::new(without_tables));
+    machine
+        .step(Now::default(), input, &mut tables, &mut output)
+        .expect("tables in memory do not fail");
+    assert!(!machine.is_recovering());
+}
+
+/// The table has a third copy, on a third server.
+fn three_copies() -> Configuration {
+    let mut configuration = configuration();
+    let mut third = configuration.servers[1].clone();
+    third.id = core(3).server;
+    third.domain = "server-3".into();
+    third.cores = vec!["127.0.0.1:7003".into()];
+    configuration.servers.push(third);
+    let table = &mut configuration.tables[0];
+    let mut index = table.schema.indexes[0].clone();
+    index.name = "by_tail_again".into();
+    table.schema.indexes.push(index);
+    table.layout = Layout::base(&table.schema);
+    let place = Place::serving(core(3), Epoch(0));
+    table.placement.push(vec![place]);
+    configuration
+}
+
+/// The only partition of a copy of the table.
+fn partition(replex: u8) -> PartitionId {
+    PartitionId {
+        table: TableId(1),
+        replex,
+        number: 0,
+    }
+}
+
+/// An insert of one row, the same one each time, by server 1; server 3 decides it.
+fn insert(sequence: u64, version: u64, vote: Vote) -> Prepare {
+    let columns = &configuration().tables[0].schema.columns;
+    let row = encode_row(columns, &[Value::Int64(1), Value::Int64(7)]);
+    Prepare {
+        operation: OperationId {
+            head: core(1),
+            incarnation: Incarnation(1),
+            sequence,
+        },
+        epoch: Epoch(3),
+        finished_below: Finished {
+            incarnation: Incarnation(1),
+            sequence: 1,
+        },
+        table: TableId(1),
+        chain: vec![partition(0), partition(1), partition(2)],
+        votes: vec![Vote::Yes, vote],
+        changes: vec![RowChange {
+            pk: Bytes(encode_key([Value::Int64(1).as_ref()])),
+            version: Version(version),
+            old: OldRow::Absent,
+            new: Some(Bytes(row.expect("the values are of the columns"))),
+        }],
+        requests: Vec::new(),
+    }
+}
+
+/// Says this to the machine as another server, and that all it has logged is durable.
+fn say(machine: &mut CoreMachine, tables: &mut MemoryTables, messages: Vec<(CoreId, PeerMessage)>) {
+    let header = |from| PeerHeader {
+        from,
+        incarnation: Incarnation(1),
+        epoch: Epoch(3),
+    };
+    let inputs = messages.into_iter();
+    let mut inputs: Vec<CoreInput> = inputs
+        .map(|(from, message)| CoreInput::Peer {
+            header: header(from),
+            message,
+        })
+        .collect();
+    inputs.push(CoreInput::Durable(Position(99)));
+    for input in inputs {
+        let mut output = CoreOutput::default();
+        let stepped = machine.step(Now::default(), input, tables, &mut output);
+        stepped.expect("tables in memory do not fail");
+    }
+}
+
+#[test]
+fn what_was_refused_waits_for_nothing() {
+    let reason = RequestResult::Conflict;
+    let vote = Vote::No(reason.clone());
+    expect_forgotten(&insert(1, 9, vote), Decision::Abort(reason));
+}
+
+#[test]
+fn what_has_waited_is_forgotten() {
+    expect_forgotten(&insert(1, 9, Vote::Yes), Decision::Commit);
+}
+
+/// Of a finished operation only that it is settled is lost here; another one with a lower version,
+/// which a clock gives that stepped back, is on the same row and open. Once that one is settled, it
+/// alone is left.
+fn expect_forgotten(finished: &Prepare, decision: Decision) {
+    let open = insert(2, 4, Vote::Yes);
+    let identity = CoreIdentity {
+        cluster: 1,
+        core: core(2),
+        incarnation: Incarnation(2),
+    };
+    let (mut tables, mut output) = (MemoryTables::new(), CoreOutput::default());
+    let mut machine = CoreMachine::new(identity, CoreLimits::default(), Arc::new(three_copies()));
+    let prepared = |prepare: &Prepare| Record::Prepared {
+        partition: partition(1),
+        prepare: Arc::new(prepare.clone()),
+    };
+    let decided = Record::Decided {
+        partition: partition(1),
+        operation: finished.operation,
+        decision,
+        settles: false,
+    };
+    let log = [prepared(finished), decided, prepared(&open)];
+    for (position, record) in (1..).map(Position).zip(&log) {
+        let replayed = machine.replay(position, &record.to_bytes(), &mut tables);
+        replayed.expect("the record is whole");
+    }
+    machine
+        .start(Now::default(), Position(4), &mut tables, &mut output)
+        .expect("tables in memory do not fail");
+    let asked = output.sends.iter().filter_map(|send| match send.message {
+        PeerMessage::Recover { attempt } => Some((send.to, attempt)),
+        _ => None,
+    });
+    let heard = asked.map(|(from, attempt)| {
+        let end = PeerMessage::RecoverEnd {
+            attempt,
+            count: 0,
+            finished_below: Finished {
+                incarnation: Incarnation(1),
+                sequence: if from == core(1) { 2 } else { 1 },
+            },
+        };
+        (from, end)
+    });
+    let heard = heard.collect();
+    say(&mut machine, &mut tables, heard);
+    assert!(!machine.is_recovering());
+    let decision = PeerMessage::Decision {
+        operation: open.operation,
+        to: partition(1),
+        decision: Decision::Commit,
+        settled: false,
+    };
+    let settled = PeerMessage::Settled {
+        operation: open.operation,
+        to: partition(1),
+    };
+    let outcome = vec![(core(3), decision), (core(1), settled)];
+    say(&mut machine, &mut tables, outcome);
+    let backlog = machine.backlog();
+    assert_eq!(backlog.oldest, Some((open.operation, partition(1))));
+    assert_eq!(backlog.operations, 1);
+}

@@ -1,0 +1,57 @@
+//! Servers, the places on them where partitions live, and the load that a placement gives them.
+
+use alloc::collections::BTreeMap;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use crate::grid::Layout;
+
+/// The load of one whole copy of a table, so that a partition's share of it is a whole number.
+pub const LOAD_PER_COPY: u64 = 1 << 32;
+
+/// A server that can hold partitions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PartitionHost {
+    /// Unique in the cluster.
+    pub id: u32,
+    /// What fails together with it: its own name, a rack, a zone.
+    pub domain: String,
+    /// Event loops, each of which holds partitions; at least 1.
+    pub cores: u16,
+}
+
+/// Where a partition lives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct HostCore {
+    /// [`PartitionHost::id`].
+    pub server: u32,
+    /// Below [`PartitionHost::cores`].
+    pub core: u16,
+}
+
+/// Where all partitions of a table live.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Placement {
+    /// Per replex, per partition.
+    pub replexes: Vec<Vec<HostCore>>,
+}
+
+/// What cores hold already, in units of [`LOAD_PER_COPY`] per copy of a table.
+pub type Loads = BTreeMap<HostCore, u64>;
+
+impl Placement {
+    /// The load of this placement on each core that it uses.
+    pub fn loads(&self, layout: &Layout) -> Loads {
+        let mut loads = Loads::new();
+        for (replex, places) in self.replexes.iter().enumerate() {
+            for place in places {
+                *loads.entry(*place).or_default() += partition_load(layout, replex);
+            }
+        }
+        loads
+    }
+}
+
+pub(crate) fn partition_load(layout: &Layout, replex: usize) -> u64 {
+    LOAD_PER_COPY / u64::from(layout.partition_count(replex))
+}

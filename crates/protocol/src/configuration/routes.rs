@@ -1,0 +1,103 @@
+//! Where things go: from keys to partitions, by the configuration at hand.
+
+use alloc::vec::Vec;
+
+use placement::{Cover, CoverCosts, ReplexKind, ValueRef, cover, decode_key};
+
+use super::{Configuration, PartitionState, Place, ServerState, Table};
+use crate::identity::{CoreId, PartitionId};
+use crate::planted::{self, Bug};
+
+/// The partition of the primary replex that owns this pk; none if the bytes are no key of the
+/// table. Allocates nothing as long as the primary replex is cut by its pk.
+pub fn primary_partition(table: &Table, pk: &[u8]) -> Option<PartitionId> {
+    let layout = &table.layout;
+    let replex = layout.replexes.first()?;
+    let by_pk = |key_space: usize| {
+        let columns = &layout.key_spaces[key_space].columns;
+        columns.is_empty() || *columns == table.schema.primary_key
+    };
+    let number = if replex.axes.iter().all(|axis| by_pk(axis.key_space)) {
+        replex.axes.iter().fold(0, |number, axis| {
+            let slot = layout.slot_of_key(axis.key_space, pk);
+            number * axis.divisions + axis.coordinate(slot)
+        })
+    } else {
+        let columns = table.schema.primary_key.iter();
+        let types: Vec<_> = columns
+            .map(|column| table.schema.columns[*column].column_type)
+            .collect();
+        let values = decode_key(pk, &types).ok()?;
+        let value = |column: usize| {
+            let place = table.schema.primary_key.iter().position(|it| *it == column);
+            place.map_or(ValueRef::Null, |place| values[place].as_ref())
+        };
+        layout.partition_of_values(0, value)
+    };
+    Some(PartitionId {
+        table: table.id,
+        replex: 0,
+        number,
+    })
+}
+
+/// The position of the replex that serves an index of the schema; none is the primary key.
+pub fn replex_of_index(table: &Table, index: Option<usize>) -> Option<u8> {
+    let kind = index.map_or(ReplexKind::Primary, |index| ReplexKind::Index { index });
+    let position = |replex: &placement::Replex| replex.kind == kind;
+    let position = table.layout.replexes.iter().position(position)?;
+    u8::try_from(position).ok()
+}
+
+/// Whether the number of a replex means the same one in two configurations of its table: the same
+/// order and the same partitions. One that comes may get the number of one that went.
+pub fn is_same_copy(one: &Table, other: &Table, replex: u8) -> bool {
+    let parts = |table: &Table| {
+        let replex = table.layout.replexes.get(usize::from(replex))?;
+        let axes = replex.axes.iter().map(|axis| {
+            let key_space = table.layout.key_spaces[axis.key_space].clone();
+            (key_space, axis.stride, axis.divisions)
+        });
+        Some((replex.sort_columns.clone(), axes.collect::<Vec<_>>()))
+    };
+    parts(one) == parts(other)
+}
+
+/// The partitions of a replex that can hold rows whose columns have these values, rising: one if
+/// the values fix the key space of the replex.
+pub fn partitions<'a>(
+    table: &Table,
+    replex: u8,
+    equated: impl Fn(usize) -> Option<ValueRef<'a>>,
+) -> Vec<u32> {
+    let constraints = table.layout.constraints_of_predicate(equated);
+    table.layout.partitions(&constraints, usize::from(replex))
+}
+
+/// Whether the configuration says that a partition cannot be read where it is.
+pub fn is_down(configuration: &Configuration, place: Place) -> bool {
+    let server = configuration.server(place.core.server);
+    let serves = place.state == PartitionState::Serving || planted::is(Bug::ReadWhileRebuilding);
+    !serves || server.is_none_or(|server| server.state == ServerState::Down)
+}
+
+/// What a lost partition's rows are read from: the cheapest cover of partitions that are not down
+/// and whose cores can be reached, if there is one (Replex section 3.1).
+pub fn cover_of_lost(
+    configuration: &Configuration,
+    lost: PartitionId,
+    is_reachable: &dyn Fn(CoreId) -> bool,
+) -> Option<Cover> {
+    let table = configuration.table(lost.table)?;
+    let available = |replex: usize, number: u32| {
+        let place = table.placement[replex][number as usize];
+        !is_down(configuration, place) && is_reachable(place.core)
+    };
+    let lost = (usize::from(lost.replex), lost.number);
+    cover(&table.layout, lost, &available, &CoverCosts::LOOKUP)
+}
+
+/// As [`placement::Layout::order_columns`].
+pub fn order_columns(table: &Table, replex: u8) -> Vec<usize> {
+    table.layout.order_columns(usize::from(replex))
+}

@@ -1,0 +1,24 @@
+//! The work that one evaluation may do.
+
+use super::EvaluationError;
+
+/// The most steps of one evaluation: a `LIKE` over the longest text with a plain pattern fits
+/// twice; anything near it takes some ten milliseconds.
+pub const STEPS_MAX: u32 = 1 << 22;
+
+/// What is left of [`STEPS_MAX`].
+pub(super) struct Budget(u32);
+
+impl Budget {
+    pub(super) fn new() -> Budget {
+        Budget(STEPS_MAX)
+    }
+
+    pub(super) fn spend(&mut self, steps: u32) -> Result<(), EvaluationError> {
+        self.0 = self
+            .0
+            .checked_sub(steps)
+            .ok_or(EvaluationError::TooCostly)?;
+        Ok(())
+    }
+}

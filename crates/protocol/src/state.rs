@@ -1,0 +1,282 @@
+//! What a coordinator must not forget, and its bytes.
+//!
+//! ```text
+//! offset  bytes
+//!      0      8  "RPXCOORD"
+//!      8      2  format version
+//!     10      4  CRC-32C of all that follows
+//!     14      …  one `CoordinatorState`
+//! ```
+//! Integers are little-endian. Who holds a lease, and until when, is left out: a coordinator that
+//! starts takes every server that is up to have renewed its lease just then.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt;
+
+use placement::Schema;
+
+use crate::codec::{DecodeError, Wire, wire_enum, wire_struct};
+use crate::configuration::Configuration;
+use crate::identity::{Epoch, Position, ServerId, SessionId, TableId};
+use crate::message::CopyFailure;
+
+/// The version of the state's bytes that this program writes; it reads no other.
+pub const STATE_FORMAT: u16 = 7;
+const MAGIC: &[u8; 8] = b"RPXCOORD";
+const HEADER_BYTES: usize = 14;
+
+/// Everything that outlives a coordinator.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CoordinatorState {
+    /// Rises by one with every change; 0 is a state that was never kept.
+    pub version: u64,
+    /// What servers and clients see.
+    pub configuration: Configuration,
+    /// One for each server of the configuration, by id, rising.
+    pub members: Vec<ServerMember>,
+    /// Copies that come and go once the epochs before have ended, at most one for each table.
+    pub changes: Vec<CopyChange>,
+    /// The last copies that could not be made, the newest last.
+    pub failures: Vec<CopyFailure>,
+    /// The number of the next new server; never goes back.
+    pub next_server: u32,
+    /// The number of the next new table; never goes back.
+    pub next_table: u32,
+    /// Session numbers below this one may have been handed out.
+    pub sessions_reserved: u64,
+    /// Sessions below this one have ended (R14); never goes back.
+    pub session_floor: SessionId,
+}
+
+/// What the coordinator alone knows of a server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServerMember {
+    /// The server.
+    pub server: ServerId,
+    /// Names its data folder: a wiped disk has another one (R16).
+    pub disk: u64,
+    /// Names the process that joined last; 0 is not known.
+    pub instance: u64,
+    /// The process that joined last has said that it stopped.
+    pub has_stopped: bool,
+    /// What is to become of the folder that it comes back with.
+    pub trust: FolderTrust,
+    /// How far the log of each core was durable when it was last heard.
+    pub logs: Vec<Position>,
+}
+
+/// Whether a server may come back with the rows of its folder (R25).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FolderTrust {
+    /// It may if its folder is the newest.
+    Newest,
+    /// It has come back with an older copy, and is let in once its partitions are void.
+    Void,
+    /// The epochs since which its partitions are void serve: whatever its folder holds is void.
+    Voided,
+    /// An operator lets it in on the next folder that it comes with, however old.
+    Any,
+}
+
+/// A change of a table's copies.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CopyChange {
+    /// The table.
+    pub table: TableId,
+    /// What is asked for.
+    pub wanted: Wanted,
+}
+
+/// What a change of copies asks for.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Wanted {
+    /// The copy that this schema has one more than the table, its last.
+    Add {
+        /// The table as it shall be.
+        schema: Schema,
+    },
+    /// No copy of this name.
+    Drop {
+        /// The name.
+        name: String,
+    },
+    /// These partitions begin anew, where they are.
+    Renew {
+        /// Number of the replex, number of the partition.
+        cells: Vec<(u8, u32)>,
+    },
+}
+
+impl ServerMember {
+    /// A core's log is durable at least up to here.
+    pub fn note_log(&mut self, core: usize, durable: Position) {
+        if self.logs.len() <= core {
+            self.logs.resize(core + 1, Position(0));
+        }
+        self.logs[core] = self.logs[core].max(durable);
+    }
+}
+
+impl CoordinatorState {
+    /// A cluster without servers or tables. `cluster` is drawn at random by the driver.
+    pub fn new(cluster: u64) -> CoordinatorState {
+        CoordinatorState {
+            version: 0,
+            configuration: Configuration {
+                cluster,
+                epoch: Epoch(1),
+                ..Configuration::default()
+            },
+            members: Vec::new(),
+            changes: Vec::new(),
+            failures: Vec::new(),
+            next_server: 1,
+            next_table: 1,
+            sessions_reserved: 1,
+            session_floor: SessionId(1),
+        }
+    }
+
+    /// What does not fit together, if anything: after this no transition panics on the state.
+    fn check(&self) -> Result<(), String> {
+        self.configuration.check()?;
+        let fault = |what: &str| Err(String::from(what));
+        let servers = self.configuration.servers.iter().map(|server| server.id);
+        if !servers.eq(self.members.iter().map(|member| member.server)) {
+            return fault("servers and members differ");
+        }
+        let last_server = self.members.last().map_or(0, |member| member.server.0);
+        let last_table = self.configuration.tables.last();
+        if self.next_server <= last_server
+            || self.next_table <= last_table.map_or(0, |table| table.id.0)
+            || self.sessions_reserved < self.session_floor.0
+        {
+            return fault("a number would be given twice");
+        }
+        let schemas = self
+            .changes
+            .iter()
+            .filter_map(|change| match &change.wanted {
+                Wanted::Add { schema } => Some(schema),
+                Wanted::Drop { .. } | Wanted::Renew { .. } => None,
+            });
+        for schema in schemas {
+            schema.validate().map_err(|error| error.message)?;
+        }
+        if !self.changes.is_empty() && self.configuration.sealing.is_none() {
+            return fault("changes wait, and no epoch is being ended");
+        }
+        let (epoch, sessions) = (self.configuration.epoch.0, self.sessions_reserved);
+        if self.version.max(epoch).max(sessions) >> 62 != 0
+            || self.next_server.max(self.next_table) >> 31 != 0
+        {
+            return fault("a number is beyond what a cluster can reach");
+        }
+        Ok(())
+    }
+}
+
+wire_struct!(CoordinatorState {
+    version,
+    configuration,
+    members,
+    changes,
+    failures,
+    next_server,
+    next_table,
+    sessions_reserved,
+    session_floor,
+});
+wire_struct!(CopyChange { table, wanted });
+wire_enum!(Wanted { 0 => Add { schema }, 1 => Drop { name }, 2 => Renew { cells } });
+wire_struct!(ServerMember {
+    server,
+    disk,
+    instance,
+    has_stopped,
+    trust,
+    logs,
+});
+wire_enum!(FolderTrust { 0 => Newest, 1 => Void, 2 => Voided, 3 => Any });
+
+/// Bytes that are no state this program can use. The bytes are left as they are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StateError {
+    /// They do not begin as a state does.
+    NotState,
+    /// They were written by another version.
+    Format {
+        /// Theirs.
+        found: u16,
+    },
+    /// The checksum does not match: they are damaged.
+    Checksum,
+    /// They do not decode.
+    Malformed(DecodeError),
+    /// They decode, but contradict themselves; says how.
+    Inconsistent(String),
+}
+
+impl fmt::Display for StateError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            StateError::NotState => {
+                write!(f, "this is no coordinator's state: name another folder")
+            }
+            StateError::Format { found } if *found > STATE_FORMAT => write!(
+                f,
+                "the coordinator's state is of format {found}, this program knows \
+                 {STATE_FORMAT}: use the release that wrote it, or a newer one"
+            ),
+            StateError::Format { found } => write!(
+                f,
+                "the coordinator's state is of format {found}, this program knows only \
+                 {STATE_FORMAT}: use the release that wrote it"
+            ),
+            StateError::Checksum => write!(
+                f,
+                "the coordinator's state is damaged: its checksum does not match; move it away, and \
+                 start the coordinator with --recover, which rebuilds it from the servers"
+            ),
+            StateError::Malformed(error) => {
+                write!(f, "the coordinator's state does not decode: {error}")
+            }
+            StateError::Inconsistent(what) => {
+                write!(f, "the coordinator's state contradicts itself: {what}")
+            }
+        }
+    }
+}
+
+impl core::error::Error for StateError {}
+
+/// The state's bytes.
+pub fn encode_state(state: &CoordinatorState) -> Vec<u8> {
+    let mut out = Vec::with_capacity(1024);
+    out.extend_from_slice(MAGIC);
+    STATE_FORMAT.encode(&mut out);
+    out.extend_from_slice(&[0; 4]);
+    assert_eq!(out.len(), HEADER_BYTES, "the header is what was written");
+    state.encode(&mut out);
+    let checksum = crc32c::crc32c(&out[HEADER_BYTES..]);
+    out[HEADER_BYTES - 4..HEADER_BYTES].copy_from_slice(&checksum.to_le_bytes());
+    out
+}
+
+/// The state of these bytes, checked wholly.
+pub fn decode_state(bytes: &[u8]) -> Result<CoordinatorState, StateError> {
+    let rest = bytes.strip_prefix(MAGIC).ok_or(StateError::NotState)?;
+    let (format, rest) = rest.split_first_chunk().ok_or(StateError::NotState)?;
+    let found = u16::from_le_bytes(*format);
+    if found != STATE_FORMAT {
+        return Err(StateError::Format { found });
+    }
+    let (checksum, body) = rest.split_first_chunk().ok_or(StateError::Checksum)?;
+    if crc32c::crc32c(body) != u32::from_le_bytes(*checksum) {
+        return Err(StateError::Checksum);
+    }
+    let state = CoordinatorState::decode_all(body).map_err(StateError::Malformed)?;
+    state.check().map_err(StateError::Inconsistent)?;
+    Ok(state)
+}

@@ -1,0 +1,63 @@
+//! One message of each kind about copies that come to tables and go from them.
+
+use protocol::identity::*;
+use protocol::message::*;
+
+use super::schema;
+
+/// What is asked of the coordinator, and answered.
+pub fn copies() -> Vec<(&'static str, Message)> {
+    vec![
+        (
+            "ask-add-copy",
+            Message::Ask(CoordinatorRequest::AddCopy { schema: schema() }),
+        ),
+        (
+            "ask-drop-copy",
+            Message::Ask(CoordinatorRequest::DropCopy {
+                table: "flights".into(),
+                name: "by_route".into(),
+                if_exists: true,
+            }),
+        ),
+        (
+            "ask-renew",
+            Message::Ask(CoordinatorRequest::Renew {
+                table: "flights".into(),
+                cells: vec![(1, 7)],
+            }),
+        ),
+        ("ask-progress", Message::Ask(CoordinatorRequest::Progress)),
+        (
+            "answer-progress",
+            Message::Answer(CoordinatorReply::Progress {
+                fills: vec![fill_report()],
+                waiting: vec![(TableId(3), "by_route".into())],
+                failures: vec![CopyFailure {
+                    table: TableId(3),
+                    name: "by_tail".into(),
+                    why: "several rows have (tail) = (N1)".into(),
+                }],
+                without_room: vec![Shortage {
+                    server: ServerId(3),
+                    room: Room::Reserve,
+                    stays: Some("no other server has room".into()),
+                }],
+            }),
+        ),
+    ]
+}
+
+/// How far a core is.
+pub fn fill_report() -> FillReport {
+    FillReport {
+        table: TableId(3),
+        replex: 2,
+        partitions: 4,
+        sources: 12,
+        sources_done: 5,
+        rows: 1000,
+        of_rows: 3000,
+        obstacles: vec!["several rows have (tail) = (N1)".into()],
+    }
+}

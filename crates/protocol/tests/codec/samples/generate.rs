@@ -1,0 +1,375 @@
+//! Any message from a string of bytes: short strings give small messages, so that proptest, by
+//! shrinking the bytes, shrinks the message.
+//!
+//! The macros mirror those of the codec. A field that is missing here does not compile; that every
+//! variant is made is a test.
+
+use std::sync::Arc;
+
+use placement::{
+    Axis, Column, ColumnType, Constraint, Cut, Dimension, Durability, FurtherCopy, Index, KeySpace,
+    Layout, Replex, ReplexKind, Residue, Schema, Share, SlotConstraints, Value,
+};
+use protocol::codec::Bytes;
+use protocol::configuration::{
+    Configuration, Moving, PartitionState, Place, Sealing, Server, ServerState, Table, Tenure,
+};
+use protocol::expression::{Assignment, BinaryOperator, Expression, UnaryOperator};
+use protocol::identity::*;
+use protocol::message::*;
+use protocol::operation::*;
+use protocol::record::{Record, SavedCompletion, Start};
+use protocol::state::{CoordinatorState, CopyChange, FolderTrust, ServerMember, Wanted};
+
+/// Bytes to decide by; zeros without end once they are used up.
+pub struct Source<'a> {
+    bytes: &'a [u8],
+    depth: u32,
+}
+
+impl<'a> Source<'a> {
+    pub fn new(bytes: &'a [u8]) -> Self {
+        Source { bytes, depth: 0 }
+    }
+
+    fn array<const N: usize>(&mut self) -> [u8; N] {
+        let mut out = [0; N];
+        let count = N.min(self.bytes.len());
+        out[..count].copy_from_slice(&self.bytes[..count]);
+        self.bytes = &self.bytes[count..];
+        out
+    }
+
+    fn below(&mut self, count: usize) -> usize {
+        usize::from(self.array::<1>()[0]) % count
+    }
+}
+
+/// Whatever can be made from bytes.
+pub trait Generate: Sized {
+    fn generate(source: &mut Source<'_>) -> Self;
+}
+
+macro_rules! generate_integer {
+    ($($type:ty),*) => {$(
+        impl Generate for $type {
+            fn generate(source: &mut Source<'_>) -> Self {
+                // Small and extreme numbers are as likely as any others.
+                match source.below(4) {
+                    0 => source.below(4) as $type,
+                    1 => <$type>::MAX,
+                    _ => <$type>::from_le_bytes(source.array()),
+                }
+            }
+        }
+    )*};
+}
+
+generate_integer!(u8, u16, u32, u64, i64, f64);
+
+macro_rules! generate_newtype {
+    ($($type:ident),*) => {$(
+        impl Generate for $type {
+            fn generate(source: &mut Source<'_>) -> Self {
+                $type(Generate::generate(source))
+            }
+        }
+    )*};
+}
+
+generate_newtype!(
+    Epoch,
+    Incarnation,
+    Position,
+    ServerId,
+    SessionId,
+    TableId,
+    Version
+);
+
+impl Generate for usize {
+    fn generate(source: &mut Source<'_>) -> Self {
+        u32::generate(source) as usize
+    }
+}
+
+impl Generate for bool {
+    fn generate(source: &mut Source<'_>) -> Self {
+        source.below(2) == 1
+    }
+}
+
+impl Generate for String {
+    fn generate(source: &mut Source<'_>) -> Self {
+        let characters = (0..source.below(4)).map(|_| ['a', '\0', '€', '🛫'][source.below(4)]);
+        characters.collect()
+    }
+}
+
+impl Generate for Bytes {
+    fn generate(source: &mut Source<'_>) -> Self {
+        let bytes: Vec<u8> = (0..source.below(12))
+            .map(|_| source.array::<1>()[0])
+            .collect();
+        Bytes(bytes)
+    }
+}
+
+impl<T: Generate> Generate for Vec<T> {
+    fn generate(source: &mut Source<'_>) -> Self {
+        (0..source.below(4)).map(|_| T::generate(source)).collect()
+    }
+}
+
+impl<T: Generate> Generate for Option<T> {
+    fn generate(source: &mut Source<'_>) -> Self {
+        (source.below(2) == 1).then(|| T::generate(source))
+    }
+}
+
+impl<T: Generate> Generate for Arc<T> {
+    fn generate(source: &mut Source<'_>) -> Self {
+        Arc::new(T::generate(source))
+    }
+}
+
+impl<T: Generate> Generate for Box<T> {
+    fn generate(source: &mut Source<'_>) -> Self {
+        Box::new(T::generate(source))
+    }
+}
+
+impl<A: Generate, B: Generate> Generate for (A, B) {
+    fn generate(source: &mut Source<'_>) -> Self {
+        (A::generate(source), B::generate(source))
+    }
+}
+
+impl<A: Generate, B: Generate, C: Generate> Generate for (A, B, C) {
+    fn generate(source: &mut Source<'_>) -> Self {
+        (
+            A::generate(source),
+            B::generate(source),
+            C::generate(source),
+        )
+    }
+}
+
+macro_rules! generate_struct {
+    ($($name:ident { $($field:ident),* $(,)? })*) => {$(
+        impl Generate for $name {
+            fn generate(source: &mut Source<'_>) -> Self {
+                $name { $($field: Generate::generate(source)),* }
+            }
+        }
+    )*};
+}
+
+macro_rules! generate_enum {
+    ($($name:ident { $($variant:ident $(( $($item:ident),* ))? $({ $($field:ident),* })?),* $(,)? })*)
+        => {$(
+        impl Generate for $name {
+            fn generate(source: &mut Source<'_>) -> Self {
+                let makers: &[fn(&mut Source<'_>) -> Self] = &[$(|_source| {
+                    $($(let $item = Generate::generate(_source);)*)?
+                    $($(let $field = Generate::generate(_source);)*)?
+                    $name::$variant $(( $($item),* ))? $({ $($field),* })?
+                }),*];
+                makers[source.below(makers.len())](source)
+            }
+        }
+    )*};
+}
+
+generate_struct! {
+    CoreId { server, core }
+    PartitionId { table, replex, number }
+    Finished { incarnation, sequence }
+    RequestId { session, number }
+    OperationId { head, incarnation, sequence }
+    Configuration { cluster, epoch, sealing, servers, tables }
+    Sealing { since, removed, leaving }
+    SealReport { stage, vouched_ago_us }
+    FillReport { table, replex, partitions, sources, sources_done, rows, of_rows, obstacles }
+    CopyFailure { table, name, why }
+    CopyChange { table, wanted }
+    Looked { rows, bytes, of_rows }
+    Server { id, incarnation, domain, cores, state, is_draining, is_new }
+    Table { id, schema, layout, placement, building }
+    Place { core, state, since, moving, former }
+    Tenure { core, since }
+    Schema {
+        name, columns, primary_key, indexes, further, partitions, failures_tolerated, local_entries,
+        durability,
+    }
+    FurtherCopy { name, cut }
+    Share { index, divisions }
+    Dimension { column, divisions }
+    Column { name, column_type, nullable, default }
+    Index { name, columns, constraint }
+    Layout { key_spaces, replexes, local_entries }
+    KeySpace { columns, slots }
+    Replex { name, kind, axes, sort_columns }
+    Axis { key_space, stride, divisions }
+    Assignment { column, value }
+    Mutation { pk, action }
+    RowChange { pk, version, old, new }
+    RequestRecord { request, acknowledged_below, digest, result }
+    Prepare {
+        operation, epoch, finished_below, table, chain, votes, changes, requests,
+    }
+    Hello { cluster, core }
+    Welcome { cluster, core, epoch }
+    Leadership { leads, leader, standbys, kept_in }
+    Execute { request, acknowledged_below, epoch, table, partition, mutations }
+    Read {
+        epoch, partition, start, end, filter, projection, limit, descending, count_only,
+        consistency, agreement, redirect,
+    }
+    Redirect { replex, constraints, scan_from }
+    SlotConstraints { residues }
+    Residue { stride, divisions, coordinate }
+    ChecksumRead { epoch, partition, start, limit }
+    Memory { core, incarnation, runs, folder, session_floor, configuration }
+    Release { epoch, partition, holds }
+    RowPage { count, rows, next, quiet_us, held, own_order }
+    ChecksumPart { count, sum, next }
+    PeerHeader { from, incarnation, epoch }
+    SavedCompletion { head, request }
+    Shortage { server, room, stays }
+    CoordinatorState {
+        version, configuration, members, changes, failures, next_server, next_table, sessions_reserved,
+        session_floor,
+    }
+    ServerMember { server, disk, instance, has_stopped, trust, logs }
+    FolderReport { disk, last, incarnation, epoch, has_stopped, is_old }
+}
+
+generate_enum! {
+    Wanted { Add { schema }, Drop { name } }
+    Start { Empty, Taken, Compared }
+    ServerState { Up, Down }
+    PartitionState { Serving, Rebuilding }
+    Moving { To(tenure), From(tenure) }
+    Constraint { Unique, Dense }
+    Cut {
+        Hybrid { shares }, HybridsBetween { first, last, factors }, Replica { of },
+        Hyperspace { dimensions },
+    }
+    Durability { Sync, Replicated }
+    ColumnType { Bool, Int64, Float64, Text, Bytes, Timestamp, Uuid }
+    ReplexKind { Primary, Index { index }, Hybrid, Exact { of }, Hyperspace, Vacant }
+    UnaryOperator { Not, Negate, IsNull, IsNotNull }
+    BinaryOperator {
+        And, Or, Equal, NotEqual, Less, LessEqual, Greater, GreaterEqual, Add, Subtract, Multiply,
+        Divide, Modulo, Concatenate, Like,
+    }
+    Action {
+        Insert { row }, InsertOrKeep { row }, Upsert { row, assignments, condition },
+        Update { assignments, condition }, Delete { condition },
+    }
+    RequestResult {
+        Applied { version }, Kept, NotFound, ConditionFailed, Duplicate { replex, key },
+        NotDense { replex, expected }, Invalid { message }, Conflict,
+    }
+    OldRow { Absent, SameKeys { version }, Keys { version, row } }
+    Vote { Yes, No(reason) }
+    Decision { Commit, Abort(reason) }
+    Message {
+        Hello(hello), Welcome(welcome), Request(request), Reply(reply), Peer(header, message),
+        Ask(request), Answer(reply), Goodbye { reason }, Echo(bytes), WhoLeads,
+        Leadership(leadership),
+    }
+    Request { Execute(execute), Read(read), Checksum(read), Status, Release(release) }
+    Agreement { Alone, Quiet, Hold(hold_us) }
+    Consistency { Linearizable, Stale }
+    Reply {
+        Executed(result), Rows(page), Checksum(part), Status(counters), Refused(refusal),
+        Released(unchanged),
+    }
+    Refusal {
+        StaleEpoch { epoch }, WrongPartition, Begun, NotServing, Overloaded, DiskFull { server },
+        SessionEnded, RequestMismatch, Invalid { message }, Lost { server, begun },
+    }
+    PeerMessage {
+        Prepare(prepare), Decision { operation, to, decision, settled }, Settled { operation, to },
+        Durable { operations }, Confirm { operations }, Finished(below), Recover { attempt },
+        Adopt { attempt, prepare, decision }, RecoverEnd { attempt, count, finished_below },
+        LeaseRequest { sent_us, room }, LeaseGrant { sent_us, room }, NewerEpoch { epoch },
+        Copy { of, from, start }, Copied { of, from, start, page, sum, looked },
+        Fetch { of, from, pass, wanted, start },
+        Fetched { of, from, pass, start, page, told_from },
+        CopyCompletions { of, start },
+        CopiedCompletions { of, start, completions, next, last_version },
+        Compare { of, question, start, ranges },
+        Compared { of, question, list, changes, differing, page, looked_at_bytes },
+        Changes { of, question, list, since },
+        Changed { of, question, list, page, gone, until, is_all },
+        AskSealed { attempt }, Witness { attempt, prepare, decision },
+        WitnessEnd { attempt, count, forgot_nothing },
+    }
+    FolderTrust { Newest, Void, Voided, Any }
+    SealStage { Sealing, Resolved, Stuck }
+    Room { Free, Reserve, Full }
+    CoordinatorRequest {
+        Join { server, instance, folder, domain, cores },
+        Heartbeat { core, incarnation, epoch, sent_us, durable, filled, fills, seal, room },
+        Fetch { known },
+        OpenSession,
+        CreateTable { schema, if_not_exists }, DropTable { name, if_exists }, Leave { server },
+        AddCopy { schema }, DropCopy { table, name, if_exists }, Progress,
+        Renew { table, cells },
+        Stopped { server, incarnation, logs }, Remove { server }, Drain { server },
+        EndDrain { server }, AcceptFolder { server },
+        Remember(memory),
+    }
+    CoordinatorReply {
+        Joined { server, incarnation, logs, configuration },
+        Beat { sent_us, epoch, lease_us, session_floor }, Configuration(configuration),
+        Unchanged { epoch }, Session { session, life_us }, Done { epoch, table },
+        Refused { message, retry }, Progress { fills, waiting, failures, without_room },
+        NewEpoch { epoch }, Recall, Wait { message },
+    }
+    Record {
+        Prepared { partition, prepare }, Decided { partition, operation, decision, settles },
+        Settled { partition, operation }, Completed { partition, requests },
+        Copied { partition, rows }, Matched { partition, rows, gone },
+        Whole { partition }, Versions { last },
+        Sealed { epoch, forgot_nothing }, Resolved { epoch }, Given { partition, since, start },
+    }
+}
+
+impl Generate for Value {
+    fn generate(source: &mut Source<'_>) -> Self {
+        match source.below(8) {
+            0 => Value::Null,
+            1 => Value::Bool(Generate::generate(source)),
+            2 => Value::Int64(Generate::generate(source)),
+            3 => Value::Float64(Generate::generate(source)),
+            4 => Value::Text(Generate::generate(source)),
+            5 => Value::Bytes(Bytes::generate(source).0),
+            6 => Value::Timestamp(Generate::generate(source)),
+            _ => Value::Uuid(source.array()),
+        }
+    }
+}
+
+impl Generate for Expression {
+    fn generate(source: &mut Source<'_>) -> Self {
+        source.depth += 1;
+        let kinds = if source.depth > 6 { 3 } else { 5 };
+        let expression = match source.below(kinds) {
+            0 => Expression::Column(Generate::generate(source)),
+            1 => Expression::Excluded(Generate::generate(source)),
+            2 => Expression::Literal(Generate::generate(source)),
+            3 => Expression::Unary(Generate::generate(source), Generate::generate(source)),
+            _ => Expression::Binary(
+                Generate::generate(source),
+                Generate::generate(source),
+                Generate::generate(source),
+            ),
+        };
+        source.depth -= 1;
+        expression
+    }
+}

@@ -1,0 +1,187 @@
+//! A file that a command writes. A regular file appears whole or not at all, and keeps its old
+//! content until then; a device, a FIFO or the like is written through; links are followed.
+
+use std::fs::{self, File, Metadata, OpenOptions};
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::fs::{MetadataExt, chown};
+use std::path::{Path, PathBuf};
+
+/// The most links that are followed, as Linux has it.
+const LINKS_MAX: usize = 40;
+/// The most names that are tried for the file that is not whole yet.
+const PART_NAMES_MAX: u32 = 100;
+
+/// A file that is being written.
+#[derive(Debug)]
+pub struct OutputFile {
+    file: File,
+    /// None is written through.
+    replacement: Option<Replacement>,
+}
+
+/// A file that is not whole yet, beside the one that it will be.
+#[derive(Debug)]
+struct Replacement {
+    part: PathBuf,
+    target: PathBuf,
+    /// The file that it replaces.
+    replaced: Option<Metadata>,
+}
+
+/// What a path names, links followed.
+enum Place {
+    /// Something to write through, by this path.
+    Through(PathBuf),
+    /// One of the process's own descriptors.
+    Descriptor(PathBuf),
+    /// A regular file.
+    Regular(PathBuf, Metadata),
+    /// Nothing yet.
+    Vacant(PathBuf),
+}
+
+impl OutputFile {
+    /// Opens a file to write. To open a FIFO waits for its reader.
+    ///
+    /// # Errors
+    /// Those of the file system, and if the path names a directory.
+    pub fn open(path: &Path) -> io::Result<OutputFile> {
+        let (target, replaced) = match place(path)? {
+            Place::Through(path) => {
+                let file = OpenOptions::new().write(true).open(path)?;
+                let replacement = None;
+                return Ok(OutputFile { file, replacement });
+            }
+            Place::Descriptor(path) => {
+                let file = descriptor(&path)?;
+                let replacement = None;
+                return Ok(OutputFile { file, replacement });
+            }
+            Place::Regular(target, metadata) => {
+                // It could be replaced without a permission to write it, and must not be.
+                OpenOptions::new().write(true).open(&target)?;
+                (target, Some(metadata))
+            }
+            Place::Vacant(target) => (target, None),
+        };
+        let (file, part) = create_part(&target)?;
+        let replacement = Some(Replacement {
+            part,
+            target,
+            replaced,
+        });
+        Ok(OutputFile { file, replacement })
+    }
+
+    /// The open file.
+    pub fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// Whether it is a regular file, which appears at the end.
+    pub fn is_regular(&self) -> bool {
+        self.replacement.is_some()
+    }
+
+    /// Lets the file appear, with the permissions and the owner of the one that it replaces.
+    ///
+    /// # Errors
+    /// Those of the file system; the file that was there stays.
+    pub fn finish(self) -> io::Result<()> {
+        let Some(replacement) = &self.replacement else {
+            return Ok(());
+        };
+        if let Some(replaced) = &replacement.replaced {
+            let own = self.file.metadata()?;
+            if (own.uid(), own.gid()) != (replaced.uid(), replaced.gid()) {
+                // Only root may give a file away; then the owner is who writes it.
+                let _ = chown(
+                    &replacement.part,
+                    Some(replaced.uid()),
+                    Some(replaced.gid()),
+                );
+            }
+            self.file.set_permissions(replaced.permissions())?;
+        }
+        self.file.sync_all()?;
+        fs::rename(&replacement.part, &replacement.target)?;
+        let folder = folder(&replacement.target);
+        File::open(folder)?.sync_all()
+    }
+}
+
+impl Drop for Replacement {
+    fn drop(&mut self) {
+        // It is gone where it was renamed.
+        let _ = fs::remove_file(&self.part);
+    }
+}
+
+fn place(path: &Path) -> io::Result<Place> {
+    let mut path = path.to_owned();
+    for _ in 0..LINKS_MAX {
+        let metadata = match fs::symlink_metadata(&path) {
+            Ok(metadata) => metadata,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Ok(Place::Vacant(path));
+            }
+            Err(error) => return Err(error),
+        };
+        if metadata.is_dir() {
+            return Err(io::Error::other("it is a directory: name a file in it"));
+        }
+        if metadata.is_file() {
+            return Ok(Place::Regular(path, metadata));
+        }
+        if !metadata.is_symlink() {
+            return Ok(Place::Through(path));
+        }
+        // Links of /proc stand for what is open, whatever their text says.
+        let folder = fs::canonicalize(folder(&path))?;
+        if folder.starts_with("/proc") {
+            return Ok(Place::Descriptor(path));
+        }
+        path = folder.join(fs::read_link(&path)?);
+    }
+    Err(io::Error::other("it is a link that leads back to itself"))
+}
+
+/// What is open already goes on where it is; of stdout and stderr the position is shared.
+fn descriptor(path: &Path) -> io::Result<File> {
+    let number = path.file_name().and_then(|name| name.to_str());
+    match number {
+        Some("1") => Ok(io::stdout().as_fd().try_clone_to_owned()?.into()),
+        Some("2") => Ok(io::stderr().as_fd().try_clone_to_owned()?.into()),
+        _ => OpenOptions::new().append(true).open(path),
+    }
+}
+
+/// The folder that a file is in.
+fn folder(path: &Path) -> &Path {
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    }
+}
+
+/// A new file beside the target, under a name that no other has.
+fn create_part(target: &Path) -> io::Result<(File, PathBuf)> {
+    let name = target
+        .file_name()
+        .ok_or_else(|| io::Error::other("it names no file"))?;
+    for number in 0..PART_NAMES_MAX {
+        let mut part = std::ffi::OsString::from(".");
+        part.push(name);
+        part.push(format!(".{}-{number}.part", std::process::id()));
+        let part = folder(target).join(part);
+        match OpenOptions::new().write(true).create_new(true).open(&part) {
+            Ok(file) => return Ok((file, part)),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Err(io::Error::other(
+        "files that are not whole, .NAME.part, stand beside it: remove them",
+    ))
+}

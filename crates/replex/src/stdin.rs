@@ -1,0 +1,16 @@
+//! The end of stdin as a signal to stop: a process that another one started ends with it.
+
+use std::io::Read;
+
+use signal_hook::consts::SIGTERM;
+
+/// A pipe ends with the process that holds its other end, however that one ended.
+pub fn stop_when_stdin_ends() {
+    std::thread::spawn(|| {
+        let mut stdin = std::io::stdin();
+        let mut buffer = [0; 64];
+        while matches!(stdin.read(&mut buffer), Ok(count) if count > 0) {}
+        // The same way as any other stop, so that there is only one.
+        let _ = signal_hook::low_level::raise(SIGTERM);
+    });
+}

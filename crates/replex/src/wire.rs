@@ -1,0 +1,152 @@
+//! A plain connection that speaks frames: one question at a time, no routing, no retries.
+//!
+//! It is for what has to know exactly what goes over the wire: waiting until a process is ready,
+//! and tests that send what a client never would. Everybody else uses crate `client`.
+
+use std::io;
+use std::time::Duration;
+
+use protocol::frame::{self, Frame, HEADER_BYTES};
+use protocol::message::{
+    CoordinatorReply, CoordinatorRequest, Hello, Leadership, Message, Reply, Request, Welcome,
+};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+/// A process that does not answer within this does not answer.
+pub const ANSWER_WITHIN: Duration = Duration::from_secs(10);
+
+/// A connection to a core or to the coordinator.
+pub struct FrameConnection {
+    stream: TcpStream,
+    correlation: u64,
+    received: Vec<u8>,
+}
+
+impl FrameConnection {
+    /// Connects and says nothing yet.
+    ///
+    /// # Errors
+    /// Nobody listens there; may be tried again.
+    pub async fn open(address: &str) -> io::Result<Self> {
+        let stream = within(TcpStream::connect(address)).await?;
+        stream.set_nodelay(true)?;
+        Ok(FrameConnection {
+            stream,
+            correlation: 0,
+            received: Vec::new(),
+        })
+    }
+
+    /// Connects and says hello as a client.
+    ///
+    /// # Errors
+    /// Nobody listens there, or it is no Replex process.
+    pub async fn greet(address: &str) -> io::Result<(Self, Welcome)> {
+        let mut connection = FrameConnection::open(address).await?;
+        let hello = Message::Hello(Hello {
+            cluster: None,
+            core: None,
+        });
+        match connection.call(&hello).await? {
+            Message::Welcome(welcome) => Ok((connection, welcome)),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Asks the coordinator.
+    ///
+    /// # Errors
+    /// The connection broke, or the other side says what it should not.
+    pub async fn ask(&mut self, request: CoordinatorRequest) -> io::Result<CoordinatorReply> {
+        match self.call(&Message::Ask(request)).await? {
+            Message::Answer(reply) => Ok(reply),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Asks a coordinator who leads, itself or another one.
+    ///
+    /// # Errors
+    /// As [`FrameConnection::ask`].
+    pub async fn who_leads(&mut self) -> io::Result<Leadership> {
+        match self.call(&Message::WhoLeads).await? {
+            Message::Leadership(leadership) => Ok(leadership),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Asks a core.
+    ///
+    /// # Errors
+    /// As [`FrameConnection::ask`].
+    pub async fn request(&mut self, request: Request) -> io::Result<Reply> {
+        match self.call(&Message::Request(request)).await? {
+            Message::Reply(reply) => Ok(reply),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Sends a message and waits for the one that answers it.
+    async fn call(&mut self, message: &Message) -> io::Result<Message> {
+        self.correlation += 1;
+        let mut bytes = Vec::new();
+        frame::encode(self.correlation, message, &mut bytes);
+        self.send(&bytes).await?;
+        loop {
+            let frame = self.receive().await?;
+            let answers = frame.correlation == self.correlation
+                || matches!(
+                    frame.message,
+                    Message::Welcome(_) | Message::Leadership(_) | Message::Goodbye { .. }
+                );
+            if answers {
+                return Ok(frame.message);
+            }
+        }
+    }
+
+    /// Sends bytes as they are.
+    ///
+    /// # Errors
+    /// The connection broke.
+    pub async fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
+        within(self.stream.write_all(bytes)).await
+    }
+
+    /// The next frame, whatever it is.
+    ///
+    /// # Errors
+    /// The connection ended (`UnexpectedEof`), broke, or carried no frame (`InvalidData`).
+    pub async fn receive(&mut self) -> io::Result<Frame> {
+        loop {
+            let decoded = frame::decode(&self.received)
+                .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error.to_string()))?;
+            if let Some((frame, size)) = decoded {
+                assert!(size >= HEADER_BYTES, "a decoded frame has its header");
+                self.received.drain(..size);
+                return Ok(frame);
+            }
+            if within(self.stream.read_buf(&mut self.received)).await? == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+        }
+    }
+}
+
+async fn within<T>(work: impl Future<Output = io::Result<T>>) -> io::Result<T> {
+    match timeout(ANSWER_WITHIN, work).await {
+        Ok(result) => result,
+        Err(_) => Err(io::ErrorKind::TimedOut.into()),
+    }
+}
+
+fn unexpected(message: &Message) -> io::Error {
+    let text = match message {
+        Message::Goodbye { reason } => reason.clone(),
+        Message::Leadership(leadership) => leadership.to_string(),
+        other => format!("an answer that was not asked for: {other:?}"),
+    };
+    io::Error::new(io::ErrorKind::InvalidData, text)
+}

@@ -1,0 +1,164 @@
+//! How much of the disk below a folder is free, asked of the system now and then.
+//!
+//! What a server logs and keeps has limits of its own; this is about a disk that is small, or that
+//! others fill. A quota of a user does not show here: it shows when a segment cannot be made.
+
+use std::cell::Cell;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// The figures are asked for anew after this.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// A log's segment takes at most this part of the disk, but is not cut below `SEGMENT_BYTES_MIN`.
+const SEGMENT_SHARE: u64 = 16;
+/// Holds the largest record four times.
+const SEGMENT_BYTES_MIN: u64 = 16 << 20;
+/// Files that must be there to be made.
+const FILES_MIN: u64 = 16;
+
+/// The disk below a folder.
+pub struct DiskSpace {
+    folder: PathBuf,
+    /// Free bytes below which the disk is low.
+    reserve_bytes: u64,
+    figures: Cell<Figures>,
+    is_low: Cell<bool>,
+    looked_at: Cell<Option<Instant>>,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Figures {
+    bytes: u64,
+    free_bytes: u64,
+    /// None where the file system has no limit of files.
+    free_files: Option<u64>,
+}
+
+impl DiskSpace {
+    /// The disk that holds `folder`, which need not exist yet.
+    pub fn of(folder: &Path) -> DiskSpace {
+        DiskSpace {
+            folder: folder.to_owned(),
+            reserve_bytes: 0,
+            figures: Cell::default(),
+            is_low: Cell::new(false),
+            looked_at: Cell::new(None),
+        }
+    }
+
+    /// With as many bytes kept free.
+    pub fn with_reserve(mut self, bytes: u64) -> DiskSpace {
+        self.reserve_bytes = bytes;
+        self
+    }
+
+    /// Bytes of a segment on this disk, `wanted` at most.
+    pub fn segment_bytes(&self, wanted: u64) -> u64 {
+        self.look();
+        segment_bytes(self.figures.get().bytes, wanted)
+    }
+
+    /// Whether what is free is only what is kept for checkpoints. It is low until a quarter more is
+    /// free.
+    pub fn is_low(&self) -> bool {
+        if self
+            .looked_at
+            .get()
+            .is_some_and(|at| at.elapsed() < LOOK_EVERY)
+        {
+            return self.is_low.get();
+        }
+        self.look();
+        self.judge(self.figures.get())
+    }
+
+    fn judge(&self, figures: Figures) -> bool {
+        let needed = match self.is_low.get() {
+            true => self.reserve_bytes + self.reserve_bytes / 4,
+            false => self.reserve_bytes,
+        };
+        let lacks_files = figures.free_files.is_some_and(|files| files < FILES_MIN);
+        let is_low = figures.bytes > 0 && (figures.free_bytes < needed || lacks_files);
+        self.is_low.set(is_low);
+        is_low
+    }
+
+    /// For operators.
+    pub fn told(&self) -> String {
+        let figures = self.figures.get();
+        let mebibytes = |bytes: u64| bytes >> 20;
+        let mut text = format!(
+            "{} of {} MiB are free",
+            mebibytes(figures.free_bytes),
+            mebibytes(figures.bytes)
+        );
+        if let Some(files) = figures.free_files.filter(|files| *files < FILES_MIN) {
+            text += &format!(", and {files} files can be made");
+        }
+        text
+    }
+
+    /// Figures for operators, by name.
+    pub fn counters(&self) -> [(&'static str, u64); 2] {
+        let figures = self.figures.get();
+        [
+            ("disk_bytes", figures.bytes),
+            ("disk_free_bytes", figures.free_bytes),
+        ]
+    }
+
+    fn look(&self) {
+        self.looked_at.set(Some(Instant::now()));
+        let existing = self.folder.ancestors().find(|path| path.exists());
+        // Where the system does not say, the log's own limits hold alone.
+        if let Some(Ok(found)) = existing.map(rustix::fs::statvfs) {
+            self.figures.set(Figures {
+                bytes: found.f_blocks * found.f_frsize,
+                free_bytes: found.f_bavail * found.f_frsize,
+                free_files: (found.f_files > 0).then_some(found.f_favail),
+            });
+        }
+    }
+}
+
+fn segment_bytes(disk_bytes: u64, wanted: u64) -> u64 {
+    match disk_bytes {
+        0 => wanted,
+        bytes if bytes / SEGMENT_SHARE >= wanted => wanted,
+        _ => wanted.min(SEGMENT_BYTES_MIN),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_small_disk_has_smaller_segments_and_none_is_cut_too_small() {
+        let wanted = 32 << 20;
+        assert_eq!(segment_bytes(1 << 40, wanted), wanted);
+        assert_eq!(segment_bytes(512 << 20, wanted), wanted);
+        assert_eq!(segment_bytes(125 << 20, wanted), SEGMENT_BYTES_MIN);
+        // Where the system does not say.
+        assert_eq!(segment_bytes(0, wanted), wanted);
+    }
+
+    #[test]
+    fn a_disk_is_low_below_its_reserve_until_a_quarter_more_is_free() {
+        let space = DiskSpace::of(Path::new("/")).with_reserve(8 << 20);
+        let is_low = |free_bytes, free_files| {
+            space.judge(Figures {
+                bytes: 1 << 30,
+                free_bytes,
+                free_files,
+            })
+        };
+        assert!(!is_low(8 << 20, None));
+        assert!(is_low((8 << 20) - 1, None));
+        assert!(is_low(9 << 20, None), "it has just been full");
+        assert!(!is_low(10 << 20, None));
+        assert!(!is_low(9 << 20, None));
+        assert!(is_low(1 << 29, Some(FILES_MIN - 1)), "no file can be made");
+        assert!(!is_low(1 << 29, Some(FILES_MIN)));
+    }
+}

@@ -1,0 +1,190 @@
+//! What the session machine asks of the coordinator: configurations, when it learns that its
+//! own is old, and sessions, before the first operation and when one has come of age.
+//!
+//! Questions and answers may be lost, and come twice. Nothing here waits for the coordinator but
+//! what cannot go on without it.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use protocol::configuration::{Configuration, routes};
+use protocol::identity::{Epoch, PartitionId, SessionId};
+use protocol::message::CoordinatorRequest;
+
+use super::{
+    Fetch, Place, SessionFailure, SessionMachine, SessionOperation, SessionOutput, Ticket, Timer,
+};
+
+impl SessionMachine {
+    pub(super) fn on_configuration(
+        &mut self,
+        now_us: u64,
+        configuration: Arc<Configuration>,
+        output: &mut SessionOutput,
+    ) {
+        let epoch = configuration.epoch;
+        let newer = self
+            .configuration
+            .as_ref()
+            .is_none_or(|known| known.epoch < epoch);
+        self.on_fetched(epoch);
+        if !newer {
+            return;
+        }
+        self.lost = configuration.lost();
+        if let Some(before) = self.configuration.replace(configuration) {
+            self.compare_copies(&before);
+            self.end_reads_of_gone(output);
+        }
+        self.all_moments_again(now_us, output);
+        self.redirect_all_again(now_us, output);
+        self.follow_partitions(now_us, output);
+        self.place_again(now_us, output, |place| {
+            matches!(place, Place::Waiting | Place::Queued(_))
+        });
+    }
+
+    /// Finds the copies whose numbers mean others now: another copy can have the number of one that
+    /// is gone, and with it other rows in the range.
+    fn compare_copies(&mut self, before: &Configuration) {
+        let now = self.configuration.as_ref().expect("callers have set it");
+        for table in &now.tables {
+            let Some(known) = before.table(table.id) else {
+                continue;
+            };
+            let numbers = table.layout.replexes.len().max(known.layout.replexes.len());
+            for number in 0..u8::try_from(numbers).expect("a table has at most 63 replexes") {
+                if !routes::is_same_copy(known, table, number) {
+                    self.copies_since.insert((table.id, number), now.epoch);
+                }
+            }
+        }
+        self.copies_since
+            .retain(|(table, _), _| now.table(*table).is_some());
+    }
+
+    /// The partition of a read whose copy was chosen when its number meant another one.
+    pub(super) fn chosen_before(&self, ticket: Ticket) -> Option<PartitionId> {
+        let pending = &self.requests[&ticket];
+        if pending.part_of.is_some() {
+            return None;
+        }
+        let is_stale = |partition: PartitionId, chosen: Epoch| {
+            let since = self.copies_since.get(&(partition.table, partition.replex));
+            since
+                .is_some_and(|since| chosen < *since)
+                .then_some(partition)
+        };
+        match &pending.operation {
+            SessionOperation::Read(read) => is_stale(read.partition, read.epoch),
+            SessionOperation::Checksum(checksum) => is_stale(checksum.partition, checksum.epoch),
+            SessionOperation::Moment(reads) => reads
+                .iter()
+                .find_map(|read| is_stale(read.partition, read.epoch)),
+            SessionOperation::Execute { .. }
+            | SessionOperation::Status(_)
+            | SessionOperation::Release(_) => None,
+        }
+    }
+
+    /// Reads by copies that are gone end.
+    fn end_reads_of_gone(&mut self, output: &mut SessionOutput) {
+        let tickets = self.requests.keys().copied();
+        let gone = tickets.filter_map(|ticket| Some((ticket, self.chosen_before(ticket)?)));
+        for (ticket, partition) in gone.collect::<Vec<_>>() {
+            let partition = Some(partition);
+            self.fail(ticket, SessionFailure::PlaceGone { partition }, output);
+        }
+    }
+
+    /// The coordinator has told its epoch: nothing is wanted up to it.
+    pub(super) fn on_fetched(&mut self, epoch: Epoch) {
+        if self
+            .fetch
+            .as_ref()
+            .is_some_and(|fetch| fetch.wanted <= epoch)
+        {
+            self.fetch = None;
+            self.timers.clear(Timer::Fetch);
+        }
+    }
+
+    pub(super) fn on_session(
+        &mut self,
+        now_us: u64,
+        session: SessionId,
+        life_us: u64,
+        output: &mut SessionOutput,
+    ) {
+        if !self.numbering.begin(session) {
+            return;
+        }
+        self.session_ends_us = now_us.saturating_add(life_us);
+        self.session_asks = None;
+        self.timers.clear(Timer::Session);
+        self.all_ready();
+        self.place_again(now_us, output, |place| place == Place::Waiting);
+    }
+
+    /// Puts an operation without a name aside if there is no session to name it in.
+    pub(super) fn waits_for_session(
+        &mut self,
+        now_us: u64,
+        ticket: Ticket,
+        output: &mut SessionOutput,
+    ) -> bool {
+        if !self.requests[&ticket].lacks_name() {
+            return false;
+        }
+        let current = self.numbering.current().is_some();
+        if !current || now_us >= self.session_ends_us {
+            self.ask_session(now_us, output);
+        }
+        if !current {
+            self.move_to(ticket, Place::Waiting, None);
+        }
+        !current
+    }
+
+    /// Wants a configuration of this epoch or newer.
+    pub(super) fn fetch(&mut self, now_us: u64, wanted: Epoch, output: &mut SessionOutput) {
+        match &mut self.fetch {
+            Some(fetch) => fetch.wanted = fetch.wanted.max(wanted),
+            None => {
+                self.fetch = Some(Fetch { wanted, asks: 0 });
+                if self.fetch_not_before_us > now_us {
+                    self.timers.set(self.fetch_not_before_us, Timer::Fetch);
+                } else {
+                    self.ask_fetch(now_us, output);
+                }
+            }
+        }
+    }
+
+    pub(super) fn ask_fetch(&mut self, now_us: u64, output: &mut SessionOutput) {
+        let known = self.configuration.as_ref().map_or(Epoch(0), |it| it.epoch);
+        let Some(fetch) = &mut self.fetch else {
+            return;
+        };
+        let pause_us = self.limits.ask_us << fetch.asks.min(3);
+        fetch.asks += 1;
+        self.fetch_not_before_us = now_us + self.limits.ask_us / 4;
+        self.timers.set(now_us + pause_us, Timer::Fetch);
+        output.asks.push(CoordinatorRequest::Fetch { known });
+    }
+
+    fn ask_session(&mut self, now_us: u64, output: &mut SessionOutput) {
+        if self.session_asks.is_none() {
+            self.session_asks = Some(0);
+            self.ask_session_again(now_us, output);
+        }
+    }
+
+    pub(super) fn ask_session_again(&mut self, now_us: u64, output: &mut SessionOutput) {
+        let asks = self.session_asks.unwrap_or(0);
+        self.session_asks = Some(asks + 1);
+        let pause_us = self.limits.ask_us << asks.min(3);
+        self.timers.set(now_us + pause_us, Timer::Session);
+        output.asks.push(CoordinatorRequest::OpenSession);
+    }
+}

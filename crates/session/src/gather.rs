@@ -1,0 +1,434 @@
+//! Reads of many pages and many partitions, put together from single pages.
+//!
+//! Pure like everything here: it says which pages to ask for, takes them in any order, and gives
+//! rows out, merged by key where an order is wanted. Memory is bounded: two pages per partition
+//! at most, and no page is asked for whose rows the limit makes needless.
+//!
+//! Two ways lead to pages. What is small is read as of one moment (R35): a *moment* of all
+//! partitions ([`Gather::moment_reads`]), whose pages are handed in together. What is larger comes
+//! page by page, and neither one epoch nor one moment of all pages is promised (R12): every row
+//! that stayed as it was meanwhile is given out exactly once, because a row has one place in the
+//! order of a replex; a row that moves in the order of an index replex while it is read may be
+//! missed or be seen twice. The primary replex has no such moves.
+
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+use placement::{Column, RowError, RowView, encode_value};
+use protocol::codec::{Bytes, Reader, Wire};
+use protocol::configuration::Table;
+use protocol::configuration::routes::order_columns;
+use protocol::expression::Expression;
+use protocol::identity::{Epoch, PartitionId, Version};
+use protocol::message::{Agreement, Consistency, Read, RowPage};
+
+/// Rows of a page at most; pages are cut by bytes as well.
+pub const PAGE_ROWS_MAX: u32 = 4_096;
+/// Partitions that are read at a time where no order is wanted.
+pub const PARTITIONS_AT_A_TIME: usize = 4;
+/// Pages of a partition that are kept while more are asked for.
+const PAGES_KEPT: usize = 1;
+
+/// In which order rows are given out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RowOrder {
+    /// As they come.
+    Any,
+    /// By the sort order of the replex.
+    Ascending,
+    /// By the sort order of the replex, from the end.
+    Descending,
+}
+
+/// What is to be read.
+#[derive(Clone, Debug, PartialEq)]
+pub struct GatherPlan {
+    /// Partitions of one replex of one table.
+    pub partitions: Vec<PartitionId>,
+    /// First key, memcomparable.
+    pub start: Bytes,
+    /// First key beyond; none reads to the end.
+    pub end: Option<Bytes>,
+    /// Rows for which it holds.
+    pub filter: Option<Expression>,
+    /// Which columns, by position; none is all.
+    pub projection: Option<Vec<u16>>,
+    /// How many rows at most; none is all.
+    pub limit: Option<u64>,
+    /// In which order.
+    pub order: RowOrder,
+    /// Tell only how many there are.
+    pub count_only: bool,
+    /// Of the configuration by which the copies were chosen.
+    pub epoch: Epoch,
+    /// How fresh each page must be.
+    pub consistency: Consistency,
+}
+
+/// A read under way.
+#[derive(Debug)]
+pub struct Gather {
+    plan: GatherPlan,
+    /// The projection that is asked for: the plan's, and columns to merge by.
+    projection: Option<Vec<u16>>,
+    /// Columns of the rows that come.
+    columns: Vec<Column>,
+    /// How many of them the plan asks for.
+    visible: usize,
+    /// Where the columns to merge by are in the rows; empty where nothing is merged.
+    merge_by: Vec<usize>,
+    sources: Vec<Source>,
+    /// Rows given out, or counted.
+    given: u64,
+    /// The source of the row that was given out last and is still lent.
+    lent: Option<usize>,
+}
+
+/// One partition's part.
+#[derive(Debug)]
+struct Source {
+    partition: PartitionId,
+    start: Bytes,
+    end: Option<Bytes>,
+    /// A page is on its way.
+    asked: bool,
+    /// The last page has come.
+    ended: bool,
+    pages: VecDeque<Page>,
+    /// Rows in `pages`.
+    buffered: u64,
+    /// The key of the first row in `pages`, where rows are merged.
+    key: Vec<u8>,
+}
+
+#[derive(Debug)]
+struct Page {
+    bytes: Vec<u8>,
+    /// Where the next row starts.
+    at: usize,
+}
+
+/// What there is to be had now.
+#[derive(Debug, PartialEq, Eq)]
+pub enum GatherStep<'a> {
+    /// A row: bytes of `placement::row` with the columns of [`Gather::columns`].
+    Row(Version, &'a [u8]),
+    /// Pages must come first.
+    Wait,
+    /// That was everything.
+    End,
+}
+
+/// A page that no server of this release sends. Asking again does not help.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum GatherError {
+    /// Its rows are not as many as it says, or are cut off.
+    Page,
+    /// A row is malformed.
+    Row(RowError),
+}
+
+impl core::fmt::Display for GatherError {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            GatherError::Page => write!(f, "a page of rows is malformed"),
+            GatherError::Row(error) => write!(f, "a row of a page is malformed: {error}"),
+        }
+    }
+}
+
+impl core::error::Error for GatherError {}
+
+impl Gather {
+    /// Begins a read. The plan's partitions are of this table, its columns too.
+    ///
+    /// # Panics
+    /// If the plan names a column or a replex that the table does not have.
+    pub fn new(table: &Table, plan: GatherPlan) -> Gather {
+        let all = &table.schema.columns;
+        let mut projection = plan.projection.clone();
+        let mut merge_by = Vec::new();
+        let merged = plan.order != RowOrder::Any && plan.partitions.len() > 1 && !plan.count_only;
+        let visible = projection.as_ref().map_or(all.len(), Vec::len);
+        if merged {
+            for column in order_columns(table, plan.partitions[0].replex) {
+                let place = match &mut projection {
+                    None => column,
+                    Some(projection) => {
+                        let column = u16::try_from(column).expect("a table has few columns");
+                        let known = projection.iter().position(|it| *it == column);
+                        known.unwrap_or_else(|| {
+                            projection.push(column);
+                            projection.len() - 1
+                        })
+                    }
+                };
+                merge_by.push(place);
+            }
+        }
+        let columns = match &projection {
+            None => all.clone(),
+            Some(projection) => projection
+                .iter()
+                .map(|column| all[usize::from(*column)].clone())
+                .collect(),
+        };
+        let source = |partition: &PartitionId| Source {
+            partition: *partition,
+            start: plan.start.clone(),
+            end: plan.end.clone(),
+            asked: false,
+            ended: false,
+            pages: VecDeque::new(),
+            buffered: 0,
+            key: Vec::new(),
+        };
+        Gather {
+            sources: plan.partitions.iter().map(source).collect(),
+            plan,
+            projection,
+            columns,
+            visible,
+            merge_by,
+            given: 0,
+            lent: None,
+        }
+    }
+
+    /// The columns by which rows are read: those that the plan asks for, maybe with others after
+    /// them.
+    pub fn columns(&self) -> &[Column] {
+        &self.columns
+    }
+
+    /// How many of [`Gather::columns`] the plan asks for.
+    pub fn visible_columns(&self) -> usize {
+        self.visible
+    }
+
+    /// How many rows were given out so far, or counted.
+    pub fn count(&self) -> u64 {
+        self.given
+    }
+
+    /// The next page to ask for at once, with the number to hand it in under; none if there is
+    /// nothing to ask for until rows are taken or pages come.
+    pub fn next_read(&mut self) -> Option<(usize, Read)> {
+        self.advance();
+        let wanted = self.wanted();
+        if wanted == 0 {
+            return None;
+        }
+        let merged = !self.merge_by.is_empty();
+        let buffered: u64 = self.sources.iter().map(|source| source.buffered).sum();
+        if !merged && buffered >= wanted {
+            return None;
+        }
+        let at_a_time = if merged {
+            self.sources.len()
+        } else {
+            PARTITIONS_AT_A_TIME
+        };
+        let mut open = self
+            .sources
+            .iter_mut()
+            .enumerate()
+            .filter(|(_, source)| !source.ended)
+            .take(at_a_time);
+        let (index, source) = open.find(|(_, source)| {
+            !source.asked && source.pages.len() <= PAGES_KEPT && source.buffered < wanted
+        })?;
+        source.asked = true;
+        let most = u64::from(if self.plan.count_only {
+            u32::MAX
+        } else {
+            PAGE_ROWS_MAX
+        });
+        let limit = (wanted - source.buffered).min(most);
+        let limit = u32::try_from(limit).expect("it is at most `most`");
+        Some((index, self.read(index, limit)))
+    }
+
+    /// What is still to be read of a partition.
+    fn read(&self, index: usize, limit: u32) -> Read {
+        let source = &self.sources[index];
+        Read {
+            epoch: self.plan.epoch,
+            partition: source.partition,
+            start: source.start.clone(),
+            end: source.end.clone(),
+            filter: self.plan.filter.clone(),
+            projection: self.projection.clone(),
+            limit,
+            descending: self.plan.order == RowOrder::Descending,
+            count_only: self.plan.count_only,
+            consistency: self.plan.consistency,
+            agreement: Agreement::Alone,
+            redirect: None,
+        }
+    }
+
+    /// All that is to be read, one range for each partition, for a `Moment`. Its pages go to
+    /// [`Gather::accept_moment`], or if there are none, the read goes on page by page.
+    ///
+    /// # Panics
+    /// If pages were asked for before.
+    pub fn moment_reads(&self) -> Vec<Read> {
+        let untouched = |source: &Source| !source.asked && !source.ended && source.pages.is_empty();
+        assert!(
+            self.sources.iter().all(untouched),
+            "a moment is read at once"
+        );
+        let limit = u32::try_from(self.wanted()).unwrap_or(u32::MAX);
+        (0..self.sources.len())
+            .map(|index| self.read(index, limit))
+            .collect()
+    }
+
+    /// Takes the pages of all ranges of [`Gather::moment_reads`], in their order.
+    ///
+    /// # Errors
+    /// A page is malformed.
+    pub fn accept_moment(&mut self, ranges: Vec<Vec<RowPage>>) -> Result<(), GatherError> {
+        if ranges.len() != self.sources.len() {
+            return Err(GatherError::Page);
+        }
+        for (index, pages) in ranges.into_iter().enumerate() {
+            for page in pages {
+                self.sources[index].asked = true;
+                self.accept(index, page)?;
+            }
+            self.sources[index].ended = true;
+        }
+        Ok(())
+    }
+
+    /// Takes a page that [`Gather::next_read`] asked for.
+    pub fn accept(&mut self, index: usize, page: RowPage) -> Result<(), GatherError> {
+        if !self.plan.count_only {
+            check_page(&page, (!self.merge_by.is_empty()).then_some(&self.columns))?;
+        }
+        let wanted = self.wanted();
+        let source = &mut self.sources[index];
+        assert!(source.asked, "a page is taken once");
+        source.asked = false;
+        match page.next {
+            None => source.ended = true,
+            Some(next) if self.plan.order == RowOrder::Descending => source.end = Some(next),
+            Some(next) => source.start = next,
+        }
+        if self.plan.count_only {
+            self.given += page.count.min(wanted);
+        } else if page.count > 0 {
+            source.buffered += page.count;
+            source.pages.push_back(Page {
+                bytes: page.rows.0,
+                at: 0,
+            });
+            if source.pages.len() == 1 {
+                self.find_key(index);
+            }
+        }
+        Ok(())
+    }
+
+    /// The next row, if it is known.
+    pub fn step(&mut self) -> GatherStep<'_> {
+        self.advance();
+        if self.wanted() == 0 {
+            return GatherStep::End;
+        }
+        let unknown = |source: &Source| source.pages.is_empty() && !source.ended;
+        let waits = self.sources.iter().any(unknown);
+        let merged = !self.merge_by.is_empty();
+        if merged && waits {
+            return GatherStep::Wait;
+        }
+        let with_rows = self.sources.iter().enumerate();
+        let mut with_rows = with_rows.filter(|(_, source)| !source.pages.is_empty());
+        let next = match self.plan.order {
+            _ if !merged => with_rows.next(),
+            RowOrder::Descending => with_rows.max_by(|one, other| one.1.key.cmp(&other.1.key)),
+            _ => with_rows.min_by(|one, other| one.1.key.cmp(&other.1.key)),
+        };
+        let Some((index, _)) = next else {
+            return if waits {
+                GatherStep::Wait
+            } else {
+                GatherStep::End
+            };
+        };
+        self.lent = Some(index);
+        self.given += 1;
+        let source = &mut self.sources[index];
+        source.buffered -= 1;
+        let (version, row) = source.pages[0].row();
+        GatherStep::Row(version, row)
+    }
+
+    /// How many rows are still to be given out.
+    fn wanted(&self) -> u64 {
+        self.plan
+            .limit
+            .map_or(u64::MAX, |limit| limit.saturating_sub(self.given))
+    }
+
+    /// Leaves the row behind that was given out last: it was lent until now.
+    fn advance(&mut self) {
+        let Some(index) = self.lent.take() else {
+            return;
+        };
+        let source = &mut self.sources[index];
+        let page = source.pages.front_mut().expect("the row came from it");
+        page.at += ROW_HEADER_BYTES + page.row().1.len();
+        if page.at == page.bytes.len() {
+            source.pages.pop_front();
+        }
+        self.find_key(index);
+    }
+
+    fn find_key(&mut self, index: usize) {
+        let source = &mut self.sources[index];
+        if self.merge_by.is_empty() {
+            return;
+        }
+        source.key.clear();
+        if let Some(page) = source.pages.front() {
+            let row = RowView::parse(&self.columns, page.row().1)
+                .expect("the page was checked when it came");
+            for column in &self.merge_by {
+                encode_value(&mut source.key, row.column(*column));
+            }
+        }
+    }
+}
+
+/// A row's version and length before it, see [`RowPage`].
+const ROW_HEADER_BYTES: usize = 12;
+
+impl Page {
+    /// The row at the front.
+    fn row(&self) -> (Version, &[u8]) {
+        let mut reader = Reader::new(&self.bytes[self.at..]);
+        let checked = "the page was checked when it came";
+        let version = Version::decode(&mut reader).expect(checked);
+        (version, reader.bytes().expect(checked))
+    }
+}
+
+/// Checks a page wholly, and its rows where they will be read.
+fn check_page(page: &RowPage, columns: Option<&[Column]>) -> Result<(), GatherError> {
+    let mut count = 0;
+    let mut bytes = 0;
+    for (_, row) in page.rows() {
+        count += 1;
+        bytes += ROW_HEADER_BYTES + row.len();
+        if let Some(columns) = columns {
+            RowView::parse(columns, row).map_err(GatherError::Row)?;
+        }
+    }
+    if count != page.count || bytes != page.rows.len() {
+        return Err(GatherError::Page);
+    }
+    Ok(())
+}

@@ -1,0 +1,745 @@
+//! A client's session as a machine: routes requests by the configuration, names them so that
+//! each runs exactly once, repeats them after losses and refusals, and says *unknown* where
+//! nobody can know (R13, R14, R15).
+//!
+//! A request has one place at a time:
+//! ```text
+//!            no configuration or session      no connection, window full
+//! submitted ────────────▶ Waiting ───────────────▶ Queued(core) ──▶ Flying ──▶ ended
+//!                            ▲                          ▲             │ refused, broken, silent
+//!                            └──── stale epoch ─────────┴── Pausing ◀─┘
+//! ```
+//! Only an attempt that was refused is known to have done nothing. One whose connection broke
+//! may have happened, so from then on the request ends with its result or as `Unknown`.
+//!
+//! A read whose partition is lost goes to a cover instead (`redirect`). Several ranges that are to
+//! be of one moment are read in rounds (`moment`). Both divide a request into parts, which are
+//! requests of their own. Reads of many pages and partitions are in `gather`, which hands single
+//! pages to this machine.
+
+#![no_std]
+
+extern crate alloc;
+
+mod asks;
+mod contract;
+mod events;
+pub mod gather;
+mod merge;
+mod moment;
+mod numbering;
+mod redirect;
+#[cfg(test)]
+mod tests;
+mod timers;
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use protocol::configuration::{Configuration, routes};
+use protocol::identity::{CoreId, Epoch, Now, PartitionId, RequestId, ServerId, TableId};
+use protocol::message::{Execute, Refusal, Release, Request};
+use protocol::operation::Mutation;
+
+use moment::Moments;
+use numbering::Numbering;
+use redirect::Redirects;
+use timers::{Timer, Timers};
+
+pub use contract::{
+    Attempt, Completion, SessionFailure, SessionInput, SessionLimits, SessionOperation,
+    SessionOutcome, SessionOutput, Ticket,
+};
+
+/// Tickets from here on are for parts of requests, and not the driver's.
+const PART_TICKETS: u64 = 1 << 63;
+
+/// The machine of one client. See the module.
+#[derive(Debug)]
+pub struct SessionMachine {
+    limits: SessionLimits,
+    /// State of the generator that spreads pauses.
+    random: u64,
+    configuration: Option<Arc<Configuration>>,
+    /// Servers that are down and that nobody can replace.
+    lost: BTreeSet<ServerId>,
+    /// Since when numbers of copies mean what they mean; for ever where none is told.
+    copies_since: BTreeMap<(TableId, u8), Epoch>,
+    requests: BTreeMap<Ticket, Pending>,
+    /// Attempts without an answer, by correlation.
+    attempts: BTreeMap<u64, Flight>,
+    last_correlation: u64,
+    last_order: u64,
+    last_part: u64,
+    redirects: Redirects,
+    moments: Moments,
+    /// Holds that nobody needs any more.
+    abandoned: Vec<Release>,
+    timers: Timers,
+    links: BTreeMap<CoreId, Link>,
+    /// Links to look at before the step ends.
+    ready: BTreeSet<CoreId>,
+    numbering: Numbering,
+    /// From when on the current session is too old for new requests.
+    session_ends_us: u64,
+    session_asks: Option<u32>,
+    fetch: Option<Fetch>,
+    /// Keeps questions for configurations apart.
+    fetch_not_before_us: u64,
+    /// An operation could not be numbered: see `SessionLimits::span_max`.
+    span_reached: bool,
+}
+
+/// Something submitted.
+#[derive(Debug)]
+struct Pending {
+    operation: SessionOperation,
+    /// By submission: what waits is sent in this order.
+    order: u64,
+    deadline_us: u64,
+    /// The time of its timer, if it has one.
+    wake_us: Option<u64>,
+    place: Place,
+    /// Given with the first attempt of an `Execute`.
+    name: Option<RequestId>,
+    /// Attempts without an answer, oldest first.
+    flying: Vec<u64>,
+    /// The newest attempt of an `Execute` that went without an answer, though it may have run; 0 if
+    /// there is none.
+    lost: u64,
+    /// Attempts made, and refusals among them.
+    tries: u32,
+    refusals: u32,
+    /// What it is a part of.
+    part_of: Option<Parent>,
+    /// Rounds of its parts that did not agree.
+    rounds: u32,
+    /// In the last of them some part was read from a cover.
+    redirected: bool,
+    /// Since when its partition is lost without a cover.
+    lost_us: Option<u64>,
+    last: Option<Refusal>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    Waiting,
+    Queued(CoreId),
+    Flying,
+    Pausing,
+    /// Its parts are under way instead.
+    Parted,
+}
+
+/// Why the machine has made a request by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Parent {
+    /// It is a member of the cover of this read's partition.
+    Cover(Ticket),
+    /// It reads a range of this `Moment`, or ends its holds.
+    Moment(Ticket),
+    /// Nothing waits for it.
+    Nothing,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Flight {
+    ticket: Ticket,
+    core: CoreId,
+    /// The epoch that it was sent with.
+    epoch: Epoch,
+    sent_us: u64,
+    /// It takes a place in its core's window: not any more once it has been silent for long,
+    /// else a few lost answers would close the window.
+    counted: bool,
+}
+
+/// What is known of the connection to a core.
+#[derive(Debug, Default)]
+struct Link {
+    state: LinkState,
+    /// Connections that broke or did not open since the last answer.
+    failures: u32,
+    /// Not to be opened before.
+    retry_us: u64,
+    /// When it last opened, or an answer came.
+    heard_us: u64,
+    /// Until then reads go around the core.
+    suspected_until_us: u64,
+    /// Since when it has served no request, silent or refusing.
+    useless_since_us: Option<u64>,
+    /// Because of that, nobody asks for a newer configuration before.
+    inquiry_not_before_us: u64,
+    /// By order of submission.
+    queue: BTreeSet<(u64, Ticket)>,
+    /// Counted attempts.
+    in_flight: usize,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum LinkState {
+    #[default]
+    Down,
+    Opening,
+    Up,
+}
+
+/// A configuration is wanted.
+#[derive(Debug)]
+struct Fetch {
+    /// Of this epoch or newer.
+    wanted: Epoch,
+    asks: u32,
+}
+
+impl Pending {
+    fn new(operation: SessionOperation, order: u64, deadline_us: u64) -> Pending {
+        Pending {
+            operation,
+            order,
+            deadline_us,
+            wake_us: None,
+            place: Place::Waiting,
+            name: None,
+            flying: Vec::new(),
+            lost: 0,
+            tries: 0,
+            refusals: 0,
+            part_of: None,
+            rounds: 0,
+            redirected: false,
+            lost_us: None,
+            last: None,
+        }
+    }
+
+    fn is_read(&self) -> bool {
+        matches!(self.operation, SessionOperation::Read(_))
+    }
+
+    fn lacks_name(&self) -> bool {
+        self.name.is_none() && matches!(self.operation, SessionOperation::Execute { .. })
+    }
+
+    /// Whether it may have happened, for all that is known here.
+    fn uncertain(&self) -> bool {
+        matches!(self.operation, SessionOperation::Execute { .. })
+            && (self.lost > 0 || !self.flying.is_empty())
+    }
+}
+
+impl SessionMachine {
+    /// A client that knows a configuration, or fetches one when it needs it. The seed spreads
+    /// the pauses of clients that were refused together.
+    pub fn new(
+        limits: SessionLimits,
+        seed: u64,
+        configuration: Option<Arc<Configuration>>,
+    ) -> Self {
+        assert!(limits.in_flight_max > 0, "a window lets something through");
+        assert!(limits.attempts_max > 0, "a request is attempted");
+        SessionMachine {
+            limits,
+            random: seed,
+            lost: configuration
+                .as_ref()
+                .map(|it| it.lost())
+                .unwrap_or_default(),
+            configuration,
+            copies_since: BTreeMap::new(),
+            requests: BTreeMap::new(),
+            attempts: BTreeMap::new(),
+            last_correlation: 0,
+            last_order: 0,
+            last_part: 0,
+            redirects: Redirects::new(),
+            moments: Moments::new(),
+            abandoned: Vec::new(),
+            timers: Timers::default(),
+            links: BTreeMap::new(),
+            ready: BTreeSet::new(),
+            numbering: Numbering::default(),
+            session_ends_us: 0,
+            session_asks: None,
+            fetch: None,
+            fetch_not_before_us: 0,
+            span_reached: false,
+        }
+    }
+
+    /// The newest configuration that was handed in.
+    pub fn configuration(&self) -> Option<&Arc<Configuration>> {
+        self.configuration.as_ref()
+    }
+
+    /// How many things were submitted and have not ended.
+    pub fn open_requests(&self) -> usize {
+        self.requests.len()
+    }
+
+    /// How many attempts have no answer.
+    pub fn open_attempts(&self) -> usize {
+        self.attempts.len()
+    }
+
+    /// Takes in what happened and says what is to be done.
+    pub fn step(&mut self, now: Now, input: SessionInput, output: &mut SessionOutput) {
+        let now_us = now.monotonic_us;
+        match input {
+            SessionInput::Submit {
+                ticket,
+                operation,
+                deadline_us,
+            } => self.submit(now_us, ticket, operation, deadline_us, output),
+            SessionInput::Cancel { ticket } => {
+                self.remove(ticket);
+            }
+            SessionInput::Connected { core, epoch } => {
+                self.on_connected(now_us, core, epoch, output)
+            }
+            SessionInput::Disconnected { core } => self.on_disconnected(now_us, core, output),
+            SessionInput::Reply {
+                core,
+                correlation,
+                reply,
+            } => self.on_reply(now_us, core, correlation, reply, output),
+            SessionInput::Configuration(configuration) => {
+                self.on_configuration(now_us, configuration, output);
+            }
+            SessionInput::Unchanged { epoch } => self.on_fetched(epoch),
+            SessionInput::Session { session, life_us } => {
+                self.on_session(now_us, session, life_us, output);
+            }
+            SessionInput::Tick => self.on_tick(now_us, output),
+        }
+        self.release_abandoned(now_us, output);
+        while let Some(core) = self.ready.pop_first() {
+            self.serve_queue(now_us, core, output);
+        }
+        output.deadline_us = self.timers.first_us();
+    }
+
+    fn submit(
+        &mut self,
+        now_us: u64,
+        ticket: Ticket,
+        operation: SessionOperation,
+        deadline_us: u64,
+        output: &mut SessionOutput,
+    ) {
+        if self.requests.len() >= self.limits.requests_max {
+            let outcome = SessionOutcome::Failed(SessionFailure::Full);
+            output.completions.push(Completion { ticket, outcome });
+            return;
+        }
+        assert!(Self::is_drivers(ticket), "large tickets are the machine's");
+        self.last_order += 1;
+        let pending = Pending::new(operation, self.last_order, deadline_us);
+        let before = self.requests.insert(ticket, pending);
+        assert!(before.is_none(), "a ticket is used once");
+        if deadline_us <= now_us {
+            self.expire(ticket, output);
+        } else if let Some(partition) = self.chosen_before(ticket) {
+            let partition = Some(partition);
+            self.fail(ticket, SessionFailure::PlaceGone { partition }, output);
+        } else {
+            self.place(now_us, ticket, output);
+        }
+    }
+
+    /// Finds the core for a request and sends it there, or lets it wait for what is missing.
+    fn place(&mut self, now_us: u64, ticket: Ticket, output: &mut SessionOutput) {
+        let Some(configuration) = &self.configuration else {
+            self.move_to(ticket, Place::Waiting, None);
+            self.fetch(now_us, Epoch(0), output);
+            return;
+        };
+        let core = match target(configuration, &self.requests[&ticket].operation) {
+            Ok(Some(core)) => core,
+            Ok(None) => {
+                self.begin_moment(now_us, ticket, output);
+                return;
+            }
+            Err(failure) => {
+                self.fail(ticket, failure, output);
+                return;
+            }
+        };
+        if let Some(server) = self.lost_to_write(ticket, core) {
+            self.wait_for_lost(now_us, ticket, server, output);
+            return;
+        }
+        if self.waits_for_session(now_us, ticket, output) || self.redirect(now_us, ticket, output) {
+            return;
+        }
+        let link = self.links.entry(core).or_default();
+        let open = link.state == LinkState::Up
+            && link.queue.is_empty()
+            && link.in_flight < self.limits.in_flight_max;
+        if open && self.send(now_us, ticket, core, output) {
+            return;
+        }
+        let pending = &self.requests[&ticket];
+        let order = pending.order;
+        let look_us = now_us.saturating_add(self.limits.silent_us);
+        self.move_to(ticket, Place::Queued(core), Some(look_us));
+        let link = self.links.get_mut(&core).expect("made above");
+        link.queue.insert((order, ticket));
+        self.ready.insert(core);
+    }
+
+    /// Sends what waits for a core, as far as its connection and window allow.
+    fn serve_queue(&mut self, now_us: u64, core: CoreId, output: &mut SessionOutput) {
+        let Some(link) = self.links.get_mut(&core) else {
+            return;
+        };
+        match link.state {
+            LinkState::Opening => {}
+            LinkState::Down if link.queue.is_empty() => {}
+            LinkState::Down if link.retry_us > now_us => {
+                self.timers.set(link.retry_us, Timer::Connect(core));
+            }
+            LinkState::Down => {
+                link.state = LinkState::Opening;
+                output.connects.push(core);
+            }
+            LinkState::Up => loop {
+                let link = &self.links[&core];
+                if link.in_flight >= self.limits.in_flight_max {
+                    break;
+                }
+                let Some((order, ticket)) = link.queue.first().copied() else {
+                    break;
+                };
+                if !self.waits_for_session(now_us, ticket, output)
+                    && !self.send(now_us, ticket, core, output)
+                {
+                    break;
+                }
+                let link = self.links.get_mut(&core).expect("looked at above");
+                link.queue.remove(&(order, ticket));
+            },
+        }
+    }
+
+    /// Sends a request over a connection that is up. False if it cannot be numbered yet, because
+    /// the oldest open number is too far behind.
+    fn send(
+        &mut self,
+        now_us: u64,
+        ticket: Ticket,
+        core: CoreId,
+        output: &mut SessionOutput,
+    ) -> bool {
+        if self.requests[&ticket].lacks_name() {
+            let Some(name) = self.numbering.open(self.limits.span_max) else {
+                self.span_reached = true;
+                return false;
+            };
+            self.requests
+                .get_mut(&ticket)
+                .expect("looked up above")
+                .name = Some(name);
+        }
+        let request = self.request(ticket);
+        let epoch = self.configuration.as_ref().map_or(Epoch(0), |it| it.epoch);
+        let pending = self.requests.get_mut(&ticket).expect("looked up above");
+        if pending.flying.len() >= self.limits.attempts_max {
+            let oldest = pending.flying[0];
+            pending.lost = pending.lost.max(oldest);
+            self.forget_attempt(oldest);
+        }
+        let pending = self.requests.get_mut(&ticket).expect("looked up above");
+        self.last_correlation += 1;
+        let correlation = self.last_correlation;
+        pending.flying.push(correlation);
+        let attempt_us = self.limits.attempt_us << pending.tries.min(3);
+        let wait_us = attempt_us.min(self.limits.silent_us);
+        pending.tries += 1;
+        let flight = Flight {
+            ticket,
+            core,
+            epoch,
+            sent_us: now_us,
+            counted: true,
+        };
+        self.attempts.insert(correlation, flight);
+        let link = self.links.get_mut(&core).expect("the caller looked at it");
+        link.in_flight += 1;
+        self.move_to(ticket, Place::Flying, Some(now_us.saturating_add(wait_us)));
+        output.sends.push(Attempt {
+            core,
+            correlation,
+            request,
+        });
+        true
+    }
+
+    /// The request as it is sent now: with the epoch and the acknowledgement of now, and the name
+    /// and body of always (R13).
+    fn request(&self, ticket: Ticket) -> Request {
+        let configuration = self.configuration.as_ref().expect("it was routed");
+        let epoch = configuration.epoch;
+        let pending = &self.requests[&ticket];
+        match &pending.operation {
+            SessionOperation::Execute { table, mutations } => {
+                let name = pending.name.expect("it was named before it is sent");
+                let routed = configuration.table(*table).expect("it was routed");
+                let partition = routes::primary_partition(routed, &mutations[0].pk);
+                Request::Execute(Execute {
+                    request: name,
+                    acknowledged_below: self.numbering.acknowledged_below(name),
+                    epoch,
+                    table: *table,
+                    partition: partition.expect("it was routed"),
+                    mutations: mutations.clone(),
+                })
+            }
+            SessionOperation::Read(read) => {
+                let mut read = read.clone();
+                read.epoch = epoch;
+                Request::Read(read)
+            }
+            SessionOperation::Checksum(read) => {
+                let mut read = read.clone();
+                read.epoch = epoch;
+                Request::Checksum(read)
+            }
+            SessionOperation::Release(release) => {
+                let mut release = release.clone();
+                release.epoch = epoch;
+                Request::Release(release)
+            }
+            SessionOperation::Status(_) => Request::Status,
+            SessionOperation::Moment(_) => panic!("its parts are sent instead"),
+        }
+    }
+
+    /// Makes a request that is a part of another one.
+    fn part(&mut self, parent: Parent, deadline_us: u64, operation: SessionOperation) -> Ticket {
+        self.last_part += 1;
+        self.last_order += 1;
+        let ticket = Ticket(PART_TICKETS | self.last_part);
+        let mut pending = Pending::new(operation, self.last_order, deadline_us);
+        pending.part_of = Some(parent);
+        self.requests.insert(ticket, pending);
+        ticket
+    }
+
+    /// Whether a ticket may be a driver's.
+    fn is_drivers(ticket: Ticket) -> bool {
+        ticket.0 < PART_TICKETS
+    }
+
+    /// Routes anew what waits, in the order of submission.
+    fn place_again(
+        &mut self,
+        now_us: u64,
+        output: &mut SessionOutput,
+        which: impl Fn(Place) -> bool,
+    ) {
+        let mut waiting: Vec<(u64, Ticket)> = self
+            .requests
+            .iter()
+            .filter(|(_, pending)| which(pending.place))
+            .map(|(ticket, pending)| (pending.order, *ticket))
+            .collect();
+        waiting.sort_unstable();
+        for (_, ticket) in &waiting {
+            self.leave_queue(*ticket);
+        }
+        for (_, ticket) in waiting {
+            // What a member of a cover meets can end others.
+            if self.requests.contains_key(&ticket) {
+                self.place(now_us, ticket, output);
+            }
+        }
+    }
+
+    fn pause(&mut self, now_us: u64, ticket: Ticket, refusals: u32) {
+        let wake_us = now_us + self.pause_us(refusals.saturating_sub(1));
+        self.move_to(ticket, Place::Pausing, Some(wake_us));
+    }
+
+    /// A pause that doubles with each failure, spread over its upper half.
+    fn pause_us(&mut self, failures: u32) -> u64 {
+        let longest = self.limits.pause_us_max.max(1);
+        let pause_us = (self.limits.pause_us << failures.min(20)).clamp(1, longest);
+        // SplitMix64: pauses of clients that were refused together drift apart.
+        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.random;
+        mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^= mixed >> 31;
+        pause_us - mixed % (pause_us / 2 + 1)
+    }
+
+    /// Its deadline has passed.
+    fn expire(&mut self, ticket: Ticket, output: &mut SessionOutput) {
+        let last = self.requests[&ticket].last.clone();
+        self.fail(ticket, SessionFailure::Deadline { last }, output);
+    }
+
+    /// Ends a request without a result: as a failure only where nothing can have happened.
+    fn fail(&mut self, ticket: Ticket, failure: SessionFailure, output: &mut SessionOutput) {
+        let outcome = if self.requests[&ticket].uncertain() {
+            SessionOutcome::Unknown(failure)
+        } else {
+            SessionOutcome::Failed(failure)
+        };
+        self.finish(ticket, outcome, output);
+    }
+
+    /// Tells how a request has ended. One of which a part fails ends as that part.
+    fn finish(&mut self, mut ticket: Ticket, outcome: SessionOutcome, output: &mut SessionOutput) {
+        while let Some(parent) = self.requests[&ticket].part_of {
+            match parent {
+                Parent::Cover(parent) | Parent::Moment(parent) => ticket = parent,
+                Parent::Nothing => {
+                    self.remove(ticket);
+                    return;
+                }
+            }
+        }
+        let existed = self.remove(ticket);
+        assert!(existed, "a request ends once");
+        output.completions.push(Completion { ticket, outcome });
+    }
+
+    /// Forgets a request: its timer, attempts, place in a queue and number.
+    fn remove(&mut self, ticket: Ticket) -> bool {
+        self.leave_queue(ticket);
+        self.drop_members(ticket);
+        self.drop_moment(ticket);
+        let Some(pending) = self.requests.remove(&ticket) else {
+            return false;
+        };
+        if let Some(wake_us) = pending.wake_us {
+            self.timers.remove(wake_us, Timer::Request(ticket));
+        }
+        for correlation in pending.flying {
+            self.uncount(correlation);
+            self.attempts.remove(&correlation);
+        }
+        if let Some(name) = pending.name {
+            self.numbering.close(name);
+            if self.span_reached {
+                self.span_reached = false;
+                self.all_ready();
+            }
+        }
+        true
+    }
+
+    /// An attempt is answered or lost.
+    fn forget_attempt(&mut self, correlation: u64) {
+        self.uncount(correlation);
+        let flight = self.attempts.remove(&correlation).expect("it was flying");
+        let pending = self.requests.get_mut(&flight.ticket);
+        let pending = pending.expect("attempts go with their request");
+        pending.flying.retain(|other| *other != correlation);
+    }
+
+    /// An attempt gives its place in the window to the next request.
+    fn uncount(&mut self, correlation: u64) {
+        let flight = self.attempts.get_mut(&correlation).expect("it is flying");
+        if core::mem::take(&mut flight.counted) {
+            let link = self.links.get_mut(&flight.core).expect("it was sent there");
+            link.in_flight -= 1;
+            if !link.queue.is_empty() {
+                self.ready.insert(flight.core);
+            }
+        }
+    }
+
+    fn leave_queue(&mut self, ticket: Ticket) {
+        if let Some(pending) = self.requests.get(&ticket)
+            && let Place::Queued(core) = pending.place
+        {
+            let link = self.links.get_mut(&core).expect("it is queued there");
+            link.queue.remove(&(pending.order, ticket));
+        }
+    }
+
+    /// Sets a request's place and when to look at it again, at its deadline at the latest. A
+    /// refusal of an earlier attempt can come while it is queued for the next: it leaves the queue
+    /// then.
+    fn move_to(&mut self, ticket: Ticket, place: Place, wake_us: Option<u64>) {
+        self.leave_queue(ticket);
+        let pending = self.requests.get_mut(&ticket).expect("callers hold it");
+        pending.place = place;
+        let wake_us = wake_us.map_or(pending.deadline_us, |wake| wake.min(pending.deadline_us));
+        if let Some(before) = pending.wake_us.replace(wake_us) {
+            if before == wake_us {
+                return;
+            }
+            self.timers.remove(before, Timer::Request(ticket));
+        }
+        self.timers.set(wake_us, Timer::Request(ticket));
+    }
+
+    fn all_ready(&mut self) {
+        self.ready.extend(self.links.keys().copied());
+    }
+}
+
+/// The partition where an operation begins: the one of the primary replex that has its row.
+fn head(
+    configuration: &Configuration,
+    table: TableId,
+    mutations: &[Mutation],
+) -> Result<PartitionId, SessionFailure> {
+    let known = configuration.table(table);
+    let known = known.ok_or(SessionFailure::TableGone { table })?;
+    let Some(mutation) = mutations.first() else {
+        let message = "an operation has at least one mutation".into();
+        return Err(SessionFailure::Invalid { message });
+    };
+    routes::primary_partition(known, &mutation.pk).ok_or_else(|| SessionFailure::Invalid {
+        message: "the primary key does not decode".into(),
+    })
+}
+
+/// The core that an operation goes to; none for one whose parts go to several.
+fn target(
+    configuration: &Configuration,
+    operation: &SessionOperation,
+) -> Result<Option<CoreId>, SessionFailure> {
+    let partition = match operation {
+        SessionOperation::Moment(reads) => {
+            for read in reads {
+                core_of(configuration, read.partition)?;
+            }
+            return Ok(None);
+        }
+        SessionOperation::Release(release) => release.partition,
+        SessionOperation::Execute { table, mutations } => head(configuration, *table, mutations)?,
+        SessionOperation::Read(read) => read.partition,
+        SessionOperation::Checksum(read) => read.partition,
+        SessionOperation::Status(core) => {
+            let gone = SessionFailure::PlaceGone { partition: None };
+            let address = configuration.address(*core);
+            return address.map(|_| Some(*core)).ok_or(gone);
+        }
+    };
+    core_of(configuration, partition).map(Some)
+}
+
+/// The core that holds a partition.
+fn core_of(
+    configuration: &Configuration,
+    partition: PartitionId,
+) -> Result<CoreId, SessionFailure> {
+    if configuration.table(partition.table).is_none() {
+        return Err(SessionFailure::TableGone {
+            table: partition.table,
+        });
+    }
+    let place = configuration.place(partition);
+    place
+        .map(|place| place.core)
+        .ok_or(SessionFailure::PlaceGone {
+            partition: Some(partition),
+        })
+}

@@ -1,0 +1,369 @@
+//! Several ranges, or several pages of one, read as of one moment (R35).
+//!
+//! A read of several partitions is several questions, and between two of their answers a row can
+//! move from the one that is asked last to the one that was asked first. So the answers must agree
+//! on a moment. Two ways, in rounds:
+//!
+//! | round | asks | the answers are of one moment if |
+//! |---|---|---|
+//! | quiet | all ranges at once | each range has not changed since before the first was asked |
+//! | held | one range after the other, with a hold | nothing changed while each hold lasted |
+//!
+//! Holds are released after the last answer.
+//!
+//! A quiet round costs no more than the reads themselves, and fails where a range is written all
+//! the time. After [`ROUNDS_QUIET`] of them comes a held one: writers of the ranges wait until it
+//! ends (`machines::core::reads`). Ranges are held in the order in which operations acquire keys,
+//! by replex, partition and key (R7), so that a reader and a writer do not wait for each other.
+//!
+//! A range whose partition is lost is read from its cover (`redirect`), which is never held: such a
+//! read goes on in quiet rounds, with pauses between them.
+
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::vec::Vec;
+
+use protocol::identity::{CoreId, Epoch, PartitionId};
+use protocol::message::{Agreement, Consistency, Read, Release, RowPage};
+use protocol::planted::{self, Bug};
+
+use super::{
+    Parent, Place, SessionMachine, SessionOperation, SessionOutcome, SessionOutput, Ticket,
+};
+
+/// Quiet rounds that follow one another before one with holds.
+const ROUNDS_QUIET: u32 = 3;
+/// Rounds after which a moment is given up.
+const ROUNDS_MAX: u32 = 24;
+/// How long the holds of the first such round may last; doubled with each further one.
+const HOLD_US: u64 = 25_000;
+/// How long the machine tries to end holds that it does not need any more.
+const RELEASE_US: u64 = 200_000;
+
+/// A `Moment` under way.
+#[derive(Debug)]
+pub(super) struct Moment {
+    way: Way,
+    /// When the first range of this round was asked for.
+    begun_us: u64,
+    ranges: Vec<Range>,
+    /// Ranges that are still to be asked for, in this order.
+    unread: VecDeque<usize>,
+    /// What is under way: reads, with their range, or releases.
+    open: BTreeMap<Ticket, usize>,
+    pages: usize,
+    rows: u64,
+    bytes: usize,
+    /// Some range was read from a cover.
+    redirected: bool,
+    /// By partition and the core that was asked: the correlations of reads that it holds for.
+    holds: Holds,
+}
+
+type Holds = BTreeMap<(PartitionId, CoreId), Vec<u64>>;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    /// Stale reads: nothing has to agree.
+    Stale,
+    /// One range, of which one page may be all.
+    Alone,
+    Quiet,
+    Held,
+}
+
+/// The pages of one range.
+#[derive(Debug, Default)]
+struct Range {
+    pages: Vec<RowPage>,
+    rows: u64,
+}
+
+/// A page as it came.
+#[derive(Debug)]
+pub(super) struct Came {
+    pub page: RowPage,
+    /// Which core gave it under which correlation; none if it was put together from a cover's.
+    pub held_by: Option<(CoreId, u64)>,
+}
+
+impl Came {
+    /// A page of a cover.
+    pub fn from_cover(page: RowPage) -> Came {
+        Came {
+            page,
+            held_by: None,
+        }
+    }
+}
+
+/// Moments by the ticket of who wants them.
+pub(super) type Moments = BTreeMap<Ticket, Moment>;
+
+impl SessionMachine {
+    /// Begins a round of a `Moment`.
+    pub(super) fn begin_moment(&mut self, now_us: u64, ticket: Ticket, output: &mut SessionOutput) {
+        self.drop_moment(ticket);
+        let SessionOperation::Moment(reads) = &self.requests[&ticket].operation else {
+            panic!("callers have looked");
+        };
+        let rounds = self.requests[&ticket].rounds;
+        let stale = |read: &Read| read.consistency == Consistency::Stale;
+        let way = match rounds {
+            _ if reads.iter().all(stale) => Way::Stale,
+            0 if reads.len() == 1 => Way::Alone,
+            ..ROUNDS_QUIET => Way::Quiet,
+            _ if self.requests[&ticket].redirected => Way::Quiet,
+            _ => Way::Held,
+        };
+        let mut unread: Vec<usize> = (0..reads.len()).collect();
+        if way == Way::Held {
+            unread.sort_by_key(|number| (reads[*number].partition, &reads[*number].start));
+        }
+        let moment = Moment {
+            way,
+            begun_us: now_us,
+            ranges: unread.iter().map(|_| Range::default()).collect(),
+            unread: unread.into(),
+            open: BTreeMap::new(),
+            pages: 0,
+            rows: 0,
+            bytes: 0,
+            redirected: false,
+            holds: BTreeMap::new(),
+        };
+        self.move_to(ticket, Place::Parted, None);
+        self.moments.insert(ticket, moment);
+        self.read_on(now_us, ticket, output);
+    }
+
+    /// Asks for as many ranges as may be under way; ends the round when there is nothing left.
+    fn read_on(&mut self, now_us: u64, ticket: Ticket, output: &mut SessionOutput) {
+        loop {
+            let Some(moment) = self.moments.get_mut(&ticket) else {
+                return;
+            };
+            let most = match moment.way {
+                Way::Held => 1,
+                Way::Stale | Way::Alone | Way::Quiet => self.limits.moment_reads_max,
+            };
+            if moment.open.len() >= most {
+                return;
+            }
+            let Some(number) = moment.unread.pop_front() else {
+                if moment.open.is_empty() {
+                    self.end_round(now_us, ticket, output);
+                }
+                return;
+            };
+            self.read_range(now_us, (ticket, number), output);
+        }
+    }
+
+    /// Asks for the next page of a range.
+    fn read_range(
+        &mut self,
+        now_us: u64,
+        (ticket, number): (Ticket, usize),
+        output: &mut SessionOutput,
+    ) {
+        let pending = &self.requests[&ticket];
+        let (deadline_us, rounds) = (pending.deadline_us, pending.rounds);
+        let SessionOperation::Moment(reads) = &pending.operation else {
+            panic!("callers have looked");
+        };
+        let mut read = reads[number].clone();
+        let moment = &self.moments[&ticket];
+        let range = &moment.ranges[number];
+        read.limit -= u32::try_from(range.rows).expect("a range is read up to its limit");
+        if let Some(next) = range.pages.last().and_then(|page| page.next.clone()) {
+            match read.descending {
+                true => read.end = Some(next),
+                false => read.start = next,
+            }
+        }
+        read.agreement = match moment.way {
+            Way::Stale | Way::Alone => Agreement::Alone,
+            Way::Quiet => Agreement::Quiet,
+            Way::Held => Agreement::Hold(HOLD_US << (rounds - ROUNDS_QUIET).min(3)),
+        };
+        let part = self.part(
+            Parent::Moment(ticket),
+            deadline_us,
+            SessionOperation::Read(read),
+        );
+        let moment = self.moments.get_mut(&ticket).expect("callers hold it");
+        moment.open.insert(part, number);
+        self.place(now_us, part, output);
+    }
+
+    /// A page of a range has come.
+    pub(super) fn on_range_page(
+        &mut self,
+        now_us: u64,
+        part: Ticket,
+        came: Came,
+        output: &mut SessionOutput,
+    ) {
+        let Came { page, held_by } = came;
+        let pending = &self.requests[&part];
+        let Some(Parent::Moment(ticket)) = pending.part_of else {
+            panic!("callers have looked");
+        };
+        let SessionOperation::Read(read) = &pending.operation else {
+            panic!("ranges are read");
+        };
+        let (partition, limit) = (read.partition, u64::from(read.limit));
+        self.remove(part);
+        let moment = self.moments.get_mut(&ticket).expect("it has parts");
+        moment.redirected |= held_by.is_none();
+        let number = moment.open.remove(&part).expect("it was under way");
+        let goes_on = page.next.is_some() && page.count < limit;
+        let elapsed_us = now_us - moment.begun_us;
+        // Clocks differ by less than a sixteenth.
+        let is_quiet = page.quiet_us.unwrap_or(0) > elapsed_us + elapsed_us / 16;
+        let agrees = match moment.way {
+            Way::Stale => true,
+            Way::Alone => !goes_on,
+            Way::Quiet => is_quiet || planted::is(Bug::StatementUnchecked),
+            Way::Held => page.held,
+        };
+        if !agrees {
+            self.moment_again(now_us, ticket, output);
+            return;
+        }
+        let moment = self.moments.get_mut(&ticket).expect("it has parts");
+        if let (Way::Held, Some((core, correlation))) = (moment.way, held_by) {
+            let holds = moment.holds.entry((partition, core)).or_default();
+            holds.push(correlation);
+        }
+        moment.pages += 1;
+        moment.bytes += page.rows.len();
+        moment.rows += if page.rows.is_empty() { 0 } else { page.count };
+        let range = &mut moment.ranges[number];
+        range.rows += page.count;
+        range.pages.push(page);
+        let limits = &self.limits;
+        let is_more = moment.rows > limits.moment_rows_max
+            || moment.bytes > limits.moment_bytes_max
+            || moment.pages >= moment.ranges.len() + limits.moment_pages_max;
+        if is_more && (goes_on || !moment.unread.is_empty() || !moment.open.is_empty()) {
+            self.finish(ticket, SessionOutcome::NoMoment, output);
+        } else if goes_on {
+            self.read_range(now_us, (ticket, number), output);
+        } else {
+            self.read_on(now_us, ticket, output);
+        }
+    }
+
+    /// All ranges are read.
+    fn end_round(&mut self, now_us: u64, ticket: Ticket, output: &mut SessionOutput) {
+        let moment = self.moments.get_mut(&ticket).expect("callers hold it");
+        let holds = core::mem::take(&mut moment.holds);
+        if holds.is_empty() {
+            let moment = self.moments.remove(&ticket).expect("callers hold it");
+            let ranges = moment.ranges.into_iter();
+            let pages = ranges.map(|range| range.pages).collect();
+            self.finish(ticket, SessionOutcome::Moment(pages), output);
+            return;
+        }
+        let deadline_us = self.requests[&ticket].deadline_us;
+        // The round ends with the last answer, not between two questions.
+        let parts: Vec<Ticket> = releases(holds)
+            .map(|release| {
+                let operation = SessionOperation::Release(release);
+                let part = self.part(Parent::Moment(ticket), deadline_us, operation);
+                let moment = self.moments.get_mut(&ticket).expect("it was there");
+                moment.open.insert(part, 0);
+                part
+            })
+            .collect();
+        for part in parts {
+            // One of them can have ended the round.
+            if self.requests.contains_key(&part) {
+                self.place(now_us, part, output);
+            }
+        }
+    }
+
+    /// A core has ended holds, and says whether they had lasted.
+    pub(super) fn on_released(
+        &mut self,
+        now_us: u64,
+        part: Ticket,
+        lasted: bool,
+        output: &mut SessionOutput,
+    ) {
+        let Some(Parent::Moment(ticket)) = self.requests[&part].part_of else {
+            self.remove(part);
+            return;
+        };
+        if !lasted {
+            self.moment_again(now_us, ticket, output);
+            return;
+        }
+        self.remove(part);
+        let moment = self.moments.get_mut(&ticket).expect("it has parts");
+        moment.open.remove(&part);
+        if moment.open.is_empty() {
+            self.end_round(now_us, ticket, output);
+        }
+    }
+
+    /// The ranges did not agree: once more.
+    pub(super) fn moment_again(&mut self, now_us: u64, ticket: Ticket, output: &mut SessionOutput) {
+        let redirected = self.moments[&ticket].redirected;
+        self.drop_moment(ticket);
+        let pending = self.requests.get_mut(&ticket).expect("callers hold it");
+        pending.rounds += 1;
+        pending.redirected = redirected;
+        let rounds = pending.rounds;
+        if rounds >= ROUNDS_MAX && !redirected {
+            self.finish(ticket, SessionOutcome::NoMoment, output);
+        } else if rounds <= ROUNDS_QUIET {
+            self.begin_moment(now_us, ticket, output);
+        } else {
+            self.pause(now_us, ticket, rounds - ROUNDS_QUIET);
+        }
+    }
+
+    /// The configuration is another one: what was read in the one before agrees with nothing.
+    pub(super) fn all_moments_again(&mut self, now_us: u64, output: &mut SessionOutput) {
+        let tickets: Vec<Ticket> = self.moments.keys().copied().collect();
+        for ticket in tickets {
+            self.begin_moment(now_us, ticket, output);
+        }
+    }
+
+    /// Forgets what a round has asked. Writers need not wait any longer for what it holds.
+    pub(super) fn drop_moment(&mut self, ticket: Ticket) {
+        let Some(moment) = self.moments.remove(&ticket) else {
+            return;
+        };
+        for part in moment.open.into_keys() {
+            self.remove(part);
+        }
+        self.abandoned.extend(releases(moment.holds));
+    }
+
+    /// Ends the holds of rounds that have failed. Their time ends them, too, if this is lost.
+    pub(super) fn release_abandoned(&mut self, now_us: u64, output: &mut SessionOutput) {
+        for release in core::mem::take(&mut self.abandoned) {
+            let deadline_us = now_us + RELEASE_US;
+            let part = self.part(
+                Parent::Nothing,
+                deadline_us,
+                SessionOperation::Release(release),
+            );
+            self.place(now_us, part, output);
+        }
+    }
+}
+
+/// What ends these holds.
+fn releases(holds: Holds) -> impl Iterator<Item = Release> {
+    holds.into_iter().map(|((partition, _), holds)| Release {
+        epoch: Epoch(0),
+        partition,
+        holds,
+    })
+}

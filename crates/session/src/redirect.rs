@@ -1,0 +1,491 @@
+//! Reads of a lost partition: the client walks its cover (Replex sections 3.1 and 4, Fig. 6).
+//!
+//! A partition is lost for a client if the configuration says that its server is down, or if the
+//! client cannot reach it. Its rows are then read from the cheapest cover that is wholly
+//! available, one request per member, and put together to the page that was asked for. If no
+//! cover is left, the read waits a little for a server to come back, then says what is missing.
+//!
+//! Pages of several members make one answer only if all members were, at one moment, as they were
+//! read: the moment when they were asked. Each says for how long nothing had changed there
+//! ([`RowPage::quiet_us`]); if that is less than the time since they were asked, all are asked
+//! again. That a row moved between two members meanwhile is such a change too (R12).
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+use placement::{Cover, SlotConstraints};
+use protocol::configuration::routes::{cover_of_lost, is_down};
+use protocol::configuration::{Configuration, Table};
+use protocol::identity::{CoreId, Epoch, PartitionId, ServerId};
+use protocol::message::{Agreement, Consistency, Read, Redirect, RowPage};
+use protocol::planted::{self, Bug};
+
+use super::merge::Merge;
+use super::moment::Came;
+use super::{
+    LinkState, Parent, Place, SessionFailure, SessionMachine, SessionOperation, SessionOutput,
+    Ticket,
+};
+
+/// A silent core's partitions are asked for again after this part of the silence, so that what
+/// asking adds to a wait stays small, and so does what a long wait asks.
+const INQUIRY_SHARE: u64 = 4;
+/// Rounds that follow one another at once.
+const ROUNDS_AT_ONCE: u32 = 3;
+
+/// A read that goes to a cover's members.
+#[derive(Debug)]
+pub(super) struct Redirected {
+    /// When the members were asked.
+    asked_us: u64,
+    /// Since when nothing has changed at any member that has given a page.
+    quiet_since_us: u64,
+    /// More than one member: they must agree on a moment.
+    several: bool,
+    /// Members that have not given all.
+    open: BTreeSet<Ticket>,
+    merge: Merge,
+}
+
+impl SessionMachine {
+    /// Sends a read to the members of a cover if its partition is lost and there is one; true if
+    /// the read is taken care of.
+    pub(super) fn redirect(
+        &mut self,
+        now_us: u64,
+        ticket: Ticket,
+        output: &mut SessionOutput,
+    ) -> bool {
+        let pending = &self.requests[&ticket];
+        let SessionOperation::Read(read) = &pending.operation else {
+            return false;
+        };
+        let configuration = self.configuration.as_ref().expect("it was routed");
+        let place = configuration.place(read.partition).expect("it was routed");
+        let down = is_down(configuration, place);
+        if !down && self.is_reachable(place.core, now_us) {
+            return false;
+        }
+        if let Some(Parent::Cover(parent)) = pending.part_of {
+            // Not this cover, then.
+            self.redirect_again(now_us, parent, output);
+            return true;
+        }
+        let is_reachable = |core| self.is_reachable(core, now_us);
+        if let Some(cover) = cover_of_lost(configuration, read.partition, &is_reachable) {
+            self.ask_members(now_us, ticket, &cover, output);
+            return true;
+        }
+        if !down {
+            // It may answer still.
+            return false;
+        }
+        self.wait_for_lost(now_us, ticket, place.core.server, output);
+        true
+    }
+
+    /// The server without which a write through this head cannot end: its own, or anyone's while
+    /// the epochs before cannot be ended.
+    pub(super) fn lost_to_write(&self, ticket: Ticket, head: CoreId) -> Option<ServerId> {
+        let is_write = matches!(
+            self.requests[&ticket].operation,
+            SessionOperation::Execute { .. }
+        );
+        let configuration = self.configuration.as_ref();
+        let seals = configuration.is_some_and(|it| it.sealing.is_some());
+        let mut lost = self.lost.iter().copied();
+        lost.find(|server| is_write && (seals || *server == head.server))
+    }
+
+    /// Whether a core is not suspected.
+    fn is_reachable(&self, core: CoreId, now_us: u64) -> bool {
+        let link = self.links.get(&core);
+        link.is_none_or(|link| link.suspected_until_us <= now_us)
+    }
+
+    /// Asks every member of a cover.
+    fn ask_members(
+        &mut self,
+        now_us: u64,
+        ticket: Ticket,
+        cover: &Cover,
+        output: &mut SessionOutput,
+    ) {
+        let configuration = self.configuration.clone().expect("it was routed");
+        let pending = self.requests.get_mut(&ticket).expect("callers hold it");
+        pending.lost_us = None;
+        let deadline_us = pending.deadline_us;
+        let SessionOperation::Read(read) = &pending.operation else {
+            panic!("only reads are redirected");
+        };
+        let table = configuration
+            .table(read.partition.table)
+            .expect("it was routed");
+        let merge = Merge::new(table, read);
+        let reads = members(table, read, &merge, cover);
+        for correlation in pending.flying.clone() {
+            self.uncount(correlation);
+        }
+        self.move_to(ticket, Place::Parted, None);
+        let mut open = BTreeSet::new();
+        for read in reads {
+            let member = self.part(
+                Parent::Cover(ticket),
+                deadline_us,
+                SessionOperation::Read(read),
+            );
+            open.insert(member);
+        }
+        let redirected = Redirected {
+            asked_us: now_us,
+            quiet_since_us: 0,
+            several: open.len() > 1,
+            open: open.clone(),
+            merge,
+        };
+        let before = self.redirects.insert(ticket, redirected);
+        assert!(before.is_none(), "a round ends before the next one");
+        for member in open {
+            // Another member can have found that the cover is none.
+            if self.requests.contains_key(&member) {
+                self.place(now_us, member, output);
+            }
+        }
+    }
+
+    /// A member of a cover has given a page.
+    pub(super) fn on_member_page(
+        &mut self,
+        now_us: u64,
+        member: Ticket,
+        page: &RowPage,
+        output: &mut SessionOutput,
+    ) {
+        let pending = self.requests.get_mut(&member).expect("it was flying");
+        let Some(Parent::Cover(parent)) = pending.part_of else {
+            panic!("callers have looked");
+        };
+        let SessionOperation::Read(read) = &mut pending.operation else {
+            panic!("members are read");
+        };
+        let stale = read.consistency == Consistency::Stale;
+        // Elsewhere what it waits for can be followed by more before it is answered.
+        let holds_back = read.partition.replex != 0;
+        let asked = read.redirect.as_mut().expect("members are asked so");
+        let begins = asked.scan_from.is_none();
+        let in_order = !page.own_order;
+        let goes_on = !in_order && page.next.is_some();
+        if goes_on {
+            asked.scan_from.clone_from(&page.next);
+        }
+        let redirected = self.redirects.get_mut(&parent).expect("it has members");
+        let alone = !redirected.several && holds_back && begins && !goes_on;
+        let elapsed_us = now_us - redirected.asked_us;
+        // Clocks differ by less than a sixteenth.
+        let quiet = page.quiet_us.unwrap_or(0) > elapsed_us + elapsed_us / 16;
+        if !alone && !stale && !quiet && !planted::is(Bug::MomentUnchecked) {
+            self.redirect_again(now_us, parent, output);
+            return;
+        }
+        // Up to when it was taken, which was not after now.
+        let quiet_us = page.quiet_us.unwrap_or(0);
+        let since_us = now_us.saturating_sub(quiet_us - quiet_us / 16);
+        redirected.quiet_since_us = redirected.quiet_since_us.max(since_us);
+        if let Err(error) = redirected.merge.take(page, in_order) {
+            let message = format!("a row of a page is malformed: {error}");
+            self.fail(parent, SessionFailure::Invalid { message }, output);
+            return;
+        }
+        if goes_on {
+            self.place(now_us, member, output);
+            return;
+        }
+        redirected.open.remove(&member);
+        let ended = redirected.open.is_empty();
+        self.remove(member);
+        if ended {
+            self.end_redirected(now_us, parent, output);
+        }
+    }
+
+    fn end_redirected(&mut self, now_us: u64, ticket: Ticket, output: &mut SessionOutput) {
+        let redirected = self.redirects.remove(&ticket).expect("callers hold it");
+        match redirected.merge.page() {
+            Ok(mut page) => {
+                page.quiet_us = Some(now_us.saturating_sub(redirected.quiet_since_us));
+                self.give_page(now_us, ticket, Came::from_cover(page), output);
+            }
+            Err(error) => {
+                let message = format!("a row cannot be projected: {error}");
+                self.fail(ticket, SessionFailure::Invalid { message }, output);
+            }
+        }
+    }
+
+    /// Begins a redirected read anew, with whatever cover there is then.
+    fn redirect_again(&mut self, now_us: u64, ticket: Ticket, output: &mut SessionOutput) {
+        self.drop_members(ticket);
+        let pending = self.requests.get_mut(&ticket).expect("members go with it");
+        pending.rounds += 1;
+        match pending.rounds.checked_sub(ROUNDS_AT_ONCE) {
+            None => self.place(now_us, ticket, output),
+            Some(rounds) => self.pause(now_us, ticket, rounds + 1),
+        }
+    }
+
+    /// Begins all redirected reads anew: what covered a partition may be elsewhere now.
+    pub(super) fn redirect_all_again(&mut self, now_us: u64, output: &mut SessionOutput) {
+        let tickets: Vec<Ticket> = self.redirects.keys().copied().collect();
+        for ticket in tickets {
+            self.drop_members(ticket);
+            self.place(now_us, ticket, output);
+        }
+    }
+
+    /// Forgets what a redirected read has asked.
+    pub(super) fn drop_members(&mut self, ticket: Ticket) {
+        if let Some(redirected) = self.redirects.remove(&ticket) {
+            for member in redirected.open {
+                self.remove(member);
+            }
+        }
+    }
+
+    /// No cover is left, or no write is possible. Waits for a server to come back, but not for
+    /// long.
+    pub(super) fn wait_for_lost(
+        &mut self,
+        now_us: u64,
+        ticket: Ticket,
+        server: ServerId,
+        output: &mut SessionOutput,
+    ) {
+        let pending = self.requests.get_mut(&ticket).expect("callers hold it");
+        let lost_us = *pending.lost_us.get_or_insert(now_us);
+        let until_us = lost_us.saturating_add(self.limits.lost_us);
+        if now_us < until_us {
+            let wake_us = until_us.min(now_us + self.limits.pause_us_max);
+            self.move_to(ticket, Place::Waiting, Some(wake_us));
+            // Nobody else would tell that a server is back.
+            let known = self.configuration.as_ref().map_or(Epoch(0), |it| it.epoch);
+            self.fetch(now_us, known, output);
+            return;
+        }
+        let configuration = self.configuration.as_ref().expect("it was routed");
+        let (partition, message) = match &pending.operation {
+            SessionOperation::Read(read) => {
+                (read.partition, missing(configuration, read.partition))
+            }
+            SessionOperation::Execute { table, mutations } => {
+                let partition = super::head(configuration, *table, mutations);
+                let partition = partition.expect("it was routed");
+                (partition, stands_still(configuration, server))
+            }
+            SessionOperation::Checksum(_)
+            | SessionOperation::Status(_)
+            | SessionOperation::Moment(_)
+            | SessionOperation::Release(_) => panic!("these are just repeated"),
+        };
+        self.fail(ticket, SessionFailure::Lost { partition, message }, output);
+    }
+
+    /// A request has not been answered for a while. If its core was not heard of since, the
+    /// coordinator is asked whether another core has the partition, and a read makes the core
+    /// suspected: reads go around it for a time, or until it is heard of again. True if the core is
+    /// silent.
+    pub(super) fn suspect_silent(
+        &mut self,
+        now_us: u64,
+        ticket: Ticket,
+        output: &mut SessionOutput,
+    ) -> bool {
+        let Some((core, since_us)) = self.silence(now_us, ticket) else {
+            return false;
+        };
+        if self.requests[&ticket].is_read() {
+            self.suspect(now_us, core);
+        }
+        self.inquire(now_us, (core, since_us), output);
+        true
+    }
+
+    /// A core has served no request since then. Asks the coordinator whether others have its
+    /// partitions, if that was not asked lately.
+    pub(super) fn inquire(
+        &mut self,
+        now_us: u64,
+        (core, since_us): (CoreId, u64),
+        output: &mut SessionOutput,
+    ) {
+        let shortest_us = self.limits.silent_us;
+        let longest_us = self.limits.attempt_us.max(shortest_us);
+        let link = self.links.entry(core).or_default();
+        let since_us = *link.useless_since_us.get_or_insert(since_us);
+        if link.inquiry_not_before_us > now_us || planted::is(Bug::SilenceOverlooked) {
+            return;
+        }
+        let useless_us = now_us.saturating_sub(since_us);
+        let pause_us = (useless_us / INQUIRY_SHARE).clamp(shortest_us, longest_us);
+        link.inquiry_not_before_us = now_us.saturating_add(pause_us);
+        let known = self.configuration.as_ref().map_or(Epoch(0), |it| it.epoch);
+        self.fetch(now_us, known, output);
+    }
+
+    /// The core of a request, and since when nothing was heard of it, if that is too long.
+    fn silence(&self, now_us: u64, ticket: Ticket) -> Option<(CoreId, u64)> {
+        let pending = &self.requests[&ticket];
+        let (core, since_us) = match pending.place {
+            Place::Queued(core) => {
+                let link = self.links.get(&core)?;
+                if link.state == LinkState::Up {
+                    return None;
+                }
+                (core, link.heard_us.max(link.useless_since_us.unwrap_or(0)))
+            }
+            Place::Flying => {
+                let core = self.attempts.get(pending.flying.last()?)?.core;
+                let flights = pending.flying.iter().map(|flying| &self.attempts[flying]);
+                let first = flights
+                    .filter(|it| it.core == core)
+                    .map(|it| it.sent_us)
+                    .min();
+                (core, self.links[&core].heard_us.max(first?))
+            }
+            _ => return None,
+        };
+        (since_us.saturating_add(self.limits.silent_us) <= now_us).then_some((core, since_us))
+    }
+
+    /// Whether the last attempt at a request has more time to be answered before it is repeated.
+    /// Its core is looked at again before that.
+    pub(super) fn waits_on(&mut self, now_us: u64, ticket: Ticket) -> bool {
+        let pending = &self.requests[&ticket];
+        let last = pending.flying.last().and_then(|it| self.attempts.get(it));
+        let Some(flight) = last.filter(|_| pending.place == Place::Flying) else {
+            return false;
+        };
+        let attempt_us = self.limits.attempt_us << (pending.tries - 1).min(3);
+        let until_us = flight.sent_us.saturating_add(attempt_us);
+        if until_us <= now_us {
+            return false;
+        }
+        let heard_us = self.links[&flight.core].heard_us;
+        let look_us = match heard_us.saturating_add(self.limits.silent_us) {
+            past if past <= now_us => now_us.saturating_add(self.limits.silent_us),
+            next => next,
+        };
+        self.move_to(ticket, Place::Flying, Some(until_us.min(look_us)));
+        true
+    }
+
+    /// Sends requests without an answer to the cores that hold their partitions by a newer
+    /// configuration, under the names that they have. What the cores before may have done with them
+    /// is known there too (R13).
+    pub(super) fn follow_partitions(&mut self, now_us: u64, output: &mut SessionOutput) {
+        let configuration = self.configuration.clone().expect("callers have set it");
+        let mut left = Vec::new();
+        for (ticket, pending) in &self.requests {
+            let newest = pending.flying.last().map(|newest| &self.attempts[newest]);
+            let Some(flight) = newest.filter(|_| pending.place == Place::Flying) else {
+                continue;
+            };
+            let core = super::target(&configuration, &pending.operation);
+            if core.is_ok_and(|core| core != Some(flight.core)) {
+                left.push((pending.order, *ticket));
+            }
+        }
+        left.sort_unstable();
+        for (_, ticket) in left {
+            // What a member of a cover meets can end others.
+            let Some(pending) = self.requests.get(&ticket) else {
+                continue;
+            };
+            for correlation in pending.flying.clone() {
+                self.uncount(correlation);
+            }
+            self.place(now_us, ticket, output);
+        }
+    }
+
+    /// Lets reads go around a core for a while.
+    pub(super) fn suspect(&mut self, now_us: u64, core: CoreId) {
+        let link = self.links.entry(core).or_default();
+        link.suspected_until_us = now_us.saturating_add(self.limits.suspect_us);
+    }
+}
+
+/// What each member of a cover is asked. A partition that is a member twice is asked once, for all
+/// that is wanted: what others give too is left out when pages are put together.
+fn members(table: &Table, read: &Read, merge: &Merge, cover: &Cover) -> Vec<Read> {
+    let lost = usize::from(read.partition.replex);
+    let all = table
+        .layout
+        .constraints_of_partition(lost, read.partition.number);
+    let mut wanted = BTreeMap::new();
+    for member in &cover.members {
+        let constraints = wanted.entry((member.replex, member.partition));
+        constraints
+            .and_modify(|constraints: &mut SlotConstraints| constraints.clone_from(&all))
+            .or_insert_with(|| member.constraints.clone());
+    }
+    let members = wanted.into_iter().map(|((replex, number), constraints)| {
+        let replex = u8::try_from(replex).expect("a table has at most 63 replexes");
+        Read {
+            partition: PartitionId {
+                replex,
+                number,
+                ..read.partition
+            },
+            projection: merge.projection.clone(),
+            count_only: false,
+            // What a cover gives is never held.
+            agreement: match read.agreement {
+                Agreement::Alone => Agreement::Alone,
+                Agreement::Quiet | Agreement::Hold(_) => Agreement::Quiet,
+            },
+            redirect: Some(Redirect {
+                replex: read.partition.replex,
+                constraints,
+                scan_from: None,
+            }),
+            ..read.clone()
+        }
+    });
+    members.collect()
+}
+
+/// What is missing to read a partition, and what to do, for people.
+fn missing(configuration: &Configuration, partition: PartitionId) -> String {
+    let table = configuration.table(partition.table).expect("it was routed");
+    let replex = &table.layout.replexes[usize::from(partition.replex)].name;
+    let place = configuration.place(partition).expect("it was routed");
+    let places = table.placement.iter().flatten();
+    let down = places.filter(|place| is_down(configuration, **place));
+    let servers: BTreeSet<u32> = down.map(|place| place.core.server.0).collect();
+    let servers: Vec<String> = servers.iter().map(u32::to_string).collect();
+    format!(
+        "partition {} of {replex} (replex {} of table {}) is on server {}, which is down, and what \
+         other copies have of its rows is on servers that are down too ({}): start one of them \
+         again",
+        partition.number,
+        partition.replex,
+        table.schema.name,
+        place.core.server.0,
+        servers.join(", ")
+    )
+}
+
+/// Why a write does not end that a server which is down has to take part in.
+fn stands_still(configuration: &Configuration, server: ServerId) -> String {
+    let why = configuration.cannot_lose(&configuration.lost());
+    let why = why.unwrap_or_else(|| "try again".into());
+    format!(
+        "a copy of the row is on server {}, which is down, so it cannot be written: {why}",
+        server.0
+    )
+}
+
+/// Redirected reads by the read that was asked for.
+pub(super) type Redirects = BTreeMap<Ticket, Redirected>;

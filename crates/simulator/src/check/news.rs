@@ -1,0 +1,64 @@
+//! R15, from the client's side: a client whose write has no answer learns of a newer epoch soon
+//! after somebody has, however silent the core is that it asked.
+//!
+//! Left out: a client that could not reach the coordinator all the while. What it does with the
+//! newer epoch is judged by the end of its writes (I16) and by the histories.
+
+use protocol::identity::Epoch;
+
+/// A client that waits learns of an epoch within this: it notices a silence after a fifth of a
+/// second, and asks again after a quarter of what the silence has taken.
+pub const LEARNS_WITHIN_US: u64 = 1_500_000;
+
+/// What a client knows while it waits.
+#[derive(Clone, Copy, Debug)]
+pub struct Waiting {
+    /// The client.
+    pub client: u64,
+    /// The epoch of its configuration.
+    pub known: Epoch,
+    /// Since when its oldest write has had no result.
+    pub since_us: u64,
+}
+
+/// Whether all that waited when an epoch was told first, and wait still, know it.
+///
+/// # Errors
+/// One does not.
+pub fn learned(
+    epoch: Epoch,
+    told_us: u64,
+    waiting: impl IntoIterator<Item = Waiting>,
+) -> Result<(), String> {
+    for Waiting {
+        client,
+        known,
+        since_us,
+    } in waiting
+    {
+        if known < epoch && since_us <= told_us {
+            return Err(format!(
+                "client {client} has waited for a write since {since_us} µs and knows epoch {}; \
+                 epoch {} was told at {told_us} µs",
+                known.0, epoch.0
+            ));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_client_that_waited_all_the_while_must_know() {
+        let waiting = |known, since_us| Waiting {
+            client: 1,
+            known: Epoch(known),
+            since_us,
+        };
+        assert!(learned(Epoch(3), 100, [waiting(3, 50), waiting(2, 101)]).is_ok());
+        assert!(learned(Epoch(3), 100, [waiting(3, 50), waiting(2, 100)]).is_err());
+    }
+}

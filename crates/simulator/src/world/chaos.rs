@@ -1,0 +1,315 @@
+//! Faults: each kind comes back at the rate that the seed drew for it, until faults stop.
+
+use protocol::identity::CoreId;
+use protocol::message::Room;
+
+use crate::disk::Tail;
+use crate::event::{Event, Life};
+use crate::fault::Fault;
+use crate::network::Node;
+use crate::plan::{MILLISECOND, SECOND};
+use crate::world::World;
+use crate::world::server::State;
+
+impl World {
+    /// Plans the next fault of a kind.
+    pub fn plan_fault(&mut self, fault: Fault) {
+        let every_us = fault.every_us(&self.faults);
+        if every_us > 0 {
+            let delay_us = self.random.exponential(every_us);
+            self.after(delay_us, Event::Fault(fault));
+        }
+    }
+
+    /// A fault happens, unless faults have stopped.
+    pub fn fault(&mut self, fault: Fault) {
+        match fault {
+            Fault::CoordinatorStarts => return self.start_coordinator(),
+            Fault::Succession => return self.succeed_coordinator(),
+            _ => {}
+        }
+        if fault.every_us(&self.faults) == 0 {
+            return;
+        }
+        match fault {
+            Fault::Break => self.break_one(),
+            Fault::Clog => self.clog_one(),
+            Fault::Crash => {
+                let place = self.any_place();
+                self.crash_one(place, 200 * MILLISECOND);
+            }
+            Fault::PowerCut => self.power_cut(),
+            Fault::Pause => self.pause_one(),
+            Fault::ClockStep => {
+                let place = self.random.below(self.servers.len() as u64) as usize;
+                let step_us = self.random.between(0, 2 * SECOND) as i64 - SECOND as i64;
+                self.servers[place].clock.step_us += step_us;
+            }
+            Fault::Coordinator => {
+                self.crash_coordinator();
+                let down_us = self.random.exponential(300 * MILLISECOND);
+                self.after(down_us, Event::Fault(Fault::CoordinatorStarts));
+            }
+            Fault::Loss => {
+                let place = self.any_place();
+                self.lose(place);
+            }
+            Fault::Seal => self.seal_epoch(),
+            Fault::Drain => {
+                let place = self.any_place();
+                let drains = self.random.chance(0.5);
+                self.drain(place, drains);
+            }
+            Fault::Copies => self.change_copies(),
+            Fault::Stop => {
+                let place = self.any_place();
+                self.stop(place);
+            }
+            Fault::Rolling => self.begin_rolling(),
+            Fault::Deposition => {
+                self.hold_coordinator();
+                let held_us = self.random.between(MILLISECOND, 2 * self.plan.lease_us);
+                self.after(held_us, Event::Fault(Fault::Succession));
+            }
+            Fault::Client => self.replace_client(),
+            Fault::Full => {
+                if let Some(life) = self.any_core() {
+                    let room = *self.random.pick(&[Room::Reserve, Room::Full]);
+                    self.space(life, room);
+                    let full_us = self.random.exponential(200 * MILLISECOND);
+                    self.after(full_us, Event::Space(life));
+                }
+            }
+            Fault::CoordinatorStarts | Fault::Succession => {}
+        }
+        self.plan_fault(fault);
+    }
+
+    /// A process stands still.
+    fn pause_one(&mut self) {
+        let place = self.any_place();
+        // Some are replaced meanwhile, and do not answer for long after that.
+        let long_us = if self.random.chance(0.3) {
+            4 * SECOND
+        } else {
+            0
+        };
+        let longest_us = 2 * self.plan.lease_us + long_us;
+        let until_us = self.now_us + self.random.between(MILLISECOND, longest_us);
+        self.trace.note(self.now_us, || {
+            format!("machine {place} sleeps to {until_us}")
+        });
+        self.servers[place].paused_until_us = until_us;
+    }
+
+    fn any_place(&mut self) -> usize {
+        self.random.below(self.servers.len() as u64) as usize
+    }
+
+    /// A process dies, and stays down for `mean_us` on average.
+    fn crash_one(&mut self, place: usize, mean_us: u64) {
+        let (tail, down_us) = (self.tail(place), self.random.exponential(mean_us));
+        self.crash(place, tail, down_us);
+    }
+
+    /// A process dies, and stays down long enough to be replaced.
+    pub fn lose(&mut self, place: usize) {
+        if self.faults.loss_every_us > 0 {
+            self.crash_one(place, 3 * self.plan.lease_us + 500 * MILLISECOND);
+        }
+    }
+
+    /// A process dies at a moment that somebody chose.
+    pub fn die(&mut self, place: usize) {
+        if self.faults.crash_every_us > 0 {
+            self.crash_one(place, 20 * MILLISECOND);
+        }
+    }
+
+    /// The power fails everywhere at a moment that somebody chose.
+    pub fn cut(&mut self) {
+        if self.faults.power_cut_every_us > 0 {
+            self.power_cut();
+        }
+    }
+
+    /// Partitions have been handed over, and whoever holds them now lacks the last changes: maybe
+    /// the power fails before they are there.
+    pub fn tempt_hand_over(&mut self) {
+        if self.faults.cut_at_hand_over > 0.0 && self.random.chance(self.faults.cut_at_hand_over) {
+            let delay_us = self.random.exponential(4 * self.faults.latency_us);
+            self.after(delay_us, Event::Cut);
+        }
+    }
+
+    /// A server has started: maybe one is killed while that is news.
+    pub fn tempt_start(&mut self) {
+        if self.random.chance(self.faults.crash_at_start) {
+            let delay_us = self.random.exponential(10 * self.faults.latency_us);
+            let place = self.any_place();
+            self.after(delay_us, Event::Die(place));
+        }
+    }
+
+    /// A vote or a decision is written: maybe its process is killed before anybody hears of it.
+    pub fn tempt_record(&mut self, place: usize) {
+        if self.random.chance(self.faults.crash_at_record) {
+            let delay_us = self.random.exponential(2 * self.faults.latency_us);
+            self.after(delay_us, Event::Die(place));
+        }
+        if self.random.chance(self.faults.loss_at_record) {
+            let delay_us = self.random.exponential(2 * self.faults.latency_us);
+            self.after(delay_us, Event::Lose(place));
+            let other = self.any_place();
+            if other != place {
+                let delay_us = self.random.exponential(4 * self.faults.latency_us);
+                self.after(delay_us, Event::Die(other));
+            }
+        }
+    }
+
+    /// All processes die at once, and with them what no disk has, unless that is more than the
+    /// table promises to survive. Now and then the coordinator is among them.
+    pub fn power_cut(&mut self) {
+        self.trace.note(self.now_us, || "the power fails".into());
+        let tail = match self.is_sync() {
+            true => Tail::Torn,
+            false => Tail::Kept,
+        };
+        for place in 0..self.servers.len() {
+            let down_us = self.random.exponential(100 * MILLISECOND);
+            self.crash(place, tail, down_us);
+        }
+        if self.random.chance(0.5) {
+            self.crash_coordinator();
+            let down_us = self.random.exponential(100 * MILLISECOND);
+            self.after(down_us, Event::Fault(Fault::CoordinatorStarts));
+        }
+    }
+
+    /// What a crash leaves of what was not flushed. `replicated` promises to survive that f servers
+    /// lose their memory at a time, so that one more waits until an earlier one has it back.
+    fn tail(&mut self, place: usize) -> Tail {
+        let mut forgetful = 0;
+        for (other, server) in self.servers.iter_mut().enumerate() {
+            forgetful += usize::from(!server.is_whole() && other != place);
+        }
+        let survives = forgetful < self.coordinator.memories_tolerated();
+        if (self.is_sync() || survives) && self.random.chance(0.7) {
+            Tail::Torn
+        } else {
+            Tail::Kept
+        }
+    }
+
+    /// A core that runs.
+    fn any_core(&mut self) -> Option<Life> {
+        let place = self.random.below(self.servers.len() as u64) as usize;
+        let number = self.random.below(u64::from(self.plan.cores)) as u16;
+        let server = &self.servers[place];
+        if !matches!(server.state, State::Running(_)) {
+            return None;
+        }
+        let core = CoreId {
+            server: server.id?,
+            core: number,
+        };
+        Some(Life {
+            core,
+            life: server.life,
+        })
+    }
+
+    fn any_node(&mut self) -> Option<Node> {
+        match self.random.below(8) {
+            0 => Some(Node::Coordinator),
+            1 | 2 => {
+                let clients: Vec<u64> = self.clients.keys().copied().collect();
+                let among = clients.len() as u64;
+                (among > 0).then(|| Node::Client(clients[self.random.below(among) as usize]))
+            }
+            _ => self.any_core().map(|life| Node::Core(life.core)),
+        }
+    }
+
+    /// A connection breaks; both ends learn of it and make a new one.
+    fn break_one(&mut self) {
+        let (Some(one), Some(two)) = (self.any_node(), self.any_node()) else {
+            return;
+        };
+        if one == two {
+            return;
+        }
+        self.trace.note(self.now_us, || {
+            format!("the connection of {one} and {two} breaks")
+        });
+        self.tell_broken(one, two);
+        self.tell_broken(two, one);
+        self.network.break_connection(one, two);
+        self.network.break_connection(two, one);
+    }
+
+    fn tell_broken(&mut self, at: Node, other: Node) {
+        let delay_us = self.random.exponential(4 * self.faults.latency_us);
+        match (at, other) {
+            (Node::Core(core), Node::Core(to)) => {
+                if let Some(from) = self.life(core) {
+                    self.after(delay_us, Event::Connect { from, to });
+                }
+            }
+            (Node::Core(core), Node::Client(client)) => {
+                if let Some(life) = self.life(core) {
+                    let breaks = self.network.connection(Node::Client(client), at);
+                    let name = self.connections.name(client, life, breaks);
+                    self.after(delay_us, Event::ClientGone(life, name.0));
+                }
+            }
+            (Node::Client(client), Node::Core(core)) => {
+                self.after(delay_us, Event::ClientDisconnected(client, core));
+            }
+            _ => {}
+        }
+    }
+
+    fn clog_one(&mut self) {
+        let (Some(from), Some(to)) = (self.any_node(), self.any_node()) else {
+            return;
+        };
+        let until_us = self.now_us + self.random.between(MILLISECOND, 2 * self.plan.lease_us);
+        self.trace.note(self.now_us, || {
+            format!("{from} → {to} is clogged until {until_us}")
+        });
+        self.network.clog(from, to, until_us);
+        if self.random.chance(0.5) {
+            self.network.clog(to, from, until_us);
+        }
+    }
+
+    /// Faults stop: what is clogged flows, who sleeps wakes, what is down starts.
+    pub fn end_faults(&mut self) {
+        self.trace.note(self.now_us, || "faults stop".into());
+        self.faults = self.plan.faults.calm();
+        self.network.unclog(self.now_us);
+        for place in 0..self.servers.len() {
+            let server = &mut self.servers[place];
+            server.paused_until_us = server.paused_until_us.min(self.now_us);
+            let cores = server
+                .cores()
+                .iter()
+                .map(|core| core.machine.identity().core);
+            let lives: Vec<Life> = cores
+                .map(|core| Life {
+                    core,
+                    life: server.life,
+                })
+                .collect();
+            for life in lives {
+                self.space(life, Room::Free);
+            }
+            if matches!(self.servers[place].state, State::Down) {
+                self.after(0, Event::Start(place));
+            }
+        }
+        self.start_coordinator();
+    }
+}

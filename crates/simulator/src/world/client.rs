@@ -1,0 +1,600 @@
+//! Clients: the real session machine, driven by random operations and watched.
+//!
+//! A client keeps a few operations submitted until it learns what became of them. What the
+//! session calls failed must not have happened; what it calls unknown may have, at any time.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use protocol::identity::{CoreId, Epoch, PartitionId, TableId};
+use protocol::message::{
+    Agreement, Consistency, CoordinatorReply, Execute, Read, Reply, Request, RowPage,
+};
+use protocol::operation::{Action, Mutation};
+use session::{
+    Completion, SessionFailure, SessionInput, SessionLimits, SessionMachine,
+    SessionOperation as Wanted, SessionOutcome, SessionOutput, Ticket,
+};
+
+use crate::check::news::{self, Waiting};
+use crate::clock::SimulatedClock;
+use crate::event::{Content, Event, Life};
+use crate::linearizable::Call;
+use crate::model::{ID, Range, Seen, WorkloadOperation};
+use crate::network::Node;
+use crate::plan::{MILLISECOND, SECOND};
+use crate::workload::Translation;
+use crate::world::World;
+
+/// Correlations of probes start here; the session never gets so far.
+const PROBES: u64 = 1 << 63;
+/// A page that looks at so many keys holds any range.
+const ROWS_MAX: usize = 100;
+/// How many answered writes are followed by another body under their number.
+const PROBED: f64 = 0.02;
+
+/// One client.
+#[derive(Debug)]
+pub struct SimulatedClient {
+    session: SessionMachine,
+    clock: SimulatedClock,
+    /// What was submitted, and where it is in the history; none is a stale read.
+    submitted: BTreeMap<Ticket, Option<usize>>,
+    /// Since when writes have been submitted.
+    writes: BTreeMap<Ticket, u64>,
+    next_ticket: u64,
+    /// Connections that are open, to which life of the core.
+    open: BTreeMap<CoreId, Life>,
+    /// Writes that were sent, for probes.
+    sent: BTreeMap<u64, (CoreId, Execute)>,
+    /// When the next wake-up comes.
+    wake_at_us: Option<u64>,
+    /// On its clock.
+    deadline_us: Option<u64>,
+    think_until_us: u64,
+}
+
+impl World {
+    /// A new client appears.
+    pub fn add_client(&mut self) {
+        let number = self.next_client;
+        self.next_client += 1;
+        let limits = SessionLimits {
+            moment_reads_max: *self.random.pick(&[1, 2, 64]),
+            attempt_us: *self.random.pick(&[100, 400, 1_000]) * MILLISECOND,
+            in_flight_max: *self.random.pick(&[1, 2, 1_024]),
+            ..SessionLimits::default()
+        };
+        let base_us = self.random.below(SECOND);
+        let client = SimulatedClient {
+            session: SessionMachine::new(limits, self.random.bits(), None),
+            clock: SimulatedClock {
+                base_us,
+                drift_ppm: 0,
+                step_us: 0,
+            },
+            submitted: BTreeMap::new(),
+            writes: BTreeMap::new(),
+            next_ticket: 1,
+            open: BTreeMap::new(),
+            sent: BTreeMap::new(),
+            wake_at_us: None,
+            deadline_us: None,
+            think_until_us: 0,
+        };
+        self.clients.insert(number, client);
+        self.wake_client(number, self.now_us);
+    }
+
+    /// One client dies with everything that it had in flight; another one takes its place.
+    pub fn replace_client(&mut self) {
+        let numbers: Vec<u64> = self.clients.keys().copied().collect();
+        if numbers.is_empty() {
+            return;
+        }
+        let number = *self.random.pick(&numbers);
+        self.trace
+            .note(self.now_us, || format!("client {number} dies"));
+        let client = self.clients.remove(&number).expect("it was just listed");
+        for (core, life) in client.open {
+            let breaks = self
+                .network
+                .connection(Node::Client(number), Node::Core(core));
+            let name = self.connections.name(number, life, breaks);
+            let delay_us = self.random.exponential(4 * self.faults.latency_us);
+            self.after(delay_us, Event::ClientGone(life, name.0));
+        }
+        self.add_client();
+    }
+
+    /// Whether all that clients wanted is done.
+    pub fn clients_are_done(&self) -> bool {
+        self.operations_left == 0
+            && self
+                .clients
+                .values()
+                .all(|client| client.submitted.is_empty())
+    }
+
+    /// What clients still wait for, in words.
+    pub fn clients_left(&self) -> String {
+        let submitted = self
+            .clients
+            .values()
+            .flat_map(|client| client.submitted.values());
+        let waits = submitted
+            .flatten()
+            .map(|index| &self.history[*index].1.operation);
+        let waits: Vec<&WorkloadOperation> = waits.collect();
+        format!(
+            "{} operations to begin, in flight {waits:?}",
+            self.operations_left
+        )
+    }
+
+    fn wake_client(&mut self, number: u64, at_us: u64) {
+        let Some(client) = self.clients.get_mut(&number) else {
+            return;
+        };
+        if client
+            .wake_at_us
+            .is_none_or(|wake_at_us| at_us < wake_at_us)
+        {
+            client.wake_at_us = Some(at_us);
+            self.queue.push(at_us, Event::ClientWakes(number));
+        }
+    }
+
+    /// A client's deadline, or the time to begin something.
+    pub fn client_wakes(&mut self, number: u64) {
+        let now_us = self.now_us;
+        let Some(client) = self.clients.get_mut(&number) else {
+            return;
+        };
+        if client.wake_at_us != Some(now_us) {
+            return;
+        }
+        client.wake_at_us = None;
+        let now = client.clock.now(now_us);
+        if client
+            .deadline_us
+            .is_some_and(|deadline_us| deadline_us <= now.monotonic_us)
+        {
+            client.deadline_us = None;
+            self.step_client(number, SessionInput::Tick);
+        }
+        let window = self.plan.workload.window as usize;
+        let client = &self.clients[&number];
+        let begins = self.operations_left > 0 && client.submitted.len() < window;
+        if begins && now_us >= client.think_until_us {
+            let think_us = self.random.exponential(self.plan.workload.think_us);
+            let client = self.clients.get_mut(&number).expect("it was there");
+            client.think_until_us = now_us + think_us;
+            self.operations_left -= 1;
+            self.begin_operation(number);
+        }
+        self.plan_wake(number);
+    }
+
+    /// Plans a client's next wake-up.
+    fn plan_wake(&mut self, number: u64) {
+        let Some(client) = self.clients.get(&number) else {
+            return;
+        };
+        let window = self.plan.workload.window as usize;
+        let begins = self.operations_left > 0 && client.submitted.len() < window;
+        let begin_us = begins.then_some(client.think_until_us);
+        let deadline_us = client
+            .deadline_us
+            .map(|deadline_us| client.clock.when(deadline_us));
+        if let Some(at_us) = begin_us.into_iter().chain(deadline_us).min() {
+            self.wake_client(number, at_us.max(self.now_us + 1));
+        }
+    }
+
+    fn begin_operation(&mut self, number: u64) {
+        let (table_id, table) = self.table.clone().expect("clients come after the table");
+        let readable = self.readable(number, table_id, &table);
+        let (group, mut operation) = self.generator.draw(&table.model, &readable);
+        // One page may not hold a range, least of all one that is read from a cover: it is read as
+        // a statement.
+        if let WorkloadOperation::Read(range) = &operation
+            && self.plan.limits.page_keys_max < ROWS_MAX
+        {
+            operation = WorkloadOperation::Statement(vec![range.clone()]);
+        }
+        let mut kept = true;
+        let session = &self.clients[&number].session;
+        let epoch = session.configuration().map_or(Epoch(0), |it| it.epoch);
+        let read = |range, kept| read(&table, (table_id, epoch), range, kept);
+        let wanted = match &operation {
+            WorkloadOperation::Read(range) => {
+                kept = !self.generator.stale();
+                Wanted::Read(Read {
+                    count_only: self.generator.counts(),
+                    ..read(range, kept)
+                })
+            }
+            WorkloadOperation::Statement(ranges) => {
+                kept = !self.generator.stale();
+                Wanted::Moment(ranges.iter().map(|range| read(range, kept)).collect())
+            }
+            _ => Wanted::Execute {
+                table: table_id,
+                mutations: vec![table.mutation(&operation)],
+            },
+        };
+        // Some give up early, so that outcomes stay unknown.
+        let patience_us = match self.random.chance(0.1) {
+            true => self.random.between(MILLISECOND, 500 * MILLISECOND),
+            false => 45 * SECOND,
+        };
+        let begun = self.next_moment();
+        self.trace.note(self.now_us, || {
+            format!("client {number} begins {operation:?}")
+        });
+        if kept {
+            self.history.push((
+                group,
+                Call {
+                    begun,
+                    ended: None,
+                    operation,
+                },
+            ));
+        }
+        let history = kept.then(|| self.history.len() - 1);
+        let client = self.clients.get_mut(&number).expect("callers have it");
+        let ticket = Ticket(client.next_ticket);
+        client.next_ticket += 1;
+        client.submitted.insert(ticket, history);
+        let deadline_us = client.clock.now(self.now_us).monotonic_us + patience_us;
+        // As the next page of a read does: the copy that was chosen may have gone since.
+        if matches!(wanted, Wanted::Read(_) | Wanted::Moment(_)) && self.random.chance(0.02) {
+            let delay_us = self.random.between(MILLISECOND, 500 * MILLISECOND);
+            self.after(delay_us, Event::Submit(number, ticket, wanted, deadline_us));
+            return;
+        }
+        self.submit(number, ticket, wanted, deadline_us);
+    }
+
+    /// Hands an operation to a client's session.
+    pub fn submit(&mut self, number: u64, ticket: Ticket, operation: Wanted, deadline_us: u64) {
+        if let (Wanted::Execute { .. }, Some(client)) = (&operation, self.clients.get_mut(&number))
+        {
+            client.writes.insert(ticket, self.now_us);
+        }
+        self.step_client(
+            number,
+            SessionInput::Submit {
+                ticket,
+                operation,
+                deadline_us,
+            },
+        );
+    }
+
+    /// The copies that a client may read by, as far as it knows the table. Few read by one that is
+    /// being made, as nobody should: they are told what the others have.
+    fn readable(&mut self, number: u64, id: TableId, table: &Translation) -> Vec<usize> {
+        let early = self.random.chance(0.05);
+        let session = &self.clients[&number].session;
+        let Some(known) = session.configuration() else {
+            return vec![0];
+        };
+        let Some(placed) = known.table(id) else {
+            return vec![0];
+        };
+        let copies = table.copies_in(known.epoch).iter().copied();
+        let serves = |copy: &usize| early || !placed.is_building(table.model.copies[*copy].number);
+        copies.filter(serves).collect()
+    }
+
+    fn step_client(&mut self, number: u64, input: SessionInput) {
+        let Some(client) = self.clients.get_mut(&number) else {
+            return;
+        };
+        let mut output = SessionOutput::default();
+        client
+            .session
+            .step(client.clock.now(self.now_us), input, &mut output);
+        if output.deadline_us.is_some() {
+            client.deadline_us = output.deadline_us;
+        }
+        for core in output.connects {
+            let delay_us = 2 * self.faults.latency_us + self.random.below(100);
+            self.after(delay_us, Event::ClientConnects(number, core));
+        }
+        for attempt in output.sends {
+            let client = self.clients.get_mut(&number).expect("it was there");
+            if let Request::Execute(execute) = &attempt.request {
+                client
+                    .sent
+                    .insert(attempt.correlation, (attempt.core, execute.clone()));
+            }
+            // What goes into a connection that has just broken is gone.
+            if let Some(life) = client.open.get(&attempt.core) {
+                let content = Content::Request(attempt.correlation, attempt.request, life.life);
+                self.send(Node::Client(number), Node::Core(attempt.core), content);
+            }
+        }
+        for ask in output.asks {
+            self.send(
+                Node::Client(number),
+                Node::Coordinator,
+                Content::Ask(0, ask, 0),
+            );
+        }
+        for completion in output.completions {
+            self.client_learns(number, completion);
+        }
+        self.plan_wake(number);
+    }
+
+    /// A connection that a client asked for opens, or does not.
+    pub fn client_connects(&mut self, number: u64, core: CoreId) {
+        let life = self.life(core);
+        let alive = life.and_then(|life| self.alive(life));
+        let Some(client) = self.clients.get_mut(&number) else {
+            return;
+        };
+        let input = match (life, alive) {
+            (Some(life), Some(place)) => {
+                client.open.insert(core, life);
+                let machine = &self.servers[place].cores()[usize::from(core.core)].machine;
+                SessionInput::Connected {
+                    core,
+                    epoch: machine.epoch(),
+                }
+            }
+            _ => SessionInput::Disconnected { core },
+        };
+        self.step_client(number, input);
+    }
+
+    /// A client's connection is gone.
+    pub fn client_disconnected(&mut self, number: u64, core: CoreId) {
+        let Some(client) = self.clients.get_mut(&number) else {
+            return;
+        };
+        if client.open.remove(&core).is_some() {
+            // Nothing of it may arrive any more: the next connection is another one.
+            self.network
+                .break_connection(Node::Client(number), Node::Core(core));
+            self.network
+                .break_connection(Node::Core(core), Node::Client(number));
+            self.step_client(number, SessionInput::Disconnected { core });
+        }
+    }
+
+    /// A core has answered a client.
+    pub fn client_reply(&mut self, number: u64, core: CoreId, correlation: u64, reply: Reply) {
+        if correlation >= PROBES {
+            let result = match reply {
+                Reply::Refused(_) => Ok(()),
+                other => Err(format!(
+                    "another body under a used number was answered {other:?}"
+                )),
+            };
+            self.check("I7 one effect and one result per request", result);
+            return;
+        }
+        let Some(client) = self.clients.get_mut(&number) else {
+            return;
+        };
+        let sent = client.sent.remove(&correlation);
+        let probe = match (&reply, sent) {
+            (Reply::Executed(_), Some(sent)) if self.is_sync() && self.random.chance(PROBED) => {
+                Some(sent)
+            }
+            _ => None,
+        };
+        self.step_client(
+            number,
+            SessionInput::Reply {
+                core,
+                correlation,
+                reply,
+            },
+        );
+        if let Some((core, execute)) = probe {
+            self.probe(number, core, correlation, execute);
+        }
+    }
+
+    /// Sends another body under a number whose result is known: it must be refused (R13).
+    fn probe(&mut self, number: u64, core: CoreId, correlation: u64, mut execute: Execute) {
+        let pk = execute.mutations[0].pk.clone();
+        let same = matches!(
+            execute.mutations[0].action,
+            Action::Delete { condition: None }
+        );
+        let action = match same {
+            true => Action::Update {
+                assignments: Vec::new(),
+                condition: None,
+            },
+            false => Action::Delete { condition: None },
+        };
+        execute.mutations = vec![Mutation { pk, action }];
+        let Some(client) = self.clients.get(&number) else {
+            return;
+        };
+        if let Some(life) = client.open.get(&core) {
+            let request = Request::Execute(execute);
+            let content = Content::Request(PROBES + correlation, request, life.life);
+            self.send(Node::Client(number), Node::Core(core), content);
+        }
+    }
+
+    /// The coordinator has answered a client.
+    pub fn client_answered(&mut self, number: u64, reply: CoordinatorReply) {
+        let input = match reply {
+            CoordinatorReply::Configuration(configuration) => {
+                SessionInput::Configuration(Arc::new(configuration))
+            }
+            CoordinatorReply::Unchanged { epoch } => SessionInput::Unchanged { epoch },
+            CoordinatorReply::Session { session, life_us } => {
+                SessionInput::Session { session, life_us }
+            }
+            other => {
+                self.check(
+                    "coordinator",
+                    Err(format!("a client was answered {other:?}")),
+                );
+                return;
+            }
+        };
+        self.step_client(number, input);
+    }
+
+    /// Clients that wait for writes ought to know of an epoch that was told first a while ago, as
+    /// far as they could ask all the while.
+    pub fn judge_news(&mut self, epoch: Epoch, coordinator_life: u64, told_us: u64) {
+        if !self.coordinator.leads(coordinator_life) {
+            return;
+        }
+        let reach = |number: u64| {
+            let (client, coordinator) = (Node::Client(number), Node::Coordinator);
+            self.network.flows_since(told_us, client, coordinator)
+                && self.network.flows_since(told_us, coordinator, client)
+        };
+        let waiting = self.clients.iter().filter_map(|(number, client)| {
+            let since_us = *client.writes.values().min()?;
+            let known = client
+                .session
+                .configuration()
+                .map_or(Epoch(0), |it| it.epoch);
+            reach(*number).then_some(Waiting {
+                client: *number,
+                known,
+                since_us,
+            })
+        });
+        let result = news::learned(epoch, told_us, waiting);
+        self.check("R15 a client that waits learns of a newer epoch", result);
+    }
+
+    /// A client learns how something ended.
+    fn client_learns(&mut self, number: u64, completion: Completion) {
+        let Completion { ticket, outcome } = completion;
+        self.trace.note(self.now_us, || {
+            format!("client {number} learns {outcome:?}")
+        });
+        let client = self.clients.get_mut(&number).expect("it has just stepped");
+        client.writes.remove(&ticket);
+        let Some(history) = client.submitted.remove(&ticket) else {
+            let text = format!("{ticket:?} ended twice, the second time with {outcome:?}");
+            self.check("I7 one effect and one result per request", Err(text));
+            return;
+        };
+        let seen = match outcome {
+            SessionOutcome::Executed(result) => {
+                let (_, table) = self.table.as_ref().expect("clients come after the table");
+                table.seen(&result).map(Some)
+            }
+            SessionOutcome::Rows(page) => self.rows(&page).map(Some),
+            SessionOutcome::Moment(ranges) => self.ranges(&ranges).map(Some),
+            SessionOutcome::NoMoment => Ok(Some(Seen::Nothing)),
+            SessionOutcome::Failed(SessionFailure::PlaceGone { .. }) if self.has_changed() => {
+                Ok(Some(Seen::Nothing))
+            }
+            SessionOutcome::Failed(failure) => could_be(&failure).map(|()| Some(Seen::Nothing)),
+            SessionOutcome::Unknown(failure) => could_be(&failure).map(|()| None),
+            other => Err(format!("nobody asked for {other:?}")),
+        };
+        match (seen, history) {
+            (Err(text), _) => self.check("what a client learns makes sense", Err(text)),
+            (Ok(Some(Seen::Nothing)), Some(index)) if self.is_read(index) => {}
+            (Ok(Some(seen)), Some(index)) => {
+                let moment = self.next_moment();
+                self.history[index].1.ended = Some((moment, seen));
+            }
+            (Ok(_), _) => {}
+        }
+    }
+
+    /// Whether a copy may have gone while somebody was reading by it.
+    fn has_changed(&self) -> bool {
+        let table = self.table.as_ref();
+        table.is_some_and(|(_, table)| table.model.eras.len() > 1)
+    }
+
+    fn is_read(&self, index: usize) -> bool {
+        self.history[index].1.operation.is_read()
+    }
+
+    /// The pages of a statement in the model's words.
+    fn ranges(&mut self, ranges: &[Vec<RowPage>]) -> Result<Seen, String> {
+        let mut found = Vec::new();
+        for pages in ranges {
+            let mut rows = Vec::new();
+            for page in pages {
+                match self.rows(page)? {
+                    Seen::Rows(page) => rows.extend(page),
+                    other => return Err(format!("a range is read as {other:?}")),
+                }
+            }
+            found.push(rows);
+        }
+        Ok(Seen::Ranges(found))
+    }
+
+    /// A page in the model's words. A version of a row has one content.
+    fn rows(&mut self, page: &RowPage) -> Result<Seen, String> {
+        if page.rows.is_empty() && page.count > 0 {
+            return Ok(Seen::Count(page.count));
+        }
+        let (_, table) = self.table.as_ref().expect("clients come after the table");
+        let mut rows = Vec::new();
+        for (version, bytes) in page.rows() {
+            let row = table.parse(bytes)?;
+            let known = self.contents.entry((row[ID], version.0)).or_insert(row);
+            if *known != row {
+                return Err(format!("{version:?} is {known:?} and {row:?}"));
+            }
+            rows.push(row);
+        }
+        Ok(Seen::Rows(rows))
+    }
+}
+
+/// The read of a range of a table, by its copies of an epoch.
+fn read(table: &Translation, (id, epoch): (TableId, Epoch), range: &Range, kept: bool) -> Read {
+    let (start, end) = table.bounds(range);
+    Read {
+        epoch,
+        partition: PartitionId {
+            table: id,
+            replex: table.model.copies[range.replex].number as u8,
+            number: range.partition,
+        },
+        start,
+        end,
+        filter: None,
+        projection: None,
+        limit: range.limit as u32,
+        descending: range.descending,
+        count_only: false,
+        consistency: if kept {
+            Consistency::Linearizable
+        } else {
+            Consistency::Stale
+        },
+        agreement: Agreement::Alone,
+        redirect: None,
+    }
+}
+
+/// Whether a good operation of a client that is always there can end so.
+fn could_be(failure: &SessionFailure) -> Result<(), String> {
+    match failure {
+        SessionFailure::Deadline {
+            last: None | Some(_),
+        }
+        | SessionFailure::Full
+        | SessionFailure::Lost { .. }
+        | SessionFailure::DiskFull { .. } => Ok(()),
+        other => Err(format!("a good operation ended with: {other}")),
+    }
+}

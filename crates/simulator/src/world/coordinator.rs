@@ -1,0 +1,378 @@
+//! The coordinator's driver: keeps its state before it answers, and starts again from it.
+//!
+//! It restarts as one process on one disk does, and it is deposed as one of several is whose state
+//! is kept elsewhere: another one with other clocks goes on from what was kept, and what the old
+//! one had answered while it still led arrives late. The old one keeps and answers nothing any
+//! more.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+
+use machines::coordinator::{
+    AskerId, Coordinator, CoordinatorAnswer, CoordinatorInput, CoordinatorOutput,
+    CoordinatorSettings,
+};
+use protocol::configuration::{Configuration, Moving, PartitionState};
+use protocol::message::{CoordinatorReply, CoordinatorRequest};
+use protocol::state::{CoordinatorState, decode_state, encode_state};
+
+use crate::check::news::LEARNS_WITHIN_US;
+use crate::clock::SimulatedClock;
+use crate::event::{Content, Event};
+use crate::linearizable::Call;
+use crate::model::{Seen, WorkloadOperation};
+use crate::network::Node;
+use crate::plan::MILLISECOND;
+use crate::world::World;
+
+/// The coordinator's process and its disk.
+#[derive(Debug)]
+pub struct SimulatedCoordinator {
+    machine: Option<Coordinator>,
+    settings: CoordinatorSettings,
+    clock: SimulatedClock,
+    life: u64,
+    kept: Vec<u8>,
+    kept_version: u64,
+    /// Under way to the disk.
+    keeping: BTreeMap<u64, Vec<u8>>,
+    /// Answers that wait for it.
+    waiting: Vec<CoordinatorAnswer>,
+    /// Who asked, by name; kept for ever, so that names are never used twice.
+    askers: Vec<(Node, u64)>,
+    names: BTreeMap<(Node, u64), AskerId>,
+    /// When the next tick comes.
+    tick_at_us: Option<u64>,
+    /// What it answers while it stands still in sending: none while it does not.
+    unsent: Option<Vec<CoordinatorAnswer>>,
+}
+
+impl SimulatedCoordinator {
+    /// A coordinator that has not started, of a new cluster.
+    pub fn new(clock: SimulatedClock, lease_us: u64, replace_after_us: u64) -> Self {
+        let drift_us = lease_us / 20;
+        SimulatedCoordinator {
+            machine: None,
+            settings: CoordinatorSettings {
+                lease_us,
+                drift_us,
+                replace_after_us,
+                replace_stopped_after_us: replace_after_us.saturating_mul(2),
+                ..CoordinatorSettings::default()
+            },
+            clock,
+            life: 0,
+            kept: encode_state(&CoordinatorState::new(0x5eed)),
+            kept_version: 0,
+            keeping: BTreeMap::new(),
+            waiting: Vec::new(),
+            askers: Vec::new(),
+            names: BTreeMap::new(),
+            tick_at_us: None,
+            unsent: None,
+        }
+    }
+
+    /// Whether it runs.
+    pub fn is_running(&self) -> bool {
+        self.machine.is_some()
+    }
+
+    /// Whether this life of it runs and sends what it answers.
+    pub fn leads(&self, life: u64) -> bool {
+        self.machine.is_some() && self.life == life && self.unsent.is_none()
+    }
+
+    /// The configuration, if it runs.
+    pub fn configuration(&self) -> Option<&Configuration> {
+        self.machine.as_ref().map(Coordinator::configuration)
+    }
+
+    /// Whether no member is being replaced and none moves, as far as it is known to have been said.
+    pub fn is_whole(&self) -> bool {
+        self.configuration().is_some_and(|configuration| {
+            let tables = configuration.tables.iter();
+            let mut places = tables.flat_map(|table| table.placement.iter().flatten());
+            configuration.sealing.is_none()
+                && places.all(|it| it.state == PartitionState::Serving && it.moving.is_none())
+        })
+    }
+
+    /// Why it is not whole, in words.
+    pub fn what_is_left(&self) -> String {
+        let Some(configuration) = self.configuration() else {
+            return "; no coordinator runs".into();
+        };
+        let mut text = format!("; epoch {}", configuration.epoch.0);
+        if let Some(sealing) = &configuration.sealing {
+            text += &format!(", {sealing:?}");
+        }
+        let moves = configuration
+            .places()
+            .filter(|(_, place)| place.state != PartitionState::Serving || place.moving.is_some());
+        for (id, place) in moves {
+            text += &format!(", {id} {place:?}");
+        }
+        text
+    }
+
+    /// How many servers may lose their memory at a time: none while a member is being replaced, and
+    /// no more than every row survives where its copies are now.
+    pub fn memories_tolerated(&self) -> usize {
+        let configuration = self.configuration().filter(|_| self.is_whole());
+        let proven = configuration.and_then(|configuration| {
+            let tables = configuration.tables.iter();
+            let proven = tables.map(|table| {
+                let stated = u32::from(table.schema.failures_tolerated);
+                configuration.proof(table).failures_tolerated().min(stated)
+            });
+            proven.min()
+        });
+        proven.unwrap_or(0) as usize
+    }
+
+    fn name(&mut self, node: Node, life: u64) -> AskerId {
+        *self.names.entry((node, life)).or_insert_with(|| {
+            self.askers.push((node, life));
+            AskerId(self.askers.len() as u64)
+        })
+    }
+}
+
+impl World {
+    /// The coordinator starts from what it has kept.
+    pub fn start_coordinator(&mut self) {
+        let process = &mut self.coordinator;
+        if process.machine.is_some() {
+            return;
+        }
+        process.life += 1;
+        process.tick_at_us = None;
+        let state = decode_state(&process.kept).expect("what was kept can be read");
+        let mut machine = Coordinator::new(state, process.settings);
+        let mut output = CoordinatorOutput::default();
+        machine.start(process.clock.now(self.now_us), &mut output);
+        process.machine = Some(machine);
+        self.carry_out_coordinator(output);
+    }
+
+    /// The coordinator dies: what it has not kept may be lost. It starts again at once or later.
+    pub fn crash_coordinator(&mut self) {
+        self.end_coordinator();
+        self.coordinator.unsent = None;
+        self.trace
+            .note(self.now_us, || "the coordinator restarts".into());
+    }
+
+    /// The coordinator goes on, and what it answers stays with it for now.
+    pub fn hold_coordinator(&mut self) {
+        let process = &mut self.coordinator;
+        if process.machine.is_some() {
+            process.unsent.get_or_insert_default();
+        }
+    }
+
+    /// Another coordinator takes the place of one that stands still: from what was kept, with
+    /// clocks of its own. What the old one had answered arrives in the time after.
+    pub fn succeed_coordinator(&mut self) {
+        let Some(unsent) = self.coordinator.unsent.take() else {
+            return;
+        };
+        self.end_coordinator();
+        self.coordinator.clock = SimulatedClock::draw(&mut self.random, self.plan.faults.drift_ppm);
+        self.trace
+            .note(self.now_us, || "another coordinator leads".into());
+        self.start_coordinator();
+        for answer in unsent {
+            let delay_us = self.random.exponential(self.plan.lease_us / 2);
+            self.after(delay_us, Event::LateAnswer(answer));
+        }
+    }
+
+    fn end_coordinator(&mut self) {
+        let process = &mut self.coordinator;
+        process.machine = None;
+        process.waiting.clear();
+        for (version, bytes) in std::mem::take(&mut process.keeping) {
+            // Any first part of what was under way may have come to the disk.
+            if self.random.chance(0.5) {
+                break;
+            }
+            process.kept = bytes;
+            process.kept_version = version;
+        }
+    }
+
+    /// The coordinator ends the epochs before, though nobody is to be replaced.
+    pub fn seal_epoch(&mut self) {
+        if let Some(machine) = &mut self.coordinator.machine {
+            let mut output = CoordinatorOutput::default();
+            machine.begin_seal(&BTreeSet::new(), &mut output);
+            self.carry_out_coordinator(output);
+        }
+    }
+
+    /// Somebody has a server drained, or has it hold partitions again.
+    pub fn drain(&mut self, place: usize, is_draining: bool) {
+        let server = self.servers[place].id;
+        if let (Some(machine), Some(server)) = (&mut self.coordinator.machine, server) {
+            let mut output = CoordinatorOutput::default();
+            machine.set_draining(server, is_draining, &mut output);
+            self.carry_out_coordinator(output);
+        }
+    }
+
+    /// Somebody asks the coordinator.
+    pub fn coordinator_asked(
+        &mut self,
+        from: Node,
+        life: u64,
+        correlation: u64,
+        request: CoordinatorRequest,
+    ) {
+        if let (Node::Starting(place), CoordinatorRequest::Join { .. }) = (from, &request) {
+            let server = &mut self.servers[place];
+            server.joined_late |= life < server.life;
+        }
+        let name = self.coordinator.name(from, life);
+        self.step_coordinator(CoordinatorInput::Request {
+            from: name,
+            correlation,
+            request,
+        });
+    }
+
+    /// The coordinator's deadline.
+    pub fn coordinator_tick(&mut self, life: u64) {
+        if self.coordinator.life == life {
+            self.coordinator.tick_at_us = None;
+            self.step_coordinator(CoordinatorInput::Tick);
+        }
+    }
+
+    /// A state is kept: what waited for it is answered.
+    pub fn coordinator_kept(&mut self, life: u64, version: u64) {
+        let process = &mut self.coordinator;
+        if process.life != life || process.machine.is_none() {
+            return;
+        }
+        let Some(bytes) = process.keeping.remove(&version) else {
+            return;
+        };
+        process.keeping.retain(|other, _| *other > version);
+        process.kept = bytes;
+        process.kept_version = version;
+        let due = |answer: &mut CoordinatorAnswer| answer.after <= version;
+        let ready: Vec<CoordinatorAnswer> = process.waiting.extract_if(.., due).collect();
+        for answer in ready {
+            self.answer_asker(answer);
+        }
+    }
+
+    fn step_coordinator(&mut self, input: CoordinatorInput) {
+        let process = &mut self.coordinator;
+        let Some(machine) = &mut process.machine else {
+            return;
+        };
+        let mut output = CoordinatorOutput::default();
+        machine.step(process.clock.now(self.now_us), input, &mut output);
+        self.carry_out_coordinator(output);
+    }
+
+    fn carry_out_coordinator(&mut self, output: CoordinatorOutput) {
+        let life = self.coordinator.life;
+        if let Some(persist) = output.persist {
+            self.coordinator
+                .keeping
+                .insert(persist.version, persist.bytes);
+            let delay_us = self.random.exponential(MILLISECOND / 2);
+            self.after(delay_us, Event::CoordinatorKept(life, persist.version));
+        }
+        for note in output.notes {
+            self.trace
+                .note(self.now_us, || format!("coordinator: {note}"));
+        }
+        for answer in output.replies {
+            if answer.after <= self.coordinator.kept_version {
+                self.answer_asker(answer);
+            } else {
+                self.coordinator.waiting.push(answer);
+            }
+        }
+        if let Some(deadline_us) = output.deadline_us {
+            let at_us = self.coordinator.clock.when(deadline_us).max(self.now_us);
+            if self
+                .coordinator
+                .tick_at_us
+                .is_none_or(|tick_at_us| at_us < tick_at_us)
+            {
+                self.coordinator.tick_at_us = Some(at_us);
+                self.queue.push(at_us, Event::CoordinatorTick(life));
+            }
+        }
+    }
+
+    fn answer_asker(&mut self, answer: CoordinatorAnswer) {
+        match &mut self.coordinator.unsent {
+            Some(unsent) => unsent.push(answer),
+            None => self.send_answer(answer),
+        }
+    }
+
+    /// An answer goes out, from whichever coordinator gave it.
+    pub fn send_answer(&mut self, answer: CoordinatorAnswer) {
+        let CoordinatorAnswer {
+            to,
+            correlation,
+            reply,
+            ..
+        } = answer;
+        if let CoordinatorReply::Configuration(configuration)
+        | CoordinatorReply::Joined { configuration, .. } = &reply
+        {
+            self.tell_of(configuration);
+        }
+        let (node, life) = self.coordinator.askers[to.0 as usize - 1];
+        self.send(
+            Node::Coordinator,
+            node,
+            Content::Answer(correlation, reply, life),
+        );
+    }
+
+    /// Somebody is told a configuration for the first time. All before it is settled and nobody has
+    /// begun anything under it, so that this is the moment at which the table's copies change.
+    fn tell_of(&mut self, configuration: &Configuration) {
+        if configuration.epoch <= self.epoch {
+            return;
+        }
+        self.epoch = configuration.epoch;
+        let due = Event::NewsDue(self.epoch, self.coordinator.life, self.now_us);
+        self.after(LEARNS_WITHIN_US, due);
+        let mut places = configuration.places();
+        if places.any(|(_, place)| matches!(place.moving, Some(Moving::From(_)))) {
+            self.tempt_hand_over();
+        }
+        let Some((id, table)) = &mut self.table else {
+            return;
+        };
+        let Some(told) = configuration.table(*id) else {
+            return;
+        };
+        if told.schema == table.schema && told.layout == table.layout {
+            return;
+        }
+        let change = Rc::make_mut(table).change(self.epoch, &told.schema, &told.layout);
+        let era = change.expect("its copies are others");
+        let begun = self.next_moment();
+        let ended = Some((self.next_moment(), Seen::Applied));
+        for group in 0..self.plan.workload.groups {
+            let call = Call {
+                begun,
+                ended: ended.clone(),
+                operation: WorkloadOperation::Change(era),
+            };
+            self.history.push((group, call));
+        }
+    }
+}

@@ -1,0 +1,355 @@
+//! The cluster: servers, a coordinator and clients around one queue of events.
+//!
+//! One event is handled at a time, and whatever follows from it goes into the queue. The parts
+//! are `impl` blocks in the modules below this one; here is what they share.
+
+pub mod chaos;
+pub mod client;
+pub mod coordinator;
+pub mod operator;
+pub mod server;
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use machines::core::ClientId;
+use placement::Durability;
+use protocol::identity::{CoreId, Epoch, PartitionId, RequestId, ServerId, TableId};
+use protocol::message::{CoordinatorReply, Room};
+
+use crate::check::Violation;
+use crate::check::lease::Leases;
+use crate::check::results::Results;
+use crate::clock::SimulatedClock;
+use crate::event::{Content, Event, Life, Packet, Queue};
+use crate::fault::Fault;
+use crate::ledger::Ledger;
+use crate::linearizable::Call;
+use crate::model::{Row, Seen, WorkloadOperation};
+use crate::network::{Network, Node};
+use crate::plan::{Faults, RunPlan};
+use crate::random::Random;
+use crate::trace::Trace;
+use crate::workload::{Generator, Translation};
+
+use client::SimulatedClient;
+use coordinator::SimulatedCoordinator;
+use operator::OPERATOR;
+use server::Server;
+
+/// The whole simulated cluster.
+#[derive(Debug)]
+pub struct World {
+    /// What the seed drew.
+    pub plan: RunPlan,
+    /// The faults of this phase.
+    pub faults: Faults,
+    /// Simulated time.
+    pub now_us: u64,
+    /// What is to come.
+    pub queue: Queue,
+    /// Draws of the world itself.
+    pub random: Random,
+    /// When messages arrive.
+    pub network: Network,
+    /// The servers, by their place here.
+    pub servers: Vec<Server>,
+    /// Their places by number.
+    pub places: BTreeMap<ServerId, usize>,
+    /// The coordinator.
+    pub coordinator: SimulatedCoordinator,
+    /// Those alive.
+    pub clients: BTreeMap<u64, SimulatedClient>,
+    /// The number of the next client.
+    pub next_client: u64,
+    /// Connections of clients to cores, by their names there.
+    pub connections: Connections,
+    /// The server whose turn it is, while all are restarted in order.
+    pub rolling: Option<usize>,
+    /// The workload.
+    pub generator: Generator,
+    /// Operations that are still to be begun.
+    pub operations_left: u32,
+    /// The table, once it is there.
+    pub table: Option<(TableId, Rc<Translation>)>,
+    /// The newest epoch that anybody was told of.
+    pub epoch: Epoch,
+    /// What the coordinator said to its creation.
+    pub created: Option<CoordinatorReply>,
+    /// Every record.
+    pub ledger: Ledger,
+    /// What clients were told.
+    pub results: Results,
+    /// Leases that were given.
+    pub leases: Leases,
+    /// Rows by id and version, as reads showed them: a version has one content.
+    pub contents: BTreeMap<(i64, u64), Row>,
+    /// What clients did and saw, with its group.
+    pub history: Vec<(i64, Call<WorkloadOperation, Seen>)>,
+    /// Orders what is in the history.
+    pub moment: u64,
+    /// The first violation ends the run.
+    pub violation: Option<Violation>,
+    /// What is told of it all.
+    pub trace: Trace,
+    /// Events handled.
+    pub events: u64,
+}
+
+/// Names of clients' connections.
+#[derive(Debug, Default)]
+pub struct Connections {
+    names: BTreeMap<(u64, Life, u64), ClientId>,
+    ends: Vec<(u64, Life, u64)>,
+    /// The write behind a request that a core was asked, and the partition that it asks, by
+    /// connection and correlation.
+    pub writes: BTreeMap<(ClientId, u64), (RequestId, PartitionId)>,
+}
+
+impl Connections {
+    /// The name of a client's connection to one life of a core, after so many breaks.
+    pub fn name(&mut self, client: u64, life: Life, breaks: u64) -> ClientId {
+        let key = (client, life, breaks);
+        *self.names.entry(key).or_insert_with(|| {
+            self.ends.push(key);
+            ClientId(self.ends.len() as u64)
+        })
+    }
+
+    /// Whose connection it is, to which life of a core, after how many breaks.
+    pub fn ends(&self, name: ClientId) -> (u64, Life, u64) {
+        self.ends[name.0 as usize - 1]
+    }
+}
+
+impl World {
+    /// A world in which nothing has started.
+    pub fn new(seed: u64, trace: Trace) -> World {
+        let mut random = Random::new(seed);
+        let plan = RunPlan::draw(&mut random);
+        let network = Network::new(random.fork());
+        let drift = plan.faults.drift_ppm;
+        let mut clock = || SimulatedClock::draw(&mut random, drift);
+        let coordinator = SimulatedCoordinator::new(clock(), plan.lease_us, plan.replace_after_us);
+        let clocks: Vec<SimulatedClock> = (0..plan.servers).map(|_| clock()).collect();
+        let servers = clocks
+            .into_iter()
+            .map(|clock| Server::new(clock, &plan, &mut random));
+        let servers = servers.collect();
+        World {
+            faults: plan.faults.calm(),
+            now_us: 0,
+            queue: Queue::default(),
+            network,
+            servers,
+            places: BTreeMap::new(),
+            coordinator,
+            clients: BTreeMap::new(),
+            next_client: 1,
+            connections: Connections::default(),
+            rolling: None,
+            generator: Generator::new(plan.workload.clone(), random.fork()),
+            operations_left: plan.workload.operations,
+            table: None,
+            epoch: Epoch(0),
+            created: None,
+            ledger: Ledger::new(plan.schema.durability),
+            results: Results::default(),
+            leases: Leases::default(),
+            contents: BTreeMap::new(),
+            history: Vec::new(),
+            moment: 0,
+            violation: None,
+            trace,
+            events: 0,
+            random,
+            plan,
+        }
+    }
+
+    /// Handles events until `done` says so, at most until `limit_us` of simulated time. Tells
+    /// whether it was done; false as well after a violation.
+    pub fn run(&mut self, limit_us: u64, done: impl Fn(&World) -> bool) -> bool {
+        while self.violation.is_none() {
+            if done(self) {
+                return true;
+            }
+            // What comes after the limit stays in the queue for the next phase.
+            if self.queue.next_at_us().is_none_or(|at_us| at_us > limit_us) {
+                self.now_us = self.now_us.max(limit_us);
+                return false;
+            }
+            let Some((at_us, event)) = self.queue.pop() else {
+                return false;
+            };
+            self.now_us = at_us;
+            self.events += 1;
+            self.handle(event);
+        }
+        false
+    }
+
+    /// Notes a violation, if there is one.
+    pub fn check(&mut self, property: &'static str, result: Result<(), String>) {
+        if let (Err(text), None) = (result, &self.violation) {
+            let text = format!("{text} (at {} µs)", self.now_us);
+            self.violation = Some(Violation { property, text });
+        }
+    }
+
+    /// Adds an event after a delay.
+    pub fn after(&mut self, delay_us: u64, event: Event) {
+        self.queue.push(self.now_us + delay_us, event);
+    }
+
+    /// Sends a message; the network decides what becomes of it.
+    pub fn send(&mut self, from: Node, to: Node, content: Content) {
+        let arrivals = self.network.send(self.now_us, from, to, &self.faults);
+        self.trace.sent(self.now_us, from, to, &content, arrivals);
+        let connection = self.network.connection(from, to);
+        for at_us in arrivals.into_iter().flatten() {
+            let content = content.clone();
+            let packet = Packet {
+                from,
+                to,
+                connection,
+                content,
+            };
+            self.queue.push(at_us, Event::Arrive(packet));
+        }
+    }
+
+    /// The place of a core's server, if that life of it is still running.
+    pub fn alive(&self, life: Life) -> Option<usize> {
+        let place = *self.places.get(&life.core.server)?;
+        let server = &self.servers[place];
+        (server.life == life.life && server.is_running()).then_some(place)
+    }
+
+    /// The present life of a core.
+    pub fn life(&self, core: CoreId) -> Option<Life> {
+        let place = *self.places.get(&core.server)?;
+        Some(Life {
+            core,
+            life: self.servers[place].life,
+        })
+    }
+
+    /// Whether acknowledged means flushed.
+    pub fn is_sync(&self) -> bool {
+        self.plan.schema.durability == Durability::Sync
+    }
+
+    /// The next moment of the history.
+    pub fn next_moment(&mut self) -> u64 {
+        self.moment += 1;
+        self.moment
+    }
+
+    fn handle(&mut self, event: Event) {
+        if let Some(until_us) = self.paused(&event) {
+            // A process that stands still takes in everything later, in the same order.
+            self.queue.push(until_us, event);
+            return;
+        }
+        match event {
+            Event::Arrive(packet) => self.arrive(packet),
+            Event::CoreTick(life) => self.core_tick(life),
+            Event::Flushed {
+                life,
+                target,
+                failed,
+            } => self.flushed(life, target, failed),
+            Event::FlushDue(life) => self.flush_due(life),
+            Event::ReplyLeaves(life, reply) => self.reply_leaves(life, reply),
+            Event::Checkpoint(life) => self.checkpoint(life),
+            Event::CoordinatorTick(life) => self.coordinator_tick(life),
+            Event::CoordinatorKept(life, version) => self.coordinator_kept(life, version),
+            Event::LateAnswer(answer) => self.send_answer(answer),
+            Event::Submit(client, ticket, operation, deadline_us) => {
+                self.submit(client, ticket, operation, deadline_us);
+            }
+            Event::Start(place) => self.start_server(place),
+            Event::Die(place) => self.die(place),
+            Event::Cut => self.cut(),
+            Event::Lose(place) => self.lose(place),
+            Event::Roll(place) => self.roll(place),
+            Event::JoinAgain(place, life) => self.join(place, life),
+            Event::Connect { from, to } => self.connected(from, to),
+            Event::NewsDue(epoch, life, told_us) => self.judge_news(epoch, life, told_us),
+            Event::ClientWakes(client) => self.client_wakes(client),
+            Event::ClientConnects(client, core) => self.client_connects(client, core),
+            Event::ClientDisconnected(client, core) => self.client_disconnected(client, core),
+            Event::ClientGone(life, client) => self.client_gone(life, ClientId(client)),
+            Event::Fault(fault) => self.fault(fault),
+            Event::Space(life) => self.space(life, Room::Free),
+        }
+    }
+
+    /// Until when the process that an event is for stands still, if it does.
+    fn paused(&self, event: &Event) -> Option<u64> {
+        let core = match event {
+            Event::Arrive(Packet {
+                to: Node::Core(core),
+                ..
+            }) => *core,
+            Event::CoreTick(life) | Event::FlushDue(life) | Event::ReplyLeaves(life, _) => {
+                life.core
+            }
+            Event::Flushed { life, .. } | Event::ClientGone(life, _) => life.core,
+            Event::Connect { from, .. } => from.core,
+            _ => return None,
+        };
+        let until_us = self.servers[*self.places.get(&core.server)?].paused_until_us;
+        (until_us > self.now_us).then_some(until_us)
+    }
+
+    fn arrive(&mut self, packet: Packet) {
+        let Packet {
+            from,
+            to,
+            connection,
+            content,
+        } = packet;
+        if self.network.connection(from, to) != connection {
+            return;
+        }
+        self.trace.arrived(self.now_us, from, to, &content);
+        match (to, content) {
+            (Node::Core(core), Content::Peer(header, message, life)) => {
+                self.peer_message(Life { core, life }, header, message);
+            }
+            (Node::Core(core), Content::Request(correlation, request, life)) => {
+                let Node::Client(client) = from else {
+                    unreachable!("clients request")
+                };
+                self.client_request(Life { core, life }, client, correlation, request);
+            }
+            (Node::Client(client), Content::Reply(correlation, reply)) => {
+                let Node::Core(core) = from else {
+                    unreachable!("cores reply")
+                };
+                self.client_reply(client, core, correlation, reply);
+            }
+            (Node::Coordinator, Content::Ask(correlation, request, life)) => {
+                self.coordinator_asked(from, life, correlation, request);
+            }
+            (to, Content::Answer(_, reply, life)) => match to {
+                Node::Core(core) => self.core_answered(Life { core, life }, reply),
+                Node::Starting(place) => self.join_answered(place, life, reply),
+                OPERATOR => self.operator_answered(reply),
+                Node::Client(client) => self.client_answered(client, reply),
+                Node::Coordinator => unreachable!("the coordinator asks nobody"),
+            },
+            (to, content) => unreachable!("{to:?} gets no {content:?}"),
+        }
+    }
+
+    /// Begins the faults of the plan.
+    pub fn begin_faults(&mut self) {
+        self.faults = self.plan.faults.clone();
+        for fault in Fault::ALL {
+            self.plan_fault(*fault);
+        }
+    }
+}

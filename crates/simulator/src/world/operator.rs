@@ -1,0 +1,202 @@
+//! What operators do to a cluster in use: a table gets one copy more or one less, servers are
+//! stopped in order and started again, one alone or all in turn.
+
+use placement::{Constraint, FurtherCopy, Index, Schema};
+use protocol::configuration::Table;
+use protocol::identity::{CoreId, Epoch};
+use protocol::message::{CoordinatorReply, CoordinatorRequest};
+
+use crate::disk::{SimulatedDisk, Tail};
+use crate::event::{Content, Event};
+use crate::model::{A, GROUP, N, U};
+use crate::network::Node;
+use crate::plan::{MILLISECOND, draw_cut};
+use crate::random::Random;
+use crate::world::World;
+use crate::world::server::State;
+
+/// No copy is added to a table with so many: more only make every seed slower.
+const COPIES_MAX: usize = 6;
+/// Mean time from a server's stop in order to its next start.
+const STOPPED_US: u64 = 20 * MILLISECOND;
+/// One in so many of these stops is used to put back an older copy of the folder.
+const OLD_COPY_EVERY: u64 = 2;
+/// After this the newest one is put back, if the server was not let in.
+const OLD_COPY_US: u64 = 3_000 * MILLISECOND;
+
+/// Who asks on an operator's behalf. Clients have other numbers.
+pub const OPERATOR: Node = Node::Client(0);
+
+impl World {
+    /// Somebody asks for a copy more or for one less.
+    pub fn change_copies(&mut self) {
+        let configuration = self.coordinator.configuration();
+        let (Some(configuration), Some((id, _))) = (configuration, &self.table) else {
+            return;
+        };
+        let Some(table) = configuration.table(*id) else {
+            return;
+        };
+        let adds = table.layout.copies() < COPIES_MAX && self.random.chance(0.6);
+        let request = match adds {
+            true => Some(add(table, &mut self.random)),
+            false => drop(table, &mut self.random),
+        };
+        if let Some(request) = request {
+            self.ask(request);
+        }
+    }
+
+    /// An operator asks the coordinator.
+    pub fn ask(&mut self, request: CoordinatorRequest) {
+        self.send(OPERATOR, Node::Coordinator, Content::Ask(0, request, 0));
+    }
+
+    /// The coordinator has answered an operator.
+    pub fn operator_answered(&mut self, reply: CoordinatorReply) {
+        match reply {
+            reply if self.table.is_none() => self.created = Some(reply),
+            CoordinatorReply::Done { .. } | CoordinatorReply::Refused { .. } => {}
+            other => self.check(
+                "coordinator",
+                Err(format!("an operator was answered {other:?}")),
+            ),
+        }
+    }
+
+    /// A server stops in order: it flushes what it has written, says so as its last word, and
+    /// starts again soon.
+    pub fn stop(&mut self, place: usize) {
+        let server = &mut self.servers[place];
+        let (State::Running(cores), Some(id)) = (&server.state, server.id) else {
+            return;
+        };
+        let incarnation = cores[0].machine.identity().incarnation;
+        let keeps = self.random.chance(0.5);
+        for ((number, disk), core) in (0..).zip(&mut server.disks).zip(cores) {
+            if keeps {
+                let (tables, retain_from) = core.checkpoint();
+                disk.checkpoint(tables, retain_from);
+            }
+            disk.flushed(disk.appended());
+            if !disk.has_lost() {
+                let core = CoreId {
+                    server: id,
+                    core: number,
+                };
+                self.ledger.durable(core, disk.appended());
+            }
+        }
+        let life = server.life;
+        let epoch = cores[0].machine.epoch();
+        self.put_back(place, epoch);
+        self.trace
+            .note(self.now_us, || format!("machine {place} stops in order"));
+        let down_us = self.random.exponential(STOPPED_US);
+        self.crash(place, Tail::Kept, down_us);
+        let request = CoordinatorRequest::Stopped {
+            server: id,
+            incarnation,
+            logs: self.servers[place]
+                .disks
+                .iter()
+                .map(SimulatedDisk::appended)
+                .collect(),
+        };
+        let content = Content::Ask(0, request, life);
+        self.send(Node::Starting(place), Node::Coordinator, content);
+    }
+
+    /// Somebody puts an older copy in the place of a server's folder, sometimes, while the others
+    /// have all that they need to fill it anew. What is on its disks is the newest all the same:
+    /// that must not matter.
+    fn put_back(&mut self, place: usize, epoch: Epoch) {
+        let others = self.servers.iter_mut().enumerate();
+        let mut others = others.filter(|(other, _)| *other != place);
+        let are_whole = others.all(|(_, server)| server.is_running() && server.is_whole());
+        let server = &mut self.servers[place];
+        let is_chosen = (server.disk ^ server.life).is_multiple_of(OLD_COPY_EVERY);
+        if is_chosen && are_whole && self.plan.replace_after_us < u64::MAX {
+            server.old = Some((epoch, self.now_us + OLD_COPY_US));
+        }
+    }
+
+    /// All servers are restarted in order, one after the other, beginning with the first.
+    pub fn begin_rolling(&mut self) {
+        if self.rolling.is_none() {
+            self.roll(0);
+        }
+    }
+
+    /// It is a server's turn to be restarted. The next one's comes when it runs again.
+    pub fn roll(&mut self, place: usize) {
+        let goes_on = self.faults.rolling_every_us > 0 && place < self.servers.len();
+        self.rolling = goes_on.then_some(place);
+        if goes_on {
+            self.stop(place);
+        }
+    }
+
+    /// A server runs: if all had waited for it, the next one is restarted a little later.
+    pub fn roll_on(&mut self, place: usize) {
+        if self.rolling == Some(place) {
+            let delay_us = self.random.exponential(self.plan.lease_us / 4);
+            self.after(delay_us, Event::Roll(place + 1));
+        }
+    }
+}
+
+/// One copy more, of any kind that the table allows.
+fn add(table: &Table, random: &mut Random) -> CoordinatorRequest {
+    let mut schema = table.schema.clone();
+    let is_free = |name: &String| {
+        table
+            .layout
+            .replexes
+            .iter()
+            .all(|it| !it.name.starts_with(name))
+    };
+    let mut names = (0..).map(|number| format!("late_{number}"));
+    let name = names.find(is_free).expect("there are names enough");
+    if random.chance(0.65) {
+        schema.indexes.push(late_index(name, random));
+    } else {
+        let cut = draw_cut(random, &schema.indexes, schema.partitions);
+        schema.further.push(FurtherCopy { name, cut });
+    }
+    CoordinatorRequest::AddCopy { schema }
+}
+
+/// An index whose keys no two groups share; a unique one may find rows that collide.
+fn late_index(name: String, random: &mut Random) -> Index {
+    let choices: [(&[usize], _); 7] = [
+        (&[A], None),
+        (&[GROUP, A], None),
+        (&[A, N], None),
+        (&[U], Some(Constraint::Unique)),
+        (&[U], Some(Constraint::Unique)),
+        (&[GROUP, U], Some(Constraint::Unique)),
+        (&[A], Some(Constraint::Unique)),
+    ];
+    let (columns, constraint) = *random.pick(&choices);
+    Index {
+        name,
+        columns: columns.to_vec(),
+        constraint,
+    }
+}
+
+/// One copy less, of those that can go at all.
+fn drop(table: &Table, random: &mut Random) -> Option<CoordinatorRequest> {
+    let Schema { name, .. } = &table.schema;
+    let numbers: Vec<usize> = table.layout.numbers().filter(|it| *it > 0).collect();
+    if numbers.is_empty() {
+        return None;
+    }
+    let replex = &table.layout.replexes[*random.pick(&numbers)].name;
+    Some(CoordinatorRequest::DropCopy {
+        table: name.clone(),
+        name: table.schema.copy_of(replex).into(),
+        if_exists: false,
+    })
+}

@@ -1,0 +1,448 @@
+//! The driver of a running core: inputs to its machine, and what the machine wants done with the
+//! log, the network and the clock. Every record and every effect is checked on its way.
+
+use std::sync::Arc;
+
+use machines::core::CoreInput;
+use protocol::identity::{CoreId, Now, Position};
+use protocol::message::{
+    CoordinatorReply, CoordinatorRequest, PeerHeader, PeerMessage, Room, SealStage,
+};
+use protocol::operation::Decision;
+use protocol::planted::{self, Bug};
+use protocol::record::Record;
+
+use super::{Server, State};
+use crate::check::{budget, earlier_life, outcomes, prepared, sealed, waits};
+use crate::core::{Effects, SimulatedCore};
+use crate::disk::{SimulatedDisk, Tail};
+use crate::event::{Content, Event, Life};
+use crate::network::Node;
+use crate::plan::MILLISECOND;
+use crate::world::World;
+
+/// How long `replicated` records may wait for a flush.
+const FLUSH_INTERVAL_US: u64 = 50 * MILLISECOND;
+/// Between making a reply and writing it.
+const REPLY_DELAY_US: u64 = 5;
+
+impl World {
+    /// A core's connection to another one is new.
+    pub fn connected(&mut self, from: Life, to: CoreId) {
+        self.input(from, CoreInput::PeerConnected { core: to });
+    }
+
+    /// Hands an input to a core, if that life of it still runs.
+    pub fn input(&mut self, life: Life, input: CoreInput) {
+        self.with_core(life, |core, now, disk, effects| {
+            core.step(now, input, disk, effects)
+        });
+    }
+
+    fn with_core(
+        &mut self,
+        life: Life,
+        act: impl FnOnce(&mut SimulatedCore, Now, &mut SimulatedDisk, &mut Effects),
+    ) {
+        let Some(place) = self.alive(life) else {
+            return;
+        };
+        let server = &mut self.servers[place];
+        let State::Running(cores) = &mut server.state else {
+            unreachable!("it is alive")
+        };
+        let number = usize::from(life.core.core);
+        let now = server.clock.now(self.now_us);
+        let mut effects = Effects::default();
+        act(
+            &mut cores[number],
+            now,
+            &mut server.disks[number],
+            &mut effects,
+        );
+        self.carry_out(life, effects);
+    }
+
+    /// Does what a core's machine wants done.
+    pub(super) fn carry_out(&mut self, life: Life, effects: Effects) {
+        let Life { core, .. } = life;
+        for note in effects.notes {
+            self.trace.note(self.now_us, || note);
+        }
+        for (position, record) in &effects.records {
+            self.trace.note(self.now_us, || {
+                format!("{core} logs {}: {record:?}", position.0)
+            });
+            self.recorded(core, *position, record);
+        }
+        self.check_settled(&effects.records);
+        for (to, header, message) in effects.sends {
+            if let PeerMessage::Witness { .. } | PeerMessage::WitnessEnd { .. } = message {
+                let sealed = sealed::told(core, self.ledger.has_sealed(core));
+                self.check("R16 a seal is durable before it is reported", sealed);
+            }
+            // A peer that is down has no connection; the driver tells the machine when it has.
+            if let Some(receiver) = self.life(to).filter(|life| self.alive(*life).is_some()) {
+                let content = Content::Peer(header, message, receiver.life);
+                self.send(Node::Core(core), Node::Core(to), content);
+            }
+        }
+        for request in effects.asks {
+            self.check_report(core, &request);
+            let content = Content::Ask(0, request, life.life);
+            self.send(Node::Core(core), Node::Coordinator, content);
+        }
+        for reply in effects.replies {
+            self.after(REPLY_DELAY_US, Event::ReplyLeaves(life, reply));
+        }
+        self.start_flush(life);
+        self.schedule_tick(life);
+    }
+
+    /// What a core settles may be seen. What an epoch's end has come to is settled all at once when
+    /// the next one serves.
+    fn check_settled(&mut self, records: &[(Position, Record)]) {
+        let mut all = records.iter().map(|(_, record)| record);
+        if all.any(|record| matches!(record, Record::Resolved { .. })) {
+            return;
+        }
+        for (_, record) in records {
+            if let Record::Settled { operation, .. } = record {
+                let entry = self.ledger.operations.get(operation);
+                let settled = entry.map_or(Ok(()), outcomes::settled);
+                self.check("R11 the old row stays until the new one is seen", settled);
+            }
+        }
+    }
+
+    /// A core that reports to the coordinator that it has resolved everything has done so.
+    fn check_report(&mut self, core: CoreId, request: &CoordinatorRequest) {
+        if let CoordinatorRequest::Heartbeat {
+            seal: Some(report), ..
+        } = request
+            && report.stage == SealStage::Resolved
+        {
+            let resolved = sealed::resolved(core, self.ledger.is_all_durable(core));
+            self.check("R5 outcomes are durable before they are told", resolved);
+        }
+    }
+
+    /// The checks on each record, before and after it is in the ledger.
+    fn recorded(&mut self, core: CoreId, position: Position, record: &Record) {
+        match record {
+            Record::Prepared { prepare, .. } => {
+                let agrees = prepared::votes_agree(&self.ledger, prepare);
+                self.check("R1 a vote never changes", agrees);
+            }
+            Record::Decided {
+                partition,
+                operation,
+                decision,
+                ..
+            } => {
+                let Some(entry) = self.ledger.operations.get(operation) else {
+                    let text = format!("{operation:?} is decided, but prepared nowhere");
+                    self.check("I1 commit ⇒ prepared at all members", Err(text));
+                    return;
+                };
+                let awaited = self.ledger.awaited(core);
+                let outcome = match awaited {
+                    Some(awaited) => outcomes::resolved(entry, decision, awaited),
+                    None => {
+                        let shows = entry.shows(*partition);
+                        outcomes::decided(entry, decision, shows)
+                    }
+                };
+                let complete = match decision {
+                    Decision::Commit if self.is_sync() && awaited.is_none() => {
+                        prepared::decided(&self.ledger, entry, *partition)
+                    }
+                    _ => Ok(()),
+                };
+                self.check("I3 nothing is both committed and aborted", outcome);
+                self.check("I1 commit ⇒ prepared at all members", complete);
+            }
+            Record::Settled { .. }
+            | Record::Completed { .. }
+            | Record::Copied { .. }
+            | Record::Matched { .. }
+            | Record::Whole { .. }
+            | Record::Versions { .. }
+            | Record::Sealed { .. }
+            | Record::Resolved { .. }
+            | Record::Given { .. } => {}
+        }
+        let visible_at = self.visible_at(core, record);
+        self.ledger.append((core, position), record, visible_at);
+        if let Record::Resolved { epoch } = record {
+            let cores = self.servers[self.places[&core.server]].cores();
+            let configuration = cores[usize::from(core.core)].machine.configuration();
+            let place = |partition| configuration.place(partition);
+            // Who hands a partition over settles it, and gives what it has from there on.
+            let holds = |partition| {
+                let place = place(partition);
+                place.is_some_and(|place| place.core == core || place.giver() == Some(core))
+            };
+            let served = self.ledger.served((core, *epoch), holds);
+            self.check("I2 a seen outcome is never reversed", served);
+        }
+        if let Record::Prepared { .. } | Record::Decided { .. } = record {
+            self.tempt_record(self.places[&core.server]);
+        }
+    }
+
+    /// The replex, from 0, at which a decision on what is prepared becomes visible, where that is
+    /// not the first to log it.
+    fn visible_at(&self, core: CoreId, record: &Record) -> Option<u8> {
+        let Record::Prepared { prepare, .. } = record else {
+            return None;
+        };
+        let cores = self.servers[self.places[&core.server]].cores();
+        let configuration = cores[usize::from(core.core)].machine.configuration();
+        let table = configuration.table(prepare.table)?;
+        let position = configuration.decision_position(table);
+        let chain = table.layout.chain(&table.schema);
+        (position < chain.len()).then(|| chain[position - 1] as u8)
+    }
+
+    fn schedule_tick(&mut self, life: Life) {
+        let Some(place) = self.alive(life) else {
+            return;
+        };
+        let server = &mut self.servers[place];
+        let clock = server.clock;
+        let State::Running(cores) = &mut server.state else {
+            unreachable!("it is alive")
+        };
+        let core = &mut cores[usize::from(life.core.core)];
+        let at_us = clock.when(core.deadline_us).max(self.now_us);
+        if core.tick_at_us.is_none_or(|tick_at_us| at_us < tick_at_us) {
+            core.tick_at_us = Some(at_us);
+            self.queue.push(at_us, Event::CoreTick(life));
+        }
+    }
+
+    /// A core's deadline, or an earlier one that is none any more.
+    pub fn core_tick(&mut self, life: Life) {
+        let Some(place) = self.alive(life) else {
+            return;
+        };
+        let server = &mut self.servers[place];
+        let now = server.clock.now(self.now_us);
+        let State::Running(cores) = &mut server.state else {
+            unreachable!("it is alive")
+        };
+        let core = &mut cores[usize::from(life.core.core)];
+        if core
+            .tick_at_us
+            .is_some_and(|tick_at_us| tick_at_us > self.now_us)
+        {
+            return;
+        }
+        core.tick_at_us = None;
+        if core.deadline_us > now.monotonic_us {
+            self.schedule_tick(life);
+            return;
+        }
+        let backlog = core.machine.backlog();
+        let keys = (self.plan.workload.groups * self.plan.workload.ids) as usize;
+        let within = budget::within(&backlog, &self.plan.limits, keys, core.read_back);
+        self.check("I15 memory stays in its budget", within);
+        let running = self.servers.iter().flat_map(Server::cores);
+        let waiting: Vec<_> = running.flat_map(|core| core.machine.waits()).collect();
+        self.check(
+            "I11 the wait-for graph has no cycle",
+            waits::acyclic(&waiting),
+        );
+        self.input(life, CoreInput::Tick);
+    }
+
+    /// Begins a flush if one is wanted and none is under way.
+    fn start_flush(&mut self, life: Life) {
+        let Some(place) = self.alive(life) else {
+            return;
+        };
+        let server = &mut self.servers[place];
+        let number = usize::from(life.core.core);
+        let State::Running(cores) = &mut server.state else {
+            unreachable!("it is alive")
+        };
+        let (core, disk) = (&mut cores[number], &server.disks[number]);
+        let pending = disk.appended() > disk.durable();
+        if core.flush_due && pending && !core.flush_scheduled {
+            core.flush_scheduled = true;
+            self.queue
+                .push(self.now_us + FLUSH_INTERVAL_US, Event::FlushDue(life));
+        }
+        if !core.flush_wanted || !pending || core.flushing.is_some() {
+            return;
+        }
+        core.flush_wanted = false;
+        core.flushing = Some(disk.appended());
+        let target = disk.appended();
+        let mut takes_us = self.random.exponential(self.faults.flush_us);
+        if self.random.chance(self.faults.flush_slow) {
+            takes_us *= 100;
+        }
+        if planted::is(Bug::UnflushedIsDurable) {
+            self.report_durable(life, target);
+        }
+        // A failed flush loses memory at any time, which `replicated` does not promise to survive.
+        let failed = self.is_sync() && self.random.chance(self.faults.flush_failure);
+        self.after(
+            takes_us,
+            Event::Flushed {
+                life,
+                target,
+                failed,
+            },
+        );
+    }
+
+    /// The interval is over after which `replicated` records are flushed.
+    pub fn flush_due(&mut self, life: Life) {
+        self.with_core(life, |core, _, _, _| {
+            core.flush_due = false;
+            core.flush_scheduled = false;
+            core.flush_wanted = true;
+        });
+    }
+
+    /// A flush has ended.
+    pub fn flushed(&mut self, life: Life, target: Position, failed: bool) {
+        let Some(place) = self.alive(life) else {
+            return;
+        };
+        let number = usize::from(life.core.core);
+        if failed {
+            self.servers[place].disks[number].flush_failed();
+            if !planted::is(Bug::FailedFlushTrusted) {
+                // R23: nobody knows what is on the disk now. The process must die.
+                self.trace
+                    .note(self.now_us, || format!("{} fails to flush", life.core));
+                self.crash(place, Tail::Torn, 100 * MILLISECOND);
+                return;
+            }
+        }
+        self.servers[place].disks[number].flushed(target);
+        let lost = self.servers[place].disks[number].has_lost();
+        if !lost {
+            self.ledger.durable(life.core, target);
+        }
+        self.with_core(life, |core, _, disk, _| {
+            core.flushing = None;
+            core.flush_wanted |= disk.appended() > target && !core.flush_due;
+        });
+        self.report_durable(life, target);
+    }
+
+    fn report_durable(&mut self, life: Life, target: Position) {
+        self.with_core(life, |core, now, disk, effects| {
+            core.durable(now, target, disk, effects)
+        });
+    }
+
+    /// A message of a peer has come to a core.
+    pub fn peer_message(&mut self, life: Life, header: PeerHeader, message: PeerMessage) {
+        let Some(place) = self.alive(life) else {
+            return;
+        };
+        if let PeerMessage::LeaseGrant { sent_us, .. } = message {
+            let server = &self.servers[place];
+            let core = &server.cores()[usize::from(life.core.core)];
+            if core.machine.epoch() == header.epoch {
+                let until_us = server.clock.when(sent_us + self.plan.limits.lease_us);
+                let vouching = (header.from.server, header.epoch);
+                let needed = usize::from(self.plan.schema.failures_tolerated);
+                self.leases.vouched(life.core, vouching, until_us, needed);
+            }
+        }
+        let mut unheard = Ok(());
+        self.with_core(life, |core, now, disk, effects| {
+            let from = header.from.server;
+            let speaker = core.machine.configuration().server(from);
+            let known = speaker.map_or(header.incarnation, |server| server.incarnation);
+            core.step(now, CoreInput::Peer { header, message }, disk, effects);
+            let done = (effects.records.len(), effects.sends.len());
+            unheard = earlier_life::unheard(header.incarnation, known, done);
+        });
+        self.check("R16 an earlier life is not heard", unheard);
+    }
+
+    /// The coordinator has answered a core.
+    pub fn core_answered(&mut self, life: Life, reply: CoordinatorReply) {
+        let Some(place) = self.alive(life) else {
+            return;
+        };
+        match reply {
+            CoordinatorReply::Beat {
+                sent_us,
+                epoch,
+                lease_us,
+                session_floor,
+            } => {
+                let until_us = self.servers[place].clock.when(sent_us + lease_us);
+                self.leases.beaten(life.core, until_us);
+                self.input(
+                    life,
+                    CoreInput::Beat {
+                        sent_us,
+                        epoch,
+                        lease_us,
+                        session_floor,
+                    },
+                );
+            }
+            CoordinatorReply::Configuration(configuration) => {
+                self.input(life, CoreInput::Configuration(Arc::new(configuration)));
+            }
+            CoordinatorReply::NewEpoch { epoch } => self.input(life, CoreInput::NewEpoch(epoch)),
+            CoordinatorReply::Unchanged { .. } => {}
+            CoordinatorReply::Refused { message, retry } => {
+                self.trace
+                    .note(self.now_us, || format!("{}: refused: {message}", life.core));
+                if std::mem::take(&mut self.servers[place].joined_late) && !retry {
+                    return self.crash(place, Tail::Kept, 100 * MILLISECOND);
+                }
+                let refused = if retry { Ok(()) } else { Err(message) };
+                self.check("a core is refused by the coordinator", refused);
+            }
+            other => self.check("heartbeat", Err(format!("a core was answered {other:?}"))),
+        }
+    }
+
+    /// Takes a checkpoint of a core, and plans the next one.
+    pub fn checkpoint(&mut self, life: Life) {
+        self.with_core(life, |core, _, disk, _| {
+            let (tables, retain_from) = core.checkpoint();
+            disk.checkpoint(tables, retain_from);
+        });
+        if let Some(place) = self.alive(life) {
+            self.schedule_checkpoint(place);
+        }
+    }
+
+    pub(super) fn schedule_checkpoint(&mut self, place: usize) {
+        let every_us = self.faults.checkpoint_every_us;
+        if every_us == 0 {
+            return;
+        }
+        let server = &self.servers[place];
+        let id = server.id.expect("it has joined");
+        let number = self.random.below(server.disks.len() as u64) as u16;
+        let life = Life {
+            core: CoreId {
+                server: id,
+                core: number,
+            },
+            life: server.life,
+        };
+        let delay_us = self.random.exponential(every_us);
+        self.after(delay_us, Event::Checkpoint(life));
+    }
+
+    /// A core's disk has another room.
+    pub fn space(&mut self, life: Life, room: Room) {
+        self.input(life, CoreInput::Space(room));
+    }
+}

@@ -1,0 +1,147 @@
+//! What clients ask of cores, and what they are told: checked against everything that was recorded.
+
+use machines::core::{ClientId, ClientReply, CoreInput};
+use protocol::identity::{CoreId, PartitionId};
+use protocol::message::{Refusal, Reply, Request};
+use protocol::operation::{Decision, RequestResult};
+use protocol::planted::{self, Bug};
+
+use crate::check::results::Head;
+use crate::check::{outcomes, prepared};
+use crate::event::{Content, Event, Life};
+use crate::network::Node;
+use crate::world::World;
+
+impl World {
+    /// A client's request has come to a core.
+    pub fn client_request(&mut self, life: Life, client: u64, correlation: u64, request: Request) {
+        let core = life.core;
+        let Some(place) = self.alive(life) else {
+            let delay_us = self.faults.latency_us;
+            self.after(delay_us, Event::ClientDisconnected(client, core));
+            return;
+        };
+        let breaks = self
+            .network
+            .connection(Node::Client(client), Node::Core(core));
+        let name = self.connections.name(client, life, breaks);
+        let epoch = match &request {
+            Request::Execute(execute) => {
+                self.connections
+                    .writes
+                    .insert((name, correlation), (execute.request, execute.partition));
+                Some(execute.epoch)
+            }
+            Request::Read(read) => Some(read.epoch),
+            Request::Release(release) => Some(release.epoch),
+            Request::Checksum(_) | Request::Status => None,
+        };
+        let own = self.servers[place].cores()[usize::from(core.core)]
+            .machine
+            .epoch();
+        if epoch.is_some_and(|epoch| epoch != own) {
+            self.leases.mismatched(name, correlation);
+        }
+        self.input(
+            life,
+            CoreInput::Request {
+                client: name,
+                correlation,
+                request,
+            },
+        );
+    }
+
+    /// A core learns that a client's connection is gone.
+    pub fn client_gone(&mut self, life: Life, client: ClientId) {
+        self.input(life, CoreInput::ClientGone { client });
+    }
+
+    /// The driver writes a reply: the last look at the lease, after the value was taken (R15).
+    pub fn reply_leaves(&mut self, life: Life, reply: ClientReply) {
+        let Some(place) = self.alive(life) else {
+            return;
+        };
+        let ClientReply {
+            client,
+            correlation,
+            valid_until_us,
+            mut reply,
+            ..
+        } = reply;
+        let now = self.servers[place].clock.now(self.now_us);
+        let over = valid_until_us.is_some_and(|until_us| until_us <= now.monotonic_us);
+        if over && !planted::is(Bug::LeaseUnchecked) {
+            reply = Reply::Refused(Refusal::NotServing);
+        }
+        if !matches!(reply, Reply::Refused(_)) {
+            let served = self.leases.served(client, correlation);
+            self.check("R15 another epoch's request is refused", served);
+            if valid_until_us.is_some() {
+                let leased = self.leases.answers(life.core, self.now_us);
+                self.check("R15 a read needs a lease", leased);
+            }
+        }
+        if let Reply::Executed(result) = &reply {
+            self.check_told(life.core, client, correlation, result);
+        }
+        let (receiver, life, breaks) = self.connections.ends(client);
+        let (from, to) = (Node::Core(life.core), Node::Client(receiver));
+        if self.network.connection(to, from) == breaks {
+            self.send(from, to, Content::Reply(correlation, reply));
+        }
+    }
+
+    /// A core as a partition's head, in the tenure that it has now.
+    fn head(&self, core: CoreId, partition: PartitionId) -> Head {
+        let cores = self.servers[self.places[&core.server]].cores();
+        let configuration = cores[usize::from(core.core)].machine.configuration();
+        Head {
+            core,
+            since: configuration.tenure(partition, core),
+        }
+    }
+
+    fn check_told(
+        &mut self,
+        core: CoreId,
+        client: ClientId,
+        correlation: u64,
+        result: &RequestResult,
+    ) {
+        let (request, partition) = self.connections.writes[&(client, correlation)];
+        // With `replicated`, a result without effect is in the head's memory alone: when that is
+        // lost before the client has heard, there may be another one. The client's session makes
+        // sure that it hears only one.
+        if self.is_sync() {
+            let told = self
+                .results
+                .told(self.head(core, partition), request, result);
+            self.check("I7 one result per request", told);
+        }
+        let operations = self.ledger.of_request.get(&request);
+        let last = operations.and_then(|operations| {
+            let entries = operations
+                .iter()
+                .map(|operation| &self.ledger.operations[operation]);
+            entries.max_by_key(|entry| entry.decision == Some(Decision::Commit))
+        });
+        let (mut outcome, mut complete) = (Ok(()), Ok(()));
+        match last {
+            Some(entry) if matches!(result, RequestResult::Applied { .. }) => {
+                outcome = outcomes::told(entry, result);
+                if self.is_sync() {
+                    complete = prepared::told(&self.ledger, entry);
+                }
+            }
+            None if matches!(result, RequestResult::Applied { .. }) => {
+                outcome = Err(format!(
+                    "{request:?} is told as applied, but no operation did it"
+                ));
+            }
+            _ => {}
+        }
+        self.check("I2 a seen outcome is never reversed", outcome);
+        self.check("I1 commit ⇒ prepared at all members", complete);
+    }
+}

@@ -1,0 +1,388 @@
+//! Servers: processes with a core machine per event loop, that start, run, stand still and die.
+//!
+//! Here are their lives. What a running core's driver does is in `driver`, what clients ask and are
+//! told in `front`.
+
+mod driver;
+mod front;
+
+use std::sync::Arc;
+
+use protocol::configuration::Configuration;
+use protocol::identity::{CoreId, Epoch, Incarnation, ServerId};
+use protocol::message::{CoordinatorReply, CoordinatorRequest, FolderReport};
+
+use crate::clock::SimulatedClock;
+use crate::core::{Effects, SimulatedCore, Start};
+use crate::disk::{SimulatedDisk, Tail};
+use crate::event::{Content, Event, Life};
+use crate::network::Node;
+use crate::plan::{MILLISECOND, RunPlan};
+use crate::random::Random;
+use crate::world::World;
+
+/// A server that has had no answer joins again after this.
+const JOIN_RETRY_US: u64 = 200 * MILLISECOND;
+
+/// One server.
+#[derive(Debug)]
+pub struct Server {
+    /// Its number, once it has joined.
+    pub id: Option<ServerId>,
+    /// Names its data folder.
+    pub disk: u64,
+    /// What its folder knows of the processes that joined with it.
+    pub folder: Folder,
+    /// Counts its starts.
+    pub life: u64,
+    /// Whether it runs.
+    pub state: State,
+    /// It stands still until then.
+    pub paused_until_us: u64,
+    /// Its clocks.
+    pub clock: SimulatedClock,
+    /// One per core.
+    pub disks: Vec<SimulatedDisk>,
+    /// A request of an earlier process to join came after that of the present one, which it
+    /// replaces: the present one is told to stop, and whoever looks after it starts it again.
+    pub joined_late: bool,
+    /// It comes back with an older copy of its folder, made no later than in this epoch; and until
+    /// when, for then somebody puts back the newest one.
+    pub old: Option<(Epoch, u64)>,
+    /// A crash took memory from it that its peers may not have given back yet.
+    pub forgot: bool,
+}
+
+/// What a folder keeps of processes, durably.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Folder {
+    /// The process that joined last.
+    pub last: u64,
+    /// The incarnation that it got.
+    pub incarnation: Incarnation,
+    /// One that may have joined.
+    pub attempt: Option<u64>,
+}
+
+/// What a server is doing.
+#[derive(Debug)]
+pub enum State {
+    /// No process.
+    Down,
+    /// Asks the coordinator to let it in.
+    Joining,
+    /// By core number.
+    Running(Vec<SimulatedCore>),
+}
+
+impl Server {
+    /// A server that has never started.
+    pub fn new(clock: SimulatedClock, plan: &RunPlan, random: &mut Random) -> Server {
+        Server {
+            id: None,
+            disk: random.bits(),
+            folder: Folder::default(),
+            life: 0,
+            state: State::Down,
+            paused_until_us: 0,
+            clock,
+            disks: (0..plan.cores)
+                .map(|_| SimulatedDisk::new(random.bits()))
+                .collect(),
+            joined_late: false,
+            old: None,
+            forgot: false,
+        }
+    }
+
+    /// Whether its cores know, with what their peers have told them, all that they ever did.
+    pub fn is_whole(&mut self) -> bool {
+        let recovering = |core: &SimulatedCore| core.machine.is_recovering();
+        if self.is_running() && !self.cores().iter().any(recovering) {
+            self.forgot = false;
+        }
+        !self.forgot
+    }
+
+    /// Whether its cores run.
+    pub fn is_running(&self) -> bool {
+        matches!(self.state, State::Running(_))
+    }
+
+    /// Its cores; none unless it runs.
+    pub fn cores(&self) -> &[SimulatedCore] {
+        match &self.state {
+            State::Running(cores) => cores,
+            State::Down | State::Joining => &[],
+        }
+    }
+}
+
+impl World {
+    /// A server's process starts: it asks to join.
+    pub fn start_server(&mut self, place: usize) {
+        let server = &mut self.servers[place];
+        if !matches!(server.state, State::Down) {
+            return;
+        }
+        server.life += 1;
+        server.state = State::Joining;
+        server.paused_until_us = 0;
+        let life = server.life;
+        self.trace.note(self.now_us, || {
+            format!("machine {place} starts, life {life}")
+        });
+        self.join(place, life);
+    }
+
+    /// Asks the coordinator to let a starting server in.
+    pub fn join(&mut self, place: usize, life: u64) {
+        let server = &mut self.servers[place];
+        if server.life != life || !matches!(server.state, State::Joining) {
+            return;
+        }
+        server.old = server.old.filter(|(_, until_us)| self.now_us < *until_us);
+        let last = match server.old {
+            Some(_) => 0,
+            None => server.folder.last,
+        };
+        let own = server.disk.wrapping_add(life);
+        let instance = *server.folder.attempt.get_or_insert(own);
+        let request = CoordinatorRequest::Join {
+            server: server.id,
+            instance,
+            folder: FolderReport {
+                disk: server.disk,
+                last,
+                incarnation: server.folder.incarnation,
+                ..FolderReport::default()
+            },
+            domain: format!("machine{place}"),
+            cores: (0..self.plan.cores)
+                .map(|core| format!("machine{place}:{}", 7000 + core))
+                .collect(),
+        };
+        let content = Content::Ask(0, request, life);
+        self.send(Node::Starting(place), Node::Coordinator, content);
+        self.after(JOIN_RETRY_US, Event::JoinAgain(place, life));
+    }
+
+    /// The coordinator has answered a starting server.
+    pub fn join_answered(&mut self, place: usize, life: u64, reply: CoordinatorReply) {
+        let server = &self.servers[place];
+        if server.life != life || !matches!(server.state, State::Joining) {
+            return;
+        }
+        match reply {
+            CoordinatorReply::Joined {
+                server,
+                incarnation,
+                logs,
+                configuration,
+            } => {
+                self.places.insert(server, place);
+                let disks = self.servers[place]
+                    .disks
+                    .iter()
+                    .map(SimulatedDisk::appended);
+                let is_old = disks.zip(&logs).any(|(end, known)| end < *known);
+                let is_newest = match is_old {
+                    true => Err(format!("server {} is let in with an old log", server.0)),
+                    false => Ok(()),
+                };
+                self.check("R25 a log has what it was heard to have", is_newest);
+                let old = self.servers[place].old.take();
+                self.check_old(server, old, &configuration);
+                let joining = &mut self.servers[place];
+                joining.id = Some(server);
+                let last = joining.folder.attempt.take();
+                joining.folder.last = last.unwrap_or(joining.folder.last);
+                joining.folder.incarnation = incarnation;
+                self.boot(place, incarnation, Arc::new(configuration));
+            }
+            CoordinatorReply::Refused { retry: true, .. } | CoordinatorReply::Wait { .. } => {}
+            other => self.check("join", Err(format!("a join was answered by {other:?}"))),
+        }
+    }
+
+    /// A server that is let in with an older copy of its folder holds nothing of before.
+    fn check_old(
+        &mut self,
+        id: ServerId,
+        old: Option<(Epoch, u64)>,
+        configuration: &Configuration,
+    ) {
+        let Some((epoch, _)) = old else {
+            return;
+        };
+        let mut own = configuration
+            .places()
+            .filter(|(_, place)| place.core.server == id);
+        let is_void = match own.find(|(_, place)| place.since <= epoch) {
+            None => Ok(()),
+            Some((partition, _)) => Err(format!("{partition} is as server {} had it", id.0)),
+        };
+        self.check("R25 an older copy of a folder is void", is_void);
+    }
+
+    /// Starts the cores of a server from their disks.
+    fn boot(&mut self, place: usize, incarnation: Incarnation, configuration: Arc<Configuration>) {
+        let misreads = self.random.chance(self.faults.misread);
+        let server = &mut self.servers[place];
+        let id = server.id.expect("it has joined");
+        let now = server.clock.now(self.now_us);
+        let mut cores = Vec::new();
+        let mut all_effects = Vec::new();
+        for (number, disk) in server.disks.iter_mut().enumerate() {
+            let core = CoreId {
+                server: id,
+                core: number as u16,
+            };
+            let mut effects = Effects::default();
+            let started = disk
+                .recover(misreads, &mut self.random)
+                .and_then(|recovered| {
+                    let configuration = Arc::clone(&configuration);
+                    let limits = self.plan.limits;
+                    let start = Start {
+                        core,
+                        incarnation,
+                        limits,
+                        configuration,
+                        recovered,
+                    };
+                    SimulatedCore::start(start, now, disk, &mut effects)
+                });
+            match started {
+                Ok(core) => cores.push(core),
+                Err(error) => {
+                    // R24: it must not serve from a log that it cannot trust. The operator looks
+                    // at the cable and starts it again.
+                    self.trace
+                        .note(self.now_us, || format!("{core} does not start: {error}"));
+                    server.state = State::Down;
+                    self.after(100 * MILLISECOND, Event::Start(place));
+                    return;
+                }
+            }
+            all_effects.push((core, effects));
+        }
+        let life = server.life;
+        server.state = State::Running(cores);
+        for (core, effects) in all_effects {
+            self.leases.started(core);
+            self.ledger.crash(
+                core,
+                self.servers[place].disks[usize::from(core.core)].appended(),
+            );
+            self.trace.note(self.now_us, || {
+                format!("{core} runs, incarnation {}", incarnation.0)
+            });
+            self.carry_out(Life { core, life }, effects);
+        }
+        self.connect_all(place);
+        self.schedule_checkpoint(place);
+        self.tempt_start();
+        self.roll_on(place);
+    }
+
+    /// Connections between a server that has started and those that run are made anew.
+    fn connect_all(&mut self, place: usize) {
+        let lives = |world: &World, place: usize| -> Vec<Life> {
+            let server = &world.servers[place];
+            let cores = server
+                .cores()
+                .iter()
+                .map(|core| core.machine.identity().core);
+            cores
+                .map(|core| Life {
+                    core,
+                    life: server.life,
+                })
+                .collect()
+        };
+        let new = lives(self, place);
+        for other in 0..self.servers.len() {
+            for (one, two) in lives(self, other)
+                .iter()
+                .flat_map(|a| new.iter().map(move |b| (a, b)))
+            {
+                if one.core != two.core {
+                    let delay_us = self.random.exponential(2 * self.faults.latency_us);
+                    self.after(
+                        delay_us,
+                        Event::Connect {
+                            from: *one,
+                            to: two.core,
+                        },
+                    );
+                    self.after(
+                        delay_us,
+                        Event::Connect {
+                            from: *two,
+                            to: one.core,
+                        },
+                    );
+                }
+            }
+        }
+    }
+
+    /// Kills a server's process; it starts again after `down_us`.
+    pub fn crash(&mut self, place: usize, tail: Tail, down_us: u64) {
+        let server = &mut self.servers[place];
+        let before = std::mem::replace(&mut server.state, State::Down);
+        self.trace
+            .note(self.now_us, || format!("machine {place} dies ({tail:?})"));
+        match (before, server.id) {
+            (State::Down, _) => return,
+            // It has not touched its disks yet.
+            (State::Joining, _) | (State::Running(_), None) => {}
+            (State::Running(_), Some(id)) => {
+                server.forgot |= tail == Tail::Torn;
+                for (number, disk) in server.disks.iter_mut().enumerate() {
+                    let kept = disk.crash(tail, &mut self.random);
+                    let core = CoreId {
+                        server: id,
+                        core: number as u16,
+                    };
+                    self.ledger.crash(core, kept);
+                }
+                self.break_all(id);
+            }
+        }
+        self.after(down_us, Event::Start(place));
+    }
+
+    /// All connections of a server break. What it had sent may still be under way.
+    fn break_all(&mut self, id: ServerId) {
+        let vanish = self.random.chance(0.5);
+        for number in 0..self.plan.cores {
+            let core = CoreId {
+                server: id,
+                core: number,
+            };
+            let clients: Vec<u64> = self.clients.keys().copied().collect();
+            for client in clients {
+                self.network
+                    .break_connection(Node::Client(client), Node::Core(core));
+                self.network
+                    .break_connection(Node::Core(core), Node::Client(client));
+                let delay_us = self.faults.latency_us;
+                self.after(delay_us, Event::ClientDisconnected(client, core));
+            }
+            if vanish {
+                let others: Vec<ServerId> = self.places.keys().copied().collect();
+                for server in others {
+                    for other in 0..self.plan.cores {
+                        let other = Node::Core(CoreId {
+                            server,
+                            core: other,
+                        });
+                        self.network.break_connection(Node::Core(core), other);
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! Our SQL against PostgreSQL's: literals, casts, operators, conditions and orders that are drawn,
+//! not chosen, with what PostgreSQL 15 answers.
+//!
+//! `golden.tsv` holds each statement and PostgreSQL's answer, so that the comparison needs no
+//! database. A statement may be refused here that PostgreSQL answers, which its third column says;
+//! another answer, or one where PostgreSQL has none, is a fault. To ask a database again, in a
+//! cluster with `--locale=C`:
+//!
+//! ```sh
+//! REPLEX_POSTGRES='host=127.0.0.1 user=postgres' cargo test -p sql differential
+//! ```
+//!
+//! With `REPLEX_UPDATE=1` as well, the file is written anew, to be looked at before it is kept.
+
+mod drawn;
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use placement::Value;
+
+use crate::model::{Model, block_on};
+use crate::run::{SqlSession, StatementOutcome};
+
+/// What a statement answers that has none.
+const ERROR: &str = "ERROR";
+const GOLDEN: &str = include_str!("golden.tsv");
+/// A line that psql prints behind each answer.
+const MARK: &str = "@@";
+
+/// One line of the golden file.
+struct Known<'a> {
+    answer: &'a str,
+    is_refused: bool,
+}
+
+fn known() -> BTreeMap<&'static str, Known<'static>> {
+    let lines = GOLDEN.lines().map(|line| {
+        let mut fields = line.split('\t');
+        let mut field = || fields.next().unwrap_or("");
+        let (statement, answer, refused) = (field(), field(), field());
+        let is_refused = refused == "refused";
+        (statement, Known { answer, is_refused })
+    });
+    lines.collect()
+}
+
+/// What the store answers: rows as psql prints them, one after the other.
+fn answer(session: &mut SqlSession<Model>, statement: &str) -> String {
+    let outcomes = match block_on(session.run_text(statement)) {
+        Ok(outcomes) => outcomes,
+        Err(_) => return ERROR.to_string(),
+    };
+    let [StatementOutcome::Rows(rows)] = &outcomes[..] else {
+        panic!("{statement} has no rows: {outcomes:?}");
+    };
+    let shown = |value: &Value| match value {
+        Value::Null => "NULL".to_string(),
+        value => value.to_string(),
+    };
+    let rows = rows.rows.iter();
+    let rows = rows.map(|row| row.iter().map(shown).collect::<Vec<_>>().join("|"));
+    rows.collect::<Vec<_>>().join("/")
+}
+
+/// What PostgreSQL answers to each statement.
+fn asked(connection: &str, setup: &str, statements: &[String]) -> Vec<String> {
+    let mut script = format!("SET client_min_messages = error;\nBEGIN;\n{setup}\n");
+    script += "COMMIT;\n";
+    for statement in statements {
+        writeln!(script, "{statement};\n\\echo {MARK} :ERROR").unwrap();
+    }
+    script += "DROP TABLE IF EXISTS d;\n";
+    let mut psql = Command::new("psql")
+        .args([
+            "-X",
+            "-q",
+            "-A",
+            "-t",
+            "-P",
+            "null=NULL",
+            "-d",
+            connection,
+            "-f",
+            "-",
+        ])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("psql is Debian's package postgresql-client");
+    let mut stdin = psql.stdin.take().unwrap();
+    let writer = std::thread::spawn(move || stdin.write_all(script.as_bytes()));
+    let output = psql.wait_with_output().unwrap();
+    writer.join().unwrap().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let mut answers = Vec::new();
+    let mut rows: Vec<&str> = Vec::new();
+    for line in text.lines() {
+        match line.strip_prefix(MARK) {
+            Some(" true") => answers.push(ERROR.to_string()),
+            Some(_) => answers.push(rows.join("/")),
+            None => {
+                rows.push(line);
+                continue;
+            }
+        }
+        rows.clear();
+    }
+    answers
+}
+
+#[test]
+fn answers_are_those_of_postgresql() {
+    let statements = drawn::statements();
+    let mut session = Model::session(&format!("{} SET scan = on;", drawn::SETUP));
+    let ours: Vec<String> = statements
+        .iter()
+        .map(|it| answer(&mut session, it))
+        .collect();
+    let theirs = std::env::var("REPLEX_POSTGRES")
+        .ok()
+        .map(|connection| asked(&connection, drawn::SETUP, &statements));
+    if let Some(theirs) = &theirs
+        && std::env::var_os("REPLEX_UPDATE").is_some()
+    {
+        assert_eq!(theirs.len(), statements.len());
+        let mut text = String::new();
+        for ((statement, ours), theirs) in statements.iter().zip(&ours).zip(theirs) {
+            let refused = match ours == ERROR && theirs != ERROR {
+                true => "\trefused",
+                false => "",
+            };
+            writeln!(text, "{statement}\t{theirs}{refused}").unwrap();
+        }
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/differential/golden.tsv");
+        std::fs::write(path, text).unwrap();
+    }
+    let known = known();
+    let mut faults = Vec::new();
+    for (number, (statement, ours)) in statements.iter().zip(&ours).enumerate() {
+        let fault = match (known.get(statement.as_str()), &theirs) {
+            (_, Some(theirs)) if ours != &theirs[number] && ours != ERROR => {
+                format!("PostgreSQL says {}", theirs[number])
+            }
+            (Some(known), None) if known.is_refused && ours == ERROR => continue,
+            (Some(known), None) if ours != known.answer => format!("expected {}", known.answer),
+            (None, None) => "it is not in golden.tsv".to_string(),
+            _ => continue,
+        };
+        faults.push(format!("{statement}: {ours}, {fault}"));
+    }
+    let count = faults.len();
+    faults.truncate(60);
+    assert!(
+        faults.is_empty(),
+        "{count} of {} differ:\n{}",
+        statements.len(),
+        faults.join("\n")
+    );
+    let answered = ours.iter().filter(|it| *it != ERROR).count();
+    assert!(answered * 3 > statements.len(), "{answered} have an answer");
+}

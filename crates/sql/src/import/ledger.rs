@@ -1,0 +1,153 @@
+//! What is known of the lines of an import while it runs, and from which line another one goes on.
+//!
+//! The ledger is shared with the caller, so that the caller can report it when the import ends
+//! early, also while the import waits for its file or for the store.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::{BAD_LINES_TOLD_MAX, ImportError, Summary};
+use crate::error::SqlError;
+
+/// The line after the header, where rows begin.
+const FIRST_LINE: u64 = 2;
+
+/// What became of the lines so far. Clones share it.
+#[derive(Clone, Debug, Default)]
+pub struct ImportLedger(Arc<Mutex<Lines>>);
+
+#[derive(Debug, Default)]
+struct Lines {
+    summary: Summary,
+    /// Lines that were sent and whose answer is outstanding.
+    outstanding: BTreeSet<u64>,
+    /// Lines that another import has to read again: bad ones, and those that the store did not
+    /// answer or refused to write.
+    to_repeat: BTreeSet<u64>,
+    /// The line after the last one that was read.
+    next: u64,
+    /// What ended the import: the lowest line, and what is wrong with it.
+    failed: Option<(u64, SqlError)>,
+}
+
+impl ImportLedger {
+    /// The counts as of now. `resume_line` is the lowest line that is not known to be done.
+    pub fn summary(&self) -> Summary {
+        let lines = self.lines();
+        let mut summary = lines.summary.clone();
+        summary.undecided += lines.outstanding.len() as u64;
+        summary.bad_lines.sort_by_key(|(line, _)| *line);
+        let open = [lines.outstanding.first(), lines.to_repeat.first()];
+        let lowest = open.into_iter().flatten().min().copied();
+        summary.resume_line = lowest.unwrap_or(lines.next.max(FIRST_LINE));
+        summary
+    }
+
+    /// Whether the import has to end.
+    pub(super) fn has_failed(&self) -> bool {
+        self.lines().failed.is_some()
+    }
+
+    /// A line was read; the next one begins at `next`.
+    pub(super) fn read(&self, next: u64) {
+        self.lines().next = next;
+    }
+
+    /// A line was sent to the store.
+    pub(super) fn sent(&self, line: u64) {
+        self.lines().outstanding.insert(line);
+    }
+
+    /// Counts the answer to a line that was sent. `skip_errors` keeps the import going after a
+    /// bad line.
+    pub(super) fn answered(&self, line: u64, result: Result<bool, SqlError>, skip_errors: bool) {
+        let mut lines = self.lines();
+        lines.outstanding.remove(&line);
+        match result {
+            Ok(true) => lines.summary.written += 1,
+            Ok(false) => lines.summary.skipped += 1,
+            Err(
+                error @ (SqlError::Duplicate { .. }
+                | SqlError::NotDense { .. }
+                | SqlError::Invalid { .. }),
+            ) => lines.bad_line(line, of_a_line(error), skip_errors),
+            // The store does not write: the next line would fare no better.
+            Err(error) => {
+                lines.summary.undecided +=
+                    u64::from(matches!(error, SqlError::Store { unknown: true, .. }));
+                lines.to_repeat.insert(line);
+                lines.fail(line, of_a_line(error));
+            }
+        }
+    }
+
+    /// Counts a line that was bad before it was sent.
+    pub(super) fn bad_line(&self, line: u64, error: SqlError, skip_errors: bool) {
+        self.lines().bad_line(line, error, skip_errors);
+    }
+
+    /// The file cannot be read on from this line.
+    pub(super) fn unreadable(&self, line: u64, error: SqlError) {
+        self.lines().to_repeat.insert(line);
+        self.lines().fail(line, error);
+    }
+
+    /// The end of the import.
+    pub(super) fn end(&self) -> Result<Summary, ImportError> {
+        let failed = self.lines().failed.clone();
+        let summary = self.summary();
+        match failed {
+            None => Ok(summary),
+            Some((line, error)) => Err(ImportError {
+                line: Some(line),
+                error,
+                summary: Box::new(summary),
+            }),
+        }
+    }
+
+    fn lines(&self) -> MutexGuard<'_, Lines> {
+        // Each change leaves counts that are true, also one that a panic cut short.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Lines {
+    /// Counts a bad line, or makes it the end of the import.
+    fn bad_line(&mut self, line: u64, error: SqlError, skip_errors: bool) {
+        self.summary.bad += 1;
+        if self.summary.bad_lines.len() < BAD_LINES_TOLD_MAX {
+            self.summary.bad_lines.push((line, error.clone()));
+        }
+        if !skip_errors {
+            self.to_repeat.insert(line);
+            self.fail(line, error);
+        }
+    }
+
+    fn fail(&mut self, line: u64, error: SqlError) {
+        if self.failed.as_ref().is_none_or(|(first, _)| line < *first) {
+            self.failed = Some((line, error));
+        }
+    }
+}
+
+/// An error of a statement with the remedy that an import has.
+fn of_a_line(error: SqlError) -> SqlError {
+    let remedy = match &error {
+        SqlError::Duplicate { table, key, .. } if key.starts_with("primary key") => format!(
+            "table {table} already has a row with {key}: correct the line, or choose what becomes \
+             of such rows with --on-conflict skip or --on-conflict update"
+        ),
+        SqlError::Duplicate { table, key, .. } => format!(
+            "table {table} already has another row with {key}: correct the line, or leave such \
+             lines out with --skip-errors"
+        ),
+        SqlError::Conflict { table, .. } => format!(
+            "other operations held the row of table {table} for too long, and it was not written: \
+             go on with the import from this line"
+        ),
+        _ => return error,
+    };
+    SqlError::statement(remedy)
+}

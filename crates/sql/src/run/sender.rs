@@ -1,0 +1,97 @@
+//! Sends single mutations of one table, and says what became of each.
+
+use placement::{ColumnType, ReplexKind, decode_key};
+use protocol::configuration::Table;
+use protocol::operation::{Mutation, RequestResult};
+
+use super::Attempt;
+use crate::error::{SqlError, StatementProgress};
+use crate::plan::text;
+use crate::store::Store;
+
+/// How often a row is tried again that others held for too long (R8).
+pub const CONFLICT_RETRIES_MAX: usize = 3;
+
+/// Sends single mutations of one table.
+#[derive(Debug)]
+pub(crate) struct Sender<'a, S> {
+    /// Where to.
+    pub store: &'a S,
+    /// The table.
+    pub table: &'a Table,
+}
+
+impl<S: Store> Sender<'_, S> {
+    /// Sends one mutation; whether a row changed.
+    pub async fn send(&self, mutation: Mutation) -> Result<bool, Attempt> {
+        let result = self.result(mutation).await?;
+        self.changed(result)
+    }
+
+    /// What the store makes of a mutation; one that others held up for long is tried again.
+    pub(super) async fn result(&self, mutation: Mutation) -> Result<RequestResult, Attempt> {
+        for _ in 1..CONFLICT_RETRIES_MAX {
+            match self.store.execute(self.table.id, mutation.clone()).await? {
+                RequestResult::Conflict => {}
+                result => return Ok(result),
+            }
+        }
+        Ok(self.store.execute(self.table.id, mutation).await?)
+    }
+
+    /// Whether a row changed, or why it could not.
+    pub(super) fn changed(&self, result: RequestResult) -> Result<bool, Attempt> {
+        let table = self.table.schema.name.clone();
+        let done = StatementProgress::default();
+        Err(Attempt::Failed(match result {
+            RequestResult::Applied { .. } => return Ok(true),
+            RequestResult::Kept | RequestResult::NotFound | RequestResult::ConditionFailed => {
+                return Ok(false);
+            }
+            RequestResult::Conflict => SqlError::Conflict { table, done },
+            RequestResult::Duplicate { replex, key } => SqlError::Duplicate {
+                table,
+                key: describe_key(self.table, usize::from(replex), &key),
+                done,
+            },
+            RequestResult::NotDense { replex, expected } => SqlError::NotDense {
+                table,
+                index: replex_name(self.table, usize::from(replex)),
+                expected,
+                done,
+            },
+            RequestResult::Invalid { message } => SqlError::Invalid {
+                table,
+                message,
+                done,
+            },
+        }))
+    }
+}
+
+fn replex_name(table: &Table, replex: usize) -> String {
+    let replex = table.layout.replexes.get(replex);
+    replex.map_or_else(|| "unknown".to_string(), |it| it.name.clone())
+}
+
+/// `index by_email (email) = ('a@b')`; the bytes where they are no such key.
+fn describe_key(table: &Table, replex: usize, key: &[u8]) -> String {
+    let name = match table.layout.replexes.get(replex).map(|it| it.kind) {
+        Some(ReplexKind::Primary) => "primary key".to_string(),
+        _ => format!("index {}", replex_name(table, replex)),
+    };
+    let columns = table
+        .layout
+        .replexes
+        .get(replex)
+        .map(|it| &it.sort_columns[..]);
+    let columns = columns.unwrap_or(&[]);
+    let types: Vec<ColumnType> = columns
+        .iter()
+        .map(|column| table.schema.columns[*column].column_type)
+        .collect();
+    match decode_key(key, &types) {
+        Ok(values) => text::key(&name, &table.schema, columns, &values),
+        Err(_) => name,
+    }
+}

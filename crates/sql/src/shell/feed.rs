@@ -1,0 +1,165 @@
+//! A script as it comes, from a file at once or from a pipe piece by piece: what is whole is run,
+//! and the rest waits for more.
+
+use std::ops::Range;
+
+use crate::parse::{ParseError, parse};
+use crate::script::is_whole;
+use crate::store::Store;
+
+use super::{ScriptError, Shell, ShellOutput};
+
+/// A script that is being read.
+#[derive(Debug)]
+pub struct Feed {
+    /// What errors call it.
+    name: String,
+    /// What has come and was not run, from the start of a line.
+    pending: Vec<u8>,
+    /// The lines before that.
+    lines_before: usize,
+    /// Failures of the shell before the script.
+    failures_before: usize,
+}
+
+/// Whether more of a script may come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ScriptInput {
+    /// It may.
+    Goes,
+    /// This is its end.
+    Ended,
+}
+
+impl<S: Store> Shell<S> {
+    /// A script whose text is given to [`Shell::feed`]; `name` is reported in errors, as
+    /// `name:line`.
+    pub fn feed_named(&self, name: &str) -> Feed {
+        Feed {
+            name: name.to_owned(),
+            pending: Vec::new(),
+            lines_before: 0,
+            failures_before: self.failures,
+        }
+    }
+
+    /// Takes the next piece of a script and runs what is whole with it: lines up to one that ends a
+    /// statement, and at the end of the input all. What comes together is one batch, so that
+    /// `CREATE INDEX` may follow its `CREATE TABLE`. Returns whether the script goes on.
+    ///
+    /// # Errors
+    /// [`ScriptError::Output`]. What fails is written, and counted for [`Shell::end`].
+    pub async fn feed(
+        &mut self,
+        feed: &mut Feed,
+        piece: &[u8],
+        input: ScriptInput,
+        output: &mut ShellOutput<'_>,
+    ) -> Result<bool, ScriptError> {
+        feed.pending.extend_from_slice(piece);
+        // A character may be cut in two, a line end is none of its bytes.
+        let lines = match input {
+            ScriptInput::Ended => feed.pending.len(),
+            ScriptInput::Goes => match feed.pending.iter().rposition(|byte| *byte == b'\n') {
+                Some(last) => last + 1,
+                None => return Ok(self.goes_on(feed.failures_before)),
+            },
+        };
+        let text = match String::from_utf8(feed.pending[..lines].to_vec()) {
+            Ok(text) => text,
+            Err(error) => {
+                let valid = &error.as_bytes()[..error.utf8_error().valid_up_to()];
+                let line = feed.lines_before + line_ends(valid) + 1;
+                let message = "the script is not UTF-8 from here on: convert it".to_owned();
+                let error = crate::SqlError::Statement { message };
+                self.fail(Some((&feed.name, line)), &error, output)?;
+                return Ok(false);
+            }
+        };
+        let run = self.run_lines(feed, &text, input, output).await?;
+        feed.lines_before += line_ends(&text.as_bytes()[..run]);
+        feed.pending.drain(..run);
+        Ok(self.goes_on(feed.failures_before))
+    }
+
+    /// Ends a script that was fed.
+    ///
+    /// # Errors
+    /// [`ScriptError::Failed`] if a statement failed, after its error was written.
+    pub fn end(&self, feed: &Feed) -> Result<(), ScriptError> {
+        match self.failures - feed.failures_before {
+            0 => Ok(()),
+            failures => Err(ScriptError::Failed(failures)),
+        }
+    }
+
+    /// Runs the lines that are whole, and returns how many bytes they have. Lines that begin with a
+    /// backslash are commands, the statements between two of them a batch.
+    async fn run_lines(
+        &mut self,
+        feed: &Feed,
+        text: &str,
+        input: ScriptInput,
+        output: &mut ShellOutput<'_>,
+    ) -> Result<usize, ScriptError> {
+        // The batch begins at `start`, and is whole up to `whole`.
+        let (mut start, mut whole, mut position) = (0, 0, 0);
+        for line in text.split_inclusive('\n') {
+            let end = position + line.len();
+            // A backslash inside an open statement or quote is part of it.
+            let command = line.trim_start().starts_with('\\') && is_whole(&text[whole..position]);
+            if command {
+                self.batch(feed, text, start..position, output).await?;
+                if !self.goes_on(feed.failures_before) {
+                    return Ok(end);
+                }
+                let number = feed.lines_before + line_ends(&text.as_bytes()[..position]) + 1;
+                self.command(line.trim(), Some((&feed.name, number)), output)
+                    .await?;
+                if !self.goes_on(feed.failures_before) {
+                    return Ok(end);
+                }
+                (start, whole) = (end, end);
+            } else if line.contains(';') && is_whole(&text[whole..end]) {
+                whole = end;
+            }
+            position = end;
+        }
+        let end = match input {
+            ScriptInput::Ended => text.len(),
+            ScriptInput::Goes => whole,
+        };
+        self.batch(feed, text, start..end, output).await?;
+        Ok(end)
+    }
+
+    /// Runs the statements of a part of a text.
+    async fn batch(
+        &mut self,
+        feed: &Feed,
+        text: &str,
+        part: Range<usize>,
+        output: &mut ShellOutput<'_>,
+    ) -> Result<(), ScriptError> {
+        let lines_before = feed.lines_before + line_ends(&text.as_bytes()[..part.start]);
+        let statements = match parse(&text[part]) {
+            Ok(statements) => statements,
+            Err(error) => {
+                let ParseError { error, line } = error.moved_down(lines_before);
+                return self.fail(Some((&feed.name, line)), &error, output);
+            }
+        };
+        for parsed in statements {
+            if !self.goes_on(feed.failures_before) {
+                break;
+            }
+            let place = Some((feed.name.as_str(), lines_before + parsed.line));
+            self.statement(&parsed.statement, place, output).await?;
+        }
+        Ok(())
+    }
+}
+
+fn line_ends(bytes: &[u8]) -> usize {
+    bytes.iter().filter(|byte| **byte == b'\n').count()
+}

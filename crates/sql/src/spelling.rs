@@ -1,0 +1,56 @@
+//! What identifiers and names of types in SQL stand for.
+
+use placement::ColumnType;
+use sqlparser::ast;
+
+use crate::error::SqlError;
+
+/// An unquoted name is folded to lower case, as in PostgreSQL.
+pub(crate) fn name(identifier: &ast::Ident) -> String {
+    match identifier.quote_style {
+        Some(_) => identifier.value.clone(),
+        None => identifier.value.to_ascii_lowercase(),
+    }
+}
+
+/// The column type that an SQL type means.
+pub(crate) fn column_type(data_type: &ast::DataType) -> Result<ColumnType, SqlError> {
+    let written = data_type.to_string();
+    ColumnType::parse(&written).ok_or_else(|| {
+        SqlError::unsupported(
+            format!("the type {written}"),
+            type_to_write_instead(&written.to_lowercase()),
+        )
+    })
+}
+
+/// What to write for a type of PostgreSQL that the store does not have. A type that would take
+/// other values, or order them otherwise, does not stand in for it.
+fn type_to_write_instead(written: &str) -> String {
+    let bare = written.split(['(', '[']).next().unwrap_or(written).trim();
+    let remedy = match bare {
+        _ if written.contains('[') => "one column per value, or text",
+        "int" | "int2" | "int4" | "integer" | "smallint" | "mediumint" | "tinyint" => {
+            "bigint, whose range is -2^63 to 2^63 - 1"
+        }
+        "serial" | "bigserial" | "smallserial" => "bigint, and give each row its number",
+        "real" | "float4" | "float" => "double precision, which has 15 digits",
+        "numeric" | "decimal" | "dec" | "money" => {
+            "bigint and count the smallest unit, or double precision where rounding is allowed"
+        }
+        "varchar" | "character varying" | "nvarchar" => {
+            "text, which has no limit of its own, or varchar without a length"
+        }
+        "char" | "character" | "bpchar" => "text, which is not padded with spaces",
+        "timestamptz" | "timestamp with time zone" => "timestamp, and give times in UTC",
+        "timestamp" | "timestamp without time zone" => "timestamp, which keeps microseconds",
+        "date" => "timestamp, with 00:00:00 as the time of the day",
+        "time" | "timetz" | "interval" => "bigint and count microseconds",
+        "json" | "jsonb" | "xml" => "text",
+        _ => {
+            let names: Vec<&str> = ColumnType::ALL.iter().map(|it| it.name()).collect();
+            return format!("use one of {}", names.join(", "));
+        }
+    };
+    format!("write {remedy}")
+}

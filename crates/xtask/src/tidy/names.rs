@@ -1,0 +1,174 @@
+//! No two public types of the workspace share a name: a reader knows a type without its module.
+
+use std::collections::BTreeMap;
+
+use super::{File, Problem, Tree};
+
+/// Where the list of exceptions is kept.
+const LIST: &str = "crates/xtask/src/tidy/names.rs";
+
+/// Names of several types, and why. The list only shrinks.
+const EXCEPTIONS: &[(&str, &str)] = &[
+    ("Action", PROXY),
+    ("Answer", PROXY),
+    ("Change", PROXY),
+    ("Checkpoint", PROXY),
+    ("Client", PROXY),
+    ("Column", PROXY),
+    ("Columns", PROXY),
+    ("Command", PROXY),
+    ("Demand", PROXY),
+    ("Effect", PROXY),
+    ("Entry", PROXY),
+    ("Error", PROXY),
+    ("Extensions", PROXY),
+    ("Fault", PROXY),
+    ("Found", PROXY),
+    ("Key", PROXY),
+    ("Kind", PROXY),
+    ("Known", PROXY),
+    ("Leadership", PROXY),
+    ("Ledger", PROXY),
+    ("Life", PROXY),
+    ("Malformed", PROXY),
+    ("Message", PROXY),
+    ("Moment", PROXY),
+    ("Named", PROXY),
+    ("Node", PROXY),
+    ("Options", PROXY),
+    ("Outcome", PROXY),
+    ("Queue", PROXY),
+    ("Read", PROXY),
+    ("Reader", PROXY),
+    ("Reading", PROXY),
+    ("Refusal", PROXY),
+    ("Relation", PROXY),
+    ("Request", PROXY),
+    ("Room", PROXY),
+    ("Row", PROXY),
+    ("Rows", PROXY),
+    ("Server", PROXY),
+    ("Servers", PROXY),
+    ("Settings", PROXY),
+    ("Standing", PROXY),
+    ("Start", PROXY),
+    ("State", PROXY),
+    ("Statement", PROXY),
+    ("Subject", PROXY),
+    ("Table", PROXY),
+    ("Target", PROXY),
+    ("Trace", PROXY),
+    ("Value", PROXY),
+    ("Welcome", PROXY),
+];
+const PROXY: &str = "the types of the proxy get names of their own when it becomes several crates";
+
+/// Words that begin the definition of a type, behind `pub`.
+const TYPE_WORDS: &[&str] = &["struct", "enum", "trait", "union", "type"];
+
+/// Names that more than one public type has, and exceptions that are none any more.
+pub fn check(tree: &Tree) -> Vec<Problem> {
+    check_with(tree, EXCEPTIONS)
+}
+
+fn check_with(tree: &Tree, exceptions: &[(&str, &str)]) -> Vec<Problem> {
+    let mut types: BTreeMap<&str, Vec<(&File, usize)>> = BTreeMap::new();
+    for (file, rust) in tree.rust_files() {
+        let is_of_a_crate = file.path.starts_with("crates/") && file.path.contains("/src/");
+        for (number, line, _) in rust.lines().filter(|(_, _, is_test)| !is_test) {
+            if let Some(name) = defined_type(line).filter(|_| is_of_a_crate) {
+                types.entry(name).or_default().push((file, number));
+            }
+        }
+    }
+    let mut problems = Vec::new();
+    for (name, places) in &types {
+        let is_excepted = exceptions.iter().any(|(excepted, _)| excepted == name);
+        let [(file, line), others @ ..] = &places[..] else {
+            continue;
+        };
+        if !others.is_empty() && !is_excepted {
+            let others = others
+                .iter()
+                .map(|(file, line)| format!("{}:{line}", file.path));
+            let others: Vec<String> = others.collect();
+            let message = format!(
+                "`{name}` is a type at {}, too: let each name say what it is without its module",
+                others.join(", ")
+            );
+            problems.push(file.problem(*line, message));
+        }
+    }
+    let list = tree.files.iter().find(|file| file.path == LIST);
+    let is_shared = |name: &str| types.get(name).is_some_and(|places| places.len() > 1);
+    for (name, reason) in exceptions.iter().filter(|(name, _)| !is_shared(name)) {
+        let message = format!(
+            "`{name}` is no longer shared by types: remove it from EXCEPTIONS, which has it because \
+             {reason}"
+        );
+        problems.extend(list.map(|list| list.problem(1, message)));
+    }
+    problems
+}
+
+/// The name of the public type whose definition begins in this line.
+fn defined_type(line: &str) -> Option<&str> {
+    let words = line.trim_start().strip_prefix("pub ")?.trim_start();
+    let words = words.strip_prefix("unsafe ").unwrap_or(words);
+    let (kind, name) = words.split_once(' ')?;
+    let name = name.trim_start();
+    let is_part = |character: char| character.is_alphanumeric() || character == '_';
+    let end = name.find(|character| !is_part(character));
+    let name = &name[..end.unwrap_or(name.len())];
+    (TYPE_WORDS.contains(&kind) && !name.is_empty()).then_some(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn messages(files: &[(&str, &str)], exceptions: &[(&str, &str)]) -> Vec<String> {
+        let mut files = files.to_vec();
+        files.push((LIST, ""));
+        let problems = check_with(&Tree::of(&files), exceptions).into_iter();
+        problems.map(|problem| problem.message).collect()
+    }
+
+    #[test]
+    fn name_of_two_types() {
+        let files = [
+            ("crates/a/src/lib.rs", "pub struct Range {}\n"),
+            ("crates/b/src/part.rs", "\n    pub enum Range<T> {}\n"),
+        ];
+        let found = messages(&files, &[]);
+        assert_eq!(found.len(), 1);
+        assert!(
+            found[0].starts_with("`Range` is a type at crates/b/src/part.rs:2, too"),
+            "{found:?}"
+        );
+        assert_eq!(messages(&files, &[("Range", "in work")]), [""; 0]);
+    }
+
+    #[test]
+    fn what_is_private_tested_or_no_type_is_fine() {
+        let files = [
+            (
+                "crates/a/src/lib.rs",
+                "pub struct Range;\npub fn range() {}\n",
+            ),
+            (
+                "crates/b/src/lib.rs",
+                "struct Range;\npub(crate) enum Range {}\npub const Range: u8 = 1;\n\
+                 #[cfg(test)]\npub struct Range;\n// pub struct Range;\n",
+            ),
+            ("crates/b/tests/a.rs", "pub struct Range;\n"),
+        ];
+        assert_eq!(messages(&files, &[]), [""; 0]);
+    }
+
+    #[test]
+    fn exception_that_is_none_any_more() {
+        let found = messages(&[], &[("Range", "in work")]);
+        assert!(found[0].contains("remove it from EXCEPTIONS"), "{found:?}");
+    }
+}
