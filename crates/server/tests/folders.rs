@@ -40,10 +40,15 @@ fn a_second_server_on_one_folder_is_refused() {
 
 #[test]
 fn a_second_server_with_a_used_number_is_refused() {
-    let cluster = Cluster::start(1);
+    let cluster = Cluster::start(0);
+    let original = cluster.server_options(0);
     let mut copy = cluster.server_options(1);
     copy.join_patience = Duration::from_secs(2);
-    support::copy_folder(&cluster.server_options(0).folder, &copy.folder);
+    let server = RunningServer::start(original.clone()).unwrap();
+    // Files come and go while it runs; a copy is made of a folder that is at rest.
+    server.stop().unwrap();
+    support::copy_folder(&original.folder, &copy.folder);
+    let _server = RunningServer::start(original).unwrap();
     let error = error_of(RunningServer::start(copy));
     assert!(error.contains("server 1 is in use"), "{error}");
 }
