@@ -11,6 +11,9 @@ use std::time::{Duration, Instant};
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// A log's segment takes at most this part of the disk, but is not cut below `SEGMENT_BYTES_MIN`.
 const SEGMENT_SHARE: u64 = 16;
+/// What one checkpoint saves is at most this part of the disk: it has to fit beside the log that it
+/// frees.
+const CHECKPOINT_SHARE: u64 = 16;
 /// Holds the largest record four times.
 const SEGMENT_BYTES_MIN: u64 = 16 << 20;
 /// Files that must be there to be made.
@@ -56,6 +59,12 @@ impl DiskSpace {
     pub fn segment_bytes(&self, wanted: u64) -> u64 {
         self.look();
         segment_bytes(self.figures.get().bytes, wanted)
+    }
+
+    /// Bytes of the log after which a checkpoint is due on this disk, `wanted` at most.
+    pub fn checkpoint_bytes(&self, wanted: u64) -> u64 {
+        self.look();
+        checkpoint_bytes(self.figures.get().bytes, wanted)
     }
 
     /// Whether what is free is only what is kept for checkpoints. It is low until a quarter more is
@@ -121,6 +130,13 @@ impl DiskSpace {
     }
 }
 
+fn checkpoint_bytes(disk_bytes: u64, wanted: u64) -> u64 {
+    match disk_bytes {
+        0 => wanted,
+        bytes => wanted.min((bytes / CHECKPOINT_SHARE).max(SEGMENT_BYTES_MIN)),
+    }
+}
+
 fn segment_bytes(disk_bytes: u64, wanted: u64) -> u64 {
     match disk_bytes {
         0 => wanted,
@@ -141,6 +157,15 @@ mod tests {
         assert_eq!(segment_bytes(125 << 20, wanted), SEGMENT_BYTES_MIN);
         // Where the system does not say.
         assert_eq!(segment_bytes(0, wanted), wanted);
+    }
+
+    #[test]
+    fn a_checkpoint_is_due_before_the_log_fills_a_small_disk() {
+        let wanted = 512 << 20;
+        assert_eq!(checkpoint_bytes(1 << 40, wanted), wanted);
+        assert_eq!(checkpoint_bytes(4 << 30, wanted), 256 << 20);
+        assert_eq!(checkpoint_bytes(64 << 20, wanted), SEGMENT_BYTES_MIN);
+        assert_eq!(checkpoint_bytes(0, wanted), wanted);
     }
 
     #[test]

@@ -24,8 +24,8 @@ const ADMISSION_BYTES: u64 = 4 << 20;
 const ADMISSION_SHARE: u64 = 8;
 /// A log of less than this is read faster than a checkpoint is made.
 const CHECKPOINT_PAYS_BYTES: u64 = 4 << 20;
-/// Space that is left to checkpoints, so that deleted rows can give theirs back: this part of a
-/// segment.
+/// Space that is left to checkpoints, so that they end and deleted rows can give theirs back: one
+/// checkpoint, and this part of a segment.
 const RESERVE_SHARE: u64 = 2;
 
 /// Log and tables of one core.
@@ -59,7 +59,12 @@ impl DiskStore {
         let mut options = options;
         let space = DiskSpace::of(folder);
         options.store.segment_bytes = space.segment_bytes(options.store.segment_bytes);
-        let space = space.with_reserve(options.store.segment_bytes / RESERVE_SHARE);
+        let checkpoint_bytes = space.checkpoint_bytes(options.store.checkpoint_bytes);
+        options.store.checkpoint_bytes = checkpoint_bytes;
+        let quiet_bytes = options.store.quiet_checkpoint_bytes;
+        options.store.quiet_checkpoint_bytes = quiet_bytes.min(checkpoint_bytes);
+        let segment_share = options.store.segment_bytes / RESERVE_SHARE;
+        let space = space.with_reserve(checkpoint_bytes + segment_share);
         let admission_bytes = ADMISSION_BYTES.min(options.store.segment_bytes / ADMISSION_SHARE);
         let wake = move || handle.wake();
         let (store, recovery) = DurableStore::open(folder, options.disk, options.store, wake)?;
