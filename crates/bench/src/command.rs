@@ -20,7 +20,7 @@ use crate::report::FigureReport;
         replex bench all --seconds 1\n  \
         replex bench lookup\n  \
         replex bench ycsb --rows 100000 --out results\n\n\
-        Built with the feature `scale`, it measures the PostgreSQL proxy, too: replex bench scale --help"
+        Built with the feature `proxy`, it measures the PostgreSQL proxy, too: replex bench proxy --help"
 )]
 pub struct MeasureArguments {
     /// What to measure.
@@ -62,9 +62,9 @@ pub enum BenchCommand {
     /// proxy.
     All,
     /// The PostgreSQL proxy, beside what one would use instead: H1 to H5.
-    #[cfg(feature = "scale")]
+    #[cfg(feature = "proxy")]
     #[command(subcommand)]
-    Scale(crate::scale::Measurement),
+    Proxy(crate::proxy::Measurement),
 }
 
 /// Runs what the command line asks for.
@@ -89,9 +89,9 @@ pub fn run(arguments: &MeasureArguments) -> io::Result<()> {
             BenchCommand::Servers,
             BenchCommand::Memory,
         ],
-        #[cfg(feature = "scale")]
-        BenchCommand::Scale(crate::scale::Measurement::All) => {
-            crate::scale::ALL.map(BenchCommand::Scale).to_vec()
+        #[cfg(feature = "proxy")]
+        BenchCommand::Proxy(crate::proxy::Measurement::All) => {
+            crate::proxy::ALL.map(BenchCommand::Proxy).to_vec()
         }
         one => vec![one],
     };
@@ -135,8 +135,8 @@ fn measure(
             }
             BenchCommand::Sharing => ("sharing", experiments::sharing::run(options).await?),
             BenchCommand::All => unreachable!("it was taken apart into the others"),
-            #[cfg(feature = "scale")]
-            BenchCommand::Scale(what) => crate::scale::run(what, options).await?,
+            #[cfg(feature = "proxy")]
+            BenchCommand::Proxy(what) => crate::proxy::run(what, options).await?,
         };
         Ok(report)
     })
@@ -162,19 +162,19 @@ mod tests {
         assert!(parsed("nothing").is_err());
     }
 
-    #[cfg(feature = "scale")]
+    #[cfg(feature = "proxy")]
     #[test]
     fn the_proxy_has_measurements_of_its_own() {
-        use crate::scale::{ALL, Measurement};
+        use crate::proxy::{ALL, Measurement};
 
         let names = ["latency", "reads", "balanced", "replay", "outages"];
         for (name, measurement) in names.into_iter().zip(ALL) {
-            let arguments = parsed(&format!("scale {name} --rows 300")).unwrap();
-            assert_eq!(arguments.command, BenchCommand::Scale(measurement));
+            let arguments = parsed(&format!("proxy {name} --rows 300")).unwrap();
+            assert_eq!(arguments.command, BenchCommand::Proxy(measurement));
             assert_eq!(arguments.options.rows, 300);
         }
-        let all = parsed("scale all").unwrap();
-        assert_eq!(all.command, BenchCommand::Scale(Measurement::All));
-        assert!(parsed("scale").is_err());
+        let all = parsed("proxy all").unwrap();
+        assert_eq!(all.command, BenchCommand::Proxy(Measurement::All));
+        assert!(parsed("proxy").is_err());
     }
 }

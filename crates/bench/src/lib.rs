@@ -26,10 +26,10 @@ mod pairs;
 mod plot;
 mod postgres;
 mod processes;
+#[cfg(feature = "proxy")]
+mod proxy;
 mod quota;
 mod report;
-#[cfg(feature = "scale")]
-mod scale;
 mod store;
 mod ycsb;
 

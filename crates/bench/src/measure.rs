@@ -121,13 +121,13 @@ impl Series {
     }
 
     /// The same of latencies that are known in whole microseconds only.
-    #[cfg(feature = "scale")]
+    #[cfg(feature = "proxy")]
     pub fn p50_of_whole_us(&self) -> Figures {
         self.figures(|sample| sample.latencies.median_of_whole())
     }
 
     /// Mean latency of each run, µs.
-    #[cfg(feature = "scale")]
+    #[cfg(feature = "proxy")]
     pub fn mean_us(&self) -> Figures {
         self.figures(|sample| sample.latencies.mean())
     }

@@ -74,7 +74,7 @@ impl Latencies {
 
     /// The median of values that are known in whole units only. Equal ones are taken to lie evenly
     /// around their unit, so where among them the middle is gives the fraction.
-    #[cfg(feature = "scale")]
+    #[cfg(feature = "proxy")]
     pub fn median_of_whole(&self) -> f64 {
         let mut values = self.values.clone();
         values.sort_unstable_by(f64::total_cmp);
@@ -88,7 +88,7 @@ impl Latencies {
     }
 
     /// Their mean.
-    #[cfg(feature = "scale")]
+    #[cfg(feature = "proxy")]
     pub fn mean(&self) -> f64 {
         self.values.iter().sum::<f64>() / self.values.len() as f64
     }
@@ -141,7 +141,7 @@ mod tests {
         assert!(Latencies::default().percentile(0.5).is_nan());
     }
 
-    #[cfg(feature = "scale")]
+    #[cfg(feature = "proxy")]
     #[test]
     fn a_median_of_whole_units_is_finer_than_they_are() {
         // Evenly from 10 to 12, whole to the nearest: the middle is 11, wherever they are cut.

@@ -89,7 +89,7 @@ impl Quota {
 ///
 /// # Errors
 /// There is no such controller, or no right to it.
-#[cfg(feature = "scale")]
+#[cfg(feature = "proxy")]
 pub fn try_out() -> io::Result<()> {
     remove_leftovers()?;
     Quota::empty(&format!("try-{}", std::process::id()), QUOTA_US_MIN).map(drop)

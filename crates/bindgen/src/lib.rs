@@ -36,7 +36,7 @@ pub fn builder() -> Builder {
 #[derive(Clone, Debug, Default)]
 pub struct Builder {
     excludes_unparsed: bool,
-    /// Where the file of C functions goes, without its extension.
+    /// Where the file of C functions goes, without its replica.
     static_functions_path: Option<PathBuf>,
 }
 

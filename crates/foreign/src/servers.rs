@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use proxy::local::{Postgres, SUPERUSER};
 use rustix::process::{Pid, Signal, kill_process};
-use scale::local::{Postgres, SUPERUSER};
 
 use crate::suites::Suite;
 use crate::{Failure, program};
@@ -160,11 +160,11 @@ impl Servers {
         let log = std::fs::File::create(folder.join("replex.log"));
         let log = log.map_err(|error| error.to_string())?;
         let mut command = Command::new(beside("replex")?);
-        command.args(["scale", "--listen", "127.0.0.1:0", "--trust"]);
+        command.args(["proxy", "--listen", "127.0.0.1:0", "--trust"]);
         command.args(["--connections", "100"]);
         command.args(["--primary", &target_of(&self.primary, self.database).url()]);
         for replica in &self.replicas {
-            command.args(["--extension", &target_of(replica, self.database).url()]);
+            command.args(["--replica", &target_of(replica, self.database).url()]);
         }
         command.env("XDG_STATE_HOME", &state).stdin(Stdio::null());
         let child = command.stdout(Stdio::piped()).stderr(log).spawn();
@@ -226,11 +226,11 @@ impl Servers {
             database: "hihooi",
             ..self.target()
         };
-        let shown = console.psql("SHOW EXTENSIONS")?;
+        let shown = console.psql("SHOW REPLICAS")?;
         let mut lines = shown.lines();
         let header = lines.next().unwrap_or_default();
         let state = header.split('\t').position(|name| name == "state");
-        let state = state.ok_or_else(|| format!("SHOW EXTENSIONS shows no state: {header}"))?;
+        let state = state.ok_or_else(|| format!("SHOW REPLICAS shows no state: {header}"))?;
         let states = lines.map(|row| row.split('\t').nth(state).unwrap_or_default().to_owned());
         Ok(states.collect())
     }

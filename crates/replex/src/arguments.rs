@@ -54,8 +54,8 @@ pub enum ReplexCommand {
     Admin(AdminArguments),
     /// Stand before a PostgreSQL database: sessions share its connections, and reads may go to
     /// databases that follow it.
-    #[cfg(feature = "scale")]
-    Scale(Box<crate::scale::ProxyArguments>),
+    #[cfg(feature = "proxy")]
+    Proxy(Box<crate::proxy::ProxyArguments>),
     /// Measure, each figure as a ratio to a baseline.
     Bench(BenchArguments),
     /// Run a process that a measurement is compared with.

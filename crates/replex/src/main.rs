@@ -15,8 +15,8 @@ mod front;
 mod import;
 mod output;
 mod output_file;
-#[cfg(feature = "scale")]
-mod scale;
+#[cfg(feature = "proxy")]
+mod proxy;
 mod serve;
 mod stdin;
 mod story;
@@ -47,8 +47,8 @@ fn main() -> ExitCode {
         ReplexCommand::Import(arguments) => import::import(&arguments),
         ReplexCommand::Export(arguments) => run(export::export(&arguments)),
         ReplexCommand::Admin(arguments) => run(admin::run(&arguments)),
-        #[cfg(feature = "scale")]
-        ReplexCommand::Scale(arguments) => scale::run(&arguments),
+        #[cfg(feature = "proxy")]
+        ReplexCommand::Proxy(arguments) => proxy::run(&arguments),
         ReplexCommand::Bench(options) => measure(&options),
     };
     // A command that did its work has failed nevertheless if its result could not be written.

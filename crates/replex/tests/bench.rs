@@ -4,7 +4,7 @@
 #[path = "../../../tests/needs.rs"]
 mod needs;
 
-#[cfg(feature = "scale")]
+#[cfg(feature = "proxy")]
 use std::collections::HashMap;
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
@@ -97,10 +97,10 @@ fn an_import_is_measured_beside_postgresql() {
     assert_nothing_is_left(&folder);
 }
 
-#[cfg(feature = "scale")]
+#[cfg(feature = "proxy")]
 #[test]
 fn the_proxy_is_measured_over_databases_that_go_with_it() {
-    if needs::require(needs::POSTGRES, scale::local::programs()).is_none() {
+    if needs::require(needs::POSTGRES, proxy::local::programs()).is_none() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
@@ -108,10 +108,10 @@ fn the_proxy_is_measured_over_databases_that_go_with_it() {
     std::fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).unwrap();
     let out = measure(
         &folder,
-        &["scale", "replay", "--seconds", "1", "--pairs", "1"],
+        &["proxy", "replay", "--seconds", "1", "--pairs", "1"],
     );
 
-    let mut figures = csv::Reader::from_path(out.join("scale-replay.csv")).unwrap();
+    let mut figures = csv::Reader::from_path(out.join("proxy-replay.csv")).unwrap();
     let rows = figures.deserialize::<HashMap<String, String>>();
     let rates = rows.map(|row| row.unwrap()["median"].parse::<f64>().unwrap());
     let rates: Vec<f64> = rates.collect();
@@ -119,7 +119,7 @@ fn the_proxy_is_measured_over_databases_that_go_with_it() {
     // and from the buffer; for each statement that changes many rows.
     assert_eq!(rates.len(), 2 * (4 + 2) + 3, "{rates:?}");
     assert!(rates.iter().all(|rate| *rate > 0.0), "{rates:?}");
-    let plot = std::fs::read_to_string(out.join("scale-replay.svg")).unwrap();
+    let plot = std::fs::read_to_string(out.join("proxy-replay.svg")).unwrap();
     assert_eq!(plot.matches("<polyline").count(), 4, "{plot}");
     assert_nothing_is_left(&folder);
 }

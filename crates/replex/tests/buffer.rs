@@ -1,7 +1,7 @@
-//! The Transactions Buffer: Extensions that were away are given by the store what the Primary has
+//! The transactions buffer: replicas that were away are given by the store what the primary has
 //! forgotten by then, whatever happens to the store.
 
-#![cfg(feature = "scale")]
+#![cfg(feature = "proxy")]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod support;
@@ -10,29 +10,29 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use proxy::local::{self, Postgres};
+use proxy::manager::{Manager, ReplicaId, State};
+use proxy::replication::buffer::{Options, Standing};
+use proxy::replication::{Contents, Replication, Settings};
 use replex::cluster::Cluster;
 use replex::embedded::EmbeddedStore;
-use scale::local::{self, Postgres};
-use scale::manager::{ExtensionId, Manager, State};
-use scale::replication::buffer::{Options, Standing};
-use scale::replication::{Contents, Replication, Settings};
 use tokio_postgres::{Client, NoTls, SimpleQueryMessage};
 
 /// What takes longer has come to a stop, however busy the machine.
 const PATIENCE: Duration = Duration::from_secs(120);
-const FIRST: ExtensionId = ExtensionId(1);
-const SECOND: ExtensionId = ExtensionId(2);
+const FIRST: ReplicaId = ReplicaId(1);
+const SECOND: ReplicaId = ReplicaId(2);
 /// Bytes that are enough for each test.
 const ENOUGH: u64 = 1 << 30;
 
 const TABLE: &str = "CREATE TABLE t (id int PRIMARY KEY, note text)";
 
-/// A Primary, Extensions, and replication with a buffer.
+/// A primary, replicas, and replication with a buffer.
 struct Stage {
     primary: Postgres,
     /// By their numbers, from 1 on.
-    extensions: Vec<Postgres>,
-    /// At the Primary.
+    replicas: Vec<Postgres>,
+    /// At the primary.
     client: Client,
     settings: Settings,
     replication: Replication,
@@ -68,7 +68,7 @@ async fn replicate(primary: &Postgres, settings: &Settings) -> (Replication, Arc
 }
 
 impl Stage {
-    /// With two Extensions that have everything, and the buffer following. None where there is no
+    /// With two replicas that have everything, and the buffer following. None where there is no
     /// PostgreSQL.
     async fn start(coordinators: Vec<String>, length_max: u64) -> Option<Stage> {
         let is_for_all = true;
@@ -92,10 +92,10 @@ impl Stage {
             ..Settings::default()
         };
         let (replication, manager) = replicate(&primary, &settings).await;
-        let extensions: Vec<Postgres> = (0..2).map(|_| Postgres::start(&[]).unwrap()).collect();
+        let replicas: Vec<Postgres> = (0..2).map(|_| Postgres::start(&[]).unwrap()).collect();
         let stage = Stage {
             primary,
-            extensions,
+            replicas,
             client,
             settings,
             replication,
@@ -109,21 +109,21 @@ impl Stage {
         Some(stage)
     }
 
-    fn extension(&mut self, id: ExtensionId) -> &mut Postgres {
-        &mut self.extensions[id.0 as usize - 1]
+    fn replica(&mut self, id: ReplicaId) -> &mut Postgres {
+        &mut self.replicas[id.0 as usize - 1]
     }
 
-    fn restart(&mut self, id: ExtensionId) {
-        let extension = self.extension(id);
-        extension.start_again().unwrap();
+    fn restart(&mut self, id: ReplicaId) {
+        let replica = self.replica(id);
+        replica.start_again().unwrap();
     }
 
-    fn add(&self, id: ExtensionId) {
-        let address = self.extensions[id.0 as usize - 1].address("postgres");
-        self.replication.add_extension(id, &address, Contents::Kept);
+    fn add(&self, id: ReplicaId) {
+        let address = self.replicas[id.0 as usize - 1].address("postgres");
+        self.replication.add_replica(id, &address, Contents::Kept);
     }
 
-    fn says(&self, id: ExtensionId) -> String {
+    fn says(&self, id: ReplicaId) -> String {
         let status = self.replication.status().remove(&id);
         status.map(|status| status.text).unwrap_or_default()
     }
@@ -144,32 +144,32 @@ impl Stage {
         }
     }
 
-    /// Waits until an Extension has everything that is committed now.
-    async fn wait_for(&self, id: ExtensionId) {
+    /// Waits until a replica has everything that is committed now.
+    async fn wait_for(&self, id: ReplicaId) {
         let position = "SELECT pg_current_wal_insert_lsn() - '0/0'::pg_lsn";
         let end = number(&self.client, position).await;
         // Something after it, so that the stream goes past it.
         let nudge = "SELECT pg_logical_emit_message(true, 'test', '')";
         self.client.batch_execute(nudge).await.unwrap();
         let has = |manager: &Manager, _: &Standing| {
-            let mut extensions = manager.extensions();
-            extensions.any(|(other, extension)| {
-                other == id && extension.state == State::Serving && extension.applied.0 >= end
+            let mut replicas = manager.replicas();
+            replicas.any(|(other, replica)| {
+                other == id && replica.state == State::Serving && replica.applied.0 >= end
             })
         };
-        self.wait("Extension that has all", has).await;
+        self.wait("replica that has all", has).await;
     }
 
-    async fn wait_until_is(&self, state: State, id: ExtensionId) {
+    async fn wait_until_is(&self, state: State, id: ReplicaId) {
         let is = |manager: &Manager, _: &Standing| {
-            let mut extensions = manager.extensions();
-            extensions.any(|(other, it)| other == id && it.state == state)
+            let mut replicas = manager.replicas();
+            replicas.any(|(other, it)| other == id && it.state == state)
         };
-        self.wait(&format!("Extension that is {state:?}"), is).await;
+        self.wait(&format!("replica that is {state:?}"), is).await;
     }
 
-    /// Waits until an Extension is told to be filled again.
-    async fn wait_until_refused(&self, id: ExtensionId) {
+    /// Waits until a replica is told to be filled again.
+    async fn wait_until_refused(&self, id: ReplicaId) {
         self.wait_until_is(State::Quarantined, id).await;
         assert!(self.says(id).contains("EMPTY"), "{}", self.says(id));
     }
@@ -179,16 +179,16 @@ impl Stage {
         self.wait("buffer that follows", follows).await;
     }
 
-    async fn kill(&mut self, id: ExtensionId) {
-        self.extension(id).kill();
+    async fn kill(&mut self, id: ReplicaId) {
+        self.replica(id).kill();
         self.wait_until_is(State::Away, id).await;
     }
 
-    /// Kills an Extension, and commits what only the buffer keeps for it; the others go on.
-    async fn have_miss(&mut self, id: ExtensionId, from: u32) {
+    /// Kills a replica, and commits what only the buffer keeps for it; the others go on.
+    async fn have_miss(&mut self, id: ReplicaId, from: u32) {
         self.kill(id).await;
         self.write(from).await;
-        let all = (1..).map(ExtensionId).take(self.extensions.len());
+        let all = (1..).map(ReplicaId).take(self.replicas.len());
         for other in all.filter(|other| *other != id) {
             self.wait_for(other).await;
         }
@@ -216,14 +216,14 @@ impl Stage {
         }
     }
 
-    /// Up to where the Primary has forgotten its log.
+    /// Up to where the primary has forgotten its log.
     async fn forgotten(&self) -> u64 {
         let sql = "SELECT max(confirmed_flush_lsn - '0/0') FROM pg_replication_slots WHERE slot_name = 'hihooi'";
         number(&self.client, sql).await
     }
 
-    /// Waits until the Primary has forgotten what this Extension lacks.
-    async fn wait_until_forgotten(&self, id: ExtensionId) {
+    /// Waits until the primary has forgotten what this replica lacks.
+    async fn wait_until_forgotten(&self, id: ReplicaId) {
         let has = self.replication.durable()[&id].0;
         let started = Instant::now();
         loop {
@@ -238,8 +238,8 @@ impl Stage {
         }
     }
 
-    /// Waits until this Extension, should it crash, still has what the Primary has forgotten.
-    async fn wait_until_kept(&self, id: ExtensionId) {
+    /// Waits until this replica, should it crash, still has what the primary has forgotten.
+    async fn wait_until_kept(&self, id: ReplicaId) {
         let started = Instant::now();
         while self.replication.durable()[&id].0 < self.forgotten().await {
             assert!(started.elapsed() < PATIENCE, "it flushes nothing");
@@ -247,7 +247,7 @@ impl Stage {
         }
     }
 
-    /// Waits until the Primary has been told twice what it may forget.
+    /// Waits until the primary has been told twice what it may forget.
     async fn wait_until_confirmed(&self) {
         let told = "SELECT max(reply_time)::text FROM pg_stat_replication WHERE application_name = 'replex slot'";
         for _ in 0..2 {
@@ -263,10 +263,10 @@ impl Stage {
     async fn check_equal(&self) {
         let sum = "SELECT count(*) || ' ' || coalesce(sum(hashtextextended(t::text, 0)::numeric), 0) FROM t";
         let expected = text(&self.client, sum).await;
-        for (number, extension) in (1..).zip(&self.extensions) {
-            self.wait_for(ExtensionId(number)).await;
-            let found = text(&connect(extension).await, sum).await;
-            assert_eq!(found, expected, "Extension {number}");
+        for (number, replica) in (1..).zip(&self.replicas) {
+            self.wait_for(ReplicaId(number)).await;
+            let found = text(&connect(replica).await, sum).await;
+            assert_eq!(found, expected, "replica {number}");
         }
     }
 
@@ -305,7 +305,7 @@ fn embedded() -> (tempfile::TempDir, EmbeddedStore, Vec<String>) {
     (folder, store, coordinators)
 }
 
-/// A proxy that waits may have another buffer: then the Primary keeps its log for who is away from
+/// A proxy that waits may have another buffer: then the primary keeps its log for who is away from
 /// then on, and the other has all for him.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_proxy_that_takes_over_with_its_own_buffer_lacks_nothing() {
@@ -316,7 +316,7 @@ async fn a_proxy_that_takes_over_with_its_own_buffer_lacks_nothing() {
     let Some(mut stage) = Stage::start_with(own(first)).await else {
         return;
     };
-    // While nobody waits, the Primary forgets what the buffer has.
+    // While nobody waits, the primary forgets what the buffer has.
     stage.have_miss(SECOND, 1_000).await;
     stage.restart(SECOND);
     stage.check_equal().await;
@@ -346,7 +346,7 @@ async fn a_proxy_that_takes_over_with_its_own_buffer_lacks_nothing() {
     stage.check_equal().await;
 }
 
-/// The Primary need not keep its log for who is away, and who is back has all, be it the same proxy
+/// The primary need not keep its log for who is away, and who is back has all, be it the same proxy
 /// that kept it or the next one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_was_away_is_given_what_the_primary_has_forgotten() {
@@ -376,7 +376,7 @@ async fn who_was_removed_goes_on_where_it_stopped() {
         return;
     };
     let has = stage.replication.durable()[&SECOND].0;
-    stage.replication.remove_extension(SECOND).await;
+    stage.replication.remove_replica(SECOND).await;
     stage.write(0).await;
     stage.wait_for(FIRST).await;
     let started = Instant::now();
@@ -393,10 +393,10 @@ async fn who_was_removed_goes_on_where_it_stopped() {
     stage.check_equal().await;
 }
 
-/// While the store is away, Extensions go on without it, and the Primary keeps its log for those
+/// While the store is away, replicas go on without it, and the primary keeps its log for those
 /// that rely on it; killed and started again, it has what it had, and takes up what it has missed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn extensions_go_on_while_the_buffer_is_killed() {
+async fn replicas_go_on_while_the_buffer_is_killed() {
     let mut cluster: Cluster = support::cluster(1).await;
     let coordinators = cluster.coordinator_addresses().to_vec();
     let Some(mut stage) = Stage::start(coordinators, ENOUGH).await else {
@@ -461,8 +461,8 @@ async fn a_buffer_that_lost_everything_begins_anew() {
     stage.wait_until_buffer_follows().await;
     stage.wait_until_refused(SECOND).await;
     // The new one is as good as the old one.
-    stage.replication.remove_extension(SECOND).await;
-    stage.extensions.pop();
+    stage.replication.remove_replica(SECOND).await;
+    stage.replicas.pop();
     stage.have_miss(FIRST, 10_000).await;
     stage.restart(FIRST);
     stage.check_equal().await;
@@ -491,7 +491,7 @@ async fn a_full_buffer_lets_the_oldest_go() {
         .await;
     stage.restart(SECOND);
     stage.wait_until_refused(SECOND).await;
-    stage.extensions.pop();
+    stage.replicas.pop();
     stage.check_equal().await;
 }
 
@@ -515,7 +515,7 @@ async fn a_buffer_that_is_not_there_stops_nobody() {
     };
     let (replication, manager) = replicate(&primary, &settings).await;
     let stage = Stage {
-        extensions: vec![Postgres::start(&[]).unwrap()],
+        replicas: vec![Postgres::start(&[]).unwrap()],
         primary,
         client,
         settings,
@@ -529,7 +529,7 @@ async fn a_buffer_that_is_not_there_stops_nobody() {
     stage
         .wait("word of it", |_, it| it.text.contains(&place.to_string()))
         .await;
-    // Nobody relies on it, so that the Primary keeps nothing for it.
+    // Nobody relies on it, so that the primary keeps nothing for it.
     let started = Instant::now();
     while stage.forgotten().await <= before {
         assert!(started.elapsed() < PATIENCE, "it remembers all");
@@ -537,7 +537,7 @@ async fn a_buffer_that_is_not_there_stops_nobody() {
     }
 }
 
-/// Writes rows until it is told to stop, whatever happens to the Primary meanwhile; tells how many
+/// Writes rows until it is told to stop, whatever happens to the primary meanwhile; tells how many
 /// were answered.
 async fn write_on(primary: String, stops: Arc<AtomicBool>, answered: Arc<AtomicU32>) {
     let mut id = 1_000_000;
@@ -553,7 +553,7 @@ async fn write_on(primary: String, stops: Arc<AtomicBool>, answered: Arc<AtomicU
                 break;
             }
             answered.fetch_add(1, Ordering::Relaxed);
-            // Extensions are to keep pace on a busy machine, too.
+            // Replicas are to keep pace on a busy machine, too.
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
     }
@@ -562,29 +562,27 @@ async fn write_on(primary: String, stops: Arc<AtomicBool>, answered: Arc<AtomicU
 /// Who fails at once.
 #[derive(Clone, Copy, Debug)]
 enum Pair {
-    BufferAndExtension,
+    BufferAndReplica,
     BufferAndPrimary,
     BufferAndProxy,
-    ExtensionAndPrimary,
+    ReplicaAndPrimary,
     /// The buffer only stands still.
-    PausedBufferAndExtension,
+    PausedBufferAndReplica,
     PausedBufferAndProxy,
 }
 
 impl Stage {
     async fn fail(&mut self, pair: Pair, cluster: &mut Cluster) {
         match pair {
-            Pair::BufferAndExtension | Pair::BufferAndPrimary | Pair::BufferAndProxy => {
+            Pair::BufferAndReplica | Pair::BufferAndPrimary | Pair::BufferAndProxy => {
                 cluster.kill(0).await.unwrap();
             }
-            Pair::PausedBufferAndExtension | Pair::PausedBufferAndProxy => {
-                cluster.pause(0).unwrap()
-            }
-            Pair::ExtensionAndPrimary => {}
+            Pair::PausedBufferAndReplica | Pair::PausedBufferAndProxy => cluster.pause(0).unwrap(),
+            Pair::ReplicaAndPrimary => {}
         }
         match pair {
-            Pair::BufferAndExtension | Pair::PausedBufferAndExtension => {
-                self.extension(SECOND).kill();
+            Pair::BufferAndReplica | Pair::PausedBufferAndReplica => {
+                self.replica(SECOND).kill();
             }
             Pair::BufferAndProxy | Pair::PausedBufferAndProxy => {
                 self.start_again().await;
@@ -592,34 +590,32 @@ impl Stage {
                 self.add(SECOND);
             }
             Pair::BufferAndPrimary => self.primary.kill(),
-            Pair::ExtensionAndPrimary => {
-                self.extension(SECOND).kill();
+            Pair::ReplicaAndPrimary => {
+                self.replica(SECOND).kill();
                 self.primary.kill();
             }
         }
     }
 
     async fn mend(&mut self, pair: Pair, cluster: &mut Cluster) {
-        if matches!(pair, Pair::BufferAndPrimary | Pair::ExtensionAndPrimary) {
+        if matches!(pair, Pair::BufferAndPrimary | Pair::ReplicaAndPrimary) {
             self.primary.start_again().unwrap();
             self.client = connect(&self.primary).await;
         }
-        if self.extension(SECOND).process().is_none() {
+        if self.replica(SECOND).process().is_none() {
             self.restart(SECOND);
         }
         match pair {
-            Pair::BufferAndExtension | Pair::BufferAndPrimary | Pair::BufferAndProxy => {
+            Pair::BufferAndReplica | Pair::BufferAndPrimary | Pair::BufferAndProxy => {
                 cluster.restart(0).await.unwrap();
             }
-            Pair::PausedBufferAndExtension | Pair::PausedBufferAndProxy => {
-                cluster.resume(0).unwrap()
-            }
-            Pair::ExtensionAndPrimary => {}
+            Pair::PausedBufferAndReplica | Pair::PausedBufferAndProxy => cluster.resume(0).unwrap(),
+            Pair::ReplicaAndPrimary => {}
         }
     }
 }
 
-/// The buffer, an Extension, the Primary and the proxy fail in pairs under load, and nothing is
+/// The buffer, a replica, the primary and the proxy fail in pairs under load, and nothing is
 /// lost or done twice.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn failures_in_pairs_lose_nothing() {
@@ -632,11 +628,11 @@ async fn failures_in_pairs_lose_nothing() {
     let url = url(&stage.primary);
     let writer = tokio::spawn(write_on(url, Arc::clone(&stops), Arc::clone(&answered)));
     for pair in [
-        Pair::BufferAndExtension,
+        Pair::BufferAndReplica,
         Pair::BufferAndPrimary,
         Pair::BufferAndProxy,
-        Pair::ExtensionAndPrimary,
-        Pair::PausedBufferAndExtension,
+        Pair::ReplicaAndPrimary,
+        Pair::PausedBufferAndReplica,
         Pair::PausedBufferAndProxy,
     ] {
         println!("{pair:?} after {} rows", answered.load(Ordering::Relaxed));

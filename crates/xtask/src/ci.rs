@@ -77,7 +77,7 @@ const STEPS: &[Step] = &[
                  component add clippy`. If Cargo.lock is out of date: `cargo check`, and commit it.",
         run: |context| {
             let line =
-                "clippy --workspace --features replex/scale --all-targets --locked -- -D warnings";
+                "clippy --workspace --features replex/proxy --all-targets --locked -- -D warnings";
             cargo::run(context.root, line.split(' '))?;
             // And what the demo builds.
             cargo::run(
@@ -93,7 +93,7 @@ const STEPS: &[Step] = &[
         // Libraries, binaries, integration tests and examples, but not documentation: that is
         // the next step, and nothing runs twice.
         run: |context| {
-            let line = "test --workspace --features replex/scale --tests --examples --locked";
+            let line = "test --workspace --features replex/proxy --tests --examples --locked";
             let allowed: &[(&str, &str)] = match context.missing {
                 Missing::Fail => &[],
                 Missing::LeftOut => &[(needs::ALLOW_MISSING, "1")],
@@ -107,7 +107,7 @@ const STEPS: &[Step] = &[
         run: |context| {
             cargo::run(
                 context.root,
-                "test --workspace --features replex/scale --doc --locked".split(' '),
+                "test --workspace --features replex/proxy --doc --locked".split(' '),
             )
         },
     },
@@ -115,7 +115,7 @@ const STEPS: &[Step] = &[
         name: "docs",
         remedy: "`cargo doc --no-deps` shows the same messages as warnings.",
         run: |context| {
-            let line = "doc --workspace --features replex/scale --no-deps --locked";
+            let line = "doc --workspace --features replex/proxy --no-deps --locked";
             cargo::run_with(
                 context.root,
                 line.split(' '),

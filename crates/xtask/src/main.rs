@@ -231,7 +231,7 @@ fn mutants(root: &Path, arguments: &[String]) -> Result<(), String> {
     let histories = "test --package machines --features planted --test scenarios";
     cargo::run(root, histories.split(' '))?;
     if arguments.is_empty() {
-        let control = "test --package scale --features planted --test history held_back";
+        let control = "test --package proxy --features planted --test history held_back";
         let bug = [("REPLEX_HIHOOI_PLANTED", "CommitsOutOfOrder")];
         cargo::run_with(root, control.split(' '), &bug)?;
     }
@@ -242,7 +242,7 @@ fn mutants(root: &Path, arguments: &[String]) -> Result<(), String> {
 
 fn foreign(root: &Path, arguments: &[String]) -> Result<(), String> {
     // It starts the proxy that was built beside it.
-    cargo::run(root, "build --package replex --features scale".split(' '))?;
+    cargo::run(root, "build --package replex --features proxy".split(' '))?;
     let command = ["run", "--quiet", "--package", "foreign", "--"];
     cargo::run(
         root,

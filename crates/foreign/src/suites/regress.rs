@@ -64,7 +64,7 @@ pub const SUITE: Suite = Suite {
 };
 
 fn fetch(folder: &Path) -> Result<(), Failure> {
-    let programs = scale::local::programs()
+    let programs = proxy::local::programs()
         .ok_or("PostgreSQL is not installed: `apt-get install postgresql`")?;
     let version = version(&programs)?;
     once(folder, "debian", |part| {

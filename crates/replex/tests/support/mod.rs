@@ -41,9 +41,9 @@ pub async fn cluster(servers: usize) -> Cluster {
 }
 
 /// Whether there is a PostgreSQL to test with, as [`needs::require`] has it.
-#[cfg(feature = "scale")]
+#[cfg(feature = "proxy")]
 pub fn postgres_is_there() -> bool {
-    needs::require(needs::POSTGRES, scale::local::programs()).is_some()
+    needs::require(needs::POSTGRES, proxy::local::programs()).is_some()
 }
 
 /// Whether nothing is in a folder.

@@ -19,27 +19,27 @@ const EXCEPTIONS: &[Exception] = &[
         reason: PROXY,
     },
     Exception {
-        parent: "scale",
+        parent: "proxy",
         members: &["console", "proxy"],
         reason: PROXY,
     },
     Exception {
-        parent: "scale::proxy",
+        parent: "proxy::serve",
         members: &["login", "numbers", "proof", "routing", "standing", "writes"],
         reason: PROXY,
     },
     Exception {
-        parent: "scale::replication",
+        parent: "proxy::replication",
         members: &["catalogue", "schema_changes", "setup"],
         reason: PROXY,
     },
     Exception {
-        parent: "scale::replication",
+        parent: "proxy::replication",
         members: &["apply", "spill", "tstate"],
         reason: PROXY,
     },
     Exception {
-        parent: "scale::replication",
+        parent: "proxy::replication",
         members: &[
             "buffer",
             "divergence",
@@ -54,7 +54,7 @@ const EXCEPTIONS: &[Exception] = &[
         reason: PROXY,
     },
     Exception {
-        parent: "scale::wire::session",
+        parent: "proxy::wire::session",
         members: &["block", "failed_block"],
         reason: PROXY,
     },

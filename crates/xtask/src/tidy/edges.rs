@@ -17,15 +17,15 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("server", &["placement", "protocol", "machines", "storage"]),
     ("client", &["placement", "protocol", "session"]),
     ("sql", &["placement", "protocol", "session", "client"]),
-    ("scale", &["client"]),
+    ("proxy", &["client"]),
     (
         "simulator",
         &["placement", "protocol", "machines", "session", "storage"],
     ),
-    ("bench", &["placement", "protocol", "client", "scale"]),
+    ("bench", &["placement", "protocol", "client", "proxy"]),
     ("bindgen", &[]),
     ("model", &[]),
-    ("foreign", &["scale"]),
+    ("foreign", &["proxy"]),
     ("replex", ALL),
     ("xtask", &[]),
 ];

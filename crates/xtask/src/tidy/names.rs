@@ -21,7 +21,7 @@ const EXCEPTIONS: &[(&str, &str)] = &[
     ("Effect", PROXY),
     ("Entry", PROXY),
     ("Error", PROXY),
-    ("Extensions", PROXY),
+    ("replicas", PROXY),
     ("Fault", PROXY),
     ("Found", PROXY),
     ("Key", PROXY),

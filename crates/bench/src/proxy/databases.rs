@@ -1,0 +1,360 @@
+//! The databases under measurement: a primary with replicas and the proxy in front, or with
+//! streaming standbys.
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use proxy::address::Address;
+use proxy::auth::tls::Policy;
+use proxy::console::client as console;
+use proxy::local::{Postgres, SUPERUSER};
+use tempfile::TempDir;
+use tokio_postgres::{Client, NoTls, SimpleQueryMessage};
+
+use super::SHARE;
+use crate::processes::BenchProcess;
+use crate::quota::Quota;
+
+/// The database in each server.
+pub const DATABASE: &str = "postgres";
+/// Between two looks at what goes on.
+pub const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(20);
+/// The same where a look costs a database that is held back.
+const SETTLE_LOOK: Duration = Duration::from_millis(200);
+/// What takes longer has come to a stop.
+pub const PATIENCE: Duration = Duration::from_secs(300);
+/// Connections of a pooler to each database: more than there are clients.
+pub const CONNECTIONS: &str = "60";
+/// Of all databases. What is answered is in the log that replicas follow; nothing is vacuumed at
+/// a moment of the system's choice.
+const SETTINGS: &[&str] = &[
+    "synchronous_commit=on",
+    "autovacuum=off",
+    // Every pool keeps some, and those of a run that has ended go a little later.
+    "max_connections=400",
+];
+
+/// A primary with its replicas, and the proxy. Processes go before their quotas.
+pub struct DatabaseSite {
+    proxy: Option<BenchProcess>,
+    pub replicas: Vec<Postgres>,
+    pub primary: Postgres,
+    _quotas: Vec<Quota>,
+    folder: TempDir,
+}
+
+impl DatabaseSite {
+    /// Starts all of them; the primary is filled by `schema` first, and the replicas, with these
+    /// further settings, have everything and serve when this returns.
+    ///
+    /// # Errors
+    /// Something does not start, or is not filled.
+    pub async fn start(
+        base: &Path,
+        schema: &str,
+        replicas: usize,
+        settings: &[&str],
+    ) -> io::Result<DatabaseSite> {
+        let primary = primary(base, schema).await?;
+        let settings = [SETTINGS, settings].concat();
+        let replicas = (0..replicas).map(|_| Postgres::start_in(base, &settings));
+        let mut site = DatabaseSite {
+            proxy: None,
+            replicas: replicas.collect::<io::Result<_>>()?,
+            primary,
+            _quotas: Vec::new(),
+            folder: tempfile::tempdir_in(base)?,
+        };
+        site.start_proxy(&[]).await?;
+        Ok(site)
+    }
+
+    /// Starts the proxy, with these further options, and waits until all replicas serve.
+    ///
+    /// # Errors
+    /// It does not start, or a replica cannot follow.
+    pub async fn start_proxy(&mut self, options: &[&str]) -> io::Result<()> {
+        let urls: Vec<String> = self.replicas.iter().map(url).collect();
+        let urls = urls.iter().flat_map(|url| ["--replica", url.as_str()]);
+        let options: Vec<&str> = urls.chain(options.iter().copied()).collect();
+        self.proxy = Some(proxy(&self.primary, self.folder.path(), &options)?);
+        let begun = Instant::now();
+        loop {
+            let rows = self.ask("SHOW REPLICAS").await?;
+            let is = |row: &[String], state: &str| row[3] == state;
+            if rows.iter().all(|row| is(row, "serving")) {
+                return Ok(());
+            }
+            let failed = rows.iter().find(|row| is(row, "failed"));
+            if failed.is_some() || begun.elapsed() > PATIENCE {
+                return Err(io::Error::other(format!(
+                    "a replica does not serve: {rows:?}"
+                )));
+            }
+            tokio::time::sleep(LOOK_AGAIN_AFTER).await;
+        }
+    }
+
+    /// Where a transactions buffer of this site is kept.
+    pub fn buffer_folder(&self) -> PathBuf {
+        self.folder.path().join("buffer")
+    }
+
+    /// Stops the proxy; databases go on.
+    ///
+    /// # Errors
+    /// It cannot be waited for.
+    pub fn stop_proxy(&mut self) -> io::Result<()> {
+        self.proxy.take().map_or(Ok(()), BenchProcess::stop)
+    }
+
+    /// Holds each database to its share from now on.
+    ///
+    /// # Errors
+    /// That cannot be done here.
+    pub fn hold_back(&mut self) -> io::Result<()> {
+        self._quotas = hold_back(std::iter::once(&self.primary).chain(&self.replicas))?;
+        Ok(())
+    }
+
+    /// Where the proxy listens.
+    ///
+    /// # Errors
+    /// It does not run, or did not say.
+    pub fn place(&self) -> io::Result<SocketAddr> {
+        place(self.proxy()?)
+    }
+
+    /// The proxy's process.
+    ///
+    /// # Errors
+    /// It does not run.
+    pub fn proxy_id(&self) -> io::Result<u32> {
+        Ok(self.proxy()?.id())
+    }
+
+    /// The share of batches that replicas answered so far.
+    ///
+    /// # Errors
+    /// The console does not answer.
+    pub async fn share_at_replicas(&self) -> io::Result<f64> {
+        let (all, there) = self.batches().await?;
+        Ok(there / all)
+    }
+
+    /// Memory that the proxy's indexes of what was written took so far, at most, in bytes.
+    ///
+    /// # Errors
+    /// The console does not answer.
+    pub async fn index_bytes_max(&self) -> io::Result<f64> {
+        let rows = self.ask("SHOW PROXY").await?;
+        rows[0][3].parse().map_err(io::Error::other)
+    }
+
+    /// Batches that were answered so far, and those by replicas.
+    ///
+    /// # Errors
+    /// The console does not answer.
+    pub async fn batches(&self) -> io::Result<(f64, f64)> {
+        let (mut all, mut there) = (0.0, 0.0);
+        for row in self.ask("SHOW ROUTES").await? {
+            let batches: f64 = row[2].parse().map_err(io::Error::other)?;
+            all += batches;
+            there += if row[0] == "primary" { 0.0 } else { batches };
+        }
+        Ok((all, there))
+    }
+
+    /// Waits until all replicas have what the primary has now, so that what one run has left does
+    /// not burden the next.
+    ///
+    /// # Errors
+    /// A server does not answer, or that takes too long.
+    pub async fn settle(&self) -> io::Result<()> {
+        let primary = connect(self.primary.socket()).await?;
+        let position = "SELECT pg_current_wal_insert_lsn() - '0/0'::pg_lsn";
+        let end = ask(&primary, position).await?.unwrap_or_default();
+        // Something after it, so that the stream goes past it.
+        ask(
+            &primary,
+            "SELECT pg_logical_emit_message(true, 'bench', '')",
+        )
+        .await?;
+        let begun = Instant::now();
+        loop {
+            let lag = self.ask("SHOW LAG").await?;
+            let applied = lag
+                .iter()
+                .map(|row| format!("('{}'::pg_lsn - '0/0')", row[2]));
+            let applied: Vec<String> = applied.collect();
+            let has = format!("SELECT least({}) >= {end}", applied.join(", "));
+            if ask(&primary, &has).await?.as_deref() == Some("t") {
+                return Ok(());
+            }
+            if begun.elapsed() > PATIENCE {
+                let text = format!("replicas do not catch up: {lag:?}");
+                return Err(io::Error::other(text));
+            }
+            tokio::time::sleep(SETTLE_LOOK).await;
+        }
+    }
+
+    fn proxy(&self) -> io::Result<&BenchProcess> {
+        let missing = || io::Error::other("the proxy does not run");
+        self.proxy.as_ref().ok_or_else(missing)
+    }
+
+    /// Asks the console.
+    ///
+    /// # Errors
+    /// It does not answer, or refuses.
+    pub async fn ask(&self, command: &str) -> io::Result<Vec<Vec<String>>> {
+        let place = self.place()?;
+        let address = Address {
+            host: place.ip().to_string(),
+            port: place.port(),
+            user: SUPERUSER.into(),
+            password: None,
+            database: DATABASE.into(),
+            tls: Policy::Disable,
+        };
+        let told = console::ask(&address, command).await;
+        let rows = told.map_err(io::Error::other)?.rows.into_iter();
+        Ok(rows
+            .map(|row| row.into_iter().map(Option::unwrap_or_default).collect())
+            .collect())
+    }
+}
+
+/// A primary with streaming standbys. Processes go before their quotas.
+pub struct Streaming {
+    pub standbys: Vec<Postgres>,
+    pub primary: Postgres,
+    _quotas: Vec<Quota>,
+}
+
+impl Streaming {
+    /// Starts all of them, each with all rows and held to its share.
+    ///
+    /// # Errors
+    /// Something does not start.
+    pub async fn start(base: &Path, schema: &str, standbys: usize) -> io::Result<Streaming> {
+        let primary = primary(base, schema).await?;
+        let standbys = (0..standbys).map(|_| Postgres::standby_of(&primary, base, SETTINGS));
+        let standbys: Vec<Postgres> = standbys.collect::<io::Result<_>>()?;
+        let quotas = hold_back(std::iter::once(&primary).chain(&standbys))?;
+        Ok(Streaming {
+            standbys,
+            primary,
+            _quotas: quotas,
+        })
+    }
+}
+
+/// A database alone.
+///
+/// # Errors
+/// It does not start, or is not filled.
+async fn primary(base: &Path, schema: &str) -> io::Result<Postgres> {
+    let primary = Postgres::start_in(base, SETTINGS)?;
+    ask(&connect(primary.socket()).await?, schema).await?;
+    Ok(primary)
+}
+
+/// Starts a proxy before a primary.
+///
+/// # Errors
+/// It does not start.
+pub fn proxy(primary: &Postgres, folder: &Path, options: &[&str]) -> io::Result<BenchProcess> {
+    let program: PathBuf = std::env::current_exe()?;
+    let primary = url(primary);
+    // There is one by default, where people keep such things.
+    let buffer = folder.join("buffer").display().to_string();
+    let follows = options.contains(&"--replica") && !options.contains(&"--buffer");
+    let buffer = follows.then_some(["--buffer", &*buffer]);
+    let words = [
+        "proxy",
+        "--primary",
+        &primary,
+        "--trust",
+        "--listen",
+        "127.0.0.1:0",
+        "--connections",
+        CONNECTIONS,
+    ];
+    let words = [&words[..], buffer.as_slice().as_flattened(), options].concat();
+    BenchProcess::start(&program, &words, &folder.join("proxy.log"))
+}
+
+/// Where a proxy listens.
+///
+/// # Errors
+/// It did not say.
+pub fn place(proxy: &BenchProcess) -> io::Result<SocketAddr> {
+    proxy.said("proxy")?.parse().map_err(io::Error::other)
+}
+
+/// A connection by an ordinary driver.
+///
+/// # Errors
+/// The server cannot be reached.
+pub async fn connect(place: SocketAddr) -> io::Result<Client> {
+    let mut config = tokio_postgres::Config::new();
+    config.host(place.ip().to_string()).port(place.port());
+    config.user(SUPERUSER).dbname(DATABASE);
+    let (client, connection) = config.connect(NoTls).await.map_err(io::Error::other)?;
+    // What ends it is told to whoever waits for an answer.
+    tokio::spawn(async move { drop(connection.await) });
+    Ok(client)
+}
+
+/// Runs statements, and gives the first value of the last row, if there is one.
+///
+/// # Errors
+/// The server refuses one, or goes away.
+pub async fn ask(client: &Client, sql: &str) -> io::Result<Option<String>> {
+    let failed = |error: tokio_postgres::Error| match error.as_db_error() {
+        Some(said) => io::Error::other(format!("{}: {sql:.200}", said.message())),
+        None => io::Error::other(error),
+    };
+    let answer = client.simple_query(sql).await.map_err(failed)?;
+    let rows = answer.into_iter().filter_map(|message| match message {
+        SimpleQueryMessage::Row(row) => row.get(0).map(str::to_owned),
+        _ => None,
+    });
+    Ok(rows.last())
+}
+
+/// Asks again until there is a row, and gives its first value.
+///
+/// # Errors
+/// The server refuses, or there is none after a long time.
+pub async fn await_row(client: &Client, sql: &str) -> io::Result<String> {
+    let begun = Instant::now();
+    loop {
+        if let Some(value) = ask(client, sql).await? {
+            return Ok(value);
+        }
+        if begun.elapsed() > PATIENCE {
+            let text = format!("nothing came after a long time: {sql}");
+            return Err(io::Error::other(text));
+        }
+        tokio::time::sleep(LOOK_AGAIN_AFTER).await;
+    }
+}
+
+fn url(postgres: &Postgres) -> String {
+    format!("postgresql://{SUPERUSER}@{}/{DATABASE}", postgres.socket())
+}
+
+/// Holds each to its share.
+///
+/// # Errors
+/// That cannot be done here.
+fn hold_back<'a>(all: impl Iterator<Item = &'a Postgres>) -> io::Result<Vec<Quota>> {
+    all.filter_map(Postgres::process)
+        .map(|process| Quota::of(process, SHARE))
+        .collect()
+}

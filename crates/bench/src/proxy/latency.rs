@@ -1,0 +1,284 @@
+//! What stands between a client and its database, by what it adds to a query: PgBouncer, the proxy
+//! as a pooler, and the proxy that routes to a replica, all before one primary (H1, H2).
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::SocketAddr;
+
+use tempfile::TempDir;
+
+use super::databases::{DatabaseSite, place, proxy};
+use super::pgbench::{PgbenchLoad, Protocol};
+use super::rivals::{Rival, pgbouncer};
+use crate::measure::{Series, latency_plot};
+use crate::options::MeasureOptions;
+use crate::pairs::Figures;
+use crate::plot::Bars;
+use crate::processes::BenchProcess;
+use crate::report::FigureReport;
+
+/// The clients of H1 and of H2.
+const ONE: usize = 1;
+const MANY: usize = 16;
+/// How long a thread looks for messages that spins: longer than a query takes, µs.
+const SPIN_US: &str = "1000";
+const PROTOCOLS: [Protocol; 2] = [Protocol::Simple, Protocol::Prepared];
+/// What `pgbench -S` asks, over our own number of rows.
+pub const SELECT: &str = "\\set aid random(1, :rows)\n\
+    SELECT abalance FROM pgbench_accounts WHERE aid = :aid;\n";
+
+/// The table of `pgbench -S`.
+pub fn schema(rows: u64) -> String {
+    format!(
+        "CREATE TABLE pgbench_accounts (aid int PRIMARY KEY, bid int, abalance int, filler char(84));
+         INSERT INTO pgbench_accounts SELECT n, 1, n % 1000, '' FROM generate_series(1, {rows}) n;
+         ANALYZE pgbench_accounts"
+    )
+}
+
+/// A way from the client to the database.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Way {
+    Direct,
+    PgBouncer,
+    Pooling,
+    Routing,
+    Spinning,
+}
+
+impl Way {
+    fn name(self) -> &'static str {
+        match self {
+            Way::Direct => "direct",
+            Way::PgBouncer => "PgBouncer",
+            Way::Pooling => "proxy without replicas",
+            Way::Routing => "proxy with a replica",
+            Way::Spinning => "the same, which spins",
+        }
+    }
+}
+
+/// The runs, by way, clients and protocol.
+#[derive(Default)]
+struct Measured(BTreeMap<(Way, usize, &'static str), Series>);
+
+impl Measured {
+    /// None where that way cannot be gone.
+    fn of(&self, way: Way, clients: usize, protocol: Protocol) -> Option<&Series> {
+        self.0.get(&(way, clients, protocol.name()))
+    }
+
+    fn direct(&self, clients: usize, protocol: Protocol) -> &Series {
+        let series = self.of(Way::Direct, clients, protocol);
+        series.expect("it can always be gone")
+    }
+
+    /// What a way adds to the time of a query, one client, µs.
+    fn added_us(&self, way: Way, protocol: Protocol) -> Option<Figures> {
+        let direct = self.direct(ONE, protocol).p50_of_whole_us();
+        let series = self.of(way, ONE, protocol)?;
+        Some(series.p50_of_whole_us().minus(&direct))
+    }
+}
+
+/// What runs.
+struct Stage {
+    pgbouncer: Option<(Rival, bool)>,
+    pooling: BenchProcess,
+    routing: DatabaseSite,
+    /// Before a replica of its own, where there is a processor for it.
+    spinning: Option<DatabaseSite>,
+    _folder: TempDir,
+}
+
+impl Stage {
+    async fn build(options: &MeasureOptions) -> io::Result<Stage> {
+        let base = options.base();
+        std::fs::create_dir_all(&base)?;
+        let routing = DatabaseSite::start(&base, &schema(options.rows), 1, &[]).await?;
+        let pgbouncer = pgbouncer(&base, &routing.primary).await?;
+        if let Some((_, false)) = pgbouncer {
+            note!("LEFT OUT: this PgBouncer does not know prepared statements, 1.21 and later do");
+        }
+        let folder = tempfile::tempdir_in(&base)?;
+        let has_more = std::thread::available_parallelism()?.get() > 1;
+        let spinning = match has_more {
+            true => {
+                let mut site = DatabaseSite::start(&base, &schema(options.rows), 1, &[]).await?;
+                site.stop_proxy()?;
+                site.start_proxy(&["--spin-us", SPIN_US]).await?;
+                Some(site)
+            }
+            false => {
+                note!("LEFT OUT: a proxy that spins, on a single processor");
+                None
+            }
+        };
+        Ok(Stage {
+            pgbouncer,
+            pooling: proxy(&routing.primary, folder.path(), &[])?,
+            routing,
+            spinning,
+            _folder: folder,
+        })
+    }
+
+    /// Each way with its place and the processes on it.
+    fn ways(&self, protocol: Protocol) -> io::Result<Vec<(Way, SocketAddr, Vec<u32>)>> {
+        let mut ways = vec![(Way::Direct, self.routing.primary.socket(), Vec::new())];
+        if let Some((rival, prepares)) = &self.pgbouncer
+            && (*prepares || protocol == Protocol::Simple)
+        {
+            ways.push((Way::PgBouncer, rival.place, rival.ids()?));
+        }
+        let pooling = vec![self.pooling.id()];
+        ways.push((Way::Pooling, place(&self.pooling)?, pooling));
+        let routing = vec![self.routing.proxy_id()?];
+        ways.push((Way::Routing, self.routing.place()?, routing));
+        if let Some(site) = &self.spinning {
+            ways.push((Way::Spinning, site.place()?, vec![site.proxy_id()?]));
+        }
+        Ok(ways)
+    }
+}
+
+/// `replex bench proxy latency`
+pub async fn run(options: &MeasureOptions) -> io::Result<FigureReport> {
+    let stage = Stage::build(options).await?;
+    let mut measured = Measured::default();
+    for round in 1..=options.pairs {
+        options.say_round(round, "latency");
+        for (clients, protocol) in [ONE, MANY].into_iter().flat_map(|clients| {
+            PROTOCOLS
+                .into_iter()
+                .map(move |protocol| (clients, protocol))
+        }) {
+            let mut load = PgbenchLoad::of(SELECT, options.rows, clients, options.span());
+            load.protocol = protocol;
+            for (way, place, ids) in stage.ways(protocol)? {
+                let sample = load.run(place, &ids).await?;
+                let series = measured.0.entry((way, clients, protocol.name()));
+                series.or_default().push(sample);
+            }
+        }
+    }
+    let mut report = FigureReport::default();
+    tell_latency(&mut report, &measured);
+    tell_work(&mut report, &measured);
+    let mut share = Figures::default();
+    share.push(stage.routing.share_at_replicas().await? * 100.0);
+    let what = "proxy with a Replica: reads that it answered";
+    report.plain("", what, &share, "%");
+    draw(options, &measured)?;
+    Ok(report)
+}
+
+/// H1.
+fn tell_latency(report: &mut FigureReport, measured: &Measured) {
+    for protocol in PROTOCOLS {
+        let name = protocol.name();
+        let direct = measured.direct(ONE, protocol).p50_of_whole_us();
+        let what = format!("{name}, one client, direct: p50");
+        report.plain("", &what, &direct, "µs");
+        let rival = measured.added_us(Way::PgBouncer, protocol);
+        if let Some(rival) = &rival {
+            let what = format!("{name}, one client, PgBouncer: added p50");
+            report.plain("", &what, rival, "µs");
+        }
+        for way in [Way::Pooling, Way::Routing, Way::Spinning] {
+            let Some(added) = measured.added_us(way, protocol) else {
+                continue;
+            };
+            let what = format!("{name}, one client, {}: added p50", way.name());
+            let target = match rival {
+                Some(_) => "≤ 1 ×",
+                None => "≤ 18 µs",
+            };
+            beside(report, ("H1", target), &what, (&added, rival.as_ref()));
+        }
+    }
+}
+
+/// H2.
+fn tell_work(report: &mut FigureReport, measured: &Measured) {
+    for protocol in PROTOCOLS {
+        let direct = measured.direct(MANY, protocol);
+        let at = format!("{}, {MANY} clients", protocol.name());
+        report.plain("", &format!("{at}, direct: rate"), &direct.rate(), "1/s");
+        report.plain(
+            "",
+            &format!("{at}, direct: client CPU"),
+            &direct.client_us(),
+            "µs",
+        );
+        for way in [Way::PgBouncer, Way::Pooling, Way::Routing, Way::Spinning] {
+            let Some(series) = measured.of(way, MANY, protocol) else {
+                continue;
+            };
+            let what = format!("{at}, {}", way.name());
+            report.pair(
+                ("", ""),
+                &format!("{what}: rate"),
+                (&series.rate(), "1/s"),
+                ("direct", &direct.rate()),
+            );
+            let (what, own) = (format!("{what}: CPU per query"), series.server_us());
+            if way == Way::PgBouncer {
+                report.plain("", &what, &own, "µs");
+                continue;
+            }
+            let rival = measured.of(Way::PgBouncer, MANY, protocol);
+            let rival = rival.map(Series::server_us);
+            beside(report, ("H2", "≤ 26 µs"), &what, (&own, rival.as_ref()));
+        }
+    }
+}
+
+/// A figure in µs, beside PgBouncer's if there is one.
+fn beside(
+    report: &mut FigureReport,
+    (id, target): (&str, &str),
+    what: &str,
+    (own, rival): (&Figures, Option<&Figures>),
+) {
+    match rival {
+        Some(rival) => report.pair((id, target), what, (own, "µs"), ("PgBouncer", rival)),
+        None => {
+            report.plain(id, what, own, "µs");
+            report.last().target = target.to_owned();
+        }
+    }
+}
+
+fn draw(options: &MeasureOptions, measured: &Measured) -> io::Result<()> {
+    let ways = [
+        Way::Direct,
+        Way::PgBouncer,
+        Way::Pooling,
+        Way::Routing,
+        Way::Spinning,
+    ];
+    let series = ways.into_iter().filter_map(|way| {
+        let series = measured.of(way, ONE, Protocol::Simple)?;
+        Some((way.name(), series))
+    });
+    let series: Vec<(&str, &Series)> = series.collect();
+    let plot = latency_plot("Reads by key, one client, simple queries", &series);
+    options.draw_lines("proxy-latency", &plot)?;
+    let is_there = |way: &Way| measured.of(*way, MANY, Protocol::Simple).is_some();
+    let between: Vec<Way> = ways[1..].iter().copied().filter(is_there).collect();
+    let groups = PROTOCOLS.into_iter().map(|protocol| {
+        let values = between.iter().map(|way| {
+            let series = measured.of(*way, MANY, protocol)?;
+            Some(series.server_us().median())
+        });
+        (protocol.name().to_owned(), values.collect())
+    });
+    let bars = Bars {
+        title: format!("What stands between: CPU per query, {MANY} clients"),
+        y: "µs".to_owned(),
+        groups: groups.collect(),
+        series: between.iter().map(|way| way.name().to_owned()).collect(),
+    };
+    options.draw_bars("proxy-cpu", &bars)
+}

@@ -1,0 +1,480 @@
+//! What stands in a statement: tables, columns, functions, operators.
+//!
+//! One pass over the parse tree without recursion, so that no text, however deeply nested, exhausts
+//! the stack. The nodes that are understood are listed; any other makes the statement unknown.
+
+use std::collections::BTreeSet;
+
+use pg_raw_parse::list::NodeList;
+use pg_raw_parse::nodes::{FuncCall, RangeVar, SelectStmt, TypeName};
+use pg_raw_parse::raw::SQLValueFunctionOp as ValueOp;
+use pg_raw_parse::{ConstValue, Node};
+
+use super::catalogue::Catalogue;
+use super::functions;
+
+/// A table's name as it stands in a statement.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Name {
+    pub schema: Option<String>,
+    pub name: String,
+}
+
+impl Name {
+    /// The name; none if it names another database.
+    pub fn of(range: &RangeVar) -> Option<Name> {
+        range.catalogname().is_none().then(|| Name {
+            schema: range.schemaname().map(str::to_owned),
+            name: range.relname().unwrap_or_default().to_owned(),
+        })
+    }
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct Facts<'a> {
+    /// Why it may not leave the primary, if so.
+    pub primary: Option<&'static str>,
+    /// Whether it may touch tables that it does not name.
+    pub unknown: bool,
+    /// Tables that it reads.
+    pub reads: BTreeSet<Name>,
+    /// How often a table is read: two reads of one table are two.
+    pub read_count: usize,
+    /// Tables that an inner statement writes.
+    pub inner_writes: BTreeSet<Name>,
+    /// Every name in a column's place, without its table.
+    pub names: BTreeSet<String>,
+    /// Those of them that stand alone where the type of a whole row would be seen.
+    pub bare_names: BTreeSet<String>,
+    /// Tables of which whole rows are asked for where their type is seen: `coalesce(t.*)`.
+    pub whole_rows: BTreeSet<String>,
+    /// What the tables that it reads are called in it.
+    pub called: BTreeSet<String>,
+    /// Whether all columns are asked for, or columns have other names here.
+    pub star: bool,
+    /// Names of WITH queries.
+    pub with_names: BTreeSet<String>,
+    /// How many queries there are.
+    pub query_count: usize,
+    /// Whether it depends on the time or on settings.
+    pub stable: bool,
+    /// Whether it asks for the time at which its transaction began.
+    pub transaction_time: bool,
+    /// The numbers of parameters that stand there.
+    pub parameters: BTreeSet<i32>,
+    /// Does it lock the rows that it reads?
+    pub locks: bool,
+    /// Those that stand there more than once.
+    pub repeated_parameters: BTreeSet<i32>,
+    /// Functions that are called by their names, with how many arguments.
+    pub calls: BTreeSet<(String, usize)>,
+    /// Types to which something is cast.
+    pub casts: Vec<&'a TypeName>,
+    /// Constants that are texts.
+    pub texts: Vec<&'a str>,
+    /// Whether it has operators.
+    pub has_operators: bool,
+    /// Whether it has a word of SQL for the time, or for who asks.
+    pub asks_for_time: bool,
+}
+
+impl<'a> Facts<'a> {
+    /// The facts of what hangs on these nodes.
+    pub fn of(catalogue: &Catalogue, roots: impl IntoIterator<Item = Node<'a>>) -> Facts<'a> {
+        let mut walk = Walk {
+            catalogue,
+            facts: Facts::default(),
+            work: roots.into_iter().collect(),
+        };
+        while let Some(node) = walk.work.pop() {
+            walk.see(node);
+        }
+        walk.facts
+    }
+
+    fn only_primary(&mut self, why: &'static str) {
+        self.primary.get_or_insert(why);
+    }
+
+    fn not_understood(&mut self, why: &'static str) {
+        if !self.unknown {
+            self.primary = Some(why);
+        }
+        self.unknown = true;
+    }
+}
+
+/// What stands for a whole row, if a name in a column's place is a table's.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum WholeRow {
+    /// One value, whose type has a number that differs between nodes.
+    Shows,
+    /// One value of which only its fields' values come out.
+    Hides,
+    /// Its fields, if `*` stands behind it.
+    Expands,
+}
+
+struct Walk<'a, 'c> {
+    catalogue: &'c Catalogue,
+    facts: Facts<'a>,
+    work: Vec<Node<'a>>,
+}
+
+impl<'a> Walk<'a, '_> {
+    fn add(&mut self, node: Node<'a>) {
+        self.work.push(node);
+    }
+
+    fn list(&mut self, nodes: impl IntoIterator<Item = Node<'a>>) {
+        self.work.extend(nodes);
+    }
+
+    fn see(&mut self, node: Node<'a>) {
+        match node {
+            Node::None | Node::SetToDefault(_) => {}
+            Node::A_Const(constant) => {
+                if let Some(ConstValue::String(text)) = constant.val() {
+                    self.facts.texts.push(text);
+                    let is = |time: &&str| text.trim().eq_ignore_ascii_case(time);
+                    self.facts.transaction_time |= functions::TIMES.iter().any(is);
+                }
+            }
+            Node::ParamRef(parameter) => {
+                if !self.facts.parameters.insert(parameter.number) {
+                    self.facts.repeated_parameters.insert(parameter.number);
+                }
+            }
+            Node::Integer(_) | Node::String(_) => {}
+            Node::NodeList(nodes) => self.list(nodes),
+            Node::ColumnRef(column) => self.column(column.fields(), WholeRow::Shows),
+            Node::RangeVar(range) => self.table(range),
+            Node::SelectStmt(select) => {
+                self.facts.query_count += 1;
+                self.select(select);
+            }
+            Node::InsertStmt(_) | Node::UpdateStmt(_) | Node::DeleteStmt(_) => self.write(node),
+            Node::FuncCall(call) => self.call(call),
+            Node::TypeCast(cast) => {
+                self.cast(cast.type_name());
+                self.operand(cast.arg(), WholeRow::Hides);
+            }
+            Node::SQLValueFunction(function) => {
+                self.facts.stable = true;
+                self.facts.asks_for_time = true;
+                self.facts.transaction_time |= function.op < ValueOp::SVFOP_CURRENT_ROLE;
+                if function.op >= ValueOp::SVFOP_CURRENT_ROLE {
+                    self.facts.only_primary("it asks who or where it is");
+                }
+            }
+            _ => self.see_clause(node),
+        }
+    }
+
+    fn see_clause(&mut self, node: Node<'a>) {
+        match node {
+            Node::ResTarget(target) => {
+                self.list(target.indirection());
+                self.operand(target.val(), WholeRow::Expands);
+            }
+            Node::SortBy(sort) => {
+                self.operator(sort.use_op());
+                self.add(sort.node());
+            }
+            Node::JoinExpr(join) => {
+                if join.is_natural {
+                    self.facts.star = true;
+                }
+                if join.alias().is_some() {
+                    self.facts.star = true;
+                }
+                let using = join.using_clause().iter();
+                for name in using.filter_map(|name| name.sval()) {
+                    self.name(name);
+                }
+                self.list([join.larg(), join.rarg(), join.quals()]);
+            }
+            Node::RangeSubselect(range) => self.add(range.subquery()),
+            Node::RangeFunction(range) if range.coldeflist().is_empty() => {
+                self.list(range.functions());
+            }
+            Node::WithClause(with) => self.list(with.ctes().iter().map(Node::CommonTableExpr)),
+            Node::CommonTableExpr(with) => {
+                if with.search_clause().is_some() || with.cycle_clause().is_some() {
+                    self.facts.not_understood("it has SEARCH or CYCLE");
+                }
+                let name = with.ctename().unwrap_or_default();
+                self.facts.with_names.insert(name.to_owned());
+                self.add(with.ctequery());
+            }
+            Node::GroupingSet(set) => self.list(set.content()),
+            Node::GroupingFunc(grouping) => self.list(grouping.args()),
+            Node::WindowDef(window) => {
+                self.list(window.partition_clause());
+                self.list(window.order_clause().iter().map(Node::SortBy));
+                self.list([window.start_offset(), window.end_offset()]);
+            }
+            _ => self.see_expression(node),
+        }
+    }
+
+    fn see_expression(&mut self, node: Node<'a>) {
+        match node {
+            Node::A_Expr(expression) => {
+                self.operator(expression.name());
+                self.list([expression.lexpr(), expression.rexpr()]);
+            }
+            Node::BoolExpr(expression) => self.list(expression.args()),
+            Node::SubLink(link) => {
+                self.operator(link.oper_name());
+                self.list([link.testexpr(), link.subselect()]);
+            }
+            Node::NullTest(test) => self.operand(test.arg(), WholeRow::Hides),
+            Node::BooleanTest(test) => self.add(test.arg()),
+            Node::CaseExpr(case) => {
+                self.list(case.args());
+                self.list([case.arg(), case.defresult()]);
+            }
+            Node::CaseWhen(when) => self.list([when.expr(), when.result()]),
+            Node::CoalesceExpr(coalesce) => self.list(coalesce.args()),
+            Node::MinMaxExpr(extreme) => self.list(extreme.args()),
+            Node::RowExpr(row) => {
+                for field in row.args() {
+                    self.operand(field, WholeRow::Expands);
+                }
+            }
+            Node::A_ArrayExpr(array) => self.list(array.elements()),
+            Node::A_Indirection(indirection) => {
+                // `(t).f` may be a system column of t, or a call of f.
+                for name in indirection.indirection().iter().filter_map(Node::as_str) {
+                    self.facts.only_primary("it takes a field of a value");
+                    if self.catalogue.user_functions.contains(name) {
+                        self.facts
+                            .not_understood("it may call a function that users have made");
+                    }
+                }
+                self.facts.star = true;
+                self.add(indirection.arg());
+                self.list(indirection.indirection());
+            }
+            Node::A_Indices(indices) => self.list([indices.lidx(), indices.uidx()]),
+            Node::A_Star(_) => self.facts.star = true,
+            Node::MultiAssignRef(assign) => self.add(assign.source()),
+            _ => self.facts.not_understood("it has a part that is not known"),
+        }
+    }
+
+    fn select(&mut self, select: &'a SelectStmt) {
+        if select.into_clause().is_some() {
+            self.facts.not_understood("it makes a table");
+        }
+        if !select.locking_clause().is_empty() {
+            self.facts.locks = true;
+            self.facts.only_primary("it locks rows");
+        }
+        self.list(select.target_list().iter().map(Node::ResTarget));
+        self.list(select.distinct_clause());
+        self.list(select.from_clause());
+        self.list(select.group_clause());
+        self.list(select.window_clause());
+        self.list(select.values_lists());
+        self.list(select.sort_clause().iter().map(Node::SortBy));
+        self.list([
+            select.where_clause(),
+            select.having_clause(),
+            select.limit_offset(),
+            select.limit_count(),
+        ]);
+        self.list(select.with_clause().map(Node::WithClause));
+        self.list(
+            [select.larg(), select.rarg()]
+                .into_iter()
+                .flatten()
+                .map(Node::SelectStmt),
+        );
+    }
+
+    /// A statement inside another that writes.
+    fn write(&mut self, node: Node<'a>) {
+        self.facts.query_count += 1;
+        self.facts.only_primary("it writes");
+        let target = match node {
+            Node::InsertStmt(insert) => insert.relation(),
+            Node::UpdateStmt(update) => update.relation(),
+            Node::DeleteStmt(delete) => delete.relation(),
+            _ => None,
+        };
+        match target.and_then(Name::of) {
+            Some(name) => {
+                self.facts.inner_writes.insert(name);
+            }
+            None => self.facts.not_understood("it names another database"),
+        }
+        self.list(parts_of_write(node));
+    }
+
+    fn table(&mut self, range: &RangeVar) {
+        self.facts.read_count += 1;
+        let renames = range
+            .alias()
+            .is_some_and(|alias| !alias.colnames().is_empty());
+        self.facts.star |= renames;
+        let alias = range.alias().and_then(|alias| alias.aliasname());
+        let called = alias.or(range.relname()).unwrap_or_default();
+        self.facts.called.insert(called.to_owned());
+        match Name::of(range) {
+            Some(name) => {
+                self.facts.reads.insert(name);
+            }
+            None => self.facts.not_understood("it names another database"),
+        }
+    }
+
+    /// What an expression is made of; if it is a column, it may be a whole row instead.
+    fn operand(&mut self, node: Node<'a>, whole_row: WholeRow) {
+        match node {
+            Node::ColumnRef(column) => self.column(column.fields(), whole_row),
+            _ => self.add(node),
+        }
+    }
+
+    fn column(&mut self, fields: &'a NodeList, whole_row: WholeRow) {
+        let mut from_last = fields.iter().rev();
+        match from_last.next() {
+            Some(Node::String(name)) => {
+                let name = name.sval().unwrap_or_default();
+                if fields.len() == 1 && whole_row != WholeRow::Hides {
+                    self.facts.bare_names.insert(name.to_owned());
+                }
+                // `t.f` may be a call of f.
+                if self.catalogue.user_functions.contains(name) {
+                    self.facts
+                        .not_understood("it may call a function that users have made");
+                }
+                self.name(name);
+            }
+            _ => {
+                self.facts.star = true;
+                if whole_row == WholeRow::Shows {
+                    let of = from_last.next().and_then(|name| name.as_str());
+                    self.facts.whole_rows.extend(of.map(str::to_owned));
+                }
+            }
+        }
+    }
+
+    /// A name in a column's place.
+    fn name(&mut self, name: &str) {
+        if functions::OF_ANY_VALUE.contains(&name) {
+            self.facts.only_primary("it asks how a node keeps a value");
+        }
+        if functions::SYSTEM_COLUMNS.contains(&name) {
+            self.facts
+                .only_primary("it reads a system column, which differs between nodes");
+        }
+        self.facts.names.insert(name.to_owned());
+    }
+
+    fn call(&mut self, call: &'a FuncCall) {
+        let names: Vec<&str> = call.funcname().iter().filter_map(Node::as_str).collect();
+        let name = match names[..] {
+            [name] | ["pg_catalog", name] => name,
+            _ => "",
+        };
+        let count = call.args().len();
+        self.facts.calls.insert((name.to_owned(), count));
+        if !functions::touches_no_table(self.catalogue, name) {
+            self.facts
+                .not_understood("it calls a function that is not known to be the same everywhere");
+        } else if !functions::is_same_everywhere(self.catalogue, name) {
+            self.facts.only_primary("it calls a volatile function");
+        } else if functions::may_go_by_number(name, call.args()) {
+            self.facts.only_primary(functions::BY_NUMBER);
+        }
+        self.facts.stable |= !self.catalogue.immutable_functions.contains(name);
+        self.facts.transaction_time |= functions::OF_TRANSACTION_TIME.contains(&name);
+        let whole_row = match functions::HIDES_TYPE.contains(&name) {
+            true => WholeRow::Hides,
+            false => WholeRow::Shows,
+        };
+        for argument in call.args() {
+            self.operand(argument, whole_row);
+        }
+        self.list(call.agg_order().iter().map(Node::SortBy));
+        self.add(call.agg_filter());
+        self.list(call.over().map(Node::WindowDef));
+    }
+
+    fn operator(&mut self, name: &NodeList) {
+        self.facts.has_operators |= !name.is_empty();
+        let names: Vec<&str> = name.iter().filter_map(Node::as_str).collect();
+        let plain = match names[..] {
+            [] => true,
+            [name] | ["pg_catalog", name] => !self.catalogue.user_operators.contains(name),
+            _ => false,
+        };
+        if !plain {
+            self.facts
+                .not_understood("it has an operator that users have made");
+        }
+    }
+
+    fn cast(&mut self, target: Option<&'a TypeName>) {
+        self.facts.casts.extend(target);
+        let names = target.map(|target| target.names().iter());
+        let names: Vec<&str> = names
+            .into_iter()
+            .flatten()
+            .filter_map(|name| name.sval())
+            .collect();
+        let (plain, own) = match names[..] {
+            [name] | ["pg_catalog", name] => (
+                functions::is_plain_type(self.catalogue, name),
+                functions::is_own_type(self.catalogue, name),
+            ),
+            _ => (false, false),
+        };
+        if own {
+            self.facts
+                .only_primary("it casts to a type whose values may differ between nodes");
+        }
+        if !(plain || own) || target.is_some_and(|target| target.setof || target.pct_type) {
+            self.facts
+                .not_understood("it casts to a type that is not PostgreSQL's own");
+        }
+    }
+}
+
+/// What hangs on a statement that writes, but not its target.
+pub fn parts_of_write(node: Node<'_>) -> Vec<Node<'_>> {
+    let mut parts = Vec::new();
+    let (with, returning) = match node {
+        Node::InsertStmt(insert) => {
+            parts.extend(insert.cols());
+            parts.push(insert.select_stmt());
+            if let Some(conflict) = insert.on_conflict_clause() {
+                parts.extend(conflict.target_list().iter().map(Node::ResTarget));
+                parts.push(conflict.where_clause());
+            }
+            (insert.with_clause(), insert.returning_clause())
+        }
+        Node::UpdateStmt(update) => {
+            parts.extend(update.target_list().iter().map(Node::ResTarget));
+            parts.extend(update.from_clause());
+            parts.push(update.where_clause());
+            (update.with_clause(), update.returning_clause())
+        }
+        Node::DeleteStmt(delete) => {
+            parts.extend(delete.using_clause());
+            parts.push(delete.where_clause());
+            (delete.with_clause(), delete.returning_clause())
+        }
+        other => return vec![other],
+    };
+    parts.extend(with.map(Node::WithClause));
+    if let Some(returning) = returning {
+        parts.extend(returning.exprs());
+    }
+    parts
+}

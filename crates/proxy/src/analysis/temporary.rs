@@ -1,0 +1,175 @@
+//! Changes of the schema that use temporary tables, as far as PostgreSQL keeps no dependency of it: rights, and tables
+//! that are made of others. Replicas have no temporary tables.
+
+use std::collections::BTreeSet;
+
+use pg_raw_parse::Node;
+use pg_raw_parse::nodes::RangeVar;
+use pg_raw_parse::raw::{GrantTargetType, ObjectType};
+
+use super::catalogue::Catalogue;
+use super::facts::{Facts, Name};
+use super::utility::is_temporary;
+
+/// How every schema of temporary tables is called, or begins.
+const SCHEMA: &str = "pg_temp";
+
+/// What a statement does with temporary tables.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Uses {
+    /// It uses none.
+    Nothing,
+    /// It is about nothing else.
+    Only,
+    /// It is about others, too.
+    Some,
+}
+
+/// The tables that a statement names, as far as they may be temporary.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Named {
+    /// How they are called, if no schema is told.
+    pub names: BTreeSet<String>,
+    /// How many it names.
+    pub count: usize,
+    /// How many of them are surely temporary.
+    pub temporary_count: usize,
+    /// May all of them be temporary? Then nothing is done but to them.
+    pub may_be_all: bool,
+}
+
+impl Named {
+    fn add(&mut self, schema: Option<&str>, name: &str) {
+        self.count += 1;
+        match schema {
+            None => {
+                self.names.insert(name.to_owned());
+            }
+            Some(schema) => self.temporary_count += usize::from(schema.starts_with(SCHEMA)),
+        }
+    }
+
+    fn add_range(&mut self, range: Option<&RangeVar>) {
+        if let Some(range) = range {
+            self.add(range.schemaname(), range.relname().unwrap_or_default());
+        }
+    }
+}
+
+/// Why a statement is refused that makes something for good of temporary tables.
+pub const REFUSED: &str = "a table that lasts cannot be made of a temporary one, which replicas do not have: write CREATE \
+                           TABLE with its columns, then INSERT … SELECT";
+
+/// The temporary table, view or sequence that a statement makes.
+pub fn made_by<'t>(node: Node<'t>) -> Option<&'t str> {
+    let relation = match node {
+        Node::CreateStmt(create) => create.relation(),
+        Node::ViewStmt(view) => view.view(),
+        Node::CreateSeqStmt(create) => create.sequence(),
+        Node::CreateTableAsStmt(create) => create.into().and_then(|into| into.rel()),
+        Node::SelectStmt(select) => select.into_clause().and_then(|into| into.rel()),
+        _ => None,
+    };
+    let relation = relation.filter(|relation| is_temporary(Some(relation)))?;
+    relation.relname()
+}
+
+/// What a statement does, in a session that has these temporary tables.
+pub fn uses(text: &str, own: &[&str]) -> Uses {
+    let named = named(text);
+    let mine = named
+        .names
+        .iter()
+        .filter(|name| own.contains(&name.as_str()));
+    let count = named.temporary_count + mine.count();
+    match count {
+        0 => Uses::Nothing,
+        count if count >= named.count && named.may_be_all => Uses::Only,
+        _ => Uses::Some,
+    }
+}
+
+/// The tables whose rights a statement is about, or of which it makes one for good.
+pub fn named(text: &str) -> Named {
+    let mut named = Named::default();
+    let Ok(tree) = pg_raw_parse::parse(text) else {
+        return named;
+    };
+    for raw in tree.iter() {
+        match raw.stmt() {
+            Node::GrantStmt(grant) => {
+                named.may_be_all = true;
+                let is_table = matches!(
+                    grant.objtype,
+                    ObjectType::OBJECT_TABLE | ObjectType::OBJECT_SEQUENCE
+                );
+                if is_table && grant.targtype == GrantTargetType::ACL_TARGET_OBJECT {
+                    let tables = grant.objects().iter();
+                    tables.for_each(|range| named.add_range(Some(range)));
+                } else {
+                    // Functions, and all tables of schemas, are temporary only if they are named so.
+                    named.count += grant.objects().len();
+                    let says_so = text.to_ascii_lowercase().contains(SCHEMA);
+                    named.temporary_count += usize::from(says_so);
+                }
+            }
+            Node::CreateStmt(create) => {
+                for element in create.table_elts() {
+                    if let Node::TableLikeClause(like) = element {
+                        named.add_range(like.relation());
+                    }
+                }
+            }
+            Node::CreateTableAsStmt(create) => {
+                let facts = Facts::of(&Catalogue::default(), [create.query()]);
+                for Name { schema, name } in &facts.reads {
+                    if schema.is_some() || !facts.with_names.contains(name) {
+                        named.add(schema.as_deref(), name);
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+    named
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_uses_temporary_tables_is_told() {
+        let own = ["mine", "Yours"];
+        for (text, expected) in [
+            ("GRANT SELECT ON mine TO ann", Uses::Only),
+            ("REVOKE ALL ON mine, \"Yours\" FROM PUBLIC", Uses::Only),
+            ("GRANT SELECT ON pg_temp.other TO ann", Uses::Only),
+            (
+                "GRANT SELECT ON ALL TABLES IN SCHEMA pg_temp TO ann",
+                Uses::Only,
+            ),
+            ("GRANT SELECT ON mine, public.mine TO ann", Uses::Some),
+            ("GRANT SELECT ON public.mine TO ann", Uses::Nothing),
+            ("GRANT EXECUTE ON FUNCTION mine() TO ann", Uses::Nothing),
+            ("GRANT SELECT ON yours TO ann", Uses::Nothing),
+            ("CREATE TABLE t (LIKE mine INCLUDING ALL)", Uses::Some),
+            ("CREATE TABLE mine (LIKE other)", Uses::Nothing),
+            (
+                "CREATE TABLE t AS SELECT * FROM other WHERE id IN (SELECT id FROM mine)",
+                Uses::Some,
+            ),
+            (
+                "CREATE TABLE t AS WITH mine AS (SELECT 1) SELECT * FROM mine",
+                Uses::Nothing,
+            ),
+            ("CREATE TABLE t AS TABLE pg_temp.x", Uses::Some),
+            (
+                "CREATE TABLE mine AS SELECT mine.id FROM other AS mine",
+                Uses::Nothing,
+            ),
+        ] {
+            assert_eq!(uses(text, &own), expected, "{text}");
+        }
+    }
+}

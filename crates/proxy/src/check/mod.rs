@@ -1,0 +1,215 @@
+//! What is missing at the databases before a proxy is put in front of them, and how to mend it.
+//!
+//! It changes nothing there.
+
+mod primary;
+mod replica;
+
+use std::collections::BTreeMap;
+use std::fmt::Display;
+
+use tokio_postgres::Client;
+
+use crate::address::Address;
+use crate::replication::leadership::register::{self, Registered};
+use crate::replication::{Error, connect, setup};
+
+/// The oldest PostgreSQL that is understood: its slots give the proxy's messages.
+const VERSION_MIN: u64 = 14;
+/// Connections that replication has to each database, besides those of sessions.
+const OWN_CONNECTIONS: u64 = 10;
+
+/// How bad a finding is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Weight {
+    /// It is as it should be.
+    Fine,
+    /// The proxy works, but somebody should know.
+    Mind,
+    /// It would stop the proxy, or this replica.
+    Stops,
+}
+
+/// One thing that was looked at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// Where.
+    pub place: String,
+    /// How bad it is.
+    pub weight: Weight,
+    /// What was found.
+    pub what: String,
+    /// How to mend it; empty if nothing is to be mended.
+    pub mend: String,
+}
+
+/// Looks at a primary, at databases that are to be replicas, and at those that the console has added. To each
+/// of them sessions will have so many connections.
+pub async fn check(primary: &Address, replicas: &[Address], connections: u64) -> Vec<Finding> {
+    let mut report = Notes::at(format!("primary at {primary}"), connections);
+    let client = report.connect(primary).await;
+    let mut findings = Vec::new();
+    if let Some(client) = &client {
+        let looked = primary::look(&mut report, primary, client).await;
+        report.finish(looked);
+    }
+    let added = match &client {
+        Some(_) => added(&mut report, primary, replicas).await,
+        None => Vec::new(),
+    };
+    findings.append(&mut report.findings);
+    for address in replicas.iter().chain(&added) {
+        let mut report = Notes::at(format!("replica at {address}"), connections);
+        if let Some(there) = report.connect(address).await {
+            let looked = replica::look(&mut report, client.as_ref(), &there).await;
+            report.finish(looked);
+        }
+        findings.append(&mut report.findings);
+    }
+    findings
+}
+
+/// The replicas that the console has added and nobody names.
+async fn added(report: &mut Notes, primary: &Address, named: &[Address]) -> Vec<Address> {
+    let registered = match register::read(primary).await {
+        Ok(registered) => registered,
+        Err(problem) => {
+            report.finish(Err(problem));
+            return Vec::new();
+        }
+    };
+    let mut added = Vec::new();
+    for Registered { place, url } in registered {
+        match Address::parse(&url) {
+            Ok(address) if named.iter().all(|it| it.place() != address.place()) => {
+                report.fine(format!("the console has added the replica at {place}"));
+                added.push(address);
+            }
+            Ok(_) => {}
+            Err(problem) => report.mind(
+                format!("the console has added the replica at {place}, which cannot be followed from here: {problem}"),
+                "Put the files that its URL names on this machine, too, or REMOVE REPLICA and add it again.",
+            ),
+        }
+    }
+    added
+}
+
+/// What is found at one database.
+struct Notes {
+    place: String,
+    connections: u64,
+    findings: Vec<Finding>,
+}
+
+impl Notes {
+    fn at(place: String, connections: u64) -> Notes {
+        Notes {
+            place,
+            connections,
+            findings: Vec::new(),
+        }
+    }
+
+    fn note(&mut self, weight: Weight, what: impl Display, mend: impl Display) {
+        self.findings.push(Finding {
+            place: self.place.clone(),
+            weight,
+            what: what.to_string(),
+            mend: mend.to_string(),
+        });
+    }
+
+    fn fine(&mut self, what: impl Display) {
+        self.note(Weight::Fine, what, "");
+    }
+
+    fn mind(&mut self, what: impl Display, mend: impl Display) {
+        self.note(Weight::Mind, what, mend);
+    }
+
+    fn stops(&mut self, what: impl Display, mend: impl Display) {
+        self.note(Weight::Stops, what, mend);
+    }
+
+    /// Looking at the rest was not possible.
+    fn finish(&mut self, looked: Result<(), Error>) {
+        if let Err(problem) = looked {
+            let mend = "See the server's log, and check again.";
+            self.stops(format!("it cannot be looked at: {problem}"), mend);
+        }
+    }
+
+    async fn connect(&mut self, address: &Address) -> Option<Client> {
+        match connect(address, "replex check").await {
+            Ok(client) => Some(client),
+            Err(problem) => {
+                self.stops(
+                    format!("no connection: {problem}"),
+                    "Is it running, does listen_addresses let this machine in, does pg_hba.conf let \
+                     this user in, are name, password and database right?",
+                );
+                None
+            }
+        }
+    }
+
+    /// What every database must be.
+    async fn look_at_server(&mut self, client: &Client) -> Result<(), Error> {
+        let version = major(client).await?;
+        match version >= VERSION_MIN {
+            true => self.fine(format!("PostgreSQL {version}")),
+            false => self.stops(
+                format!("PostgreSQL {version}"),
+                format!("Upgrade it to {VERSION_MIN} or newer."),
+            ),
+        }
+        let is_superuser = "SELECT rolsuper FROM pg_roles WHERE rolname = current_user";
+        let user = setup::one(client, "SELECT current_user").await?;
+        match setup::one(client, is_superuser).await?.as_str() {
+            "t" => self.fine(format!("user {user} is a superuser")),
+            _ => self.stops(
+                format!("user {user} is no superuser"),
+                format!("ALTER ROLE \"{user}\" SUPERUSER, or name another user in the URL."),
+            ),
+        }
+        let (max, needed) = (
+            setting(client, "max_connections").await?,
+            self.connections + OWN_CONNECTIONS,
+        );
+        if max < needed {
+            self.mind(
+                format!("max_connections = {max}, but up to {needed} may be used"),
+                format!(
+                    "Set max_connections = {needed} and restart it, or give fewer --connections."
+                ),
+            );
+        }
+        Ok(())
+    }
+}
+
+/// A server's major version.
+async fn major(client: &Client) -> Result<u64, Error> {
+    Ok(setting(client, "server_version_num").await? / 10_000)
+}
+
+/// A setting that is a number.
+async fn setting(client: &Client, name: &str) -> Result<u64, Error> {
+    let text = format!("SELECT setting FROM pg_settings WHERE name = '{name}'");
+    setup::number(&setup::one(client, &text).await?)
+}
+
+/// What must be equal, or else texts are ordered or stored otherwise.
+async fn texts(client: &Client) -> Result<BTreeMap<&'static str, String>, Error> {
+    let mut found = BTreeMap::new();
+    for (name, column) in [
+        ("encoding", "pg_encoding_to_char(encoding)"),
+        ("collation", "datcollate"),
+        ("character type", "datctype"),
+    ] {
+        let text = format!("SELECT {column} FROM pg_database WHERE datname = current_database()");
+        found.insert(name, setup::one(client, &text).await?);
+    }
+    Ok(found)
+}

@@ -1,0 +1,108 @@
+//! What a database must be that is to be a replica.
+
+use tokio_postgres::Client;
+
+use super::{Notes, major, texts};
+use crate::manager::Tsid;
+use crate::replication::setup::{self, Start};
+use crate::replication::{
+    Error, has_tables, is_same, noted_difference, promotion, refused_standby,
+};
+
+const EMPTY: &str = "ADD REPLICA '…' EMPTY drops what is there and fills it; or empty it by hand.";
+
+/// Without a connection to the primary, nothing is compared with it.
+pub async fn look(
+    notes: &mut Notes,
+    primary: Option<&Client>,
+    client: &Client,
+) -> Result<(), Error> {
+    if setup::one(client, "SELECT pg_is_in_recovery()").await? == "t" {
+        let refused = match primary {
+            Some(primary) => refused_standby(primary, client).await?,
+            None => None,
+        };
+        match refused {
+            Some(why) => notes.stops(why, "Name a standby of the primary, or an empty database."),
+            None => notes.fine("it is a standby, and is followed as it is"),
+        }
+        notes.look_at_server(client).await?;
+        return Ok(());
+    }
+    if let Some(primary) = primary
+        && setup::one(primary, "SELECT pg_is_in_recovery()").await? == "f"
+        && is_same(primary, client).await?
+    {
+        notes.stops("it is the primary itself", "Name another database.");
+        return Ok(());
+    }
+    notes.look_at_server(client).await?;
+    contents(notes, primary, client).await?;
+    let Some(primary) = primary else {
+        return Ok(());
+    };
+    let (here, there) = (major(client).await?, major(primary).await?);
+    if here < there {
+        notes.mind(
+            format!("PostgreSQL {here}, older than the primary's {there}"),
+            "Upgrade it: what is new on the primary may be unknown there.",
+        );
+    }
+    let expected = texts(primary).await?;
+    for (name, found) in texts(client).await? {
+        let expected = &expected[name];
+        if found != *expected {
+            notes.mind(
+                format!("its {name} is {found}, the primary's is {expected}: answers may be ordered otherwise"),
+                "Add it with EMPTY, which makes a database like the primary's.",
+            );
+        }
+    }
+    Ok(())
+}
+
+/// Whether it can be filled, or go on.
+async fn contents(
+    notes: &mut Notes,
+    primary: Option<&Client>,
+    client: &Client,
+) -> Result<(), Error> {
+    if let Some(why) = noted_difference(client).await? {
+        notes.stops(format!("it was found to differ: {why}"), EMPTY);
+        return Ok(());
+    }
+    if let Some(primary) = primary {
+        let line = promotion::line(primary).await?;
+        if promotion::has_replaced(client, &line).await? {
+            let mend = "Name it by --primary, and see that the old one is not started again.";
+            notes.stops("it was promoted to be the primary", mend);
+            return Ok(());
+        }
+        let follows = promotion::follows(client).await?;
+        if follows.is_some_and(|follows| follows != line) {
+            notes.stops("it is a replica of another primary", EMPTY);
+            return Ok(());
+        }
+    }
+    match setup::applied(client).await? {
+        Some(Start { applied, .. }) => {
+            let confirmed = match primary {
+                Some(primary) => setup::confirmed(primary).await?,
+                None => Tsid(0),
+            };
+            match confirmed <= applied {
+                true => notes.fine(format!("it was filled before, and goes on at {applied}")),
+                false => notes.stops(
+                    format!("it was filled before, up to {applied}, but the primary has no log from there"),
+                    EMPTY,
+                ),
+            }
+        }
+        None if has_tables(client).await? => notes.stops(
+            "its database has tables, but was not filled by the proxy",
+            EMPTY,
+        ),
+        None => notes.fine("it is empty, and will be filled"),
+    }
+    Ok(())
+}

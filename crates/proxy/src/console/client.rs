@@ -1,0 +1,60 @@
+//! Asks a running proxy's console.
+
+use std::sync::mpsc;
+
+use tokio_postgres::SimpleQueryMessage;
+use tokio_postgres::error::DbError;
+
+use super::DATABASE;
+use crate::address::Address;
+use crate::replication::{Error, connect_and_hear};
+
+/// What the console answered: names of columns, rows of texts, and what it noted besides.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Told {
+    /// Names of the columns; none if there are no rows.
+    pub columns: Vec<String>,
+    /// A text for each column, if it has one.
+    pub rows: Vec<Vec<Option<String>>>,
+    /// A sentence or two each, for people.
+    pub notices: Vec<String>,
+}
+
+/// Sends one command to the console at an address, whose database does not matter.
+pub async fn ask(address: &Address, command: &str) -> Result<Told, Error> {
+    let address = Address {
+        database: DATABASE.into(),
+        ..address.clone()
+    };
+    let (hear, heard) = mpsc::channel();
+    let hear = move |notice| {
+        // Behind the last answer nobody listens.
+        let _ = hear.send(sentences(&notice));
+    };
+    let client = connect_and_hear(&address, "replex proxy admin", hear).await?;
+    let refused = |error: tokio_postgres::Error| match error.as_db_error() {
+        Some(said) => Error::Setup(sentences(said)),
+        None => error.into(),
+    };
+    let mut told = Told::default();
+    for message in client.simple_query(command).await.map_err(refused)? {
+        match message {
+            SimpleQueryMessage::RowDescription(columns) => {
+                told.columns = columns.iter().map(|it| it.name().to_owned()).collect();
+            }
+            SimpleQueryMessage::Row(row) => {
+                let texts = (0..row.len()).map(|at| row.get(at).map(str::to_owned));
+                told.rows.push(texts.collect());
+            }
+            _ => {}
+        }
+    }
+    told.notices = heard.try_iter().collect();
+    Ok(told)
+}
+
+/// A report for people.
+fn sentences(report: &DbError) -> String {
+    let hint = report.hint().map(|hint| format!(". {hint}"));
+    format!("{}{}", report.message(), hint.unwrap_or_default())
+}

@@ -1,0 +1,267 @@
+//! The console's commands as people type them.
+
+use crate::manager::ReplicaId;
+use crate::replication::Contents;
+use crate::wire::report::{Report, Severity};
+
+/// SQLSTATE: what was typed is no command.
+const SYNTAX_ERROR: &str = "42601";
+
+/// What is asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Command {
+    /// Show something.
+    Show(Subject),
+    /// Take up a replica.
+    Add {
+        /// Its URL.
+        url: String,
+        /// What becomes of what is in its database.
+        contents: Contents,
+        /// The replica that it is filled from; otherwise that is the primary.
+        seed: Option<ReplicaId>,
+    },
+    /// Let go of a replica.
+    Remove(ReplicaId),
+    /// Have everybody past a place, on disk.
+    Checkpoint,
+    /// Read files again.
+    Reload,
+    /// What drivers say to every server, and which means nothing here; it is answered by this word.
+    Ignored(&'static str),
+}
+
+/// What can be shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Subject {
+    /// The replicas, and what each does.
+    Replicas,
+    /// Where batches went, and why.
+    Routes,
+    /// How far replicas are behind.
+    Lag,
+    /// What keeps commits for replicas that are away.
+    Buffer,
+    /// Connections to servers.
+    Pools,
+    /// Who is logged in.
+    Clients,
+    /// Whether this proxy is the active one.
+    Proxy,
+    /// The commands.
+    Help,
+}
+
+/// Every command, with what it does.
+pub const HELP: &[(&str, &str)] = &[
+    ("SHOW REPLICAS", "the replicas, and what each does"),
+    ("SHOW ROUTES", "where batches went, and why"),
+    ("SHOW LAG", "how far replicas are behind the primary"),
+    (
+        "SHOW BUFFER",
+        "what the transactions buffer keeps for replicas that are away",
+    ),
+    ("SHOW POOLS", "connections to servers"),
+    (
+        "SHOW CLIENTS",
+        "who is logged in, and which server each uses now",
+    ),
+    (
+        "SHOW PROXY",
+        "whether this proxy is the active one, or for which it stands by",
+    ),
+    ("SHOW HELP", "this list"),
+    (
+        "ADD REPLICA 'url'",
+        "take up a database, which is empty or was a replica; it is filled while all goes on, and stays an \
+         replica of whichever proxy is active",
+    ),
+    (
+        "ADD REPLICA 'url' EMPTY",
+        "the same, but DROP what is in that database first",
+    ),
+    (
+        "ADD REPLICA 'url' FROM n",
+        "the same, also behind EMPTY, but fill it from replica n rather than from the primary",
+    ),
+    (
+        "ADD REPLICA 'url' CONVERT",
+        "a streaming standby of the primary, which becomes a database of its own",
+    ),
+    (
+        "REMOVE REPLICA n",
+        "let go of a replica; its database stays as it is. Take it out of options and file, too",
+    ),
+    (
+        "CHECKPOINT",
+        "wait until all that is committed now is on disk at every replica that is there, and in the Transactions \
+         Buffer",
+    ),
+    (
+        "RELOAD",
+        "read the file of users and the certificates again, as SIGHUP does",
+    ),
+];
+
+/// The commands of a text, which `;` separates.
+pub fn split(text: &str) -> Vec<&str> {
+    let mut is_quoted = false;
+    let parts = text.split(|sign: char| {
+        is_quoted ^= sign == '\'';
+        sign == ';' && !is_quoted
+    });
+    parts
+        .map(str::trim)
+        .filter(|part| !part.is_empty())
+        .collect()
+}
+
+impl Command {
+    /// What the log calls it, if it changes something.
+    pub fn name(&self) -> Option<&'static str> {
+        match self {
+            Command::Show(_) | Command::Ignored(_) => None,
+            Command::Add { .. } => Some("ADD REPLICA"),
+            Command::Remove(_) => Some("REMOVE REPLICA"),
+            Command::Checkpoint => Some("CHECKPOINT"),
+            Command::Reload => Some("RELOAD"),
+        }
+    }
+
+    /// Reads one command. The error does not repeat URLs, which may hold passwords.
+    pub fn parse(text: &str) -> Result<Command, Report> {
+        let text = text.trim().trim_end_matches(';').trim_end();
+        let (before, quoted, behind) = match text.split_once('\'') {
+            Some((before, rest)) => match rest.split_once('\'') {
+                Some((quoted, behind)) => (before, Some(quoted), behind),
+                None => return Err(refused("a quote is not closed")),
+            },
+            None => (text, None, ""),
+        };
+        let before = before.to_ascii_uppercase();
+        let behind = behind.to_ascii_uppercase();
+        let words: Vec<&str> = before.split_whitespace().collect();
+        let tail: Vec<&str> = behind.split_whitespace().collect();
+        match (&words[..], quoted, &tail[..]) {
+            (["SHOW", subject], None, _) => subject_of(subject).map(Command::Show),
+            (["HELP" | "SHOW" | "\\?"], None, _) => Ok(Command::Show(Subject::Help)),
+            (["ADD", "REPLICA"], Some(url), tail) => match tail {
+                [] => Ok(add(url, Contents::Kept, None)),
+                ["EMPTY"] => Ok(add(url, Contents::Dropped, None)),
+                ["FROM", seed] => Ok(add(url, Contents::Kept, Some(numbered(seed)?))),
+                ["EMPTY", "FROM", seed] => Ok(add(url, Contents::Dropped, Some(numbered(seed)?))),
+                ["CONVERT"] => Ok(add(url, Contents::Converted, None)),
+                _ => Err(refused(
+                    "behind the URL there may be only EMPTY, FROM n, both, or CONVERT",
+                )),
+            },
+            (["ADD", ..], ..) => Err(refused("a URL in single quotes is missing").hint(
+                "ADD REPLICA 'postgresql://user:password@host:port/database', and behind it EMPTY \
+                 if what is there may be dropped.",
+            )),
+            (["REMOVE", "REPLICA", number], None, _) => numbered(number).map(Command::Remove),
+            (["REMOVE", ..], ..) => {
+                Err(refused("REMOVE REPLICA needs a number").hint("SHOW REPLICAS has the numbers."))
+            }
+            (["CHECKPOINT"], None, _) => Ok(Command::Checkpoint),
+            (["RELOAD"], None, _) => Ok(Command::Reload),
+            (["SET", ..], ..) => Ok(Command::Ignored("SET")),
+            (["BEGIN"], None, _) => Ok(Command::Ignored("BEGIN")),
+            (["COMMIT"], None, _) => Ok(Command::Ignored("COMMIT")),
+            (["ROLLBACK"], None, _) => Ok(Command::Ignored("ROLLBACK")),
+            (words, ..) => {
+                let first = words.first().copied().unwrap_or_default();
+                Err(refused(format!("the console has no command {first}")))
+            }
+        }
+    }
+}
+
+fn add(url: &str, contents: Contents, seed: Option<ReplicaId>) -> Command {
+    Command::Add {
+        url: url.to_string(),
+        contents,
+        seed,
+    }
+}
+
+fn numbered(number: &str) -> Result<ReplicaId, Report> {
+    number.parse().map(ReplicaId).map_err(|_| {
+        refused("a replica is named by its number").hint("SHOW REPLICAS has the numbers.")
+    })
+}
+
+fn subject_of(word: &str) -> Result<Subject, Report> {
+    match word {
+        "REPLICAS" => Ok(Subject::Replicas),
+        "ROUTES" => Ok(Subject::Routes),
+        "LAG" => Ok(Subject::Lag),
+        "BUFFER" => Ok(Subject::Buffer),
+        "POOLS" => Ok(Subject::Pools),
+        "CLIENTS" => Ok(Subject::Clients),
+        "PROXY" => Ok(Subject::Proxy),
+        "HELP" => Ok(Subject::Help),
+        _ => Err(refused(format!("there is no {word} to be shown"))
+            .hint("There are REPLICAS, ROUTES, LAG, BUFFER, POOLS, CLIENTS, PROXY and HELP.")),
+    }
+}
+
+fn refused(text: impl Into<String>) -> Report {
+    Report::new(Severity::Error, SYNTAX_ERROR, text).hint("SHOW HELP lists the commands.")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_are_read() {
+        let parse = |text: &str| Command::parse(text).unwrap();
+        assert_eq!(parse(" show  lag ; "), Command::Show(Subject::Lag));
+        assert_eq!(parse("remove replica 7"), Command::Remove(ReplicaId(7)));
+        assert_eq!(parse("Reload"), Command::Reload);
+        let url = "postgresql://Ann@h/D";
+        let kept = parse("ADD REPLICA 'postgresql://Ann@h/D'");
+        assert_eq!(kept, add(url, Contents::Kept, None));
+        let dropped = parse("add replica 'postgresql://Ann@h/D' empty;");
+        assert_eq!(dropped, add(url, Contents::Dropped, None));
+        let seed = Some(ReplicaId(2));
+        let filled = parse("add replica 'postgresql://Ann@h/D' from 2");
+        assert_eq!(filled, add(url, Contents::Kept, seed));
+        let filled = parse("ADD REPLICA 'postgresql://Ann@h/D' EMPTY FROM 2;");
+        assert_eq!(filled, add(url, Contents::Dropped, seed));
+        let converted = parse("ADD REPLICA 'postgresql://Ann@h/D' Convert");
+        assert_eq!(converted, add(url, Contents::Converted, None));
+        for (text, _) in HELP {
+            let text = text.replace(" n", " 1");
+            parse(&text);
+        }
+    }
+
+    #[test]
+    fn others_are_refused_with_help_and_without_secrets() {
+        for text in [
+            "",
+            "SELECT 1",
+            "SHOW tables",
+            "ADD REPLICA postgresql://a:secret@b",
+            "ADD REPLICA 'postgresql://a:secret@b' PLEASE",
+            "ADD REPLICA 'postgresql://a:secret@b",
+            "ADD REPLICA 'postgresql://a:secret@b' FROM primary",
+            "ADD REPLICA 'postgresql://a:secret@b' CONVERT FROM 1",
+            "CHECKPOINT 'a'",
+            "REMOVE REPLICA all",
+            "REMOVE REPLICA",
+            "ADD",
+        ] {
+            let report = Command::parse(text).unwrap_err();
+            assert!(!report.message.contains("secret"), "{report}");
+            assert!(!report.hint.is_empty(), "{report}");
+        }
+    }
+
+    #[test]
+    fn texts_are_split_outside_of_quotes() {
+        assert_eq!(split("a 'x;y' ; b;;"), ["a 'x;y'", "b"]);
+    }
+}

@@ -1,0 +1,263 @@
+//! Decodes the row messages of PostgreSQL's output plugin `pgoutput`, protocol 1, text values.
+//!
+//! Begin, Commit and Message are decoded by the library that reads the stream. Bytes come from the
+//! network: whatever they are, this does not panic.
+
+use bytes::{Buf, Bytes};
+
+/// Columns of one table, at most (PostgreSQL's own limit is 1600).
+const COLUMNS_MAX: usize = 1700;
+/// Tables in one TRUNCATE, at most.
+const TRUNCATED_MAX: usize = 100_000;
+
+/// A value of a row.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Value {
+    /// NULL.
+    Null,
+    /// A large value that did not change and was not sent.
+    Unchanged,
+    /// Its text.
+    Text(Bytes),
+}
+
+/// The values of a row, in the order of the relation's columns.
+pub type Tuple = Vec<Value>;
+
+/// What a table looks like from here on in the stream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Relation {
+    /// Object identifier on the primary.
+    pub oid: u32,
+    /// Schema; empty for `pg_catalog`.
+    pub schema: String,
+    /// Name.
+    pub name: String,
+    /// Replica identity: `d`, `n`, `f` or `i`.
+    pub identity: u8,
+    /// Columns in order.
+    pub columns: Vec<RelationColumn>,
+}
+
+/// A column of such a table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RelationColumn {
+    /// Whether it is in the replica identity.
+    pub in_key: bool,
+    /// Name.
+    pub name: String,
+    /// Its type's object identifier on the primary.
+    pub type_oid: u32,
+}
+
+/// What identifies a row before a change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Old {
+    /// Columns of the replica identity; the others are NULL.
+    Key(Tuple),
+    /// The whole row.
+    Row(Tuple),
+}
+
+/// A message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Message {
+    /// A table is described.
+    Relation(Relation),
+    /// A row is new.
+    Insert { relation: u32, new: Tuple },
+    /// A row changed; `old` is there if its identity changed or is the whole row.
+    Update {
+        relation: u32,
+        old: Option<Old>,
+        new: Tuple,
+    },
+    /// A row is gone.
+    Delete { relation: u32, old: Old },
+    /// Tables are emptied.
+    Truncate {
+        relations: Vec<u32>,
+        restart_identity: bool,
+    },
+    /// A type or an origin, which are not needed.
+    Other,
+}
+
+/// The bytes are no message of the protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Malformed;
+
+/// Decodes one message.
+pub fn decode(mut bytes: Bytes) -> Result<Message, Malformed> {
+    let input = &mut bytes;
+    let message = match byte(input)? {
+        b'R' => Message::Relation(relation(input)?),
+        b'I' => {
+            let relation = number(input)?;
+            expect(input, b'N')?;
+            let new = tuple(input)?;
+            Message::Insert { relation, new }
+        }
+        b'U' => update(input)?,
+        b'D' => Message::Delete {
+            relation: number(input)?,
+            old: match byte(input)? {
+                b'K' => Old::Key(tuple(input)?),
+                b'O' => Old::Row(tuple(input)?),
+                _ => return Err(Malformed),
+            },
+        },
+        b'T' => {
+            let count = number(input)? as usize;
+            let options = byte(input)?;
+            if count > TRUNCATED_MAX {
+                return Err(Malformed);
+            }
+            let relations = (0..count)
+                .map(|_| number(input))
+                .collect::<Result<_, _>>()?;
+            Message::Truncate {
+                relations,
+                restart_identity: options & 2 != 0,
+            }
+        }
+        b'Y' | b'O' => return Ok(Message::Other),
+        _ => return Err(Malformed),
+    };
+    match input.is_empty() {
+        true => Ok(message),
+        false => Err(Malformed),
+    }
+}
+
+fn update(input: &mut Bytes) -> Result<Message, Malformed> {
+    let relation = number(input)?;
+    let old = match byte(input)? {
+        b'N' => None,
+        kind => {
+            let values = tuple(input)?;
+            expect(input, b'N')?;
+            Some(match kind {
+                b'K' => Old::Key(values),
+                b'O' => Old::Row(values),
+                _ => return Err(Malformed),
+            })
+        }
+    };
+    let new = tuple(input)?;
+    Ok(Message::Update { relation, old, new })
+}
+
+fn relation(input: &mut Bytes) -> Result<Relation, Malformed> {
+    let oid = number(input)?;
+    let schema = text(input)?;
+    let name = text(input)?;
+    let identity = byte(input)?;
+    let count = column_count(input)?;
+    let mut columns = Vec::with_capacity(count);
+    for _ in 0..count {
+        let in_key = byte(input)? & 1 != 0;
+        let name = text(input)?;
+        let type_oid = number(input)?;
+        let _modifier = number(input)?;
+        columns.push(RelationColumn {
+            in_key,
+            name,
+            type_oid,
+        });
+    }
+    Ok(Relation {
+        oid,
+        schema,
+        name,
+        identity,
+        columns,
+    })
+}
+
+fn tuple(input: &mut Bytes) -> Result<Tuple, Malformed> {
+    let count = column_count(input)?;
+    let value = |_| match byte(input)? {
+        b'n' => Ok(Value::Null),
+        b'u' => Ok(Value::Unchanged),
+        b't' => {
+            let length = number(input)? as usize;
+            if length > input.len() {
+                return Err(Malformed);
+            }
+            Ok(Value::Text(input.split_to(length)))
+        }
+        _ => Err(Malformed),
+    };
+    (0..count).map(value).collect()
+}
+
+fn column_count(input: &mut Bytes) -> Result<usize, Malformed> {
+    let count = usize::from(input.try_get_u16().map_err(|_| Malformed)?);
+    if count > COLUMNS_MAX {
+        return Err(Malformed);
+    }
+    Ok(count)
+}
+
+fn byte(input: &mut Bytes) -> Result<u8, Malformed> {
+    input.try_get_u8().map_err(|_| Malformed)
+}
+
+fn expect(input: &mut Bytes, tag: u8) -> Result<(), Malformed> {
+    match byte(input)? == tag {
+        true => Ok(()),
+        false => Err(Malformed),
+    }
+}
+
+fn number(input: &mut Bytes) -> Result<u32, Malformed> {
+    input.try_get_u32().map_err(|_| Malformed)
+}
+
+fn text(input: &mut Bytes) -> Result<String, Malformed> {
+    let end = input.iter().position(|byte| *byte == 0).ok_or(Malformed)?;
+    let text = input.split_to(end);
+    input.advance(1);
+    String::from_utf8(text.to_vec()).map_err(|_| Malformed)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn update_with_old_key_is_read() {
+        let bytes = b"U\0\0\0\x07K\0\x01t\0\0\0\x011N\0\x02t\0\0\0\x012u";
+        let text = |text: &'static str| Value::Text(Bytes::from_static(text.as_bytes()));
+        let expected = Message::Update {
+            relation: 7,
+            old: Some(Old::Key(vec![text("1")])),
+            new: vec![text("2"), Value::Unchanged],
+        };
+        assert_eq!(decode(Bytes::from_static(bytes)), Ok(expected));
+    }
+
+    #[test]
+    fn what_is_cut_or_longer_is_malformed() {
+        let whole = b"I\0\0\0\x07N\0\x01t\0\0\0\x011";
+        assert!(decode(Bytes::from_static(whole)).is_ok());
+        for end in 0..whole.len() {
+            assert_eq!(decode(Bytes::from_static(&whole[..end])), Err(Malformed));
+        }
+        let longer = [&whole[..], b"x"].concat();
+        assert_eq!(decode(Bytes::from(longer)), Err(Malformed));
+    }
+
+    proptest! {
+        #[test]
+        fn bytes_never_panic(
+            tag in prop::sample::select(b"RIUDTYO".to_vec()),
+            rest in prop::collection::vec(prop_oneof![Just(0_u8), Just(b'N'), Just(b't'), any::<u8>()], 0..64),
+        ) {
+            let _ = decode(Bytes::from([&[tag], &rest[..]].concat()));
+        }
+    }
+}

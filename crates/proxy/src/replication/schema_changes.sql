@@ -1,0 +1,203 @@
+-- The triggers' function runs with a superuser's rights in whatever search path: each name has its schema.
+-- CREATE TABLE AS is noted before its rows come, anything else when it is known whether it changes something that
+-- replicas have; of a DROP only what was dropped tells that. Whatever is alone in its text and changes nothing needs
+-- no note. What would last and rests on the session's temporary objects, which replicas do not have, is refused.
+CREATE TABLE IF NOT EXISTS hihooi.schema_change (
+  id int8 GENERATED ALWAYS AS IDENTITY PRIMARY KEY, at text NOT NULL, event text NOT NULL, tag text NOT NULL,
+  matters bool NOT NULL, settings text NOT NULL, path text NOT NULL, role text NOT NULL, query text NOT NULL, context text NOT NULL);
+ALTER TABLE hihooi.schema_change ADD COLUMN IF NOT EXISTS temporary text NOT NULL DEFAULT '';
+CREATE OR REPLACE FUNCTION hihooi.note_schema_change() RETURNS event_trigger
+LANGUAGE plpgsql SECURITY DEFINER SET lc_messages = 'C' AS $function$
+DECLARE
+  role pg_catalog.text := pg_catalog.current_setting('role');
+  query pg_catalog.text := pg_catalog.current_query();
+  is_drop pg_catalog.bool := pg_catalog.starts_with(TG_TAG, 'DROP ');
+  makes_rows pg_catalog.bool := TG_TAG OPERATOR(pg_catalog.~) '^(CREATE TABLE AS|SELECT INTO)$';
+  matters pg_catalog.bool := true;
+  lasts pg_catalog.bool := false;
+  temporary_schema pg_catalog.oid := pg_catalog.pg_my_temp_schema();
+  has_temporary pg_catalog.bool := temporary_schema OPERATOR(pg_catalog.<>) 0::pg_catalog.oid;
+  temporary pg_catalog.text := '';
+  context pg_catalog.text;
+  is_unseen pg_catalog.bool;
+  said pg_catalog.text;
+  noted pg_catalog.int8;
+BEGIN
+  IF TG_TAG OPERATOR(pg_catalog.~) '^REFRESH MATERIALIZED VIEW$| (PUBLICATION|SUBSCRIPTION)$' THEN RETURN;
+  END IF;
+  GET DIAGNOSTICS context = PG_CONTEXT;
+  -- Only PL/pgSQL says which statement it runs. Scripts of replicas run again as a whole.
+  is_unseen := pg_catalog.strpos(context, E'\n') OPERATOR(pg_catalog.>) 0
+    AND context OPERATOR(pg_catalog.!~) E'^[^\n]*\nSQL statement ".*"\nPL/pgSQL function '
+    AND query OPERATOR(pg_catalog.!~*) E'\\mreplica\\M';
+  IF has_temporary THEN
+    temporary := (SELECT coalesce(pg_catalog.string_agg(c.relname::pg_catalog.text, E'\n'), '') FROM pg_catalog.pg_class AS c
+                   WHERE c.relnamespace OPERATOR(pg_catalog.=) temporary_schema AND pg_catalog.pg_table_is_visible(c.oid)
+                     AND c.relkind OPERATOR(pg_catalog.=) ANY ('{r,p,v,f,S}'::pg_catalog."char"[]));
+    -- The statement, where a function in PL/pgSQL runs it.
+    said := pg_catalog.substring(context, E'\nSQL statement "(.*?)"\nPL/pgSQL function ');
+  END IF;
+  IF TG_EVENT OPERATOR(pg_catalog.=) 'sql_drop' THEN
+    IF NOT is_drop OR NOT EXISTS (
+      SELECT FROM pg_catalog.pg_event_trigger_dropped_objects() AS o
+       WHERE o.original AND NOT o.is_temporary AND o.object_identity OPERATOR(pg_catalog.<>) 'hihooi'
+         AND coalesce(o.schema_name OPERATOR(pg_catalog.<>) 'hihooi',
+                      coalesce(o.address_names[1] OPERATOR(pg_catalog.<>) 'pg_temp', true))) THEN RETURN;
+    END IF;
+    lasts := true;
+    IF has_temporary AND EXISTS (
+      SELECT FROM pg_catalog.pg_event_trigger_dropped_objects() AS o WHERE o.original AND o.is_temporary) THEN
+      RAISE EXCEPTION USING ERRCODE = '0A000',
+        MESSAGE = 'temporary objects cannot be dropped together with others, since replicas do not have them',
+        HINT = 'Drop them by a statement of their own.';
+    END IF;
+  ELSIF TG_EVENT OPERATOR(pg_catalog.=) 'ddl_command_end' THEN
+    lasts := EXISTS (
+      SELECT FROM pg_catalog.pg_event_trigger_ddl_commands() AS o
+       WHERE coalesce(o.object_identity OPERATOR(pg_catalog.<>) 'hihooi', true)
+         AND coalesce(o.schema_name OPERATOR(pg_catalog.<>) 'hihooi'
+                      AND o.schema_name OPERATOR(pg_catalog.<>) 'pg_temp', true)
+         AND NOT (has_temporary AND hihooi.is_on_temporary(o.classid, o.objid, o.schema_name)));
+    IF makes_rows AND NOT (is_unseen AND lasts) THEN
+      PERFORM hihooi.give_identity(o.objid) FROM pg_catalog.pg_event_trigger_ddl_commands() AS o WHERE NOT o.in_replica;
+      RETURN;
+    END IF;
+    matters := NOT is_drop AND lasts;
+    IF NOT is_drop AND NOT matters AND pg_catalog.strpos(query, ';') OPERATOR(pg_catalog.=) 0 THEN RETURN;
+    END IF;
+    IF has_temporary AND matters AND EXISTS (
+      SELECT FROM pg_catalog.pg_event_trigger_ddl_commands() AS o
+       WHERE coalesce(o.schema_name OPERATOR(pg_catalog.<>) 'pg_temp', true)
+         AND NOT hihooi.is_on_temporary(o.classid, o.objid, o.schema_name)
+         AND hihooi.rests_on_temporary(o.classid, o.objid)) THEN
+      RAISE EXCEPTION USING ERRCODE = '0A000',
+        MESSAGE = pg_catalog.concat(TG_TAG, ' uses a temporary object, which replicas do not have'),
+        HINT = 'Make what it uses without TEMPORARY, or make all of it in the schema pg_temp.';
+    END IF;
+  END IF;
+  IF is_unseen AND lasts THEN
+    RAISE EXCEPTION USING ERRCODE = '0A000',
+      MESSAGE = pg_catalog.concat(TG_TAG, ' cannot be replicated from a function that is not in PL/pgSQL'),
+      HINT = 'Write the function in LANGUAGE plpgsql, or run the statement by itself.';
+  END IF;
+  -- At its end it is known whether it is temporary.
+  matters := matters AND NOT is_unseen;
+  -- A function that makes a table for good of a temporary one: that leaves no dependency.
+  IF said IS NOT NULL AND (makes_rows OR TG_TAG OPERATOR(pg_catalog.=) 'CREATE TABLE' AND matters
+                           AND said OPERATOR(pg_catalog.~*) E'\\mlike\\M')
+     AND said OPERATOR(pg_catalog.!~*) E'\\m(create|into)\\s+((global|local)\\s+)?temp(orary)?\\M|\\mtable\\s+(if\\s+not\\s+exists\\s+)?pg_temp\\.'
+     AND pg_catalog.current_schema() OPERATOR(pg_catalog.!~) '^pg_temp'
+     AND EXISTS (
+       SELECT FROM pg_catalog.unnest(pg_catalog.string_to_array(temporary, E'\n')) AS own (name)
+        WHERE said OPERATOR(pg_catalog.~*) pg_catalog.concat(
+                '(^|[^[:alnum:]_])', pg_catalog.regexp_replace(own.name, '([^[:alnum:]_])', E'\\\\\\1', 'g'),
+                '($|[^[:alnum:]_])')) THEN
+    RAISE EXCEPTION USING ERRCODE = '0A000',
+      MESSAGE = 'a table cannot be made of a temporary one, which replicas do not have',
+      HINT = 'Write CREATE TABLE with its columns, then INSERT ... SELECT.';
+  END IF;
+  IF role OPERATOR(pg_catalog.=) 'none' THEN
+    role := SESSION_USER;
+  END IF;
+  INSERT INTO hihooi.schema_change AS own (at, event, tag, matters, settings, path, role, query, context, temporary)
+    VALUES (pg_catalog.encode(pg_catalog.timestamptz_send(pg_catalog.statement_timestamp()), 'hex'),
+            TG_EVENT, TG_TAG, matters,
+            (SELECT pg_catalog.string_agg(pg_catalog.concat(own.name, '=', pg_catalog.current_setting(own.name)), E'\n')
+               FROM pg_catalog.unnest(ARRAY['TimeZone', 'DateStyle', 'IntervalStyle',
+                                            'extra_float_digits', 'bytea_output', 'xmloption', 'array_nulls',
+                                            'standard_conforming_strings']) AS own (name)),
+            pg_catalog.current_setting('search_path'), role, query, context, temporary)
+    RETURNING own.id INTO noted;
+  DELETE FROM hihooi.schema_change AS own WHERE own.id OPERATOR(pg_catalog.=) noted;
+  IF TG_EVENT OPERATOR(pg_catalog.=) 'ddl_command_end'
+     AND TG_TAG OPERATOR(pg_catalog.~) '^(CREATE TABLE|ALTER TABLE|CREATE SCHEMA)$' THEN
+    PERFORM hihooi.give_identity(o.objid) FROM pg_catalog.pg_event_trigger_ddl_commands() AS o WHERE NOT o.in_replica;
+  ELSIF TG_EVENT OPERATOR(pg_catalog.=) 'ddl_command_end' AND is_drop THEN
+    PERFORM hihooi.give_identities();
+  END IF;
+END
+$function$;
+-- A table without a primary key could not be changed any more, as its changes would come without a key: whole rows stand
+-- for it, until there is one.
+CREATE TABLE IF NOT EXISTS hihooi.whole (relation oid PRIMARY KEY);
+CREATE OR REPLACE FUNCTION hihooi.give_identity(object oid) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $function$
+DECLARE
+  it record;
+BEGIN
+  SELECT c.oid, c.relreplident, n.nspname, c.relname, i.has_key,
+         c.relreplident = 'n' OR c.relreplident = 'd' AND NOT i.has_key OR c.relreplident = 'i' AND NOT i.has_index AS lacks
+    INTO it FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+         CROSS JOIN LATERAL (SELECT coalesce(bool_or(indisprimary), false) AS has_key,
+                                    coalesce(bool_or(indisreplident), false) AS has_index
+                               FROM pg_index WHERE indrelid = c.oid) AS i
+   WHERE c.oid = object AND c.relkind = 'r' AND c.relpersistence = 'p' AND n.nspname <> 'hihooi';
+  IF NOT FOUND THEN RETURN;
+  END IF;
+  IF it.lacks AND NOT it.has_key THEN
+    INSERT INTO hihooi.whole VALUES (object) ON CONFLICT DO NOTHING;
+    EXECUTE format('ALTER TABLE %I.%I REPLICA IDENTITY FULL', it.nspname, it.relname);
+  ELSIF it.lacks OR it.relreplident = 'f' AND it.has_key AND EXISTS (SELECT FROM hihooi.whole WHERE relation = object) THEN
+    DELETE FROM hihooi.whole WHERE relation = object;
+    EXECUTE format('ALTER TABLE %I.%I REPLICA IDENTITY DEFAULT', it.nspname, it.relname);
+  END IF;
+END
+$function$;
+-- The same for every table: what is dropped may take a key with it, as a column's type does.
+CREATE OR REPLACE FUNCTION hihooi.give_identities() RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $function$
+BEGIN
+  PERFORM hihooi.give_identity(c.oid) FROM pg_class c
+   WHERE c.relkind = 'r' AND c.relpersistence = 'p' AND c.oid >= 16384 AND c.relreplident <> 'f'
+     AND NOT EXISTS (SELECT FROM pg_index i WHERE i.indrelid = c.oid
+                      AND CASE c.relreplident WHEN 'd' THEN i.indisprimary WHEN 'i' THEN i.indisreplident END);
+END
+$function$;
+REVOKE ALL ON FUNCTION hihooi.give_identity(oid), hihooi.give_identities() FROM PUBLIC;
+-- Whether an object without a schema is a part of a temporary table, or a statistic of one.
+CREATE OR REPLACE FUNCTION hihooi.is_on_temporary(class oid, object oid, schema text) RETURNS bool
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $function$
+BEGIN
+  IF class = 'pg_statistic_ext'::regclass THEN
+    RETURN EXISTS (SELECT FROM pg_statistic_ext s JOIN pg_class c ON c.oid = s.stxrelid
+                    WHERE s.oid = object AND c.relpersistence = 't');
+  END IF;
+  RETURN coalesce(object <> 0 AND schema IS NULL
+                  AND (pg_identify_object_as_address(class, object, 0)).object_names[1] = 'pg_temp', false);
+END
+$function$;
+-- Whether an object, or a default, a check or a rule of a table, needs something temporary.
+CREATE OR REPLACE FUNCTION hihooi.rests_on_temporary(class oid, object oid) RETURNS bool
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $function$
+BEGIN
+  RETURN EXISTS (
+    SELECT FROM (
+      SELECT class, object
+      UNION ALL SELECT 'pg_attrdef'::regclass, a.oid FROM pg_attrdef a
+                 WHERE class = 'pg_class'::regclass AND a.adrelid = object
+      UNION ALL SELECT 'pg_constraint'::regclass, k.oid FROM pg_constraint k
+                 WHERE class = 'pg_class'::regclass AND k.conrelid = object
+      UNION ALL SELECT 'pg_constraint'::regclass, k.oid FROM pg_constraint k
+                 WHERE class = 'pg_type'::regclass AND k.contypid = object
+      UNION ALL SELECT 'pg_rewrite'::regclass, r.oid FROM pg_rewrite r
+                 WHERE class = 'pg_class'::regclass AND r.ev_class = object) AS part (class, object)
+      JOIN pg_depend d ON d.classid = part.class AND d.objid = part.object
+      LEFT JOIN pg_class c ON d.refclassid = 'pg_class'::regclass AND c.oid = d.refobjid
+      LEFT JOIN pg_type t ON d.refclassid = 'pg_type'::regclass AND t.oid = d.refobjid
+      LEFT JOIN pg_proc p ON d.refclassid = 'pg_proc'::regclass AND p.oid = d.refobjid
+     WHERE pg_my_temp_schema() IN (c.relnamespace, t.typnamespace, p.pronamespace));
+END
+$function$;
+REVOKE ALL ON FUNCTION hihooi.is_on_temporary(oid, oid, text), hihooi.rests_on_temporary(oid, oid) FROM PUBLIC;
+DO $do$ DECLARE
+  name text; event text; filter text;
+BEGIN
+  FOR name, event, filter IN VALUES
+    ('hihooi_before', 'ddl_command_start', $$WHEN TAG IN ('CREATE TABLE AS', 'SELECT INTO')$$),
+    ('hihooi_after', 'ddl_command_end', ''), ('hihooi_drop', 'sql_drop', '')
+  LOOP
+    CONTINUE WHEN EXISTS (SELECT FROM pg_event_trigger WHERE evtname = name);
+    EXECUTE format('CREATE EVENT TRIGGER %I ON %I %s EXECUTE FUNCTION hihooi.note_schema_change()',
+                   name, event, filter);
+  END LOOP;
+END $do$

@@ -1,0 +1,56 @@
+//! How much of its log the primary keeps for the slot, and how much more it will.
+
+use tokio_postgres::Client;
+
+use super::catalogue::{rows, value};
+use super::setup::number;
+use super::{Error, SLOT};
+
+/// In bytes, both.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Kept {
+    /// What is kept now, for whoever is away.
+    pub held: u64,
+    /// How much more may be written before the slot is lost, by `max_slot_wal_keep_size`; none if that has no limit.
+    pub safe: Option<u64>,
+}
+
+impl Kept {
+    /// As the primary says.
+    pub async fn of(primary: &Client) -> Result<Kept, Error> {
+        // Both are missing where the slot is lost: the stream says so.
+        let sql = format!(
+            "SELECT coalesce(pg_current_wal_insert_lsn() - restart_lsn, 0), coalesce(safe_wal_size::text, '')
+               FROM pg_replication_slots WHERE slot_name = '{SLOT}'"
+        );
+        let found = rows(primary, &sql).await?;
+        let Some(row) = found.first() else {
+            return Ok(Kept::default());
+        };
+        let safe = value(row, 1)?;
+        Ok(Kept {
+            held: number(&value(row, 0)?)?,
+            // It has gone below nothing by the time the slot is lost.
+            safe: (!safe.is_empty()).then(|| safe.parse().unwrap_or(0)),
+        })
+    }
+
+    /// Is more kept than may still come? Then somebody should look.
+    pub fn is_alarming(&self) -> bool {
+        self.safe.is_some_and(|safe| safe < self.held)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_second_half_is_alarming() {
+        let kept = |held, safe| Kept { held, safe };
+        assert!(!kept(u64::MAX, None).is_alarming());
+        assert!(!kept(4, Some(5)).is_alarming());
+        assert!(kept(5, Some(4)).is_alarming());
+        assert!(kept(9, Some(0)).is_alarming());
+    }
+}

@@ -1,0 +1,103 @@
+//! Who is logged in, and where batches went: for the console and for metrics.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+use crate::manager::ReplicaId;
+
+/// Where something runs: at a replica, or at the primary.
+pub type Where = Option<ReplicaId>;
+
+/// A client that is logged in.
+#[derive(Debug)]
+pub struct Client {
+    /// As whom.
+    pub user: String,
+    /// Its database.
+    pub database: String,
+    /// Where it is, if the system says so.
+    pub address: Option<SocketAddr>,
+    /// When it came.
+    pub since: Instant,
+    /// How often it was given a server.
+    pub batches: AtomicU64,
+    /// Which server it uses now.
+    pub server: Mutex<Option<Where>>,
+}
+
+/// All clients, and what was done for them.
+#[derive(Default)]
+pub struct Clients {
+    all: Mutex<BTreeMap<u64, Arc<Client>>>,
+    routes: Mutex<BTreeMap<(Where, &'static str), u64>>,
+}
+
+/// A client's entry, which ends with its session.
+pub struct Entry<'a> {
+    clients: &'a Clients,
+    number: u64,
+    client: Arc<Client>,
+}
+
+impl Clients {
+    /// A client comes, whose session has this number.
+    pub fn enter(&self, number: u64, client: Client) -> Entry<'_> {
+        let client = Arc::new(client);
+        let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
+        all.insert(number, Arc::clone(&client));
+        Entry {
+            clients: self,
+            number,
+            client,
+        }
+    }
+
+    /// Each client by its number.
+    pub fn all(&self) -> BTreeMap<u64, Arc<Client>> {
+        let all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
+        all.clone()
+    }
+
+    /// How many batches went where, and why.
+    pub fn routes(&self) -> BTreeMap<(Where, &'static str), u64> {
+        let routes = self.routes.lock().unwrap_or_else(PoisonError::into_inner);
+        routes.clone()
+    }
+}
+
+impl Entry<'_> {
+    /// The client is given a server.
+    pub fn goes(&self, server: Where, why: &'static str) {
+        self.client.batches.fetch_add(1, Ordering::Relaxed);
+        self.set(Some(server));
+        let routes = self.clients.routes.lock();
+        let mut routes = routes.unwrap_or_else(PoisonError::into_inner);
+        *routes.entry((server, why)).or_default() += 1;
+    }
+
+    /// The client goes on with a server that it kept.
+    pub fn returns(&self, server: Where) {
+        self.set(Some(server));
+    }
+
+    /// The client gives its server back.
+    pub fn leaves(&self) {
+        self.set(None);
+    }
+
+    fn set(&self, server: Option<Where>) {
+        let now = self.client.server.lock();
+        *now.unwrap_or_else(PoisonError::into_inner) = server;
+    }
+}
+
+impl Drop for Entry<'_> {
+    fn drop(&mut self) {
+        let all = self.clients.all.lock();
+        let mut all = all.unwrap_or_else(PoisonError::into_inner);
+        all.remove(&self.number);
+    }
+}

@@ -1,0 +1,291 @@
+//! The proxy: takes clients, lets them log in, and relays each one's session to servers.
+//!
+//! One task a client. It must not know what statements mean: `wire` and the manager do.
+
+mod cancel;
+pub mod clients;
+pub mod listener;
+mod login;
+mod numbers;
+mod pending_age;
+mod proof;
+mod relay;
+pub mod replicas;
+pub mod routing;
+pub mod spinning;
+pub mod standing;
+mod trace;
+mod why;
+pub(crate) mod writes;
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::Duration;
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use crate::address::Address;
+use crate::auth::tls::Identity;
+use crate::auth::users::Users;
+use crate::console;
+use crate::pool::stream::Stream;
+use crate::pool::{Known, Node, Outsets};
+use crate::wire::session::Pinning;
+use cancel::Registry;
+use clients::{Clients, Where};
+use listener::Listener;
+use login::Entrance;
+use routing::Routing;
+use standing::Role;
+
+/// Reads that wait for a replica at a time, at most.
+const WAITING_MAX: usize = 256;
+/// Clients that may be logging in at a time; more are turned away.
+const LOGINS_MAX: usize = 1_000;
+
+/// How clients prove who they are.
+#[derive(Debug)]
+pub enum Authentication {
+    /// By SCRAM-SHA-256.
+    Scram(Users),
+    /// Not at all. Users are passed to servers all the same, with these passwords.
+    Trust(Users),
+}
+
+/// What a client's certificate is good for. One for its user has that name as its common name.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Certificates {
+    /// Nothing: none is asked for.
+    #[default]
+    Unasked,
+    /// Every client must show one for its user, and prove who it is as without.
+    Required,
+    /// Every client must show one for its user, and that is all.
+    Enough,
+    /// A client that shows one for its user need do nothing else; others prove who they are as without.
+    Instead,
+}
+
+/// Who may come in, and how: what can be changed while the proxy runs. Who is in stays in.
+#[derive(Debug)]
+pub struct Admission {
+    /// Who may log in.
+    pub authentication: Authentication,
+    /// What clients are shown; without it nothing is encrypted.
+    pub tls: Option<Identity>,
+    /// What certificates of clients are good for; on Unix sockets, where none can be shown, nothing.
+    pub certificates: Certificates,
+    /// Who may use the console.
+    pub operators: Vec<String>,
+}
+
+/// What can be changed while the proxy runs.
+pub struct Reloaded {
+    /// Who may come in.
+    pub admission: Admission,
+    /// The replicas that are named there; none where that is not said.
+    pub replicas: Option<Vec<Address>>,
+}
+
+/// Reads that again, from where it came from. The error is for people.
+pub type Reload = Box<dyn Fn() -> Result<Reloaded, String> + Send + Sync>;
+
+/// Milliseconds that a read waits for a replica, unless told otherwise (P1).
+pub const WAIT_MS_DEFAULT: u64 = 100;
+
+/// What a proxy is told.
+pub struct Options {
+    /// The database that takes all writes.
+    pub primary: Address,
+    /// Who may come in.
+    pub admission: Admission,
+    /// Replicas that there are from the start.
+    pub replicas: Vec<Address>,
+    /// Reads both again.
+    pub reload: Reload,
+    /// When sessions keep their servers.
+    pub pinning: Pinning,
+    /// Connections to each server.
+    pub connections_max: usize,
+    /// Clients that may be logged in at a time.
+    pub clients_max: usize,
+    /// How long a client may take to log in.
+    pub login_timeout: Duration,
+    /// How long a read waits for a replica, at most.
+    pub wait_max: Duration,
+}
+
+/// What does not change while it runs.
+struct Fixed {
+    primary: Address,
+    connections_max: usize,
+    wait_max: Duration,
+}
+
+/// A running proxy.
+pub struct Proxy {
+    options: Fixed,
+    role: RwLock<Role>,
+    admission: Mutex<Arc<Admission>>,
+    reload: Reload,
+    /// Replicas that were named when that was last read; whoever reads it again holds this.
+    named: tokio::sync::Mutex<Vec<Address>>,
+    pinning: Pinning,
+    login_timeout: Duration,
+    logins: Arc<Semaphore>,
+    clients: Arc<Semaphore>,
+    /// Reads that wait for a replica.
+    waiting: Semaphore,
+    sessions: AtomicU64,
+    cancels: Registry,
+    visitors: Clients,
+    known: Known,
+    outsets: Outsets,
+}
+
+impl Proxy {
+    /// A proxy that serves nobody yet. Without a routing everything goes to the primary; with one, it
+    /// refuses its clients once another proxy is the active one.
+    pub fn new(options: Options, routing: Option<Routing>) -> Arc<Proxy> {
+        let role = match routing {
+            Some(routing) => Role::Active(Arc::new(routing)),
+            None => {
+                let node = Node::new(options.primary.clone(), options.connections_max);
+                Role::Pooler(Arc::new(node))
+            }
+        };
+        Proxy::of(options, role)
+    }
+
+    /// A proxy that serves nobody yet, and refuses its clients until [`Proxy::stand`] lets it be active.
+    pub fn standing_by(options: Options) -> Arc<Proxy> {
+        Proxy::of(options, Role::Standby(None))
+    }
+
+    fn of(options: Options, role: Role) -> Arc<Proxy> {
+        Arc::new(Proxy {
+            options: Fixed {
+                primary: options.primary,
+                connections_max: options.connections_max,
+                wait_max: options.wait_max,
+            },
+            role: RwLock::new(role),
+            admission: Mutex::new(Arc::new(options.admission)),
+            reload: options.reload,
+            named: tokio::sync::Mutex::new(options.replicas),
+            pinning: options.pinning,
+            login_timeout: options.login_timeout,
+            logins: Arc::new(Semaphore::new(LOGINS_MAX)),
+            clients: Arc::new(Semaphore::new(options.clients_max)),
+            waiting: Semaphore::new(WAITING_MAX),
+            sessions: AtomicU64::new(0),
+            cancels: Registry::default(),
+            visitors: Clients::default(),
+            known: Known::default(),
+            outsets: Outsets::default(),
+        })
+    }
+
+    /// Serves clients for as long as it is polled; at several listeners if it is called for each.
+    pub async fn serve(self: &Arc<Self>, listener: impl Into<Listener>) -> io::Result<()> {
+        let listener = listener.into();
+        loop {
+            let (stream, address) = match listener.accept().await {
+                Ok(accepted) => accepted,
+                // Out of descriptors, or a client that has gone: others may still come.
+                Err(_) => {
+                    tokio::time::sleep(Duration::from_millis(10)).await;
+                    continue;
+                }
+            };
+            let Ok(permit) = Arc::clone(&self.logins).try_acquire_owned() else {
+                continue;
+            };
+            let proxy = Arc::clone(self);
+            tokio::spawn(async move { proxy.client(stream, address, permit).await });
+        }
+    }
+
+    /// One client, from its first byte to its last.
+    async fn client(
+        self: Arc<Self>,
+        stream: Stream,
+        address: Option<SocketAddr>,
+        login_permit: OwnedSemaphorePermit,
+    ) {
+        let welcomed =
+            tokio::time::timeout(self.login_timeout, self.welcome(stream, address)).await;
+        drop(login_permit);
+        match welcomed {
+            Ok(Some((peer, Entrance::Session(welcome)))) => {
+                relay::run(&self, peer, address, *welcome).await;
+            }
+            Ok(Some((peer, Entrance::Console(user)))) => console::run(&self, peer, user).await,
+            Ok(None) | Err(_) => {}
+        }
+    }
+
+    /// Reads again what can be changed. If that fails, all stays as it is, but for Replicas: those
+    /// that can be taken up are.
+    pub async fn reload(&self) -> Result<(), String> {
+        let mut named = self.named.lock().await;
+        let reloaded = (self.reload)()?;
+        let is_named = |named: &Vec<Address>| !named.is_empty();
+        if !self.is_router() && reloaded.replicas.as_ref().is_some_and(is_named) {
+            return Err("it was started without Replicas: restart it with them".into());
+        }
+        *self
+            .admission
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = Arc::new(reloaded.admission);
+        let Some(wanted) = reloaded.replicas else {
+            return Ok(());
+        };
+        let before = std::mem::replace(&mut *named, wanted);
+        match self.followed() {
+            Some(routing) => routing.replicas.exchange(&before, &named).await,
+            // They are taken up when this proxy becomes the active one.
+            None => Ok(()),
+        }
+    }
+
+    /// The primary's address.
+    pub fn primary(&self) -> &Address {
+        &self.options.primary
+    }
+
+    fn admission(&self) -> Arc<Admission> {
+        let admission = self.admission.lock();
+        Arc::clone(&admission.unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Who is logged in, and where batches went.
+    pub fn visitors(&self) -> &Clients {
+        &self.visitors
+    }
+
+    /// Reads that wait for a replica now.
+    pub fn reads_waiting(&self) -> usize {
+        WAITING_MAX - self.waiting.available_permits()
+    }
+
+    /// Every server; none while it stands by.
+    pub fn nodes(&self) -> BTreeMap<Where, Arc<Node>> {
+        let Ok(servers) = self.servers() else {
+            return BTreeMap::new();
+        };
+        let replicas = servers.routing.map(|routing| routing.replicas.all());
+        let replicas = replicas.into_iter().flatten();
+        let mut nodes: BTreeMap<Where, Arc<Node>> =
+            replicas.map(|(id, node)| (Some(id), node)).collect();
+        nodes.insert(None, servers.primary);
+        nodes
+    }
+
+    fn session_number(&self) -> u64 {
+        self.sessions.fetch_add(1, Ordering::Relaxed)
+    }
+}

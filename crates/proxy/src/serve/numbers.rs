@@ -1,0 +1,119 @@
+//! The numbers that tables have at replicas, as far as somebody had to ask.
+//!
+//! A replica that has what a read must see has its tables under the names that the catalogue has, by which the
+//! read is understood. So numbers are known for as long as that catalogue is the newest.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Mutex, PoisonError};
+
+use super::routing::Routing;
+use crate::manager::{ReplicaId, Table};
+use crate::pool::Connection;
+use crate::wire::session::Numbers;
+
+/// Tables and views that are named in what a session holds.
+#[derive(Clone, Debug, Default)]
+pub struct Named {
+    /// By their numbers on the primary.
+    pub tables: BTreeSet<Table>,
+    /// The catalogue by which they are known.
+    pub generation: Option<u64>,
+}
+
+impl Named {
+    /// What is known of their numbers wherever they are, if only one is read.
+    pub fn only(&self) -> Option<Numbers> {
+        let first = self.tables.first().filter(|_| self.tables.len() == 1)?;
+        Some(Numbers::One(first.0))
+    }
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct TableNumbers {
+    known: Mutex<Known>,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    generation: u64,
+    there: BTreeMap<(ReplicaId, Table), u32>,
+}
+
+impl TableNumbers {
+    /// The numbers of these tables at a replica and on the primary; none if one is not known.
+    pub fn of(&self, id: ReplicaId, named: &Named) -> Option<Vec<(u32, u32)>> {
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        named.generation.filter(|it| *it == known.generation)?;
+        let pair = |table: &Table| Some((*known.there.get(&(id, *table))?, table.0));
+        named.tables.iter().map(pair).collect()
+    }
+
+    fn learn(&self, id: ReplicaId, generation: u64, there: impl Iterator<Item = (Table, u32)>) {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.generation != generation {
+            *known = Known {
+                generation,
+                there: BTreeMap::new(),
+            };
+        }
+        known
+            .there
+            .extend(there.map(|(table, number)| ((id, table), number)));
+    }
+}
+
+/// A text, whatever `standard_conforming_strings` says.
+fn escaped(text: &str) -> String {
+    format!("E'{}'", text.replace('\\', "\\\\").replace('\'', "''"))
+}
+
+impl Routing {
+    /// What is to be known of the numbers of these tables at a replica, to which this is a connection between two
+    /// batches of sessions. It is asked there if need be.
+    pub async fn numbers(
+        &self,
+        named: &Named,
+        id: ReplicaId,
+        connection: &mut Connection,
+    ) -> Numbers {
+        if named.tables.is_empty() {
+            return Numbers::Unknown;
+        }
+        if let Some(pairs) = self.numbers.of(id, named) {
+            return Numbers::Pairs(pairs);
+        }
+        let catalogue = self.analyser.catalogue();
+        let asked: Option<Vec<String>> = named
+            .tables
+            .iter()
+            .map(|table| {
+                let (schema, name) = catalogue.name_of(*table)?;
+                let (schema, name) = (escaped(schema), escaped(name));
+                Some(format!(
+                    "(SELECT c.oid FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n
+                      ON n.oid = c.relnamespace WHERE n.nspname = {schema} AND c.relname = {name})"
+                ))
+            })
+            .collect();
+        let (Some(asked), Some(generation)) = (asked, named.generation) else {
+            return Numbers::Unknown;
+        };
+        // A connection that is lost is noticed by whoever uses it next.
+        let found = connection
+            .row(&format!("SELECT {}", asked.join(", ")))
+            .await;
+        let found: Option<Vec<u32>> = found
+            .ok()
+            .and_then(|values| values.iter().map(|value| value.parse().ok()).collect());
+        let Some(found) = found.filter(|found| found.len() == named.tables.len()) else {
+            return Numbers::Unknown;
+        };
+        let tables = named.tables.iter().copied();
+        if self.analyser.generation() == generation {
+            self.numbers
+                .learn(id, generation, tables.clone().zip(found.iter().copied()));
+        }
+        Numbers::Pairs(found.into_iter().zip(tables.map(|table| table.0)).collect())
+    }
+}

@@ -1,0 +1,67 @@
+//! How long commits have been Pending: what stays so keeps reads of what it may write on the primary.
+
+use std::sync::{Mutex, Weak};
+use std::time::{Duration, Instant};
+
+use log::Level;
+
+use crate::manager::{Manager, locked};
+use crate::told::Told;
+
+/// How often the oldest is looked at.
+const INTERVAL: Duration = Duration::from_secs(1);
+/// An older one is told to the log.
+const AGE_MAX: Duration = Duration::from_secs(10);
+
+/// What the log calls it.
+const EVENT: &str = "pending";
+
+/// Warns the log of commits that are Pending for long, as long as the manager is there.
+pub(super) async fn watch(manager: Weak<Mutex<Manager>>) {
+    let told = Told::default();
+    let mut is_late = false;
+    loop {
+        tokio::time::sleep(INTERVAL).await;
+        let Some(manager) = manager.upgrade() else {
+            return;
+        };
+        let oldest = locked(&manager).oldest_pending(Instant::now());
+        if let Some(warning) = warning(oldest, &mut is_late) {
+            let (level, text) = warning;
+            told.tell(level, EVENT, None, text);
+        }
+    }
+}
+
+/// What is to be told, where the oldest has this age. `was_late` says whether the last one was told to be late.
+fn warning(oldest: Option<Duration>, was_late: &mut bool) -> Option<(Level, &'static str)> {
+    let is_late = oldest.is_some_and(|age| age > AGE_MAX);
+    if std::mem::replace(was_late, is_late) == is_late {
+        return None;
+    }
+    Some(match is_late {
+        true => (
+            Level::Warn,
+            "a commit is Pending for more than 10 s: reads of what it may write go to the primary until it has ended. \
+             SHOW PROXY has its age, SHOW CLIENTS the sessions that are on the primary",
+        ),
+        false => (Level::Info, "no commit is Pending for long any more"),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn told_once_for_as_long_as_it_lasts() {
+        let mut is_late = false;
+        let mut levels = Vec::new();
+        for seconds in [None, Some(3), Some(11), Some(12), Some(5), None, Some(60)] {
+            let warning = warning(seconds.map(Duration::from_secs), &mut is_late);
+            levels.push(warning.map(|(level, _)| level));
+        }
+        let (warn, info) = (Some(Level::Warn), Some(Level::Info));
+        assert_eq!(levels, [None, None, warn, None, info, None, warn]);
+    }
+}

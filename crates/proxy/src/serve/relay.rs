@@ -1,0 +1,778 @@
+//! One session's sockets: moves bytes between the client, the machine and the server.
+//!
+//! Memory per session is bounded: nothing is read for a peer that does not take what it was sent.
+
+mod answers;
+mod cancels;
+mod changes;
+mod elsewhere;
+mod ending;
+mod place;
+mod snapshot;
+mod told;
+mod waiting;
+mod watched;
+
+use std::future::poll_fn;
+use std::io;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use bytes::Buf;
+use tokio::sync::Semaphore;
+use tokio::task::unconstrained;
+
+use self::answers::Held;
+use self::cancels::Cancels;
+use self::place::Place;
+use super::Proxy;
+use super::cancel::{Entry, Goal};
+use super::clients::{self, Client};
+use super::login::{Isolation, Outset, Welcome};
+use super::numbers::Named;
+use super::routing::{Before, Chosen, Goes, Routing, Touched, Why};
+use super::spinning;
+use super::standing::{self, Servers};
+use super::writes::Writes;
+use crate::manager::{Level, Manager, ReplicaId, Watch};
+use crate::pool::stream::Peer;
+use crate::pool::{Connection, Known, Login};
+use crate::replication::leadership::lease::Moment;
+use crate::wire::Malformed;
+use crate::wire::cut::{Cutter, Message, Piece, Side, WHOLE_LEN_MAX};
+use crate::wire::effect::Effect;
+use crate::wire::message;
+use crate::wire::report::{Report, Severity};
+use crate::wire::server::Parameters;
+use crate::wire::session::{AsPrepared, At, Changes, Out, Session, Snapshots, Wants};
+use crate::wire::startup::CancelKey;
+
+/// Bytes that may wait for a peer before nothing more is read for it.
+const OUTPUT_LEN_MAX: usize = 256 * 1024;
+
+/// How often a commit is looked after that replicas do not have yet.
+const HELD_INTERVAL: Duration = Duration::from_millis(1);
+
+/// A client that is silent in the middle of a batch for so long may wait for an error, which comes without Sync.
+const GATHERING_MAX: Duration = Duration::from_millis(50);
+
+/// Bytes of a client that are read ahead, at most: one whole message, and what came with it.
+const INPUT_LEN_MAX: usize = WHOLE_LEN_MAX;
+/// How long a peer is waited for when a session ends.
+const GOODBYE_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The classes of SQLSTATEs that say that a setting's value is not to be had.
+const OF_SETTINGS: [&str; 2] = ["22", "42"];
+
+/// SQLSTATEs.
+const PROTOCOL_VIOLATION: &str = "08P01";
+const CONNECTION_FAILURE: &str = "08006";
+
+/// A client's session and its sockets.
+struct Relay<'a> {
+    servers: &'a Servers,
+    /// Ready when another proxy is the active one, of which it wakes the session by itself once it was polled.
+    lost: Option<Pin<Box<dyn Future<Output = ()> + Send + Sync>>>,
+    /// It was polled.
+    is_woken_when_lost: bool,
+    /// None if there are no replicas of the session's database.
+    routing: Option<&'a Routing>,
+    client: Peer,
+    cutter: Cutter,
+    /// The client has sent all it will send.
+    client_ended: bool,
+    session: Session,
+    /// What it has on every server now, and what it began with.
+    outset: Outset,
+    at_login: Outset,
+    /// Settings that sessions have.
+    known: &'a Known,
+    /// Replicas that do not take its settings.
+    unfit: Vec<ReplicaId>,
+    login: Login,
+    entry: Entry<'a>,
+    /// How long a read waits for a replica, at most.
+    wait_max: Duration,
+    /// How many more may.
+    waiting: &'a Semaphore,
+    /// What operators see of it.
+    visit: clients::Entry<'a>,
+    /// Where cancel requests go while a server is attached.
+    cancels: Cancels,
+    /// The server that is attached, and where it is.
+    connection: Option<Box<Connection>>,
+    place: Place,
+    /// Watches what runs there, if that may be torn.
+    watch: Option<Watch>,
+    /// The primary's, while a read of its transaction runs elsewhere.
+    kept: Option<Box<Connection>>,
+    writes: Writes,
+    held: Held,
+    /// Since when no replica serves, as far as this session knows.
+    none_serves: Option<Moment>,
+    /// What waits for the client may come from a replica.
+    has_read: bool,
+    /// A part of what waits for the client was sent.
+    is_cut: bool,
+    out: Out,
+}
+
+/// Where a batch goes, why, and what runs in front of it.
+struct Plan {
+    /// None for the primary.
+    replica: Option<Chosen>,
+    why: Why,
+    prelude: Vec<String>,
+    /// What the client is told that it touches, see `proxy::trace`; empty if nothing is told.
+    touches: String,
+    /// What it touches, if a replica may soon have all that it must see.
+    waits: Option<Box<Touched>>,
+    /// The tables of which the client may be told.
+    named: Named,
+    /// What it runs as at a replica, if not as it is.
+    as_prepared: Option<AsPrepared>,
+    /// What it may write, which is Pending before it is sent; and whether it runs inside of a transaction.
+    writes: Option<Box<(Touched, bool)>>,
+}
+
+impl Plan {
+    fn on_primary(why: Why) -> Plan {
+        Plan {
+            replica: None,
+            why,
+            prelude: Vec::new(),
+            touches: String::new(),
+            waits: None,
+            named: Named::default(),
+            as_prepared: None,
+            writes: None,
+        }
+    }
+}
+
+/// Why a session ends.
+enum End {
+    /// The client is gone, or has said goodbye.
+    Client,
+    /// The client must be told.
+    Told(Report),
+    /// The server is gone, and has said why itself, or nobody can be told.
+    Server,
+    /// The server is gone.
+    Lost(Option<io::Error>),
+}
+
+/// Relays a session from its first message to its last.
+pub async fn run(proxy: &Arc<Proxy>, peer: Peer, address: Option<SocketAddr>, welcome: Welcome) {
+    let Welcome {
+        minor,
+        outset,
+        login,
+        servers,
+        parameters,
+        permit: _logged_in,
+    } = welcome;
+    let entry = proxy.cancels.enter(minor);
+    let out = welcomed(&parameters, &entry.key);
+    let number = proxy.session_number();
+    let client = Client {
+        user: outset.key.user.clone(),
+        database: outset.key.database.clone(),
+        address,
+        since: Instant::now(),
+        batches: AtomicU64::default(),
+        server: Mutex::default(),
+    };
+    let routing = servers.routing_of(&outset.key.database);
+    let lease = servers.routing.as_ref().map(|routing| &routing.lease);
+    let mut session = Session::new(number, parameters, proxy.pinning);
+    session.is_called(entry.key.process);
+    session.defer_transactions(routing.and_then(|_| snapshots(outset.isolation)));
+    let mut relay = Relay {
+        // It must not say that it waits only since its turn is over.
+        lost: lease.map(|lease| Box::pin(unconstrained(lease.ended())) as _),
+        is_woken_when_lost: false,
+        servers: &servers,
+        routing,
+        client: peer,
+        cutter: Cutter::new(Side::Client),
+        client_ended: false,
+        session,
+        at_login: outset.clone(),
+        outset,
+        known: &proxy.known,
+        unfit: Vec::new(),
+        login,
+        entry,
+        wait_max: proxy.options.wait_max,
+        waiting: &proxy.waiting,
+        visit: proxy.visitors.enter(number, client),
+        cancels: Cancels::Lead,
+        connection: None,
+        place: servers.primary_place(),
+        watch: None,
+        kept: None,
+        writes: Writes::default(),
+        held: Held::Nothing,
+        none_serves: None,
+        has_read: false,
+        is_cut: false,
+        out,
+    };
+    let end = loop {
+        let moved = match relay.process().await {
+            Ok(()) => relay.transfer().await,
+            Err(end) => Err(end),
+        };
+        if let Err(end) = moved {
+            break end;
+        }
+    };
+    relay.end(end).await;
+}
+
+/// The snapshots of transactions that need not begin on a server; none where they must.
+fn snapshots(isolation: Isolation) -> Option<Snapshots> {
+    match isolation {
+        Isolation::ReadCommitted => Some(Snapshots::OfStatements),
+        Isolation::RepeatableRead => Some(Snapshots::OfTransaction),
+        Isolation::Serializable => None,
+    }
+}
+
+/// What a client is told who has logged in.
+fn welcomed(parameters: &Parameters, key: &CancelKey) -> Out {
+    let mut out = Out::default();
+    message::write(&mut out.to_client, b'R', &[&0_u32.to_be_bytes()], 0);
+    for (name, value) in parameters.iter() {
+        message::write(&mut out.to_client, b'S', &[name, b"\0", value, b"\0"], 0);
+    }
+    let process = key.process.to_be_bytes();
+    message::write(&mut out.to_client, b'K', &[&process, &key.secret], 0);
+    message::write_ready(&mut out.to_client, b'I');
+    out
+}
+
+impl Relay<'_> {
+    /// Looks at everything that has been read, as far as both peers take what comes of it.
+    async fn process(&mut self) -> Result<(), End> {
+        loop {
+            self.read_server()?;
+            self.lead_cancels().await;
+            self.settle().await;
+            self.pause();
+            match self.session.wants() {
+                Wants::End => return Err(End::Client),
+                Wants::Release => {
+                    self.answer_first().await?;
+                    self.release().await?;
+                }
+                Wants::Server if self.session.is_waiting() => self.go_on().await?,
+                Wants::Server => self.attach().await?,
+                Wants::Messages => {}
+            }
+            let is_more = self.read_client()?;
+            // What was just sent may be cancelled: if nothing of the proxy's own runs before it, no answer comes first.
+            self.lead_cancels().await;
+            if !is_more {
+                break;
+            }
+        }
+        let is_over = self.client_ended && self.session.takes_client();
+        if is_over && self.out.to_client.is_empty() && self.out.to_server.is_empty() {
+            return Err(End::Client);
+        }
+        Ok(())
+    }
+
+    /// What the server has sent.
+    fn read_server(&mut self) -> Result<(), End> {
+        let Some(connection) = &mut self.connection else {
+            return Ok(());
+        };
+        let mut used = 0;
+        while self.out.to_client.len() < OUTPUT_LEN_MAX {
+            let input = &connection.peer.input[used..];
+            let Some(piece) = connection.cutter.next(input).map_err(out_of_step)? else {
+                break;
+            };
+            used += length(&piece);
+            if let (Some(watch), Some(routing)) = (&self.watch, self.routing)
+                && watched::judge(watch, &piece, routing, (&mut self.session, &mut self.out))
+            {
+                self.watch = None;
+            }
+            self.session
+                .server(piece, &mut connection.server, &mut self.out)
+                .map_err(out_of_step)?;
+        }
+        connection.peer.input.advance(used);
+        self.has_read |= used > 0 && self.place.replica.is_some();
+        Ok(())
+    }
+
+    /// What the client has sent. Has the session come to want something?
+    fn read_client(&mut self) -> Result<bool, End> {
+        let mut used = 0;
+        let mut input = Input {
+            routing: self.routing,
+            outset: &self.outset,
+            connection: self.connection.as_deref_mut(),
+            place: self.place.replica,
+            is_told: false,
+            session: &mut self.session,
+            writes: &mut self.writes,
+            out: &mut self.out,
+        };
+        while input.out.to_server.len() < OUTPUT_LEN_MAX {
+            let is_rest = !self.cutter.is_between_messages() && input.session.takes_rest();
+            if !is_rest && !input.session.takes_client() {
+                break;
+            }
+            let bytes = &self.client.input[used..];
+            let Some(piece) = self.cutter.next(bytes).map_err(violation)? else {
+                break;
+            };
+            used += length(&piece);
+            input.take(piece)?;
+            if input.session.wants() != Wants::Messages {
+                break;
+            }
+        }
+        self.client.input.advance(used);
+        Ok(self.session.wants() != Wants::Messages)
+    }
+
+    /// Says what a transaction that has ended may have written.
+    async fn settle(&mut self) {
+        if let (Some(routing), Some(connection)) = (self.routing, &mut self.connection)
+            && self.session.is_idle()
+        {
+            if self.writes.is_pending() {
+                // A late one must not hit what is the proxy's own.
+                self.entry.leads_to(None).await;
+                self.cancels = Cancels::GoNowhere;
+            }
+            let is_one_copy = self.session.settings().level == Level::OneCopy;
+            if is_one_copy && self.writes.is_pending() {
+                self.held = Held::Commits(self.writes.pending().collect());
+            }
+            for statement in self.writes.ended(&routing.manager) {
+                let server = &mut connection.server;
+                self.session.run(&statement, server, &mut self.out);
+            }
+        }
+    }
+
+    /// Finds a server for what the session holds.
+    async fn attach(&mut self) -> Result<(), End> {
+        // It may take a while: the client gets first what is its own already.
+        self.flush_client().await?;
+        let planned = match self.session.is_snapshot_deferred() {
+            true => self.plan_snapshot().await,
+            false => self.plan_or_wait().await,
+        };
+        let attached = match planned {
+            Ok(mut plan) => self.take(&mut plan).await.map(|taken| (plan, taken)),
+            Err(report) => Err(report),
+        };
+        let (plan, (place, mut connection)) = match attached {
+            Ok(attached) => attached,
+            Err(report) => {
+                self.session.refuse(&report, &mut self.out);
+                return Ok(());
+            }
+        };
+        self.tell_why(&plan.why, &plan.touches);
+        let goal = Goal::Server(Arc::clone(&place.node), connection.cancel_key.clone());
+        self.entry.leads_to(Some(goal)).await;
+        // From here to its end nothing waits: what is Pending has a connection, whose end it ends with.
+        if let (Some(writes), Some(routing)) = (&plan.writes, self.routing) {
+            let (touched, is_inside) = &**writes;
+            self.writes.note(touched, *is_inside, &routing.manager);
+        }
+        self.visit.goes(place.replica, plan.why.reason);
+        self.servers.count(&place, Manager::started);
+        self.place = place;
+        if let (Some(id), Some(routing)) = (self.place.replica, self.routing) {
+            // More tables may come in what follows at its snapshot.
+            let is_all = !self.session.is_snapshot_deferred();
+            let numbers = match plan.named.only().filter(|_| is_all) {
+                Some(numbers) => numbers,
+                None => routing.numbers(&plan.named, id, &mut connection).await,
+            };
+            self.session.numbers_tables(numbers);
+        }
+        let chosen = plan.replica.filter(|_| self.place.replica.is_some());
+        let at = self.at(chosen);
+        if let Some(prepared) = plan.as_prepared.filter(|_| at != At::Primary) {
+            self.session.runs_as(prepared);
+        }
+        let server = &mut self.connection.insert(connection).server;
+        self.session
+            .attach(server, (at, &plan.prelude), &mut self.out)
+            .map_err(violation)?;
+        self.hold_cancels().await;
+        Ok(())
+    }
+
+    /// Where what the session holds goes.
+    fn plan(&mut self) -> Result<Plan, Report> {
+        let demand = self.session.demand();
+        if let Some(report) = demand.refusal() {
+            return Err(report);
+        }
+        let Some(routing) = self.routing else {
+            return Ok(Plan::on_primary(Why::primary("there is no replica")));
+        };
+        let mut reading = (!self.session.is_pinned()).then_some(&self.outset.reading);
+        let mut touched = Touched::default();
+        let mut leaves_nothing = true;
+        let mut is_schema_only = true;
+        for text in &demand.texts {
+            let by_text = routing.touched(text, reading);
+            let bytes = text.text().unwrap_or_default();
+            is_schema_only &= by_text.is_schema_only(bytes);
+            // What follows may run with other settings.
+            reading = reading.filter(|_| !by_text.changes_settings);
+            touched.merge(by_text);
+            leaves_nothing &= text.effect() == Effect::Nothing;
+        }
+        let (is_whole, executes) = (demand.is_whole, demand.executes);
+        let (is_open, shares_portals) = (demand.is_open, demand.shares_portals);
+        if is_schema_only {
+            self.session.knows_schema_only();
+        }
+        if !executes {
+            touched.schema.clear();
+        }
+        let prelude = routing.prelude(&touched, reading, &self.outset.key.user)?;
+        let is_inside = self.session.is_deferred();
+        if is_inside {
+            touched.stays_inside(shares_portals);
+        }
+        let is_serializable = self.outset.isolation == Isolation::Serializable;
+        let failed = self.session.failure_elsewhere().map(Why::failed);
+        let is_read = is_whole && leaves_nothing && !is_serializable && failed.is_none();
+        if is_read && touched.needs_primary.is_none() && !self.session.is_pinned() {
+            let settings = self.session.settings();
+            touched.coarsen(settings.classes);
+            let route = routing.route(&touched, settings.level);
+            // At other levels a replica may have to prepare it before it knows its tables as they are now.
+            let knows_all = matches!(settings.level, Level::Gssi | Level::OneCopy);
+            let as_prepared = touched.as_prepared.take();
+            return Ok(Plan {
+                as_prepared: as_prepared.filter(|_| knows_all),
+                replica: route.replica,
+                why: route.why,
+                named: touched.named(),
+                prelude,
+                touches: self.described(&touched.sets, routing),
+                waits: route.may_wait.then(|| Box::new(touched)),
+                writes: None,
+            });
+        }
+        let reason = touched
+            .needs_primary
+            .unwrap_or("what it leaves is kept there");
+        let is_inside = is_inside || touched.begins || is_open;
+        Ok(Plan {
+            prelude,
+            touches: self.described(&touched.sets, routing),
+            writes: executes.then(|| Box::new((touched, is_inside))),
+            ..Plan::on_primary(failed.unwrap_or_else(|| Why::primary(reason)))
+        })
+    }
+
+    /// A connection for a plan; if a replica has none, the primary's.
+    async fn take(&mut self, plan: &mut Plan) -> Result<(Place, Box<Connection>), Report> {
+        if let (Some(chosen), Some(routing)) = (&plan.replica, self.routing) {
+            let mut taken = self.take_there(chosen, routing).await;
+            if self.session.is_snapshot_deferred()
+                && let Ok(connection) = taken
+            {
+                taken = self.take_snapshot(chosen, connection, routing).await;
+            }
+            match taken {
+                Ok(connection) => {
+                    let place = chosen.place();
+                    return Ok((place, connection));
+                }
+                Err(why) => plan.why = why,
+            }
+        }
+        let place = self.servers.primary_place();
+        let connection = place.node.take(&self.outset.key, &self.login).await?;
+        Ok((place, connection))
+    }
+
+    /// A connection of a replica that has what was chosen for, also when there is a connection at last:
+    /// it may have crashed meanwhile, and have lost what it had; or be another's by now.
+    async fn take_there(
+        &mut self,
+        chosen: &Chosen,
+        routing: &Routing,
+    ) -> Result<Box<Connection>, Why> {
+        if self.unfit.contains(&chosen.id) {
+            return Err(Why::primary("the replica does not take its settings"));
+        }
+        let node = &chosen.node;
+        let key = self.outset.reads.of_database(&node.address.database);
+        let taken = node.take_for_read(&key, &self.login, chosen.life).await;
+        let connection = taken.map_err(|report| {
+            if OF_SETTINGS
+                .iter()
+                .any(|class| report.code.starts_with(class))
+            {
+                self.unfit.push(chosen.id);
+            }
+            Why::unreachable(report)
+        })?;
+        if !routing.manager().has(chosen.id, chosen.need) {
+            node.give_back(connection);
+            return Err(Why::primary("the replica has gone back meanwhile"));
+        }
+        Ok(connection)
+    }
+
+    /// Gives the server to others, unless the session has to keep it.
+    async fn release(&mut self) -> Result<(), End> {
+        // Waits for a cancel request that is under way.
+        self.entry.leads_to(None).await;
+        if self.session.changes() != Changes::Nothing {
+            self.find_out_settings().await?;
+        }
+        if let Some(connection) = self
+            .connection
+            .as_ref()
+            .filter(|_| self.session.is_pinned())
+        {
+            let goal = Goal::Server(Arc::clone(&self.place.node), connection.cancel_key.clone());
+            self.entry.leads_to(Some(goal)).await;
+            return Ok(());
+        }
+        self.visit.leaves();
+        if let Some(mut connection) = self.connection.take() {
+            self.servers.count(&self.place, Manager::ended);
+            if self.place.replica.is_none() && self.writes.take_run_anything() {
+                // A function may have deallocated what others have prepared there.
+                connection.server.outdate();
+            }
+            if self.out.to_server.is_empty() && !connection.server.is_dirty {
+                self.place.node.give_back(connection);
+            } else {
+                self.out.to_server.clear();
+                self.place.node.close(connection);
+            }
+        }
+        self.session.released(&mut self.out);
+        self.return_to_primary().await;
+        Ok(())
+    }
+
+    /// Reads and writes what can be, and waits until there is something to be looked at: something was read, or
+    /// there is place again for what comes of it.
+    async fn transfer(&mut self) -> Result<(), End> {
+        let is_held = self.is_held();
+        let is_gathering = self.session.is_gathering();
+        let transfer = poll_fn(|context| self.poll_transfer(is_held, context));
+        let moved = match (is_held, is_gathering) {
+            (true, _) => tokio::time::timeout(HELD_INTERVAL, transfer).await,
+            (false, true) => {
+                let moved = tokio::time::timeout(GATHERING_MAX, transfer).await;
+                if moved.is_err() {
+                    self.session.gathers_no_more(&mut self.out);
+                }
+                moved
+            }
+            (false, false) => Ok(transfer.await),
+        };
+        match moved.unwrap_or(Ok(())) {
+            Err(End::Lost(error)) => self.server_lost(error).await,
+            moved => moved,
+        }
+    }
+
+    fn poll_transfer(&mut self, is_held: bool, context: &mut Context<'_>) -> Poll<Result<(), End>> {
+        let mut has_moved = false;
+        if self.servers.is_lost() {
+            return Poll::Ready(Err(self.end_of_lost()));
+        }
+        if let Some(connection) = &mut self.connection {
+            let peer = &mut connection.peer;
+            let was_full = self.out.to_server.len() >= OUTPUT_LEN_MAX;
+            while peer.has_to_write(&self.out.to_server)
+                && let Poll::Ready(written) = peer.poll_write(context, &mut self.out.to_server)
+            {
+                has_moved |= was_full || self.client_ended;
+                // What the server said before it went is still read.
+                if written.is_err() {
+                    self.out.to_server.clear();
+                    has_moved = true;
+                    break;
+                }
+            }
+            if self.out.to_client.len() < OUTPUT_LEN_MAX
+                && let Poll::Ready(read) = peer.poll_read(context)
+            {
+                match read {
+                    Ok(count) if count > 0 => has_moved = true,
+                    read => return Poll::Ready(Err(End::Lost(read.err()))),
+                }
+            }
+        }
+        let was_full = self.out.to_client.len() >= OUTPUT_LEN_MAX;
+        while !is_held && self.client.has_to_write(&self.out.to_client) {
+            if self.is_unproven() {
+                // It is held from now on.
+                has_moved = true;
+                break;
+            }
+            match self.poll_proven(context) {
+                Poll::Ready(Ok(())) => has_moved |= was_full || self.client_ended,
+                Poll::Ready(Err(_)) => return Poll::Ready(Err(End::Client)),
+                Poll::Pending => break,
+            }
+        }
+        if !self.client_ended
+            && self.client.input.len() < INPUT_LEN_MAX
+            && let Poll::Ready(read) = self.client.poll_read(context)
+        {
+            match read {
+                Ok(0) => self.client_ended = true,
+                Ok(_) => {}
+                Err(_) => return Poll::Ready(Err(End::Client)),
+            }
+            has_moved = true;
+        }
+        if has_moved {
+            spinning::moved();
+            return Poll::Ready(Ok(()));
+        }
+        // Before the first wait only: whenever the session is woken, it looks at the lease.
+        if !std::mem::replace(&mut self.is_woken_when_lost, true)
+            && let Some(lost) = &mut self.lost
+            && lost.as_mut().poll(context).is_ready()
+        {
+            return Poll::Ready(Err(self.end_of_lost()));
+        }
+        Poll::Pending
+    }
+
+    /// How the session ends when another proxy is the active one.
+    fn end_of_lost(&self) -> End {
+        let connection = self.connection.as_ref();
+        match connection.is_none_or(|it| it.cutter.is_between_messages()) {
+            true => standing::is_lost().into(),
+            // Behind a part of a message nothing else is understood.
+            false => End::Server,
+        }
+    }
+
+    /// A session outlives a replica, but not the primary's connection.
+    async fn server_lost(&mut self, error: Option<io::Error>) -> Result<(), End> {
+        let is_between =
+            |lost: &Connection| lost.cutter.is_between_messages() || self.session.keeps_answer();
+        if self.session.is_told_of_end() || !self.connection.as_deref().is_some_and(is_between) {
+            return Err(End::Server);
+        }
+        let address = &self.place.node.address;
+        let mut text = format!("the server at {address} closed the connection");
+        if let Some(error) = error {
+            text += &format!(": {error}");
+        }
+        let report = Report::new(Severity::Error, CONNECTION_FAILURE, text);
+        let hint = match self.session.has_snapshot_elsewhere() {
+            true => "Its transaction only read: begin that again, and it goes elsewhere.",
+            false => "It was a read: ask again, and it goes elsewhere.",
+        };
+        let told = report.clone().hint(hint);
+        if self.session.lost(&told, &mut self.out) {
+            self.visit.leaves();
+            self.entry.leads_to(None).await;
+            self.servers.count(&self.place, Manager::ended);
+            if let Some(connection) = self.connection.take() {
+                self.place.node.close(connection);
+            }
+            self.return_to_primary().await;
+            return Ok(());
+        }
+        let hint = "Whether a COMMIT that was under way took effect is not known.";
+        Err(report.hint(hint).into())
+    }
+}
+
+/// What a client's messages are given to.
+struct Input<'a> {
+    routing: Option<&'a Routing>,
+    outset: &'a Outset,
+    connection: Option<&'a mut Connection>,
+    place: Option<ReplicaId>,
+    /// Has the client been told where it all goes?
+    is_told: bool,
+    session: &'a mut Session,
+    writes: &'a mut Writes,
+    out: &'a mut Out,
+}
+
+impl Input<'_> {
+    fn take(&mut self, piece: Piece<'_>) -> Result<(), End> {
+        let is_attached = self.session.is_attached();
+        let mut connection = self.connection.as_mut().filter(|_| is_attached);
+        let mut refused = None;
+        if let (Piece::Message(message), Some(_), Some(routing)) =
+            (piece, &mut connection, self.routing)
+        {
+            let is_known = !self.session.is_pinned() && !self.writes.has_settings();
+            let before = Before {
+                routing,
+                reading: is_known.then_some(&self.outset.reading),
+                user: &self.outset.key.user,
+                place: self.place,
+                is_told: self.is_told,
+            };
+            let goes = Goes {
+                session: &mut *self.session,
+                writes: &mut *self.writes,
+                out: &mut *self.out,
+            };
+            refused = before.look(message, goes);
+        }
+        let instead = refused.as_deref();
+        let instead = instead.map(|frame| Piece::Message(Message { frame, rest: 0 }));
+        let server = connection.map(|connection| &mut connection.server);
+        self.session
+            .client(instead.unwrap_or(piece), server, self.out)
+            .map_err(violation)?;
+        if instead.is_some() {
+            self.session.drop_rest();
+        }
+        Ok(())
+    }
+}
+
+impl From<Report> for End {
+    fn from(report: Report) -> End {
+        End::Told(report.fatal())
+    }
+}
+
+fn length(piece: &Piece<'_>) -> usize {
+    match piece {
+        Piece::Message(message) => message.frame.len(),
+        Piece::Rest(rest) => rest.len(),
+    }
+}
+
+fn violation(error: Malformed) -> End {
+    End::Told(Report::new(Severity::Fatal, PROTOCOL_VIOLATION, error.0))
+}
+
+fn out_of_step(error: Malformed) -> End {
+    let text = format!("the server does not keep to the protocol: {error}");
+    End::Told(Report::new(Severity::Fatal, CONNECTION_FAILURE, text))
+}

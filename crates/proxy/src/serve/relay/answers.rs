@@ -1,0 +1,107 @@
+//! What waits for the client: answers, and what those wait for in turn.
+
+use std::future::poll_fn;
+use std::io;
+use std::task::{Context, Poll};
+
+use super::{End, Relay};
+use crate::manager::{TStateId, Tsid};
+use crate::replication::leadership::lease::Moment;
+
+/// What the client's answers wait for, at [`Level::OneCopy`].
+#[derive(Debug, Default)]
+pub(super) enum Held {
+    #[default]
+    Nothing,
+    /// That the slot's reader sees these commits.
+    Commits(Vec<TStateId>),
+    /// That every replica that serves has everything up to there.
+    Until(Tsid),
+}
+
+impl Relay<'_> {
+    /// Do the client's answers still wait?
+    pub(super) fn is_held(&mut self) -> bool {
+        if self.is_unproven() {
+            return true;
+        }
+        let Some(routing) = self.routing else {
+            return false;
+        };
+        let manager = match &self.held {
+            Held::Nothing => return false,
+            _ => routing.manager(),
+        };
+        if let Held::Commits(commits) = &self.held
+            && !commits.iter().any(|id| manager.is_pending(*id))
+        {
+            self.held = Held::Until(manager.latest());
+        }
+        if let Held::Until(tsid) = self.held {
+            let is_there = match manager.applied_everywhere() {
+                Some(has) => {
+                    self.none_serves = None;
+                    has >= tsid
+                }
+                // They may be gone since one of them is to be the primary.
+                None => {
+                    let since = *self.none_serves.get_or_insert_with(Moment::now);
+                    routing.lease.is_proven_since(since)
+                }
+            };
+            if is_there {
+                self.held = Held::Nothing;
+            }
+        }
+        !matches!(self.held, Held::Nothing)
+    }
+
+    /// Waits something for the client that a replica has said, while another proxy might be the active
+    /// one? It may be old then, and is told only when the primary has shown that there was no other (R15).
+    pub(super) fn is_unproven(&mut self) -> bool {
+        if self.out.to_client.is_empty() {
+            self.has_read = false;
+        }
+        self.has_read
+            && self
+                .routing
+                .is_some_and(|routing| !routing.lease.is_valid())
+    }
+
+    pub(super) async fn flush_client(&mut self) -> Result<(), End> {
+        while self.client.has_to_write(&self.out.to_client) && !self.is_held() {
+            let written = poll_fn(|context| self.poll_client(context)).await;
+            written.map_err(|_| End::Client)?;
+        }
+        Ok(())
+    }
+
+    /// Writes to the client once, unless that must not be said now.
+    pub(super) fn poll_client(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.is_unproven() {
+            true => Poll::Ready(Ok(())),
+            false => self.poll_proven(context),
+        }
+    }
+
+    /// The same where it was asked already whether it may be said.
+    pub(super) fn poll_proven(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let written = self.client.poll_write(context, &mut self.out.to_client);
+        if written.is_ready() {
+            self.is_cut = !self.out.to_client.is_empty();
+        }
+        written
+    }
+
+    /// The client need not wait for what is done behind its answer.
+    pub(super) async fn answer_first(&mut self) -> Result<(), End> {
+        if self.is_held() || self.out.to_client.is_empty() {
+            return Ok(());
+        }
+        let written = poll_fn(|context| Poll::Ready(self.poll_proven(context))).await;
+        match written {
+            Poll::Ready(Err(_)) => Err(End::Client),
+            Poll::Ready(Ok(())) | Poll::Pending => Ok(()),
+        }
+    }
+}

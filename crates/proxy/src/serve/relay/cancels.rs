@@ -1,0 +1,59 @@
+//! Cancel requests while a server is attached: they hit what the client has sent, never what is the proxy's own.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::{GOODBYE_TIMEOUT, Relay};
+use crate::serve::cancel::{self, Goal};
+
+/// Where cancel requests go.
+pub(super) enum Cancels {
+    /// To the server, or where the session's entry says.
+    Lead,
+    /// They wait until the proxy's own statements in front of the client's are done.
+    Wait(Arc<AtomicBool>),
+    /// Nowhere: what the client has sent is answered.
+    GoNowhere,
+}
+
+impl Relay<'_> {
+    /// If the server is to run something of the proxy's own first, requests wait for its end. To be called before that
+    /// is sent.
+    pub(super) async fn hold_cancels(&mut self) {
+        self.cancels = Cancels::Lead;
+        if self.session.runs_own() {
+            let is_cancelled = Arc::<AtomicBool>::default();
+            let goal = Goal::Wait(Arc::clone(&is_cancelled));
+            self.entry.leads_to(Some(goal)).await;
+            self.cancels = Cancels::Wait(is_cancelled);
+        }
+    }
+
+    /// Lets requests go to the server again once that runs nothing of the proxy's own any more. Until then they wait
+    /// if the client has sent something behind it.
+    pub(super) async fn lead_cancels(&mut self) {
+        if matches!(self.cancels, Cancels::Lead) {
+            return;
+        }
+        if self.session.runs_own() {
+            let is_late = matches!(self.cancels, Cancels::GoNowhere);
+            if is_late && self.session.runs_for_client() {
+                self.hold_cancels().await;
+            }
+            return;
+        }
+        let before = std::mem::replace(&mut self.cancels, Cancels::Lead);
+        let Some(connection) = &self.connection else {
+            return;
+        };
+        let (node, key) = (Arc::clone(&self.place.node), connection.cancel_key.clone());
+        let goal = Goal::Server(Arc::clone(&node), Arc::clone(&key));
+        self.entry.leads_to(Some(goal)).await;
+        if let Cancels::Wait(is_cancelled) = before
+            && is_cancelled.load(Ordering::Acquire)
+        {
+            // A server that cannot be reached cannot be told to cancel.
+            let _ = tokio::time::timeout(GOODBYE_TIMEOUT, cancel::send(&node, &key)).await;
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! What becomes of a session that may have changed its settings: where they can be had elsewhere, too, it goes on with
+//! connections that have the same.
+
+use super::{End, Relay, snapshots};
+use crate::pool::connection::Changed;
+use crate::serve::login::Outset;
+use crate::wire::session::Changes;
+
+/// Of the names and values of what a session has changed, in bytes: with more it keeps its server.
+const CHANGED_LEN_MAX: usize = 8 * 1024;
+/// How every schema of temporary tables is called.
+const TEMPORARY_SCHEMA: &str = "pg_temp";
+
+impl Relay<'_> {
+    /// Finds out what settings the session has, which has ended its batch or transaction on the primary. It keeps the
+    /// connection where nobody else could have the same.
+    pub(super) async fn find_out_settings(&mut self) -> Result<(), End> {
+        let connection = self.connection.as_mut();
+        let connection = connection.expect("its settings were changed there");
+        let is_quiet = connection.cutter.is_between_messages() && self.out.to_server.is_empty();
+        let has_login = self.outset.key.changed.is_empty();
+        let changed = match self.session.changes() {
+            Changes::Discarded => Some(Changed::default()),
+            Changes::Reset if has_login => Some(Changed::default()),
+            _ if !is_quiet => None,
+            _ => match connection.changed().await {
+                Ok(changed) => changed,
+                Err(error) => return self.server_lost(Some(error)).await,
+            },
+        };
+        let Some(outset) = changed.and_then(|changed| self.outset_with(changed)) else {
+            self.session.keep_server();
+            return Ok(());
+        };
+        let connection = self.connection.as_mut();
+        let connection = connection.expect("it was there before");
+        connection.becomes(&outset.key);
+        let snapshots = self.routing.and_then(|_| snapshots(outset.isolation));
+        self.session.goes_on(&mut connection.server, snapshots);
+        if self.outset.key != outset.key {
+            self.unfit.clear();
+        }
+        self.outset = outset;
+        Ok(())
+    }
+
+    /// What it has from now on; none if it must keep its connection.
+    fn outset_with(&self, changed: Changed) -> Option<Outset> {
+        let Changed { settings, schemas } = changed;
+        let length = |(name, value): (&str, &str)| name.len() + value.len();
+        if settings.is_empty() {
+            return Some(self.at_login.clone());
+        }
+        if settings.iter().map(length).sum::<usize>() > CHANGED_LEN_MAX {
+            return None;
+        }
+        let changes_path = settings.value("search_path").is_some();
+        let outset = self.at_login.changed_to(settings, self.known);
+        let path = &outset.reading.search_path;
+        // What is made there without a word of it is temporary.
+        let has_temporary = path.iter().any(|name| name.starts_with(TEMPORARY_SCHEMA));
+        // A schema that is there, and is not where names are looked up, is one that its user may not use.
+        let catalogue = self.routing.map(|routing| routing.analyser.catalogue());
+        let is_closed = |name: &String| {
+            let is_there = catalogue.as_ref().is_some_and(|it| it.has_schema(name));
+            is_there && !schemas.contains(name)
+        };
+        let is_closed = changes_path && path.iter().any(is_closed);
+        (!has_temporary && !is_closed && !outset.reading.has_escapes).then_some(outset)
+    }
+}

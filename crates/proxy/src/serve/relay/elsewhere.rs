@@ -1,0 +1,176 @@
+//! Batches of a transaction that is on the primary, of which reads may run at a replica.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::{CONNECTION_FAILURE, End, Input, Relay, violation};
+use crate::manager::Manager;
+use crate::pool::Connection;
+use crate::serve::cancel::Goal;
+use crate::serve::numbers::Named;
+use crate::serve::routing::{Chosen, Route, Routing, Touched, Why};
+use crate::wire::cut::{Message, Piece};
+use crate::wire::effect::Effect;
+use crate::wire::report::{Report, Severity};
+use crate::wire::session::{Balancing, Demand};
+
+/// How long a read whose transaction holds locks on the primary waits for a connection elsewhere.
+const CONNECTING_MAX: Duration = Duration::from_secs(1);
+
+impl Relay<'_> {
+    /// A transaction on the primary waits for its next batch, if that may run elsewhere.
+    pub(super) fn pause(&mut self) {
+        let is_apart = self.session.settings().balancing == Balancing::Statement;
+        let goes = is_apart && self.routing.is_some() && self.writes.let_reads_go();
+        if goes && self.session.may_wait() && self.out.to_server.is_empty() {
+            self.session.wait();
+        }
+    }
+
+    /// Finds a server for what the session holds, in a transaction on the primary.
+    pub(super) async fn go_on(&mut self) -> Result<(), End> {
+        // It may take a while: the client gets first what is its own already.
+        self.flush_client().await?;
+        let (mut route, touches, named) = self.route_inside();
+        let mut taken = None;
+        if let (Some(chosen), Some(routing)) = (route.replica.take(), self.routing) {
+            match self.take_soon(&chosen, routing).await {
+                Ok(connection) => taken = Some((chosen, connection)),
+                Err(why) => route.why = why,
+            }
+        }
+        self.tell_why(&route.why, &touches);
+        let replica = taken.as_ref().map(|(chosen, _)| chosen.id);
+        self.visit.goes(replica, route.why.reason);
+        let Some((chosen, mut connection)) = taken else {
+            return self.resume();
+        };
+        if let Some(routing) = self.routing {
+            let numbers = match named.only() {
+                Some(numbers) => numbers,
+                None => routing.numbers(&named, chosen.id, &mut connection).await,
+            };
+            self.session.numbers_tables(numbers);
+        }
+        let place = chosen.place();
+        let goal = Goal::Server(Arc::clone(&place.node), connection.cancel_key.clone());
+        self.entry.leads_to(Some(goal)).await;
+        self.place = place;
+        self.servers.count(&self.place, Manager::started);
+        self.kept = self.connection.replace(connection);
+        assert!(
+            self.kept.is_some(),
+            "its transaction is on the primary's connection"
+        );
+        let at = self.at(Some(chosen));
+        let connection = self.connection.as_mut();
+        let server = &mut connection.expect("it was put there").server;
+        self.session
+            .attach(server, (at, &[]), &mut self.out)
+            .map_err(violation)
+    }
+
+    /// Where what the session holds goes, in a transaction on the primary that waits. What it may write is
+    /// noted when it goes to the primary. With what the client is told that it touches, and the tables of which it may
+    /// be told.
+    fn route_inside(&self) -> (Route, String, Named) {
+        let Some(routing) = self.routing else {
+            let why = Why::primary("there is no replica");
+            return (Route::primary(why), String::new(), Named::default());
+        };
+        let demand = self.session.demand();
+        let (mut touched, leaves_nothing) = self.looked_at(&demand, routing);
+        touched.stays_inside(demand.shares_portals);
+        touched.coarsen(self.session.settings().classes);
+        let leaves_nothing = demand.is_whole && leaves_nothing;
+        let route = self.route_apart(&touched, leaves_nothing, routing);
+        let touches = self.described(&touched.sets, routing);
+        (route, touches, touched.named())
+    }
+
+    /// Where statements go that touch this and may leave something behind, in a transaction on the primary.
+    fn route_apart(&self, touched: &Touched, leaves_nothing: bool, routing: &Routing) -> Route {
+        let primary = Route::primary;
+        if let Some(fault) = self.session.failure_elsewhere() {
+            return primary(Why::failed(fault));
+        }
+        if let Some(why) = touched.needs_primary {
+            return primary(Why::primary(why));
+        }
+        if !leaves_nothing {
+            return primary(Why::primary("what it leaves is kept there"));
+        }
+        if !self.writes.is_independent(&touched.sets) {
+            let why = "it touches what its transaction has written or locked";
+            return primary(Why::primary(why));
+        }
+        let route = routing.route(touched, self.session.settings().level);
+        if route.replica.is_some() && self.writes.is_outdated(routing.analyser.generation()) {
+            let why = "the schema has changed since its transaction wrote";
+            return primary(Why::primary(why));
+        }
+        route
+    }
+
+    /// What the texts of a session touch that has no settings of its own, and whether they leave nothing
+    /// behind.
+    pub(super) fn looked_at(&self, demand: &Demand<'_>, routing: &Routing) -> (Touched, bool) {
+        let mut touched = Touched::default();
+        let mut leaves_nothing = true;
+        for text in &demand.texts {
+            touched.merge(routing.touched(text, Some(&self.outset.reading)));
+            leaves_nothing &= text.effect() == Effect::Nothing;
+        }
+        (touched, leaves_nothing)
+    }
+
+    /// A connection to a replica, if that comes soon.
+    async fn take_soon(
+        &mut self,
+        chosen: &Chosen,
+        routing: &Routing,
+    ) -> Result<Box<Connection>, Why> {
+        let taken = tokio::time::timeout(CONNECTING_MAX, self.take_there(chosen, routing)).await;
+        taken.unwrap_or_else(|_| {
+            let text = format!("no connection to {} came soon", chosen.node.address);
+            let report = Report::new(Severity::Error, CONNECTION_FAILURE, text);
+            Err(Why::unreachable(report))
+        })
+    }
+
+    /// What the session holds goes to the primary, where its transaction is.
+    fn resume(&mut self) -> Result<(), End> {
+        let connection = self.connection.as_mut();
+        let connection = connection.expect("its transaction is on the primary's connection");
+        let (frames, rest) = self.session.resume(&mut connection.server, &mut self.out);
+        let mut input = Input {
+            routing: self.routing,
+            outset: &self.outset,
+            connection: Some(connection),
+            place: None,
+            is_told: true,
+            session: &mut self.session,
+            writes: &mut self.writes,
+            out: &mut self.out,
+        };
+        let last = frames.len().saturating_sub(1);
+        for (index, frame) in frames.iter().enumerate() {
+            let rest = if index == last { rest } else { 0 };
+            input.take(Piece::Message(Message { frame, rest }))?;
+        }
+        Ok(())
+    }
+
+    /// The replica's connection is the session's no more: the primary's is again, if it was kept.
+    pub(super) async fn return_to_primary(&mut self) {
+        // What was kept back of its answer may only now wait for the client.
+        self.has_read |= self.place.replica.is_some();
+        if let Some(kept) = self.kept.take() {
+            self.place = self.servers.primary_place();
+            let goal = Goal::Server(Arc::clone(&self.place.node), kept.cancel_key.clone());
+            self.entry.leads_to(Some(goal)).await;
+            self.visit.returns(None);
+            self.connection = Some(kept);
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! How sessions end: the client is told why, and servers are left in order.
+
+use std::sync::Arc;
+
+use super::{End, GOODBYE_TIMEOUT, PROTOCOL_VIOLATION, Relay};
+use crate::manager::Manager;
+use crate::serve::cancel;
+use crate::wire::session::Leftover;
+
+impl Relay<'_> {
+    /// Ends the session: tells the client why, and leaves its server in order.
+    pub(super) async fn end(mut self, end: End) {
+        let is_server_usable = matches!(end, End::Client)
+            || matches!(&end, End::Told(report) if report.code == PROTOCOL_VIOLATION);
+        let is_unproven = self.is_unproven();
+        if is_unproven {
+            // It would be old, and is never told.
+            self.out.to_client.clear();
+            self.has_read = false;
+        }
+        // Behind a part of a message nothing else is understood.
+        if let End::Told(report) = end
+            && !(is_unproven && self.is_cut)
+        {
+            report.write(&mut self.out.to_client);
+        }
+        self.entry.leads_to(None).await;
+        if let Some(kept) = self.kept.take() {
+            let place = self.servers.primary_place();
+            self.servers.count(&place, Manager::ended);
+            let primary = place.node;
+            tokio::spawn(async move { primary.recycle(kept, true).await });
+        }
+        if let Some(connection) = self.connection.take() {
+            let is_drained =
+                self.out.to_server.is_empty() && connection.cutter.is_between_messages();
+            let node = Arc::clone(&self.place.node);
+            self.servers.count(&self.place, Manager::ended);
+            let is_in_doubt = self.writes.is_pending();
+            if let (Some(routing), None) = (self.routing, self.place.replica) {
+                self.writes
+                    .lost(connection.cancel_key.process, &routing.manager);
+            }
+            match self.session.leftover() {
+                leftover @ (Leftover::Nothing | Leftover::Transaction)
+                    if is_server_usable && is_drained && !is_in_doubt =>
+                {
+                    let is_in_transaction = leftover == Leftover::Transaction;
+                    tokio::spawn(async move {
+                        node.recycle(connection, is_in_transaction).await;
+                    });
+                }
+                _ => {
+                    tokio::spawn(async move {
+                        let key = connection.cancel_key.clone();
+                        // Nobody waits for what it runs; if this fails, it runs to its end.
+                        let sent = cancel::send(&node, &key);
+                        let _ = tokio::time::timeout(GOODBYE_TIMEOUT, sent).await;
+                        node.close(connection);
+                    });
+                }
+            }
+        }
+        let goodbye = async {
+            // A client that is gone, or does not read, hears nothing.
+            let _ = self.flush_client().await;
+            self.client.shutdown().await;
+        };
+        let _ = tokio::time::timeout(GOODBYE_TIMEOUT, goodbye).await;
+    }
+}
+
+/// Whatever ends a session, also where its task ends in the middle: nothing that it has made Pending outlives it.
+impl Drop for Relay<'_> {
+    fn drop(&mut self) {
+        let place = self.place.clone();
+        let primary = self.servers.primary_place();
+        for (place, connection) in [(place, self.connection.take()), (primary, self.kept.take())] {
+            let Some(connection) = connection else {
+                continue;
+            };
+            if let (Some(routing), None) = (self.routing, place.replica) {
+                self.writes
+                    .lost(connection.cancel_key.process, &routing.manager);
+            }
+            self.servers.count(&place, Manager::ended);
+            place.node.close(connection);
+        }
+        if let Some(routing) = self.routing {
+            self.writes.never_sent(&routing.manager);
+        }
+    }
+}

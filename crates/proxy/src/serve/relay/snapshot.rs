@@ -1,0 +1,81 @@
+//! Transactions at REPEATABLE READ that are to read only: all of one runs where it has its snapshot.
+
+use std::time::Duration;
+
+use super::{CONNECTION_FAILURE, Plan, Relay};
+use crate::manager::Sets;
+use crate::pool::Connection;
+use crate::serve::routing::{Chosen, Route, Routing, Touched, Why};
+use crate::wire::report::{Report, Severity};
+use crate::wire::session::Proof;
+
+/// How long it is waited for a replica whatever there is to do on the primary (P1).
+const ALWAYS_WAITED: Duration = Duration::from_millis(10);
+/// How long a replica may take for that snapshot; a read there would take longer.
+const SNAPSHOT_MAX: Duration = Duration::from_secs(1);
+
+impl Relay<'_> {
+    /// Where what the session holds goes, with which its transaction takes its snapshot.
+    pub(super) async fn plan_snapshot(&mut self) -> Result<Plan, Report> {
+        let Some(routing) = self.routing else {
+            return self.plan();
+        };
+        let Some(read) = self.begins_by_reading(routing) else {
+            return self.plan();
+        };
+        let serving = routing.manager().applied_everywhere();
+        let route = match serving {
+            Some(_) => {
+                let anything = Sets::reads_anything();
+                let is_worth_it = |waited: Duration| {
+                    waited < ALWAYS_WAITED || routing.manager().is_primary_busier()
+                };
+                self.wait(routing, &anything, Proof::First, is_worth_it)
+                    .await?
+            }
+            None => Route::primary(Why::primary("no replica serves")),
+        };
+        Ok(Plan {
+            replica: route.replica,
+            named: read.named(),
+            touches: self.described(&read.sets, routing),
+            ..Plan::on_primary(route.why)
+        })
+    }
+
+    /// Takes its snapshot at a replica. It counts if no commit since may have been visible before one that the
+    /// snapshot has.
+    pub(super) async fn take_snapshot(
+        &self,
+        chosen: &Chosen,
+        mut connection: Box<Connection>,
+        routing: &Routing,
+    ) -> Result<Box<Connection>, Why> {
+        let begin = self.session.snapshot_taking();
+        let begin = begin.expect("its transaction is on no server");
+        let taken = tokio::time::timeout(SNAPSHOT_MAX, connection.row(&begin)).await;
+        let failure = match taken {
+            Ok(Ok(_)) => None,
+            Ok(Err(error)) => Some(error.to_string()),
+            Err(late) => Some(late.to_string()),
+        };
+        if let Some(text) = failure {
+            chosen.node.close(connection);
+            let report = Report::new(Severity::Error, CONNECTION_FAILURE, text);
+            return Err(Why::unreachable(report));
+        }
+        let watch = chosen.watched.as_ref();
+        if watch.is_some_and(|watched| routing.manager().is_torn(&watched.0)) {
+            chosen.node.recycle(connection, true).await;
+            return Err(Why::torn());
+        }
+        Ok(connection)
+    }
+
+    /// What the session holds reads, if it holds nothing but reads for any node.
+    fn begins_by_reading(&self, routing: &Routing) -> Option<Touched> {
+        let (touched, leaves_nothing) = self.looked_at(&self.session.demand(), routing);
+        let is_read = touched.needs_primary.is_none() && !touched.sets.is_written();
+        (is_read && leaves_nothing).then_some(touched)
+    }
+}

@@ -1,0 +1,28 @@
+//! What a client is told of its batches that has asked for it.
+
+use super::Relay;
+use crate::manager::Sets;
+use crate::serve::routing::{Routing, Why};
+use crate::serve::trace;
+use crate::wire::session::Trace;
+
+impl Relay<'_> {
+    /// Tells a client that has asked for it why its batch goes where it goes.
+    pub(super) fn tell_why(&mut self, why: &Why, touches: &str) {
+        if self.is_traced() {
+            trace::notice(why, touches).write(&mut self.out.to_client);
+        }
+    }
+
+    fn is_traced(&self) -> bool {
+        self.session.settings().trace == Trace::On
+    }
+
+    /// What a client that has asked for it is told that its batch touches; else empty.
+    pub(super) fn described(&self, sets: &Sets, routing: &Routing) -> String {
+        match self.is_traced() {
+            true => routing.described(sets),
+            false => String::new(),
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! Reads that wait for a replica that has all that they must see, while there is more to do on the primary.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use super::{Plan, Relay};
+use crate::manager::Sets;
+use crate::serve::cancel::Goal;
+use crate::serve::routing::{Route, Routing};
+use crate::wire::report::{Report, Severity};
+use crate::wire::session::Proof;
+
+/// How often a replica is looked for.
+const STEP: Duration = Duration::from_millis(1);
+/// SQLSTATE: its client has cancelled it.
+const QUERY_CANCELED: &str = "57014";
+
+impl Relay<'_> {
+    /// Where what the session holds goes. If that is the primary, though only for want of a replica that has
+    /// everything, one is waited for while the primary is the busier one.
+    pub(super) async fn plan_or_wait(&mut self) -> Result<Plan, Report> {
+        let mut plan = self.plan()?;
+        if let (Some(touched), Some(routing)) = (plan.waits.take(), self.routing) {
+            let is_busy = |_| routing.manager().is_primary_busier();
+            if is_busy(Duration::ZERO) {
+                let proof = touched.proof();
+                let route = self.wait(routing, &touched.sets, proof, is_busy).await?;
+                plan.replica = route.replica;
+                plan.why = route.why;
+            }
+        }
+        Ok(plan)
+    }
+
+    /// Where a read goes that began now, once a replica has all that it must see. The primary, if that takes too
+    /// long or is not worth it any more, so long after its beginning. The error is that it was cancelled meanwhile.
+    pub(super) async fn wait(
+        &self,
+        routing: &Routing,
+        reads: &Sets,
+        proof: Proof,
+        is_worth_it: impl Fn(Duration) -> bool,
+    ) -> Result<Route, Report> {
+        let is_cancelled = Arc::<AtomicBool>::default();
+        self.entry
+            .leads_to(Some(Goal::Wait(Arc::clone(&is_cancelled))))
+            .await;
+        let waited = self.wait_until((routing, reads), proof, is_worth_it, &is_cancelled);
+        let waited = waited.await;
+        self.entry.leads_to(None).await;
+        waited
+    }
+
+    async fn wait_until(
+        &self,
+        (routing, reads): (&Routing, &Sets),
+        proof: Proof,
+        is_worth_it: impl Fn(Duration) -> bool,
+        is_cancelled: &AtomicBool,
+    ) -> Result<Route, Report> {
+        let level = self.session.settings().level;
+        let mut moment = routing.manager().moment(reads, level);
+        let is_hopeless = routing.manager().is_hopeless(&moment);
+        // Each that waits looks again and again.
+        let waits = self.waiting.try_acquire();
+        let started = Instant::now();
+        loop {
+            let route = routing.route_moment(&mut moment, proof);
+            let waited = started.elapsed();
+            let is_over = !route.may_wait || is_hopeless || waits.is_err();
+            if is_cancelled.load(Ordering::Acquire) {
+                let text = "canceling statement due to user request";
+                return Err(Report::new(Severity::Error, QUERY_CANCELED, text));
+            }
+            if is_over || !is_worth_it(waited) {
+                return Ok(route);
+            }
+            if waited >= self.wait_max {
+                routing.manager().waited_in_vain(&moment);
+                return Ok(route);
+            }
+            tokio::time::sleep(STEP).await;
+        }
+    }
+}

@@ -1,0 +1,199 @@
+//! The replicas there are: they come and go while the proxy runs.
+//!
+//! Those that an operator has added are in the primary's register, too, and are there again when this proxy or
+//! another one becomes active.
+//!
+//! Invariants:
+//! - A number is never given twice while a proxy is active, so that what is said of a replica that went is
+//!   never said of another.
+//! - What the register says is changed before what is so here.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::address::Address;
+use crate::manager::ReplicaId;
+use crate::pool::Node;
+use crate::replication::leadership::register::{Change, Registered};
+use crate::replication::{Contents, Error, Intake, Replication};
+
+/// See the module.
+pub struct Replicas {
+    replication: Replication,
+    connections_max: usize,
+    nodes: Mutex<Nodes>,
+    /// Held by who changes which ones there are, while the proxy runs.
+    changing: tokio::sync::Mutex<()>,
+}
+
+#[derive(Default)]
+struct Nodes {
+    last: u32,
+    all: BTreeMap<ReplicaId, Arc<Node>>,
+    /// URLs of those that are in the register.
+    registered: BTreeMap<ReplicaId, String>,
+}
+
+impl Nodes {
+    /// Which of them is this database.
+    fn at(&self, address: &Address) -> Option<ReplicaId> {
+        let mut all = self.all.iter();
+        let found = all.find(|(_, node)| node.address.place() == address.place());
+        found.map(|(id, _)| *id)
+    }
+
+    /// Fails where this database is one of them already.
+    fn refuse_second(&self, address: &Address) -> Result<(), Error> {
+        match self.at(address) {
+            Some(id) => Err(Error::Setup(format!(
+                "{address}/{} is replica {} already: remove that first",
+                address.database, id.0
+            ))),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Replicas {
+    /// None so far. Each will have so many connections for sessions, at most.
+    pub fn new(replication: Replication, connections_max: usize) -> Replicas {
+        Replicas {
+            replication,
+            connections_max,
+            nodes: Mutex::default(),
+            changing: tokio::sync::Mutex::default(),
+        }
+    }
+
+    /// Takes one up; it is filled and follows in the background, and serves when it has everything.
+    /// What becomes of it is said by [`Replication::status`]. The register does not hear of it.
+    pub fn add(&self, address: &Address, intake: impl Into<Intake>) -> Result<ReplicaId, Error> {
+        let mut nodes = self.nodes();
+        nodes.refuse_second(address)?;
+        let id = ReplicaId(nodes.last + 1);
+        self.replication.add_replica(id, address, intake);
+        nodes.last = id.0;
+        let node = Node::new(address.clone(), self.connections_max);
+        nodes.all.insert(id, Arc::new(node));
+        Ok(id)
+    }
+
+    /// Takes one up for good: it is in the register first. Fails, and takes nothing up, where the URL is none,
+    /// where the database is one of them already, and where the primary does not note it.
+    ///
+    /// If it must be filled, it is filled from the replica `seed`; without that, from the primary.
+    pub async fn register(
+        &self,
+        url: &str,
+        contents: Contents,
+        seed: Option<ReplicaId>,
+    ) -> Result<ReplicaId, Error> {
+        let address = Address::parse(url).map_err(Error::Setup)?;
+        let _changing = self.changing.lock().await;
+        self.nodes().refuse_second(&address)?;
+        let seed = seed.map(|id| {
+            let node = self.node(id);
+            node.ok_or_else(|| {
+                Error::Setup(format!("there is no replica {} to fill it from", id.0))
+            })
+        });
+        let seed = seed.transpose()?.map(|node| node.address.clone());
+        let (change, before) = (Change::of(&address, Some(url)), Change::of(&address, None));
+        let register = self.replication.register();
+        register.write(change, before).await?;
+        let id = self.add(&address, Intake { contents, seed })?;
+        self.nodes().registered.insert(id, url.into());
+        Ok(id)
+    }
+
+    /// Takes up those that are in the register, where they are not there already. Returns which could not be,
+    /// and why.
+    pub fn take_up(&self, registered: Vec<Registered>) -> Vec<String> {
+        let mut problems = Vec::new();
+        for Registered { place, url } in registered {
+            let taken_up = Address::parse(&url).and_then(|address| {
+                let there = self.nodes().at(&address);
+                let added = || self.add(&address, Contents::Kept);
+                there.map_or_else(added, Ok).map_err(|it| it.to_string())
+            });
+            match taken_up {
+                Ok(id) => drop(self.nodes().registered.insert(id, url)),
+                Err(problem) => problems.push(format!("the replica at {place}: {problem}")),
+            }
+        }
+        problems
+    }
+
+    /// Lets one go, whose database stays as it is. Reads that run there end in peace. Returns false if
+    /// there is none of this number. Fails, and it stays, where it is in the register and the primary does
+    /// not take it out.
+    pub async fn remove(&self, id: ReplicaId) -> Result<bool, Error> {
+        let _changing = self.changing.lock().await;
+        let url = self.nodes().registered.get(&id).cloned();
+        if let (Some(url), Some(node)) = (url, self.node(id)) {
+            let (change, before) = (
+                Change::of(&node.address, None),
+                Change::of(&node.address, Some(&url)),
+            );
+            let register = self.replication.register();
+            register.write(change, before).await?;
+            self.nodes().registered.remove(&id);
+        }
+        Ok(self.let_go(id).await)
+    }
+
+    async fn let_go(&self, id: ReplicaId) -> bool {
+        let removed = self.nodes().all.remove(&id);
+        self.replication.remove_replica(id).await;
+        removed.is_some()
+    }
+
+    /// Removes those that were named before and are no more, unless they are in the register, and takes up
+    /// those that are named and not there. Others, which nobody named, stay. The error says which could not
+    /// be taken up.
+    pub async fn exchange(&self, before: &[Address], after: &[Address]) -> Result<(), String> {
+        let _changing = self.changing.lock().await;
+        let stays = |gone: &&Address| after.iter().any(|it| it.place() == gone.place());
+        for gone in before.iter().filter(|gone| !stays(gone)) {
+            let id = {
+                let nodes = self.nodes();
+                let id = nodes.at(gone);
+                id.filter(|id| !nodes.registered.contains_key(id))
+            };
+            if let Some(id) = id {
+                self.let_go(id).await;
+            }
+        }
+        let mut problems = Vec::new();
+        for address in after {
+            let is_there = self.nodes().at(address).is_some();
+            if !is_there && let Err(problem) = self.add(address, Contents::Kept) {
+                problems.push(format!("the replica at {address}: {problem}"));
+            }
+        }
+        match problems[..] {
+            [] => Ok(()),
+            _ => Err(problems.join("; ")),
+        }
+    }
+
+    /// One of them.
+    pub fn node(&self, id: ReplicaId) -> Option<Arc<Node>> {
+        self.nodes().all.get(&id).cloned()
+    }
+
+    /// All of them.
+    pub fn all(&self) -> BTreeMap<ReplicaId, Arc<Node>> {
+        self.nodes().all.clone()
+    }
+
+    /// What makes them follow the primary.
+    pub fn replication(&self) -> &Replication {
+        &self.replication
+    }
+
+    fn nodes(&self) -> MutexGuard<'_, Nodes> {
+        // Nothing between lock and unlock leaves it half changed.
+        self.nodes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,200 @@
+//! What a proxy is: a pooler, or of several proxies that route the active one, or one that stands by.
+//!
+//! Invariant: a session has one [`Servers`] from its login to its end, and ends with the lease of that.
+
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use super::Proxy;
+use super::routing::Routing;
+use crate::address::Address;
+use crate::pool::Node;
+use crate::replication::leadership::{Leadership, register};
+use crate::replication::{Contents, Error, Replication, Settings, promotion};
+use crate::wire::report::{Report, Severity};
+
+/// Wait between two tries to become the active proxy, of one that has stood by before.
+const RETRY_WAIT: Duration = Duration::from_secs(1);
+
+/// SQLSTATE: not now. Clients that know several servers go on to the next.
+const CANNOT_CONNECT_NOW: &str = "57P03";
+/// SQLSTATE: ended by who runs the server. Drivers take the connection for broken.
+const SHUTDOWN: &str = "57P01";
+
+/// What a proxy is.
+pub enum Role {
+    /// It routes nothing, and may be one of many.
+    Pooler(Arc<Node>),
+    /// It waits, for this proxy if it knows.
+    Standby(Option<String>),
+    /// It was the active one when it was last told.
+    Active(Arc<Routing>),
+}
+
+/// Where a session's statements may run.
+#[derive(Clone)]
+pub struct Servers {
+    /// The primary.
+    pub primary: Arc<Node>,
+    /// None if there are no replicas.
+    pub routing: Option<Arc<Routing>>,
+}
+
+/// What becomes of a proxy, for people.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// It waits for this one.
+    Waits(String),
+    /// It serves.
+    Active,
+    /// It was active, and another one is; its sessions were ended.
+    Lost,
+    /// It could not become the active one, and tries again.
+    Failed(String),
+    /// It becomes the active one without a replica that the console has added; why.
+    Without(String),
+}
+
+impl Proxy {
+    /// Is the active one whenever no other is, and stands by otherwise. `told` hears of each change.
+    ///
+    /// Returns what stands in the way where that was so from the beginning.
+    pub async fn stand(&self, settings: &Settings, mut told: impl FnMut(Standing)) -> Error {
+        let mut has_stood = false;
+        loop {
+            let waits = |name: &str| {
+                has_stood = true;
+                self.become_role(Role::Standby(Some(name.into())));
+                told(Standing::Waits(name.into()));
+            };
+            let begun = match self.stand_once(waits).await {
+                Ok(leadership) => self.begin(settings, leadership).await,
+                Err(problem) => Err(problem),
+            };
+            match begun {
+                Ok((routing, problems)) => {
+                    has_stood = true;
+                    problems
+                        .into_iter()
+                        .map(Standing::Without)
+                        .for_each(&mut told);
+                    self.become_role(Role::Active(Arc::clone(&routing)));
+                    told(Standing::Active);
+                    routing.lease.ended().await;
+                    self.become_role(Role::Standby(None));
+                    routing.replicas.replication().give_up().await;
+                    told(Standing::Lost);
+                }
+                // Whatever it is, people can mend it, and need not start the proxy again.
+                Err(problem) if has_stood => {
+                    told(Standing::Failed(problem.to_string()));
+                    tokio::time::sleep(RETRY_WAIT).await;
+                }
+                Err(problem) => return problem,
+            }
+        }
+    }
+
+    async fn stand_once(&self, waits: impl FnMut(&str)) -> Result<Leadership, Error> {
+        let primary = &self.options.primary;
+        let mut named = self.named.lock().await.clone();
+        // Without the primary nothing comes of it below.
+        let registered = register::read(primary).await.unwrap_or_default();
+        // What is wrong with URLs is told when they are to be taken up.
+        let parsed = registered.iter().map(|it| Address::parse(&it.url));
+        named.extend(parsed.flatten());
+        promotion::refuse_replaced(primary, &named).await?;
+        Replication::stand(primary, waits).await
+    }
+
+    /// Also gives which replicas could not be taken up.
+    async fn begin(
+        &self,
+        settings: &Settings,
+        leadership: Leadership,
+    ) -> Result<(Arc<Routing>, Vec<String>), Error> {
+        let (primary, connections_max) = (&self.options.primary, self.options.connections_max);
+        // Whoever reads the list again waits until those are there that it names now.
+        let named = self.named.lock().await;
+        let routing = Routing::begin(primary, connections_max, settings, leadership).await?;
+        for address in &*named {
+            routing.replicas.add(address, Contents::Kept)?;
+        }
+        // Nobody else can write there any more.
+        let registered = register::read(primary).await?;
+        let problems = routing.replicas.take_up(registered);
+        routing.replicas.replication().knows_all();
+        Ok((Arc::new(routing), problems))
+    }
+
+    /// Whether a replica is named by options or in the file, as that was last read.
+    pub async fn is_named(&self, replica: &Address) -> bool {
+        let named = self.named.lock().await;
+        named.iter().any(|it| it.place() == replica.place())
+    }
+
+    /// Gives up being the active one, so that another need not wait: clients are told so.
+    pub async fn give_up(&self) {
+        if let Some(routing) = self.followed() {
+            routing.replicas.replication().give_up().await;
+        }
+    }
+
+    /// Where new sessions may run. The error is for the client.
+    pub fn servers(&self) -> Result<Servers, Report> {
+        let role = self.role.read().unwrap_or_else(PoisonError::into_inner);
+        match &*role {
+            Role::Pooler(primary) => {
+                return Ok(Servers {
+                    primary: Arc::clone(primary),
+                    routing: None,
+                });
+            }
+            Role::Active(routing) if !routing.lease.has_ended() => {
+                return Ok(Servers {
+                    primary: Arc::clone(&routing.primary),
+                    routing: Some(Arc::clone(routing)),
+                });
+            }
+            Role::Standby(_) | Role::Active(_) => drop(role),
+        }
+        let text = match self.waits_for() {
+            Some(name) => format!("this proxy stands by for another one: {name}"),
+            None => "this proxy stands by".into(),
+        };
+        Err(Report::new(Severity::Fatal, CANNOT_CONNECT_NOW, text)
+            .hint("Name both proxies in the connection's URL, and it finds the active one."))
+    }
+
+    /// What makes replicas follow the primary, where this proxy is the active one.
+    pub fn followed(&self) -> Option<Arc<Routing>> {
+        self.servers().ok()?.routing
+    }
+
+    /// For whom it stands by, if it knows.
+    pub fn waits_for(&self) -> Option<String> {
+        let role = self.role.read().unwrap_or_else(PoisonError::into_inner);
+        match &*role {
+            Role::Standby(waits_for) => waits_for.clone(),
+            Role::Pooler(_) | Role::Active(_) => None,
+        }
+    }
+
+    /// Does it route when it is active?
+    pub fn is_router(&self) -> bool {
+        let role = self.role.read().unwrap_or_else(PoisonError::into_inner);
+        !matches!(*role, Role::Pooler(_))
+    }
+
+    fn become_role(&self, role: Role) {
+        *self.role.write().unwrap_or_else(PoisonError::into_inner) = role;
+    }
+}
+
+/// Tells a session's client that the proxy is the active one no more.
+pub fn is_lost() -> Report {
+    let text = "this proxy is not the active one any more";
+    Report::new(Severity::Fatal, SHUTDOWN, text).hint(
+        "Connect again, to the other proxy. Whether a COMMIT that was under way took effect is not known.",
+    )
+}

@@ -1,0 +1,111 @@
+//! What a client is told that has asked for it with `SET replex.trace = on`: where its statements go and why,
+//! which TSID they need, and what they touch.
+
+use crate::analysis::Catalogue;
+use crate::analysis::catalogue::Relation;
+use crate::manager::{Class, Column, Parts, Sets, TableSets};
+use crate::serve::routing::Why;
+use crate::wire::report::{Report, Severity};
+
+/// SQLSTATE: all is well.
+const SUCCESS: &str = "00000";
+/// What is not proven to be less (R33).
+const ANY_TABLE: &str = "any table as a whole (TAS)";
+
+/// The notice: where statements go and why, and what they touch, as [`described`], if they have been looked at.
+pub fn notice(why: &Why, touched: &str) -> Report {
+    let text = format!("replex: {why}");
+    Report::new(Severity::Notice, SUCCESS, text).detail(touched)
+}
+
+/// What is read and written, a line for each table: its affecting class (the paper's Table 2), columns, and how
+/// many rows. The names are the catalogue's.
+pub fn described(sets: &Sets, catalogue: &Catalogue) -> String {
+    let any = (sets.may_read_anything(), sets.may_write_anything());
+    let any = match any {
+        (false, false) => None,
+        (true, false) => Some(format!("{ANY_TABLE}: reads all columns")),
+        (_, true) => Some(format!("{ANY_TABLE}: reads and writes all columns")),
+    };
+    let tables = sets.tables().map(|(table, sets)| {
+        let mut known = catalogue.relations.iter();
+        let found = known.find(|(_, relation)| relation.table == table);
+        let name = match found {
+            Some(((schema, name), _)) => format!("{schema}.{name}"),
+            None => format!("the table with OID {}", table.0),
+        };
+        line(&name, sets, found.map(|(_, relation)| relation))
+    });
+    let lines: Vec<String> = any.into_iter().chain(tables).collect();
+    match lines.is_empty() {
+        true => "no table".to_owned(),
+        false => lines.join("\n"),
+    }
+}
+
+fn line(name: &str, sets: &TableSets, relation: Option<&Relation>) -> String {
+    let class = match sets.class() {
+        Class::Rows => "by rows (RAS)",
+        Class::Columns => "by columns (CAS)",
+        Class::Table => "as a whole (TAS)",
+    };
+    let read = sets.is_read().then(|| ("reads", sets.read()));
+    let written = sets.is_written().then(|| ("writes", sets.written()));
+    let parts = read.into_iter().chain(written).map(|(what, parts)| {
+        let columns = columns(parts, relation);
+        format!("{what} {columns}{}", rows(parts, sets.class()))
+    });
+    let parts: Vec<String> = parts.collect();
+    format!("{name} {class}: {}", parts.join("; "))
+}
+
+fn columns(parts: &Parts, relation: Option<&Relation>) -> String {
+    if parts.columns.is_all() {
+        return "all columns".to_owned();
+    }
+    let named = parts.columns.named();
+    let named = named.filter(|column| *column != Column::EXISTENCE);
+    let names = named.map(|column| {
+        let known = relation.and_then(|relation| relation.column_numbered(column));
+        known.map_or_else(|| format!("column {}", column.0), |it| it.name.clone())
+    });
+    let names: Vec<String> = names.collect();
+    match names.is_empty() {
+        true => "which rows there are".to_owned(),
+        false => names.join(", "),
+    }
+}
+
+fn rows(parts: &Parts, class: Class) -> String {
+    match parts.rows.named().count() {
+        _ if class != Class::Rows || parts.rows.is_all() => String::new(),
+        1 => " of 1 row".to_owned(),
+        count => format!(" of {count} rows"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::manager::{Items, Table, Touch};
+
+    use super::*;
+
+    #[test]
+    fn unknown_names_are_numbers() {
+        let mut sets = Sets::reads_anything();
+        let reads = Some(Parts {
+            columns: Items::one(Column(2)),
+            rows: Items::default(),
+        });
+        let touch = Touch {
+            class: Class::Columns,
+            reads,
+            writes: None,
+        };
+        sets.touch(Table(77), touch);
+        let told = described(&sets, &Catalogue::default());
+        let expected = "any table as a whole (TAS): reads all columns\n\
+                        the table with OID 77 by columns (CAS): reads column 2";
+        assert_eq!(told, expected);
+    }
+}

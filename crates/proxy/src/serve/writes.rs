@@ -1,0 +1,148 @@
+//! What a session's transaction has written, and how the manager hears of its end.
+//!
+//! Before anything is sent that may commit, what may have been written is Pending (R32). When the
+//! transaction has ended, marks are written into the primary's log, in a transaction of their own
+//! right behind it on the same connection: once the slot's reader has seen a mark, it has seen what
+//! was committed before it, and the Pending item ends (R29).
+
+use std::sync::Mutex;
+
+use super::routing::Touched;
+use crate::manager::independence::independent;
+use crate::manager::{Manager, Mark, Outcome, Sets, TStateId, locked};
+use crate::planted::{self, Bug};
+
+/// The writes of one session.
+#[derive(Debug, Default)]
+pub struct Writes {
+    /// Written in a transaction that cannot have committed.
+    unsent: Sets,
+    /// What it has locked: what writers around the proxy did there before is seen on the primary at once.
+    locked: Sets,
+    /// The oldest catalogue by which that is known.
+    generation: Option<u64>,
+    /// What is Pending.
+    pending: Vec<Mark>,
+    /// May the transaction have ended, so that what follows runs outside of it?
+    may_be_over: bool,
+    /// Have the marks been sent?
+    is_marked: bool,
+    /// Has the transaction changed its settings?
+    has_settings: bool,
+    /// Has something run on the connection that may have done anything there?
+    has_run_anything: bool,
+}
+
+impl Writes {
+    /// Statements are about to be sent. `is_inside` says that they run inside of a transaction that
+    /// goes on behind them, unless it may end by them.
+    pub fn note(&mut self, touched: &Touched, is_inside: bool, manager: &Mutex<Manager>) {
+        self.has_settings |= touched.changes_settings;
+        self.has_run_anything |= touched.sets.may_write_anything();
+        self.locked.merge(&touched.locked);
+        if touched.sets.is_written() {
+            self.unsent.merge(&touched.sets);
+            self.generation = self.generation.or(touched.generation);
+        }
+        self.may_be_over |= touched.may_end || !is_inside;
+        if self.unsent.is_written() && self.may_be_over && !planted::is(Bug::NotPending) {
+            let sets = std::mem::take(&mut self.unsent);
+            self.pending
+                .push(locked(manager).begin_commit(sets, self.generation));
+        }
+    }
+
+    /// Has something run since this was asked last that may have done anything, as functions of users may?
+    pub fn take_run_anything(&mut self) -> bool {
+        std::mem::take(&mut self.has_run_anything)
+    }
+
+    /// Has the transaction changed its settings? Then names in it may mean something else.
+    pub fn has_settings(&self) -> bool {
+        self.has_settings
+    }
+
+    /// The transaction has not ended, whatever was sent.
+    pub fn goes_on(&mut self) {
+        self.may_be_over = false;
+    }
+
+    /// May the transaction have ended?
+    pub fn may_be_over(&self) -> bool {
+        self.may_be_over
+    }
+
+    /// May a read of the transaction run elsewhere at all? Not where it may have ended, or where names
+    /// may mean something else: what is not understood may have changed settings, too.
+    pub fn let_reads_go(&self) -> bool {
+        !self.may_be_over && !self.has_settings && !self.unsent.may_write_anything()
+    }
+
+    /// Does a read touch nothing of what the transaction has written (Algorithm 1), and no table in which
+    /// it has locked something?
+    pub fn is_independent(&self, reads: &Sets) -> bool {
+        independent(&self.unsent, reads) && !self.locked.shares_table(reads)
+    }
+
+    /// Has the schema changed since the transaction wrote? Then what it wrote is not known: a trigger or
+    /// a foreign key may have come before its lock. To be asked when a read has been routed: as long as
+    /// the change is Pending, that read goes to the primary.
+    pub fn is_outdated(&self, generation: u64) -> bool {
+        self.unsent.is_written() && self.generation != Some(generation)
+    }
+
+    /// Is something Pending?
+    pub fn is_pending(&self) -> bool {
+        !self.pending.is_empty()
+    }
+
+    /// What is Pending.
+    pub fn pending(&self) -> impl Iterator<Item = TStateId> {
+        self.pending.iter().map(|mark| mark.id)
+    }
+
+    /// No transaction is open any more, and everything that was sent is answered: the statements
+    /// that are to be run now, each in a transaction of its own.
+    pub fn ended(&mut self, manager: &Mutex<Manager>) -> Vec<String> {
+        self.unsent = Sets::default();
+        self.locked = Sets::default();
+        self.generation = None;
+        self.has_settings = false;
+        self.may_be_over = false;
+        if !self.is_pending() {
+            return Vec::new();
+        }
+        if !self.is_marked {
+            self.is_marked = true;
+            let manager = locked(manager);
+            let key = manager.key();
+            return self.pending.iter().map(|mark| mark.sql(key)).collect();
+        }
+        self.is_marked = false;
+        let mut manager = locked(manager);
+        for mark in self.pending.drain(..) {
+            manager.finished(mark.id, Outcome::Committed);
+        }
+        Vec::new()
+    }
+
+    /// The session has ended without a connection to the Primary: of what is Pending nothing was sent.
+    pub fn never_sent(&mut self, manager: &Mutex<Manager>) {
+        if !self.is_pending() {
+            return;
+        }
+        let mut manager = locked(manager);
+        for mark in self.pending.drain(..) {
+            manager.finished(mark.id, Outcome::RolledBack);
+        }
+    }
+
+    /// The connection to this process on the primary is lost, or is closed.
+    pub fn lost(&mut self, backend: u32, manager: &Mutex<Manager>) {
+        let mut manager = locked(manager);
+        for mark in self.pending.drain(..) {
+            let backend = i32::try_from(backend).unwrap_or(0);
+            manager.finished(mark.id, Outcome::InDoubt { backend });
+        }
+    }
+}

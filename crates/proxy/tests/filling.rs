@@ -1,0 +1,78 @@
+//! New replicas are filled while the primary goes on, and nothing is missing there.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod support;
+
+use std::time::{Duration, Instant};
+
+use proxy::local::Postgres;
+use proxy::manager::{ReplicaId, State, Tsid};
+use proxy::replication::{Contents, Replication, Settings};
+use support::cluster::{PATIENCE, text};
+use support::held::{hold_commits, let_commits_go, wait_until_held};
+use support::{connect, is_there};
+use tokio_postgres::Client;
+
+const ID: ReplicaId = ReplicaId(1);
+/// Between two looks.
+const PAUSE: Duration = Duration::from_millis(2);
+
+/// What is in the log and not shown yet, as while it waits for a standby, is not left out when a replica
+/// is filled just then.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn commit_that_is_not_shown_yet_is_not_lost() {
+    if !is_there() {
+        return;
+    }
+    let primary = Postgres::start(&["synchronous_commit=on"]).unwrap();
+    // Before: whatever else commits after the one that waits would give away that there is one.
+    let replica = Postgres::start(&[]).unwrap();
+    let client = connect(primary.socket()).await;
+    // Whoever does not say otherwise waits for nobody.
+    for sql in [
+        "CREATE TABLE t (id int PRIMARY KEY)",
+        "ALTER DATABASE postgres SET synchronous_commit = local",
+    ] {
+        client.batch_execute(sql).await.unwrap();
+    }
+    hold_commits(&primary, &client).await;
+    let started = Replication::start(&primary.address("postgres"), &Settings::default()).await;
+    let (replication, manager, _) = started.unwrap();
+    let waiting = connect(primary.socket()).await;
+    let insert = "SET synchronous_commit = on; INSERT INTO t VALUES (1)";
+    let waiting = tokio::spawn(async move { waiting.batch_execute(insert).await });
+    wait_until_held(&client).await;
+    let started = Instant::now();
+    replication.add_replica(ID, &replica.address("postgres"), Contents::Kept);
+    let says = || {
+        let status = replication.status().remove(&ID);
+        status.map(|status| status.text).unwrap_or_default()
+    };
+    let serves = || {
+        let manager = manager.lock().unwrap();
+        let mut replicas = manager.replicas();
+        replicas.any(|(_, replica)| replica.state == State::Serving)
+    };
+    while !serves() && !says().starts_with("waiting for transactions") {
+        assert!(started.elapsed() < PATIENCE, "{}", says());
+        tokio::time::sleep(PAUSE).await;
+    }
+    let_commits_go(&client).await;
+    waiting.await.unwrap().unwrap();
+    let there = connect(replica.socket()).await;
+    let all = end(&client).await;
+    while manager.lock().unwrap().applied_everywhere() < Some(all) {
+        assert!(started.elapsed() < PATIENCE, "{}", says());
+        tokio::time::sleep(PAUSE).await;
+    }
+    assert_eq!(text(&there, "SELECT id FROM t").await, "1");
+}
+
+/// The end of the primary's log, behind which there is more soon.
+async fn end(primary: &Client) -> Tsid {
+    let end = text(primary, "SELECT pg_current_wal_insert_lsn() - '0/0'").await;
+    let nudge = "SELECT pg_logical_emit_message(true, 'test', '')";
+    primary.batch_execute(nudge).await.unwrap();
+    Tsid(end.parse().unwrap())
+}

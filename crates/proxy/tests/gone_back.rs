@@ -1,0 +1,64 @@
+//! A replica that has crashed has lost what was not on its disk. Until replication has noticed, only
+//! whoever opens a connection there can know.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod support;
+
+use proxy::local::{Postgres, SUPERUSER};
+use proxy::manager::Life;
+use proxy::pool::{Key, Login, Node};
+use proxy::wire::startup::Startup;
+use support::{connect, is_there};
+
+/// A key with both halves in use, and bit 31 of the lower one set.
+const BEFORE: Life = Life(0x0012_3456_89ab_cdef);
+const AFTER: Life = Life(0x0012_3456_89ab_cdee);
+
+async fn lock(postgres: &Postgres, Life(key): Life) -> tokio_postgres::Client {
+    let session = connect(postgres.socket()).await;
+    let lock = format!("SELECT pg_advisory_lock({key})");
+    session.batch_execute(&lock).await.unwrap();
+    session
+}
+
+#[tokio::test]
+async fn server_in_another_life_is_found_out_by_new_connections() {
+    if !is_there() {
+        return;
+    }
+    let mut postgres = Postgres::start(&[]).unwrap();
+    let node = Node::new(postgres.address("postgres"), 2);
+    let startup = Startup {
+        minor: 0,
+        parameters: vec![("database".into(), "postgres".into())],
+    };
+    let key = Key::of(&startup, SUPERUSER);
+    let login = Login::default();
+    let asked = async |life| match node.take_for_read(&key, &login, life).await {
+        Ok(mut connection) => {
+            let answer = connection.row("SELECT 1").await;
+            match answer.is_ok() {
+                true => node.give_back(connection),
+                false => node.close(connection),
+            }
+            answer.is_ok()
+        }
+        Err(_) => false,
+    };
+    assert!(!asked(BEFORE).await, "nobody is there who could tell");
+    let _first = lock(&postgres, BEFORE).await;
+    assert!(asked(BEFORE).await);
+    assert_eq!(node.usage().idle, 1);
+
+    postgres.crash().unwrap();
+    postgres.start_again().unwrap();
+    // The first time it may be the idle one, which nobody has seen to be closed yet.
+    for _ in 0..3 {
+        assert!(!asked(BEFORE).await);
+    }
+    assert_eq!(node.usage().open, 0);
+    let _second = lock(&postgres, AFTER).await;
+    assert!(!asked(BEFORE).await);
+    assert!(asked(AFTER).await);
+}

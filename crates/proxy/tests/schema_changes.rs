@@ -1,0 +1,729 @@
+//! Changes of the schema, around the proxy and through it: replicas follow where they can, and say what they
+//! cannot.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod support;
+
+use proxy::local::Postgres;
+use proxy::manager::State;
+use proxy::replication::{Contents, Settings};
+use proxy::serve::routing::Routing;
+use support::cluster::{Cluster, differing, text};
+use support::{connect, is_there};
+
+/// What is made before there is a proxy.
+const SETUP: &str = "
+CREATE ROLE ann;
+CREATE TABLE account (id int PRIMARY KEY, name text);
+INSERT INTO account VALUES (1, 'ann'), (2, 'bob');
+CREATE VIEW names AS SELECT name FROM account;
+CREATE FUNCTION makes(name text) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+  EXECUTE format('CREATE TABLE %I (id int PRIMARY KEY, word text DEFAULT ''it\"s'')', name);
+  EXECUTE format('INSERT INTO %I VALUES (1)', name);
+  CREATE TABLE IF NOT EXISTS made (id int PRIMARY KEY);
+  INSERT INTO made SELECT count(*) FROM made;
+END $$;
+CREATE FUNCTION makes_in_sql() RETURNS void LANGUAGE sql AS $$ CREATE TABLE of_sql (id int PRIMARY KEY) $$;
+CREATE SCHEMA other AUTHORIZATION ann";
+
+/// Each is sent to the primary as it is here, as several messages where it has `;;`; all is equal after it.
+const CHANGES: &[&str] = &[
+    "CREATE TABLE fruit (id serial PRIMARY KEY, name text)",
+    "INSERT INTO fruit (name) VALUES ('apple'), ('pear')",
+    "ALTER TABLE fruit ADD price int DEFAULT 5",
+    "UPDATE fruit SET price = 6 WHERE id = 2",
+    "CREATE OR REPLACE VIEW names AS SELECT name || '!' AS name FROM account",
+    "CREATE INDEX ON fruit (name)",
+    "CREATE TABLE copied AS SELECT * FROM fruit",
+    "ALTER TABLE copied REPLICA IDENTITY FULL; DELETE FROM copied WHERE id = 1",
+    "SELECT id, name INTO chosen FROM fruit;; SELECT 'into x' AS t, id INTO TABLE \"Chosen too\" FROM chosen",
+    "SELECT 1 AS id INTO UNLOGGED quick; SELECT name INTO other.chosen FROM account UNION SELECT 'x'; DROP TABLE quick",
+    "CREATE MATERIALIZED VIEW dear AS SELECT * FROM fruit WHERE price > 5",
+    "INSERT INTO fruit (price) VALUES (9); REFRESH MATERIALIZED VIEW dear",
+    // Several statements, changes of rows among them.
+    "CREATE TABLE a (id int PRIMARY KEY); INSERT INTO a VALUES (1); ALTER TABLE a ADD n int DEFAULT 7;
+     INSERT INTO a VALUES (2); CREATE TABLE IF NOT EXISTS a (wrong int); ALTER TABLE a ADD m int DEFAULT 8;
+     INSERT INTO a VALUES (3, 3, 3); DROP TABLE IF EXISTS nothing; CREATE INDEX IF NOT EXISTS by_n ON a (n)",
+    "BEGIN; ALTER TABLE a RENAME n TO o; UPDATE a SET o = o + 1; COMMIT",
+    // What is rolled back was never done.
+    "BEGIN; ALTER TABLE a ADD p int; INSERT INTO a VALUES (4);; SAVEPOINT s;; ALTER TABLE a ADD q int;;
+     ROLLBACK TO s;; ALTER TABLE a ADD r int; INSERT INTO a VALUES (5); COMMIT",
+    "BEGIN; DROP TABLE a; ROLLBACK",
+    "BEGIN; ALTER TABLE a RENAME o TO gone; ROLLBACK; INSERT INTO a VALUES (6)",
+    // Temporary ones are the session's.
+    "CREATE TEMP TABLE t (id int); CREATE TABLE b (id int PRIMARY KEY); ALTER TABLE t ADD n int;
+     ALTER TABLE b ADD n int; CREATE TEMP VIEW v AS SELECT 1; DROP TABLE t CASCADE; INSERT INTO b VALUES (1, 1)",
+    "CREATE TEMP TABLE t AS SELECT 1 AS id; CREATE INDEX ON t (id); DROP TABLE t",
+    "INSERT INTO b VALUES (20, 2); SELECT 1 AS id INTO TEMP b; CREATE TABLE c AS SELECT 2 AS id; DROP TABLE b",
+    "CREATE TEMP TABLE b AS SELECT 1 AS id;; DROP TABLE IF EXISTS b, nothing",
+    // Those that do nothing, and a role, for which no trigger fires.
+    "ALTER TABLE IF EXISTS nothing ADD n int; ALTER TABLE c ADD n int; INSERT INTO c VALUES (1, 1);
+     DROP TABLE IF EXISTS nothing; CREATE ROLE bob; ALTER TABLE c OWNER TO bob; INSERT INTO c VALUES (2)",
+    // By functions, several times.
+    "DO $$ BEGIN CREATE TABLE of_do (id int PRIMARY KEY); INSERT INTO of_do VALUES (1);
+     ALTER TABLE of_do ADD n int DEFAULT 2; FOR i IN 1..3 LOOP
+       EXECUTE format('ALTER TABLE of_do ADD %I int DEFAULT %s', 'c' || i, i);
+     END LOOP; END $$",
+    "SELECT makes('one'), makes('tw\"o')",
+    "DO $$ BEGIN FOR i IN 1..2 LOOP CREATE TABLE again (id int PRIMARY KEY); DROP TABLE again; END LOOP; END $$",
+    "DO $$ BEGIN BEGIN CREATE TABLE undone (id int PRIMARY KEY); RAISE 'no'; EXCEPTION WHEN OTHERS THEN
+     CREATE TABLE done (id int PRIMARY KEY); END; END $$",
+    // Names are of the one who said them.
+    "SET search_path = other; CREATE TABLE fruit (id int PRIMARY KEY); INSERT INTO fruit VALUES (1)",
+    "SET search_path = other; CREATE TABLE first (id int PRIMARY KEY); SET search_path = public;
+     CREATE TABLE second (id int PRIMARY KEY); SET timezone = 'Asia/Tokyo';
+     ALTER TABLE second ADD n timestamptz DEFAULT '2024-01-01 12:00'",
+    "CREATE TEMP TABLE lucky (id int); INSERT INTO lucky VALUES (1); ALTER TABLE lucky ADD n float8 DEFAULT random()",
+    "SET search_path = other, public; SET ROLE ann; CREATE TABLE anns (id int PRIMARY KEY)",
+    "ALTER TABLE other.anns ADD CONSTRAINT few CHECK (id < 100) NOT VALID; COMMENT ON TABLE other.anns IS 'hers'",
+    // So do texts.
+    "CREATE TABLE times (id int PRIMARY KEY); INSERT INTO times VALUES (1); SET timezone = 'Asia/Tokyo';;
+     SET datestyle = 'SQL, DMY'; ALTER TABLE times ADD a timestamptz DEFAULT '1/2/2024 12:00'; UPDATE times SET a = a",
+    "SET intervalstyle = sql_standard;; ALTER TABLE times ADD b interval DEFAULT '-1 2:03:04';
+     INSERT INTO times VALUES (2, now(), '-1 2:03:04')",
+    "SET standard_conforming_strings = off;; ALTER TABLE times ADD c text DEFAULT 'plain'",
+    // What is not tables.
+    "CREATE TYPE mood AS ENUM ('sad', 'glad'); ALTER TABLE b ADD mood mood DEFAULT 'glad'; INSERT INTO b VALUES (2)",
+    "ALTER TYPE mood ADD VALUE 'merry'",
+    "CREATE FUNCTION doubled(n int) RETURNS int LANGUAGE sql IMMUTABLE AS 'SELECT n * 2'",
+    "CREATE SEQUENCE counter; ALTER SEQUENCE counter RESTART 100; ALTER SEQUENCE counter OWNED BY b.id",
+    "CREATE EXTENSION pg_trgm; CREATE INDEX ON account USING gin (name gin_trgm_ops)",
+    "DROP EXTENSION pg_trgm CASCADE",
+    "GRANT SELECT ON b TO ann; REVOKE SELECT ON b FROM ann; GRANT INSERT ON b TO ann",
+    "CREATE TRIGGER touched BEFORE UPDATE ON b FOR EACH ROW EXECUTE FUNCTION suppress_redundant_updates_trigger()",
+    "CREATE SCHEMA nested CREATE TABLE one (id int PRIMARY KEY) CREATE VIEW two AS SELECT id FROM one",
+    "CREATE TABLE parted (id int PRIMARY KEY) PARTITION BY RANGE (id);
+     CREATE TABLE low PARTITION OF parted FOR VALUES FROM (0) TO (10); INSERT INTO parted VALUES (1)",
+    "ALTER TABLE parted DETACH PARTITION low; ALTER TABLE low ADD late int; INSERT INTO low VALUES (2, 2)",
+    "CREATE RULE nothing AS ON DELETE TO copied DO INSTEAD NOTHING; ALTER TABLE copied RENAME TO copies",
+    "DROP TABLE fruit, copies CASCADE; DROP VIEW names",
+    "DROP SCHEMA nested CASCADE; DROP FUNCTION doubled; DROP TYPE mood CASCADE",
+    "DROP OWNED BY ann CASCADE",
+];
+
+/// The rows of each table, a line for each.
+const ROWS: &str = "
+SELECT string_agg(format('%s %s', c.oid::regclass, query_to_xml(
+         format('SELECT md5(t::text) AS h FROM %s AS t ORDER BY 1', c.oid::regclass), true, false, '')), E'\\n'
+         ORDER BY c.oid::regclass::text)
+  FROM pg_class c JOIN pg_namespace n ON n.oid = relnamespace
+ WHERE relkind IN ('r', 'p') AND nspname NOT IN ('pg_catalog', 'information_schema', 'hihooi')
+   AND relpersistence <> 't'";
+
+/// What there is, apart from rows.
+const THERE: &str = "
+SELECT string_agg(line, E'\\n' ORDER BY line) FROM (
+  SELECT format('%s.%s %s %s %s %s', nspname, relname, relkind, relacl, relowner::regrole,
+         obj_description(c.oid, 'pg_class')) FROM pg_class c JOIN pg_namespace n ON n.oid = relnamespace
+   WHERE nspname NOT LIKE 'pg\\_%' AND nspname NOT IN ('information_schema', 'hihooi')
+  UNION ALL
+  SELECT format('%s.%s %s %s', attrelid::regclass, attname, atttypid::regtype, pg_get_expr(adbin, adrelid))
+    FROM pg_attribute a LEFT JOIN pg_attrdef ON adrelid = attrelid AND adnum = attnum
+    JOIN pg_class c ON c.oid = attrelid JOIN pg_namespace n ON n.oid = relnamespace
+   WHERE attnum > 0 AND NOT attisdropped
+     AND nspname NOT LIKE 'pg\\_%' AND nspname NOT IN ('information_schema', 'hihooi')
+  UNION ALL
+  SELECT format('%s %s', viewname, definition) FROM pg_views
+   WHERE schemaname NOT LIKE 'pg\\_%' AND schemaname NOT IN ('information_schema', 'hihooi')
+  UNION ALL SELECT indexdef FROM pg_indexes WHERE schemaname NOT LIKE 'pg\\_%' AND schemaname <> 'hihooi'
+  UNION ALL
+  SELECT format('%s %s', conname, pg_get_constraintdef(c.oid)) FROM pg_constraint c
+    JOIN pg_namespace n ON n.oid = connamespace
+   WHERE nspname NOT LIKE 'pg\\_%' AND nspname NOT IN ('information_schema', 'hihooi')
+  UNION ALL
+  SELECT format('%s %s', p.oid::regprocedure, prosrc) FROM pg_proc p JOIN pg_namespace n ON n.oid = pronamespace
+   WHERE nspname NOT LIKE 'pg\\_%' AND nspname NOT IN ('information_schema', 'hihooi')
+  UNION ALL SELECT format('%s %s', enumtypid::regtype, enumlabel) FROM pg_enum
+  UNION ALL SELECT pg_get_triggerdef(oid) FROM pg_trigger
+   WHERE NOT tgisinternal AND tgrelid::regclass::text NOT LIKE 'pg\\_temp%'
+  UNION ALL SELECT pg_get_ruledef(oid) FROM pg_rewrite WHERE rulename <> '_RETURN' AND oid >= 16384
+     AND ev_class::regclass::text NOT LIKE 'pg\\_temp%'
+  UNION ALL SELECT extname FROM pg_extension
+  UNION ALL SELECT nspname FROM pg_namespace WHERE nspname NOT LIKE 'pg\\_%' AND nspname <> 'hihooi'
+) AS there (line)";
+
+/// Every replica has what the primary has, and serves.
+async fn assert_equal(cluster: &Cluster, after: &str) {
+    let later = "UPDATE account SET name = name WHERE id = 1";
+    assert_equal_after(cluster, later, after).await;
+}
+
+/// The same; `later` comes later in the log than all that was done.
+async fn assert_equal_after(cluster: &Cluster, later: &str, after: &str) {
+    cluster
+        .front
+        .connect()
+        .await
+        .batch_execute(later)
+        .await
+        .unwrap();
+    cluster.settle().await;
+    cluster
+        .wait(|states| states.iter().all(|state| *state == State::Serving))
+        .await;
+    let primary = connect(cluster.primary.socket()).await;
+    for sql in [THERE, ROWS] {
+        let expected = text(&primary, sql).await;
+        for replica in &cluster.replicas {
+            let there = text(&connect(replica.socket()).await, sql).await;
+            assert!(
+                there == expected,
+                "{after}:\n{}",
+                differing(&expected, &there)
+            );
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn replicas_follow_what_goes_around_the_proxy() {
+    if !is_there() {
+        return;
+    }
+    let cluster = Cluster::start_after(SETUP).await;
+    for sql in CHANGES {
+        let around = connect(cluster.primary.socket()).await;
+        for message in sql.split(";;") {
+            around.batch_execute(message).await.unwrap();
+        }
+        assert_equal(&cluster, sql).await;
+    }
+}
+
+/// What the proxy has told replicas itself they do once; what functions do that are called through it comes as
+/// what goes around it. Messages as in [`CHANGES`].
+const THROUGH: &[&str] = &[
+    "CREATE TABLE fruit (id serial PRIMARY KEY, name text)",
+    "BEGIN;; ALTER TABLE fruit ADD price int DEFAULT 5;; INSERT INTO fruit (name) VALUES ('apple');;
+     SELECT makes('one');; ALTER TABLE fruit ADD weight int DEFAULT 6;; COMMIT",
+    "CREATE TABLE copied AS SELECT * FROM fruit;; SELECT id INTO copies FROM copied;; UPDATE copies SET id = id + 1",
+    "CREATE MATERIALIZED VIEW dear AS SELECT * FROM fruit WHERE price > 4;; REFRESH MATERIALIZED VIEW dear",
+    "CREATE EXTENSION pg_trgm;; DROP EXTENSION pg_trgm",
+    "CREATE TABLE other.fruit (id int PRIMARY KEY);; DROP TABLE other.fruit",
+    "DO $$ BEGIN ALTER TABLE fruit DROP price CASCADE; INSERT INTO fruit (name) VALUES ('pear'); END $$",
+    "CREATE TEMP TABLE mine (id int);; ALTER TABLE mine ADD n int;; SELECT 1 AS id INTO TEMP yours;;
+     DROP TABLE mine, yours",
+    // In a session that has changed its settings, one that is bound to its server, and together with other statements.
+    "SET lock_timeout = '4s';; CREATE ROLE cow;; DROP ROLE cow;; SET a.b = 1;; ALTER TABLE fruit ADD unbound int DEFAULT 1",
+    "SET lock_timeout = '5s';; ALTER TABLE fruit ADD bound int DEFAULT 1;; SET search_path = other;;
+     CREATE TABLE fruit (id int PRIMARY KEY);; INSERT INTO fruit VALUES (1);; DROP TABLE fruit;; CREATE EXTENSION pg_trgm",
+    "CREATE TABLE mixed (id int PRIMARY KEY); INSERT INTO mixed VALUES (1); ALTER TABLE mixed ADD n int DEFAULT 2;
+     INSERT INTO mixed VALUES (2);; BEGIN; ALTER TABLE mixed ADD m int DEFAULT 3; UPDATE mixed SET n = m; COMMIT",
+    "CREATE TABLE together (id int PRIMARY KEY); ALTER TABLE together ADD n int; CREATE ROLE cat",
+    "CREATE TABLE times (id int PRIMARY KEY); INSERT INTO times VALUES (1);; SET timezone = 'Asia/Tokyo';;
+     SET datestyle = 'German';; ALTER TABLE times ADD a timestamptz DEFAULT '1.2.2024 12:00';;
+     SET intervalstyle = sql_standard;; ALTER TABLE times ADD b interval DEFAULT '-1 2:03:04'",
+    "CREATE ROLE dog;; ALTER TABLE mixed OWNER TO dog;; REASSIGN OWNED BY dog TO ann;; COMMENT ON ROLE dog IS 'a dog'",
+    "CREATE ROLE bob;; ALTER TABLE fruit OWNER TO bob;; CREATE INDEX CONCURRENTLY ON fruit (name)",
+];
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_goes_through_the_proxy_is_done_once() {
+    if !is_there() {
+        return;
+    }
+    let cluster = Cluster::start_after(SETUP).await;
+    for sql in THROUGH {
+        let through = cluster.front.connect().await;
+        for message in sql.split(";;") {
+            through.batch_execute(message).await.unwrap();
+        }
+        if sql.contains("CONCURRENTLY") {
+            // Such indexes are the primary's alone.
+            let gone = "DROP INDEX fruit_name_idx";
+            let primary = connect(cluster.primary.socket()).await;
+            primary
+                .batch_execute(&format!("SET session_replication_role = replica; {gone}"))
+                .await
+                .unwrap();
+        }
+        assert_equal(&cluster, sql).await;
+    }
+    // For a role no trigger fires.
+    for (set, why) in [
+        ("SET a.b = 1", "session that has changed its settings"),
+        (
+            "SET datestyle = 'German'",
+            "session that has changed how its texts are read",
+        ),
+    ] {
+        let changed = cluster.front.connect().await;
+        changed.batch_execute(set).await.unwrap();
+        for sql in [
+            "CREATE ROLE nobody VALID UNTIL '2030-01-01'",
+            "ALTER TABLE fruit ADD n int; CREATE ROLE nobody VALID UNTIL '2030-01-01'",
+        ] {
+            let refused = text(&changed, sql).await;
+            assert!(refused.contains(why), "{refused}");
+        }
+    }
+    assert_equal(&cluster, "nothing").await;
+}
+
+/// Each, and what is said of it.
+const LOST: &[(&str, &str)] = &[
+    (
+        "ALTER TABLE account ADD luck float8 DEFAULT random()",
+        "ALTER TABLE cannot be run again here: this ALTER TABLE fills existing rows",
+    ),
+    (
+        "SET standard_conforming_strings = off;; ALTER TABLE account ADD c text DEFAULT 'it\\'s'",
+        "here: standard_conforming_strings is off",
+    ),
+    (
+        "BEGIN; SAVEPOINT s; ALTER TABLE account ADD p int; ROLLBACK TO s; ALTER TABLE account ADD q int; COMMIT",
+        "here: its text has several transactions",
+    ),
+];
+
+/// Whoever cannot follow says why, and is not asked any more.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_cannot_be_followed_is_said() {
+    if !is_there() {
+        return;
+    }
+    let cluster = Cluster::start_after(SETUP).await;
+    let replicas = cluster.front.replicas();
+    for (sql, why) in LOST {
+        let around = connect(cluster.primary.socket()).await;
+        for message in sql.split(";;") {
+            around.batch_execute(message).await.unwrap();
+        }
+        cluster.wait(|states| states == [State::Quarantined]).await;
+        let status = replicas.replication().status();
+        let (id, status) = status.first_key_value().unwrap();
+        assert!(status.text.contains(why), "{}", status.text);
+        assert!(
+            status.text.contains("add it again with EMPTY"),
+            "{}",
+            status.text
+        );
+        assert!(replicas.remove(*id).await.unwrap());
+        let address = cluster.replicas[0].address("postgres");
+        replicas.add(&address, Contents::Dropped).unwrap();
+        assert_equal(&cluster, sql).await;
+    }
+}
+
+/// A view is read as it is now, and waits for what it reads now.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn reads_follow_views() {
+    if !is_there() {
+        return;
+    }
+    let cluster = Cluster::start_after(
+        "CREATE TABLE one (id int PRIMARY KEY, n int); CREATE TABLE two (id int PRIMARY KEY, n int);
+         INSERT INTO one VALUES (1, 0); INSERT INTO two VALUES (1, 0); CREATE VIEW v AS SELECT n FROM one",
+    )
+    .await;
+    let through = cluster.front.connect().await;
+    let around = connect(cluster.primary.socket()).await;
+    for table in ["two", "one", "two"] {
+        let replace = format!("CREATE OR REPLACE VIEW v AS SELECT n FROM {table}");
+        around.batch_execute(&replace).await.unwrap();
+        assert_equal_after(&cluster, "UPDATE one SET n = 0", &replace).await;
+        let served = cluster.served();
+        for round in 1..=100 {
+            let write = format!("UPDATE {table} SET n = {round}");
+            through.batch_execute(&write).await.unwrap();
+            assert_eq!(text(&through, "SELECT n FROM v").await, round.to_string());
+            // Where nothing is under way.
+            cluster.settle().await;
+            assert_eq!(text(&through, "SELECT n FROM v").await, round.to_string());
+        }
+        assert!(cluster.served() > served);
+    }
+}
+
+/// Names that stand before PostgreSQL's own.
+const EVIL: &str = "
+CREATE SCHEMA evil AUTHORIZATION ann; GRANT CREATE ON SCHEMA public TO ann;
+CREATE FUNCTION evil.fail(text, text) RETURNS bool LANGUAGE plpgsql AS $$ BEGIN RAISE 'evil'; END $$;
+CREATE OPERATOR evil.= (FUNCTION = evil.fail, LEFTARG = text, RIGHTARG = text);
+CREATE OPERATOR evil.<> (FUNCTION = evil.fail, LEFTARG = text, RIGHTARG = text);
+CREATE OPERATOR evil.~ (FUNCTION = evil.fail, LEFTARG = text, RIGHTARG = text);
+CREATE FUNCTION evil.fail_text(text, text) RETURNS text LANGUAGE plpgsql AS $$ BEGIN RAISE 'evil'; END $$;
+CREATE OPERATOR evil.|| (FUNCTION = evil.fail_text, LEFTARG = text, RIGHTARG = text);
+CREATE FUNCTION evil.starts_with(text, text) RETURNS bool LANGUAGE plpgsql AS $$ BEGIN RAISE 'evil'; END $$;
+CREATE FUNCTION evil.strpos(text, text) RETURNS int LANGUAGE plpgsql AS $$ BEGIN RAISE 'evil'; END $$;
+CREATE DOMAIN evil.text AS pg_catalog.text CHECK (VALUE <> 'none');
+CREATE DOMAIN evil.bool AS pg_catalog.bool CHECK (NOT VALUE);
+CREATE TABLE evil.schema_change (id int)";
+
+/// The triggers work for who may do nothing else there, and nobody who may not write what they write.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn triggers_are_nobodys_tool() {
+    if !is_there() {
+        return;
+    }
+    let cluster = Cluster::start_after(SETUP).await;
+    let admin = connect(cluster.primary.socket()).await;
+    admin.batch_execute(EVIL).await.unwrap();
+    assert_equal(&cluster, EVIL).await;
+    let ann = connect(cluster.primary.socket()).await;
+    let becomes = "SET ROLE ann; SET search_path = evil, public, pg_catalog";
+    ann.batch_execute(becomes).await.unwrap();
+    let changes = [
+        "CREATE TABLE public.anns AS SELECT 1 AS id",
+        "ALTER TABLE public.anns ADD n int DEFAULT 1; CREATE INDEX ON public.anns (n)",
+        "DO $$ BEGIN CREATE TABLE public.others (id int PRIMARY KEY); END $$",
+        "DROP TABLE public.others",
+    ];
+    for sql in changes {
+        ann.batch_execute(sql).await.unwrap();
+        assert_equal(&cluster, sql).await;
+    }
+    let forged = "INSERT INTO hihooi.schema_change (at, event, tag, matters, settings, path, role, query, context)
+        VALUES ('', 'ddl_command_end', 'DROP TABLE', true, '', '', 'postgres', 'DROP TABLE account', '')";
+    assert!(text(&ann, forged).await.contains("permission denied"));
+    let called = "SELECT hihooi.note_schema_change()";
+    assert!(text(&ann, called).await.contains("permission denied"));
+    // Our own schema is nobody else's, and goes as a whole.
+    admin
+        .batch_execute("GRANT USAGE ON SCHEMA hihooi TO ann")
+        .await
+        .unwrap();
+    assert_equal(&cluster, "GRANT").await;
+    let there = "SELECT count(*) FROM pg_event_trigger";
+    assert_eq!(text(&admin, there).await, "3");
+    let replica = connect(cluster.replicas[0].socket()).await;
+    assert_eq!(text(&replica, there).await, "0");
+    drop(cluster.front);
+    admin
+        .batch_execute("DROP SCHEMA hihooi CASCADE")
+        .await
+        .unwrap();
+    assert_eq!(text(&admin, there).await, "0");
+}
+
+/// Of temporary tables there is nothing at replicas. Messages as in [`CHANGES`], all of one session.
+const TEMPORARY: &[&str] = &[
+    "CREATE TEMP TABLE mine (id int PRIMARY KEY, n int);; GRANT SELECT ON mine TO ann;; REVOKE ALL ON mine FROM ann",
+    "GRANT SELECT ON pg_temp.mine TO ann;; GRANT SELECT (id) ON mine TO PUBLIC",
+    "CREATE TRIGGER t BEFORE UPDATE ON mine FOR EACH ROW EXECUTE FUNCTION suppress_redundant_updates_trigger()",
+    "ALTER TRIGGER t ON mine RENAME TO u;; COMMENT ON TRIGGER u ON mine IS 'mine';; DROP TRIGGER u ON mine",
+    "CREATE RULE r AS ON DELETE TO mine DO INSTEAD NOTHING;; COMMENT ON RULE r ON mine IS 'mine';; DROP RULE r ON mine",
+    "ALTER TABLE mine ENABLE ROW LEVEL SECURITY;; CREATE POLICY p ON mine USING (true);; ALTER POLICY p ON mine TO ann;;
+     DROP POLICY p ON mine",
+    "CREATE STATISTICS s ON id, n FROM mine;; COMMENT ON STATISTICS s IS 'mine';; ALTER STATISTICS s RENAME TO z;;
+     DROP STATISTICS z",
+    "CREATE INDEX i ON mine (n);; COMMENT ON INDEX i IS 'mine';; COMMENT ON COLUMN mine.n IS 'mine';; DROP INDEX i",
+    "CREATE TRIGGER t BEFORE UPDATE ON mine FOR EACH ROW EXECUTE FUNCTION suppress_redundant_updates_trigger();
+     CREATE STATISTICS s ON id, n FROM mine; GRANT SELECT ON mine TO ann; CREATE TABLE lasts (id int PRIMARY KEY);
+     DROP TRIGGER t ON mine; DROP STATISTICS s",
+    "CREATE VIEW over AS SELECT * FROM mine;; GRANT SELECT ON over TO ann;; DROP VIEW over",
+    "CREATE SEQUENCE pg_temp.q OWNED BY mine.id;; ALTER TABLE mine ALTER n SET DEFAULT nextval('q')",
+    "CREATE TEMP TABLE child () INHERITS (lasts);; INSERT INTO child VALUES (7);; DROP TABLE child",
+    "CREATE TEMP TABLE like_mine (LIKE mine INCLUDING ALL);; CREATE TEMP TABLE of_mine AS SELECT * FROM mine",
+    "CREATE FUNCTION pg_temp.f(mine) RETURNS int LANGUAGE sql AS 'SELECT 1';; GRANT EXECUTE ON FUNCTION pg_temp.f TO ann",
+    "DO $$ BEGIN CREATE TEMP TABLE inner_one (id int); GRANT SELECT ON inner_one TO ann;
+     CREATE TABLE by_do (id int PRIMARY KEY); INSERT INTO by_do VALUES (1); DROP TABLE inner_one; END $$",
+    // What is called as a temporary table is another one with its schema.
+    "CREATE TEMP TABLE account (x int);; CREATE TABLE of_real AS SELECT * FROM public.account;;
+     GRANT SELECT ON public.account TO ann;; ALTER TABLE account ADD y int;; DROP TABLE account",
+    "CREATE TABLE mine_too (LIKE public.account INCLUDING ALL);; COMMENT ON TABLE mine_too IS 'no temporary one'",
+    "SET search_path = pg_temp, public;; CREATE TABLE silent (id int);; GRANT SELECT ON silent TO ann",
+];
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_temporary_is_left_out() {
+    if !is_there() {
+        return;
+    }
+    let cluster = Cluster::start_after(SETUP).await;
+    let clients = [
+        ("through", cluster.front.connect().await),
+        ("around", connect(cluster.primary.socket()).await),
+    ];
+    for (way, client) in &clients {
+        for sql in TEMPORARY {
+            for message in sql.split(";;") {
+                let done = client.batch_execute(message).await;
+                done.unwrap_or_else(|error| panic!("{way}: {message}: {error:?}"));
+            }
+            assert_equal(&cluster, sql).await;
+        }
+        let gone = "DROP TABLE lasts, by_do, of_real, mine_too";
+        client
+            .batch_execute(&format!("SET search_path = public; {gone}"))
+            .await
+            .unwrap();
+    }
+}
+
+/// What would last and needs a temporary table is refused, and replicas go on: by a client of the proxy, and in
+/// functions.
+const OF_TEMPORARY: &[&str] = &[
+    "CREATE TABLE bad AS SELECT * FROM mine",
+    "CREATE TABLE bad AS SELECT * FROM account WHERE id IN (SELECT id FROM pg_temp.mine)",
+    "CREATE TABLE bad AS SELECT * FROM over_mine",
+    "CREATE TABLE bad (LIKE mine INCLUDING ALL)",
+    "CREATE TABLE IF NOT EXISTS bad (key int PRIMARY KEY, LIKE mine)",
+    "CREATE TABLE bad (id int PRIMARY KEY, m mine)",
+    "CREATE TABLE bad (id int PRIMARY KEY DEFAULT nextval('own'))",
+    "ALTER TABLE account ALTER id SET DEFAULT nextval('own')",
+    "CREATE FUNCTION bad(mine) RETURNS int LANGUAGE sql AS 'SELECT 1'",
+    "CREATE FUNCTION bad() RETURNS SETOF mine LANGUAGE sql AS 'SELECT NULL::mine'",
+    "CREATE RULE bad AS ON INSERT TO account DO ALSO INSERT INTO mine VALUES (1)",
+    "CREATE POLICY bad ON account USING (id IN (SELECT id FROM mine))",
+    "CREATE DOMAIN bad AS mine",
+    "CREATE CAST (mine AS text) WITH INOUT",
+    "DROP TABLE mine, dropped CASCADE",
+];
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_would_last_of_temporary_tables_is_refused() {
+    if !is_there() {
+        return;
+    }
+    let cluster = Cluster::start_after(SETUP).await;
+    let make =
+        "CREATE TABLE IF NOT EXISTS dropped (id int PRIMARY KEY); CREATE TEMP TABLE mine (id int);
+                CREATE TEMP VIEW over_mine AS SELECT * FROM mine; CREATE TEMP SEQUENCE own";
+    let through = cluster.front.connect().await;
+    let around = connect(cluster.primary.socket()).await;
+    for client in [&through, &around] {
+        client.batch_execute(make).await.unwrap();
+    }
+    let refused = |said: String, sql: &str| assert!(said.contains("temporary"), "{sql}: {said}");
+    for sql in OF_TEMPORARY {
+        refused(text(&through, sql).await, sql);
+        let inside = format!("DO $do$ BEGIN {sql}; END $do$");
+        for client in [&through, &around] {
+            refused(text(client, &inside).await, &inside);
+        }
+        assert_equal(&cluster, sql).await;
+    }
+    for sql in [
+        "GRANT SELECT ON mine, account TO ann",
+        "CREATE TEMP TABLE new_one (id int); CREATE TABLE bad AS SELECT * FROM new_one",
+        "SELECT 1 AS id INTO TEMP new_one; CREATE TABLE bad (LIKE new_one)",
+    ] {
+        refused(text(&through, sql).await, sql);
+        assert_equal(&cluster, sql).await;
+    }
+}
+
+/// Statements in functions that do not say what they run, and whether they are refused.
+const IN_SQL: &[(&str, bool)] = &[
+    ("CREATE TABLE of_sql (id int PRIMARY KEY)", true),
+    ("CREATE TABLE of_sql AS SELECT id FROM account", true),
+    ("ALTER TABLE account ADD of_sql int", true),
+    ("DROP TABLE goes", true),
+    ("GRANT SELECT ON goes TO ann", true),
+    ("CREATE TEMP TABLE of_sql AS SELECT id FROM account", false),
+    ("CREATE TEMP TABLE of_sql_too (id int)", false),
+    ("INSERT INTO goes VALUES (1)", false),
+];
+
+/// No replica is lost by a function in SQL.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_not_said_is_refused() {
+    if !is_there() {
+        return;
+    }
+    let cluster = Cluster::start_after(SETUP).await;
+    let through = cluster.front.connect().await;
+    let around = connect(cluster.primary.socket()).await;
+    let goes = "CREATE TABLE goes (id int)";
+    through.batch_execute(goes).await.unwrap();
+    for (sql, is_refused) in IN_SQL {
+        for client in [&through, &around] {
+            let function = format!(
+                "CREATE OR REPLACE FUNCTION does() RETURNS void LANGUAGE sql AS $$ {sql} $$"
+            );
+            client.batch_execute(&function).await.unwrap();
+            let said = text(client, "SELECT does()").await;
+            assert_eq!(said.contains("PL/pgSQL"), *is_refused, "{sql}: {said}");
+            assert_equal(&cluster, sql).await;
+        }
+    }
+}
+
+/// What fills, converts or fires, after which each replica has the same, whether it was refused or not; and whether it
+/// must be.
+const FILLS: &[(&str, bool)] = &[
+    (
+        "CREATE DOMAIN lucky AS float8 DEFAULT random();; ALTER TABLE t ADD x lucky",
+        true,
+    ),
+    (
+        "CREATE DOMAIN late AS text DEFAULT random()::text;; ALTER TABLE t ALTER v TYPE late",
+        false,
+    ),
+    (
+        "ALTER TABLE t ADD w timestamp DEFAULT ('now'::text)::timestamp",
+        true,
+    ),
+    ("ALTER TABLE t ADD w timestamptz DEFAULT 'now'", true),
+    (
+        "ALTER TABLE t ADD w timestamptz DEFAULT '2024-01-01 12:00'",
+        false,
+    ),
+    ("ALTER TABLE t ADD w tstzrange DEFAULT '[now,)'", true),
+    ("ALTER TABLE t ADD w timestamptz[] DEFAULT '{now}'", true),
+    (
+        "CREATE TYPE stamp AS (a timestamptz);; ALTER TABLE t ADD c stamp DEFAULT '(now)'",
+        true,
+    ),
+    ("ALTER TABLE t ALTER v TYPE text USING tableoid::text", true),
+    ("ALTER TABLE t ALTER v TYPE text USING xmin::text", true),
+    ("ALTER TABLE t ALTER v TYPE int USING length(v)", false),
+    (
+        "ALTER TABLE t ADD g oid GENERATED ALWAYS AS (tableoid) STORED",
+        true,
+    ),
+    (
+        "ALTER TABLE t ADD g int GENERATED ALWAYS AS (length(v)) STORED;; UPDATE t SET v = v || '!'",
+        false,
+    ),
+    (
+        "SET extra_float_digits = -10;; ALTER TABLE t ALTER f TYPE text",
+        false,
+    ),
+    (
+        "SET bytea_output = 'escape';; ALTER TABLE t ALTER b TYPE text USING b::text",
+        false,
+    ),
+    (
+        "SET timezone = 'Asia/Tokyo';; ALTER TABLE t ALTER at TYPE timestamptz",
+        false,
+    ),
+    (
+        "CREATE UNLOGGED TABLE u (id int PRIMARY KEY);; INSERT INTO u VALUES (1);; ALTER TABLE u SET LOGGED;; DROP TABLE u",
+        true,
+    ),
+    (
+        "ALTER TABLE t SET UNLOGGED;; UPDATE t SET v = 'other';; ALTER TABLE t SET LOGGED;; DROP TABLE t",
+        true,
+    ),
+    (
+        "ALTER TABLE t ENABLE ALWAYS TRIGGER counts;; INSERT INTO t VALUES (3, 'c')",
+        true,
+    ),
+    (
+        "ALTER TABLE t ENABLE REPLICA TRIGGER counts;; INSERT INTO t VALUES (3, 'c')",
+        true,
+    ),
+    (
+        "CREATE RULE r AS ON INSERT TO t DO ALSO DELETE FROM l;; ALTER TABLE t ENABLE ALWAYS RULE r",
+        true,
+    ),
+    (
+        "EXPLAIN CREATE TABLE explained AS SELECT 1 AS id;; EXPLAIN SELECT 1 AS id INTO explained",
+        false,
+    ),
+];
+
+/// What is made before each of them.
+const FILLED: &str = "
+DROP SCHEMA public CASCADE; CREATE SCHEMA public; CREATE TABLE account (id int PRIMARY KEY, name text);
+INSERT INTO account VALUES (1, 'ann');
+CREATE TABLE t (id int PRIMARY KEY, v text, f float8 DEFAULT 0.1 + 0.2, b bytea DEFAULT '\\x00ff', at timestamp DEFAULT '2024-07-01');
+INSERT INTO t VALUES (1, 'a'), (2, 'b');
+CREATE TABLE l (id serial PRIMARY KEY);
+CREATE FUNCTION counts() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN INSERT INTO l DEFAULT VALUES; RETURN new; END';
+CREATE TRIGGER counts AFTER INSERT ON t FOR EACH ROW EXECUTE FUNCTION counts()";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_fills_rows_does_it_alike_or_is_refused() {
+    if !is_there() {
+        return;
+    }
+    let cluster = Cluster::start_after(SETUP).await;
+    for (sql, is_refused) in FILLS {
+        let admin = cluster.front.connect().await;
+        admin.batch_execute(FILLED).await.unwrap();
+        assert_equal(&cluster, FILLED).await;
+        let client = cluster.front.connect().await;
+        let mut refused = None;
+        for message in sql.split(";;") {
+            match client.simple_query(message).await {
+                Ok(_) => {}
+                Err(error) => refused = Some(error.as_db_error().unwrap().message().to_owned()),
+            }
+            // What the proxy knows of the schema is what was committed.
+            cluster.settle().await;
+        }
+        assert_eq!(refused.is_some(), *is_refused, "{sql}: {refused:?}");
+        assert_equal(&cluster, sql).await;
+    }
+}
+
+/// Where it is so already, the proxy does not start.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_would_fire_again_is_found_before() {
+    if !is_there() {
+        return;
+    }
+    let primary = Postgres::start(&[]).unwrap();
+    let admin = connect(primary.socket()).await;
+    let make = "CREATE TABLE t (id int PRIMARY KEY); CREATE TRIGGER again BEFORE UPDATE ON t FOR EACH ROW EXECUTE FUNCTION
+                suppress_redundant_updates_trigger(); ALTER TABLE t ENABLE ALWAYS TRIGGER again";
+    admin.batch_execute(make).await.unwrap();
+    let address = primary.address("postgres");
+    let routing = Routing::start(&address, 4, &Settings::default()).await;
+    let problem = routing.err().unwrap().to_string();
+    assert!(problem.contains("trigger again on t"), "{problem}");
+    let found = proxy::check::check(&address, &[], 4).await;
+    let found = found
+        .iter()
+        .find(|it| it.what.contains("trigger again on t"));
+    assert_eq!(found.unwrap().weight, proxy::check::Weight::Stops);
+    admin
+        .batch_execute("ALTER TABLE t ENABLE TRIGGER again")
+        .await
+        .unwrap();
+    Routing::start(&address, 4, &Settings::default())
+        .await
+        .unwrap();
+}
+
+/// Tables without a key, however they are made: they can be changed, and go on with a key once they have one.
+const KEYLESS: &[&str] = &[
+    "CREATE TABLE plain (id int, n int);; INSERT INTO plain VALUES (1, 1), (1, 1), (2, NULL)",
+    "UPDATE plain SET n = 5 WHERE id = 2;; DELETE FROM plain WHERE ctid = (SELECT min(ctid) FROM plain)",
+    "CREATE TABLE made AS SELECT n AS id FROM generate_series(1, 3) AS n;; UPDATE made SET id = id + 1",
+    "CREATE SCHEMA within CREATE TABLE one (id int);; INSERT INTO within.one VALUES (1);; DELETE FROM within.one",
+    "CREATE TABLE many (id int) PARTITION BY LIST (id);; CREATE TABLE first PARTITION OF many DEFAULT;;
+     INSERT INTO many VALUES (1);; UPDATE many SET id = 2",
+    "DO $$ BEGIN CREATE TABLE inside (id int); INSERT INTO inside VALUES (1); UPDATE inside SET id = 2; END $$",
+    "ALTER TABLE made ADD PRIMARY KEY (id);; UPDATE made SET id = id + 10",
+    // Those that say that they have none, and those whose key goes with what it needs.
+    "ALTER TABLE plain REPLICA IDENTITY NOTHING;; UPDATE plain SET n = 6;; DELETE FROM plain WHERE id = 1",
+    "CREATE TABLE nothing (id int PRIMARY KEY);; INSERT INTO nothing VALUES (1);;
+     ALTER TABLE nothing REPLICA IDENTITY NOTHING;; UPDATE nothing SET id = 2",
+    "CREATE TABLE by_index (id int NOT NULL);; CREATE UNIQUE INDEX its ON by_index (id);;
+     ALTER TABLE by_index REPLICA IDENTITY USING INDEX its;; INSERT INTO by_index VALUES (1);; DROP INDEX its;;
+     UPDATE by_index SET id = 2;; DELETE FROM by_index",
+    "CREATE DOMAIN number AS int;; CREATE TABLE by_type (id number PRIMARY KEY, n int);; INSERT INTO by_type VALUES (1, 1);;
+     DROP DOMAIN number CASCADE;; UPDATE by_type SET n = 2",
+    "CREATE SCHEMA gone;; CREATE DOMAIN gone.number AS int;; CREATE TABLE by_schema (id gone.number PRIMARY KEY, n int);;
+     INSERT INTO by_schema VALUES (1, 1);; DROP SCHEMA gone CASCADE;; DELETE FROM by_schema",
+    "ALTER TABLE account DROP CONSTRAINT account_pkey;; UPDATE account SET name = name || '!'",
+];
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tables_without_a_key_can_be_changed() {
+    if !is_there() {
+        return;
+    }
+    let cluster = Cluster::start_after(SETUP).await;
+    for sql in KEYLESS {
+        let client = cluster.front.connect().await;
+        for message in sql.split(";;") {
+            let done = client.batch_execute(message).await;
+            done.unwrap_or_else(|error| panic!("{message}: {error:?}"));
+        }
+        assert_equal(&cluster, sql).await;
+    }
+    let identities =
+        "SELECT string_agg(format('%s%s', relname, relreplident), ' ' ORDER BY relname) FROM pg_class
+                       WHERE relname IN ('account', 'made', 'plain')";
+    for server in [&cluster.primary, &cluster.replicas[0]] {
+        let found = text(&connect(server.socket()).await, identities).await;
+        assert_eq!(found, "accountf maded plainf");
+    }
+}

@@ -1,0 +1,252 @@
+//! A proxy fails, and with it the primary, a replica or the other proxy, while clients write and read: one
+//! proxy goes on, nothing that was acknowledged is lost or done twice, and nothing old is read.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod support;
+
+use std::time::Duration;
+
+use rustix::process::Signal;
+use support::cluster::{text, wait};
+use support::pair::{GOODBYES, Load, Pair, Running, hears, run};
+use support::{connect, signal};
+use tokio::task::JoinSet;
+use tokio_postgres::Client;
+
+/// Commits between one thing that happens and the next, at least.
+const COMMITS: usize = 300;
+/// Sessions that ask a proxy that sleeps.
+const ASKED: usize = 8;
+/// A proxy sleeps for so long: longer than its lease.
+const SLEEP: Duration = Duration::from_secs(4);
+
+/// Two proxies with two replicas, and clients that have begun.
+async fn under_load(test: &'static str) -> (Pair, Load) {
+    let pair = Pair::start(test, 2).await;
+    let load = Load::start(&pair, 0..4);
+    load.grow(COMMITS).await;
+    (pair, load)
+}
+
+/// The other proxy is active: clients write and read there, also at replicas, and everything is in its
+/// place.
+async fn expect_taken_over(pair: &Pair, load: Load) {
+    pair.standby.says("Active").await;
+    expect_served(pair, &pair.standby, load).await;
+}
+
+/// The same by this one, which is the active one already.
+async fn expect_served(pair: &Pair, active: &Running, mut load: Load) {
+    load.grow(COMMITS).await;
+    active.serves().await;
+    let served = active.served().await;
+    let more = || async { (active.served().await > served + 20).then_some(()) };
+    wait("reads at replicas", more).await;
+    load.end().await;
+    pair.expect_everything(&load).await;
+    active.serves().await;
+}
+
+fn kill_active(pair: &mut Pair) {
+    pair.active.signal(Signal::KILL);
+    pair.active.child.wait().unwrap();
+}
+
+#[test]
+fn proxy_and_primary_die_at_once() {
+    run("proxy_and_primary_die_at_once", lose_both);
+}
+
+async fn lose_both(test: &'static str) {
+    let (mut pair, load) = under_load(test).await;
+    pair.active.signal(Signal::KILL);
+    pair.primary.crash().unwrap();
+    pair.active.child.wait().unwrap();
+    // It has no primary either.
+    pair.standby.says("Failed").await;
+    pair.primary.start_again().unwrap();
+    expect_taken_over(&pair, load).await;
+}
+
+#[test]
+fn proxy_dies_while_the_primary_stops_for_a_moment() {
+    run(
+        "proxy_dies_while_the_primary_stops_for_a_moment",
+        stop_for_a_moment,
+    );
+}
+
+/// What clients of the proxy had asked for is executed when it is gone. One that waits for a row is not there
+/// any more when it could go on.
+async fn stop_for_a_moment(test: &'static str) {
+    let mut pair = Pair::start(test, 2).await;
+    let load = Load::start(&pair, 0..4);
+    let direct = connect(pair.primary.socket()).await;
+    let lock = "BEGIN; SELECT FROM counter WHERE id = 9 FOR UPDATE";
+    direct.batch_execute(lock).await.unwrap();
+    let waiting = connect(pair.active.address).await;
+    let write = "UPDATE counter SET n = n + 1 WHERE id = 9";
+    let waiting = tokio::spawn(async move { hears(&waiting, write).await });
+    let watch = connect(pair.primary.socket()).await;
+    let count = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'
+        AND query LIKE 'UPDATE counter%id = 9%'";
+    wait("write that waits", || async {
+        (text(&watch, count).await == "1").then_some(())
+    })
+    .await;
+    load.grow(COMMITS).await;
+    signal(&pair.primary, Signal::STOP);
+    kill_active(&mut pair);
+    signal(&pair.primary, Signal::CONT);
+    assert_eq!(waiting.await.unwrap(), "closed");
+    pair.standby.says("Active").await;
+    assert_eq!(text(&watch, count).await, "0");
+    direct.batch_execute("ROLLBACK").await.unwrap();
+    expect_taken_over(&pair, load).await;
+}
+
+#[test]
+fn proxy_dies_while_the_primary_stops_for_long() {
+    run("proxy_dies_while_the_primary_stops_for_long", stop_for_long);
+}
+
+/// The other one finds no primary meanwhile.
+async fn stop_for_long(test: &'static str) {
+    let (mut pair, load) = under_load(test).await;
+    signal(&pair.primary, Signal::STOP);
+    kill_active(&mut pair);
+    pair.standby.says("Failed").await;
+    signal(&pair.primary, Signal::CONT);
+    expect_taken_over(&pair, load).await;
+}
+
+#[test]
+fn proxy_and_replica_die_at_once() {
+    run("proxy_and_replica_die_at_once", lose_replica);
+}
+
+async fn lose_replica(test: &'static str) {
+    let (mut pair, load) = under_load(test).await;
+    pair.active.signal(Signal::KILL);
+    pair.replicas[0].crash().unwrap();
+    pair.active.child.wait().unwrap();
+    // The other one begins with one replica, which serves; the second is back later.
+    pair.standby.says("Active").await;
+    load.grow(COMMITS).await;
+    let more = || async { (pair.standby.served().await > 20).then_some(()) };
+    wait("reads at the other replica", more).await;
+    pair.replicas[0].start_again().unwrap();
+    expect_taken_over(&pair, load).await;
+}
+
+#[test]
+fn proxy_sleeps_while_the_primary_dies() {
+    run("proxy_sleeps_while_the_primary_dies", sleep_and_lose);
+}
+
+/// What replicas show is old by then, and it is asked for.
+async fn sleep_and_lose(test: &'static str) {
+    let mut pair = Pair::start(test, 2).await;
+    let mut load = Load::start(&pair, 0..4);
+    let writer = connect(pair.active.address).await;
+    let begun = "BEGIN; UPDATE counter SET n = n + 1 WHERE id = 9";
+    writer.batch_execute(begun).await.unwrap();
+    let read = "SELECT n FROM counter WHERE id = 4";
+    let mut sessions = Vec::new();
+    for _ in 0..ASKED {
+        let session = connect(pair.active.address).await;
+        assert_eq!(hears(&session, read).await, "0");
+        sessions.push((session, read));
+    }
+    sessions.push((writer, "COMMIT"));
+    load.grow(COMMITS).await;
+    pair.active.signal(Signal::STOP);
+    // Nothing is executed at replicas any more once what the sleeper has begun there is ended.
+    let mut held = JoinSet::new();
+    for replica in &pair.replicas {
+        let client = connect(replica.socket()).await;
+        held.spawn(async move {
+            let lock = "BEGIN; LOCK TABLE hihooi.applied IN EXCLUSIVE MODE";
+            client.batch_execute(lock).await.unwrap();
+            client
+        });
+    }
+    pair.primary.crash().unwrap();
+    pair.standby.says("Failed").await;
+    pair.primary.start_again().unwrap();
+    pair.standby.says("Active").await;
+    let held = held.join_all().await;
+    // Others come, as those from before wait for the one that sleeps.
+    load.join(4..8);
+    let is_written = || async { (load.counter(4) > 0).then_some(()) };
+    wait("commit that was acknowledged", is_written).await;
+    for replica in &pair.replicas {
+        let there = connect(replica.socket()).await;
+        assert_eq!(text(&there, read).await, "0", "what is there is old");
+    }
+    let ask = |(it, query): (Client, &'static str)| async move { hears(&it, query).await };
+    let asked: Vec<_> = sessions
+        .into_iter()
+        .map(|session| tokio::spawn(ask(session)))
+        .collect();
+    pair.active.signal(Signal::CONT);
+    for heard in asked {
+        let heard = heard.await.unwrap();
+        assert!(GOODBYES.contains(&heard.as_str()), "{heard}");
+    }
+    pair.active.stands_by().await;
+    drop(held);
+    expect_taken_over(&pair, load).await;
+}
+
+#[test]
+fn proxy_wakes_while_the_primary_comes_back() {
+    run("proxy_wakes_while_the_primary_comes_back", wake_together);
+}
+
+/// Whichever of the two is first, it is one.
+async fn wake_together(test: &'static str) {
+    let (mut pair, load) = under_load(test).await;
+    pair.active.signal(Signal::STOP);
+    pair.primary.crash().unwrap();
+    tokio::time::sleep(SLEEP).await;
+    pair.active.signal(Signal::CONT);
+    pair.primary.start_again().unwrap();
+    load.grow(COMMITS).await;
+    let proxies = [&pair.active, &pair.standby];
+    let active = wait("one proxy that is active", || async {
+        let mut active = Vec::new();
+        for proxy in proxies {
+            if proxy.is_active().await {
+                active.push(proxy);
+            }
+        }
+        (active.len() == 1).then(|| active[0])
+    })
+    .await;
+    expect_served(&pair, active, load).await;
+}
+
+#[test]
+fn proxy_that_slept_follows_the_one_that_followed_it() {
+    run(
+        "proxy_that_slept_follows_the_one_that_followed_it",
+        sleep_and_inherit,
+    );
+}
+
+/// It knows nothing of what the other one did, so that it begins anew.
+async fn sleep_and_inherit(test: &'static str) {
+    let (mut pair, mut load) = under_load(test).await;
+    pair.active.signal(Signal::STOP);
+    pair.standby.says("Active").await;
+    load.join(4..8);
+    let is_written = || async { (load.counter(4) > 0).then_some(()) };
+    wait("commit that was acknowledged", is_written).await;
+    pair.standby.signal(Signal::KILL);
+    pair.standby.child.wait().unwrap();
+    pair.active.signal(Signal::CONT);
+    pair.active.says("Lost").await;
+    expect_served(&pair, &pair.active, load).await;
+}

@@ -1,0 +1,38 @@
+//! `replex proxy admin`: one command for a running proxy's console, and its answer as a table.
+
+use proxy::address::Address;
+use proxy::console::client;
+use proxy::replication::Error;
+use replex::failure::CommandFailure;
+use replex::{console, note, say};
+
+use super::arguments::ProxyAdminArguments;
+use crate::output::Screen;
+
+/// `replex proxy admin`
+pub async fn run(arguments: &ProxyAdminArguments) -> Result<(), CommandFailure> {
+    let address = Address::parse(&arguments.proxy).map_err(CommandFailure::Usage)?;
+    let told = client::ask(&address, &arguments.words.join(" ")).await;
+    let told = told.map_err(|error| match error {
+        Error::Connection(what) => CommandFailure::Unreachable(format!(
+            "the proxy at {address} does not answer: {what}. Name it by --proxy URL"
+        )),
+        other => CommandFailure::Failed(other.to_string()),
+    })?;
+    for notice in &told.notices {
+        note!("note: {notice}");
+    }
+    if told.columns.is_empty() {
+        say!("done");
+        return Ok(());
+    }
+    let header: Vec<&str> = told.columns.iter().map(String::as_str).collect();
+    let rows = told.rows.into_iter();
+    let rows = rows.map(|row| row.into_iter().map(Option::unwrap_or_default).collect());
+    let rows: Vec<Vec<String>> = rows.collect();
+    console::print(format_args!(
+        "{}",
+        Screen::of_stdout().table(&header, &rows)
+    ));
+    Ok(())
+}

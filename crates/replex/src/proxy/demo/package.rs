@@ -1,0 +1,52 @@
+//! PostgreSQL's server, which the demo needs: found, or installed where that can be done.
+
+use proxy::local;
+use replex::failure::CommandFailure;
+use replex::say;
+use rustix::process::geteuid;
+use tokio::process::Command;
+
+/// As root on Debian it installs what is missing.
+pub async fn provide() -> Result<(), CommandFailure> {
+    if local::programs().is_some() {
+        return Ok(());
+    }
+    if !geteuid().is_root() {
+        return Err(missing("only root can install it"));
+    }
+    say!("PostgreSQL's server is not installed. Installing Debian's package postgresql.");
+    // A list of packages that is old may do.
+    let _ = apt_get(&["update", "-q"]).await;
+    let installed = apt_get(&["install", "-qy", "--no-install-recommends", "postgresql"]).await;
+    match (local::programs(), installed) {
+        (Some(_), _) => Ok(()),
+        (None, Ok(())) => Err(missing("it is nowhere to be found after that was done")),
+        (None, Err(problem)) => Err(missing(&problem)),
+    }
+}
+
+fn missing(why: &str) -> CommandFailure {
+    CommandFailure::Failed(format!(
+        "PostgreSQL's server is not installed, and {why}. On Debian it is there after `apt-get install postgresql` as \
+         root; elsewhere its programs must be in PATH"
+    ))
+}
+
+/// The error is what it said last.
+async fn apt_get(arguments: &[&str]) -> Result<(), String> {
+    let mut command = Command::new("apt-get");
+    let command = command.args(arguments).kill_on_drop(true);
+    let ran = command.env("DEBIAN_FRONTEND", "noninteractive").output();
+    let output = ran
+        .await
+        .map_err(|error| format!("apt-get cannot be run: {error}"))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    let last = said.lines().next_back().unwrap_or("nothing").trim();
+    Err(format!(
+        "apt-get ended with {}, and said: {last}",
+        output.status
+    ))
+}

@@ -1,0 +1,113 @@
+//! Where commits are kept for replicas that are away: the store of the transactions buffer.
+
+use std::path::{Path, PathBuf};
+
+use proxy::replication::buffer;
+use replex::embedded::EmbeddedStore;
+use replex::failure::CommandFailure;
+
+use super::arguments::Serve;
+
+/// What a cluster's coordinators are named by.
+const CLUSTER: &str = "replex://";
+/// Stands for no buffer at all.
+const NOWHERE: &str = "none";
+
+/// What the options ask for.
+pub struct Keeping {
+    /// The store in this process, if it is one; it runs as long as this lives.
+    _store: Option<EmbeddedStore>,
+    /// The buffer.
+    pub buffer: buffer::Options,
+    /// Where it is, for people.
+    pub place: String,
+}
+
+impl Keeping {
+    /// None without replicas, or if there is to be no buffer.
+    ///
+    /// # Errors
+    /// The options do not fit together, or the folder cannot be used.
+    pub fn of(arguments: &Serve) -> Result<Option<Keeping>, CommandFailure> {
+        let has_replicas = !arguments.replica.is_empty() || arguments.replicate;
+        if !has_replicas && arguments.buffer.is_some() {
+            let text =
+                "--buffer keeps commits for Replicas: give --replica URL or --replicate, too";
+            return Err(CommandFailure::Usage(text.into()));
+        }
+        let length_max = u64::from(arguments.buffer_mib) << 20;
+        match arguments.buffer.as_deref() {
+            Some(NOWHERE) => Ok(None),
+            Some(place) => match place.strip_prefix(CLUSTER) {
+                Some(coordinators) => in_cluster(coordinators, length_max).map(Some),
+                None => in_folder(Path::new(place), length_max).map(Some),
+            },
+            None if has_replicas => {
+                let folder = default_folder(arguments.listen.port())?;
+                let kept = in_folder(&folder, length_max);
+                kept.map(Some).map_err(with_remedy)
+            }
+            None => Ok(None),
+        }
+    }
+}
+
+fn in_folder(folder: &Path, length_max: u64) -> Result<Keeping, CommandFailure> {
+    let store = EmbeddedStore::start(folder)?;
+    let coordinators = vec![store.coordinator().to_string()];
+    Ok(Keeping {
+        _store: Some(store),
+        buffer: buffer::Options {
+            coordinators,
+            length_max,
+            is_for_all: false,
+        },
+        place: folder.display().to_string(),
+    })
+}
+
+fn in_cluster(coordinators: &str, length_max: u64) -> Result<Keeping, CommandFailure> {
+    let place = format!("{CLUSTER}{coordinators}");
+    let coordinators: Vec<String> = coordinators.split(',').map(str::to_owned).collect();
+    let is_place = |it: &String| {
+        let port = it.rsplit_once(':').map(|(_, port)| port.parse::<u16>());
+        port.is_some_and(|port| port.is_ok())
+    };
+    if !coordinators.iter().all(is_place) {
+        return Err(CommandFailure::Usage(format!(
+            "--buffer {place}: give the coordinators as {CLUSTER}HOST:PORT,HOST:PORT"
+        )));
+    }
+    Ok(Keeping {
+        _store: None,
+        buffer: buffer::Options {
+            coordinators,
+            length_max,
+            is_for_all: true,
+        },
+        place,
+    })
+}
+
+/// Where programs keep what outlives them (the XDG Base Directory Specification): one for each
+/// port, as each proxy needs its own.
+fn default_folder(port: u16) -> Result<PathBuf, CommandFailure> {
+    let given = std::env::var_os("XDG_STATE_HOME").map(PathBuf::from);
+    let usual = || std::env::home_dir().map(|home| home.join(".local/state"));
+    let folder = given.or_else(usual).filter(|folder| folder.is_absolute());
+    let folder = folder.ok_or_else(|| {
+        let text = "there is no folder for the transactions buffer, as neither XDG_STATE_HOME nor HOME names one";
+        with_remedy(CommandFailure::Usage(text.into()))
+    })?;
+    Ok(folder.join(format!("replex/buffer-{port}")))
+}
+
+/// To whom has not asked for a folder.
+fn with_remedy(failure: CommandFailure) -> CommandFailure {
+    let remedy = format!("give --buffer DIR, or --buffer {NOWHERE} to do without");
+    match failure {
+        CommandFailure::Failed(text) => CommandFailure::Failed(format!("{text}: {remedy}")),
+        CommandFailure::Usage(text) => CommandFailure::Usage(format!("{text}: {remedy}")),
+        other => other,
+    }
+}

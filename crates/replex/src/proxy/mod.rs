@@ -1,0 +1,355 @@
+//! `replex proxy`: the PostgreSQL proxy.
+//!
+//! The command line becomes `proxy`'s options here; what is done with them is that crate's.
+
+mod admin;
+mod arguments;
+mod check;
+mod demo;
+mod file;
+mod journal;
+mod keeping;
+mod promote;
+mod sessions;
+
+use std::convert::Infallible;
+use std::io::Write;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use proxy::address::{Address, socket_in};
+use proxy::auth::tls::{self, Vouching};
+use proxy::auth::users::Users;
+use proxy::replication::{Settings, buffer};
+use proxy::serve::listener::Local;
+use proxy::serve::standing::Standing;
+use proxy::serve::{Admission, Authentication, Certificates, Options, Proxy, Reloaded};
+use proxy::wire::session::Pinning;
+use replex::failure::CommandFailure;
+use server::journal::JournalLevel;
+use server::metrics::Metrics;
+use tokio::net::TcpListener;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+pub use arguments::ProxyArguments;
+use arguments::{ClientAuth, Databases, Pooling, ProxyCommand, Serve};
+use keeping::Keeping;
+use sessions::Sessions;
+
+/// `replex proxy`
+pub fn run(arguments: &ProxyArguments) -> Result<(), CommandFailure> {
+    match &arguments.command {
+        Some(ProxyCommand::Admin(arguments)) => run_to_its_end(admin::run(arguments)),
+        Some(ProxyCommand::Check(arguments)) => run_to_its_end(check::run(arguments)),
+        Some(ProxyCommand::Promote(arguments)) => run_to_its_end(promote::run(arguments)),
+        Some(ProxyCommand::Demo) => run_to_its_end(demo::run()),
+        None => match runtime(Some(threads(&arguments.serve)))?.block_on(serve(&arguments.serve)) {
+            // It has no end of its own: to be stopped is how it ends well.
+            Err(CommandFailure::Interrupted) => Ok(()),
+            other => other,
+        },
+    }
+}
+
+fn run_to_its_end(
+    work: impl Future<Output = Result<(), CommandFailure>>,
+) -> Result<(), CommandFailure> {
+    runtime(None)?.block_on(crate::interruptible(work))
+}
+
+/// How many threads the options ask for; what is wrong with them is said where they are read again.
+fn threads(arguments: &Serve) -> u16 {
+    file::with_file(arguments).map_or(1, |arguments| arguments.threads)
+}
+
+/// With so many threads, or one for each processor. A single one needs no scheduler that hands
+/// tasks to others, which takes longer for each message.
+fn runtime(threads: Option<u16>) -> Result<tokio::runtime::Runtime, CommandFailure> {
+    let mut builder = match threads {
+        Some(1) => tokio::runtime::Builder::new_current_thread(),
+        _ => tokio::runtime::Builder::new_multi_thread(),
+    };
+    if let Some(threads) = threads {
+        builder.worker_threads(threads.into());
+    }
+    let runtime = builder.enable_all().build();
+    runtime.map_err(CommandFailure::at("start the event loop"))
+}
+
+async fn serve(arguments: &Serve) -> Result<(), CommandFailure> {
+    journal::begin();
+    // Before anything else: SIGHUP must not end what has just been started.
+    let catch = |kind| signal(kind).map_err(CommandFailure::at("wait for signals"));
+    let mut hangup = catch(SignalKind::hangup())?;
+    let mut terminate = catch(SignalKind::terminate())?;
+    if arguments.until_stdin_ends {
+        crate::stdin::stop_when_stdin_ends();
+    }
+    let serving = async {
+        let arguments = &file::with_file(arguments).map_err(CommandFailure::Usage)?;
+        let listen = arguments.listen;
+        let options = options(arguments)?;
+        let listener = TcpListener::bind(listen).await;
+        let listener = listener.map_err(CommandFailure::at(format!("listen at {listen}")))?;
+        let is_router = !arguments.replica.is_empty() || arguments.replicate;
+        let keeping = Keeping::of(arguments)?;
+        let proxy = match is_router {
+            true => Proxy::standing_by(options),
+            false => Proxy::new(options, None),
+        };
+        let address = listener
+            .local_addr()
+            .map_err(CommandFailure::at("listen"))?;
+        let local = listen_locally(arguments.socket_directory.as_deref(), address).await?;
+        let mut places = format!("proxy={address}");
+        if let Some(local) = &local {
+            places += &format!(" socket={}", local.path().display());
+        }
+        places += &with_metrics(&proxy, arguments.metrics)?;
+        if let Some(keeping) = &keeping {
+            places += &format!(" buffer={}", keeping.place);
+        }
+        let buffer = keeping.as_ref().map(|keeping| keeping.buffer.clone());
+        let spins = Duration::from_micros(arguments.spin_us.into());
+        let sessions = Sessions::start(arguments.threads, spins)?;
+        let serving_locally = async {
+            match local {
+                Some(local) => sessions.serve(&proxy, local).await,
+                None => std::future::pending().await,
+            }
+        };
+        let stood = async {
+            match is_router {
+                true => stand(&proxy, arguments, buffer, &places).await,
+                false => {
+                    say(&format!("ready {places}"));
+                    std::future::pending().await
+                }
+            }
+        };
+        let ended = async {
+            tokio::select! {
+                _ = tokio::signal::ctrl_c() => {}
+                _ = terminate.recv() => {}
+            }
+        };
+        tokio::select! {
+            served = sessions.serve(&proxy, listener) => served.map_err(CommandFailure::at("serve")),
+            stood = stood => stood.map(|never| match never {}),
+            served = serving_locally => served.map_err(CommandFailure::at("serve")),
+            () = reload_on(&mut hangup, &proxy) => Ok(()),
+            () = ended => {
+                proxy.give_up().await;
+                Err(CommandFailure::Interrupted)
+            }
+        }
+    };
+    serving.await
+}
+
+/// Is the active proxy while no other is. Fails where it cannot be.
+async fn stand(
+    proxy: &Proxy,
+    arguments: &Serve,
+    buffer: Option<buffer::Options>,
+    places: &str,
+) -> Result<Infallible, CommandFailure> {
+    let told = |standing| match standing {
+        Standing::Active => {
+            say(&format!("ready {places}"));
+            tell(JournalLevel::Info, "active", "this is the active proxy");
+        }
+        Standing::Waits(name) => {
+            say(&format!("standby {places} for {name}"));
+            tell(
+                JournalLevel::Info,
+                "standby",
+                &format!("this proxy stands by for {name}"),
+            );
+        }
+        Standing::Lost => {
+            let note = "another proxy may be the active one: this one stands by, its clients were sent away";
+            tell(JournalLevel::Warn, "standby", note);
+        }
+        Standing::Failed(problem) => tell(JournalLevel::Error, "cannot_be_active", &problem),
+        Standing::Without(problem) => tell(JournalLevel::Error, "replica_not_taken_up", &problem),
+    };
+    let settings = Settings {
+        replay_connections: arguments.replay_connections,
+        replay_group: arguments.replay_group,
+        buffer,
+    };
+    let problem = proxy.stand(&settings, told).await;
+    let what = format!("replicate from the primary at {}", proxy.primary());
+    Err(CommandFailure::at(what)(problem))
+}
+
+/// At the Unix socket of the same port, if there is to be one.
+async fn listen_locally(
+    folder: Option<&Path>,
+    address: SocketAddr,
+) -> Result<Option<Local>, CommandFailure> {
+    let Some(folder) = folder else {
+        return Ok(None);
+    };
+    let path = socket_in(folder, address.port());
+    let local = Local::bind(folder, address.port()).await;
+    let local = local.map_err(CommandFailure::at(format!("listen at {}", path.display())))?;
+    Ok(Some(local))
+}
+
+/// Metrics are served from here on, if there are to be any; where, as it is said.
+fn with_metrics(proxy: &Arc<Proxy>, metrics: Option<SocketAddr>) -> Result<String, CommandFailure> {
+    let mut line = String::new();
+    if let Some(metrics) = metrics {
+        let metrics = Metrics::bind(metrics).map_err(CommandFailure::at("serve metrics"))?;
+        line += &format!(" metrics={}", metrics.address());
+        let proxy = Arc::clone(proxy);
+        let served = metrics.serve(move || proxy::console::metrics::text(&proxy));
+        served.map_err(CommandFailure::at("serve metrics"))?;
+    }
+    Ok(line)
+}
+
+fn tell(level: JournalLevel, event: &str, note: &str) {
+    server::journal::line(level, event, &[("note", &note)]);
+}
+
+fn say(line: &str) {
+    let mut stdout = std::io::stdout();
+    // Nobody may be listening any more, which is no reason not to serve.
+    let _ = writeln!(stdout, "{line}");
+    let _ = stdout.flush();
+}
+
+/// Reads again who may come in, whenever the signal comes.
+async fn reload_on(hangup: &mut Signal, proxy: &Proxy) {
+    while hangup.recv().await.is_some() {
+        match proxy.reload().await {
+            Ok(()) => tell(JournalLevel::Info, "reloaded", "files were read again"),
+            Err(problem) => {
+                let note = format!("what was in force before still is: {problem}");
+                tell(JournalLevel::Error, "not_reloaded", &note);
+            }
+        }
+    }
+}
+
+fn addresses(urls: &[String]) -> Result<Vec<Address>, String> {
+    urls.iter().map(|url| Address::parse(url)).collect()
+}
+
+/// The primary, and the replicas.
+fn databases(named: &Databases) -> Result<(Address, Vec<Address>), CommandFailure> {
+    let primary = Address::parse(&named.primary).map_err(CommandFailure::Usage)?;
+    let replicas = addresses(&named.replica).map_err(CommandFailure::Usage)?;
+    Ok((primary, replicas))
+}
+
+/// Reads again what can be changed while the proxy runs that was started with `before`.
+fn reload(before: &Serve, primary: &Address) -> Result<Reloaded, String> {
+    let serve = file::with_file(before)?;
+    let fixed = before.fixed().into_iter().zip(serve.fixed());
+    let changed = fixed.filter(|(before, after)| before != after);
+    let changed: Vec<&str> = changed.map(|((name, _), _)| name).collect();
+    if !changed.is_empty() {
+        let names = changed.join(", ");
+        return Err(format!("{names}: restart the proxy to change that"));
+    }
+    let replicas = addresses(&serve.replica)?;
+    Ok(Reloaded {
+        admission: admission(&serve, primary)?,
+        replicas: serve.config.is_some().then_some(replicas),
+    })
+}
+
+fn options(serve: &Serve) -> Result<Options, CommandFailure> {
+    let Some(primary) = &serve.primary else {
+        let text = "give --primary URL, or see `replex proxy --help`";
+        return Err(CommandFailure::Usage(text.into()));
+    };
+    let primary = Address::parse(primary).map_err(CommandFailure::Usage)?;
+    let is_encrypted = serve.tls_certificate.is_some() && serve.tls_key.is_some();
+    if !serve.listen.ip().is_loopback() && !is_encrypted && !serve.allow_unencrypted_network {
+        return Err(CommandFailure::Usage(format!(
+            "{} can be reached from a network, and nothing would be encrypted: give \
+             --tls-certificate and --tls-key, or, in a network that you trust, \
+             --allow-unencrypted-network",
+            serve.listen
+        )));
+    }
+    let (has_passwords, certificates) = (
+        serve.users.is_some() || primary.password.is_some(),
+        certificates(serve),
+    );
+    let asks_for_passwords = matches!(certificates, Certificates::Unasked | Certificates::Required);
+    if !has_passwords && asks_for_passwords && !serve.trust {
+        return Err(CommandFailure::Usage(
+            "nobody could log in: give --users FILE, a password in --primary, or --trust".into(),
+        ));
+    }
+    let (before, address) = (serve.clone(), primary.clone());
+    Ok(Options {
+        admission: admission(serve, &primary).map_err(CommandFailure::Failed)?,
+        replicas: addresses(&serve.replica).map_err(CommandFailure::Usage)?,
+        reload: Box::new(move || reload(&before, &address)),
+        primary,
+        pinning: match serve.pooling {
+            Pooling::Transaction => Pinning::WhenNeeded,
+            Pooling::Session => Pinning::Always,
+        },
+        connections_max: usize::from(serve.connections),
+        clients_max: usize::from(serve.clients),
+        login_timeout: Duration::from_secs(serve.login_timeout),
+        wait_max: Duration::from_millis(serve.wait_ms),
+    })
+}
+
+fn certificates(serve: &Serve) -> Certificates {
+    match (&serve.tls_client_ca, serve.tls_client_auth) {
+        (None, _) => Certificates::Unasked,
+        (Some(_), ClientAuth::VerifyFull) => Certificates::Required,
+        (Some(_), ClientAuth::Cert) => Certificates::Enough,
+        (Some(_), ClientAuth::CertOrPassword) => Certificates::Instead,
+    }
+}
+
+/// Reads from files who may come in.
+fn admission(serve: &Serve, primary: &Address) -> Result<Admission, String> {
+    let mut users = match &serve.users {
+        Some(file) => Users::read(file)?,
+        None => Users::default(),
+    };
+    if let Some(password) = &primary.password
+        && users.find(&primary.user).is_none()
+    {
+        let added = users.add(&primary.user, password);
+        added.map_err(|error| format!("the password in --primary: {error}"))?;
+    }
+    let tls = match (&serve.tls_certificate, &serve.tls_key) {
+        (Some(certificate), Some(key)) => {
+            let authorities = serve.tls_client_ca.as_deref();
+            let vouching = authorities.map(|authorities| Vouching {
+                authorities,
+                revoked: serve.tls_client_crl.as_deref(),
+            });
+            Some(tls::identity(certificate, key, vouching)?)
+        }
+        _ => None,
+    };
+    let operators = match &serve.operator[..] {
+        [] => vec![primary.user.clone()],
+        named => named.to_vec(),
+    };
+    Ok(Admission {
+        authentication: match serve.trust {
+            true => Authentication::Trust(users),
+            false => Authentication::Scram(users),
+        },
+        tls,
+        certificates: certificates(serve),
+        operators,
+    })
+}

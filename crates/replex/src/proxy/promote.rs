@@ -1,0 +1,49 @@
+//! `replex proxy promote`: what is done, and what is to be done then.
+
+use proxy::address::Address;
+use proxy::replication::promotion::promote;
+use replex::failure::CommandFailure;
+use replex::say;
+
+use super::arguments::Promote;
+use super::databases;
+use crate::output::Screen;
+
+/// `replex proxy promote`
+pub async fn run(arguments: &Promote) -> Result<(), CommandFailure> {
+    let (primary, replicas) = databases(&arguments.databases)?;
+    if replicas.is_empty() {
+        return Err(CommandFailure::Usage(
+            "give --replica URL, at least once".into(),
+        ));
+    }
+    let chosen = arguments.to.as_deref().map(Address::parse).transpose();
+    let chosen = chosen.map_err(CommandFailure::Usage)?;
+    let screen = Screen::of_stdout();
+    let says = |what: &str| say!("{}", screen.dim(what));
+    let promoted = promote(&primary, &replicas, chosen.as_ref(), says).await;
+    let promoted = promoted.map_err(|problem| CommandFailure::Failed(problem.to_string()))?;
+    let new = &promoted.primary;
+    say!("{} The primary is {new:?} now.", screen.good("✓"));
+    for follower in &promoted.followers {
+        say!(
+            "{} {follower:?} has the same, and can follow it.",
+            screen.good("✓")
+        );
+    }
+    for (address, why) in &promoted.left {
+        say!("{} {address:?} cannot follow it: {why}.", screen.bold("!"));
+    }
+    for note in &promoted.notes {
+        say!("{} {note}.", screen.bold("!"));
+    }
+    say!(
+        "Start the proxies again, with their other options, and with passwords where there are any:"
+    );
+    let followers = promoted.followers.iter();
+    let followers: String = followers
+        .map(|follower| format!(" --replica postgresql://{follower:?}"))
+        .collect();
+    say!("  replex proxy --primary postgresql://{new:?}{followers}");
+    Ok(())
+}
