@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use proxy::local::{Postgres, SUPERUSER};
+use pg_local::{Postgres, SUPERUSER};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::suites::Suite;

@@ -7,9 +7,9 @@ mod support;
 
 use std::time::Duration;
 
-use proxy::address::Address;
-use proxy::auth::users::Users;
-use proxy::local::Postgres;
+use pg_connect::address::Address;
+use pg_connect::auth::users::Users;
+use pg_local::Postgres;
 use proxy::serve::Authentication;
 use rcgen::PKCS_ECDSA_P256_SHA256;
 use support::raw::Raw;
@@ -90,14 +90,14 @@ async fn too_many_clients() {
     let one = Raw::log_in(front.address).await;
     let _two = Raw::log_in(front.address).await;
     let mut three = Raw::connect(front.address).await;
-    three.out = proxy::wire::startup::write([("user", "postgres")]);
+    three.out = pg_wire::startup::write([("user", "postgres")]);
     three.flush().await;
     assert_eq!(three.last_words().await.code, "53300");
     drop(one);
     // The place is free once the proxy has seen that the client has gone.
     loop {
         let mut raw = Raw::connect(front.address).await;
-        raw.out = proxy::wire::startup::write([("user", "postgres")]);
+        raw.out = pg_wire::startup::write([("user", "postgres")]);
         if raw.hear().await.ends_with("ZI") {
             break;
         }
@@ -162,7 +162,7 @@ async fn primary_that_is_away_and_comes_back() {
     idle.parse("", "SELECT 1").bind("").execute(0).sync();
     assert_eq!(idle.hear().await, "[08001]ZI");
     let mut late = Raw::connect(front.address).await;
-    late.out = proxy::wire::startup::write([("user", "postgres")]);
+    late.out = pg_wire::startup::write([("user", "postgres")]);
     late.flush().await;
     let words = late.last_words().await;
     assert_eq!(words.code, "08001");
@@ -252,7 +252,7 @@ async fn password_that_the_server_refuses() {
         told.admission.authentication = Authentication::Trust(known);
         let front = Front::start(told).await;
         let mut raw = Raw::connect(front.address).await;
-        raw.out = proxy::wire::startup::write([("user", "ann"), ("database", "postgres")]);
+        raw.out = pg_wire::startup::write([("user", "ann"), ("database", "postgres")]);
         raw.flush().await;
         let words = raw.last_words().await;
         assert!(words.code.starts_with("28"), "{words}");
@@ -273,8 +273,8 @@ async fn bytes_before_the_tls_handshake() {
     told.admission.tls = Some(identity(folder.path(), &PKCS_ECDSA_P256_SHA256));
     let front = Front::start(told).await;
     let mut raw = Raw::connect(front.address).await;
-    let mut packet = proxy::wire::startup::write_tls();
-    packet.extend_from_slice(&proxy::wire::startup::write([("user", "postgres")]));
+    let mut packet = pg_wire::startup::write_tls();
+    packet.extend_from_slice(&pg_wire::startup::write([("user", "postgres")]));
     raw.socket.write_all(&packet).await.unwrap();
     assert_eq!(raw.message().await, None);
 }

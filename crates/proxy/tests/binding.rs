@@ -7,10 +7,10 @@ mod support;
 
 use std::net::SocketAddr;
 
-use proxy::address::Address;
-use proxy::auth::tls::Identity;
+use pg_connect::address::Address;
+use pg_connect::auth::tls::Identity;
+use pg_local::{Postgres, SUPERUSER};
 use proxy::check::check;
-use proxy::local::{Postgres, SUPERUSER};
 use proxy::serve::Authentication;
 use rcgen::{PKCS_ECDSA_P256_SHA256, PKCS_ECDSA_P384_SHA384, PKCS_ED25519};
 use support::tls::{Between, Does, identity, require_tls};

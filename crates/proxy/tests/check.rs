@@ -4,12 +4,12 @@
 
 mod support;
 
-use proxy::address::Address;
+use pg_connect::address::Address;
+use pg_local::{Postgres, SUPERUSER};
 use proxy::check::{Finding, Weight, check};
-use proxy::local::{Postgres, SUPERUSER};
-use proxy::manager::ReplicaId;
-use proxy::replication::{Contents, Settings};
 use proxy::serve::routing::Routing;
+use proxy_core::freshness::ReplicaId;
+use replication::{Contents, Settings};
 use support::{connect, is_there};
 
 /// The findings, which must contain this one.

@@ -4,8 +4,8 @@
 
 mod support;
 
-use proxy::auth::tls::{self, Vouching};
-use proxy::local::Postgres;
+use pg_connect::auth::tls::{self, Vouching};
+use pg_local::Postgres;
 use proxy::serve::{Authentication, Certificates};
 use support::tls::{authority, certify, identity, number_of, revoke};
 use support::{

@@ -4,7 +4,7 @@
 
 mod support;
 
-use proxy::manager::{ReplicaId, State};
+use proxy_core::freshness::{ReplicaId, State};
 use support::cluster::{Cluster, text, wait};
 use support::{connect, is_there};
 

@@ -7,10 +7,10 @@ mod support;
 
 use std::time::{Duration, Instant};
 
+use pg_local::{Postgres, SUPERUSER};
 use proxy::console::{client, metrics};
-use proxy::local::{Postgres, SUPERUSER};
-use proxy::replication::Settings;
 use proxy::serve::routing::Routing;
+use replication::Settings;
 use support::raw::Raw;
 use support::{Front, connect_by, is_there, options, printed, run};
 
@@ -174,11 +174,11 @@ async fn console_is_for_operators_and_for_its_commands_only() {
     let postgres = Postgres::start(&[]).unwrap();
     let front = Front::start(options(&postgres, 1)).await;
     let mut other = Raw::connect(front.address).await;
-    other.out = proxy::wire::startup::write([("user", "ann"), ("database", "hihooi")]);
+    other.out = pg_wire::startup::write([("user", "ann"), ("database", "hihooi")]);
     other.flush().await;
     assert_eq!(other.last_words().await.code, "42501");
     let mut raw = Raw::connect(front.address).await;
-    raw.out = proxy::wire::startup::write([("user", SUPERUSER), ("database", "hihooi")]);
+    raw.out = pg_wire::startup::write([("user", SUPERUSER), ("database", "hihooi")]);
     assert_eq!(raw.hear().await, "ZI");
     raw.query("SELECT 1");
     assert_eq!(raw.hear().await, "[42601]ZI");

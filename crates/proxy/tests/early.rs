@@ -4,7 +4,7 @@
 
 mod support;
 
-use proxy::wire::startup::{self, CancelKey, write_cancel};
+use pg_wire::startup::{self, CancelKey, write_cancel};
 use support::cluster::Cluster;
 use support::is_there;
 use support::raw::Raw;

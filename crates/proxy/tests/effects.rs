@@ -4,8 +4,9 @@
 
 mod support;
 
-use proxy::local::Postgres;
-use proxy::wire::effect::{self, Effect};
+use pg_analysis::effect;
+use pg_local::Postgres;
+use proxy_core::grammar::Effect;
 use support::cluster::{Cluster, text};
 use support::raw::Raw;
 use support::{connect, is_there};

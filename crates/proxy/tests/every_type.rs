@@ -5,8 +5,8 @@
 
 mod support;
 
-use proxy::local::SUPERUSER;
-use proxy::manager::State;
+use pg_local::SUPERUSER;
+use proxy_core::freshness::State;
 use support::cluster::{Cluster, text};
 use support::{connect, is_there};
 

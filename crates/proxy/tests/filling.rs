@@ -6,9 +6,9 @@ mod support;
 
 use std::time::{Duration, Instant};
 
-use proxy::local::Postgres;
-use proxy::manager::{ReplicaId, State, Tsid};
-use proxy::replication::{Contents, Replication, Settings};
+use pg_local::Postgres;
+use proxy_core::freshness::{ReplicaId, State, Tsid};
+use replication::{Contents, Replication, Settings};
 use support::cluster::{PATIENCE, text};
 use support::held::{hold_commits, let_commits_go, wait_until_held};
 use support::{connect, is_there};

@@ -5,10 +5,10 @@
 
 mod support;
 
-use proxy::local::{Postgres, SUPERUSER};
-use proxy::manager::Life;
-use proxy::pool::{Key, Login, Node};
-use proxy::wire::startup::Startup;
+use pg_local::{Postgres, SUPERUSER};
+use pg_wire::startup::Startup;
+use proxy_core::freshness::Life;
+use proxy_pool::{Key, Login, Node};
 use support::{connect, is_there};
 
 /// A key with both halves in use, and bit 31 of the lower one set.

@@ -7,7 +7,7 @@ mod support;
 
 use std::time::{Duration, Instant};
 
-use proxy::manager::State;
+use proxy_core::freshness::State;
 use support::cluster::{Cluster, PATIENCE, text};
 use support::{connect, is_there};
 use tokio_postgres::Client;

@@ -4,7 +4,7 @@
 
 mod support;
 
-use proxy::manager::State;
+use proxy_core::freshness::State;
 use support::cluster::{Cluster, text};
 use support::{connect, is_there};
 

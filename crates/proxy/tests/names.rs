@@ -208,7 +208,7 @@ async fn deallocate_keeps_no_connection() {
         let mut message = String::new();
         while let Some((tag, body)) = raw.message().await {
             if tag == b'E' {
-                message = proxy::wire::report::Report::read(&body).message;
+                message = pg_wire::report::Report::read(&body).message;
             }
             if tag == b'Z' {
                 break;

@@ -4,7 +4,7 @@
 
 mod support;
 
-use proxy::replication::catalogue;
+use replication::catalogue;
 use support::cluster::{Cluster, text};
 use support::raw::Raw;
 use support::{connect, is_there};

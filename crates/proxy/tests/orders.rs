@@ -13,9 +13,9 @@ mod support;
 use std::time::Duration;
 
 use bytes::BytesMut;
-use proxy::local::Postgres;
-use proxy::wire::message;
-use proxy::wire::report::Report;
+use pg_local::Postgres;
+use pg_wire::message;
+use pg_wire::report::Report;
 use support::cluster::Cluster;
 use support::connect;
 use support::is_there;

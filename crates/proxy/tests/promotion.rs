@@ -10,15 +10,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use proxy::address::Address;
+use pg_connect::address::Address;
+use pg_local::{Postgres, SUPERUSER};
 use proxy::check::{Weight, check};
-use proxy::local::{Postgres, SUPERUSER};
-use proxy::manager::State;
-use proxy::replication::promotion::{self, Promoted, promote};
-use proxy::replication::{Contents, Error, Settings};
 use proxy::serve::Proxy;
 use proxy::serve::replicas::Replicas;
 use proxy::serve::routing::Routing;
+use proxy_core::freshness::State;
+use replication::promotion::{self, Promoted, promote};
+use replication::{Contents, Error, Settings};
 use support::cluster::{Cluster, PATIENCE, text};
 use support::{Front, connect, is_there, options_at, try_connect};
 use tokio_postgres::Client;
@@ -87,7 +87,7 @@ async fn front(promoted: &Promoted) -> Front {
     let manager = Arc::clone(&routing.manager);
     let front = Front::routed(options_at(promoted.primary.clone(), 10), Some(routing)).await;
     let started = Instant::now();
-    let serve = |manager: &proxy::manager::Manager| {
+    let serve = |manager: &proxy_core::freshness::Manager| {
         manager.replicas().all(|(_, it)| it.state == State::Serving)
     };
     while !serve(&manager.lock().unwrap()) {

@@ -7,11 +7,11 @@ mod support;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
-use proxy::address::Address;
+use pg_connect::address::Address;
+use pg_local::{Postgres, SUPERUSER};
 use proxy::console::client::{self, Told};
-use proxy::local::{Postgres, SUPERUSER};
-use proxy::replication::Settings;
 use proxy::serve::Proxy;
+use replication::Settings;
 use rustix::process::Signal;
 use support::cluster::{text, wait};
 use support::{connect, is_there, options, printed, run, signal};

@@ -8,11 +8,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use proxy::analysis::Analyser;
-use proxy::local::Postgres;
-use proxy::manager::mark::Statement;
-use proxy::manager::{Level, Manager, Outcome, ReplicaId, State, Target};
-use proxy::replication::{Contents, Error, Replication, Settings};
+use pg_analysis::Analyser;
+use pg_local::Postgres;
+use proxy_core::freshness::mark::Statement;
+use proxy_core::freshness::{Level, Manager, Outcome, ReplicaId, State, Target};
+use replication::{Contents, Error, Replication, Settings};
 use rustix::process::Signal;
 use support::{connect, is_there, signal};
 use tokio::task::JoinSet;
@@ -414,7 +414,7 @@ async fn schema_changes_are_made_in_their_place() {
     for text in texts {
         let analysis = hihooi.analyser.analyse(text, &path);
         let schema = match &analysis[0].action {
-            proxy::analysis::Action::Schema(text) => Some(Statement {
+            pg_analysis::Action::Schema(text) => Some(Statement {
                 search_path: "public".into(),
                 role: "postgres".into(),
                 text: text.clone(),
@@ -433,7 +433,7 @@ async fn schema_changes_are_made_in_their_place() {
     assert_eq!(hihooi.manager.lock().unwrap().pending_count(), 0);
     // The catalogue followed.
     let view = hihooi.analyser.analyse("SELECT id FROM dear", &path);
-    assert_eq!(view[0].action, proxy::analysis::Action::Read);
+    assert_eq!(view[0].action, pg_analysis::Action::Read);
 }
 
 /// What a client was told is seen by every read that begins later, wherever it goes (R32); and no

@@ -8,9 +8,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use proxy::local::Postgres;
-use proxy::manager::{ReplicaId, State};
-use proxy::replication::Contents;
+use pg_local::Postgres;
+use proxy_core::freshness::{ReplicaId, State};
+use replication::Contents;
 use support::cluster::{Cluster, PATIENCE, text};
 use support::raw::Raw;
 use support::{connect, connect_by, is_there, printed, run};
@@ -98,7 +98,7 @@ async fn refused_changes_of_the_schema_leave_the_session() {
         .await;
     while let Some((tag, body)) = raw.message().await {
         if tag == b'E' {
-            let report = proxy::wire::report::Report::read(&body);
+            let report = pg_wire::report::Report::read(&body);
             assert!(report.message.contains("changed its settings"), "{report}");
             assert!(report.hint.contains("search_path"), "{report}");
             break;
@@ -414,7 +414,7 @@ async fn sessions_outlive_a_replica() {
         .await;
     for session in [&mut raw, &mut extended] {
         let (tag, body) = session.message().await.unwrap();
-        let said = proxy::wire::report::Report::read(&body).message;
+        let said = pg_wire::report::Report::read(&body).message;
         assert!(tag == b'N' && said.contains("replica 1"), "{said}");
     }
     cluster.replicas[0].kill();

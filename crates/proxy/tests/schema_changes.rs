@@ -5,10 +5,10 @@
 
 mod support;
 
-use proxy::local::Postgres;
-use proxy::manager::State;
-use proxy::replication::{Contents, Settings};
+use pg_local::Postgres;
 use proxy::serve::routing::Routing;
+use proxy_core::freshness::State;
+use replication::{Contents, Settings};
 use support::cluster::{Cluster, differing, text};
 use support::{connect, is_there};
 

@@ -8,9 +8,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
+use pg_local::{Postgres, SUPERUSER};
 use proxy::console::client::ask;
-use proxy::local::{Postgres, SUPERUSER};
-use proxy::manager::{ReplicaId, State, Tsid};
+use proxy_core::freshness::{ReplicaId, State, Tsid};
 use support::cluster::{Cluster, PATIENCE, text};
 use support::{connect, is_there};
 

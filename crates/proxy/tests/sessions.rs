@@ -5,8 +5,8 @@
 
 mod support;
 
-use proxy::local::Postgres;
-use proxy::wire::server::STATEMENTS_MAX;
+use pg_local::Postgres;
+use proxy_core::server::STATEMENTS_MAX;
 use support::cluster::{Cluster, text};
 use support::raw::Raw;
 use support::{Front, connect, is_there, options};

@@ -5,9 +5,9 @@
 
 mod support;
 
-use proxy::local::Postgres;
-use proxy::wire::message::parameter_status;
-use proxy::wire::startup;
+use pg_local::Postgres;
+use pg_wire::message::parameter_status;
+use pg_wire::startup;
 use support::cluster::Cluster;
 use support::raw::Raw;
 use support::{Front, connect, is_there, options};

@@ -8,10 +8,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
+use pg_local::Postgres;
 use proxy::check::{Weight, check};
-use proxy::local::Postgres;
-use proxy::manager::State;
-use proxy::replication::Contents;
+use proxy_core::freshness::State;
+use replication::Contents;
 use support::cluster::{Cluster, PATIENCE, text};
 use support::{connect, is_there};
 use tokio::task::JoinSet;

@@ -7,13 +7,13 @@ mod support;
 use std::fs;
 use std::sync::Arc;
 
-use proxy::address::Address;
-use proxy::auth::users::Users;
-use proxy::local::{Postgres, SUPERUSER};
-use proxy::replication::{Contents, Settings};
+use pg_connect::address::Address;
+use pg_connect::auth::users::Users;
+use pg_local::{Postgres, SUPERUSER};
 use proxy::serve::Authentication;
 use proxy::serve::routing::Routing;
 use rcgen::{CertificateParams, KeyPair};
+use replication::{Contents, Settings};
 use support::cluster::until_all_serve;
 use support::tls::{
     authority, certify, know_authority, number_of, require_tls, require_tls_with, revoke,

@@ -7,9 +7,9 @@ mod support;
 
 use std::time::{Duration, Instant};
 
-use proxy::local::{Postgres, SUPERUSER};
-use proxy::manager::{ReplicaId, State};
-use proxy::replication::Contents;
+use pg_local::{Postgres, SUPERUSER};
+use proxy_core::freshness::{ReplicaId, State};
+use replication::Contents;
 use rustix::process::{Pid, Signal, kill_process};
 use support::cluster::{Cluster, PATIENCE, text};
 use support::held::{hold_commits, let_commits_go, wait_until_held};

@@ -8,9 +8,9 @@ mod support;
 use std::process::Command;
 use std::time::Instant;
 
-use proxy::local::{Postgres, SUPERUSER};
-use proxy::replication::{Replication, Settings};
+use pg_local::{Postgres, SUPERUSER};
 use proxy::serve::routing::Routing;
+use replication::{Replication, Settings};
 use rustix::process::Signal;
 use support::cluster::{Cluster, text, wait};
 use support::pair::{GOODBYES, Load, Pair, Running, hears, refused, run};

@@ -11,13 +11,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
-use proxy::address::{Address, socket_in};
-use proxy::local::{self, Postgres, SUPERUSER};
-use proxy::replication::{Contents, Settings};
+use pg_connect::address::{Address, socket_in};
+use pg_local::{Postgres, SUPERUSER};
+use pg_wire::startup::write_tls;
 use proxy::serve::Authentication;
 use proxy::serve::listener::Local;
 use proxy::serve::routing::Routing;
-use proxy::wire::startup::write_tls;
+use replication::{Contents, Settings};
 use support::cluster::{PATIENCE, text, until_all_serve};
 use support::{Front, complained, connect_by, is_there, options, printed, psql, users};
 use tempfile::TempDir;
@@ -154,7 +154,7 @@ async fn postgresql_has_the_socket() {
     if !is_there() {
         return;
     }
-    let folder = local::folder_in(&std::env::temp_dir(), "replex-socket-").unwrap();
+    let folder = pg_local::folder_in(&std::env::temp_dir(), "replex-socket-").unwrap();
     let setting = format!("unix_socket_directories={}", folder.path().display());
     let mut postgres = Postgres::start(&[&setting]).unwrap();
     let port = postgres.socket().port();
@@ -179,7 +179,7 @@ async fn databases_are_reached_by_unix_sockets() {
     if !is_there() {
         return;
     }
-    let folder = local::folder_in(&std::env::temp_dir(), "replex-socket-").unwrap();
+    let folder = pg_local::folder_in(&std::env::temp_dir(), "replex-socket-").unwrap();
     let setting = format!("unix_socket_directories={}", folder.path().display());
     let primary = Postgres::start(&["synchronous_commit=on", &setting]).unwrap();
     let replica = Postgres::start(&[&setting]).unwrap();

@@ -100,7 +100,7 @@ fn an_import_is_measured_beside_postgresql() {
 #[cfg(feature = "proxy")]
 #[test]
 fn the_proxy_is_measured_over_databases_that_go_with_it() {
-    if needs::require(needs::POSTGRES, proxy::local::programs()).is_none() {
+    if needs::require(needs::POSTGRES, pg_local::programs()).is_none() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();

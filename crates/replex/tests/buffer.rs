@@ -10,12 +10,12 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use proxy::local::{self, Postgres};
-use proxy::manager::{Manager, ReplicaId, State};
-use proxy::replication::buffer::{Options, Standing};
-use proxy::replication::{Contents, Replication, Settings};
+use pg_local::Postgres;
+use proxy_core::freshness::{Manager, ReplicaId, State};
 use replex::cluster::Cluster;
 use replex::embedded::EmbeddedStore;
+use replication::buffer::{Options, Standing};
+use replication::{Contents, Replication, Settings};
 use tokio_postgres::{Client, NoTls, SimpleQueryMessage};
 
 /// What takes longer has come to a stop, however busy the machine.
@@ -44,7 +44,7 @@ fn url(postgres: &Postgres) -> String {
         "host={} port={} user={} dbname=postgres",
         postgres.socket().ip(),
         postgres.socket().port(),
-        local::SUPERUSER
+        pg_local::SUPERUSER
     )
 }
 
@@ -504,7 +504,7 @@ async fn a_buffer_that_is_not_there_stops_nobody() {
     let primary = Postgres::start(&["synchronous_commit=on"]).unwrap();
     let client = connect(&primary).await;
     client.batch_execute(TABLE).await.unwrap();
-    let place = local::free_place().unwrap();
+    let place = pg_local::free_place().unwrap();
     let settings = Settings {
         buffer: Some(Options {
             coordinators: vec![place.to_string()],

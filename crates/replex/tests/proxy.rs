@@ -13,7 +13,7 @@ use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use proxy::local::{self, Postgres, SUPERUSER};
+use pg_local::{Postgres, SUPERUSER};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 use rustix::process::{Pid, Signal, kill_process};
 use support::{is_empty, postgres_is_there, program, run, run_badly, run_well};
@@ -427,7 +427,7 @@ fn a_unix_socket_is_served() {
     let postgres = Postgres::start(&[]).unwrap();
     let folder = TempDir::new().unwrap();
     // PostgreSQL itself must be able to make sockets there.
-    let sockets = local::folder_in(&std::env::temp_dir(), "replex-socket-").unwrap();
+    let sockets = pg_local::folder_in(&std::env::temp_dir(), "replex-socket-").unwrap();
     let file = folder.path().join("hihooi.toml");
     let lines = format!(
         "trust = true\nprimary = \"postgresql://{SUPERUSER}@{}/postgres\"\nsocket-directory = {:?}\n",

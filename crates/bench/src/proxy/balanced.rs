@@ -10,7 +10,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Instant;
 
-use proxy::local::Postgres;
+use pg_local::Postgres;
 
 use super::databases::{DatabaseSite, Streaming, ask, await_row, connect};
 use super::pgbench::{PgbenchLoad, Script};

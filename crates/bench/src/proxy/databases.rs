@@ -6,10 +6,10 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use proxy::address::Address;
-use proxy::auth::tls::Policy;
+use pg_connect::address::Address;
+use pg_connect::auth::tls::Policy;
+use pg_local::{Postgres, SUPERUSER};
 use proxy::console::client as console;
-use proxy::local::{Postgres, SUPERUSER};
 use tempfile::TempDir;
 use tokio_postgres::{Client, NoTls, SimpleQueryMessage};
 

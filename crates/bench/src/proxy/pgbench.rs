@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use proxy::local::{self, SUPERUSER};
+use pg_local::SUPERUSER;
 use tokio::process::Command;
 
 use super::databases::DATABASE;
@@ -92,7 +92,7 @@ impl PgbenchLoad {
     pub async fn run(&self, place: SocketAddr, ids: &[u32]) -> io::Result<Sample> {
         let folder = tempfile::tempdir()?;
         let words = self.words(folder.path())?;
-        let program = local::programs().unwrap_or_default().join("pgbench");
+        let program = pg_local::programs().unwrap_or_default().join("pgbench");
         let server_before = cpu::processes_us(ids)?;
         let client_before = ended_children_us()?;
         let output = Command::new(&program)

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use proxy::local::{self, Postgres, SUPERUSER};
+use pg_local::{Postgres, SUPERUSER};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
@@ -44,7 +44,7 @@ impl Rival {
     async fn start(mut command: Command, folder: TempDir, place: SocketAddr) -> io::Result<Rival> {
         let log = folder.path().join("log");
         let output = File::create(&log)?;
-        local::without_root(&mut command)?;
+        pg_local::without_root(&mut command)?;
         command.stdin(Stdio::null()).stdout(output.try_clone()?);
         let mut rival = Rival {
             child: command.stderr(output).spawn()?,
@@ -92,8 +92,8 @@ pub async fn pgbouncer(base: &Path, primary: &Postgres) -> io::Result<Option<(Ri
     };
     let said = Command::new(&program).arg("--version").output()?;
     let prepares = version(&String::from_utf8_lossy(&said.stdout)) >= Some(PGBOUNCER_PREPARES_FROM);
-    let folder = local::folder_in(base, "replex-pgbouncer-")?;
-    let place = local::free_place()?;
+    let folder = pg_local::folder_in(base, "replex-pgbouncer-")?;
+    let place = pg_local::free_place()?;
     let mut text = format!(
         "[databases]\n\
          {DATABASE} = host={} port={} user={SUPERUSER}\n\
@@ -134,8 +134,8 @@ pub async fn pgpool(
     let Some(program) = find("pgpool") else {
         return Ok(None);
     };
-    let folder = local::folder_in(base, "replex-pgpool-")?;
-    let (place, pcp) = (local::free_place()?, local::free_place()?);
+    let folder = pg_local::folder_in(base, "replex-pgpool-")?;
+    let (place, pcp) = (pg_local::free_place()?, pg_local::free_place()?);
     let own = folder.path().display();
     // Reads go to a node by statement, not by session, and to all nodes alike: its better settings.
     // A process serves one client at a time and keeps that client's connections for the next one:

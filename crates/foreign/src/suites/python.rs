@@ -190,7 +190,7 @@ fn source(folder: &Path, package: &str) -> Result<(), Failure> {
         let mut pip = program::words(download, part);
         // Some ask PostgreSQL's programs what they would be built for.
         let path = std::env::var("PATH").unwrap_or_default();
-        let programs = proxy::local::programs().unwrap_or_default();
+        let programs = pg_local::programs().unwrap_or_default();
         pip.env("PATH", format!("{path}:{}", programs.display()));
         program::run(pip.arg(package))?;
         let files = std::fs::read_dir(part).map_err(|error| error.to_string())?;

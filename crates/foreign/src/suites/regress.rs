@@ -64,8 +64,8 @@ pub const SUITE: Suite = Suite {
 };
 
 fn fetch(folder: &Path) -> Result<(), Failure> {
-    let programs = proxy::local::programs()
-        .ok_or("PostgreSQL is not installed: `apt-get install postgresql`")?;
+    let programs =
+        pg_local::programs().ok_or("PostgreSQL is not installed: `apt-get install postgresql`")?;
     let version = version(&programs)?;
     once(folder, "debian", |part| {
         let package = format!("postgresql-{version}");

@@ -10,9 +10,9 @@ use std::fmt::Display;
 
 use tokio_postgres::Client;
 
-use crate::address::Address;
-use crate::replication::leadership::register::{self, Registered};
-use crate::replication::{Error, connect, setup};
+use pg_connect::address::Address;
+use replication::leadership::register::{self, Registered};
+use replication::{Error, connect, setup};
 
 /// The oldest PostgreSQL that is understood: its slots give the proxy's messages.
 const VERSION_MIN: u64 = 14;

@@ -3,10 +3,10 @@
 use tokio_postgres::Client;
 
 use super::{Notes, major, setting};
-use crate::address::Address;
-use crate::pool::{Connection, Key, Login, Settings};
-use crate::replication::setup::{FIRING, KEYLESS, MEND_FIRING, one};
-use crate::replication::{Error, SLOT, dump_version};
+use pg_connect::address::Address;
+use proxy_pool::{Connection, Key, Login, Settings};
+use replication::setup::{FIRING, KEYLESS, MEND_FIRING, one};
+use replication::{Error, SLOT, dump_version};
 
 /// What reads of it only the primary can answer.
 const PRIMARY_ONLY: &str = "
@@ -78,7 +78,7 @@ async fn slot(notes: &mut Notes, client: &Client) -> Result<(), Error> {
                 setting(client, "max_replication_slots").await?,
                 "SELECT count(*) FROM pg_replication_slots",
             );
-            let used = crate::replication::setup::number(&one(client, used).await?)?;
+            let used = replication::setup::number(&one(client, used).await?)?;
             match used < max {
                 true => notes.fine(format!("{} replication slots are free", max - used)),
                 false => notes.stops(

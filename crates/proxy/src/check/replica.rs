@@ -3,11 +3,9 @@
 use tokio_postgres::Client;
 
 use super::{Notes, major, texts};
-use crate::manager::Tsid;
-use crate::replication::setup::{self, Start};
-use crate::replication::{
-    Error, has_tables, is_same, noted_difference, promotion, refused_standby,
-};
+use proxy_core::freshness::Tsid;
+use replication::setup::{self, Start};
+use replication::{Error, has_tables, is_same, noted_difference, promotion, refused_standby};
 
 const EMPTY: &str = "ADD REPLICA '…' EMPTY drops what is there and fills it; or empty it by hand.";
 

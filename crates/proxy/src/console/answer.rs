@@ -2,18 +2,17 @@
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
-use std::time::Instant;
 
 use super::command::{Command, HELP, Subject};
 use super::table::{Columns, Type, Value};
-use crate::manager::{ReplicaId, State};
-use crate::pool::Node;
-use crate::replication::buffer::Standing;
-use crate::replication::{Checkpoint, Error};
-use crate::serve::Proxy;
 use crate::serve::clients::Where;
 use crate::serve::routing::Routing;
-use crate::wire::report::{Report, Severity};
+use crate::serve::{Proxy, pending_age};
+use pg_wire::report::{Report, Severity};
+use proxy_core::freshness::{ReplicaId, State};
+use proxy_pool::Node;
+use replication::buffer::Standing;
+use replication::{Checkpoint, Error};
 
 /// SQLSTATEs.
 const INVALID_VALUE: &str = "22023";
@@ -232,7 +231,7 @@ fn standing(proxy: &Proxy) -> Vec<Value> {
     let epoch = routing.as_ref().map(|it| it.replicas.replication().epoch());
     let of_manager = routing.map(|routing| {
         let mut manager = routing.manager();
-        let oldest = manager.oldest_pending(Instant::now());
+        let oldest = manager.oldest_pending(pending_age::now());
         (
             manager.index_bytes_max() as u64,
             manager.pending_count() as u64,

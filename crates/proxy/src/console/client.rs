@@ -6,8 +6,8 @@ use tokio_postgres::SimpleQueryMessage;
 use tokio_postgres::error::DbError;
 
 use super::DATABASE;
-use crate::address::Address;
-use crate::replication::{Error, connect_and_hear};
+use pg_connect::address::Address;
+use replication::{Error, connect_and_hear};
 
 /// What the console answered: names of columns, rows of texts, and what it noted besides.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

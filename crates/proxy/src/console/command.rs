@@ -1,8 +1,8 @@
 //! The console's commands as people type them.
 
-use crate::manager::ReplicaId;
-use crate::replication::Contents;
-use crate::wire::report::{Report, Severity};
+use pg_wire::report::{Report, Severity};
+use proxy_core::freshness::ReplicaId;
+use replication::Contents;
 
 /// SQLSTATE: what was typed is no command.
 const SYNTAX_ERROR: &str = "42601";

@@ -1,11 +1,10 @@
 //! Counters of a proxy as Prometheus text.
 
 use std::fmt::Write as _;
-use std::time::Instant;
 
 use super::answer::name;
-use crate::manager::State;
-use crate::serve::Proxy;
+use crate::serve::{Proxy, pending_age};
+use proxy_core::freshness::State;
 
 /// All counters. Texts of statements and names of users are not among them.
 pub fn text(proxy: &Proxy) -> String {
@@ -41,7 +40,9 @@ pub fn text(proxy: &Proxy) -> String {
     }
     let compared = routing.replicas.replication().compared();
     let mut manager = routing.manager();
-    let oldest = manager.oldest_pending(Instant::now()).unwrap_or_default();
+    let oldest = manager
+        .oldest_pending(pending_age::now())
+        .unwrap_or_default();
     line("reads_waiting", "", proxy.reads_waiting() as u64);
     line("commits_pending", "", manager.pending_count() as u64);
     line("oldest_pending_seconds", "", oldest.as_secs());

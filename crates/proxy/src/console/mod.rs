@@ -16,15 +16,15 @@ use std::sync::Arc;
 
 use bytes::BytesMut;
 
-use crate::pool::stream::Peer;
 use crate::serve::Proxy;
-use crate::told::without_literals;
-use crate::wire::Malformed;
-use crate::wire::cut::{Cutter, Piece, Side};
-use crate::wire::message::{self, Bind, Parse, Subject as Described, split_string};
-use crate::wire::report::{Report, Severity};
 use answer::Answer;
 use command::Command;
+use pg_connect::stream::Peer;
+use pg_wire::Malformed;
+use pg_wire::cut::{Cutter, Piece, Side};
+use pg_wire::message::{self, Bind, Parse, Subject as Described, split_string};
+use pg_wire::report::{Report, Severity};
+use replication::events::without_literals;
 use table::Format;
 
 /// The console's name as a database.

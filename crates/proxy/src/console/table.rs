@@ -2,7 +2,7 @@
 
 use bytes::BytesMut;
 
-use crate::wire::message;
+use pg_wire::message;
 
 /// A column's type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -10,10 +10,10 @@ use std::time::Duration;
 
 use ring::rand::{SecureRandom, SystemRandom};
 
-use crate::pool::Node;
-use crate::pool::connection::connect;
-use crate::pool::stream::Peer;
-use crate::wire::startup::{CancelKey, write_cancel};
+use pg_connect::stream::Peer;
+use pg_wire::startup::{CancelKey, write_cancel};
+use proxy_pool::Node;
+use proxy_pool::connection::connect;
 
 /// How long a cancel request may take at a server.
 const TIMEOUT: Duration = Duration::from_secs(5);

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use crate::manager::ReplicaId;
+use proxy_core::freshness::ReplicaId;
 
 /// Where something runs: at a replica, or at the primary.
 pub type Where = Option<ReplicaId>;

@@ -13,9 +13,9 @@ use std::path::{Path, PathBuf};
 
 use tokio::net::{TcpListener, UnixListener, UnixStream};
 
-use crate::address::socket_in;
-use crate::pool::silence;
-use crate::pool::stream::Stream;
+use pg_connect::address::socket_in;
+use pg_connect::silence;
+use pg_connect::stream::Stream;
 
 /// Who may connect to a Unix socket: everybody, as PostgreSQL's `unix_socket_permissions` says.
 const SOCKET_MODE: u32 = 0o777;

@@ -11,14 +11,14 @@ use tokio_rustls::TlsAcceptor;
 use super::standing::Servers;
 use super::{Admission, Proxy, proof};
 use crate::console;
-use crate::pool::stream::{Peer, Stream};
-use crate::pool::{Connection, Key, Known, Login, Settings};
-use crate::told::without_literals;
-use crate::wire::message;
-use crate::wire::report::{Report, Severity};
-use crate::wire::server::Parameters;
-use crate::wire::settings;
-use crate::wire::startup::{self, First, Startup};
+use pg_connect::stream::{Peer, Stream};
+use pg_wire::message;
+use pg_wire::report::{Report, Severity};
+use pg_wire::settings;
+use pg_wire::startup::{self, First, Startup};
+use proxy_core::server::Parameters;
+use proxy_pool::{Connection, Key, Known, Login, Settings};
+use replication::events::without_literals;
 
 /// SQLSTATEs.
 const PROTOCOL_VIOLATION: &str = "08P01";
@@ -117,7 +117,7 @@ impl Outset {
     pub fn changed_to(&self, changed: Settings, known: &Known) -> Outset {
         let mut reading = self.reading.clone();
         if let Some(path) = changed.value("search_path") {
-            reading.search_path = crate::analysis::search_path(path, &self.key.user);
+            reading.search_path = pg_analysis::search_path(path, &self.key.user);
         }
         if let Some(encoding) = changed.value("client_encoding") {
             reading.is_utf8 = encoding == "UTF8";
@@ -174,7 +174,7 @@ async fn outset(connection: &mut Connection, known: &Known) -> io::Result<Outset
     let read_only = ("default_transaction_read_only".into(), "on".into());
     Ok(Outset {
         reading: Reading {
-            search_path: crate::analysis::search_path(search_path, &key.user),
+            search_path: pg_analysis::search_path(search_path, &key.user),
             is_utf8: encoding == "UTF8",
             has_escapes: strings != "on",
             is_changed: false,

@@ -7,7 +7,7 @@ pub mod clients;
 pub mod listener;
 mod login;
 mod numbers;
-mod pending_age;
+pub(crate) mod pending_age;
 mod proof;
 mod relay;
 pub mod replicas;
@@ -16,7 +16,7 @@ pub mod spinning;
 pub mod standing;
 mod trace;
 mod why;
-pub(crate) mod writes;
+pub mod writes;
 
 use std::collections::BTreeMap;
 use std::io;
@@ -27,17 +27,17 @@ use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use crate::address::Address;
-use crate::auth::tls::Identity;
-use crate::auth::users::Users;
 use crate::console;
-use crate::pool::stream::Stream;
-use crate::pool::{Known, Node, Outsets};
-use crate::wire::session::Pinning;
 use cancel::Registry;
 use clients::{Clients, Where};
 use listener::Listener;
 use login::Entrance;
+use pg_connect::address::Address;
+use pg_connect::auth::tls::Identity;
+use pg_connect::auth::users::Users;
+use pg_connect::stream::Stream;
+use proxy_core::session::Pinning;
+use proxy_pool::{Known, Node, Outsets};
 use routing::Routing;
 use standing::Role;
 

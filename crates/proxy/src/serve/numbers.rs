@@ -7,9 +7,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, PoisonError};
 
 use super::routing::Routing;
-use crate::manager::{ReplicaId, Table};
-use crate::pool::Connection;
-use crate::wire::session::Numbers;
+use proxy_core::freshness::{ReplicaId, Table};
+use proxy_core::session::Numbers;
+use proxy_pool::Connection;
 
 /// Tables and views that are named in what a session holds.
 #[derive(Clone, Debug, Default)]

@@ -1,12 +1,13 @@
 //! How long commits have been Pending: what stays so keeps reads of what it may write on the primary.
 
-use std::sync::{Mutex, Weak};
+use std::sync::{LazyLock, Mutex, Weak};
 use std::time::{Duration, Instant};
 
 use log::Level;
 
-use crate::manager::{Manager, locked};
-use crate::told::Told;
+use proxy_core::freshness::Manager;
+use replication::events::EventLog;
+use replication::locked;
 
 /// How often the oldest is looked at.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -16,19 +17,25 @@ const AGE_MAX: Duration = Duration::from_secs(10);
 /// What the log calls it.
 const EVENT: &str = "pending";
 
+/// Returns the time since this process first asked for it: the clock by which [`Manager::oldest_pending`] is asked.
+pub(crate) fn now() -> Duration {
+    static START: LazyLock<Instant> = LazyLock::new(Instant::now);
+    START.elapsed()
+}
+
 /// Warns the log of commits that are Pending for long, as long as the manager is there.
 pub(super) async fn watch(manager: Weak<Mutex<Manager>>) {
-    let told = Told::default();
+    let events = EventLog::default();
     let mut is_late = false;
     loop {
         tokio::time::sleep(INTERVAL).await;
         let Some(manager) = manager.upgrade() else {
             return;
         };
-        let oldest = locked(&manager).oldest_pending(Instant::now());
+        let oldest = locked(&manager).oldest_pending(now());
         if let Some(warning) = warning(oldest, &mut is_late) {
             let (level, text) = warning;
-            told.tell(level, EVENT, None, text);
+            events.report(level, EVENT, None, text);
         }
     }
 }

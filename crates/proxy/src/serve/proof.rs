@@ -7,14 +7,14 @@ use ring::rand::{SecureRandom, SystemRandom};
 
 use super::login::{Failed, violation};
 use super::{Admission, Authentication, Certificates};
-use crate::auth::certificate;
-use crate::auth::scram::{Offer, Refusal, Verifier};
-use crate::auth::users::Users;
-use crate::pool::Login;
-use crate::pool::stream::Peer;
-use crate::wire::cut::HEADER_LEN;
-use crate::wire::message::{self, split_string};
-use crate::wire::report::{Report, Severity};
+use pg_connect::auth::certificate;
+use pg_connect::auth::scram::{Offer, Refusal, Verifier};
+use pg_connect::auth::users::Users;
+use pg_connect::stream::Peer;
+use pg_wire::cut::HEADER_LEN;
+use pg_wire::message::{self, split_string};
+use pg_wire::report::{Report, Severity};
+use proxy_pool::Login;
 
 /// The longest message of a client that logs in, in bytes (`PG_MAX_AUTH_TOKEN_LENGTH`).
 const MESSAGE_LEN_MAX: usize = 65_535;

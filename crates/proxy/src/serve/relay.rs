@@ -38,18 +38,19 @@ use super::routing::{Before, Chosen, Goes, Routing, Touched, Why};
 use super::spinning;
 use super::standing::{self, Servers};
 use super::writes::Writes;
-use crate::manager::{Level, Manager, ReplicaId, Watch};
-use crate::pool::stream::Peer;
-use crate::pool::{Connection, Known, Login};
-use crate::replication::leadership::lease::Moment;
-use crate::wire::Malformed;
-use crate::wire::cut::{Cutter, Message, Piece, Side, WHOLE_LEN_MAX};
-use crate::wire::effect::Effect;
-use crate::wire::message;
-use crate::wire::report::{Report, Severity};
-use crate::wire::server::Parameters;
-use crate::wire::session::{AsPrepared, At, Changes, Out, Session, Snapshots, Wants};
-use crate::wire::startup::CancelKey;
+use pg_analysis::effect::GRAMMAR;
+use pg_connect::stream::Peer;
+use pg_wire::Malformed;
+use pg_wire::cut::{Cutter, Message, Piece, Side, WHOLE_LEN_MAX};
+use pg_wire::message;
+use pg_wire::report::{Report, Severity};
+use pg_wire::startup::CancelKey;
+use proxy_core::freshness::{Level, Manager, ReplicaId, Watch};
+use proxy_core::grammar::Effect;
+use proxy_core::server::Parameters;
+use proxy_core::session::{AsPrepared, At, Changes, Out, Session, Snapshots, Wants};
+use proxy_pool::{Connection, Known, Login};
+use replication::leadership::lease::Moment;
 
 /// Bytes that may wait for a peer before nothing more is read for it.
 const OUTPUT_LEN_MAX: usize = 256 * 1024;
@@ -189,7 +190,7 @@ pub async fn run(proxy: &Arc<Proxy>, peer: Peer, address: Option<SocketAddr>, we
     };
     let routing = servers.routing_of(&outset.key.database);
     let lease = servers.routing.as_ref().map(|routing| &routing.lease);
-    let mut session = Session::new(number, parameters, proxy.pinning);
+    let mut session = Session::new(number, parameters, proxy.pinning, GRAMMAR);
     session.is_called(entry.key.process);
     session.defer_transactions(routing.and_then(|_| snapshots(outset.isolation)));
     let mut relay = Relay {

@@ -11,11 +11,11 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::address::Address;
-use crate::manager::ReplicaId;
-use crate::pool::Node;
-use crate::replication::leadership::register::{Change, Registered};
-use crate::replication::{Contents, Error, Intake, Replication};
+use pg_connect::address::Address;
+use proxy_core::freshness::ReplicaId;
+use proxy_pool::Node;
+use replication::leadership::register::{Change, Registered};
+use replication::{Contents, Error, Intake, Replication};
 
 /// See the module.
 pub struct Replicas {

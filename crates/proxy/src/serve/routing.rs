@@ -17,28 +17,27 @@ use super::trace;
 use super::why::Detail;
 pub use super::why::Why;
 use super::writes::Writes;
-use crate::address::Address;
-use crate::analysis::{
+use pg_analysis::effect::{self, GRAMMAR};
+use pg_analysis::{
     Action, Analyser, Analysis, Constant, INT4, Parameter, Statement, Template, TransactionCommand,
     fires_triggers, is_of_node, is_of_roles_alone,
 };
-use crate::manager::{
-    Class, Level, Life, Manager, Moment, Reason, ReplicaId, Sets, Table, Target, Tsid, Watch,
-    locked, mark,
+use pg_connect::address::Address;
+use pg_wire::cut::Message;
+use pg_wire::message;
+use pg_wire::quoting::quoted;
+use pg_wire::report::{Report, Severity};
+use proxy_core::freshness::{
+    Class, Level, Life, Manager, Moment, Reason, ReplicaId, Sets, Table, Target, Tsid, Watch, mark,
 };
-use crate::pool::Node;
-use crate::replication::leadership::Leadership;
-use crate::replication::leadership::lease::Lease;
-use crate::replication::schema_changes::unless_noted;
-use crate::replication::{Error, Replication, Settings, Started};
-use crate::sql::quoted;
-use crate::wire::cut::Message;
-use crate::wire::effect::{self, Effect};
-use crate::wire::message;
-use crate::wire::report::{Report, Severity};
-use crate::wire::session::{
-    AsPrepared, Bound, Classes, Out, Prepared, Proof, Session, Text, Trace,
-};
+use proxy_core::grammar::Effect;
+use proxy_core::session::{AsPrepared, Bound, Classes, Out, Prepared, Proof, Session, Text, Trace};
+use proxy_pool::Node;
+use replication::leadership::Leadership;
+use replication::leadership::lease::Lease;
+use replication::locked;
+use replication::schema_changes::unless_noted;
+use replication::{Error, Replication, Settings, Started};
 
 /// SQLSTATE: what cannot be replicated.
 const UNSUPPORTED: &str = "0A000";
@@ -334,7 +333,9 @@ impl Before<'_> {
         let bound = bound_by(message, session);
         let text = match message.tag() {
             b'P' => match message::Parse::read(message.body()) {
-                Ok(parse) if message.is_whole() => Text::Prepared(Arc::new(Prepared::of(parse))),
+                Ok(parse) if message.is_whole() => {
+                    Text::Prepared(Arc::new(Prepared::of(parse, GRAMMAR)))
+                }
                 _ => Text::Unknown,
             },
             b'D' => match message::Subject::read(message.body()) {
@@ -401,7 +402,7 @@ impl Before<'_> {
         if !message.is_whole() || !start.is_some_and(|word| word.eq_ignore_ascii_case(CREATE)) {
             return;
         }
-        let text = Text::Prepared(Arc::new(Prepared::of(parse)));
+        let text = Text::Prepared(Arc::new(Prepared::of(parse, GRAMMAR)));
         let touched = self.routing.touched(&text, self.reading);
         if text.text().is_some_and(|text| touched.is_schema_only(text)) {
             session.knows_schema_only();
@@ -722,7 +723,7 @@ fn as_prepared(analysis: &Analysis, template: &Template<'_>) -> Option<AsPrepare
     }
     let Some(prepared) = analysis.prepared.get() else {
         // Not every text comes twice: the first time it runs as it is.
-        let prepared = Prepared::by_proxy(&template.text, &vec![INT4; count]);
+        let prepared = Prepared::by_proxy(&template.text, &vec![INT4; count], GRAMMAR);
         analysis.prepared.get_or_init(|| Arc::new(prepared));
         return None;
     };

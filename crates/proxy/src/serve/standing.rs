@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use super::Proxy;
 use super::routing::Routing;
-use crate::address::Address;
-use crate::pool::Node;
-use crate::replication::leadership::{Leadership, register};
-use crate::replication::{Contents, Error, Replication, Settings, promotion};
-use crate::wire::report::{Report, Severity};
+use pg_connect::address::Address;
+use pg_wire::report::{Report, Severity};
+use proxy_pool::Node;
+use replication::leadership::{Leadership, register};
+use replication::{Contents, Error, Replication, Settings, promotion};
 
 /// Wait between two tries to become the active proxy, of one that has stood by before.
 const RETRY_WAIT: Duration = Duration::from_secs(1);

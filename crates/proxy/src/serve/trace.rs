@@ -1,11 +1,11 @@
 //! What a client is told that has asked for it with `SET replex.trace = on`: where its statements go and why,
 //! which TSID they need, and what they touch.
 
-use crate::analysis::Catalogue;
-use crate::analysis::catalogue::Relation;
-use crate::manager::{Class, Column, Parts, Sets, TableSets};
 use crate::serve::routing::Why;
-use crate::wire::report::{Report, Severity};
+use pg_analysis::Catalogue;
+use pg_analysis::catalogue::Relation;
+use pg_wire::report::{Report, Severity};
+use proxy_core::freshness::{Class, Column, Parts, Sets, TableSets};
 
 /// SQLSTATE: all is well.
 const SUCCESS: &str = "00000";
@@ -86,7 +86,7 @@ fn rows(parts: &Parts, class: Class) -> String {
 
 #[cfg(test)]
 mod tests {
-    use crate::manager::{Items, Table, Touch};
+    use proxy_core::freshness::{Items, Table, Touch};
 
     use super::*;
 

@@ -2,9 +2,9 @@
 
 use std::fmt;
 
-use crate::manager::{ReplicaId, Tsid};
-use crate::wire::report::Report;
-use crate::wire::session::Fault;
+use pg_wire::report::Report;
+use proxy_core::freshness::{ReplicaId, Tsid};
+use proxy_core::session::Fault;
 
 /// Why a batch goes where it goes.
 #[derive(Debug)]

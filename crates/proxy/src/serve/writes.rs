@@ -8,9 +8,10 @@
 use std::sync::Mutex;
 
 use super::routing::Touched;
-use crate::manager::independence::independent;
-use crate::manager::{Manager, Mark, Outcome, Sets, TStateId, locked};
-use crate::planted::{self, Bug};
+use proxy_core::freshness::independence::independent;
+use proxy_core::freshness::{Manager, Mark, Outcome, Sets, TStateId};
+use proxy_core::planted::{self, Bug};
+use replication::locked;
 
 /// The writes of one session.
 #[derive(Debug, Default)]

@@ -9,7 +9,7 @@ mod support;
 use std::net::SocketAddr;
 use std::process::Command;
 
-use proxy::local::Postgres;
+use pg_local::Postgres;
 use support::cluster::Cluster;
 use support::{Front, is_there, options, printed, run};
 

@@ -16,8 +16,8 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use checker::{Anomaly, Element, Ending, Key, Operation, Transaction, check};
-use proxy::local::Postgres;
-use proxy::manager::State;
+use pg_local::Postgres;
+use proxy_core::freshness::State;
 use rustix::process::Signal;
 use support::cluster::{Cluster, PATIENCE};
 use support::{connect, is_there, signal, try_connect};

@@ -6,7 +6,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod grammar;
-#[path = "../../src/simulation/random.rs"]
+#[path = "../../../proxy-simulation/src/random.rs"]
 mod random;
 #[path = "../support/mod.rs"]
 mod support;
@@ -14,8 +14,8 @@ mod support;
 use std::time::{Duration, Instant};
 
 use grammar::{Catalogue, Grammar};
-use proxy::local::Postgres;
-use proxy::manager::State;
+use pg_local::Postgres;
+use proxy_core::freshness::State;
 use random::Random;
 use support::cluster::{Cluster, differing, text};
 use support::{connect, is_there};

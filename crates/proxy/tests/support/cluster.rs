@@ -3,11 +3,11 @@
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use proxy::local::Postgres;
-use proxy::manager::{Manager, State};
-use proxy::replication::{Contents, Settings};
+use pg_local::Postgres;
 use proxy::serve::routing::Routing;
 use proxy::serve::{Authentication, Options, WAIT_MS_DEFAULT};
+use proxy_core::freshness::{Manager, State};
+use replication::{Contents, Settings};
 use tokio_postgres::{Client, SimpleQueryMessage};
 
 use super::{Front, PASSWORD, USER, ask_for_passwords, connect, options, users};

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use proxy::local::{Postgres, SUPERUSER};
+use pg_local::{Postgres, SUPERUSER};
 use tokio_postgres::Client;
 
 use super::cluster::{PATIENCE, text};

@@ -16,14 +16,14 @@ use std::process::{Command, Output};
 use std::sync::Arc;
 use std::time::Duration;
 
-use proxy::address::Address;
-use proxy::auth::users::Users;
-use proxy::local::{self, Postgres, SUPERUSER};
+use pg_connect::address::Address;
+use pg_connect::auth::users::Users;
+use pg_local::{Postgres, SUPERUSER};
 use proxy::serve::listener::Local;
 use proxy::serve::replicas::Replicas;
 use proxy::serve::routing::Routing;
 use proxy::serve::{Admission, Authentication, Certificates, Options, Proxy, WAIT_MS_DEFAULT};
-use proxy::wire::session::Pinning;
+use proxy_core::session::Pinning;
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
@@ -35,7 +35,7 @@ pub const PASSWORD: &str = "right";
 
 /// Whether there is a PostgreSQL to test with, as [`needs::require`] has it.
 pub fn is_there() -> bool {
-    needs::require(needs::POSTGRES, local::programs()).is_some()
+    needs::require(needs::POSTGRES, pg_local::programs()).is_some()
 }
 
 /// Stops or continues every process of a database.

@@ -12,11 +12,11 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use proxy::address::Address;
+use pg_connect::address::Address;
+use pg_local::{Postgres, SUPERUSER};
 use proxy::console::client::{self, Told};
-use proxy::local::{Postgres, SUPERUSER};
-use proxy::replication::Settings;
 use proxy::serve::Proxy;
+use replication::Settings;
 use rustix::process::{Pid, Signal, kill_process, set_parent_process_death_signal};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;

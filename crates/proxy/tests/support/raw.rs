@@ -4,10 +4,10 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use bytes::BytesMut;
-use proxy::wire::cut::HEADER_LEN;
-use proxy::wire::message;
-use proxy::wire::report::Report;
-use proxy::wire::startup;
+use pg_wire::cut::HEADER_LEN;
+use pg_wire::message;
+use pg_wire::report::Report;
+use pg_wire::startup;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 

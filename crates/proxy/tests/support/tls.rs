@@ -7,10 +7,10 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::Path;
 use std::time::Instant;
 
-use proxy::address::Address;
-use proxy::auth::tls::{self, Identity};
-use proxy::local::{Postgres, SUPERUSER};
-use proxy::pool::{Connection, Key, Login, Settings, connection};
+use pg_connect::address::Address;
+use pg_connect::auth::tls::{self, Identity};
+use pg_local::{Postgres, SUPERUSER};
+use proxy_pool::{Connection, Key, Login, Settings, connection};
 use rcgen::{
     BasicConstraints, CertificateParams, CertificateRevocationListParams, CertifiedIssuer, DnType,
     IsCa, KeyIdMethod, KeyPair, RevokedCertParams, SerialNumber, SignatureAlgorithm, date_time_ymd,

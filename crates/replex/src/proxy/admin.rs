@@ -1,10 +1,10 @@
 //! `replex proxy admin`: one command for a running proxy's console, and its answer as a table.
 
-use proxy::address::Address;
+use pg_connect::address::Address;
 use proxy::console::client;
-use proxy::replication::Error;
 use replex::failure::CommandFailure;
 use replex::{console, note, say};
+use replication::Error;
 
 use super::arguments::ProxyAdminArguments;
 use crate::output::Screen;

@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
-use proxy::replication::{REPLAY_CONNECTIONS_DEFAULT, REPLAY_GROUP_DEFAULT};
 use proxy::serve::WAIT_MS_DEFAULT;
+use replication::{REPLAY_CONNECTIONS_DEFAULT, REPLAY_GROUP_DEFAULT};
 
 /// `replex proxy`
 #[derive(Args, Clone, Debug)]

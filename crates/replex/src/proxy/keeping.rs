@@ -2,9 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use proxy::replication::buffer;
 use replex::embedded::EmbeddedStore;
 use replex::failure::CommandFailure;
+use replication::buffer;
 
 use super::arguments::Serve;
 

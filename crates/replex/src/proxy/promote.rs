@@ -1,9 +1,9 @@
 //! `replex proxy promote`: what is done, and what is to be done then.
 
-use proxy::address::Address;
-use proxy::replication::promotion::promote;
+use pg_connect::address::Address;
 use replex::failure::CommandFailure;
 use replex::say;
+use replication::promotion::promote;
 
 use super::arguments::Promote;
 use super::databases;

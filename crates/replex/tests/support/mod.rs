@@ -43,7 +43,7 @@ pub async fn cluster(servers: usize) -> Cluster {
 /// Whether there is a PostgreSQL to test with, as [`needs::require`] has it.
 #[cfg(feature = "proxy")]
 pub fn postgres_is_there() -> bool {
-    needs::require(needs::POSTGRES, proxy::local::programs()).is_some()
+    needs::require(needs::POSTGRES, pg_local::programs()).is_some()
 }
 
 /// Whether nothing is in a folder.

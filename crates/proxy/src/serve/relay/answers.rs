@@ -5,8 +5,8 @@ use std::io;
 use std::task::{Context, Poll};
 
 use super::{End, Relay};
-use crate::manager::{TStateId, Tsid};
-use crate::replication::leadership::lease::Moment;
+use proxy_core::freshness::{TStateId, Tsid};
+use replication::leadership::lease::Moment;
 
 /// What the client's answers wait for, at [`Level::OneCopy`].
 #[derive(Debug, Default)]

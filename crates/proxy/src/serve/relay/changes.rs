@@ -2,9 +2,9 @@
 //! connections that have the same.
 
 use super::{End, Relay, snapshots};
-use crate::pool::connection::Changed;
 use crate::serve::login::Outset;
-use crate::wire::session::Changes;
+use proxy_core::session::Changes;
+use proxy_pool::connection::Changed;
 
 /// Of the names and values of what a session has changed, in bytes: with more it keeps its server.
 const CHANGED_LEN_MAX: usize = 8 * 1024;

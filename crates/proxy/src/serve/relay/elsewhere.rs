@@ -4,15 +4,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{CONNECTION_FAILURE, End, Input, Relay, violation};
-use crate::manager::Manager;
-use crate::pool::Connection;
 use crate::serve::cancel::Goal;
 use crate::serve::numbers::Named;
 use crate::serve::routing::{Chosen, Route, Routing, Touched, Why};
-use crate::wire::cut::{Message, Piece};
-use crate::wire::effect::Effect;
-use crate::wire::report::{Report, Severity};
-use crate::wire::session::{Balancing, Demand};
+use pg_wire::cut::{Message, Piece};
+use pg_wire::report::{Report, Severity};
+use proxy_core::freshness::Manager;
+use proxy_core::grammar::Effect;
+use proxy_core::session::{Balancing, Demand};
+use proxy_pool::Connection;
 
 /// How long a read whose transaction holds locks on the primary waits for a connection elsewhere.
 const CONNECTING_MAX: Duration = Duration::from_secs(1);

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use super::{End, GOODBYE_TIMEOUT, PROTOCOL_VIOLATION, Relay};
-use crate::manager::Manager;
 use crate::serve::cancel;
-use crate::wire::session::Leftover;
+use proxy_core::freshness::Manager;
+use proxy_core::session::Leftover;
 
 impl Relay<'_> {
     /// Ends the session: tells the client why, and leaves its server in order.

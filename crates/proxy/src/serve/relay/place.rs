@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use crate::manager::{Manager, ReplicaId};
-use crate::pool::Node;
 use crate::serve::routing::{Chosen, Routing};
 use crate::serve::standing::Servers;
+use proxy_core::freshness::{Manager, ReplicaId};
+use proxy_pool::Node;
 
 /// Where a server is.
 #[derive(Clone)]

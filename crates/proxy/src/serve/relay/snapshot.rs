@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use super::{CONNECTION_FAILURE, Plan, Relay};
-use crate::manager::Sets;
-use crate::pool::Connection;
 use crate::serve::routing::{Chosen, Route, Routing, Touched, Why};
-use crate::wire::report::{Report, Severity};
-use crate::wire::session::Proof;
+use pg_wire::report::{Report, Severity};
+use proxy_core::freshness::Sets;
+use proxy_core::session::Proof;
+use proxy_pool::Connection;
 
 /// How long it is waited for a replica whatever there is to do on the primary (P1).
 const ALWAYS_WAITED: Duration = Duration::from_millis(10);

@@ -1,10 +1,10 @@
 //! What a client is told of its batches that has asked for it.
 
 use super::Relay;
-use crate::manager::Sets;
 use crate::serve::routing::{Routing, Why};
 use crate::serve::trace;
-use crate::wire::session::Trace;
+use proxy_core::freshness::Sets;
+use proxy_core::session::Trace;
 
 impl Relay<'_> {
     /// Tells a client that has asked for it why its batch goes where it goes.

@@ -5,11 +5,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use super::{Plan, Relay};
-use crate::manager::Sets;
 use crate::serve::cancel::Goal;
 use crate::serve::routing::{Route, Routing};
-use crate::wire::report::{Report, Severity};
-use crate::wire::session::Proof;
+use pg_wire::report::{Report, Severity};
+use proxy_core::freshness::Sets;
+use proxy_core::session::Proof;
 
 /// How often a replica is looked for.
 const STEP: Duration = Duration::from_millis(1);

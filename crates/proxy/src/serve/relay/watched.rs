@@ -1,10 +1,10 @@
 //! Reads at a replica that may be torn, see `manager::watch`.
 
 use super::Relay;
-use crate::manager::Watch;
 use crate::serve::routing::{Chosen, Routing};
-use crate::wire::cut::Piece;
-use crate::wire::session::{At, Out, Proof, Session};
+use pg_wire::cut::Piece;
+use proxy_core::freshness::Watch;
+use proxy_core::session::{At, Out, Proof, Session};
 
 impl Relay<'_> {
     /// Where what is held goes now; what may be torn there is watched from now on.

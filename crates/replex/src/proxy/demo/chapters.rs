@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use proxy::local::Postgres;
+use pg_local::Postgres;
 use replex::failure::CommandFailure;
 use tokio_postgres::{AsyncMessage, Client, NoTls};
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use proxy::address::Address;
+use pg_connect::address::Address;
 use replex::failure::CommandFailure;
 use tokio::task::JoinSet;
 use tokio_postgres::error::SqlState;

@@ -9,17 +9,17 @@ mod package;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use proxy::address::Address;
-use proxy::auth::users::Users;
+use pg_connect::address::Address;
+use pg_connect::auth::users::Users;
+use pg_local::{Postgres, SUPERUSER};
 use proxy::console::client::{self, Told};
-use proxy::local::{Postgres, SUPERUSER};
-use proxy::replication::{Settings, buffer};
 use proxy::serve::routing::Routing;
 use proxy::serve::{Admission, Authentication, Certificates, Options, Proxy, WAIT_MS_DEFAULT};
-use proxy::wire::session::Pinning;
+use proxy_core::session::Pinning;
 use replex::cluster::{self, Cluster};
 use replex::failure::CommandFailure;
 use replex::say;
+use replication::{Settings, buffer};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 

@@ -1,6 +1,5 @@
 //! PostgreSQL's server, which the demo needs: found, or installed where that can be done.
 
-use proxy::local;
 use replex::failure::CommandFailure;
 use replex::say;
 use rustix::process::geteuid;
@@ -8,7 +7,7 @@ use tokio::process::Command;
 
 /// As root on Debian it installs what is missing.
 pub async fn provide() -> Result<(), CommandFailure> {
-    if local::programs().is_some() {
+    if pg_local::programs().is_some() {
         return Ok(());
     }
     if !geteuid().is_root() {
@@ -18,7 +17,7 @@ pub async fn provide() -> Result<(), CommandFailure> {
     // A list of packages that is old may do.
     let _ = apt_get(&["update", "-q"]).await;
     let installed = apt_get(&["install", "-qy", "--no-install-recommends", "postgresql"]).await;
-    match (local::programs(), installed) {
+    match (pg_local::programs(), installed) {
         (Some(_), _) => Ok(()),
         (None, Ok(())) => Err(missing("it is nowhere to be found after that was done")),
         (None, Err(problem)) => Err(missing(&problem)),

@@ -1,0 +1,467 @@
+//! What a statement touches, and what is to be done with it.
+//!
+//! SQL is read by PostgreSQL's own grammar and named by a [`Catalogue`] of the primary. No I/O.
+//!
+//! Invariant: the sets of a statement hold everything that it may touch. What is not understood
+//! touches anything, on the primary (R33).
+
+pub mod catalogue;
+pub mod effect;
+pub mod replicas;
+pub mod temporary;
+
+mod constants;
+mod facts;
+mod fills;
+mod functions;
+mod keys;
+mod reads;
+mod select;
+mod select_into;
+#[cfg(test)]
+mod tests;
+mod utility;
+mod writes;
+
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Deref;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
+
+use pg_raw_parse::Node;
+
+pub use catalogue::Catalogue;
+pub use constants::{Constant, Template};
+pub use keys::{INT4, Parameter};
+pub use reads::is_of_node;
+pub use utility::{TEMPORARY_TABLE, fires_triggers, is_of_roles_alone};
+
+use keys::KeyValue;
+use proxy_core::freshness::{Class, Items, Row, Sets, Table, Touch};
+use proxy_core::session::Prepared;
+
+/// Analysed texts that are kept, at most; past this all are forgotten.
+const CACHE_COUNT_MAX: usize = 10_000;
+/// Longer texts are analysed each time, in bytes.
+const CACHED_TEXT_LENGTH_MAX: usize = 16 * 1024;
+/// Longer texts are not parsed: they touch anything. In bytes.
+const TEXT_LENGTH_MAX: usize = 8 * 1024 * 1024;
+/// Of names in the catalogue, in bytes.
+const NAME_LENGTH_MAX: usize = 63;
+
+/// What is to be done with a statement.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// A read that may run on any node that has what its sets need.
+    Read,
+    /// It runs on the primary and writes no table.
+    Primary(&'static str),
+    /// It runs on the primary and may write what its sets say: its transaction gets a mark.
+    Write,
+    /// It runs on the primary and may write anything, for this reason (R33).
+    Unproven(&'static str),
+    /// It runs on the primary after [`proxy_core::freshness::mark::Statement`] with this text has been
+    /// written into its transaction; replicas run that text.
+    Schema(String),
+    /// It begins or ends a transaction or a part of one.
+    Transaction(TransactionCommand),
+    /// It changes or shows the session's settings.
+    Session,
+    /// It makes state in its connection to the primary, to which the session is bound from then on.
+    Pin(&'static str),
+    /// It cannot be replicated; the client gets an error with this text, which says what to do.
+    Refused(&'static str),
+}
+
+impl Action {
+    /// May it write tables, or what is in them?
+    fn may_write(&self) -> bool {
+        matches!(self, Action::Write | Action::Unproven(_))
+    }
+}
+
+/// What a transaction statement does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TransactionCommand {
+    /// `BEGIN`, `START TRANSACTION`.
+    Begin,
+    /// `COMMIT`, `END`.
+    Commit,
+    /// `ROLLBACK`, `ABORT`.
+    Rollback,
+    /// `SAVEPOINT`, `RELEASE`, `ROLLBACK TO`.
+    Savepoint,
+    /// `PREPARE TRANSACTION` and what ends it.
+    TwoPhase,
+}
+
+/// One statement, analysed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Statement {
+    /// What is to be done with it.
+    pub action: Action,
+    tables: Vec<TableUse>,
+    /// What it names in its text, views as such.
+    named: Vec<Table>,
+    reads_anything: bool,
+    writes_anything: bool,
+    /// Does it ask for the time at which its transaction began?
+    pub of_transaction_time: bool,
+    /// Does it lock what it reads, until its transaction ends?
+    pub locks: bool,
+}
+
+/// What a statement does with one table: by rows, if parameters can be understood.
+#[derive(Clone, Debug)]
+struct TableUse {
+    table: Table,
+    otherwise: Touch,
+    rows: Vec<Vec<KeyValue>>,
+}
+
+impl PartialEq for TableUse {
+    fn eq(&self, other: &TableUse) -> bool {
+        self.table == other.table && self.rows == other.rows
+    }
+}
+
+impl Statement {
+    fn touching(action: Action, tables: Vec<TableUse>) -> Statement {
+        Statement {
+            action,
+            tables,
+            named: Vec::new(),
+            reads_anything: false,
+            writes_anything: false,
+            of_transaction_time: false,
+            locks: false,
+        }
+    }
+
+    /// It touches no table.
+    fn without_tables(action: Action) -> Statement {
+        Statement::touching(action, Vec::new())
+    }
+
+    /// It runs on the primary, and may read any table there.
+    fn reads_anything(action: Action) -> Statement {
+        Statement {
+            reads_anything: true,
+            ..Statement::without_tables(action)
+        }
+    }
+
+    /// What is not understood (R33).
+    fn unproven(why: &'static str) -> Statement {
+        Statement::writes_anything(Action::Unproven(why))
+    }
+
+    /// It may read and write any table.
+    fn writes_anything(action: Action) -> Statement {
+        Statement {
+            writes_anything: true,
+            ..Statement::reads_anything(action)
+        }
+    }
+
+    /// Whether it is no more than what its sets and its action say, whatever its constants are.
+    fn is_plain(&self) -> bool {
+        let is_plain = match self.action {
+            Action::Read | Action::Write => true,
+            Action::Primary(why) => why != functions::BY_NUMBER,
+            _ => false,
+        };
+        is_plain && !self.writes_anything
+    }
+
+    /// The tables and views that a read names, which the columns of its answer may be of.
+    pub fn named(&self) -> &[Table] {
+        &self.named
+    }
+
+    /// Whether its sets are smaller where parameters are known.
+    pub fn is_by_parameters(&self) -> bool {
+        let rows = self.tables.iter().flat_map(|table| &table.rows);
+        let mut values = rows.flatten();
+        values.any(|value| matches!(value, KeyValue::Parameter { .. }))
+    }
+
+    /// How many parameters it has, if it reads one row of one table by a key of whole numbers and they are all the key's
+    /// values, each once.
+    pub fn key_parameters(&self) -> Option<usize> {
+        let [only] = &self.tables[..] else {
+            return None;
+        };
+        let [key] = &only.rows[..] else {
+            return None;
+        };
+        let is_number = |value: &KeyValue| match value {
+            KeyValue::Parameter {
+                type_oid,
+                only_here,
+                ..
+            } => *only_here && keys::is_integer(*type_oid),
+            KeyValue::Known(_) => false,
+        };
+        let reads = self.action == Action::Read && !self.reads_anything && !self.writes_anything;
+        (reads && key.iter().all(is_number)).then_some(key.len())
+    }
+
+    /// Its read and write sets, with these parameters.
+    pub fn sets(&self, parameters: &[Parameter<'_>]) -> Sets {
+        let mut sets = match (self.writes_anything, self.reads_anything) {
+            (true, _) => Sets::writes_anything(),
+            (false, true) => Sets::reads_anything(),
+            (false, false) => Sets::default(),
+        };
+        for table in &self.tables {
+            sets.touch(table.table, table.touch(parameters));
+        }
+        sets
+    }
+}
+
+impl TableUse {
+    fn new(table: Table, otherwise: Touch) -> TableUse {
+        TableUse {
+            table,
+            otherwise,
+            rows: Vec::new(),
+        }
+    }
+
+    fn touch(&self, parameters: &[Parameter<'_>]) -> Touch {
+        let mut touch = self.otherwise.clone();
+        let rows = self.rows.iter().map(|row| keys::row(row, parameters));
+        let rows: Option<Items<Row>> = rows.collect();
+        let Some(rows) = rows.filter(|rows| !rows.is_empty()) else {
+            return touch;
+        };
+        touch.class = Class::Rows;
+        match (&mut touch.reads, &mut touch.writes) {
+            (Some(parts), None) | (None, Some(parts)) => parts.rows = rows,
+            (Some(reads), Some(writes)) => {
+                reads.rows = rows.clone();
+                writes.rows = rows;
+            }
+            (None, None) => {}
+        }
+        touch
+    }
+}
+
+/// The statements of one text, in order. A text that does not parse is one statement that touches
+/// anything: the primary says what is wrong with it.
+#[derive(Debug)]
+pub struct Analysis {
+    statements: Vec<Statement>,
+    /// What its only statement is as a prepared one, once somebody has asked for it.
+    pub prepared: OnceLock<Arc<Prepared>>,
+}
+
+impl Deref for Analysis {
+    type Target = [Statement];
+
+    fn deref(&self) -> &[Statement] {
+        &self.statements
+    }
+}
+
+/// Analyses texts and remembers them.
+#[derive(Debug)]
+pub struct Analyser {
+    catalogue: RwLock<Arc<Catalogue>>,
+    /// How often it was replaced.
+    generation: AtomicU64,
+    cache: Mutex<Cache>,
+}
+
+#[derive(Debug, Default)]
+struct Cache {
+    /// By the schemas in which names are looked up, and by text.
+    analyses: BTreeMap<Vec<String>, HashMap<String, Arc<Analysis>>>,
+    /// How many there are.
+    count: usize,
+}
+
+impl Analyser {
+    /// An analyser of statements for a database with this catalogue.
+    pub fn new(catalogue: Catalogue) -> Analyser {
+        Analyser {
+            catalogue: RwLock::new(Arc::new(catalogue)),
+            generation: AtomicU64::new(0),
+            cache: Mutex::default(),
+        }
+    }
+
+    /// The database has another catalogue now: whatever was analysed is forgotten.
+    pub fn replace(&self, catalogue: Catalogue) {
+        let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut here = self
+            .catalogue
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
+        *here = Arc::new(catalogue);
+        *cache = Cache::default();
+        // Only now: what is analysed from here on is by the new one.
+        self.generation.fetch_add(1, Ordering::Release);
+    }
+
+    /// Rises with each change of the catalogue. What is analysed after it was asked for is by the
+    /// catalogue that it stands for, or by a newer one.
+    pub fn generation(&self) -> u64 {
+        self.generation.load(Ordering::Acquire)
+    }
+
+    /// The catalogue as it is now.
+    pub fn catalogue(&self) -> Arc<Catalogue> {
+        let catalogue = self.catalogue.read();
+        Arc::clone(&catalogue.unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// The statements of a text that has its values in it, and its template, whose values stand for parameters:
+    /// texts with other values are one text, analysed once. Otherwise as [`Analyser::analyse`].
+    pub fn analyse_with_constants<'t>(
+        &self,
+        text: &'t str,
+        search_path: &[String],
+    ) -> (Arc<Analysis>, Option<Template<'t>>) {
+        if text.len() <= CACHED_TEXT_LENGTH_MAX
+            && let Some(template) = constants::template(text)
+        {
+            let analysis = self.analyse(&template.text, search_path);
+            if analysis.iter().all(Statement::is_plain) {
+                return (analysis, Some(template));
+            }
+        }
+        (self.analyse(text, search_path), None)
+    }
+
+    /// The statements of a text, with names looked up in the schemas of `search_path`.
+    ///
+    /// Ask again for every execution: the answer changes with the catalogue.
+    pub fn analyse(&self, text: &str, search_path: &[String]) -> Arc<Analysis> {
+        let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = cache.analyses.get(search_path);
+        if let Some(analysis) = known.and_then(|known| known.get(text)) {
+            return Arc::clone(analysis);
+        }
+        // Under the cache's lock, so that nothing from an old catalogue is put in after `replace`.
+        let catalogue = self.catalogue();
+        let analysis = Arc::new(Analysis {
+            statements: analyse(&catalogue, text, search_path),
+            prepared: OnceLock::new(),
+        });
+        if text.len() <= CACHED_TEXT_LENGTH_MAX {
+            if cache.count >= CACHE_COUNT_MAX {
+                *cache = Cache::default();
+            }
+            cache.count += 1;
+            let known = cache.analyses.entry(search_path.to_vec()).or_default();
+            known.insert(text.to_owned(), Arc::clone(&analysis));
+        }
+        analysis
+    }
+}
+
+/// The schemas that a `search_path` setting names, in order, as PostgreSQL reads it.
+pub fn search_path(setting: &str, user: &str) -> Vec<String> {
+    let mut names = Vec::new();
+    let mut rest = setting.trim_ascii();
+    while !rest.is_empty() {
+        let name = match rest.strip_prefix('"') {
+            Some(quoted) => {
+                // Two quotes stand for one.
+                let mut end = 0;
+                loop {
+                    match quoted[end..].find('"') {
+                        Some(at) if quoted[end + at + 1..].starts_with('"') => end += at + 2,
+                        Some(at) => break end += at,
+                        None => break end = quoted.len(),
+                    }
+                }
+                rest = quoted.get(end + 1..).unwrap_or_default();
+                quoted[..end].replace("\"\"", "\"")
+            }
+            None => {
+                let is_end = |sign: char| sign == ',' || sign.is_ascii_whitespace();
+                let (name, after) = rest.split_at(rest.find(is_end).unwrap_or(rest.len()));
+                rest = after;
+                name.to_ascii_lowercase()
+            }
+        };
+        names.push(match &*name {
+            "$user" => user.to_owned(),
+            _ => cut_off(name),
+        });
+        let after = rest.trim_ascii_start();
+        rest = after
+            .strip_prefix(',')
+            .unwrap_or_default()
+            .trim_ascii_start();
+    }
+    names
+}
+
+/// A name as PostgreSQL keeps it, which cuts off what is too long.
+fn cut_off(mut name: String) -> String {
+    while name.len() > NAME_LENGTH_MAX {
+        name.pop();
+    }
+    name
+}
+
+fn analyse(catalogue: &Catalogue, text: &str, search_path: &[String]) -> Vec<Statement> {
+    let not_understood = || vec![Statement::unproven("it is not understood")];
+    if text.len() > TEXT_LENGTH_MAX {
+        return not_understood();
+    }
+    let Ok(tree) = pg_raw_parse::parse(text) else {
+        return not_understood();
+    };
+    let names = Names {
+        catalogue,
+        search_path,
+    };
+    // Temporary tables that the text makes.
+    let mut own = Vec::new();
+    let statements = tree.iter().map(|raw| {
+        let start = usize::try_from(raw.stmt_location).unwrap_or(0);
+        let length = usize::try_from(raw.stmt_len).unwrap_or(0);
+        let text = text.get(start..).unwrap_or(text);
+        let text = text.get(..length).filter(|_| length > 0).unwrap_or(text);
+        let mut statement = statement(&names, raw.stmt(), text.trim());
+        if let Action::Schema(text) = &statement.action
+            && !own.is_empty()
+            && temporary::uses(text, &own) == temporary::Uses::Some
+        {
+            statement.action = Action::Refused(temporary::REFUSED);
+        }
+        own.extend(temporary::made_by(raw.stmt()));
+        statement
+    });
+    statements.collect()
+}
+
+/// Where names are looked up.
+struct Names<'a> {
+    catalogue: &'a Catalogue,
+    search_path: &'a [String],
+}
+
+impl<'a> Names<'a> {
+    fn resolve(&self, name: &facts::Name) -> Option<&'a catalogue::Relation> {
+        let schema = name.schema.as_deref();
+        self.catalogue.resolve(schema, &name.name, self.search_path)
+    }
+}
+
+fn statement(names: &Names<'_>, node: Node<'_>, text: &str) -> Statement {
+    match node {
+        Node::SelectStmt(select) => reads::analyse(names, select, text),
+        Node::InsertStmt(_) | Node::UpdateStmt(_) | Node::DeleteStmt(_) => {
+            writes::analyse(names, node)
+        }
+        _ => utility::analyse(names, node, text),
+    }
+}

@@ -1,0 +1,272 @@
+//! Reads: which tables, columns and rows a SELECT depends on (Table 2 of the paper).
+
+use std::collections::BTreeSet;
+
+use pg_raw_parse::Node;
+use pg_raw_parse::nodes::SelectStmt;
+
+use super::catalogue::{FIRST_USER_OID, Kind, Relation};
+use super::facts::{Facts, Name};
+use super::{Action, Names, Statement, TEMPORARY_TABLE, TableUse};
+use super::{functions, keys, select_into, utility};
+use crate::select::{first_of_union, is_list_alone};
+use proxy_core::freshness::{Class, Items, Parts, Table, Touch};
+
+/// Views within views, at most in one statement.
+const VIEWS_MAX: usize = 100;
+
+/// What changes a setting as SET does.
+const SET_CONFIG: &str = "set_config";
+
+/// See the module.
+pub fn analyse(names: &Names<'_>, select: &SelectStmt, text: &str) -> Statement {
+    if let Some(into) = first_of_union(select).into_clause() {
+        let made = into.rel().filter(|made| !utility::is_temporary(Some(made)));
+        return Statement::writes_anything(match made {
+            None => Action::Pin(TEMPORARY_TABLE),
+            Some(made) => select_into::as_create_table(made, text)
+                .map_or(Action::Refused(select_into::REFUSED), Action::Schema),
+        });
+    }
+    if only_sets(names, select) {
+        return Statement::without_tables(Action::Session);
+    }
+    let facts = Facts::of(names.catalogue, [Node::SelectStmt(select)]);
+    let mut statement = of_facts(names, &facts);
+    if let ([only], Some(rows)) = (&mut statement.tables[..], rows_of(names, select, &facts)) {
+        only.rows = rows;
+    }
+    statement
+}
+
+/// Does it nothing but change the session's settings, by `SELECT set_config(…), …`?
+fn only_sets(names: &Names<'_>, select: &SelectStmt) -> bool {
+    let sets = |node: Node<'_>| {
+        let Node::FuncCall(call) = node else {
+            return false;
+        };
+        let name: Vec<&str> = call.funcname().iter().filter_map(Node::as_str).collect();
+        let facts = Facts::of(names.catalogue, call.args());
+        let is_plain = facts.primary.is_none() && facts.query_count == 0 && facts.names.is_empty();
+        is_plain && matches!(name[..], [SET_CONFIG] | ["pg_catalog", SET_CONFIG])
+    };
+    is_list_alone(select)
+        && !names.catalogue.user_functions.contains(SET_CONFIG)
+        && select.target_list().iter().all(|target| sets(target.val()))
+}
+
+/// A read with these facts; without rows.
+pub fn of_facts(names: &Names<'_>, facts: &Facts) -> Statement {
+    let mut tables = Tables::default();
+    tables.add(names, facts);
+    tables.statement()
+}
+
+/// What a read with these facts reads of `relation`.
+pub fn columns_of(
+    relation: &Relation,
+    facts: &Facts,
+    known: &BTreeSet<&str>,
+) -> Items<proxy_core::freshness::Column> {
+    // A name that is no column of any table here may stand for whole rows.
+    let all = facts.star
+        || facts
+            .names
+            .iter()
+            .any(|name| !known.contains(name.as_str()));
+    let columns = relation.columns.iter();
+    let named = columns.filter(|column| all || facts.names.contains(&column.name));
+    let count = named.clone().count();
+    match count == relation.columns.len() {
+        true => Items::all(),
+        false => named.map(|column| column.number).collect(),
+    }
+}
+
+#[derive(Default)]
+struct Tables {
+    uses: Vec<TableUse>,
+    named: Vec<Table>,
+    primary: Option<&'static str>,
+    unknown: bool,
+    of_transaction_time: bool,
+    locks: bool,
+    views: usize,
+}
+
+impl Tables {
+    fn add(&mut self, names: &Names<'_>, facts: &Facts) {
+        self.unknown |= facts.unknown || !facts.inner_writes.is_empty();
+        self.primary = self.primary.or(facts.primary);
+        self.of_transaction_time |= facts.transaction_time;
+        self.locks |= facts.locks;
+        if names.catalogue.has_user_casts {
+            self.primary
+                .get_or_insert("users have made casts between types");
+        }
+        let mut relations = Vec::new();
+        for name in &facts.reads {
+            let of_with = name.schema.is_none() && facts.with_names.contains(&name.name);
+            match names.resolve(name) {
+                Some(relation) => relations.push(relation),
+                None if of_with => {}
+                None => self.not_known(name),
+            }
+        }
+        if self.views == 0 {
+            self.named = relations.iter().map(|relation| relation.table).collect();
+        }
+        let known = relations.iter().flat_map(|relation| &relation.columns);
+        let known: BTreeSet<&str> = known.map(|column| column.name.as_str()).collect();
+        // Another query of the statement may have a column of that name.
+        let mut bare = facts.bare_names.intersection(&facts.called);
+        let is_whole = bare.any(|name| facts.query_count > 1 || !known.contains(name.as_str()));
+        if is_whole || !facts.whole_rows.is_disjoint(&facts.called) {
+            self.primary
+                .get_or_insert("it reads whole rows, whose type has another number on every node");
+        }
+        for relation in relations {
+            self.relation(names, relation, facts, &known);
+        }
+    }
+
+    fn not_known(&mut self, name: &Name) {
+        self.primary.get_or_insert("a table is not known");
+        // What stands there may be a view with anything in it.
+        self.unknown |= name.schema.as_deref() != Some("pg_catalog");
+    }
+
+    fn relation(
+        &mut self,
+        names: &Names<'_>,
+        relation: &Relation,
+        facts: &Facts,
+        known: &BTreeSet<&str>,
+    ) {
+        match &relation.kind {
+            Kind::Other => {
+                self.primary
+                    .get_or_insert("it reads what is not replicated");
+            }
+            Kind::View(definition) => self.view(names, definition),
+            Kind::Table => {
+                let columns = columns_of(relation, facts, known);
+                self.table(relation, columns);
+            }
+        }
+    }
+
+    fn table(&mut self, relation: &Relation, columns: Items<proxy_core::freshness::Column>) {
+        if !relation.replicated {
+            self.primary
+                .get_or_insert("it reads a table that is not replicated");
+        }
+        if relation.row_security {
+            self.primary
+                .get_or_insert("row security decides what it reads");
+        }
+        let read = |column: Table| (column, Touch::read_table());
+        let users_type = relation.columns.iter().any(|column| {
+            let named = Items::one(column.number);
+            is_of_node(column.type_oid) && columns.meets(&named)
+        });
+        if users_type {
+            self.primary
+                .get_or_insert("it reads a type whose values or number differ between nodes");
+        }
+        if !relation.children.is_empty() {
+            let all = [relation.table]
+                .into_iter()
+                .chain(relation.children.clone());
+            let uses = all
+                .map(read)
+                .map(|(table, touch)| TableUse::new(table, touch));
+            self.uses.extend(uses);
+            return;
+        }
+        let class = match columns.is_all() {
+            true => Class::Table,
+            false => Class::Columns,
+        };
+        let reads = Parts {
+            columns,
+            rows: Items::default(),
+        };
+        let touch = Touch {
+            class,
+            reads: Some(reads),
+            writes: None,
+        };
+        self.uses.push(TableUse::new(relation.table, touch));
+    }
+
+    fn view(&mut self, names: &Names<'_>, definition: &str) {
+        self.views += 1;
+        let tree = pg_raw_parse::parse(definition).ok();
+        let query = tree.as_ref().and_then(|tree| tree.iter().next());
+        match query.map(|raw| raw.stmt()) {
+            Some(query @ Node::SelectStmt(_)) if self.views <= VIEWS_MAX => {
+                let mut facts = Facts::of(names.catalogue, [query]);
+                facts.star = true;
+                let search_path = ["pg_catalog".to_owned()];
+                let qualified = Names {
+                    catalogue: names.catalogue,
+                    search_path: &search_path,
+                };
+                self.add(&qualified, &facts);
+            }
+            _ => {
+                self.primary.get_or_insert("a view is not understood");
+                self.unknown = true;
+            }
+        }
+    }
+
+    fn statement(self) -> Statement {
+        if self.unknown {
+            return Statement::unproven(self.primary.unwrap_or("it is not understood"));
+        }
+        let action = match self.primary {
+            Some(why) => Action::Primary(why),
+            None => Action::Read,
+        };
+        Statement {
+            of_transaction_time: self.of_transaction_time,
+            locks: self.locks,
+            named: self.named,
+            ..Statement::touching(action, self.uses)
+        }
+    }
+}
+
+/// Have values of this type, or the type's number, another meaning on another node?
+pub fn is_of_node(type_oid: u32) -> bool {
+    type_oid >= FIRST_USER_OID || functions::TYPES_OF_NODES.contains(&type_oid)
+}
+
+/// The row that a SELECT from one table fixes by its whole key.
+fn rows_of(
+    names: &Names<'_>,
+    select: &SelectStmt,
+    facts: &Facts,
+) -> Option<Vec<Vec<keys::KeyValue>>> {
+    if facts.query_count != 1 || facts.read_count != 1 || !facts.with_names.is_empty() {
+        return None;
+    }
+    let Some(Node::RangeVar(range)) = select.from_clause().first() else {
+        return None;
+    };
+    let relation = names.resolve(&Name::of(range)?)?;
+    if relation.kind != Kind::Table || !relation.children.is_empty() {
+        return None;
+    }
+    let alias = range.alias();
+    if alias.is_some_and(|alias| !alias.colnames().is_empty()) {
+        return None;
+    }
+    let alias = alias
+        .and_then(|alias| alias.aliasname())
+        .or(range.relname());
+    let key = keys::of_where(relation, &[alias?], select.where_clause(), facts)?;
+    Some(vec![key])
+}

@@ -1,0 +1,36 @@
+//! Queries, as PostgreSQL's grammar has them.
+
+use pg_raw_parse::Node;
+use pg_raw_parse::nodes::SelectStmt;
+
+/// Is a query a list of expressions, without a clause that says more, but INTO?
+pub(crate) fn is_list_alone(select: &SelectStmt) -> bool {
+    let clauses = [
+        select.where_clause(),
+        select.having_clause(),
+        select.limit_offset(),
+        select.limit_count(),
+    ];
+    let lists = [
+        select.distinct_clause(),
+        select.from_clause(),
+        select.group_clause(),
+        select.window_clause(),
+        select.values_lists(),
+    ];
+    !select.target_list().is_empty()
+        && clauses.iter().all(|clause| matches!(clause, Node::None))
+        && lists.iter().all(|list| list.is_empty())
+        && select.sort_clause().is_empty()
+        && select.locking_clause().is_empty()
+        && select.with_clause().is_none()
+        && select.larg().is_none()
+}
+
+/// Of queries that UNION and the like combine, the first one: INTO stands there.
+pub(crate) fn first_of_union(mut select: &SelectStmt) -> &SelectStmt {
+    while let Some(left) = select.larg() {
+        select = left;
+    }
+    select
+}

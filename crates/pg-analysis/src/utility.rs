@@ -1,0 +1,313 @@
+//! Statements that are neither SELECT nor INSERT, UPDATE, DELETE.
+//!
+//! Those that change the schema run on replicas too, as they are, alone and in order; those that
+//! only concern one server run on the primary alone. A kind that is not listed changes the schema.
+
+use pg_raw_parse::Node;
+use pg_raw_parse::nodes::{CopyStmt, CreateTableAsStmt, RangeVar};
+use pg_raw_parse::raw::{ObjectType, TransactionStmtKind};
+
+use super::facts::Name;
+use super::fills;
+use super::select_into::makes_empty;
+use super::{Action, Names, Statement, TableUse, TransactionCommand, statement};
+use proxy_core::freshness::Touch;
+
+/// Do event triggers fire for each of the text's statements that change the schema? They do not for what all
+/// databases of a server share, and for event triggers.
+pub fn fires_triggers(text: &str) -> bool {
+    let is_shared = |kind: ObjectType::Type| {
+        [
+            ObjectType::OBJECT_ROLE,
+            ObjectType::OBJECT_DATABASE,
+            ObjectType::OBJECT_TABLESPACE,
+            ObjectType::OBJECT_PARAMETER_ACL,
+            ObjectType::OBJECT_EVENT_TRIGGER,
+        ]
+        .contains(&kind)
+    };
+    let fires = |node: Node<'_>| match node {
+        Node::AlterTableSpaceOptionsStmt(_)
+        | Node::CreateEventTrigStmt(_)
+        | Node::AlterEventTrigStmt(_) => false,
+        Node::DropStmt(drop) => !is_shared(drop.remove_type),
+        node => !is_of_role(node) && !kind_of(node).is_some_and(is_shared),
+    };
+    pg_raw_parse::parse(text).is_ok_and(|tree| tree.iter().all(|raw| fires(raw.stmt())))
+}
+
+/// Is each of the text's statements about roles alone, and means the same whoever says it, with whatever settings?
+pub fn is_of_roles_alone(text: &str) -> bool {
+    let is = |node: Node<'_>| match node {
+        Node::CommentStmt(comment) => comment.objtype == ObjectType::OBJECT_ROLE,
+        node => is_of_role(node),
+    };
+    // CURRENT_USER, FROM CURRENT and the like; VALID UNTIL a time; texts with escapes.
+    let lower = text.to_ascii_lowercase();
+    let depends = ["current", "session_user", "valid", "\\"];
+    text.is_ascii()
+        && !depends.iter().any(|word| lower.contains(word))
+        && pg_raw_parse::parse(text).is_ok_and(|tree| tree.iter().all(|raw| is(raw.stmt())))
+}
+
+/// Is it a kind of statement that is only about roles?
+fn is_of_role(node: Node<'_>) -> bool {
+    matches!(
+        node,
+        Node::CreateRoleStmt(_)
+            | Node::AlterRoleStmt(_)
+            | Node::AlterRoleSetStmt(_)
+            | Node::DropRoleStmt(_)
+            | Node::GrantRoleStmt(_)
+            | Node::ReassignOwnedStmt(_)
+    )
+}
+
+/// What kind of thing gets an owner, a comment, rights, a name or a label.
+fn kind_of(node: Node<'_>) -> Option<ObjectType::Type> {
+    match node {
+        Node::AlterOwnerStmt(alter) => Some(alter.object_type),
+        Node::CommentStmt(comment) => Some(comment.objtype),
+        Node::GrantStmt(grant) => Some(grant.objtype),
+        Node::RenameStmt(rename) => Some(rename.rename_type),
+        Node::SecLabelStmt(label) => Some(label.objtype),
+        _ => None,
+    }
+}
+
+const TEMPORARY: u8 = b't';
+
+/// See the module.
+pub fn analyse(names: &Names<'_>, node: Node<'_>, text: &str) -> Statement {
+    match node {
+        Node::TransactionStmt(transaction) => {
+            Statement::without_tables(Action::Transaction(command(transaction.kind)))
+        }
+        Node::VariableSetStmt(_) | Node::VariableShowStmt(_) | Node::ConstraintsSetStmt(_) => {
+            Statement::without_tables(Action::Session)
+        }
+        Node::CopyStmt(copy) => of_copy(names, copy),
+        Node::TruncateStmt(_) | Node::MergeStmt(_) | Node::CallStmt(_) | Node::DoStmt(_) => {
+            Statement::unproven("it may write any table")
+        }
+        Node::ExplainStmt(explain) => {
+            let inner = statement(names, explain.query(), text);
+            let mut options = explain.options().iter();
+            let runs = options.any(|option| option.defname() == Some("analyze"));
+            match inner.action {
+                ref action if action.may_write() => inner,
+                Action::Schema(_) | Action::Refused(_) if runs => Statement::writes_anything(
+                    Action::Refused("EXPLAIN of a statement that makes a table is not replicated"),
+                ),
+                _ => Statement::reads_anything(Action::Primary("it explains")),
+            }
+        }
+        _ => of_session(names, node).unwrap_or_else(|| of_schema(names, node, text)),
+    }
+}
+
+fn command(kind: TransactionStmtKind::Type) -> TransactionCommand {
+    match kind {
+        TransactionStmtKind::TRANS_STMT_BEGIN | TransactionStmtKind::TRANS_STMT_START => {
+            TransactionCommand::Begin
+        }
+        TransactionStmtKind::TRANS_STMT_COMMIT => TransactionCommand::Commit,
+        TransactionStmtKind::TRANS_STMT_ROLLBACK => TransactionCommand::Rollback,
+        TransactionStmtKind::TRANS_STMT_SAVEPOINT
+        | TransactionStmtKind::TRANS_STMT_RELEASE
+        | TransactionStmtKind::TRANS_STMT_ROLLBACK_TO => TransactionCommand::Savepoint,
+        _ => TransactionCommand::TwoPhase,
+    }
+}
+
+/// Statements that bind the session, or concern only the server that they run on.
+fn of_session(names: &Names<'_>, node: Node<'_>) -> Option<Statement> {
+    let primary = |why| Some(Statement::reads_anything(Action::Primary(why)));
+    match node {
+        // What EXECUTE runs is not seen.
+        Node::PrepareStmt(_) | Node::ExecuteStmt(_) => Some(Statement::writes_anything(
+            Action::Pin("it has a prepared statement of SQL"),
+        )),
+        Node::DeallocateStmt(_) => primary("it has a prepared statement of SQL"),
+        Node::DeclareCursorStmt(cursor) => {
+            let mut inner = statement(names, cursor.query(), "");
+            inner.action = Action::Pin("it has a cursor");
+            Some(inner)
+        }
+        Node::FetchStmt(_) | Node::ClosePortalStmt(_) => primary("it has a cursor"),
+        Node::ListenStmt(_) | Node::UnlistenStmt(_) => {
+            Some(Statement::without_tables(Action::Pin("it listens")))
+        }
+        Node::DiscardStmt(_) => Some(Statement::without_tables(Action::Session)),
+        Node::LoadStmt(_) => Some(Statement::without_tables(Action::Pin("it loads a library"))),
+        Node::NotifyStmt(_) => primary("it notifies"),
+        Node::LockStmt(_) => Some(Statement {
+            locks: true,
+            ..Statement::reads_anything(Action::Primary("it locks a table"))
+        }),
+        Node::VacuumStmt(_)
+        | Node::ClusterStmt(_)
+        | Node::ReindexStmt(_)
+        | Node::CheckPointStmt(_)
+        | Node::AlterSystemStmt(_)
+        | Node::CreatedbStmt(_)
+        | Node::DropdbStmt(_)
+        | Node::AlterDatabaseStmt(_)
+        | Node::AlterDatabaseSetStmt(_)
+        | Node::CreateTableSpaceStmt(_)
+        | Node::DropTableSpaceStmt(_)
+        | Node::AlterTableSpaceOptionsStmt(_)
+        | Node::RefreshMatViewStmt(_)
+        | Node::CreatePublicationStmt(_)
+        | Node::AlterPublicationStmt(_)
+        | Node::CreateSubscriptionStmt(_)
+        | Node::AlterSubscriptionStmt(_)
+        | Node::DropSubscriptionStmt(_) => primary("it concerns one server"),
+        Node::IndexStmt(index) if index.concurrent => primary("it builds an index concurrently"),
+        Node::DropStmt(drop) if drop.concurrent => primary("it drops an index concurrently"),
+        Node::DropStmt(drop) if drop.remove_type == ObjectType::OBJECT_PUBLICATION => {
+            primary("it concerns one server")
+        }
+        Node::RenameStmt(rename) if rename.rename_type == ObjectType::OBJECT_DATABASE => {
+            primary("it concerns one server")
+        }
+        Node::GrantStmt(grant)
+            if concerns(node, ObjectType::OBJECT_DATABASE) && grant.objects().len() > 1 =>
+        {
+            Some(Statement::writes_anything(Action::Refused(
+                "rights in several databases are not given to replicas, which may lack one of them: name one in a \
+                 statement",
+            )))
+        }
+        _ if concerns(node, ObjectType::OBJECT_TABLESPACE) => primary("it concerns one server"),
+        _ if concerns(node, ObjectType::OBJECT_LARGEOBJECT) => {
+            primary("large objects are on the primary only")
+        }
+        _ => None,
+    }
+}
+
+/// Is it about things of this kind, which no schema has?
+pub fn concerns(node: Node<'_>, kind: ObjectType::Type) -> bool {
+    kind_of(node) == Some(kind)
+}
+
+fn of_copy(names: &Names<'_>, copy: &CopyStmt) -> Statement {
+    if !copy.is_from {
+        // Its query, if it has one, may write.
+        let inner = match copy.query() {
+            Node::None => None,
+            query => Some(statement(names, query, "")),
+        };
+        return match inner {
+            Some(inner) if inner.action.may_write() => inner,
+            _ => Statement::reads_anything(Action::Primary("it copies out")),
+        };
+    }
+    let relation = copy
+        .relation()
+        .and_then(Name::of)
+        .and_then(|name| names.resolve(&name));
+    match relation {
+        Some(relation) if !relation.has_triggers && relation.children.is_empty() => {
+            let whole = TableUse::new(relation.table, Touch::write_table());
+            Statement::touching(Action::Write, vec![whole])
+        }
+        _ => Statement::unproven("it may set off more than it says"),
+    }
+}
+
+fn of_schema(names: &Names<'_>, node: Node<'_>, text: &str) -> Statement {
+    let action = match node {
+        Node::CreateStmt(create) if is_temporary(create.relation()) => Action::Pin(TEMPORARY_TABLE),
+        Node::ViewStmt(view) if is_temporary(view.view()) => Action::Pin(TEMPORARY_TABLE),
+        Node::CreateSeqStmt(create) if is_temporary(create.sequence()) => {
+            Action::Pin(TEMPORARY_TABLE)
+        }
+        Node::CreateTableAsStmt(create) => of_create_as(create, text),
+        Node::AlterTableStmt(alter) => fills::of_alter(names, alter, text),
+        Node::CreateStmt(create) if fills::has_place(create) => Action::Refused(fills::PLACE),
+        Node::AlterEventTrigStmt(alter) if fires_elsewhere(alter.tgenabled as u8) => {
+            Action::Refused(fills::FIRES)
+        }
+        Node::DropStmt(drop) if drop.remove_type == ObjectType::OBJECT_STATISTIC_EXT => {
+            Action::Schema(if_exists(text))
+        }
+        _ => Action::Schema(text.to_owned()),
+    };
+    Statement::writes_anything(action)
+}
+
+/// Whether a trigger of this state fires where rows are applied.
+fn fires_elsewhere(state: u8) -> bool {
+    matches!(state, b'A' | b'R')
+}
+
+/// Drops statistics, if they are there: replicas lack those of temporary tables. Where the words go is found by
+/// putting them there, and parsing.
+fn if_exists(text: &str) -> String {
+    const KIND: &str = "statistics";
+    let is_so = |text: &String| {
+        let tree = pg_raw_parse::parse(text);
+        tree.is_ok_and(|tree| {
+            let mut statements = tree.iter().map(|raw| raw.stmt());
+            statements.all(|node| matches!(node, Node::DropStmt(drop) if drop.missing_ok))
+        })
+    };
+    let lower = text.to_ascii_lowercase();
+    let ends = lower.match_indices(KIND).map(|(at, kind)| at + kind.len());
+    let mut changed = ends.map(|end| format!("{} IF EXISTS {}", &text[..end], &text[end..]));
+    changed.find(is_so).unwrap_or_else(|| text.to_owned())
+}
+
+/// Why a session is bound that has one, or a view or a sequence that is temporary.
+pub const TEMPORARY_TABLE: &str = "it has a temporary table";
+
+/// Is it made for the session alone?
+pub fn is_temporary(relation: Option<&RangeVar>) -> bool {
+    relation.is_some_and(|relation| {
+        relation.relpersistence as u8 == TEMPORARY || relation.schemaname() == Some("pg_temp")
+    })
+}
+
+/// Replicas make the table empty; its rows come as images.
+fn of_create_as(create: &CreateTableAsStmt, text: &str) -> Action {
+    let into = create.into();
+    if is_temporary(into.and_then(|into| into.rel())) {
+        return Action::Pin(TEMPORARY_TABLE);
+    }
+    if matches!(create.query(), Node::ExecuteStmt(_)) {
+        return Action::Refused(
+            "CREATE TABLE … AS EXECUTE is not replicated: write the query instead",
+        );
+    }
+    if into.is_some_and(|into| into.skip_data) {
+        return Action::Schema(text.to_owned());
+    }
+    match without_data(text) {
+        Some(text) => Action::Schema(text),
+        None => Action::Refused(
+            "CREATE TABLE … AS is only replicated if nothing stands behind WITH DATA",
+        ),
+    }
+}
+
+/// The same statement, which makes the table empty. Which words say that it is filled is found by leaving them out,
+/// and parsing.
+fn without_data(text: &str) -> Option<String> {
+    // On a line of its own: the text may end with a comment.
+    let whole = format!("{text}\nWITH NO DATA");
+    let lower = text.to_ascii_lowercase();
+    let cut = lower.rmatch_indices("with").map(|(at, with)| {
+        let (head, rest) = text.split_at(at);
+        let rest = &rest[with.len()..];
+        let end = rest
+            .to_ascii_lowercase()
+            .find("data")
+            .map(|at| at + "data".len());
+        format!("{head}{}\nWITH NO DATA", &rest[end.unwrap_or(0)..])
+    });
+    std::iter::once(whole)
+        .chain(cut)
+        .find(|text| makes_empty(text))
+}

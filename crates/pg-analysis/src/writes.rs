@@ -1,0 +1,231 @@
+//! Writes: what an INSERT, UPDATE or DELETE may change, before it is committed (Table 2 of the
+//! paper). What it did change comes from the row images.
+
+use std::collections::BTreeSet;
+
+use pg_raw_parse::Node;
+use pg_raw_parse::nodes::{InsertStmt, RangeVar};
+
+use super::catalogue::{Catalogue, Kind, Relation};
+use super::facts::{Facts, Name, parts_of_write};
+use super::keys::{self, KeyValue};
+use super::{Action, Names, Statement, TableUse, reads};
+use proxy_core::freshness::{Class, Column, Items, Parts, Table, Touch};
+
+const VARCHAR: u32 = 1043;
+
+/// See the module.
+pub fn analyse(names: &Names<'_>, node: Node<'_>) -> Statement {
+    let facts = Facts::of(names.catalogue, parts_of_write(node));
+    let known = || uses(names, node, &facts);
+    match known() {
+        Some(uses) if !facts.unknown => Statement {
+            locks: facts.locks,
+            ..Statement::touching(Action::Write, uses)
+        },
+        _ => Statement::unproven(match facts.primary {
+            Some(why) if facts.unknown => why,
+            _ if !is_target_known(names, node) => "a table is not known",
+            _ => "it may set off more than it says",
+        }),
+    }
+}
+
+fn is_target_known(names: &Names<'_>, node: Node<'_>) -> bool {
+    let name = target(node).and_then(Name::of);
+    name.is_some_and(|name| names.resolve(&name).is_some())
+}
+
+fn uses(names: &Names<'_>, node: Node<'_>, facts: &Facts) -> Option<Vec<TableUse>> {
+    let range = target(node)?;
+    let relation = plain_table(names, &Name::of(range)?)?;
+    let mut uses = vec![use_of_target(names, node, range, relation, facts)];
+    let cascades = !matches!(node, Node::InsertStmt(_)) || has_conflict_clause(node);
+    let mut whole = changed_with(names.catalogue, relation, cascades)?;
+    for name in &facts.inner_writes {
+        let inner = plain_table(names, name)?;
+        whole.insert(inner.table);
+        whole.extend(changed_with(names.catalogue, inner, true)?);
+    }
+    uses.extend(
+        whole
+            .into_iter()
+            .map(|table| TableUse::new(table, Touch::write_table())),
+    );
+    for name in &facts.reads {
+        let of_with = name.schema.is_none() && facts.with_names.contains(&name.name);
+        match names.resolve(name) {
+            Some(read) if read.kind == Kind::Table => {
+                let tables = [read.table].into_iter().chain(read.children.clone());
+                uses.extend(tables.map(|table| TableUse::new(table, Touch::read_table())));
+            }
+            None if of_with => {}
+            _ => return None,
+        }
+    }
+    Some(uses)
+}
+
+fn target(node: Node<'_>) -> Option<&RangeVar> {
+    match node {
+        Node::InsertStmt(insert) => insert.relation(),
+        Node::UpdateStmt(update) => update.relation(),
+        Node::DeleteStmt(delete) => delete.relation(),
+        _ => None,
+    }
+}
+
+fn has_conflict_clause(node: Node<'_>) -> bool {
+    matches!(node, Node::InsertStmt(insert) if insert.on_conflict_clause().is_some())
+}
+
+/// A table on which a statement does no more than it says.
+fn plain_table<'a>(names: &Names<'a>, name: &Name) -> Option<&'a Relation> {
+    let relation = names.resolve(name)?;
+    (relation.kind == Kind::Table && !relation.has_triggers).then_some(relation)
+}
+
+/// The tables that change with one on which a statement does no more than it says: its children, and
+/// what foreign keys reach from any of them. None if users' triggers of those may do anything.
+fn changed_with(
+    catalogue: &Catalogue,
+    relation: &Relation,
+    cascades: bool,
+) -> Option<BTreeSet<Table>> {
+    let mut tables: BTreeSet<Table> = relation.children.iter().copied().collect();
+    if cascades {
+        let children = relations_of(catalogue, &tables);
+        let further: Vec<Table> = children
+            .flat_map(|child| child.cascades.iter().copied())
+            .collect();
+        tables.extend(further);
+        tables.extend(relation.cascades.iter().copied());
+    }
+    let is_plain = relations_of(catalogue, &tables).all(|relation| !relation.has_triggers);
+    is_plain.then_some(tables)
+}
+
+fn relations_of<'a>(
+    catalogue: &'a Catalogue,
+    tables: &BTreeSet<Table>,
+) -> impl Iterator<Item = &'a Relation> {
+    // Most tables have none: then the catalogue, which may be long, is not looked through.
+    let all = catalogue.relations.values();
+    let all = all.take(if tables.is_empty() { 0 } else { usize::MAX });
+    all.filter(|relation| tables.contains(&relation.table))
+}
+
+fn use_of_target(
+    names: &Names<'_>,
+    node: Node<'_>,
+    range: &RangeVar,
+    relation: &Relation,
+    facts: &Facts,
+) -> TableUse {
+    let simple = relation.children.is_empty() && facts.query_count == 0 && facts.read_count == 0;
+    let alias = range.alias().and_then(|alias| alias.aliasname());
+    let aliases = [alias.or(range.relname()).unwrap_or_default()];
+    let rows_where = |clause| {
+        let row = keys::of_where(relation, &aliases, clause, facts).filter(|_| simple);
+        row.map(|row| vec![row]).unwrap_or_default()
+    };
+    let mut table_use = TableUse::new(relation.table, Touch::write_table());
+    match node {
+        Node::UpdateStmt(update) => {
+            let known: BTreeSet<&str> = relation.columns.iter().map(|c| c.name.as_str()).collect();
+            let written = update.target_list().iter().map(|target| target.name());
+            let written = assigned(relation, written.collect());
+            let keeps_key = !written.meets(&relation.key.iter().copied().collect());
+            if keeps_key && simple {
+                table_use.otherwise =
+                    columns_touch(reads::columns_of(relation, facts, &known), written);
+                table_use.rows = rows_where(update.where_clause());
+            }
+        }
+        Node::DeleteStmt(delete) => {
+            let known: BTreeSet<&str> = relation.columns.iter().map(|c| c.name.as_str()).collect();
+            table_use.rows = rows_where(delete.where_clause());
+            let read = reads::columns_of(relation, facts, &known);
+            table_use.otherwise = Touch {
+                class: Class::Table,
+                ..columns_touch(read, Items::all())
+            };
+        }
+        Node::InsertStmt(insert) if relation.children.is_empty() => {
+            table_use.rows = inserted_rows(names, relation, insert, facts).unwrap_or_default();
+        }
+        _ => {}
+    }
+    table_use
+}
+
+fn columns_touch(read: Items<Column>, written: Items<Column>) -> Touch {
+    let parts = |columns| Parts {
+        columns,
+        rows: Items::default(),
+    };
+    Touch {
+        class: Class::Columns,
+        reads: Some(parts(read)),
+        writes: Some(parts(written)),
+    }
+}
+
+/// The columns that UPDATE assigns; all where one is not known or others are computed from them.
+fn assigned(relation: &Relation, names: Vec<Option<&str>>) -> Items<Column> {
+    let columns = names.iter().map(|name| relation.column((*name)?));
+    match columns.collect::<Option<Vec<_>>>() {
+        Some(columns) if !relation.has_generated => {
+            columns.iter().map(|column| column.number).collect()
+        }
+        _ => Items::all(),
+    }
+}
+
+/// The rows of `INSERT … VALUES`, where each gives the whole key as constants or parameters.
+fn inserted_rows(
+    names: &Names<'_>,
+    relation: &Relation,
+    insert: &InsertStmt,
+    facts: &Facts,
+) -> Option<Vec<Vec<KeyValue>>> {
+    let Node::SelectStmt(values) = insert.select_stmt() else {
+        return None;
+    };
+    let inner = Facts::of(names.catalogue, [Node::SelectStmt(values)]);
+    let is_plain = inner.query_count == 1 && inner.read_count == 0;
+    if !is_plain || insert.on_conflict_clause().is_some() || relation.key.is_empty() {
+        return None;
+    }
+    let columns: Vec<&str> = match insert.cols().is_empty() {
+        true => relation
+            .columns
+            .iter()
+            .map(|column| column.name.as_str())
+            .collect(),
+        false => insert
+            .cols()
+            .iter()
+            .map(|target| match target {
+                Node::ResTarget(target) => target.name(),
+                _ => None,
+            })
+            .collect::<Option<_>>()?,
+    };
+    let positions = relation.key.iter().map(|key| {
+        let column = relation.column_numbered(*key)?;
+        // What is put into varchar(n) may lose blanks at its end.
+        let may_change = column.type_oid == VARCHAR;
+        let position = columns.iter().position(|name| *name == column.name)?;
+        (!may_change).then_some((position, column))
+    });
+    let positions = positions.collect::<Option<Vec<_>>>()?;
+    let rows = values.values_lists().iter().map(|row| {
+        let row = row.as_node_list()?;
+        let key = positions
+            .iter()
+            .map(|(position, column)| keys::value_of(column, row.get(*position)?, facts));
+        key.collect::<Option<Vec<_>>>()
+    });
+    rows.collect()
+}

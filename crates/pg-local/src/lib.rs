@@ -1,0 +1,333 @@
+//! A PostgreSQL of one's own, on loopback in a temporary folder: for the demo, benchmarks and tests.
+//!
+//! It gives up durability for speed, and takes everything away when it is dropped. PostgreSQL
+//! does not run as root: there it runs as `nobody`.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::os::unix::fs::{MetadataExt, chown};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+
+use pg_connect::address::Address;
+use pg_connect::auth::tls::Policy;
+
+/// How long a database may take to start.
+const READY_WITHIN: Duration = Duration::from_secs(60);
+/// The port may be taken between being found free and being used.
+const TRIES_MAX: usize = 5;
+/// `nobody` and `nogroup`.
+const NOBODY: u32 = 65_534;
+/// What PostgreSQL logs once it serves.
+const READY: &str = "database system is ready to accept";
+
+/// The superuser, who needs no password on loopback unless told otherwise.
+pub const SUPERUSER: &str = "postgres";
+
+/// Settings of every database here.
+const SETTINGS: &[&str] = &[
+    "fsync=off",
+    "synchronous_commit=off",
+    "full_page_writes=off",
+    "shared_buffers=32MB",
+    "wal_level=logical",
+    "max_wal_senders=10",
+    "max_replication_slots=10",
+    "unix_socket_directories=",
+];
+
+/// A running PostgreSQL; dropped, it is killed.
+pub struct Postgres {
+    folder: TempDir,
+    programs: PathBuf,
+    host: Ipv4Addr,
+    port: u16,
+    settings: Vec<String>,
+    process: Option<Child>,
+}
+
+/// Where PostgreSQL's programs are, if it is installed: the newest of Debian's folders, or
+/// where PATH leads.
+pub fn programs() -> Option<PathBuf> {
+    let debian = std::fs::read_dir("/usr/lib/postgresql").ok();
+    let debian = debian.into_iter().flatten().flatten();
+    let mut folders: Vec<PathBuf> = debian.map(|entry| entry.path().join("bin")).collect();
+    folders.sort();
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let folders = folders
+        .into_iter()
+        .rev()
+        .chain(std::env::split_paths(&path));
+    folders
+        .into_iter()
+        .find(|folder| folder.join("initdb").exists())
+}
+
+impl Postgres {
+    /// Makes and starts a database with these further settings (`name=value`).
+    pub fn start(settings: &[&str]) -> io::Result<Postgres> {
+        Postgres::start_in(&std::env::temp_dir(), settings)
+    }
+
+    /// The same, with its folder in this one, which everybody must be able to reach.
+    pub fn start_in(base: &Path, settings: &[&str]) -> io::Result<Postgres> {
+        let mut postgres = Postgres::stopped(base, settings)?;
+        let mut command = postgres.command("initdb")?;
+        let words = "--no-sync --auth=trust --encoding=UTF8 --locale=C";
+        command
+            .args(words.split(' '))
+            .args(["--username", SUPERUSER]);
+        run(command.arg("--pgdata").arg(postgres.data()), "initdb")?;
+        postgres.restart()?;
+        Ok(postgres)
+    }
+
+    /// Starts a copy of another database that follows it by PostgreSQL's own streaming replication,
+    /// and answers reads.
+    pub fn standby_of(primary: &Postgres, base: &Path, settings: &[&str]) -> io::Result<Postgres> {
+        let mut postgres = Postgres::stopped(base, settings)?;
+        let mut command = postgres.command("pg_basebackup")?;
+        let words = "--checkpoint=fast --no-sync --wal-method=stream --write-recovery-conf";
+        command
+            .args(words.split(' '))
+            .args(["--username", SUPERUSER])
+            .args(["--host", &primary.host.to_string()])
+            .args(["--port", &primary.port.to_string()]);
+        run(
+            command.arg("--pgdata").arg(postgres.data()),
+            "pg_basebackup",
+        )?;
+        postgres.restart()?;
+        Ok(postgres)
+    }
+
+    /// One that has no data yet.
+    fn stopped(base: &Path, settings: &[&str]) -> io::Result<Postgres> {
+        let programs = programs().ok_or_else(|| {
+            io::Error::other("PostgreSQL is not installed: `apt-get install postgresql`")
+        })?;
+        let settings = SETTINGS.iter().chain(settings);
+        Ok(Postgres {
+            programs,
+            host: own_address(),
+            port: 0,
+            settings: settings.map(ToString::to_string).collect(),
+            process: None,
+            folder: folder_in(base, "replex-postgres-")?,
+        })
+    }
+
+    fn command(&self, program: &str) -> io::Result<Command> {
+        let mut command = Command::new(self.programs.join(program));
+        command.current_dir(self.folder.path()).stdin(Stdio::null());
+        without_root(&mut command)?;
+        Ok(command)
+    }
+
+    /// Starts it again, on a port that is free.
+    pub fn restart(&mut self) -> io::Result<()> {
+        let mut last = Ok(());
+        for _ in 0..TRIES_MAX {
+            last = self.restart_at(free_place()?.port());
+            if last.is_ok() {
+                break;
+            }
+        }
+        last
+    }
+
+    /// Starts it again, where it was.
+    pub fn start_again(&mut self) -> io::Result<()> {
+        self.restart_at(self.port)
+    }
+
+    /// Starts it again, on this port.
+    pub fn restart_at(&mut self, port: u16) -> io::Result<()> {
+        self.kill();
+        self.port = port;
+        let served = self.serve()?;
+        served.map_err(|said| io::Error::other(format!("PostgreSQL does not start: {said}")))
+    }
+
+    /// Starts it once. The inner error is what it said before it ended.
+    fn serve(&mut self) -> io::Result<Result<(), String>> {
+        let mut command = self.command("postgres")?;
+        command.arg("-D").arg(self.data());
+        command.args(["-p", &self.port.to_string()]);
+        command.args(["-h", &self.host.to_string()]);
+        for setting in &self.settings {
+            command.args(["-c", setting]);
+        }
+        let mut process = command
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()?;
+        let log = File::options().create(true).append(true).open(self.log())?;
+        let errors = process.stderr.take().expect("it was asked for");
+        let (sender, receiver) = channel();
+        std::thread::spawn(move || keep_log(BufReader::new(errors), log, &sender));
+        self.process = Some(process);
+        Ok(wait(&receiver))
+    }
+
+    /// The folder of its data.
+    pub fn data(&self) -> PathBuf {
+        self.folder.path().join("data")
+    }
+
+    /// What it has logged.
+    pub fn log(&self) -> PathBuf {
+        self.folder.path().join("log")
+    }
+
+    /// Where its programs are.
+    pub fn programs(&self) -> &Path {
+        &self.programs
+    }
+
+    /// Where it listens.
+    pub fn socket(&self) -> SocketAddr {
+        SocketAddr::from((self.host, self.port))
+    }
+
+    /// Its address for the superuser and this database.
+    pub fn address(&self, database: &str) -> Address {
+        Address {
+            host: self.host.to_string(),
+            port: self.port,
+            user: SUPERUSER.into(),
+            password: None,
+            database: database.into(),
+            tls: Policy::Disable,
+        }
+    }
+
+    /// Kills its first process, and nothing else: the others notice, and end by themselves. Returns when
+    /// they have.
+    pub fn crash(&mut self) -> io::Result<()> {
+        let Some(mut process) = self.process.take() else {
+            return Ok(());
+        };
+        let id = process.id();
+        let others = std::fs::read_to_string(format!("/proc/{id}/task/{id}/children"))?;
+        process.kill()?;
+        process.wait()?;
+        let begun = Instant::now();
+        for other in others.split_ascii_whitespace() {
+            while is_running(other) {
+                if begun.elapsed() > READY_WITHIN {
+                    return Err(io::Error::other(format!("process {other} does not end")));
+                }
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        }
+        Ok(())
+    }
+
+    /// The number of its first process, while it runs.
+    pub fn process(&self) -> Option<u32> {
+        self.process.as_ref().map(Child::id)
+    }
+
+    /// Stops it as a power cut would.
+    pub fn kill(&mut self) {
+        let Some(mut process) = self.process.take() else {
+            return;
+        };
+        // SIGQUIT makes it end its own processes, too, and at once. It may have ended already.
+        let pid = i32::try_from(process.id()).ok().and_then(Pid::from_raw);
+        if let Some(pid) = pid {
+            let _ = kill_process(pid, Signal::QUIT);
+        }
+        let _ = process.wait();
+    }
+}
+
+impl Drop for Postgres {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// Has a command run as `nobody` where this process is root: there PostgreSQL and its poolers refuse
+/// to run.
+pub fn without_root(command: &mut Command) -> io::Result<()> {
+    if is_root()? {
+        command.uid(NOBODY).gid(NOBODY);
+    }
+    Ok(())
+}
+
+/// A temporary folder of whom [`without_root`] has commands run as.
+pub fn folder_in(base: &Path, prefix: &str) -> io::Result<TempDir> {
+    let folder = TempDir::with_prefix_in(prefix, base)?;
+    if is_root()? {
+        chown(folder.path(), Some(NOBODY), Some(NOBODY))?;
+    }
+    Ok(folder)
+}
+
+/// A place on loopback where nobody listens now: for programs that do not take port 0.
+pub fn free_place() -> io::Result<SocketAddr> {
+    TcpListener::bind((own_address(), 0))?.local_addr()
+}
+
+fn run(command: &mut Command, name: &str) -> io::Result<()> {
+    let output = command.output()?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    Err(io::Error::other(format!("{name} failed: {said}")))
+}
+
+/// Whether a process still does something: one that nobody has asked for its end does not.
+fn is_running(process: &str) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat"));
+    let stat = stat.unwrap_or_default();
+    let state = stat.rsplit_once(") ").map(|(_, rest)| rest);
+    state.is_some_and(|state| !state.starts_with(['Z', 'X']))
+}
+
+fn is_root() -> io::Result<bool> {
+    Ok(std::fs::metadata("/proc/self")?.uid() == 0)
+}
+
+/// An address of this process's own, so that nobody else takes the ports that were free.
+fn own_address() -> Ipv4Addr {
+    let [_, high, middle, low] = std::process::id().to_be_bytes();
+    Ipv4Addr::new(127, 64 | high, middle, low)
+}
+
+/// Copies what it says to its log, and tells whether it serves.
+fn keep_log(errors: impl BufRead, mut log: File, sender: &Sender<Result<(), String>>) {
+    let mut said = String::new();
+    let mut is_ready = false;
+    for line in errors.lines().map_while(Result::ok) {
+        // The log is for people; the database runs without it.
+        let _ = writeln!(log, "{line}");
+        if !is_ready {
+            is_ready = line.contains(READY);
+            said += &line;
+            said.push('\n');
+            if is_ready {
+                let _ = sender.send(Ok(()));
+            }
+        }
+    }
+    if !is_ready {
+        let _ = sender.send(Err(said));
+    }
+}
+
+fn wait(receiver: &Receiver<Result<(), String>>) -> Result<(), String> {
+    let answer = receiver.recv_timeout(READY_WITHIN);
+    answer.unwrap_or_else(|_| Err(format!("no answer for {} s", READY_WITHIN.as_secs())))
+}

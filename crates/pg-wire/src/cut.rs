@@ -1,0 +1,249 @@
+//! Cuts a stream of bytes into messages, and long messages into pieces.
+//!
+//! A message is a tag, a length of four bytes that counts itself, and a body. Up to
+//! [`WHOLE_LEN_MAX`] it is given whole; a longer one is given as its head, with at least
+//! [`HEAD_LEN`] bytes, and then as whatever arrives, so that nobody has to hold it.
+
+use crate::Malformed;
+use alloc::format;
+
+/// Tag and length of a message, in bytes.
+pub const HEADER_LEN: usize = 5;
+/// Messages up to this length, in bytes, are given whole.
+pub const WHOLE_LEN_MAX: usize = 256 * 1024;
+/// The least that is given of a longer one, in bytes: enough for the names that stand first in it.
+pub const HEAD_LEN: usize = 16 * 1024;
+/// The longest message that PostgreSQL takes, in bytes (`PQ_LARGE_MESSAGE_LIMIT`).
+const LARGE_LEN_MAX: usize = 0x3fff_fffe;
+/// The longest message of a kind that carries no data of users, in bytes
+/// (`PQ_SMALL_MESSAGE_LIMIT`).
+const SMALL_LEN_MAX: usize = 10_000;
+
+/// Whose messages are cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// Messages of a client: only known tags are taken, as PostgreSQL does.
+    Client,
+    /// Messages of a server: unknown ones are passed on, and rows are given as they come.
+    Server,
+}
+
+/// One piece of the stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Piece<'a> {
+    /// A message, or the head of a long one.
+    Message(Message<'a>),
+    /// More of the message whose head was given before.
+    Rest(&'a [u8]),
+}
+
+/// A message, or the head of a long one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Message<'a> {
+    /// Header and body as they came.
+    pub frame: &'a [u8],
+    /// How many bytes of it are still to come; 0 for a whole one.
+    pub rest: usize,
+}
+
+impl<'a> Message<'a> {
+    /// The first byte, which says what it is.
+    pub fn tag(&self) -> u8 {
+        self.frame[0]
+    }
+
+    /// What follows the header, as far as it is here.
+    pub fn body(&self) -> &'a [u8] {
+        &self.frame[HEADER_LEN..]
+    }
+
+    /// Is nothing of it still to come?
+    pub fn is_whole(&self) -> bool {
+        self.rest == 0
+    }
+}
+
+/// Where in the stream of one peer the cut is.
+#[derive(Debug)]
+pub struct Cutter {
+    side: Side,
+    /// Bytes of the current message that have not been given yet.
+    rest: usize,
+}
+
+impl Cutter {
+    /// At the start of a message.
+    pub fn new(side: Side) -> Cutter {
+        Cutter { side, rest: 0 }
+    }
+
+    /// Is the next byte the first of a message?
+    pub fn is_between_messages(&self) -> bool {
+        self.rest == 0
+    }
+
+    /// The piece at the start of `buffer`, which the caller then removes from it; none until more
+    /// bytes have come.
+    ///
+    /// Fails where no message can start so.
+    pub fn next<'a>(&mut self, buffer: &'a [u8]) -> Result<Option<Piece<'a>>, Malformed> {
+        if buffer.is_empty() {
+            return Ok(None);
+        }
+        if self.rest > 0 {
+            let taken = buffer.len().min(self.rest);
+            self.rest -= taken;
+            return Ok(Some(Piece::Rest(&buffer[..taken])));
+        }
+        let tag = buffer[0];
+        let len_max = self.len_max(tag)?;
+        let Some(length) = buffer.get(1..HEADER_LEN) else {
+            return Ok(None);
+        };
+        let length = u32::from_be_bytes([length[0], length[1], length[2], length[3]]) as usize;
+        if length < 4 || length > len_max {
+            let tag = char::from(tag).escape_default();
+            return Err(Malformed(format!(
+                "invalid length {length} of a message `{tag}`"
+            )));
+        }
+        let total = length + 1;
+        let needed = if self.side == Side::Server && matches!(tag, b'D' | b'd') {
+            HEADER_LEN
+        } else if total <= WHOLE_LEN_MAX {
+            total
+        } else {
+            HEAD_LEN
+        };
+        if buffer.len() < needed.min(total) {
+            return Ok(None);
+        }
+        let taken = if total <= WHOLE_LEN_MAX && needed == total {
+            total
+        } else {
+            buffer.len().min(total)
+        };
+        self.rest = total - taken;
+        Ok(Some(Piece::Message(Message {
+            frame: &buffer[..taken],
+            rest: self.rest,
+        })))
+    }
+
+    fn len_max(&self, tag: u8) -> Result<usize, Malformed> {
+        if self.side == Side::Server {
+            // A server's rows may be as long as the length can say.
+            return Ok(u32::MAX as usize);
+        }
+        match tag {
+            b'Q' | b'P' | b'B' | b'F' | b'd' => Ok(LARGE_LEN_MAX),
+            b'C' | b'D' | b'E' | b'H' | b'S' | b'X' | b'c' | b'f' => Ok(SMALL_LEN_MAX),
+            _ => Err(Malformed(format!("invalid frontend message type {tag}"))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec;
+    use alloc::vec::Vec;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn frame(tag: u8, body_len: usize) -> Vec<u8> {
+        let mut frame = vec![tag];
+        frame.extend_from_slice(&u32::try_from(body_len + 4).unwrap().to_be_bytes());
+        frame.resize(HEADER_LEN + body_len, b'x');
+        frame
+    }
+
+    /// All pieces of `bytes` as they come in chunks of `chunk`, put together again.
+    fn pieces(side: Side, bytes: &[u8], chunk: usize) -> Result<(usize, Vec<u8>), Malformed> {
+        let mut cutter = Cutter::new(side);
+        let (mut buffer, mut given, mut messages) = (Vec::new(), Vec::new(), 0);
+        for chunk in bytes.chunks(chunk) {
+            buffer.extend_from_slice(chunk);
+            while let Some(piece) = cutter.next(&buffer)? {
+                let taken = match piece {
+                    Piece::Message(message) => {
+                        messages += 1;
+                        message.frame
+                    }
+                    Piece::Rest(rest) => rest,
+                };
+                given.extend_from_slice(taken);
+                let taken = taken.len();
+                buffer.drain(..taken);
+                assert!(buffer.len() <= WHOLE_LEN_MAX + chunk.len());
+            }
+        }
+        given.extend_from_slice(&buffer);
+        Ok((messages, given))
+    }
+
+    #[test]
+    fn long_message_comes_in_pieces() {
+        let long = frame(b'Q', 2 * WHOLE_LEN_MAX);
+        let bytes = [frame(b'S', 0), long, frame(b'H', 0)].concat();
+        for chunk in [1_000, 4_096, bytes.len()] {
+            assert_eq!(
+                pieces(Side::Client, &bytes, chunk),
+                Ok((3, bytes.clone())),
+                "{chunk}"
+            );
+        }
+        let mut cutter = Cutter::new(Side::Client);
+        let Ok(Some(Piece::Message(sync))) = cutter.next(&bytes) else {
+            panic!("no message")
+        };
+        assert!(sync.is_whole());
+        let Ok(Some(Piece::Message(head))) = cutter.next(&bytes[5..5 + HEAD_LEN]) else {
+            panic!("no head")
+        };
+        assert_eq!(head.rest, HEADER_LEN + 2 * WHOLE_LEN_MAX - HEAD_LEN);
+    }
+
+    #[test]
+    fn row_of_a_server_is_not_waited_for() {
+        let row = frame(b'D', 1_000);
+        let mut cutter = Cutter::new(Side::Server);
+        let Ok(Some(Piece::Message(head))) = cutter.next(&row[..10]) else {
+            panic!("waited")
+        };
+        assert_eq!(head.rest, row.len() - 10);
+        assert_eq!(cutter.next(&row[10..]), Ok(Some(Piece::Rest(&row[10..]))));
+        assert!(cutter.is_between_messages());
+    }
+
+    #[test]
+    fn lengths_that_cannot_be() {
+        for bytes in [
+            *b"Q\xff\xff\xff\xff",
+            *b"Q\x00\x00\x00\x03",
+            *b"S\x00\x00\xff\xff",
+            *b"B\x40\x00\x00\x00",
+            *b"!\x00\x00\x00\x04",
+        ] {
+            assert!(Cutter::new(Side::Client).next(&bytes).is_err(), "{bytes:?}");
+        }
+        assert!(
+            Cutter::new(Side::Server)
+                .next(b"Z\x00\x00\x00\x00")
+                .is_err()
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_is_lost_or_changed(
+            bytes in prop::collection::vec(any::<u8>(), 0..300),
+            chunk in 1_usize..50,
+        ) {
+            if let Ok((_, given)) = pieces(Side::Server, &bytes, chunk) {
+                prop_assert_eq!(given, bytes);
+            }
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! Errors and notices as PostgreSQL reports them: fields of one letter each.
+
+use alloc::format;
+use alloc::string::String;
+use alloc::string::ToString;
+use alloc::vec::Vec;
+use core::fmt;
+
+use bytes::BytesMut;
+
+use crate::message;
+use crate::quoting::literal;
+
+/// How bad it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Severity {
+    /// For information.
+    Notice,
+    /// The statement failed.
+    Error,
+    /// The session ends.
+    Fatal,
+}
+
+impl Severity {
+    fn word(self) -> &'static str {
+        match self {
+            Severity::Notice => "NOTICE",
+            Severity::Error => "ERROR",
+            Severity::Fatal => "FATAL",
+        }
+    }
+}
+
+/// An error or a notice that the proxy itself makes, or reads from a server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Report {
+    /// How bad it is.
+    pub severity: Severity,
+    /// The SQLSTATE: five characters.
+    pub code: String,
+    /// What happened, to what.
+    pub message: String,
+    /// More about it, in lines; empty for nothing.
+    pub detail: String,
+    /// What to do; empty for nothing.
+    pub hint: String,
+}
+
+impl Report {
+    /// The statement of PL/pgSQL by which a server fails with this.
+    pub fn raised(&self) -> String {
+        let hint = match &self.hint[..] {
+            "" => String::new(),
+            hint => format!(", HINT = {}", literal(hint)),
+        };
+        format!(
+            "RAISE EXCEPTION USING ERRCODE = {}, MESSAGE = {}{hint}",
+            literal(&self.code),
+            literal(&self.message),
+        )
+    }
+
+    /// Without a hint.
+    pub fn new(severity: Severity, code: &str, message: impl Into<String>) -> Report {
+        Report {
+            severity,
+            code: code.to_string(),
+            message: message.into(),
+            detail: String::new(),
+            hint: String::new(),
+        }
+    }
+
+    /// With more about it, in lines.
+    #[must_use]
+    pub fn detail(mut self, detail: impl Into<String>) -> Report {
+        self.detail = detail.into();
+        self
+    }
+
+    /// With what to do.
+    #[must_use]
+    pub fn hint(mut self, hint: impl Into<String>) -> Report {
+        self.hint = hint.into();
+        self
+    }
+
+    /// The same, ending the session.
+    #[must_use]
+    pub fn fatal(mut self) -> Report {
+        self.severity = Severity::Fatal;
+        self
+    }
+
+    /// Appends it as a message to a client.
+    pub fn write(&self, out: &mut BytesMut) {
+        let tag = match self.severity {
+            Severity::Notice => b'N',
+            Severity::Error | Severity::Fatal => b'E',
+        };
+        let word = self.severity.word();
+        // A zero byte in a text would end its field: such a text is cut there.
+        let text = |text: &str| text.split('\0').next().unwrap_or_default().to_string();
+        let mut fields = format!(
+            "S{word}\0V{word}\0C{}\0M{}\0",
+            self.code,
+            text(&self.message)
+        );
+        for (kind, further) in [('D', &self.detail), ('H', &self.hint)] {
+            if !further.is_empty() {
+                fields += &format!("{kind}{}\0", text(further));
+            }
+        }
+        message::write(out, tag, &[fields.as_bytes(), b"\0"], 0);
+    }
+
+    /// Reads the body of a server's ErrorResponse; what is missing is empty.
+    pub fn read(body: &[u8]) -> Report {
+        let mut report = Report::new(Severity::Error, "", "");
+        for field in body.split(|&byte| byte == 0) {
+            let Some((kind, text)) = field.split_first() else {
+                continue;
+            };
+            let text = String::from_utf8_lossy(text).into_owned();
+            match kind {
+                b'V' if text == "FATAL" || text == "PANIC" => report.severity = Severity::Fatal,
+                b'C' => report.code = text,
+                b'M' => report.message = text,
+                b'D' => report.detail = text,
+                b'H' => report.hint = text,
+                _ => {}
+            }
+        }
+        report
+    }
+}
+
+/// The body of an ErrorResponse whose place in the query is `characters` further to the front.
+pub fn moved(body: &[u8], characters: usize) -> Vec<u8> {
+    let fields = body.split(|&byte| byte == 0).map(|field| {
+        let place = field
+            .strip_prefix(b"P")
+            .and_then(|place| str::from_utf8(place).ok());
+        match place.and_then(|place| place.parse::<usize>().ok()) {
+            Some(place) => format!("P{}", place.saturating_sub(characters).max(1)).into_bytes(),
+            None => field.to_vec(),
+        }
+    });
+    fields.collect::<Vec<_>>().join(&0)
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl core::error::Error for Report {}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::cut::HEADER_LEN;
+
+    #[test]
+    fn written_report_is_read() {
+        let report = Report::new(Severity::Fatal, "08006", "gone\0hidden")
+            .detail("at once\nfor good")
+            .hint("look");
+        let mut out = BytesMut::new();
+        report.write(&mut out);
+        assert_eq!(out[0], b'E');
+        let read = Report::read(&out[HEADER_LEN..]);
+        assert_eq!(read.message, "gone");
+        assert_eq!(
+            (read.severity, read.code, read.detail, read.hint),
+            (report.severity, report.code, report.detail, report.hint)
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn any_body_is_read(body in prop::collection::vec(any::<u8>(), 0..60)) {
+            Report::read(&body);
+        }
+    }
+}

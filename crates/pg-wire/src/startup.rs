@@ -1,0 +1,246 @@
+//! The first packet of a connection, which has no tag: a wish for encryption, a cancel request, or
+//! the start of a session.
+
+use alloc::format;
+use alloc::string::String;
+use alloc::string::ToString;
+use alloc::vec::Vec;
+use bytes::{BufMut, BytesMut};
+
+use crate::Malformed;
+
+/// The longest first packet that PostgreSQL takes, in bytes.
+pub const LEN_MAX: usize = 10_000;
+
+const CANCEL: u32 = 80_877_102;
+const TLS: u32 = 80_877_103;
+const GSS: u32 = 80_877_104;
+
+/// The newest minor version of protocol 3 that is spoken.
+const MINOR_MAX: u16 = 2;
+
+/// What a connection begins with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum First {
+    /// The client wants TLS; it is answered by one byte.
+    Tls,
+    /// The client wants GSSAPI encryption; it is answered by one byte.
+    Gss,
+    /// Stop what the session with this key runs.
+    Cancel(CancelKey),
+    /// A session.
+    Startup(Startup),
+    /// A version of the protocol that is not spoken: what is to be said of it.
+    Unsupported(String),
+}
+
+/// What names a session to those who may cancel it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct CancelKey {
+    /// The session's number, in the place of PostgreSQL's process number.
+    pub process: u32,
+    /// 4 bytes in protocol 3.0, up to 256 in 3.2.
+    pub secret: Vec<u8>,
+}
+
+/// Who wants what session.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Startup {
+    /// The minor version of protocol 3 that the client asked for.
+    pub minor: u16,
+    /// Names and values, in the client's order: user, database, settings.
+    pub parameters: Vec<(String, String)>,
+}
+
+impl Startup {
+    /// The value of a parameter.
+    pub fn parameter(&self, name: &str) -> Option<&str> {
+        let mut of_name = self.parameters.iter().filter(|(known, _)| known == name);
+        of_name.next_back().map(|(_, value)| value.as_str())
+    }
+
+    /// The minor version that both speak. There was no 3.1.
+    pub fn minor_spoken(&self) -> u16 {
+        match self.minor {
+            0 | 1 => 0,
+            minor => minor.min(MINOR_MAX),
+        }
+    }
+
+    /// Options of the protocol itself that the client asked for; none is known.
+    pub fn protocol_options(&self) -> impl Iterator<Item = &str> {
+        let names = self.parameters.iter().map(|(name, _)| name.as_str());
+        names.filter(|name| name.starts_with("_pq_."))
+    }
+}
+
+/// How long the first packet is, in bytes, by its first four; none until they are here.
+pub fn length(buffer: &[u8]) -> Result<Option<usize>, Malformed> {
+    let Some(bytes) = buffer.first_chunk::<4>() else {
+        return Ok(None);
+    };
+    let length = u32::from_be_bytes(*bytes) as usize;
+    if (8..=LEN_MAX).contains(&length) {
+        Ok(Some(length))
+    } else {
+        Err(Malformed::new("invalid length of startup packet"))
+    }
+}
+
+/// Reads a first packet, as long as [`length`] says.
+pub fn read(packet: &[u8]) -> Result<First, Malformed> {
+    let Some((head, body)) = packet.split_first_chunk::<8>() else {
+        return Err(Malformed::new("startup packet is too short"));
+    };
+    let code = u32::from_be_bytes([head[4], head[5], head[6], head[7]]);
+    match code {
+        TLS => Ok(First::Tls),
+        GSS => Ok(First::Gss),
+        CANCEL => match body.split_first_chunk::<4>() {
+            Some((process, secret)) if (1..=256).contains(&secret.len()) => {
+                Ok(First::Cancel(CancelKey {
+                    process: u32::from_be_bytes(*process),
+                    secret: secret.to_vec(),
+                }))
+            }
+            _ => Err(Malformed::new("invalid length of cancel request packet")),
+        },
+        code if code >> 16 == 3 => Ok(First::Startup(Startup {
+            minor: (code & 0xffff) as u16,
+            parameters: parameters(body)?,
+        })),
+        code => Ok(First::Unsupported(format!(
+            "unsupported frontend protocol {}.{}: server supports 3.0 and 3.2",
+            code >> 16,
+            code & 0xffff
+        ))),
+    }
+}
+
+fn parameters(body: &[u8]) -> Result<Vec<(String, String)>, Malformed> {
+    let invalid = || Malformed::new("invalid startup packet layout");
+    let Some(body) = body.strip_suffix(b"\0") else {
+        return Err(invalid());
+    };
+    let Some(body) = body.strip_suffix(b"\0") else {
+        return if body.is_empty() {
+            Ok(Vec::new())
+        } else {
+            Err(invalid())
+        };
+    };
+    let words: Result<Vec<&str>, _> = body.split(|&byte| byte == 0).map(str::from_utf8).collect();
+    let words = words.map_err(|_| Malformed::new("startup packet is not UTF-8"))?;
+    let (pairs, []) = words.as_chunks::<2>() else {
+        return Err(invalid());
+    };
+    if pairs.iter().any(|[name, _]| name.is_empty()) {
+        return Err(invalid());
+    }
+    let owned = pairs
+        .iter()
+        .map(|[name, value]| (name.to_string(), value.to_string()));
+    Ok(owned.collect())
+}
+
+/// The packet that starts a session of protocol 3.0 at a server.
+///
+/// Parameters must not contain zero bytes; those that come from [`read`] do not.
+pub fn write<'a>(parameters: impl IntoIterator<Item = (&'a str, &'a str)>) -> BytesMut {
+    let mut packet = BytesMut::new();
+    packet.put_u32(0);
+    packet.put_u32(3 << 16);
+    for (name, value) in parameters {
+        packet.put_slice(name.as_bytes());
+        packet.put_u8(0);
+        packet.put_slice(value.as_bytes());
+        packet.put_u8(0);
+    }
+    packet.put_u8(0);
+    with_length(packet)
+}
+
+/// The packet that asks a server for TLS.
+pub fn write_tls() -> BytesMut {
+    let mut packet = BytesMut::new();
+    packet.put_u32(0);
+    packet.put_u32(TLS);
+    with_length(packet)
+}
+
+/// The packet that cancels what a server's connection runs.
+pub fn write_cancel(key: &CancelKey) -> BytesMut {
+    let mut packet = BytesMut::new();
+    packet.put_u32(0);
+    packet.put_u32(CANCEL);
+    packet.put_u32(key.process);
+    packet.put_slice(&key.secret);
+    with_length(packet)
+}
+
+fn with_length(mut packet: BytesMut) -> BytesMut {
+    let length = u32::try_from(packet.len()).expect("made of parameters of a bounded packet");
+    packet[..4].copy_from_slice(&length.to_be_bytes());
+    packet
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read() {
+        let parameters = [("user", "ann"), ("options", ""), ("database", "shop")];
+        let packet = write(parameters);
+        assert_eq!(length(&packet), Ok(Some(packet.len())));
+        let Ok(First::Startup(startup)) = read(&packet) else {
+            panic!("no startup")
+        };
+        assert_eq!(startup.minor_spoken(), 0);
+        assert_eq!(startup.parameter("database"), Some("shop"));
+        assert_eq!(startup.parameter("options"), Some(""));
+        assert_eq!(startup.parameters.len(), 3);
+
+        let key = CancelKey {
+            process: 7,
+            secret: vec![1; 32],
+        };
+        assert_eq!(read(&write_cancel(&key)), Ok(First::Cancel(key)));
+        assert_eq!(read(&write_tls()), Ok(First::Tls));
+    }
+
+    #[test]
+    fn newer_protocol_is_brought_down() {
+        let mut packet = write([("user", "ann"), ("_pq_.new", "1")]);
+        packet[7] = 9;
+        let Ok(First::Startup(startup)) = read(&packet) else {
+            panic!("no startup")
+        };
+        assert_eq!((startup.minor, startup.minor_spoken()), (9, 2));
+        assert_eq!(startup.protocol_options().collect::<Vec<_>>(), ["_pq_.new"]);
+    }
+
+    #[test]
+    fn lengths_that_cannot_be() {
+        assert_eq!(length(b"\0\0\0"), Ok(None));
+        for bytes in [*b"\0\0\0\x07", *b"\xff\xff\xff\xff", *b"GET "] {
+            assert!(length(&bytes).is_err(), "{bytes:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_packet_is_read_or_refused(body in prop::collection::vec(any::<u8>(), 0..80), code in prop::sample::select(vec![TLS, GSS, CANCEL, 3 << 16, 2 << 16])) {
+            let mut packet = vec![0; 4];
+            packet.extend_from_slice(&code.to_be_bytes());
+            packet.extend_from_slice(&body);
+            if let Ok(First::Startup(startup)) = read(&packet) {
+                prop_assert!(startup.parameters.iter().all(|(name, _)| !name.is_empty()));
+            }
+        }
+    }
+}

@@ -1,0 +1,418 @@
+//! Algorithm 2: which transactions an Extractor may run at the same time at one replica.
+//!
+//! Invariants: a transaction that runs is independent of every earlier one that has not committed and is not
+//! of its own group, which are transactions that follow each other and run on one connection; transactions
+//! become visible in TSID order only (R31), so a group leaves the running state when it has *committed*. The
+//! paper lets them commit out of order, which shows readers states that the primary never had.
+//!
+//! Three departures:
+//! - The paper runs each transaction for itself. What waits anyhow runs in groups, as each commit has a price.
+//! - Whether one may run is found out when there is a connection for it, not when it comes (line 5): by then
+//!   many that it would have had to wait for have gone.
+//! - Where the oldest that waits cannot run yet, the next ones are looked at all the same (the paper's line 16
+//!   ends there). Without that, one hot row holds up what has nothing to do with it.
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+use core::ops::Bound;
+
+use super::independence::independent;
+use super::items::Tsid;
+use super::sets::Sets;
+use crate::planted::{self, Bug};
+
+/// Of those that wait, so many are looked at that cannot run. Each costs some microseconds.
+const WINDOW: usize = 16;
+
+/// A transaction that is to run.
+#[derive(Debug)]
+pub struct Task {
+    /// What it touches.
+    pub sets: Sets,
+    /// Bytes that it takes, about.
+    pub length: usize,
+    /// With whom it runs.
+    pub company: Company,
+}
+
+/// With whom a transaction runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Company {
+    /// With whoever is before and behind it, in one group.
+    Any,
+    /// It is a group of its own.
+    Own,
+    /// It is a group of its own, and nothing else runs meanwhile. Nothing behind it starts before it has
+    /// committed: that would only be taken back.
+    Alone,
+}
+
+/// What has room in one group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Room {
+    /// Transactions, at least one.
+    pub count: usize,
+    /// Bytes. A single transaction may have more.
+    pub length: usize,
+}
+
+/// The running state, and those that wait, in TSID order.
+#[derive(Debug, Default)]
+pub struct Execution {
+    running: BTreeMap<Tsid, Task>,
+    running_state: Sets,
+    waiting: BTreeMap<Tsid, Task>,
+    passed: Passed,
+}
+
+/// Those of the oldest that wait of which it is known that they cannot run before something has committed.
+#[derive(Debug, Default)]
+struct Passed {
+    count: usize,
+    last: Option<Tsid>,
+    state: Sets,
+}
+
+impl Execution {
+    /// A transaction, in TSID order.
+    pub fn add(&mut self, tsid: Tsid, task: Task) {
+        assert!(self.newest() < Some(tsid), "they come in TSID order");
+        self.waiting.insert(tsid, task);
+    }
+
+    /// Transactions that may run now, as one group: one that is independent of all before it that have not
+    /// committed, and as many of those that follow it as are so, too. What is in the group before them does not
+    /// count, as it runs before them. None if nothing may run.
+    pub fn start(&mut self, room: Room) -> Vec<Tsid> {
+        let group = match self.first_to_run() {
+            Some(first) => self.group_from(first, room),
+            None => Vec::new(),
+        };
+        for tsid in &group {
+            self.run(*tsid);
+        }
+        group
+    }
+
+    /// The oldest is to run, whatever it touches: nothing else does.
+    pub fn start_alone(&mut self) -> Option<Tsid> {
+        assert!(self.running.is_empty(), "nothing else runs");
+        let (tsid, _) = self.waiting.first_key_value()?;
+        let tsid = *tsid;
+        self.run(tsid);
+        Some(tsid)
+    }
+
+    /// A group has committed (line 15).
+    pub fn complete(&mut self, group: &[Tsid]) {
+        self.passed = Passed::default();
+        for tsid in group {
+            let is_oldest = self.running.keys().next() == Some(tsid);
+            assert!(
+                is_oldest || planted::is(Bug::CommitsOutOfOrder) || planted::is(Bug::GroupHasGaps),
+                "they commit in TSID order"
+            );
+            self.leave(*tsid);
+        }
+    }
+
+    /// A group was taken back: its transactions wait again, each in its place.
+    pub fn put_back(&mut self, group: &[Tsid]) {
+        self.passed = Passed::default();
+        for tsid in group {
+            let task = self.leave(*tsid);
+            self.waiting.insert(*tsid, task);
+        }
+    }
+
+    /// One that waits is to run alone.
+    pub fn isolate(&mut self, tsid: Tsid) {
+        let task = self.waiting.get_mut(&tsid).expect("it waits");
+        task.company = Company::Alone;
+    }
+
+    /// The oldest that waits.
+    pub fn oldest_waiting(&self) -> Option<(Tsid, &Task)> {
+        let (tsid, task) = self.waiting.first_key_value()?;
+        Some((*tsid, task))
+    }
+
+    /// Transactions that wait.
+    pub fn waiting_count(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// Lines 16 and 17.
+    fn first_to_run(&mut self) -> Option<Tsid> {
+        let Execution {
+            running,
+            running_state,
+            waiting,
+            passed,
+        } = self;
+        let first_running = running.keys().next();
+        let behind = passed.last.map_or(Bound::Unbounded, Bound::Excluded);
+        for (tsid, task) in waiting.range((behind, Bound::Unbounded)) {
+            if passed.count == WINDOW || task.company == Company::Alone {
+                break;
+            }
+            // All that runs behind the oldest is independent of it, even if the state of it together is not.
+            let is_oldest = passed.count == 0 && first_running.is_none_or(|first| tsid < first);
+            if is_oldest
+                || independent(running_state, &task.sets) && independent(&passed.state, &task.sets)
+            {
+                return Some(*tsid);
+            }
+            passed.count += 1;
+            passed.last = Some(*tsid);
+            passed.state.merge(&task.sets);
+        }
+        None
+    }
+
+    /// The group ends at the first that cannot be in it, so that what it is made of follows each other.
+    fn group_from(&self, first: Tsid, room: Room) -> Vec<Tsid> {
+        let next_running = self.running.range(first..).next().map(|(tsid, _)| *tsid);
+        let mut group = Vec::new();
+        let mut length = 0;
+        for (tsid, task) in self.waiting.range(first..) {
+            let is_first = group.is_empty();
+            let follows = next_running.is_none_or(|running| *tsid < running);
+            let has_room = group.len() < room.count && length + task.length <= room.length;
+            let may_follow = follows && has_room && task.company == Company::Any;
+            if !is_first && !may_follow {
+                break;
+            }
+            let is_independent = is_first
+                || planted::is(Bug::GroupTakesDependent)
+                || independent(&self.running_state, &task.sets)
+                    && independent(&self.passed.state, &task.sets);
+            if !is_independent {
+                match planted::is(Bug::GroupHasGaps) {
+                    true => continue,
+                    false => break,
+                }
+            }
+            group.push(*tsid);
+            length += task.length;
+            if task.company != Company::Any {
+                break;
+            }
+        }
+        group
+    }
+
+    fn run(&mut self, tsid: Tsid) {
+        let task = self.waiting.remove(&tsid).expect("it waits");
+        self.running_state.merge(&task.sets);
+        self.running.insert(tsid, task);
+    }
+
+    fn leave(&mut self, tsid: Tsid) -> Task {
+        let task = self.running.remove(&tsid).expect("it runs");
+        self.running_state.remove(&task.sets);
+        task
+    }
+
+    fn newest(&self) -> Option<Tsid> {
+        let [running, waiting] =
+            [&self.running, &self.waiting].map(|tasks| tasks.keys().next_back());
+        running.max(waiting).copied()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::freshness::fixture::{Transaction, transaction};
+    use crate::freshness::paper;
+    use crate::freshness::{Row, Table, Touch};
+
+    const ONE: Room = Room {
+        count: 1,
+        length: 0,
+    };
+
+    fn task(sets: Sets) -> Task {
+        Task {
+            sets,
+            length: 10,
+            company: Company::Any,
+        }
+    }
+
+    fn write(row: u64) -> Sets {
+        let mut sets = Sets::default();
+        sets.touch(Table(1), Touch::write_rows([Row(row)]));
+        sets
+    }
+
+    /// Everything that may run now, each as a group.
+    fn start_all(execution: &mut Execution, room: Room) -> Vec<Vec<u64>> {
+        let groups = core::iter::from_fn(|| {
+            let group = execution.start(room);
+            (!group.is_empty()).then(|| group.iter().map(|tsid| tsid.0).collect())
+        });
+        groups.collect()
+    }
+
+    /// The example of section 4.2; W3 and W4 start when W1 has gone, as there.
+    #[test]
+    fn running_example_of_the_paper() {
+        let mut execution = Execution::default();
+        for (tsid, sets) in (11..).zip(paper::writes()) {
+            execution.add(Tsid(tsid), task(sets));
+        }
+        assert_eq!(start_all(&mut execution, ONE), [[11], [12], [15]]);
+        execution.complete(&[Tsid(11)]);
+        assert_eq!(start_all(&mut execution, ONE), [[13]]);
+        execution.complete(&[Tsid(12)]);
+        assert!(start_all(&mut execution, ONE).is_empty());
+        execution.complete(&[Tsid(13)]);
+        assert_eq!(start_all(&mut execution, ONE), [[14]]);
+    }
+
+    /// One that waits for a hot row holds up nobody who has nothing to do with that.
+    #[test]
+    fn later_ones_pass_those_that_wait() {
+        let mut both = write(1);
+        both.merge(&write(2));
+        let mut execution = Execution::default();
+        for (tsid, sets) in (1..).zip([write(1), write(3), write(3), both, write(2)]) {
+            execution.add(Tsid(tsid), task(sets));
+        }
+        assert_eq!(start_all(&mut execution, ONE), [[1], [2]]);
+        // The third still waits for the second; the fifth for the fourth, which is to be before it.
+        execution.complete(&[Tsid(1)]);
+        assert_eq!(start_all(&mut execution, ONE), [[4]]);
+        execution.complete(&[Tsid(2)]);
+        assert_eq!(start_all(&mut execution, ONE), [[3]]);
+        execution.complete(&[Tsid(3)]);
+        assert!(start_all(&mut execution, ONE).is_empty());
+        execution.complete(&[Tsid(4)]);
+        assert_eq!(start_all(&mut execution, ONE), [[5]]);
+    }
+
+    /// What depends on the group itself may be in it; what depends on others ends it.
+    #[test]
+    fn groups_are_of_those_that_follow_each_other() {
+        let room = Room {
+            count: 3,
+            length: 100,
+        };
+        let mut execution = Execution::default();
+        for (tsid, row) in (1..).zip([1, 1, 1, 2, 2, 1, 3]) {
+            execution.add(Tsid(tsid), task(write(row)));
+        }
+        // The sixth depends on the first; the last is behind it, and runs for itself.
+        assert_eq!(
+            start_all(&mut execution, room),
+            [vec![1, 2, 3], vec![4, 5], vec![7]]
+        );
+        // Put back, the last waits until the sixth has gone or is before it in the same group.
+        execution.put_back(&[Tsid(7)]);
+        execution.complete(&[Tsid(1), Tsid(2), Tsid(3)]);
+        assert_eq!(start_all(&mut execution, room), [[6, 7]]);
+    }
+
+    #[test]
+    fn groups_are_bounded() {
+        let room = Room {
+            count: 9,
+            length: 30,
+        };
+        let mut execution = Execution::default();
+        for tsid in 1..=8 {
+            let company = match tsid {
+                5 => Company::Own,
+                7 => Company::Alone,
+                _ => Company::Any,
+            };
+            let task = Task {
+                company,
+                ..task(write(tsid))
+            };
+            execution.add(Tsid(tsid), task);
+        }
+        assert_eq!(
+            start_all(&mut execution, room),
+            [vec![1, 2, 3], vec![4], vec![5], vec![6]]
+        );
+        let [first, rest] = [1..=3, 4..=6].map(|tsids| tsids.map(Tsid).collect::<Vec<_>>());
+        execution.complete(&first);
+        execution.complete(&rest);
+        assert_eq!(execution.start(room), []);
+        assert_eq!(execution.start_alone(), Some(Tsid(7)));
+    }
+
+    proptest! {
+        #[test]
+        fn what_runs_together_touches_no_common_cell(
+            history in prop::collection::vec((transaction(), 0..4_u8), 1..16),
+            count in 1_usize..5,
+        ) {
+            let room = Room { count, length: 1000 };
+            let mut execution = Execution::default();
+            let mut all = BTreeMap::new();
+            let mut groups = BTreeMap::new();
+            let mut history = (1..).zip(history);
+            loop {
+                let next = history.next();
+                let is_over = next.is_none();
+                let what = next.as_ref().map_or(0, |(_, (_, what))| *what);
+                if let Some((number, (transaction, _))) = next {
+                    execution.add(Tsid(number), task(transaction.sets()));
+                    all.insert(Tsid(number), transaction);
+                }
+                if what != 3 {
+                    let group = execution.start(room);
+                    check(&execution, &all, &group)?;
+                    if let Some(first) = group.first() {
+                        groups.insert(*first, group);
+                    }
+                }
+                // The oldest group commits if nothing before it waits; or the newest is taken back.
+                let waits = execution.oldest_waiting().map(|(tsid, _)| tsid);
+                let may_commit = |first: &Tsid| waits.is_none_or(|waits| *first < waits);
+                if what == 2 && let Some((_, group)) = groups.pop_last() {
+                    execution.put_back(&group);
+                } else if what == 0 && groups.keys().next().is_some_and(may_commit) {
+                    let (_, group) = groups.pop_first().expect("there is one");
+                    for tsid in &group {
+                        prop_assert_eq!(all.pop_first().map(|(tsid, _)| tsid), Some(*tsid));
+                    }
+                    execution.complete(&group);
+                }
+                if is_over && all.is_empty() {
+                    break;
+                }
+            }
+            prop_assert!(execution.running_state.is_empty());
+        }
+    }
+
+    /// A group's transactions follow each other, and conflict with no earlier one outside of it. `all` has
+    /// those that have not committed.
+    fn check(
+        execution: &Execution,
+        all: &BTreeMap<Tsid, Transaction>,
+        group: &[Tsid],
+    ) -> Result<(), TestCaseError> {
+        let Some(first) = group.first() else {
+            return Ok(());
+        };
+        let following = all.range(first..).map(|(tsid, _)| *tsid);
+        prop_assert_eq!(following.take(group.len()).collect::<Vec<_>>(), group);
+        for tsid in group {
+            prop_assert!(execution.running.contains_key(tsid));
+            for (_, earlier) in all.range(..first) {
+                prop_assert!(!earlier.conflicts(&all[tsid]));
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,122 @@
+//! Sets for tests: generators, and the cells that sets stand for.
+
+use alloc::collections::BTreeSet;
+use alloc::vec::Vec;
+
+use proptest::prelude::*;
+
+use super::items::{Column, Row, Table};
+use super::paper::parts;
+use super::sets::{Class, Parts, Sets, Touch};
+
+const TABLES: u32 = 3;
+const COLUMNS: u16 = 4;
+const ROWS: u64 = 4;
+
+/// A statement on one table: `reads` are columns, `writes` pairs of column (0: all) and row.
+pub fn statement(table: Table, class: Class, reads: &[u16], writes: &[(u16, u64)]) -> Sets {
+    let rows: Vec<u64> = writes.iter().map(|(_, row)| *row).collect();
+    let columns: Vec<u16> = writes.iter().map(|(column, _)| *column).collect();
+    let mut sets = Sets::default();
+    let touch = Touch {
+        class,
+        reads: (!reads.is_empty()).then(|| parts(class, reads, &rows)),
+        writes: (!writes.is_empty()).then(|| parts(class, &columns, &rows)),
+    };
+    sets.touch(table, touch);
+    sets
+}
+
+fn touch() -> impl Strategy<Value = Touch> {
+    let class = prop_oneof![
+        4 => Just(Class::Rows), 2 => Just(Class::Columns), 1 => Just(Class::Table)
+    ];
+    let columns = || prop::collection::vec(0..=COLUMNS, 0..3);
+    let rows = prop::collection::vec(0..ROWS, 1..3);
+    (class, columns(), columns(), rows, any::<(bool, bool)>()).prop_map(
+        |(class, read, written, rows, (reads, writes))| Touch {
+            class,
+            reads: (reads || !writes).then(|| parts(class, &read, &rows)),
+            writes: writes.then(|| parts(class, &written, &rows)),
+        },
+    )
+}
+
+/// What up to three statements do, one after the other.
+#[derive(Clone, Debug)]
+pub struct Transaction(Vec<(Table, Touch)>);
+
+/// Any transaction.
+pub fn transaction() -> impl Strategy<Value = Transaction> {
+    let statement = (0..TABLES, touch()).prop_map(|(table, touch)| (Table(table), touch));
+    prop::collection::vec(statement, 0..4).prop_map(Transaction)
+}
+
+/// Any sets.
+pub fn sets() -> impl Strategy<Value = Sets> {
+    transaction().prop_map(|transaction| transaction.sets())
+}
+
+/// One value of one row of one table; column 0 says whether the row exists.
+type Cell = (u32, u64, u16);
+
+impl Transaction {
+    /// Its sets.
+    pub fn sets(&self) -> Sets {
+        let mut sets = Sets::default();
+        for (table, touch) in &self.0 {
+            sets.touch(*table, touch.clone());
+        }
+        sets
+    }
+
+    /// Whether one writes a cell that the other reads or writes: the truth that the algorithms must
+    /// never contradict.
+    pub fn conflicts(&self, other: &Transaction) -> bool {
+        let meet = |a: &Transaction, b: &Transaction| !a.written().is_disjoint(&b.touched());
+        meet(self, other) || meet(other, self)
+    }
+
+    /// The cells that it writes. Who writes all columns may have made or deleted the row.
+    pub fn written(&self) -> BTreeSet<Cell> {
+        let mut cells = BTreeSet::new();
+        for (table, touch) in &self.0 {
+            if let Some(parts) = &touch.writes {
+                add(
+                    &mut cells,
+                    *table,
+                    touch.class,
+                    parts,
+                    parts.columns.is_all(),
+                );
+            }
+        }
+        cells
+    }
+
+    /// The cells that it reads or writes. Who reads anything of a row sees that it exists.
+    pub fn touched(&self) -> BTreeSet<Cell> {
+        let mut cells = self.written();
+        for (table, touch) in &self.0 {
+            if let Some(parts) = &touch.reads {
+                add(&mut cells, *table, touch.class, parts, true);
+            }
+        }
+        cells
+    }
+}
+
+fn add(cells: &mut BTreeSet<Cell>, table: Table, class: Class, parts: &Parts, existence: bool) {
+    for row in 0..ROWS {
+        let row_in = class != Class::Rows || parts.rows.meets(&[Row(row)].into_iter().collect());
+        for column in 0..=COLUMNS {
+            let column_in = match column {
+                0 => existence,
+                _ => parts.columns.meets(&[Column(column)].into_iter().collect()),
+            };
+            if row_in && column_in {
+                cells.insert((table.0, row, column));
+            }
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! Algorithm 1: whether two transactions, or groups of transactions, are independent.
+//!
+//! One departure: a table that both only read makes nobody dependent, whatever the classes (the
+//! paper's line 6 looks at every common table once one table conflicts).
+
+use super::sets::{Class, Parts, Sets, TableSets};
+
+/// Whether neither writes what the other touches; if so they may run at the same time, in any order.
+pub fn independent(first: &Sets, second: &Sets) -> bool {
+    if first.may_write_anything() || second.may_write_anything() {
+        return first.is_empty() || second.is_empty();
+    }
+    if (first.may_read_anything() && second.is_written())
+        || (second.may_read_anything() && first.is_written())
+    {
+        return false;
+    }
+    // Lines 2 to 6: only common tables that one of them writes matter.
+    first.tables().all(|(table, here)| {
+        second
+            .table(table)
+            .is_none_or(|there| independent_at_table(here, there))
+    })
+}
+
+/// Lines 7 to 17.
+fn independent_at_table(here: &TableSets, there: &TableSets) -> bool {
+    if !here.is_written() && !there.is_written() {
+        return true;
+    }
+    match (here.class(), there.class()) {
+        // Lines 8 to 11.
+        (Class::Columns, Class::Columns) => {
+            let meet = |a: &Parts, b: &Parts| a.columns.meets(&b.columns);
+            disjoint(here, there, meet)
+        }
+        // Lines 12 to 15.
+        (Class::Rows, Class::Rows) => {
+            let meet = |a: &Parts, b: &Parts| a.rows.meets(&b.rows);
+            disjoint(here, there, meet)
+        }
+        _ => false,
+    }
+}
+
+fn disjoint(here: &TableSets, there: &TableSets, meet: impl Fn(&Parts, &Parts) -> bool) -> bool {
+    !meet(here.written(), there.written())
+        && !meet(here.written(), there.read())
+        && !meet(here.read(), there.written())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::freshness::fixture::{sets, transaction};
+    use crate::freshness::items::Table;
+    use crate::freshness::paper;
+    use crate::freshness::sets::Touch;
+
+    /// The paper's running example, section 4.2.
+    #[test]
+    fn running_example_of_the_paper() {
+        let [w1, w2, w3, w4, w5] = paper::writes();
+        assert!(independent(&w1, &w2));
+        assert!(!independent(&w3, &w1));
+        assert!(independent(&w4, &w1));
+        assert!(independent(&w4, &w2));
+        assert!(!independent(&w4, &w3));
+        assert!(independent(&w5, &w2));
+    }
+
+    #[test]
+    fn what_may_write_anything_is_dependent_on_all() {
+        let mut read = Sets::default();
+        read.touch(Table(1), Touch::read_table());
+        assert!(!independent(&Sets::writes_anything(), &read));
+        assert!(!independent(
+            &Sets::writes_anything(),
+            &Sets::reads_anything()
+        ));
+        assert!(independent(&Sets::writes_anything(), &Sets::default()));
+        assert!(independent(&Sets::reads_anything(), &read));
+    }
+
+    proptest! {
+        #[test]
+        fn independence_is_symmetric(first in sets(), second in sets()) {
+            prop_assert_eq!(independent(&first, &second), independent(&second, &first));
+        }
+
+        #[test]
+        fn independent_transactions_share_no_written_cell(
+            first in transaction(), second in transaction(),
+        ) {
+            if independent(&first.sets(), &second.sets()) {
+                prop_assert!(!first.conflicts(&second));
+            }
+        }
+
+        #[test]
+        fn independence_of_a_group_is_independence_of_each(
+            first in sets(), second in sets(), third in sets(),
+        ) {
+            let mut group = first.clone();
+            group.merge(&second);
+            if independent(&group, &third) {
+                prop_assert!(independent(&first, &third) && independent(&second, &third));
+            }
+        }
+    }
+}

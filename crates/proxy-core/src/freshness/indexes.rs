@@ -1,0 +1,351 @@
+//! TIndex, CIndex and RIndex: which commit last wrote a table, a column, a row (section 5.1).
+//! Algorithm 3 fills them, Algorithm 4 asks them.
+//!
+//! Invariants: no answer is older than the last commit that wrote what is asked for; no answer is
+//! below the floor, so that a replica that joins with less than what was pruned, or than what was
+//! committed before this manager began, serves nothing by them (R33).
+//!
+//! Departures from the paper: a table's newest row write is kept apart from RIndex, so that pruning
+//! never lowers line 9's `maxValue`; a write of all columns is one entry of CIndex.
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+use hashbrown::HashMap;
+
+use super::items::{Column, Items, Row, Table, Tsid};
+use super::sets::{Class, Sets, TableSets};
+use crate::planted::{self, Bug};
+
+/// Rows in RIndex, at most; past this its older half goes, and the floor rises to what has gone.
+pub const ROWS_MAX: usize = 1 << 20;
+
+/// Room that a table keeps for rows when it is pruned.
+const ROWS_SPARE: usize = 1024;
+
+/// The three indexes.
+#[derive(Debug)]
+pub struct Indexes {
+    floor: Tsid,
+    /// The newest commit that may have written anything.
+    anything: Tsid,
+    /// The newest commit there is.
+    latest: Tsid,
+    tables: BTreeMap<Table, TableIndex>,
+    row_count_max: usize,
+    row_count: usize,
+}
+
+#[derive(Debug, Default)]
+struct TableIndex {
+    /// TIndex.
+    table: Tsid,
+    /// CIndex, and its entry for writes of all columns.
+    columns: BTreeMap<Column, Tsid>,
+    all_columns: Tsid,
+    /// RIndex, and the newest entry that it ever had.
+    rows: HashMap<Row, Tsid>,
+    newest_row: Tsid,
+}
+
+impl Indexes {
+    /// Empty indexes of a manager that begins when everything up to `floor` has been committed.
+    pub fn new(floor: Tsid) -> Indexes {
+        Indexes::with_rows(floor, ROWS_MAX)
+    }
+
+    fn with_rows(floor: Tsid, row_count_max: usize) -> Indexes {
+        Indexes {
+            floor,
+            anything: floor,
+            latest: floor,
+            tables: BTreeMap::new(),
+            row_count_max,
+            row_count: 0,
+        }
+    }
+
+    /// Rows in RIndex.
+    pub fn row_count(&self) -> usize {
+        self.row_count
+    }
+
+    /// Memory that they take, in bytes, near enough: what their entries take in the tables that hold them.
+    pub fn bytes(&self) -> usize {
+        self.tables.values().map(TableIndex::bytes).sum()
+    }
+
+    /// The newest commit there is.
+    pub fn latest(&self) -> Tsid {
+        self.latest
+    }
+
+    /// No answer is older than this.
+    pub fn floor(&self) -> Tsid {
+        self.floor
+    }
+
+    /// Algorithm 3: notes the write sets of the commit at `tsid`. Commits may come again after a
+    /// restart of the slot's reader: nothing ever goes back.
+    pub fn update(&mut self, sets: &Sets, tsid: Tsid) {
+        self.latest = self.latest.max(tsid);
+        if sets.may_write_anything() {
+            self.anything = self.anything.max(tsid);
+        }
+        for (table, sets) in sets.tables().filter(|(_, sets)| sets.is_written()) {
+            let index = self.tables.entry(table).or_default();
+            // Line 2.
+            index.table = index.table.max(tsid);
+            let before = index.rows.len();
+            match sets.class() {
+                // Lines 4 and 5.
+                Class::Table | Class::Columns => index.put_columns(&sets.written().columns, tsid),
+                // Lines 6 and 7.
+                Class::Rows => index.put_rows(&sets.written().rows, tsid),
+            }
+            self.row_count += index.rows.len() - before;
+        }
+        if self.row_count > self.row_count_max {
+            self.shrink();
+        }
+    }
+
+    /// Algorithm 4: the oldest state in which a read with these sets sees every commit so far that
+    /// it must see.
+    pub fn need(&self, sets: &Sets) -> Tsid {
+        if sets.may_read_anything() || sets.may_write_anything() {
+            return match planted::is(Bug::UnknownReadsNothing) {
+                true => Tsid(0),
+                false => self.latest,
+            };
+        }
+        let of_tables = sets
+            .tables()
+            // Line 4.
+            .filter_map(|(table, sets)| Some((self.tables.get(&table)?, sets)))
+            .map(|(index, sets)| index.need(sets));
+        let least = match planted::is(Bug::FloorIgnored) {
+            true => Tsid(0),
+            false => self.floor.max(self.anything),
+        };
+        of_tables.fold(least, Tsid::max)
+    }
+
+    /// Forgets the rows that all replicas have: those at or before `applied` (section 5.1).
+    pub fn prune(&mut self, applied: Tsid) {
+        let applied = applied.min(self.latest);
+        if applied <= self.floor {
+            return;
+        }
+        if !planted::is(Bug::FloorStays) {
+            self.floor = applied;
+        }
+        self.row_count = 0;
+        for index in self.tables.values_mut() {
+            index.rows.retain(|_, tsid| *tsid > applied);
+            let needed = index.rows.len() + ROWS_SPARE;
+            if index.rows.capacity() > 4 * needed {
+                index.rows.shrink_to(needed);
+            }
+            self.row_count += index.rows.len();
+        }
+    }
+
+    /// Keeps memory bounded where a replica lags far behind: it then serves nothing until it has
+    /// caught up to the floor.
+    fn shrink(&mut self) {
+        let tsids = self.tables.values().flat_map(|index| index.rows.values());
+        let mut tsids: Vec<Tsid> = tsids.copied().collect();
+        let middle = tsids.len() / 2;
+        let (_, median, _) = tsids.select_nth_unstable(middle);
+        self.prune(*median);
+    }
+}
+
+impl TableIndex {
+    fn bytes(&self) -> usize {
+        // A hash table is filled to seven eighths, and has a byte of its own for each place.
+        let places = self.rows.capacity() * 8 / 7;
+        let of_rows = places * (size_of::<(Row, Tsid)>() + 1);
+        let of_columns = self.columns.len() * 2 * size_of::<(Column, Tsid)>();
+        size_of::<(Table, TableIndex)>() + of_rows + of_columns
+    }
+
+    fn put_columns(&mut self, columns: &Items<Column>, tsid: Tsid) {
+        if columns.is_all() {
+            self.all_columns = self.all_columns.max(tsid);
+        }
+        for column in columns.named() {
+            let entry = self.columns.entry(column).or_default();
+            *entry = tsid.max(*entry);
+        }
+    }
+
+    fn put_rows(&mut self, rows: &Items<Row>, tsid: Tsid) {
+        self.newest_row = self.newest_row.max(tsid);
+        if rows.is_all() {
+            self.all_columns = self.all_columns.max(tsid);
+        }
+        for row in rows.named() {
+            let entry = self.rows.entry(row).or_default();
+            *entry = match planted::is(Bug::IndexesGoBack) {
+                true => tsid,
+                false => tsid.max(*entry),
+            };
+        }
+    }
+
+    fn need(&self, sets: &TableSets) -> Tsid {
+        let read = sets.read();
+        match sets.class() {
+            // Lines 5 and 6.
+            Class::Table => self.table,
+            // Lines 7 to 9: any row that was written may have had any of its columns written.
+            Class::Columns if planted::is(Bug::RowsHaveNoColumns) => {
+                self.need_of_columns(&read.columns)
+            }
+            Class::Columns => self.need_of_columns(&read.columns).max(self.newest_row),
+            // Lines 10 to 12.
+            Class::Rows => self
+                .need_of_rows(&read.rows)
+                .max(self.need_of_columns(&read.columns)),
+        }
+    }
+
+    fn need_of_columns(&self, columns: &Items<Column>) -> Tsid {
+        if columns.is_all() {
+            let newest = self.columns.values().copied().max().unwrap_or_default();
+            return newest.max(self.all_columns);
+        }
+        let named = columns
+            .named()
+            .filter_map(|column| self.columns.get(&column));
+        named.copied().fold(self.all_columns, Tsid::max)
+    }
+
+    fn need_of_rows(&self, rows: &Items<Row>) -> Tsid {
+        if rows.is_all() {
+            return self.newest_row;
+        }
+        let named = rows.named().filter_map(|row| self.rows.get(&row));
+        named.copied().max().unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::freshness::fixture::{sets, transaction};
+    use crate::freshness::paper;
+    use crate::freshness::sets::Touch;
+
+    fn after_table_1() -> Indexes {
+        let mut indexes = Indexes::new(Tsid(0));
+        for (write, tsid) in paper::writes().iter().zip(11..) {
+            indexes.update(write, Tsid(tsid));
+        }
+        indexes
+    }
+
+    /// Table 5 of the paper.
+    #[test]
+    fn indexes_after_table_1_are_table_5() {
+        let indexes = after_table_1();
+        let of = |table| &indexes.tables[&Table(table)];
+        let columns = |table| -> Vec<(u16, u64)> {
+            let columns = of(table).columns.iter();
+            columns.map(|(column, tsid)| (column.0, tsid.0)).collect()
+        };
+        assert_eq!((of(1).table, of(2).table), (Tsid(14), Tsid(15)));
+        assert_eq!(columns(1), [(3, 13), (4, 13)]);
+        assert_eq!(columns(2), [(2, 12), (4, 15)]);
+        assert_eq!(of(1).rows[&Row(100)], Tsid(11));
+        assert_eq!(of(1).rows[&Row(120)], Tsid(14));
+        assert_eq!(indexes.row_count, 2);
+    }
+
+    /// The last column of Table 3.
+    #[test]
+    fn needs_of_table_3() {
+        let indexes = after_table_1();
+        let needs = paper::reads().map(|read| indexes.need(&read).0);
+        assert_eq!(needs, [14, 13, 12, 14]);
+    }
+
+    #[test]
+    fn floor_rises_with_pruning_and_at_the_limit() {
+        let mut indexes = Indexes::with_rows(Tsid(3), 4);
+        let [_, row_100, ..] = paper::reads();
+        assert_eq!(indexes.need(&row_100), Tsid(3));
+        let row = |row| {
+            let mut sets = Sets::default();
+            sets.touch(Table(1), Touch::write_rows([Row(row)]));
+            sets
+        };
+        for tsid in 10..15 {
+            indexes.update(&row(tsid), Tsid(tsid));
+        }
+        assert_eq!((indexes.floor(), indexes.row_count), (Tsid(12), 2));
+        indexes.prune(Tsid(13));
+        assert_eq!((indexes.need(&row_100), indexes.row_count), (Tsid(13), 1));
+    }
+
+    #[test]
+    fn memory_is_given_back() {
+        let mut indexes = Indexes::new(Tsid(0));
+        let row = |row| {
+            let mut sets = Sets::default();
+            sets.touch(Table(1), Touch::write_rows([Row(row)]));
+            sets
+        };
+        for tsid in 1..=100_000 {
+            indexes.update(&row(tsid), Tsid(tsid));
+        }
+        assert!((1_700_000..4_000_000).contains(&indexes.bytes()));
+        indexes.prune(Tsid(99_000));
+        assert!(indexes.bytes() < 100_000, "{}", indexes.bytes());
+    }
+
+    proptest! {
+        #[test]
+        fn no_answer_is_older_than_brute_force(
+            history in prop::collection::vec((transaction(), 0..8_u64), 0..12),
+            read in transaction(),
+        ) {
+            let mut indexes = Indexes::with_rows(Tsid(0), 6);
+            let mut newest = Tsid(0);
+            for ((write, prune), tsid) in history.iter().zip(1..) {
+                indexes.update(&write.sets(), Tsid(tsid));
+                if !write.written().is_disjoint(&read.touched()) {
+                    newest = Tsid(tsid);
+                }
+                if *prune == 0 {
+                    indexes.prune(Tsid(tsid / 2));
+                }
+                // Only what writes nothing is ever routed.
+                if read.written().is_empty() {
+                    let need = indexes.need(&read.sets());
+                    prop_assert!(need >= newest);
+                    prop_assert!(need <= indexes.latest());
+                }
+            }
+        }
+
+        #[test]
+        fn commits_that_come_again_change_nothing(
+            history in prop::collection::vec(sets(), 1..8), read in sets(),
+        ) {
+            let mut indexes = Indexes::new(Tsid(0));
+            let mut run = || {
+                for (write, tsid) in history.iter().zip(1..) {
+                    indexes.update(write, Tsid(tsid));
+                }
+                indexes.need(&read)
+            };
+            let first = run();
+            prop_assert_eq!(first, run());
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! What transactions touch: tables, columns and rows, by the primary's own numbers.
+//!
+//! A row is known by a hash of its canonical key. Two rows with one hash count as one row: that can
+//! send a read to the primary or delay a transaction, and can never hide a conflict.
+
+use alloc::collections::BTreeMap;
+
+use xxhash_rust::xxh3::Xxh3Default;
+
+/// A table: its object identifier on the primary.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Table(pub u32);
+
+/// A column: its attribute number in its table, from 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Column(pub u16);
+
+impl Column {
+    /// Stands for which rows there are: who writes all columns may make or delete rows, and whoever
+    /// reads anything of a table reads this.
+    pub const EXISTENCE: Column = Column(0);
+}
+
+/// A row of a table: the hash of a key's values, in the key's own name space.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Row(pub u64);
+
+impl Row {
+    /// The row whose key `key` (0: the canonical key, else a unique index's object identifier) has
+    /// these values, each in the canonical text of its type (`int_out` and the like).
+    ///
+    /// Every statement and every image names a row by the canonical key; images name it by its other
+    /// unique keys too, so that two transactions that would wait for one another at a unique index
+    /// of a replica are known to be dependent (R31).
+    pub fn of_key(key: u32, values: impl IntoIterator<Item = impl AsRef<[u8]>>) -> Row {
+        let mut hash = Xxh3Default::new();
+        hash.update(&key.to_le_bytes());
+        for value in values {
+            let value = value.as_ref();
+            hash.update(&(value.len() as u64).to_le_bytes());
+            hash.update(value);
+        }
+        Row(hash.digest())
+    }
+}
+
+/// Position of a commit in the order of the primary's log (R29): the log's position after the commit
+/// record, in bytes. It is the same after every restart, grows with every commit, and has gaps.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Tsid(pub u64);
+
+impl core::fmt::Display for Tsid {
+    fn fmt(&self, formatter: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(formatter, "{:X}/{:X}", self.0 >> 32, self.0 & 0xFFFF_FFFF)
+    }
+}
+
+/// Items, each with the number of statements that touch it, and the number that touch all of them.
+///
+/// The paper's hash tables of counters (section 4.2): because items are counted, taking away what
+/// was put in leaves exactly what was there before.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Items<T: Ord> {
+    all: u64,
+    named: BTreeMap<T, u64>,
+}
+
+impl<T: Ord> Default for Items<T> {
+    fn default() -> Items<T> {
+        Items {
+            all: 0,
+            named: BTreeMap::new(),
+        }
+    }
+}
+
+impl<T: Ord + Copy> FromIterator<T> for Items<T> {
+    fn from_iter<I: IntoIterator<Item = T>>(items: I) -> Items<T> {
+        Items {
+            all: 0,
+            named: items.into_iter().map(|item| (item, 1)).collect(),
+        }
+    }
+}
+
+impl<T: Ord + Copy> Items<T> {
+    /// Every item there is: `*`.
+    pub fn all() -> Items<T> {
+        Items {
+            all: 1,
+            named: BTreeMap::new(),
+        }
+    }
+
+    /// One item.
+    pub fn one(item: T) -> Items<T> {
+        [item].into_iter().collect()
+    }
+
+    /// Whether every item is touched.
+    pub fn is_all(&self) -> bool {
+        self.all > 0
+    }
+
+    /// Whether nothing is touched.
+    pub fn is_empty(&self) -> bool {
+        self.all == 0 && self.named.is_empty()
+    }
+
+    /// The items that are named one by one, in order.
+    pub fn named(&self) -> impl Iterator<Item = T> + '_ {
+        self.named.keys().copied()
+    }
+
+    /// Whether an item is in both.
+    pub fn meets(&self, other: &Items<T>) -> bool {
+        if self.is_all() || other.is_all() {
+            return !self.is_empty() && !other.is_empty();
+        }
+        let (few, many) = match self.named.len() <= other.named.len() {
+            true => (&self.named, &other.named),
+            false => (&other.named, &self.named),
+        };
+        few.keys().any(|item| many.contains_key(item))
+    }
+
+    /// Counts the other's items in.
+    pub fn merge(&mut self, other: &Items<T>) {
+        self.all += other.all;
+        for (item, count) in &other.named {
+            *self.named.entry(*item).or_default() += count;
+        }
+    }
+
+    /// The same, with items that nobody else needs.
+    pub fn absorb(&mut self, other: Items<T>) {
+        match self.is_empty() {
+            true => *self = other,
+            false => self.merge(&other),
+        }
+    }
+
+    /// Counts one item in.
+    pub fn add(&mut self, item: T) {
+        *self.named.entry(item).or_default() += 1;
+    }
+
+    /// Counts items out that have been merged before.
+    pub fn remove(&mut self, other: &Items<T>) {
+        assert!(self.all >= other.all, "only what was merged is removed");
+        self.all -= other.all;
+        for (item, count) in &other.named {
+            let here = self
+                .named
+                .get_mut(item)
+                .expect("only what was merged is removed");
+            assert!(*here >= *count, "only what was merged is removed");
+            *here -= count;
+            if *here == 0 {
+                self.named.remove(item);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::string::ToString;
+
+    use super::*;
+
+    #[test]
+    fn row_hashes_keep_values_and_keys_apart() {
+        let row = |key, values: &[&str]| Row::of_key(key, values.iter().map(|v| v.as_bytes()));
+        assert_ne!(row(0, &["ab", "c"]), row(0, &["a", "bc"]));
+        assert_ne!(row(0, &["a"]), row(7, &["a"]));
+        assert_eq!(row(0, &["a", "b"]), row(0, &["a", "b"]));
+    }
+
+    #[test]
+    fn all_meets_what_is_there() {
+        let some: Items<Column> = [Column(2)].into_iter().collect();
+        assert!(Items::all().meets(&some));
+        assert!(some.meets(&Items::all()));
+        assert!(!Items::all().meets(&Items::<Column>::default()));
+    }
+
+    #[test]
+    fn tsid_prints_as_a_log_position() {
+        assert_eq!(Tsid(0x1_0000_00AB).to_string(), "1/AB");
+    }
+}

@@ -1,0 +1,216 @@
+//! The messages that the proxy writes into the log inside a write transaction, by
+//! `pg_logical_emit_message(true, …)` (R29): the mark at its end, and each statement that leaves no row
+//! images (DDL) right before it runs.
+//!
+//! Anybody may write such messages, so each ends with a code that only who has the key can make:
+//! HMAC-SHA-256 of the prefix and of what stands before the code. What has not the right code is
+//! nobody's message.
+//!
+//! Layouts, all numbers big-endian. Mark: epoch (8 bytes), id (8), code (32). Statement: search path,
+//! role and text, each as length (4) and UTF-8; code (32).
+
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+use ring::hmac;
+
+const MARK_PREFIX: &str = "hihooi";
+const STATEMENT_PREFIX: &str = "hihooi.statement";
+const CODE_LENGTH: usize = 32;
+
+/// What our messages are told from others' by; kept on the primary where only superusers read it.
+#[derive(Clone)]
+pub struct Key(hmac::Key);
+
+impl Key {
+    /// The key with these secret bytes.
+    pub fn new(secret: &[u8]) -> Key {
+        Key(hmac::Key::new(hmac::HMAC_SHA256, secret))
+    }
+
+    fn code(&self, prefix: &str, bytes: &[u8]) -> hmac::Tag {
+        hmac::sign(&self.0, &[prefix.as_bytes(), &[0], bytes].concat())
+    }
+
+    /// What stands before the code, if the code is right.
+    fn checked<'b>(&self, prefix: &str, bytes: &'b [u8]) -> Option<&'b [u8]> {
+        let (bytes, code) = bytes.split_at_checked(bytes.len().checked_sub(CODE_LENGTH)?)?;
+        let signed = [prefix.as_bytes(), &[0], bytes].concat();
+        hmac::verify(&self.0, &signed, code).ok()?;
+        Some(bytes)
+    }
+}
+
+impl core::fmt::Debug for Key {
+    fn fmt(&self, formatter: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        formatter.write_str("Key")
+    }
+}
+
+/// Names a transaction within one manager's epoch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TStateId(pub u64);
+
+/// What says in the log which transaction of ours this is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mark {
+    /// The manager's epoch.
+    pub epoch: u64,
+    /// The transaction.
+    pub id: TStateId,
+}
+
+/// A statement that leaves no row images, such as DDL: replicas run it as it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Statement {
+    /// The `search_path` that it ran with, as the setting's text.
+    pub search_path: String,
+    /// The role that ran it, and that owns what it makes; replicas run it as that role.
+    pub role: String,
+    /// Its text.
+    pub text: String,
+}
+
+/// A message of ours.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Message {
+    /// The mark.
+    Mark(Mark),
+    /// A statement.
+    Statement(Statement),
+}
+
+impl Mark {
+    /// The statement that writes it into the current transaction, right before COMMIT.
+    pub fn sql(&self, key: &Key) -> String {
+        let mut bytes = Vec::new();
+        bytes.extend(self.epoch.to_be_bytes());
+        bytes.extend(self.id.0.to_be_bytes());
+        emit(MARK_PREFIX, bytes, key)
+    }
+}
+
+impl Statement {
+    /// The statement that writes it into the current transaction, right before it runs there.
+    pub fn sql(&self, key: &Key) -> String {
+        let mut bytes = Vec::new();
+        for part in [&self.search_path, &self.role, &self.text] {
+            bytes.extend((part.len() as u32).to_be_bytes());
+            bytes.extend(part.as_bytes());
+        }
+        emit(STATEMENT_PREFIX, bytes, key)
+    }
+}
+
+impl Message {
+    /// The message with these bytes under this prefix; none if it is not ours.
+    pub fn decode(prefix: &str, bytes: &[u8], key: &Key) -> Option<Message> {
+        if ![MARK_PREFIX, STATEMENT_PREFIX].contains(&prefix) {
+            return None;
+        }
+        let mut input = key.checked(prefix, bytes)?;
+        let message = match prefix {
+            MARK_PREFIX => {
+                let epoch = u64::from_be_bytes(take(&mut input)?);
+                let id = TStateId(u64::from_be_bytes(take(&mut input)?));
+                Message::Mark(Mark { epoch, id })
+            }
+            _ => Message::Statement(Statement {
+                search_path: text(&mut input)?,
+                role: text(&mut input)?,
+                text: text(&mut input)?,
+            }),
+        };
+        input.is_empty().then_some(message)
+    }
+}
+
+fn emit(prefix: &str, mut bytes: Vec<u8>, key: &Key) -> String {
+    let code = key.code(prefix, &bytes);
+    bytes.extend(code.as_ref());
+    let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    // Whatever `standard_conforming_strings` is.
+    format!(
+        "SELECT pg_catalog.pg_logical_emit_message(true, '{prefix}', E'\\\\x{hex}'::pg_catalog.bytea)"
+    )
+}
+
+fn take<const N: usize>(input: &mut &[u8]) -> Option<[u8; N]> {
+    let (first, rest) = input.split_first_chunk::<N>()?;
+    *input = rest;
+    Some(*first)
+}
+
+fn text(input: &mut &[u8]) -> Option<String> {
+    let length = u32::from_be_bytes(take(input)?) as usize;
+    let (first, rest) = input.split_at_checked(length)?;
+    *input = rest;
+    String::from_utf8(first.to_vec()).ok()
+}
+
+/// Returns the prefix and the bytes of a statement that emits a message.
+///
+/// # Panics
+/// It is none.
+#[cfg(any(test, feature = "testing"))]
+pub fn emitted(sql: &str) -> (String, Vec<u8>) {
+    let parts: Vec<&str> = sql.split('\'').collect();
+    let hex = parts[3].strip_prefix("\\\\x").expect("it is hexadecimal");
+    let pairs = hex.as_bytes().chunks(2);
+    let byte = |pair: &[u8]| {
+        let pair = core::str::from_utf8(pair).expect("it is ASCII");
+        u8::from_str_radix(pair, 16).expect("it is hexadecimal")
+    };
+    (String::from(parts[1]), pairs.map(byte).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn messages_come_back(epoch: u64, id: u64, text in ".{0,20}") {
+            let key = Key::new(b"secret");
+            let mark = Mark { epoch, id: TStateId(id) };
+            let (prefix, bytes) = emitted(&mark.sql(&key));
+            let decoded = Message::decode(&prefix, &bytes, &key);
+            prop_assert_eq!(decoded, Some(Message::Mark(mark)));
+            let statement = Statement {
+                search_path: "public".into(),
+                role: String::new(),
+                text,
+            };
+            let (prefix, bytes) = emitted(&statement.sql(&key));
+            let decoded = Message::decode(&prefix, &bytes, &key);
+            prop_assert_eq!(decoded, Some(Message::Statement(statement)));
+        }
+
+        #[test]
+        fn bytes_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..64)) {
+            let key = Key::new(b"secret");
+            prop_assert_eq!(Message::decode(MARK_PREFIX, &bytes, &key), None);
+            let code = key.code(STATEMENT_PREFIX, &bytes);
+            let signed = [&bytes[..], code.as_ref()].concat();
+            let _ = Message::decode(STATEMENT_PREFIX, &signed, &key);
+        }
+    }
+
+    #[test]
+    fn messages_of_others_are_not_ours() {
+        let (key, other) = (Key::new(b"secret"), Key::new(b"guessed"));
+        let mark = Mark {
+            epoch: 1,
+            id: TStateId(2),
+        };
+        let (prefix, bytes) = emitted(&mark.sql(&other));
+        assert_eq!(Message::decode(&prefix, &bytes, &key), None);
+        let (prefix, mut bytes) = emitted(&mark.sql(&key));
+        assert_eq!(Message::decode(STATEMENT_PREFIX, &bytes, &key), None);
+        bytes[7] ^= 1;
+        assert_eq!(Message::decode(&prefix, &bytes, &key), None);
+        assert_eq!(Message::decode(&prefix, &[], &key), None);
+    }
+}

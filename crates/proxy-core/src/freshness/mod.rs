@@ -1,0 +1,683 @@
+//! The Transaction Manager's pure heart: what is committing, what was committed, what each replica
+//! has, and where a read may go.
+//!
+//! No I/O, no clock: the proxy tells it of commits before and after they happen, the slot's reader
+//! of their order, the Extractors of their progress. One lock around a [`Manager`] is enough, as no
+//! call waits.
+//!
+//! Invariants:
+//! - From before COMMIT is sent until the indexes know the commit, its write set is in Pending, and
+//!   a read that may touch it goes to the primary (R32).
+//! - A read goes to a replica only if that has applied every commit that the read must see, by
+//!   Algorithm 4; and what is not proven goes to the primary (R33).
+//! - A commit is given to replicas only after the primary shows it.
+
+use alloc::vec::Vec;
+use core::time::Duration;
+
+pub mod execution;
+pub mod independence;
+pub mod indexes;
+pub mod items;
+pub mod mark;
+#[cfg(any(test, feature = "testing"))]
+pub mod paper;
+pub mod sets;
+
+#[cfg(test)]
+mod fixture;
+mod moment;
+mod pending;
+mod replicas;
+mod watch;
+
+pub use items::{Column, Items, Row, Table, Tsid};
+pub use mark::{Mark, TStateId};
+pub use moment::Moment;
+pub use pending::Outcome;
+pub use replicas::{Life, Replica, ReplicaId, State};
+pub use sets::{Class, Parts, Sets, TableSets, Touch};
+pub use watch::Watch;
+
+use independence::independent;
+use indexes::Indexes;
+use moment::Vain;
+use pending::Pending;
+use replicas::Replicas;
+use watch::{Commits, Watcher};
+
+use crate::planted::{self, Bug};
+
+/// Rows that come to RIndex between two prunings, at most: a commit may write many.
+const PRUNE_ROWS: usize = 4096;
+
+/// How much a manager remembers.
+#[derive(Clone, Copy, Debug)]
+pub struct ManagerLimits {
+    /// Commits between two prunings of RIndex.
+    pub prune_interval: u64,
+    /// While there are no more rows in RIndex, those are kept that an unavailable replica lacks: it serves
+    /// what it has as soon as it is back.
+    pub rows_for_away_max: usize,
+}
+
+impl Default for ManagerLimits {
+    fn default() -> ManagerLimits {
+        ManagerLimits {
+            prune_interval: 1024,
+            rows_for_away_max: 1 << 16,
+        }
+    }
+}
+
+impl ManagerLimits {
+    /// So little that tests prune at all.
+    pub const SMALL: ManagerLimits = ManagerLimits {
+        prune_interval: 8,
+        rows_for_away_max: 4,
+    };
+}
+
+/// So many more sessions may be on the primary than on a replica, which need not be kept off it: it answers them
+/// at once, where replication takes a millisecond or two.
+const SPARE: u64 = 4;
+
+/// How consistent a session's reads are (the paper's section 5.3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Level {
+    /// Global Strong Snapshot Isolation: every read sees all that it must of what was committed.
+    #[default]
+    Gssi,
+    /// Weak: any replica, however old.
+    Weak,
+    /// Only replicas that have everything.
+    RsiPc,
+    /// Reads as [`Level::Gssi`]; the proxy answers a commit once all replicas have it.
+    OneCopy,
+}
+
+/// Where a read goes, and why.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// The primary.
+    Primary(Reason),
+    /// A replica that has `applied`, at least the `need`.
+    Replica {
+        /// Which.
+        id: ReplicaId,
+        /// What the read must see.
+        need: Tsid,
+        /// What the replica has.
+        applied: Tsid,
+        /// The life of its server that has it. A connection that is opened for this read, and is to another
+        /// one, has found a server that lost what it had: it had crashed, and nobody has said so yet.
+        life: Life,
+    },
+}
+
+/// Why a read goes to the primary.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// It writes, or it is not proven that it does not.
+    Writes,
+    /// It touches what is being committed.
+    Pending,
+    /// No replica serves that has what it must see.
+    NoneFresh {
+        /// What it must see.
+        need: Tsid,
+    },
+    /// What it touches was known by a catalogue that is no more.
+    Outdated,
+}
+
+/// A commit as the slot's reader saw it.
+#[derive(Debug)]
+pub struct Committed<'a> {
+    /// Its place in the order.
+    pub tsid: Tsid,
+    /// Our own mark in it, unless somebody wrote without the proxy.
+    pub mark: Option<Mark>,
+    /// What it wrote, by its row images.
+    pub writes: &'a Sets,
+    /// Whether it has statements like DDL, whose effects are not among the row images.
+    pub has_statements: bool,
+}
+
+/// What is committing, what was committed, and what each replica has.
+#[derive(Debug)]
+pub struct Manager {
+    key: mark::Key,
+    epoch: u64,
+    next_id: u64,
+    pending: Pending,
+    indexes: Indexes,
+    /// Those since reads that are watched.
+    commits: Commits,
+    replicas: Replicas,
+    /// Sessions that are on the primary.
+    primary_running: u64,
+    vain: Vain,
+    commit_count: u64,
+    /// When RIndex has so many rows it is pruned.
+    rows_max: usize,
+    /// Memory that the indexes took, at most, in bytes.
+    index_bytes_max: usize,
+    /// The catalogue by which what is touched is known now; it rises with each change.
+    generation: u64,
+    limits: ManagerLimits,
+}
+
+impl Manager {
+    /// A manager that begins when everything up to `floor` was committed. `epoch` is higher than
+    /// that of every manager before; `key` signs what it writes into the log.
+    pub fn new(key: mark::Key, epoch: u64, floor: Tsid) -> Manager {
+        Manager::with_limits(key, epoch, floor, ManagerLimits::default())
+    }
+
+    /// The same, with other limits.
+    pub fn with_limits(key: mark::Key, epoch: u64, floor: Tsid, limits: ManagerLimits) -> Manager {
+        Manager {
+            limits,
+            key,
+            epoch,
+            next_id: 1,
+            pending: Pending::default(),
+            indexes: Indexes::new(floor),
+            commits: Commits::default(),
+            replicas: Replicas::default(),
+            primary_running: 0,
+            vain: Vain::default(),
+            commit_count: 0,
+            rows_max: PRUNE_ROWS,
+            index_bytes_max: 0,
+            generation: 0,
+        }
+    }
+
+    /// Notes that COMMIT is about to be sent for a transaction that writes `writes` (R32), known by the
+    /// catalogue of this generation, if by one. The mark must be written inside that transaction (R29).
+    pub fn begin_commit(&mut self, writes: Sets, generation: Option<u64>) -> Mark {
+        let id = TStateId(self.next_id);
+        self.next_id += 1;
+        let is_outdated = generation.is_some_and(|generation| generation < self.generation);
+        let writes = match is_outdated {
+            true => Sets::writes_anything(),
+            false => writes,
+        };
+        self.pending.insert(id, writes);
+        Mark {
+            epoch: self.epoch,
+            id,
+        }
+    }
+
+    /// Signs the marks and statements that the proxy writes into the log.
+    pub fn key(&self) -> &mark::Key {
+        &self.key
+    }
+
+    /// There is a newer catalogue. What is Pending is known by an older one, and may have run on the newer
+    /// tables: with a trigger, or a foreign key, that it did not know of. So it may write anything (R33).
+    pub fn catalogue_replaced(&mut self, generation: u64) {
+        self.generation = generation;
+        self.pending.widen();
+    }
+
+    /// The primary said what became of a commit, or will never say.
+    ///
+    /// What was committed stays Pending until the slot's reader has seen it; so does what is in
+    /// doubt, at most until [`Manager::settle_doubts`].
+    pub fn finished(&mut self, id: TStateId, outcome: Outcome) {
+        self.pending.finished(id, outcome, TStateId(self.next_id));
+    }
+
+    /// How long the oldest commit has been Pending, if one is.
+    pub fn oldest_pending(&mut self, now: Duration) -> Option<Duration> {
+        self.pending.oldest(now)
+    }
+
+    /// Commits that are in doubt, each with the process on the primary that had it.
+    pub fn in_doubt(&self) -> Vec<(TStateId, i32)> {
+        self.pending.in_doubt()
+    }
+
+    /// These commits in doubt did not happen: their processes on the primary have ended, and the
+    /// slot's reader has seen every commit from before that.
+    pub fn settle_doubts(&mut self, ids: &[TStateId]) {
+        for id in ids {
+            self.finished(*id, Outcome::RolledBack);
+        }
+    }
+
+    /// The slot's reader saw a commit. Returns whether the primary is known to show it already: if
+    /// not, the reader asks the primary before it gives the commit to replicas.
+    pub fn committed(&mut self, committed: &Committed<'_>) -> bool {
+        self.indexes.update(committed.writes, committed.tsid);
+        if committed.has_statements {
+            self.indexes
+                .update(&Sets::writes_anything(), committed.tsid);
+        }
+        self.prune_now_and_then();
+        let is_ours = |mark: &Mark| mark.epoch == self.epoch || planted::is(Bug::MarkOfAnyEpoch);
+        let id = committed.mark.filter(is_ours).map(|mark| mark.id);
+        let shown = id.and_then(|id| self.pending.committed(id));
+        let writes = || match committed.has_statements {
+            true => Sets::writes_anything(),
+            false => committed.writes.clone(),
+        };
+        self.commits.committed((committed.tsid, id), shown, writes);
+        shown.is_some() || planted::is(Bug::GivenBeforeShown)
+    }
+
+    /// The primary shows a commit that the slot's reader saw before.
+    pub fn shown(&mut self, tsid: Tsid) {
+        self.commits.shown(tsid, TStateId(self.next_id));
+    }
+
+    /// Where a read with these sets goes. The caller brackets its work there with
+    /// [`Manager::started`] and [`Manager::ended`].
+    pub fn route(&mut self, reads: &Sets, level: Level) -> Target {
+        if reads.is_written() {
+            return Target::Primary(Reason::Writes);
+        }
+        let need = self.need(reads, level);
+        let touches_pending = match level {
+            Level::Weak => false,
+            Level::RsiPc => !self.pending.is_empty(),
+            Level::Gssi | Level::OneCopy => !independent(self.pending.state(), reads),
+        };
+        if touches_pending {
+            return Target::Primary(Reason::Pending);
+        }
+        self.least_loaded(need, |_, _| true)
+    }
+
+    /// What a read must see of what has its place in the order.
+    fn need(&self, reads: &Sets, level: Level) -> Tsid {
+        match level {
+            Level::Weak => Tsid(0),
+            Level::RsiPc => self.indexes.latest(),
+            Level::Gssi | Level::OneCopy => self.indexes.need(reads),
+        }
+    }
+
+    /// A read for which [`Manager::route`] has just chosen this replica; none if it cannot be torn there, or what
+    /// its level promises is less.
+    pub fn watch(&self, reads: &Sets, level: Level, id: ReplicaId) -> Option<Watch> {
+        if !Self::is_strict(level) {
+            return None;
+        }
+        let shows_early = self.replicas.shows_early(id);
+        let watcher = || self.watcher();
+        Watch::new(reads, watcher, self.indexes.latest(), shows_early)
+    }
+
+    /// Whether what a snapshot that was taken at the replica since shows may be torn: the read is to be done
+    /// again, on the primary.
+    pub fn is_torn(&self, watch: &Watch) -> bool {
+        self.commits.is_torn(watch, &self.indexes, &self.pending)
+            && !planted::is(Bug::TornReadsCount)
+    }
+
+    fn watcher(&self) -> Watcher {
+        self.commits.watcher(self.indexes.latest())
+    }
+
+    fn is_strict(level: Level) -> bool {
+        matches!(level, Level::Gssi | Level::OneCopy)
+    }
+
+    fn least_loaded(&self, need: Tsid, is_good: impl Fn(ReplicaId, Tsid) -> bool) -> Target {
+        match self.replicas.least_loaded(need, is_good) {
+            Some((id, life, applied)) => Target::Replica {
+                id,
+                need,
+                applied,
+                life,
+            },
+            None => Target::Primary(Reason::NoneFresh { need }),
+        }
+    }
+
+    /// Whether a replica still serves and has `need`: it may have gone, or gone back, while a read
+    /// that was routed there waited for a connection.
+    pub fn has(&self, id: ReplicaId, need: Tsid) -> bool {
+        self.replicas.has(id, need) || planted::is(Bug::GoneBackServes)
+    }
+
+    /// A read began at a replica; none for a session that goes to the primary.
+    pub fn started(&mut self, id: Option<ReplicaId>) {
+        match id {
+            Some(id) => self.replicas.started(id),
+            None => self.primary_running += 1,
+        }
+    }
+
+    /// It has ended.
+    pub fn ended(&mut self, id: Option<ReplicaId>) {
+        match id {
+            Some(id) => self.replicas.ended(id),
+            None => self.primary_running = self.primary_running.saturating_sub(1),
+        }
+    }
+
+    /// Whether by more than `SPARE` more sessions are on the primary than on the replica that has the fewest:
+    /// whoever may wait for that one had better not go there, too.
+    pub fn is_primary_busier(&self) -> bool {
+        let least = self.replicas.running_least();
+        least.is_some_and(|least| self.primary_running > least + SPARE)
+    }
+
+    /// This replica is a standby, which may show commits before the primary does.
+    pub fn shows_early(&mut self, id: ReplicaId) {
+        self.replicas.set_shows_early(id);
+    }
+
+    /// Adds a replica that nobody has connected to.
+    pub fn add_replica(&mut self, id: ReplicaId) {
+        self.replicas.add(id, Tsid(0), None);
+    }
+
+    /// Replication has connected to a replica, which has everything up to `applied`; it serves when
+    /// [`State::Serving`].
+    pub fn connected(&mut self, id: ReplicaId, life: Life, applied: Tsid) {
+        self.replicas.add(id, applied, Some(life));
+    }
+
+    /// Takes a replica out for good.
+    pub fn remove_replica(&mut self, id: ReplicaId) {
+        self.replicas.remove(id);
+    }
+
+    /// A replica serves from now on, or no longer.
+    pub fn set_state(&mut self, id: ReplicaId, state: State) {
+        self.replicas.set_state(id, state);
+    }
+
+    /// A replica has committed everything up to `tsid`.
+    pub fn applied(&mut self, id: ReplicaId, tsid: Tsid) {
+        self.replicas.applied(id, tsid);
+    }
+
+    /// What each replica does, by its number.
+    pub fn replicas(&self) -> impl Iterator<Item = (ReplicaId, &Replica)> {
+        self.replicas.iter()
+    }
+
+    /// The newest commit that the slot's reader saw.
+    pub fn latest(&self) -> Tsid {
+        self.indexes.latest()
+    }
+
+    /// Memory that the three indexes took so far, at most, in bytes.
+    pub fn index_bytes_max(&self) -> usize {
+        self.index_bytes_max.max(self.indexes.bytes())
+    }
+
+    /// Whether the slot's reader has not seen this commit yet, if it happened.
+    pub fn is_pending(&self, id: TStateId) -> bool {
+        self.pending.contains(id)
+    }
+
+    /// Number of commits that are Pending.
+    pub fn pending_count(&self) -> usize {
+        self.pending.count()
+    }
+
+    /// What every serving replica has, if one serves.
+    pub fn applied_everywhere(&self) -> Option<Tsid> {
+        self.replicas.applied_everywhere()
+    }
+
+    fn prune_now_and_then(&mut self) {
+        self.commit_count += 1;
+        let has_many = self.indexes.row_count() >= self.rows_max;
+        if !has_many && !self.commit_count.is_multiple_of(self.limits.prune_interval) {
+            return;
+        }
+        self.index_bytes_max = self.index_bytes_max();
+        let applied = match self.indexes.row_count() <= self.limits.rows_for_away_max {
+            true => self.replicas.applied_wherever(),
+            false => self.applied_everywhere(),
+        };
+        if let Some(applied) = applied {
+            self.indexes.prune(applied);
+        }
+        self.rows_max = self.indexes.row_count() + PRUNE_ROWS;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    pub(super) const FIRST: ReplicaId = ReplicaId(1);
+    pub(super) const SECOND: ReplicaId = ReplicaId(2);
+    pub(super) const LIFE: Life = Life(1);
+
+    pub(super) fn read(table: u32) -> Sets {
+        let mut sets = Sets::default();
+        sets.touch(Table(table), Touch::read_table());
+        sets
+    }
+
+    pub(super) fn write(table: u32, row: u64) -> Sets {
+        let mut sets = Sets::default();
+        sets.touch(Table(table), Touch::write_rows([Row(row)]));
+        sets
+    }
+
+    pub(super) fn two_replicas() -> Manager {
+        let mut manager =
+            Manager::with_limits(mark::Key::new(b"secret"), 1, Tsid(10), ManagerLimits::SMALL);
+        for id in [FIRST, SECOND] {
+            manager.connected(id, LIFE, Tsid(10));
+            manager.set_state(id, State::Serving);
+        }
+        manager
+    }
+
+    pub(super) fn see(manager: &mut Manager, tsid: u64, mark: Option<Mark>, writes: &Sets) -> bool {
+        manager.committed(&Committed {
+            tsid: Tsid(tsid),
+            mark,
+            writes,
+            has_statements: false,
+        })
+    }
+
+    fn goes_to_primary(manager: &mut Manager, reads: &Sets) -> Option<Reason> {
+        match manager.route(reads, Level::Gssi) {
+            Target::Primary(reason) => Some(reason),
+            Target::Replica { .. } => None,
+        }
+    }
+
+    /// R32: from before COMMIT until a replica has it, a read that must see it never misses it.
+    #[test]
+    fn commit_is_never_missed() {
+        let mut manager = two_replicas();
+        let mark = manager.begin_commit(write(1, 7), None);
+        let pending = Some(Reason::Pending);
+        assert_eq!(goes_to_primary(&mut manager, &read(1)), pending);
+        assert_eq!(goes_to_primary(&mut manager, &read(2)), None);
+        manager.finished(mark.id, Outcome::Committed);
+        assert_eq!(goes_to_primary(&mut manager, &read(1)), pending);
+        assert!(see(&mut manager, 12, Some(mark), &write(1, 7)));
+        let need = Tsid(12);
+        let stale = Some(Reason::NoneFresh { need });
+        assert_eq!(goes_to_primary(&mut manager, &read(1)), stale);
+        manager.applied(SECOND, need);
+        let expected = Target::Replica {
+            id: SECOND,
+            need,
+            applied: need,
+            life: LIFE,
+        };
+        assert_eq!(manager.route(&read(1), Level::Gssi), expected);
+    }
+
+    #[test]
+    fn commit_seen_before_its_answer_is_not_known_to_be_shown() {
+        let mut manager = two_replicas();
+        let mark = manager.begin_commit(write(1, 7), None);
+        assert!(!see(&mut manager, 12, Some(mark), &write(1, 7)));
+        manager.finished(mark.id, Outcome::Committed);
+        assert_eq!(manager.pending_count(), 0);
+    }
+
+    #[test]
+    fn doubt_keeps_reads_on_the_primary_until_it_is_settled() {
+        let mut manager = two_replicas();
+        let mark = manager.begin_commit(Sets::writes_anything(), None);
+        manager.finished(mark.id, Outcome::InDoubt { backend: 99 });
+        assert_eq!(manager.in_doubt(), [(mark.id, 99)]);
+        assert!(goes_to_primary(&mut manager, &read(5)).is_some());
+        manager.settle_doubts(&[mark.id]);
+        assert_eq!(goes_to_primary(&mut manager, &read(5)), None);
+    }
+
+    #[test]
+    fn writers_that_bypass_the_proxy_raise_needs() {
+        let mut manager = two_replicas();
+        assert!(!see(&mut manager, 20, None, &write(1, 1)));
+        assert!(goes_to_primary(&mut manager, &read(1)).is_some());
+        assert_eq!(goes_to_primary(&mut manager, &read(2)), None);
+    }
+
+    #[test]
+    fn mark_of_another_epoch_settles_nothing() {
+        let mut manager = two_replicas();
+        let ours = manager.begin_commit(write(1, 7), None);
+        let mut theirs = ours;
+        theirs.epoch = 0;
+        assert!(!see(&mut manager, 12, Some(theirs), &write(1, 7)));
+        assert_eq!(manager.pending_count(), 1);
+    }
+
+    #[test]
+    fn statement_touches_everything() {
+        let mut manager = two_replicas();
+        let mark = manager.begin_commit(Sets::writes_anything(), None);
+        manager.committed(&Committed {
+            tsid: Tsid(12),
+            mark: Some(mark),
+            writes: &Sets::default(),
+            has_statements: true,
+        });
+        let need = Tsid(12);
+        let reason = goes_to_primary(&mut manager, &read(9));
+        assert_eq!(reason, Some(Reason::NoneFresh { need }));
+    }
+
+    /// Who wrote by an old catalogue may have written what a new trigger writes.
+    #[test]
+    fn writes_by_an_old_catalogue_may_be_of_anything() {
+        let mut manager = two_replicas();
+        let old = manager.begin_commit(write(1, 7), Some(0));
+        assert_eq!(goes_to_primary(&mut manager, &read(2)), None);
+        manager.catalogue_replaced(1);
+        let pending = Some(Reason::Pending);
+        assert_eq!(goes_to_primary(&mut manager, &read(2)), pending);
+        see(&mut manager, 12, Some(old), &write(1, 7));
+        assert_eq!(goes_to_primary(&mut manager, &read(2)), None);
+        let late = manager.begin_commit(write(1, 7), Some(0));
+        assert_eq!(goes_to_primary(&mut manager, &read(2)), pending);
+        see(&mut manager, 13, Some(late), &write(1, 7));
+        manager.begin_commit(write(1, 7), Some(1));
+        assert_eq!(goes_to_primary(&mut manager, &read(2)), None);
+    }
+
+    #[test]
+    fn levels_differ() {
+        let mut manager = two_replicas();
+        let mark = manager.begin_commit(write(1, 7), None);
+        let on_primary = |manager: &mut Manager, table, level| {
+            matches!(manager.route(&read(table), level), Target::Primary(_))
+        };
+        assert!(!on_primary(&mut manager, 1, Level::Weak));
+        assert!(on_primary(&mut manager, 2, Level::RsiPc));
+        assert!(!on_primary(&mut manager, 2, Level::Gssi));
+        see(&mut manager, 12, Some(mark), &write(1, 7));
+        assert!(on_primary(&mut manager, 2, Level::RsiPc));
+        assert!(!on_primary(&mut manager, 2, Level::OneCopy));
+    }
+
+    #[test]
+    fn replica_that_has_gone_back_has_not_what_it_had() {
+        let mut manager = two_replicas();
+        manager.applied(FIRST, Tsid(12));
+        assert!(manager.has(FIRST, Tsid(12)));
+        manager.connected(FIRST, LIFE, Tsid(11));
+        assert!(!manager.has(FIRST, Tsid(11)), "it does not serve yet");
+        manager.set_state(FIRST, State::Serving);
+        assert!(manager.has(FIRST, Tsid(11)) && !manager.has(FIRST, Tsid(12)));
+    }
+
+    /// As long as that takes little memory, see [`ManagerLimits`].
+    #[test]
+    fn who_was_away_serves_what_was_not_written_since() {
+        for (rows, serves) in [(3, true), (5, false)] {
+            let mut manager = two_replicas();
+            manager.set_state(FIRST, State::Away);
+            let commits = 11..=10 + ManagerLimits::SMALL.prune_interval;
+            for tsid in commits {
+                see(&mut manager, tsid, None, &write(1, tsid % rows));
+                manager.applied(SECOND, Tsid(tsid));
+            }
+            manager.connected(FIRST, LIFE, Tsid(10));
+            manager.set_state(FIRST, State::Serving);
+            manager.set_state(SECOND, State::Away);
+            let is_served = goes_to_primary(&mut manager, &read(2)).is_none();
+            assert_eq!(is_served, serves, "{rows}");
+            assert!(goes_to_primary(&mut manager, &read(1)).is_some());
+        }
+    }
+
+    #[test]
+    fn the_primary_is_busier_by_more_than_a_few() {
+        let mut manager = two_replicas();
+        manager.started(Some(FIRST));
+        for _ in 0..SPARE {
+            manager.started(None);
+        }
+        assert!(!manager.is_primary_busier());
+        manager.started(None);
+        assert!(manager.is_primary_busier());
+        manager.started(Some(SECOND));
+        assert!(!manager.is_primary_busier());
+        manager.ended(Some(SECOND));
+        manager.ended(None);
+        assert!(!manager.is_primary_busier());
+        manager.started(None);
+        for id in [FIRST, SECOND] {
+            manager.set_state(id, State::Away);
+        }
+        assert!(!manager.is_primary_busier(), "there is nobody else");
+    }
+
+    #[test]
+    fn reads_go_to_the_least_loaded_that_serves() {
+        let mut manager = two_replicas();
+        let target = |manager: &mut Manager| match manager.route(&read(1), Level::Gssi) {
+            Target::Replica { id, .. } => Some(id),
+            Target::Primary(_) => None,
+        };
+        assert_eq!(target(&mut manager), Some(FIRST));
+        manager.started(Some(FIRST));
+        assert_eq!(target(&mut manager), Some(SECOND));
+        manager.set_state(SECOND, State::Quarantined);
+        assert_eq!(target(&mut manager), Some(FIRST));
+        manager.ended(Some(FIRST));
+        manager.remove_replica(FIRST);
+        assert_eq!(target(&mut manager), None);
+    }
+
+    #[test]
+    fn what_writes_never_leaves_the_primary() {
+        let mut manager = two_replicas();
+        let target = manager.route(&write(1, 1), Level::Weak);
+        assert_eq!(target, Target::Primary(Reason::Writes));
+    }
+}

@@ -1,0 +1,301 @@
+//! Reads that wait for a replica, instead of going to the primary.
+//!
+//! What a read must see is what was committed when it began to wait, and what was Pending then, since others may
+//! have seen that on the primary. All the rest is too late for it: so its wait ends, however much is written
+//! meanwhile.
+//!
+//! Where one has waited in vain, others do not wait: for the same commits, or until a replica gets something.
+
+use alloc::collections::BTreeSet;
+use alloc::vec::Vec;
+
+use super::independence::independent;
+use super::items::Tsid;
+use super::mark::TStateId;
+use super::replicas::ReplicaId;
+use super::sets::Sets;
+use super::watch::{Watch, Watcher};
+use super::{Level, Manager, Reason, Target};
+use crate::planted::{self, Bug};
+
+/// When a read began to wait, and for what.
+#[derive(Debug)]
+pub struct Moment {
+    reads: Sets,
+    level: Level,
+    /// The catalogue by which it is known what is touched.
+    generation: u64,
+    /// What was Pending then and touches it.
+    pending: Vec<TStateId>,
+    /// What it must see, once all of that has its place in the order.
+    need: Option<Tsid>,
+    /// What the replica had then that had most.
+    newest: Option<Tsid>,
+    /// If it is to be watched.
+    watcher: Option<Watcher>,
+}
+
+/// What was waited for in vain.
+#[derive(Debug, Default)]
+pub struct Vain {
+    pending: BTreeSet<TStateId>,
+    /// That a replica gets more than this.
+    newest: Option<Tsid>,
+}
+
+impl Manager {
+    /// A read begins to wait, or a transaction that is to see everything that was committed, and goes on with that:
+    /// that one may read anything.
+    pub fn moment(&self, reads: &Sets, level: Level) -> Moment {
+        let reads = match level {
+            Level::RsiPc => Sets::reads_anything(),
+            Level::Weak | Level::Gssi | Level::OneCopy => reads.clone(),
+        };
+        let pending = self.pending.iter();
+        let touching = pending.filter(|(_, writes)| !independent(writes, &reads));
+        let pending = match level {
+            Level::Weak => Vec::new(),
+            _ if planted::is(Bug::WaitIgnoresPending) => Vec::new(),
+            _ => touching.map(|(id, _)| id).collect(),
+        };
+        let watcher = Self::is_strict(level).then(|| self.watcher());
+        Moment {
+            reads,
+            level,
+            generation: self.generation,
+            pending,
+            need: None,
+            newest: self.replicas.newest(),
+            watcher,
+        }
+    }
+
+    /// Whether somebody has waited in vain for what this one would wait for.
+    pub fn is_hopeless(&self, moment: &Moment) -> bool {
+        let mut pending = moment.pending.iter();
+        let newest = self.vain.newest;
+        pending.any(|id| self.vain.pending.contains(id))
+            || newest.is_some() && newest == moment.newest
+    }
+
+    /// A read has waited as long as it may.
+    pub fn waited_in_vain(&mut self, moment: &Moment) {
+        let vain = &mut self.vain;
+        vain.pending.extend(&moment.pending);
+        vain.pending.retain(|id| self.pending.contains(*id));
+        if moment.pending.is_empty() && self.replicas.newest() == moment.newest {
+            vain.newest = moment.newest;
+        }
+    }
+
+    /// Where a read that waits may go now. As long as it is not known what must be seen, or no replica has it, that
+    /// is the primary; ask again a little later (P1). Otherwise it is watched from the moment on.
+    pub fn route_moment(&mut self, moment: &mut Moment) -> (Target, Option<Watch>) {
+        if moment.generation != self.generation {
+            return (Target::Primary(Reason::Outdated), None);
+        }
+        if planted::is(Bug::WaitIsNotWatched) {
+            moment.watcher = moment.watcher.take().map(|_| self.watcher());
+        }
+        moment.pending.retain(|id| self.pending.contains(*id));
+        if !moment.pending.is_empty() {
+            return (Target::Primary(Reason::Pending), None);
+        }
+        let need = self.need(&moment.reads, moment.level);
+        let need = *moment.need.get_or_insert(need);
+        let watch = |id, has| -> Option<Watch> {
+            let shows_early = self.replicas.shows_early(id);
+            let watcher = moment.watcher.as_ref()?;
+            Watch::new(&moment.reads, || watcher.clone(), has, shows_early)
+        };
+        let is_whole = |id: ReplicaId, has: Tsid| {
+            let commits = &self.commits;
+            let is_split = |watch: &Watch| commits.is_split(watch, &self.indexes, &self.pending);
+            watch(id, has).is_none_or(|watch| !is_split(&watch)) || planted::is(Bug::TornReadsCount)
+        };
+        let target = self.least_loaded(need, is_whole);
+        match target {
+            Target::Replica { id, applied, .. } => (target, watch(id, applied)),
+            Target::Primary(_) => (target, None),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{FIRST, LIFE, SECOND, read, see, two_replicas, write};
+    use super::*;
+    use crate::freshness::{Class, Mark, Outcome, Parts, Row, Table, Touch};
+
+    fn committed(manager: &mut Manager, tsid: u64, mark: Mark, row: u64) {
+        manager.finished(mark.id, Outcome::Committed);
+        see(manager, tsid, Some(mark), &write(1, row));
+    }
+
+    fn at(id: ReplicaId, need: Tsid) -> Target {
+        Target::Replica {
+            id,
+            need,
+            applied: need,
+            life: LIFE,
+        }
+    }
+
+    /// P1: a snapshot covers what was acknowledged and what was Pending, and waits for no more.
+    #[test]
+    fn what_was_pending_is_waited_for_and_no_more() {
+        for reads in [read(1), Sets::reads_anything()] {
+            let mut manager = two_replicas();
+            let first = manager.begin_commit(write(1, 7), None);
+            let mut moment = manager.moment(&reads, Level::Gssi);
+            let mut weak = manager.moment(&reads, Level::Weak);
+            let pending = Target::Primary(Reason::Pending);
+            assert_eq!(manager.route_moment(&mut moment).0, pending);
+            let (target, watch) = manager.route_moment(&mut weak);
+            assert_eq!(
+                (target, watch.is_none()),
+                (at(FIRST, Tsid(0)).with(Tsid(10)), true)
+            );
+            committed(&mut manager, 12, first, 7);
+            let later = manager.begin_commit(write(1, 8), None);
+            let need = Tsid(12);
+            let lacks = Target::Primary(Reason::NoneFresh { need });
+            assert_eq!(manager.route_moment(&mut moment).0, lacks);
+            committed(&mut manager, 13, later, 8);
+            manager.applied(SECOND, need);
+            let (target, watch) = manager.route_moment(&mut moment);
+            assert_eq!(target, at(SECOND, need));
+            assert!(!manager.is_torn(&watch.expect("it reads more than a row")));
+        }
+    }
+
+    /// What is Pending and not touched is not waited for.
+    #[test]
+    fn what_is_not_touched_is_not_waited_for() {
+        let mut manager = two_replicas();
+        manager.begin_commit(write(2, 7), None);
+        let mut moment = manager.moment(&read(1), Level::Gssi);
+        assert_eq!(manager.route_moment(&mut moment).0, at(FIRST, Tsid(10)));
+        let mut moment = manager.moment(&read(1), Level::RsiPc);
+        let pending = Target::Primary(Reason::Pending);
+        assert_eq!(manager.route_moment(&mut moment).0, pending);
+    }
+
+    /// Two commits under way together, of which the replica has the first: the second may have been visible before.
+    #[test]
+    fn what_would_tear_is_not_chosen() {
+        let mut manager = two_replicas();
+        let first = manager.begin_commit(write(1, 7), None);
+        let mut moment = manager.moment(&read(1), Level::Gssi);
+        let second = manager.begin_commit(write(1, 8), None);
+        committed(&mut manager, 12, first, 7);
+        manager.applied(SECOND, Tsid(12));
+        let (split, need) = (manager.route_moment(&mut moment).0, Tsid(12));
+        assert_eq!(split, Target::Primary(Reason::NoneFresh { need }));
+        committed(&mut manager, 13, second, 8);
+        manager.applied(FIRST, Tsid(13));
+        let (whole, watch) = manager.route_moment(&mut moment);
+        assert_eq!(whole, at(FIRST, need).with(Tsid(13)));
+        let watch = watch.expect("it reads more than a row");
+        assert!(!manager.is_torn(&watch));
+        let mut row = manager.moment(&row_of(7), Level::Gssi);
+        assert!(manager.route_moment(&mut row).1.is_none(), "one row");
+    }
+
+    /// Where replication stands still, and where a commit takes long, one waits for all.
+    #[test]
+    fn what_was_waited_for_in_vain_is_not_waited_for_again() {
+        let mut manager = two_replicas();
+        let slow = manager.begin_commit(write(1, 7), None);
+        let moment = manager.moment(&read(1), Level::Gssi);
+        assert!(!manager.is_hopeless(&moment));
+        manager.waited_in_vain(&moment);
+        let again = |manager: &Manager, table| {
+            let moment = manager.moment(&read(table), Level::Gssi);
+            manager.is_hopeless(&moment)
+        };
+        assert!(again(&manager, 1));
+        assert!(!again(&manager, 2), "another table");
+        committed(&mut manager, 12, slow, 7);
+        assert!(!again(&manager, 1), "it is in the log");
+        let moment = manager.moment(&read(1), Level::Gssi);
+        manager.waited_in_vain(&moment);
+        assert!(again(&manager, 1) && again(&manager, 2));
+        manager.applied(SECOND, Tsid(11));
+        assert!(!again(&manager, 1));
+        manager.waited_in_vain(&moment);
+        assert!(!again(&manager, 1), "it got something meanwhile");
+    }
+
+    /// It may touch something else by now.
+    #[test]
+    fn a_new_catalogue_ends_the_wait() {
+        let mut manager = two_replicas();
+        let mut moment = manager.moment(&read(1), Level::Gssi);
+        manager.catalogue_replaced(1);
+        let outdated = Target::Primary(Reason::Outdated);
+        assert_eq!(manager.route_moment(&mut moment).0, outdated);
+    }
+
+    /// It shows commits before the primary does: who has seen one there, and asks the primary, would not see it.
+    #[test]
+    fn what_a_standby_shows_early_does_not_count() {
+        let mut manager = two_replicas();
+        manager.shows_early(FIRST);
+        let reads = row_of(7);
+        assert!(
+            manager.watch(&reads, Level::Gssi, SECOND).is_none(),
+            "one row"
+        );
+        let watch = |manager: &Manager| {
+            let watch = manager.watch(&reads, Level::Gssi, FIRST);
+            watch.expect("it is a standby")
+        };
+        let before = watch(&manager);
+        let other = manager.begin_commit(write(1, 8), None);
+        assert!(!manager.is_torn(&before), "another row");
+        let mark = manager.begin_commit(write(1, 7), None);
+        assert!(manager.is_torn(&before), "it may be there already");
+        see(&mut manager, 12, Some(mark), &write(1, 7));
+        assert!(
+            manager.is_torn(&before),
+            "nobody has said that it is visible"
+        );
+        manager.applied(FIRST, Tsid(12));
+        assert!(manager.is_torn(&watch(&manager)), "nor since");
+        manager.shown(Tsid(12));
+        assert!(!manager.is_torn(&before) && !manager.is_torn(&watch(&manager)));
+        manager.finished(other.id, Outcome::RolledBack);
+    }
+
+    /// A read of one row of the first table.
+    fn row_of(row: u64) -> Sets {
+        let mut sets = Sets::default();
+        let rows = Parts {
+            rows: [Row(row)].into_iter().collect(),
+            ..Parts::default()
+        };
+        let touch = Touch {
+            class: Class::Rows,
+            reads: Some(rows),
+            writes: None,
+        };
+        sets.touch(Table(1), touch);
+        sets
+    }
+
+    impl Target {
+        /// The same, of a replica that has this.
+        fn with(self, has: Tsid) -> Target {
+            match self {
+                Target::Replica { id, need, life, .. } => Target::Replica {
+                    id,
+                    need,
+                    applied: has,
+                    life,
+                },
+                primary => primary,
+            }
+        }
+    }
+}

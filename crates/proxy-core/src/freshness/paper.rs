@@ -1,0 +1,56 @@
+//! Tables 1 and 3 of the paper, written down as sets, for tests: R is table 1 with columns A1 to A4, S
+//! is table 2 with columns B1 to B5.
+
+use super::items::{Column, Items, Row, Table};
+use super::sets::{Class, Parts, Sets, Touch};
+
+const R: Table = Table(1);
+const S: Table = Table(2);
+
+fn one(table: Table, class: Class, reads: &[u16], writes: &[u16], rows: &[u64]) -> Sets {
+    let mut sets = Sets::default();
+    let touch = Touch {
+        class,
+        reads: Some(parts(class, reads, rows)),
+        writes: (!writes.is_empty()).then(|| parts(class, writes, rows)),
+    };
+    sets.touch(table, touch);
+    sets
+}
+
+/// W1 to W5.
+pub fn writes() -> [Sets; 5] {
+    [
+        one(R, Class::Rows, &[1], &[2, 3], &[100]),
+        one(S, Class::Columns, &[5], &[2], &[]),
+        one(R, Class::Columns, &[2], &[3, 4], &[]),
+        one(R, Class::Rows, &[1], &[0], &[120]),
+        one(S, Class::Columns, &[5], &[4], &[]),
+    ]
+}
+
+/// R1 to R4.
+pub fn reads() -> [Sets; 4] {
+    let mut join = one(R, Class::Columns, &[1], &[], &[]);
+    join.merge(&one(S, Class::Columns, &[2, 3], &[], &[]));
+    [
+        one(R, Class::Table, &[0], &[], &[]),
+        one(R, Class::Rows, &[1, 3, 4], &[], &[100]),
+        one(S, Class::Columns, &[2, 3, 5], &[], &[]),
+        join,
+    ]
+}
+
+/// Columns (0: all) and rows, the rows only where the class knows them.
+pub fn parts(class: Class, columns: &[u16], rows: &[u64]) -> Parts {
+    Parts {
+        columns: match columns.contains(&0) || class == Class::Table {
+            true => Items::all(),
+            false => columns.iter().map(|column| Column(*column)).collect(),
+        },
+        rows: match class {
+            Class::Rows => rows.iter().map(|row| Row(*row)).collect(),
+            _ => Items::default(),
+        },
+    }
+}

@@ -1,0 +1,148 @@
+//! Pending: transactions whose COMMIT may have happened and that the indexes do not know yet (R32).
+//!
+//! Their merged write sets are kept beside them, so that a read asks once, whatever their number.
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use super::mark::TStateId;
+use super::sets::Sets;
+use crate::planted::{self, Bug};
+
+/// What became of a commit, as the primary's connection told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It is committed, and the primary shows it.
+    Committed,
+    /// It is rolled back.
+    RolledBack,
+    /// The connection broke after COMMIT was sent.
+    InDoubt {
+        /// The process on the primary that had it.
+        backend: i32,
+    },
+}
+
+#[derive(Debug)]
+struct Item {
+    writes: Sets,
+    outcome: Option<Outcome>,
+    /// The next commit's number when the primary was known to show it.
+    shown: Option<TStateId>,
+    /// When it was first asked how old it is, by the clock of who asks.
+    since: Option<Duration>,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct Pending {
+    items: BTreeMap<TStateId, Item>,
+    state: Sets,
+}
+
+impl Pending {
+    /// Before COMMIT is sent.
+    pub fn insert(&mut self, id: TStateId, writes: Sets) {
+        self.state.merge(&writes);
+        let item = Item {
+            writes,
+            outcome: None,
+            shown: None,
+            since: None,
+        };
+        let before = self.items.insert(id, item);
+        assert!(before.is_none(), "ids are given out once");
+    }
+
+    /// What each writes is not known any more.
+    pub fn widen(&mut self) {
+        for item in self.items.values_mut() {
+            self.state.remove(&item.writes);
+            item.writes = Sets::writes_anything();
+            self.state.merge(&item.writes);
+        }
+    }
+
+    /// The outcome is known, or will never be known from that connection. `next` is the number that the next
+    /// commit gets.
+    pub fn finished(&mut self, id: TStateId, outcome: Outcome, next: TStateId) {
+        let is_over = match outcome {
+            Outcome::RolledBack => true,
+            Outcome::Committed => planted::is(Bug::PendingEndsAtAnswer),
+            Outcome::InDoubt { .. } => planted::is(Bug::DoubtForgotten),
+        };
+        if is_over {
+            self.remove(id);
+        } else if let Some(item) = self.items.get_mut(&id) {
+            item.outcome = Some(outcome);
+            item.shown = (outcome == Outcome::Committed).then_some(next);
+        }
+    }
+
+    /// The indexes know it now. If the primary is known to show it, returns the number that the next commit had
+    /// when that was known.
+    pub fn committed(&mut self, id: TStateId) -> Option<TStateId> {
+        self.remove(id)?.shown
+    }
+
+    /// Merged write sets of all.
+    pub fn state(&self) -> &Sets {
+        &self.state
+    }
+
+    /// What each may write.
+    pub fn iter(&self) -> impl Iterator<Item = (TStateId, &Sets)> {
+        self.items.iter().map(|(id, item)| (*id, &item.writes))
+    }
+
+    /// What each may write that the primary is not known to show.
+    pub fn hidden(&self) -> impl Iterator<Item = (TStateId, &Sets)> {
+        let items = self.items.iter().filter(|(_, item)| item.shown.is_none());
+        items.map(|(id, item)| (*id, &item.writes))
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.items.is_empty()
+    }
+
+    /// Whether this one is there.
+    pub fn contains(&self, id: TStateId) -> bool {
+        self.items.contains_key(&id)
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.items.len()
+    }
+
+    /// For how long the oldest has been there, if there is one. To be asked again and again: its age counts from when
+    /// it was first asked for.
+    pub fn oldest(&mut self, now: Duration) -> Option<Duration> {
+        // The newest have no age yet.
+        let items = self.items.values_mut().rev();
+        items
+            .take_while(|item| item.since.is_none())
+            .for_each(|item| item.since = Some(now));
+        let (_, oldest) = self.items.first_key_value()?;
+        oldest.since.map(|since| now.saturating_sub(since))
+    }
+
+    /// Those in doubt, each with its process on the primary.
+    pub fn in_doubt(&self) -> Vec<(TStateId, i32)> {
+        let items = self.items.iter();
+        items
+            .filter_map(|(id, item)| match item.outcome {
+                Some(Outcome::InDoubt { backend }) => Some((*id, backend)),
+                _ => None,
+            })
+            .collect()
+    }
+
+    fn remove(&mut self, id: TStateId) -> Option<Item> {
+        let item = self.items.remove(&id)?;
+        self.state.remove(&item.writes);
+        Some(item)
+    }
+}

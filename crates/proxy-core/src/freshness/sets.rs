@@ -1,0 +1,419 @@
+//! Read and write sets of statements, transactions and groups of transactions, with the affecting
+//! class per table (the paper's section 4.1).
+//!
+//! Sets are cumulative: the sets of a transaction are its statements' sets merged, and what runs
+//! together at a replica is merged again. `merge` and `remove` are inverse.
+
+use super::items::{Column, Items, Row, Table};
+use alloc::vec::Vec;
+
+/// How a statement or transaction affects one table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Class {
+    /// Particular rows, found by the canonical key (the paper's RAS).
+    Rows,
+    /// Some columns of rows that are not known (CAS).
+    Columns,
+    /// Everything (TAS).
+    Table,
+}
+
+/// What one statement does with one table.
+#[derive(Clone, Debug)]
+pub struct Touch {
+    /// Its affecting class for the table.
+    pub class: Class,
+    /// What it reads; none if it reads nothing of the table.
+    pub reads: Option<Parts>,
+    /// What it writes; none if it writes nothing of the table.
+    pub writes: Option<Parts>,
+}
+
+/// Columns and rows of one table.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Parts {
+    /// Which columns. An INSERT or DELETE writes all of them.
+    pub columns: Items<Column>,
+    /// Which rows, where the class is [`Class::Rows`]; else empty.
+    pub rows: Items<Row>,
+}
+
+impl Parts {
+    /// All columns of rows that are not known.
+    pub fn whole() -> Parts {
+        Parts {
+            columns: Items::all(),
+            rows: Items::default(),
+        }
+    }
+
+    fn merge(&mut self, other: &Parts) {
+        self.columns.merge(&other.columns);
+        self.rows.merge(&other.rows);
+    }
+
+    fn absorb(&mut self, other: Parts) {
+        self.columns.absorb(other.columns);
+        self.rows.absorb(other.rows);
+    }
+
+    fn remove(&mut self, other: &Parts) {
+        self.columns.remove(&other.columns);
+        self.rows.remove(&other.rows);
+    }
+}
+
+impl Touch {
+    /// A read of everything in the table.
+    pub fn read_table() -> Touch {
+        Touch {
+            class: Class::Table,
+            reads: Some(Parts::whole()),
+            writes: None,
+        }
+    }
+
+    /// A write that may read and change everything in the table.
+    pub fn write_table() -> Touch {
+        Touch {
+            class: Class::Table,
+            reads: Some(Parts::whole()),
+            writes: Some(Parts::whole()),
+        }
+    }
+
+    /// A write of whole rows that are known: what a row image does.
+    pub fn write_rows(rows: impl IntoIterator<Item = Row>) -> Touch {
+        Touch {
+            class: Class::Rows,
+            reads: None,
+            writes: Some(Parts {
+                columns: Items::all(),
+                rows: rows.into_iter().collect(),
+            }),
+        }
+    }
+}
+
+/// The sets of one table.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TableSets {
+    statements: [u64; 3],
+    readers: u64,
+    writers: u64,
+    read: Parts,
+    written: Parts,
+}
+
+impl TableSets {
+    /// The affecting class: all statements' class where they agree, else the whole table.
+    pub fn class(&self) -> Class {
+        match self.statements {
+            [rows, 0, 0] if rows > 0 => Class::Rows,
+            [0, columns, 0] if columns > 0 => Class::Columns,
+            _ => Class::Table,
+        }
+    }
+
+    /// Whether something of the table is written.
+    pub fn is_written(&self) -> bool {
+        self.writers > 0
+    }
+
+    /// Whether something of the table is read.
+    pub fn is_read(&self) -> bool {
+        self.readers > 0
+    }
+
+    /// What is read.
+    pub fn read(&self) -> &Parts {
+        &self.read
+    }
+
+    /// What is written.
+    pub fn written(&self) -> &Parts {
+        &self.written
+    }
+
+    fn coarsen(&mut self, class: Class) {
+        for finer in 0..class as usize {
+            self.statements[class as usize] += core::mem::take(&mut self.statements[finer]);
+        }
+        if class != Class::Rows {
+            self.read.rows = Items::default();
+            self.written.rows = Items::default();
+        }
+    }
+
+    fn touch(&mut self, touch: Touch) {
+        self.statements[touch.class as usize] += 1;
+        if let Some(parts) = touch.reads {
+            self.readers += 1;
+            self.read.absorb(parts);
+            // `SELECT count(*)` names no column, and still sees whoever writes all of them.
+            self.read.columns.add(Column::EXISTENCE);
+        }
+        if let Some(parts) = touch.writes {
+            self.writers += 1;
+            self.written.absorb(parts);
+        }
+    }
+
+    fn merge(&mut self, other: &TableSets) {
+        for (here, there) in self.statements.iter_mut().zip(other.statements) {
+            *here += there;
+        }
+        self.readers += other.readers;
+        self.writers += other.writers;
+        self.read.merge(&other.read);
+        self.written.merge(&other.written);
+    }
+
+    fn remove(&mut self, other: &TableSets) {
+        for (here, there) in self.statements.iter_mut().zip(other.statements) {
+            *here = subtract(*here, there);
+        }
+        self.readers = subtract(self.readers, other.readers);
+        self.writers = subtract(self.writers, other.writers);
+        self.read.remove(&other.read);
+        self.written.remove(&other.written);
+    }
+}
+
+/// The sets of a statement, a transaction, or several of them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Sets {
+    /// Statements that may read any table.
+    any_readers: u64,
+    /// Statements that may write any table.
+    any_writers: u64,
+    /// By the table's number. They are few, and a map's nodes would have place for many.
+    tables: Vec<(Table, TableSets)>,
+}
+
+impl Sets {
+    /// What is not proven: a read of anything (R33).
+    pub fn reads_anything() -> Sets {
+        Sets {
+            any_readers: 1,
+            ..Sets::default()
+        }
+    }
+
+    /// What is not proven: a write of anything (R33).
+    pub fn writes_anything() -> Sets {
+        Sets {
+            any_readers: 1,
+            any_writers: 1,
+            ..Sets::default()
+        }
+    }
+
+    /// What is known of rows, or of columns too, is known no more: each table is of this class at least.
+    pub fn coarsen(&mut self, class: Class) {
+        for (_, table) in &mut self.tables {
+            table.coarsen(class);
+        }
+    }
+
+    /// Whether all that they read is one row at most.
+    pub fn read_one_row(&self) -> bool {
+        let is_row = |(_, sets): &(Table, TableSets)| {
+            let rows = &sets.read.rows;
+            sets.class() == Class::Rows && !rows.is_all() && rows.named().count() <= 1
+        };
+        let is_known = !self.may_read_anything() && !self.may_write_anything();
+        is_known && self.tables.len() <= 1 && self.tables.iter().all(is_row)
+    }
+
+    /// Adds what one statement does with one table.
+    pub fn touch(&mut self, table: Table, touch: Touch) {
+        self.entry(table).touch(touch);
+    }
+
+    fn place(&self, table: Table) -> Result<usize, usize> {
+        self.tables
+            .binary_search_by_key(&table, |(table, _)| *table)
+    }
+
+    fn entry(&mut self, table: Table) -> &mut TableSets {
+        let place = self.place(table);
+        let place = place.unwrap_or_else(|place| {
+            if self.tables.is_empty() {
+                // Mostly there is one.
+                self.tables.reserve_exact(1);
+            }
+            self.tables.insert(place, (table, TableSets::default()));
+            place
+        });
+        &mut self.tables[place].1
+    }
+
+    /// Whether any table at all may be read.
+    pub fn may_read_anything(&self) -> bool {
+        self.any_readers > 0
+    }
+
+    /// Whether any table at all may be written.
+    pub fn may_write_anything(&self) -> bool {
+        self.any_writers > 0
+    }
+
+    /// Whether nothing is read or written.
+    pub fn is_empty(&self) -> bool {
+        self.any_readers == 0 && self.any_writers == 0 && self.tables.is_empty()
+    }
+
+    /// Whether something is written.
+    pub fn is_written(&self) -> bool {
+        self.any_writers > 0 || self.tables.iter().any(|(_, sets)| sets.is_written())
+    }
+
+    /// The tables that are touched, in the order of their numbers.
+    pub fn tables(&self) -> impl Iterator<Item = (Table, &TableSets)> {
+        self.tables.iter().map(|(table, sets)| (*table, sets))
+    }
+
+    /// The sets of one table, if it is touched by name.
+    pub fn table(&self, table: Table) -> Option<&TableSets> {
+        Some(&self.tables[self.place(table).ok()?].1)
+    }
+
+    /// Whether there may be a table that both touch, whatever they do with it.
+    pub fn shares_table(&self, other: &Sets) -> bool {
+        let may_be_any = |sets: &Sets| sets.any_readers > 0 || sets.any_writers > 0;
+        let mut tables = self.tables.iter();
+        (may_be_any(self) && !other.is_empty())
+            || (may_be_any(other) && !self.is_empty())
+            || tables.any(|(table, _)| other.place(*table).is_ok())
+    }
+
+    /// Counts the other's sets in.
+    pub fn merge(&mut self, other: &Sets) {
+        self.any_readers += other.any_readers;
+        self.any_writers += other.any_writers;
+        for (table, sets) in &other.tables {
+            self.entry(*table).merge(sets);
+        }
+    }
+
+    /// The same, with sets that nobody else needs.
+    pub fn absorb(&mut self, other: Sets) {
+        match self.is_empty() {
+            true => *self = other,
+            false => self.merge(&other),
+        }
+    }
+
+    /// Counts sets out that have been merged before.
+    pub fn remove(&mut self, other: &Sets) {
+        self.any_readers = subtract(self.any_readers, other.any_readers);
+        self.any_writers = subtract(self.any_writers, other.any_writers);
+        for (table, sets) in &other.tables {
+            let place = self.place(*table);
+            let place = place.expect("only what was merged is removed");
+            let here = &mut self.tables[place].1;
+            here.remove(sets);
+            if here.statements == [0; 3] {
+                self.tables.remove(place);
+            }
+        }
+    }
+}
+
+fn subtract(from: u64, count: u64) -> u64 {
+    from.checked_sub(count)
+        .expect("only what was merged is removed")
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::freshness::fixture::{sets, statement};
+
+    #[test]
+    fn count_of_rows_is_dependent_on_inserts() {
+        let count = Touch {
+            class: Class::Columns,
+            reads: Some(Parts::default()),
+            writes: None,
+        };
+        let insert = Touch {
+            class: Class::Columns,
+            reads: None,
+            writes: Some(Parts::whole()),
+        };
+        let [mut reader, mut writer] = [Sets::default(), Sets::default()];
+        reader.touch(Table(1), count);
+        writer.touch(Table(1), insert);
+        assert!(!crate::freshness::independence::independent(
+            &reader, &writer
+        ));
+    }
+
+    #[test]
+    fn coarser_sets_touch_more() {
+        let [mut read, mut write] = [Sets::default(), Sets::default()];
+        let parts = |columns: Items<Column>, row| Parts {
+            columns,
+            rows: Items::one(Row(row)),
+        };
+        read.touch(
+            Table(1),
+            Touch {
+                class: Class::Rows,
+                reads: Some(parts(Items::one(Column(2)), 1)),
+                writes: None,
+            },
+        );
+        write.touch(Table(1), Touch::write_rows([Row(2)]));
+        let independent = crate::freshness::independence::independent;
+        assert!(independent(&read, &write));
+        for class in [Class::Rows, Class::Columns, Class::Table] {
+            read.coarsen(class);
+            assert_eq!(read.table(Table(1)).expect("it is touched").class(), class);
+            assert_eq!(independent(&read, &write), class == Class::Rows);
+        }
+    }
+
+    #[test]
+    fn tables_that_both_touch() {
+        let sets = |table| statement(Table(table), Class::Rows, &[], &[(1, 1)]);
+        assert!(sets(1).shares_table(&sets(1)));
+        assert!(!sets(1).shares_table(&sets(2)));
+        assert!(sets(1).shares_table(&Sets::reads_anything()));
+        assert!(Sets::reads_anything().shares_table(&sets(1)));
+        assert!(!Sets::reads_anything().shares_table(&Sets::default()));
+    }
+
+    #[test]
+    fn classes_that_differ_make_the_whole_table() {
+        let mut both = statement(Table(1), Class::Rows, &[], &[(1, 1)]);
+        both.merge(&statement(Table(1), Class::Columns, &[2], &[]));
+        let class = |sets: &Sets| sets.table(Table(1)).expect("it is touched").class();
+        assert_eq!(class(&both), Class::Table);
+        both.remove(&statement(Table(1), Class::Columns, &[2], &[]));
+        assert_eq!(class(&both), Class::Rows);
+    }
+
+    proptest! {
+        #[test]
+        fn remove_undoes_merge(first in sets(), second in sets()) {
+            let mut both = first.clone();
+            both.merge(&second);
+            both.remove(&second);
+            prop_assert_eq!(both, first);
+        }
+
+        #[test]
+        fn merge_knows_no_order(first in sets(), second in sets()) {
+            let mut here = first.clone();
+            here.merge(&second);
+            let mut there = second;
+            there.merge(&first);
+            prop_assert_eq!(here, there);
+        }
+    }
+}

@@ -1,0 +1,358 @@
+//! Reads at replicas that may be torn: a read takes its snapshot some time after its replica was chosen, and
+//! commits that began since may have become visible on the primary in another order than that of its log, in which
+//! replicas get them. Who sees the later one on the primary, without the earlier, and who sees the earlier one at an
+//! replica, without the later, disagree for ever (a long fork; P1).
+//!
+//! So a read is *watched* from the choice until its snapshot is known to have been taken. It is torn only if it
+//! touches two commits since then of which the later in the log may have been visible first. Then it is
+//! done again, on the primary.
+//!
+//! A read of one row is never torn: who writes a row waits for who wrote it before.
+//!
+//! A read that waits for its replica (see [`Moment`](super::Moment)) has commits from the beginning of its wait on
+//! before and behind what that has, so it is watched from there; and it is not sent where what the replica has at
+//! that time would tear it.
+//!
+//! A standby of the primary may show a commit before the primary does, and long before where that waits for
+//! standbys. There what touches a commit that is not known to be visible is done again, too, also a read of one row.
+
+use alloc::collections::VecDeque;
+use alloc::sync::Arc;
+
+use super::independence::independent;
+use super::indexes::Indexes;
+use super::items::Tsid;
+use super::mark::TStateId;
+use super::pending::Pending;
+use super::sets::Sets;
+
+/// Commits that are remembered for those that watch, at most. Who began before is torn if anything was written
+/// of what it reads.
+const COMMITS_MAX: usize = 4096;
+
+/// Remembers commits, while somebody has one.
+#[derive(Clone, Debug)]
+pub struct Watcher {
+    /// All those up to here were visible before.
+    since: Tsid,
+    _held: Arc<()>,
+}
+
+/// A read from the choice of its replica on.
+#[derive(Debug)]
+pub struct Watch {
+    reads: Sets,
+    watcher: Watcher,
+    /// The replica has those up to here, as far as it is read.
+    has: Tsid,
+    /// It reads more than one row.
+    may_tear: bool,
+    /// It may show what the primary does not show yet.
+    shows_early: bool,
+}
+
+impl Watch {
+    /// A read from the choice of a replica on that has this; none if nothing that it may see there is in doubt.
+    pub fn new(
+        reads: &Sets,
+        watcher: impl FnOnce() -> Watcher,
+        has: Tsid,
+        shows_early: bool,
+    ) -> Option<Watch> {
+        let may_tear = !reads.read_one_row();
+        (may_tear || shows_early).then(|| Watch {
+            reads: reads.clone(),
+            watcher: watcher(),
+            has,
+            may_tear,
+            shows_early,
+        })
+    }
+}
+
+/// A commit that somebody watched.
+#[derive(Debug)]
+struct Commit {
+    tsid: Tsid,
+    /// None if somebody wrote without the proxy.
+    id: Option<TStateId>,
+    /// Whatever had this number or a higher one had not sent its COMMIT yet when this was visible; none where
+    /// that is not known.
+    shown: Option<TStateId>,
+    writes: Sets,
+}
+
+/// Commits since the oldest watch.
+#[derive(Debug, Default)]
+pub struct Commits {
+    commits: VecDeque<Commit>,
+    /// The newest that is remembered no more.
+    forgotten: Tsid,
+    watchers: Arc<()>,
+}
+
+impl Commits {
+    /// Commits are remembered from now on.
+    pub fn watcher(&self, latest: Tsid) -> Watcher {
+        let last = self.commits.back();
+        let hidden = last.filter(|last| last.shown.is_none());
+        Watcher {
+            since: hidden.map_or(latest, |hidden| Tsid(hidden.tsid.0 - 1)),
+            _held: Arc::clone(&self.watchers),
+        }
+    }
+
+    /// The slot's reader saw a commit. The last one is remembered for nobody, too, until it is visible.
+    pub fn committed(
+        &mut self,
+        (tsid, id): (Tsid, Option<TStateId>),
+        shown: Option<TStateId>,
+        writes: impl FnOnce() -> Sets,
+    ) {
+        if self.commits.back().is_some_and(|last| last.tsid >= tsid) {
+            return;
+        }
+        if Arc::strong_count(&self.watchers) == 1 {
+            self.commits.clear();
+            if shown.is_some() {
+                return;
+            }
+        } else if self.commits.len() == COMMITS_MAX {
+            let oldest = self.commits.pop_front();
+            self.forgotten = oldest.map_or(self.forgotten, |oldest| oldest.tsid);
+        }
+        self.commits.push_back(Commit {
+            tsid,
+            id,
+            shown,
+            writes: writes(),
+        });
+    }
+
+    /// The newest commit is visible, and `next` is the number that the next one gets.
+    pub fn shown(&mut self, tsid: Tsid, next: TStateId) {
+        if let Some(last) = self.commits.back_mut().filter(|last| last.tsid == tsid) {
+            last.shown.get_or_insert(next);
+        }
+    }
+
+    /// Whether a snapshot that was taken since may have one commit and not another that was visible before; or,
+    /// where that is possible, one that is not visible.
+    pub fn is_torn(&self, watch: &Watch, indexes: &Indexes, pending: &Pending) -> bool {
+        let is_early = watch.shows_early && self.is_early(watch, pending);
+        let unknown = Tsid(u64::MAX);
+        is_early || self.tears(watch, unknown, (indexes, pending))
+    }
+
+    /// Whether the state that the replica has now, as far as that is known, has one commit and not another that
+    /// may have been visible before.
+    pub fn is_split(&self, watch: &Watch, indexes: &Indexes, pending: &Pending) -> bool {
+        self.tears(watch, watch.has, (indexes, pending))
+    }
+
+    /// The same of all states that have what the replica has, and nothing behind `until`.
+    fn tears(&self, watch: &Watch, until: Tsid, (indexes, pending): (&Indexes, &Pending)) -> bool {
+        let since = watch.watcher.since;
+        if !watch.may_tear || indexes.need(&watch.reads) <= since {
+            return false;
+        }
+        if self.forgotten > since {
+            return true;
+        }
+        // When the last of those that it has was visible at the latest: everything with a lower number may have been
+        // visible before.
+        let mut last: Option<TStateId> = None;
+        let touches = |writes: &Sets| !independent(writes, &watch.reads);
+        for commit in self.since(since).filter(|it| touches(&it.writes)) {
+            let may_lack = commit.tsid > watch.has;
+            if may_lack && last.is_some_and(|last| commit.id.is_none_or(|id| id < last)) {
+                return true;
+            }
+            if commit.tsid <= until {
+                last = last.max(Some(commit.shown.unwrap_or(TStateId(u64::MAX))));
+            }
+        }
+        let mut pending = pending.iter();
+        last.is_some_and(|last| pending.any(|(id, writes)| id < last && touches(writes)))
+    }
+
+    /// Whether it may have seen what is not visible.
+    fn is_early(&self, watch: &Watch, pending: &Pending) -> bool {
+        let since = watch.watcher.since;
+        let hidden = self.since(since).filter(|it| it.shown.is_none());
+        let mut writes = hidden
+            .map(|it| &it.writes)
+            .chain(pending.hidden().map(|(_, writes)| writes));
+        self.forgotten > since || writes.any(|writes| !independent(writes, &watch.reads))
+    }
+
+    fn since(&self, tsid: Tsid) -> impl Iterator<Item = &Commit> {
+        let first = self.commits.partition_point(|it| it.tsid <= tsid);
+        self.commits.range(first..)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::freshness::{
+        Class, Committed, Level, Manager, Mark, Outcome, Parts, ReplicaId, Row, Table, Touch, mark,
+    };
+
+    const FIRST: ReplicaId = ReplicaId(1);
+
+    fn manager() -> Manager {
+        Manager::with_limits(
+            mark::Key::new(b"secret"),
+            1,
+            Tsid(10),
+            super::super::ManagerLimits::SMALL,
+        )
+    }
+
+    fn write(row: u64) -> Sets {
+        let mut sets = Sets::default();
+        sets.touch(Table(1), Touch::write_rows([Row(row)]));
+        sets
+    }
+
+    fn read_rows(rows: &[u64]) -> Sets {
+        let mut sets = Sets::default();
+        let reads = Parts {
+            rows: rows.iter().copied().map(Row).collect(),
+            ..Parts::default()
+        };
+        let touch = Touch {
+            class: Class::Rows,
+            reads: Some(reads),
+            writes: None,
+        };
+        sets.touch(Table(1), touch);
+        sets
+    }
+
+    fn see(manager: &mut Manager, tsid: u64, mark: Option<Mark>, row: u64) {
+        manager.committed(&Committed {
+            tsid: Tsid(tsid),
+            mark,
+            writes: &write(row),
+            has_statements: false,
+        });
+    }
+
+    /// One commits after the other began, and before it is seen.
+    fn two_at_once(manager: &mut Manager, rows: [u64; 2]) -> [Mark; 2] {
+        let marks = rows.map(|row| manager.begin_commit(write(row), None));
+        manager.finished(marks[0].id, Outcome::Committed);
+        see(manager, 12, Some(marks[0]), rows[0]);
+        marks
+    }
+
+    #[test]
+    fn two_that_were_under_way_together_tear() {
+        let mut manager = manager();
+        let watch = |manager: &Manager, rows: &[u64]| {
+            let watch = manager.watch(&read_rows(rows), Level::Gssi, FIRST);
+            watch.expect("it reads several rows")
+        };
+        let before = watch(&manager, &[1, 2]);
+        let other = watch(&manager, &[1, 3]);
+        let marks = two_at_once(&mut manager, [1, 2]);
+        // The second may have been visible before.
+        assert!(manager.is_torn(&before));
+        assert!(!manager.is_torn(&other), "it reads one of both only");
+        let later = watch(&manager, &[1, 2]);
+        manager.finished(marks[1].id, Outcome::Committed);
+        see(&mut manager, 13, Some(marks[1]), 2);
+        assert!(manager.is_torn(&before), "it is seen, and still in doubt");
+        assert!(!manager.is_torn(&later));
+    }
+
+    #[test]
+    fn one_after_the_other_never_tears() {
+        let mut manager = manager();
+        let watch = manager.watch(&Sets::reads_anything(), Level::Gssi, FIRST);
+        let watch = watch.expect("it may read all");
+        for (row, tsid) in (1..5).zip(11..) {
+            let mark = manager.begin_commit(write(row), None);
+            manager.finished(mark.id, Outcome::Committed);
+            see(&mut manager, tsid, Some(mark), row);
+        }
+        assert!(!manager.is_torn(&watch));
+        // Nobody knows when that became visible.
+        see(&mut manager, 20, None, 7);
+        assert!(manager.is_torn(&watch));
+    }
+
+    /// A commit that is read before its answer has come, as one from around the proxy always is, is visible when the
+    /// primary says so.
+    #[test]
+    fn what_begins_when_the_last_is_shown_never_tears() {
+        let watch = |manager: &Manager| manager.watch(&Sets::reads_anything(), Level::Gssi, FIRST);
+        for shows in [false, true] {
+            let mut manager = manager();
+            let watch = watch(&manager).expect("it may read all");
+            let under_way = manager.begin_commit(write(3), None);
+            see(&mut manager, 11, None, 1);
+            if shows {
+                manager.shown(Tsid(11));
+            }
+            manager.finished(under_way.id, Outcome::RolledBack);
+            let mark = manager.begin_commit(write(2), None);
+            manager.finished(mark.id, Outcome::Committed);
+            see(&mut manager, 12, Some(mark), 2);
+            assert_eq!(manager.is_torn(&watch), !shows);
+        }
+    }
+
+    #[test]
+    fn one_row_is_never_torn() {
+        let manager = manager();
+        assert!(
+            manager
+                .watch(&read_rows(&[1]), Level::Gssi, FIRST)
+                .is_none()
+        );
+        assert!(
+            manager
+                .watch(&read_rows(&[1, 2]), Level::Weak, FIRST)
+                .is_none()
+        );
+        assert!(
+            manager
+                .watch(&read_rows(&[1, 2]), Level::OneCopy, FIRST)
+                .is_some()
+        );
+        assert!(
+            manager
+                .watch(&Sets::default(), Level::Gssi, FIRST)
+                .is_none()
+        );
+    }
+
+    /// What is not remembered may have been torn, and nothing is remembered for nobody.
+    #[test]
+    fn long_reads_are_torn_by_what_is_forgotten() {
+        let mut manager = manager();
+        see(&mut manager, 11, None, 1);
+        assert_eq!(manager.commits.commits.len(), 1, "it is not visible yet");
+        let mark = manager.begin_commit(write(1), None);
+        manager.finished(mark.id, Outcome::Committed);
+        see(&mut manager, 12, Some(mark), 1);
+        assert!(manager.commits.commits.is_empty());
+        let watch =
+            |manager: &Manager, row| manager.watch(&read_rows(&[row, 9]), Level::Gssi, FIRST);
+        let [one, two] = [1, 2].map(|row| watch(&manager, row).expect("two rows"));
+        for tsid in 0..=COMMITS_MAX as u64 {
+            let mark = manager.begin_commit(write(1), None);
+            manager.finished(mark.id, Outcome::Committed);
+            see(&mut manager, 13 + tsid, Some(mark), 1);
+        }
+        assert!(manager.is_torn(&one));
+        assert!(!manager.is_torn(&two));
+        assert_eq!(manager.commits.commits.len(), COMMITS_MAX);
+        drop((one, two));
+        see(&mut manager, 1 << 20, None, 1);
+        assert_eq!(manager.commits.commits.len(), 1);
+    }
+}

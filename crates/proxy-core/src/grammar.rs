@@ -1,0 +1,69 @@
+//! What sessions ask of a parser of SQL: what a statement may leave behind in the session that runs it.
+
+use alloc::string::String;
+
+use pg_wire::cut::Message;
+use pg_wire::message;
+
+/// What a text leaves behind in its session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// Nothing once its transaction has ended: the next one may run on another connection.
+    Nothing,
+    /// It reads what the session's last use of a sequence left: right only where that use was.
+    ReadsSequenceState,
+    /// Settings are again what they were when the session began, at most.
+    ResetsSettings,
+    /// Settings that concern only the session that has them, see [`pg_wire::settings::is_own`]: it may go on with any
+    /// server that has the same.
+    SetsSettings,
+    /// Other settings, temporary tables, locks, cursors, listening, or who knows what: its session keeps
+    /// the connection.
+    KeepsSession,
+}
+
+/// Reads texts of simple queries and prepared statements, which may hold several statements.
+#[derive(Clone, Copy, Debug)]
+pub struct Grammar {
+    /// Returns what a text may leave behind.
+    pub effect: fn(&[u8]) -> Effect,
+    /// Returns the savepoint that a text goes back to by its first statement, if that is ROLLBACK TO.
+    pub rollback_to: fn(&[u8]) -> Option<String>,
+}
+
+impl Grammar {
+    /// Returns the effect of a simple query's message.
+    pub fn effect_of_query(self, message: Message<'_>) -> Effect {
+        match message::split_string(message.body()) {
+            Ok((text, _)) if message.is_whole() => (self.effect)(text),
+            _ => Effect::KeepsSession,
+        }
+    }
+
+    /// Returns the effect of a Parse message's text.
+    pub(crate) fn effect_of_parse(self, body: &[u8]) -> Effect {
+        match message::split_string(body) {
+            Ok((text, _)) => (self.effect)(text),
+            Err(_) => Effect::KeepsSession,
+        }
+    }
+}
+
+impl Effect {
+    /// What both leave together.
+    #[must_use]
+    pub fn and(self, other: Effect) -> Effect {
+        match (self, other) {
+            (effect, Effect::Nothing) | (Effect::Nothing, effect) => effect,
+            (effect, other) if effect == other => effect,
+            (Effect::SetsSettings, Effect::ResetsSettings)
+            | (Effect::ResetsSettings, Effect::SetsSettings) => Effect::SetsSettings,
+            _ => Effect::KeepsSession,
+        }
+    }
+
+    /// Does it leave nothing but settings by which sessions may share servers?
+    pub fn is_of_settings(self) -> bool {
+        matches!(self, Effect::ResetsSettings | Effect::SetsSettings)
+    }
+}

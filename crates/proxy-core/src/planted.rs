@@ -1,0 +1,118 @@
+//! Planted bugs: each breaks one rule of docs/rules.md on purpose, so that tests can prove that they would notice.
+//! They exist with the feature `planted` only: the simulation plants them in its thread, and the environment
+//! names one for a whole process. Elsewhere [`is`] is the constant false.
+
+#[cfg(feature = "planted")]
+use alloc::format;
+#[cfg(feature = "planted")]
+use alloc::string::String;
+
+/// One mutation of the rules.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bug {
+    /// R29: a commit is Pending only until its client has the answer.
+    PendingEndsAtAnswer,
+    /// R29: a mark counts that an earlier manager wrote.
+    MarkOfAnyEpoch,
+    /// R31: what was executed is committed whatever is before it.
+    CommitsOutOfOrder,
+    /// R31: a group takes a commit that depends on what runs elsewhere, or waits outside of the group.
+    GroupTakesDependent,
+    /// R31: a group passes over what cannot be in it.
+    GroupHasGaps,
+    /// I14: a group notes its first commit's place.
+    GroupNotesItsFirst,
+    /// R32: what may be committing is not Pending.
+    NotPending,
+    /// R32: a commit whose connection broke did not happen.
+    DoubtForgotten,
+    /// R32: replicas get a commit that the primary does not show yet.
+    GivenBeforeShown,
+    /// R33: a replica that has less than what was pruned serves what is not in the indexes.
+    FloorIgnored,
+    /// R33: rows are pruned, and the floor does not rise.
+    FloorStays,
+    /// R33: what may read anything need see nothing.
+    UnknownReadsNothing,
+    /// R33: who reads a column need not see rows that were written.
+    RowsHaveNoColumns,
+    /// R33: a commit that is read again from the slot counts as the newest of its rows.
+    IndexesGoBack,
+    /// P1: a read counts that has a commit, and not one that was shown before it.
+    TornReadsCount,
+    /// P1: a read that has waited is watched from the end of its wait on only.
+    WaitIsNotWatched,
+    /// R32: a read that waits does not wait for what is Pending.
+    WaitIgnoresPending,
+    /// I14: what a replica shows counts as being on its disk when it is taken up.
+    UnflushedCounts,
+    /// I14: what an Extractor had sent before its connections broke may still be done.
+    OldExtractorGoesOn,
+    /// I14: who has been away is given what the reader remembers, though there is a gap before it.
+    RecentHasGaps,
+    /// I14: the slot forgets what who is away lacks before the transactions buffer has it on its disks.
+    BufferNotWaitedFor,
+    /// I14: the slot forgets what the transactions buffer has, though another proxy waits that has another one.
+    BufferIsForAll,
+    /// I14: pages of the transactions buffer count though some between them are missing.
+    PagesHaveGaps,
+    /// I14: a server that came back with less than it had is taken for what it was.
+    GoneBackServes,
+}
+
+impl Bug {
+    /// Every planted bug.
+    pub const ALL: &[Bug] = &[
+        Bug::PendingEndsAtAnswer,
+        Bug::MarkOfAnyEpoch,
+        Bug::CommitsOutOfOrder,
+        Bug::GroupTakesDependent,
+        Bug::GroupHasGaps,
+        Bug::GroupNotesItsFirst,
+        Bug::NotPending,
+        Bug::DoubtForgotten,
+        Bug::GivenBeforeShown,
+        Bug::FloorIgnored,
+        Bug::FloorStays,
+        Bug::UnknownReadsNothing,
+        Bug::RowsHaveNoColumns,
+        Bug::IndexesGoBack,
+        Bug::TornReadsCount,
+        Bug::WaitIsNotWatched,
+        Bug::WaitIgnoresPending,
+        Bug::UnflushedCounts,
+        Bug::RecentHasGaps,
+        Bug::BufferNotWaitedFor,
+        Bug::BufferIsForAll,
+        Bug::PagesHaveGaps,
+        Bug::OldExtractorGoesOn,
+        Bug::GoneBackServes,
+    ];
+}
+
+#[cfg(feature = "planted")]
+std::thread_local! {
+    static PLANTED: core::cell::Cell<Option<Bug>> = const { core::cell::Cell::new(None) };
+}
+
+/// Plants a bug in what this thread does from now on, or none.
+#[cfg(feature = "planted")]
+pub fn plant(bug: Option<Bug>) {
+    PLANTED.set(bug);
+}
+
+/// Whether this bug is planted: in this thread, or by the environment in the whole process.
+#[cfg(feature = "planted")]
+pub fn is(bug: Bug) -> bool {
+    use std::sync::LazyLock;
+    static OF_PROCESS: LazyLock<Option<String>> =
+        LazyLock::new(|| std::env::var("REPLEX_HIHOOI_PLANTED").ok());
+    let of_process = OF_PROCESS.as_ref();
+    PLANTED.get() == Some(bug) || of_process.is_some_and(|name| *name == format!("{bug:?}"))
+}
+
+/// Whether this bug is planted: never, without the feature.
+#[cfg(not(feature = "planted"))]
+pub const fn is(_: Bug) -> bool {
+    false
+}

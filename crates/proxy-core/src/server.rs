@@ -1,0 +1,155 @@
+//! What is known of one server connection, whoever uses it: its prepared statements and the last
+//! settings that it reported.
+
+use alloc::collections::BTreeMap;
+use alloc::sync::Arc;
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use bytes::Bytes;
+
+/// Prepared statements that a server connection may hold.
+pub const STATEMENTS_MAX: usize = 500;
+
+/// Settings as the server reports them.
+pub type Parameters = BTreeMap<Bytes, Bytes>;
+
+/// What names a statement among all of all clients: a hash of its text and parameter types.
+pub type StatementId = [u8; 16];
+
+/// What names the unnamed statement of a client: the client's session and a count in it.
+pub type UnnamedId = (u64, u64);
+
+/// When something was prepared, among all that anybody has prepared.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Turn(u64);
+
+impl Turn {
+    /// Now: behind all before.
+    pub fn now() -> Turn {
+        static LAST: AtomicU64 = AtomicU64::new(0);
+        Turn(LAST.fetch_add(1, Ordering::Relaxed) + 1)
+    }
+}
+
+/// Statements that a server connection has.
+pub type Statements = BTreeMap<StatementId, Use>;
+
+/// When a statement was prepared and used on a connection.
+#[derive(Debug)]
+pub struct Use {
+    since: Turn,
+    /// The time of its last use.
+    last: u64,
+}
+
+/// One server connection.
+#[derive(Debug, Default)]
+pub struct Server {
+    /// Prepared on it, or sent to be.
+    prepared: BTreeMap<StatementId, Use>,
+    /// Its process at the server.
+    pub process: u32,
+    /// Whose unnamed statement it holds.
+    pub unnamed: Option<UnnamedId>,
+    /// What it has reported; shared until it changes.
+    pub parameters: Arc<Parameters>,
+    /// A client's session has left state on it that must not reach another client.
+    pub is_dirty: bool,
+    uses: u64,
+}
+
+impl Server {
+    /// Since when a statement is prepared, or sent to be, if it is. It counts as used now.
+    pub fn uses(&mut self, id: &StatementId) -> Option<Turn> {
+        self.uses += 1;
+        let used = self.prepared.get_mut(id)?;
+        used.last = self.uses;
+        Some(used.since)
+    }
+
+    /// A statement is being prepared. Returns the one that must be closed for it, if there are
+    /// too many.
+    pub fn prepare(&mut self, id: StatementId) -> Option<StatementId> {
+        let mut closed = None;
+        if self.prepared.len() >= STATEMENTS_MAX {
+            let oldest = self.prepared.iter().min_by_key(|(_, used)| used.last);
+            closed = oldest.map(|(id, _)| *id);
+        }
+        if let Some(closed) = &closed {
+            self.prepared.remove(closed);
+        }
+        self.uses += 1;
+        self.put(id, Turn::now());
+        closed
+    }
+
+    /// A statement is not prepared after all.
+    pub fn forget(&mut self, id: &StatementId) {
+        self.prepared.remove(id);
+    }
+
+    /// A statement that was to be closed is prepared still.
+    pub fn keep(&mut self, id: StatementId) {
+        self.put(id, Turn::default());
+    }
+
+    fn put(&mut self, id: StatementId, since: Turn) {
+        let last = self.uses;
+        self.prepared.insert(id, Use { since, last });
+    }
+
+    /// It has other settings now: what was prepared before may mean something else, and is prepared anew where it is
+    /// used.
+    pub fn outdate(&mut self) {
+        self.unnamed = None;
+        for used in self.prepared.values_mut() {
+            used.since = Turn::default();
+        }
+    }
+
+    /// All prepared statements are gone, as after DEALLOCATE ALL.
+    pub fn forget_all(&mut self) {
+        self.prepared.clear();
+        self.unnamed = None;
+    }
+
+    /// All statements with names are gone. Returns them.
+    pub fn forget_named(&mut self) -> Statements {
+        core::mem::take(&mut self.prepared)
+    }
+
+    /// They are there still.
+    pub fn restore_named(&mut self, statements: Statements) {
+        self.prepared = statements;
+    }
+
+    /// The server reported a setting.
+    pub fn report(&mut self, name: Bytes, value: Bytes) {
+        if self.parameters.get(&name) != Some(&value) {
+            Arc::make_mut(&mut self.parameters).insert(name, value);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id(number: usize) -> StatementId {
+        (number as u128).to_be_bytes()
+    }
+
+    #[test]
+    fn least_recently_used_is_closed() {
+        let mut server = Server::default();
+        for number in 0..STATEMENTS_MAX {
+            assert_eq!(server.prepare(id(number)), None);
+        }
+        let first = server.uses(&id(0));
+        assert!(first.is_some());
+        assert_eq!(server.prepare(id(STATEMENTS_MAX)), Some(id(1)));
+        assert_eq!(server.uses(&id(1)), None);
+        assert_eq!(server.uses(&id(0)), first);
+        assert!(server.uses(&id(STATEMENTS_MAX)) > first);
+    }
+}

@@ -1,0 +1,487 @@
+//! Transactions that have begun, but on no server yet.
+//!
+//! In a session that defers them, `BEGIN` is answered here. At READ COMMITTED each statement sees what
+//! is committed when that statement begins: as long as the transaction only reads, each may run
+//! anywhere, by itself (P1). The transaction begins on the primary in front of the first batch
+//! that goes there; from then on it is one like any other. One that never gets there ends here, too.
+//!
+//! One at REPEATABLE READ that is to read only has a *snapshot* for all of its statements, which is taken in
+//! front of the first batch, on the server that this goes to: there it stays. If that was a replica which
+//! dies, the transaction has failed, on no server.
+//!
+//! Invariant: while there is a [`Block`], the session has no transaction on a server.
+
+use alloc::format;
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use bytes::Bytes;
+
+use super::failed_block::in_failed_transaction;
+use super::{At, IDLE, INSIDE, Out, Prepared, STATEMENTS_MAX, Session, Trace};
+use crate::server::Server;
+use pg_wire::cut::HEADER_LEN;
+use pg_wire::message::{self, Bind, Parse, Subject};
+use pg_wire::report::{Report, Severity};
+
+/// SQLSTATE: the transaction has failed.
+pub(super) const IN_FAILED_TRANSACTION: &str = "25P02";
+
+/// Words that may stand behind `BEGIN` and `START`. Serializable transactions are a server's.
+const MODES: &[(&[&str], Mode)] = &[
+    (
+        &["isolation", "level", "read", "committed"],
+        Mode::Snapshots(Snapshots::OfStatements),
+    ),
+    (
+        &["isolation", "level", "read", "uncommitted"],
+        Mode::Snapshots(Snapshots::OfStatements),
+    ),
+    (
+        &["isolation", "level", "repeatable", "read"],
+        Mode::Snapshots(Snapshots::OfTransaction),
+    ),
+    (&["read", "write"], Mode::ReadWrite),
+    (&["read", "only"], Mode::ReadOnly),
+    (&["not", "deferrable"], Mode::OfSerializable),
+    (&["deferrable"], Mode::OfSerializable),
+];
+
+/// How a text begins that begins or ends a transaction: `BEGIN`, `START`, `COMMIT`, `END`, `ROLLBACK`, `ABORT`.
+const STARTS: &[[u8; 2]] = &[*b"be", *b"st", *b"co", *b"en", *b"ro", *b"ab"];
+/// Longer texts are a server's, in bytes.
+const TEXT_LENGTH_MAX: usize = 100;
+
+/// What a snapshot is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Snapshots {
+    /// Each statement has its own: READ COMMITTED.
+    OfStatements,
+    /// One for all of a transaction: REPEATABLE READ.
+    OfTransaction,
+}
+
+/// What a transaction is asked to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mode {
+    Snapshots(Snapshots),
+    ReadOnly,
+    ReadWrite,
+    /// It means something to serializable ones only.
+    OfSerializable,
+}
+
+/// A transaction that is on no server.
+#[derive(Debug)]
+pub(super) struct Block {
+    /// How it was begun.
+    begin: String,
+    snapshots: Snapshots,
+    /// A statement of it has failed: only its end can follow.
+    pub is_failed: bool,
+    /// Why its server is gone, if the client is still to be told.
+    lost: Option<Report>,
+}
+
+/// A text that begins or ends a transaction and does nothing else.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Command {
+    /// What PostgreSQL answers to it; and whose snapshots are asked for, if any, in a transaction that is
+    /// to read only, if that is said.
+    Begin(&'static str, Option<Snapshots>, bool),
+    Commit,
+    Rollback,
+}
+
+/// A statement at the front of a batch of extended messages, which begins or ends a transaction.
+struct Front<'a> {
+    command: Command,
+    text: Bytes,
+    /// Under which name it is prepared here.
+    parse: Option<Parse<'a>>,
+    is_described: bool,
+    /// How many messages it takes.
+    count: usize,
+}
+
+impl Session {
+    /// From now on transactions begin on a server only where they must, if they have such snapshots unless
+    /// they say otherwise.
+    pub fn defer_transactions(&mut self, snapshots: Option<Snapshots>) {
+        self.defers = snapshots;
+    }
+
+    /// Has a transaction begun that is on no server?
+    pub fn is_deferred(&self) -> bool {
+        self.block.is_some()
+    }
+
+    /// Is it one that takes its snapshot where its first batch goes?
+    pub fn is_snapshot_deferred(&self) -> bool {
+        let block = self.block.as_ref();
+        block.is_some_and(|block| block.snapshots == Snapshots::OfTransaction)
+    }
+
+    /// What begins such a transaction, and takes its snapshot.
+    pub fn snapshot_taking(&self) -> Option<String> {
+        let block = self.block.as_ref()?;
+        Some(format!("{};SELECT 1", block.begin))
+    }
+
+    /// Has its transaction taken its snapshot at a replica?
+    pub fn has_snapshot_elsewhere(&self) -> bool {
+        self.has_snapshot_elsewhere
+    }
+
+    /// From now on its snapshots are taken on the primary.
+    pub fn keep_snapshots(&mut self) {
+        self.keeps_snapshots = true;
+    }
+
+    /// Does a text end a transaction, and do nothing else?
+    pub fn is_end(text: &[u8]) -> bool {
+        matches!(command_of(text), Some(Command::Commit | Command::Rollback))
+    }
+
+    /// The transaction begins on this server, if it must begin on this one.
+    pub(super) fn begin(&mut self, at: At, server: &mut Server, out: &mut Out) {
+        let is_here = at == At::Primary || self.is_snapshot_deferred();
+        let Some(block) = self.block.take_if(|_| is_here) else {
+            return;
+        };
+        match (at, block.snapshots) {
+            (At::Primary, Snapshots::OfStatements) => self.is_read_committed = true,
+            (At::Primary, Snapshots::OfTransaction) => {}
+            (At::Replica(_), _) => {
+                self.has_snapshot_elsewhere = true;
+                self.status = INSIDE;
+                return;
+            }
+        }
+        self.run(&block.begin, server, out);
+    }
+
+    /// The replica is lost where the transaction had its snapshot. The client is told with the next
+    /// batch, unless it waits for an answer.
+    pub(super) fn snapshot_is_lost(&mut self, report: &Report) {
+        self.status = IDLE;
+        self.block = Some(Block {
+            begin: String::new(),
+            snapshots: Snapshots::OfTransaction,
+            is_failed: true,
+            lost: Some(report.clone()),
+        });
+    }
+
+    /// The transaction's status as the client is told.
+    pub(super) fn told_status(&self) -> u8 {
+        match &self.block {
+            Some(block) if block.is_failed => b'E',
+            Some(_) => INSIDE,
+            None if self.is_waiting() => INSIDE,
+            None => self.status,
+        }
+    }
+
+    /// The client was told of an error.
+    pub(super) fn block_fails(&mut self) {
+        if let Some(block) = &mut self.block {
+            block.is_failed = true;
+            block.lost = None;
+        }
+    }
+
+    /// Why nothing more runs in the transaction.
+    pub(super) fn block_failure(&self) -> Option<Report> {
+        let block = self.block.as_ref().filter(|block| block.is_failed)?;
+        Some(block.lost.clone().unwrap_or_else(in_failed_transaction))
+    }
+
+    /// Has its transaction failed, on no server, and was the client told so?
+    pub(super) fn is_block_failed(&self) -> bool {
+        let block = self.block.as_ref();
+        block.is_some_and(|block| block.is_failed && block.lost.is_none())
+    }
+
+    /// Carries out a simple query that only begins or ends a transaction that is on no server. False
+    /// if it is a server's.
+    pub(super) fn turns(&mut self, text: &[u8], out: &mut Out) -> bool {
+        let Some(command) = self.command(text) else {
+            return false;
+        };
+        self.turn(command, text, out);
+        self.unnamed = None;
+        message::write_ready(&mut out.to_client, self.told_status());
+        true
+    }
+
+    /// Carries out what stands at the front of a batch that Sync ends, as [`Session::turns`]. True if
+    /// nothing else was in it.
+    pub(super) fn turns_batch(&mut self, out: &mut Out) -> bool {
+        let mut held = core::mem::take(&mut self.held);
+        let mut count = 0;
+        loop {
+            if self.is_block_failed() && held.get(count).is_some_and(|it| self.closes(it, out)) {
+                count += 1;
+                continue;
+            }
+            let Some(front) = self.front(&held[count..]) else {
+                break;
+            };
+            if let Some(parse) = front.parse {
+                self.prepare(parse);
+                message::write(&mut out.to_client, b'1', &[], 0);
+            }
+            message::write(&mut out.to_client, b'2', &[], 0);
+            if front.is_described {
+                message::write(&mut out.to_client, b'n', &[], 0);
+            }
+            self.turn(front.command, &front.text, out);
+            count += front.count;
+        }
+        self.held_len -= held.drain(..count).map(|frame| frame.len()).sum::<usize>();
+        self.held = held;
+        let is_done = self.held.is_empty();
+        if is_done {
+            message::write_ready(&mut out.to_client, self.told_status());
+        }
+        is_done
+    }
+
+    /// What a text does to a transaction that is on no server.
+    fn command(&self, text: &[u8]) -> Option<Command> {
+        let usual = self.defers?;
+        if self.is_pinned || self.is_waiting() {
+            return None;
+        }
+        let command = command_of(text)?;
+        let is_begin = matches!(command, Command::Begin(..));
+        if let Command::Begin(_, snapshots, reads_only) = command
+            && snapshots.unwrap_or(usual) == Snapshots::OfTransaction
+            && (!reads_only || self.keeps_snapshots)
+        {
+            return None;
+        }
+        (is_begin != self.is_deferred()).then_some(command)
+    }
+
+    fn turn(&mut self, command: Command, text: &[u8], out: &mut Out) {
+        let (tag, why) = match command {
+            Command::Begin(tag, snapshots, _) => {
+                let snapshots = snapshots.or(self.defers);
+                self.block = Some(Block {
+                    begin: String::from_utf8_lossy(text).into_owned(),
+                    snapshots: snapshots.unwrap_or(Snapshots::OfStatements),
+                    is_failed: false,
+                    lost: None,
+                });
+                (tag, "its transaction begins where it must")
+            }
+            Command::Commit | Command::Rollback => {
+                let block = self.block.take();
+                let has_failed = block.is_none_or(|block| block.is_failed);
+                let is_commit = command == Command::Commit && !has_failed;
+                let tag = if is_commit { "COMMIT" } else { "ROLLBACK" };
+                (tag, "its transaction was on no server")
+            }
+        };
+        if self.settings.trace == Trace::On {
+            let text = format!("replex: no server, {why}");
+            Report::new(Severity::Notice, "00000", text).write(&mut out.to_client);
+        }
+        message::write(&mut out.to_client, b'C', &[tag.as_bytes(), b"\0"], 0);
+    }
+
+    /// The statement at the front of a batch, if it begins or ends a transaction that is on no server.
+    fn front<'a>(&self, frames: &'a [Bytes]) -> Option<Front<'a>> {
+        let frame = |index: usize| {
+            frames
+                .get(index)
+                .map(|frame| (frame[0], &frame[HEADER_LEN..]))
+        };
+        let parse = match frame(0)? {
+            (b'P', body) => Some(Parse::read(body).ok()?),
+            _ => None,
+        };
+        let mut count = usize::from(parse.is_some());
+        let (b'B', body) = frame(count)? else {
+            return None;
+        };
+        count += 1;
+        let bind = Bind::read(body).ok()?;
+        let known;
+        let text = match parse {
+            Some(parse) => parse.text().ok()?,
+            None => {
+                known = self.statement(bind.statement)?;
+                known.text()?
+            }
+        };
+        let command = self.command(text)?;
+        let is_of_parse = parse.is_none_or(|parse| {
+            let has_room = self.statements.len() < STATEMENTS_MAX;
+            let is_new = !self.statements.contains_key(parse.name);
+            parse.name == bind.statement && is_new && has_room
+        });
+        let no_values = message::values(bind.rest).is_ok_and(|values| values.is_empty());
+        if !is_of_parse || !bind.portal.is_empty() || !no_values {
+            return None;
+        }
+        let mut is_described = false;
+        if let Some((b'D', body)) = frame(count) {
+            is_described = Subject::read(body) == Ok(Subject::Portal(b""));
+            count += usize::from(is_described);
+        }
+        let (b'E', body) = frame(count)? else {
+            return None;
+        };
+        count += 1;
+        // The portal is on no server, where it could be used again.
+        let mut behind = frames[count..].iter();
+        let used = behind.find(|frame| matches!(frame[0], b'B' | b'E' | b'D' | b'S'));
+        let is_used_again = used.is_some_and(|frame| match frame[0] {
+            b'E' => message::executed_portal(&frame[HEADER_LEN..]) == Ok(b""),
+            b'D' => Subject::read(&frame[HEADER_LEN..]) == Ok(Subject::Portal(b"")),
+            _ => false,
+        });
+        let is_of_it = message::executed_portal(body) == Ok(b"") && !is_used_again;
+        is_of_it.then(|| Front {
+            command,
+            text: Bytes::copy_from_slice(text),
+            parse,
+            is_described,
+            count,
+        })
+    }
+
+    /// The client has a statement that no server has yet.
+    pub(super) fn prepare(&mut self, parse: Parse<'_>) {
+        let held = self.held_statements.pop_front();
+        let prepared = held.unwrap_or_else(|| Arc::new(Prepared::of(parse, self.grammar)));
+        if parse.name.is_empty() {
+            self.unnamed_count += 1;
+            let id = (self.number, self.unnamed_count);
+            self.unnamed = Some((id, prepared));
+        } else {
+            let name = Bytes::copy_from_slice(parse.name);
+            self.statements.insert(name, prepared);
+        }
+    }
+}
+
+/// What a text does, if it is one such statement and nothing else, not even a comment.
+fn command_of(text: &[u8]) -> Option<Command> {
+    // Most texts are something else.
+    let start = text.trim_ascii_start().first_chunk()?;
+    if !STARTS.contains(&start.map(|byte: u8| byte.to_ascii_lowercase()))
+        || text.len() > TEXT_LENGTH_MAX
+    {
+        return None;
+    }
+    let text = str::from_utf8(text).ok()?.trim();
+    let text = text.strip_suffix(';').unwrap_or(text);
+    let is_plain = |sign: char| sign.is_ascii_alphabetic() || sign.is_whitespace() || sign == ',';
+    if !text.chars().all(is_plain) {
+        return None;
+    }
+    let text = text.to_ascii_lowercase();
+    let mut parts = text.split(',').map(|part| part.split_whitespace());
+    let first: Vec<&str> = parts.next()?.collect();
+    let (mut command, mut modes) = match &first[..] {
+        ["begin", "work" | "transaction", modes @ ..] | ["begin", modes @ ..] => {
+            (Command::Begin("BEGIN", None, false), modes)
+        }
+        ["start", "transaction", modes @ ..] => {
+            (Command::Begin("START TRANSACTION", None, false), modes)
+        }
+        ["commit" | "end", "work" | "transaction"] | ["commit" | "end"] => {
+            (Command::Commit, &[][..])
+        }
+        ["rollback" | "abort", "work" | "transaction"] | ["rollback" | "abort"] => {
+            (Command::Rollback, &[][..])
+        }
+        _ => return None,
+    };
+    let further: Vec<Vec<&str>> = parts.map(Iterator::collect).collect();
+    if !further.is_empty() && (modes.is_empty() || !matches!(command, Command::Begin(..))) {
+        return None;
+    }
+    let mut lists = further.iter();
+    loop {
+        while !modes.is_empty() {
+            let (words, mode) = MODES.iter().find(|(words, _)| modes.starts_with(words))?;
+            modes = &modes[words.len()..];
+            // The last one counts, as with PostgreSQL.
+            if let Command::Begin(_, snapshots, reads_only) = &mut command {
+                match mode {
+                    Mode::Snapshots(asked) => *snapshots = Some(*asked),
+                    Mode::ReadOnly => *reads_only = true,
+                    Mode::ReadWrite => *reads_only = false,
+                    Mode::OfSerializable => {}
+                }
+            }
+        }
+        match lists.next() {
+            None => return Some(command),
+            Some(list) if list.is_empty() => return None,
+            Some(list) => modes = list,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_that_only_begin_or_end() {
+        for (text, command) in [
+            ("BEGIN", Command::Begin("BEGIN", None, false)),
+            (" begin work; ", Command::Begin("BEGIN", None, false)),
+            (
+                "BEGIN TRANSACTION ISOLATION LEVEL READ COMMITTED, READ ONLY;",
+                Command::Begin("BEGIN", Some(Snapshots::OfStatements), true),
+            ),
+            (
+                "BEGIN READ ONLY ISOLATION LEVEL REPEATABLE READ",
+                Command::Begin("BEGIN", Some(Snapshots::OfTransaction), true),
+            ),
+            (
+                "begin read only, read write not deferrable",
+                Command::Begin("BEGIN", None, false),
+            ),
+            (
+                "START\nTRANSACTION",
+                Command::Begin("START TRANSACTION", None, false),
+            ),
+            ("COMMIT", Command::Commit),
+            ("end transaction;", Command::Commit),
+            ("ROLLBACK", Command::Rollback),
+            ("abort work", Command::Rollback),
+        ] {
+            assert_eq!(command_of(text.as_bytes()), Some(command), "{text}");
+        }
+    }
+
+    #[test]
+    fn texts_that_are_a_servers() {
+        for text in [
+            "",
+            "BEGIN ISOLATION LEVEL SERIALIZABLE",
+            "BEGIN; SELECT 1",
+            "BEGIN,",
+            "BEGIN READ ONLY,",
+            "COMMIT AND CHAIN",
+            "COMMIT, READ ONLY",
+            "COMMIT PREPARED 'x'",
+            "ROLLBACK TO a",
+            "BEGIN -- so",
+            "BEGIN READ",
+            "begin;;",
+            "SELECT 1",
+        ] {
+            assert_eq!(command_of(text.as_bytes()), None, "{text}");
+        }
+    }
+}

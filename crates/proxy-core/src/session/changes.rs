@@ -1,0 +1,67 @@
+//! Settings that statements of a session may have changed, by which it can go on with other servers that have the same.
+//!
+//! What they are now is known to its server only: statements may fail, and transactions may be rolled back. So before
+//! the server is released, whoever owns the sockets reads them there, and says with what the session goes on.
+//!
+//! Invariant: a server on which something may have been changed is dirty until that was said.
+
+use super::block::Snapshots;
+use super::{Session, settings};
+use crate::grammar::Effect;
+use crate::server::Server;
+
+/// What statements may have changed since it was last known what settings the session has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Changes {
+    /// Nothing.
+    Nothing,
+    /// Some are again what they were when the session began, at most.
+    Reset,
+    /// Some are anything.
+    Set,
+    /// All are again what they were when the session began.
+    Discarded,
+}
+
+impl Session {
+    /// What its statements may have changed.
+    pub fn changes(&self) -> Changes {
+        self.changes
+    }
+
+    /// It is known what settings it has on this server: from now on it goes on with any that has the same, and with
+    /// such snapshots as [`Session::defer_transactions`] says.
+    pub fn goes_on(&mut self, server: &mut Server, snapshots: Option<Snapshots>) {
+        assert!(self.block.is_none(), "its transaction is on no server");
+        if self.changes == Changes::Set {
+            // What was prepared meanwhile may be of settings that were taken back.
+            server.outdate();
+        }
+        self.changes = Changes::Nothing;
+        self.defers = snapshots;
+        self.application = server.parameters.get(settings::APPLICATION_NAME).cloned();
+        server.is_dirty = false;
+    }
+
+    /// Nobody else can have the settings that it has: it keeps its server.
+    pub fn keep_server(&mut self) {
+        self.is_pinned = true;
+    }
+
+    /// Statements are sent to its server that leave this.
+    pub(super) fn leaves(&mut self, effect: Effect, server: &mut Server) {
+        if self.is_schema_only || matches!(effect, Effect::Nothing | Effect::ReadsSequenceState) {
+            return;
+        }
+        server.is_dirty = true;
+        if self.is_pinned || self.is_on_replica || !effect.is_of_settings() {
+            self.is_pinned = true;
+            return;
+        }
+        self.changes = match (self.changes, effect) {
+            (Changes::Nothing, Effect::ResetsSettings) => Changes::Reset,
+            (changes, Effect::ResetsSettings) => changes,
+            _ => Changes::Set,
+        };
+    }
+}

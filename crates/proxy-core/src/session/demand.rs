@@ -1,0 +1,226 @@
+//! What a batch that waits for a server is about.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use super::{Prepared, Session};
+use crate::grammar::Effect;
+use pg_wire::cut::HEADER_LEN;
+use pg_wire::message::{Bind, Parse, Subject, executed_portal, split_string};
+use pg_wire::report::{Report, Severity};
+
+/// SQLSTATE: what pooling by transaction cannot do.
+const UNSUPPORTED: &str = "0A000";
+
+/// A statement of a batch.
+#[derive(Clone, Debug)]
+pub enum Text<'a> {
+    /// A simple query's text, which may hold several statements, and what it may leave behind.
+    Simple(&'a [u8], Effect),
+    /// A statement that is prepared by extended messages.
+    Prepared(Arc<Prepared>),
+    /// A statement that is run by extended messages, and what follows the names in its Bind message.
+    Bound(Arc<Prepared>, &'a [u8]),
+    /// Something else: a function call, or what is too long or does not exist.
+    Unknown,
+}
+
+impl Text<'_> {
+    /// The text itself, if it is known.
+    pub fn text(&self) -> Option<&[u8]> {
+        match self {
+            Text::Simple(text, _) => Some(text),
+            Text::Prepared(prepared) | Text::Bound(prepared, _) => prepared.text(),
+            Text::Unknown => None,
+        }
+    }
+
+    /// The types of its first parameters, by their numbers on the primary, as the client has declared them.
+    pub fn parameter_types(&self) -> impl Iterator<Item = u32> {
+        let prepared = match self {
+            Text::Prepared(prepared) | Text::Bound(prepared, _) => Some(prepared),
+            Text::Simple(..) | Text::Unknown => None,
+        };
+        prepared.into_iter().flat_map(|it| it.parameter_types())
+    }
+
+    /// What it may leave behind in its session.
+    pub fn effect(&self) -> Effect {
+        match self {
+            Text::Simple(_, effect) => *effect,
+            Text::Prepared(prepared) | Text::Bound(prepared, _) => prepared.effect,
+            Text::Unknown => Effect::Nothing,
+        }
+    }
+}
+
+/// The batch that waits.
+#[derive(Debug)]
+pub struct Demand<'a> {
+    /// Its statements, in order.
+    pub texts: Vec<Text<'a>>,
+    /// Does it end with what is here? Otherwise more statements may follow in it.
+    pub is_whole: bool,
+    /// Is what ends an implicit transaction still to come: Sync, a query or a function call?
+    pub is_open: bool,
+    /// Does it run anything, or does it only prepare statements?
+    pub executes: bool,
+    /// May it leave portals to later batches of its transaction, or use those of earlier ones?
+    pub shares_portals: bool,
+}
+
+impl Demand<'_> {
+    /// Why it must not get a server.
+    pub fn refusal(&self) -> Option<Report> {
+        let first = self.texts.first()?;
+        (first.effect() == Effect::ReadsSequenceState).then(|| {
+            let text = "the last value of a sequence is known only in the transaction that drew it";
+            Report::new(Severity::Error, UNSUPPORTED, text)
+                .hint("Use INSERT … RETURNING, or one transaction for both, or --pooling session.")
+        })
+    }
+}
+
+/// What a batch is about, as far as its messages have been looked at.
+#[derive(Default)]
+struct Gathered<'a> {
+    texts: Vec<Text<'a>>,
+    /// A name that the batch itself prepares or describes, and where: it is found here before the client's.
+    prepared: Vec<(&'a [u8], usize, Arc<Prepared>)>,
+}
+
+impl<'a> Gathered<'a> {
+    fn prepares(&mut self, name: &'a [u8], statement: Arc<Prepared>) {
+        let at = self.texts.len();
+        self.prepared.push((name, at, Arc::clone(&statement)));
+        self.texts.push(Text::Prepared(statement));
+    }
+
+    /// What the client is told of a statement's tables and types must be what they are now.
+    fn describes(&mut self, session: &Session, name: &'a [u8]) {
+        let is_here = self.prepared.iter().any(|(known, ..)| *known == name);
+        if let Some(statement) = session.statement(name).filter(|_| !is_here) {
+            self.prepares(name, statement);
+        }
+    }
+
+    fn binds(&mut self, session: &Session, name: &'a [u8], parameters: &'a [u8]) {
+        let mut of_batch = self.prepared.iter().rev();
+        if let Some((_, at, statement)) = of_batch.find(|(known, ..)| *known == name) {
+            let bound = Text::Bound(Arc::clone(statement), parameters);
+            // What it is run with says more than that it is prepared.
+            match &self.texts[*at] {
+                Text::Prepared(_) => self.texts[*at] = bound,
+                _ => self.texts.push(bound),
+            }
+            return;
+        }
+        let of_client = session.statement(name);
+        let bound = of_client.map(|statement| Text::Bound(statement, parameters));
+        self.texts.push(bound.unwrap_or(Text::Unknown));
+    }
+}
+
+impl Session {
+    /// The batch that waits for a server.
+    pub fn demand(&self) -> Demand<'_> {
+        let mut gathered = Gathered::default();
+        let mut statements = self.held_statements.iter();
+        let last = self.held.len().saturating_sub(1);
+        for (index, frame) in self.held.iter().enumerate() {
+            let body = &frame[HEADER_LEN..];
+            match frame[0] {
+                b'Q' if self.held_rest == 0 => match split_string(body) {
+                    Ok((text, _)) => {
+                        let effect = self.held_effect.unwrap_or(Effect::KeepsSession);
+                        gathered.texts.push(Text::Simple(text, effect));
+                    }
+                    Err(_) => gathered.texts.push(Text::Unknown),
+                },
+                b'P' if self.held_rest == 0 => match Parse::read(body) {
+                    Ok(parse) => {
+                        let known = statements.next().map(Arc::clone);
+                        let statement =
+                            known.unwrap_or_else(|| Arc::new(Prepared::of(parse, self.grammar)));
+                        gathered.prepares(parse.name, statement);
+                    }
+                    Err(_) => gathered.texts.push(Text::Unknown),
+                },
+                b'B' => match Bind::read(body) {
+                    Ok(bind) => {
+                        let is_whole = index < last || self.held_rest == 0;
+                        let parameters = if is_whole { bind.rest } else { &[] };
+                        gathered.binds(self, bind.statement, parameters);
+                    }
+                    Err(_) => gathered.texts.push(Text::Unknown),
+                },
+                b'D' => {
+                    if let Ok(Subject::Statement(name)) = Subject::read(body) {
+                        gathered.describes(self, name);
+                    }
+                }
+                b'E' | b'C' | b'S' | b'H' | b'd' | b'c' | b'f' => {}
+                _ => gathered.texts.push(Text::Unknown),
+            }
+        }
+        let is_whole = self.held_rest == 0 && self.is_held_to_end();
+        let tags = self.held.iter().map(|frame| frame[0]);
+        let executes = tags.clone().any(|tag| matches!(tag, b'Q' | b'F' | b'E'));
+        Demand {
+            texts: gathered.texts,
+            is_whole,
+            is_open: !tags
+                .last()
+                .is_some_and(|tag| matches!(tag, b'Q' | b'F' | b'S')),
+            executes,
+            shares_portals: self.shares_portals(),
+        }
+    }
+
+    /// Does what is held end its batch, also if it fails? A query behind extended messages is then skipped with them,
+    /// up to a Sync that is still to come.
+    pub(super) fn is_held_to_end(&self) -> bool {
+        match &self.held[..] {
+            [only] => matches!(only[0], b'Q' | b'F' | b'S'),
+            more => more.last().is_some_and(|frame| frame[0] == b'S'),
+        }
+    }
+
+    fn shares_portals(&self) -> bool {
+        let mut bound: Vec<&[u8]> = Vec::new();
+        let mut shares = false;
+        for frame in &self.held {
+            let body = &frame[HEADER_LEN..];
+            let used = match frame[0] {
+                b'B' => {
+                    let portal = Bind::read(body).map_or(&b""[..], |bind| bind.portal);
+                    bound.push(portal);
+                    shares |= !portal.is_empty();
+                    continue;
+                }
+                b'E' => {
+                    shares |= !body.ends_with(&[0; 4]);
+                    executed_portal(body).ok()
+                }
+                b'D' | b'C' => match Subject::read(body) {
+                    Ok(Subject::Portal(portal)) => Some(portal),
+                    _ => continue,
+                },
+                _ => continue,
+            };
+            shares |= used.is_none_or(|portal| !bound.contains(&portal));
+        }
+        shares
+    }
+
+    /// The statement that the client has under a name.
+    pub fn statement(&self, name: &[u8]) -> Option<Arc<Prepared>> {
+        if name.is_empty() {
+            self.unnamed
+                .as_ref()
+                .map(|(_, prepared)| Arc::clone(prepared))
+        } else {
+            self.statements.get(name).cloned()
+        }
+    }
+}

@@ -1,0 +1,299 @@
+//! What the server will reply, in order.
+
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use bytes::{Bytes, BytesMut};
+
+use super::{Bound, Prepared};
+use crate::server::{StatementId, Statements, UnnamedId};
+
+/// To what a reply belongs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Ends with ParseComplete.
+    Parse,
+    /// Ends with BindComplete.
+    Bind,
+    /// Ends with RowDescription or NoData.
+    Describe,
+    /// Ends with CommandComplete, EmptyQueryResponse or PortalSuspended.
+    Execute,
+    /// Ends with CloseComplete.
+    Close,
+    /// Ends with ReadyForQuery.
+    Ready,
+    /// No reply of the server: what was made goes to the client when its turn comes.
+    Made,
+}
+
+/// What must be taken back if the message was never carried out.
+#[derive(Debug, Default)]
+pub enum Undo {
+    /// Nothing.
+    #[default]
+    Nothing,
+    /// A statement is not prepared on the server.
+    ForgetOnServer(StatementId),
+    /// A statement is closed on the server only by this message.
+    KeepOnServer(StatementId),
+    /// The client has no statement of this name.
+    Forget(Bytes),
+    /// The client still has this statement under its name.
+    Restore(Bytes, Arc<Prepared>),
+    /// Neither the client nor the server has this statement.
+    ForgetBoth(StatementId, Bytes),
+    /// The client still has these statements, and the server those.
+    RestoreAll(BTreeMap<Bytes, Arc<Prepared>>, Statements),
+    /// The same, and names on the server are those that sessions share.
+    ShareNames(BTreeMap<Bytes, Arc<Prepared>>, Statements),
+    /// The server has no unnamed statement.
+    ForgetUnnamedOnServer,
+    /// The client and the server have these unnamed statements still. What runs, and fails, ends both all the same.
+    KeepUnnamed(Option<(UnnamedId, Arc<Prepared>)>, Option<UnnamedId>),
+    /// The client's portal of this name runs this still.
+    KeepPortal(Bytes, Option<Bound>),
+}
+
+impl Undo {
+    /// Does it give statements back that are taken away by their names?
+    pub fn is_of_names(&self) -> bool {
+        matches!(self, Undo::Restore(..) | Undo::RestoreAll(..))
+    }
+}
+
+/// What a ReadyForQuery answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ends {
+    /// Sync, at which a server that skips a batch that has failed goes on.
+    Sync,
+    /// A simple query or a function call, which is skipped, too, in such a batch, and not answered.
+    Query,
+}
+
+/// Statements in front of the client's in one simple query.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Prelude {
+    /// Those whose end is to come.
+    pub statements: usize,
+    /// Their text's length, in characters.
+    pub length: usize,
+}
+
+/// One reply that is to come.
+#[derive(Debug)]
+pub struct Expected {
+    /// To what it belongs.
+    pub kind: Kind,
+    /// The session itself asked for it; the client does not see it.
+    pub is_hidden: bool,
+    /// It may fail, and nobody is told.
+    pub is_optional: bool,
+    /// Of a simple query: statements that were put in front of the client's, whose replies it does
+    /// not see, and how many characters of text they have.
+    pub prelude: Prelude,
+    /// What ReadyForQuery answers, if it is that.
+    pub ends: Ends,
+    /// The statement that the message is about, as the client calls it; empty if it is about none, or the unnamed one.
+    pub statement: Bytes,
+    /// Of Execute: what ends the data of a COPY was sent behind it.
+    pub ends_copy: bool,
+    /// What to take back if the message is skipped.
+    pub undo: Undo,
+    /// Of what was made: the message.
+    made: Bytes,
+}
+
+impl Expected {
+    /// A reply that the client sees.
+    pub fn of(kind: Kind) -> Expected {
+        Expected {
+            kind,
+            is_hidden: false,
+            is_optional: false,
+            prelude: Prelude::default(),
+            ends: Ends::Query,
+            statement: Bytes::new(),
+            ends_copy: false,
+            undo: Undo::Nothing,
+            made: Bytes::new(),
+        }
+    }
+
+    /// What Sync is answered by.
+    pub fn of_sync() -> Expected {
+        Expected {
+            ends: Ends::Sync,
+            ..Expected::of(Kind::Ready)
+        }
+    }
+
+    /// A message that was made for the client.
+    pub fn made(message: impl Into<Bytes>) -> Expected {
+        Expected {
+            made: message.into(),
+            ..Expected::of(Kind::Made)
+        }
+    }
+
+    /// A reply that the client does not see.
+    pub fn hidden(kind: Kind) -> Expected {
+        Expected {
+            is_hidden: true,
+            ..Expected::of(kind)
+        }
+    }
+
+    /// A reply to a message about this statement.
+    pub fn about(mut self, statement: &[u8]) -> Expected {
+        self.statement = Bytes::copy_from_slice(statement);
+        self
+    }
+
+    /// A reply that the client does not see, and that may be an error.
+    pub fn optional(kind: Kind) -> Expected {
+        Expected {
+            is_optional: true,
+            ..Expected::hidden(kind)
+        }
+    }
+
+    /// What a Sync of the session's own is answered by.
+    pub fn hidden_sync() -> Expected {
+        Expected {
+            is_hidden: true,
+            ..Expected::of_sync()
+        }
+    }
+
+    /// With what to take back.
+    pub fn or(mut self, undo: Undo) -> Expected {
+        self.undo = undo;
+        self
+    }
+}
+
+/// All replies that are to come.
+#[derive(Debug, Default)]
+pub struct Queue {
+    entries: VecDeque<Expected>,
+    /// Entries of kind [`Kind::Ready`].
+    ready: usize,
+    /// Extended messages were sent that no Sync has followed.
+    open: bool,
+}
+
+impl Queue {
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Is a ReadyForQuery to come?
+    pub fn awaits_ready(&self) -> bool {
+        self.ready > 0
+    }
+
+    /// Must the client send Sync to end what it has begun?
+    pub fn has_open_batch(&self) -> bool {
+        self.open
+    }
+
+    /// Is nothing to come but ReadyForQuery?
+    pub fn is_over(&self) -> bool {
+        self.entries.iter().all(|it| it.kind == Kind::Ready)
+    }
+
+    /// Is nothing to come behind the first ReadyForQuery? A server that asks for data of COPY may be
+    /// sent more.
+    pub fn is_one_batch(&self) -> bool {
+        self.ready == 0 || self.ready == 1 && !self.open
+    }
+
+    pub fn push(&mut self, expected: Expected) {
+        let is_ready = expected.kind == Kind::Ready;
+        self.ready += usize::from(is_ready);
+        self.open = !is_ready;
+        self.entries.push_back(expected);
+    }
+
+    /// What ends the data of a COPY is sent, before it is known whether the last message reads any.
+    pub fn copy_ends(&mut self) {
+        if let Some(last) = self.entries.back_mut() {
+            last.ends_copy = last.kind == Kind::Execute;
+        }
+    }
+
+    /// Is a reply to come that the client sees, and that a server gives?
+    pub fn has_seen(&self) -> bool {
+        let mut all = self.entries.iter();
+        all.any(|expected| !expected.is_hidden && expected.kind != Kind::Made)
+    }
+
+    pub fn front(&self) -> Option<&Expected> {
+        self.entries.front()
+    }
+
+    pub fn front_mut(&mut self) -> Option<&mut Expected> {
+        self.entries.front_mut()
+    }
+
+    pub fn pop(&mut self) -> Option<Expected> {
+        let expected = self.entries.pop_front()?;
+        self.ready -= usize::from(expected.kind == Kind::Ready);
+        Some(expected)
+    }
+
+    /// What the session itself asked for, in front of the client's batches, is answered no more.
+    pub fn forget_hidden(&mut self) {
+        while let Some(Expected {
+            kind: Kind::Ready,
+            is_hidden: true,
+            ..
+        }) = self.front()
+        {
+            self.pop();
+        }
+    }
+
+    /// Gives the client what was made for it and whose turn has come.
+    pub fn give_made(&mut self, to_client: &mut BytesMut) {
+        while let Some(Expected {
+            kind: Kind::Made,
+            made,
+            ..
+        }) = self.entries.front()
+        {
+            to_client.extend_from_slice(made);
+            self.entries.pop_front();
+        }
+    }
+
+    /// A COPY reads data in an extended batch: a Sync that was sent right behind its Execute is
+    /// ignored by the server, and the batch stays open.
+    pub fn reopen(&mut self) {
+        let entries = self.entries.iter().map(|it| (it.kind, it.ends));
+        if entries.eq([(Kind::Execute, Ends::Query), (Kind::Ready, Ends::Sync)]) {
+            self.entries.pop_back();
+            self.ready -= 1;
+            self.open = true;
+        }
+    }
+
+    /// The batch has failed: what the server skips, last first. Is what ends it among what was sent? That is Sync,
+    /// but for a query that stands by itself.
+    pub fn skip_batch(&mut self) -> (Vec<Expected>, bool) {
+        let mut entries = self.entries.iter().enumerate();
+        let end = entries.position(|(index, it)| {
+            it.kind == Kind::Ready && (index == 0 || it.ends == Ends::Sync)
+        });
+        let skipped = self.entries.drain(..end.unwrap_or(self.entries.len()));
+        let skipped: Vec<Expected> = skipped.rev().collect();
+        let is_ready = |it: &&Expected| it.kind == Kind::Ready;
+        self.ready -= skipped.iter().filter(is_ready).count();
+        if end.is_none() {
+            self.open = false;
+        }
+        (skipped, end.is_some())
+    }
+}

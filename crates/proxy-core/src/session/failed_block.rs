@@ -1,0 +1,159 @@
+//! What is said of messages in a transaction that has failed and is on no server.
+//!
+//! PostgreSQL refuses there what runs, prepares or binds anything, and still closes statements, answers an empty query
+//! and Sync, and says of what is not there that it is not.
+
+use alloc::borrow::ToOwned;
+use alloc::format;
+use alloc::string::String;
+use bytes::Bytes;
+
+use super::block::IN_FAILED_TRANSACTION;
+use super::{Out, Session};
+use crate::grammar::Grammar;
+use pg_wire::cut::HEADER_LEN;
+use pg_wire::message::{self, Bind, Parse, Subject, executed_portal, split_string};
+use pg_wire::report::{Report, Severity};
+
+/// SQLSTATEs.
+const NO_STATEMENT: &str = "26000";
+const IS_STATEMENT: &str = "42P05";
+const NO_PORTAL: &str = "34000";
+const NO_SAVEPOINT: &str = "3B001";
+
+impl Session {
+    /// Answers what is held. It wants no server then.
+    pub(super) fn answer_failed(&mut self, out: &mut Out) {
+        let held = self.drop_held();
+        for frame in &held {
+            if self.is_skipping && frame[0] != b'S' {
+                continue;
+            }
+            self.answer_one(frame, out);
+        }
+    }
+
+    /// Closes what a message closes, if it is one that closes something, and says so.
+    pub(super) fn closes(&mut self, frame: &Bytes, out: &mut Out) -> bool {
+        let (b'C', Ok(subject)) = (frame[0], Subject::read(&frame[HEADER_LEN..])) else {
+            return false;
+        };
+        match subject {
+            Subject::Statement(b"") => self.unnamed = None,
+            Subject::Statement(name) => {
+                self.statements.remove(name);
+            }
+            Subject::Portal(_) => {}
+        }
+        message::write(&mut out.to_client, b'3', &[], 0);
+        true
+    }
+
+    fn answer_one(&mut self, frame: &Bytes, out: &mut Out) {
+        let (tag, body) = (frame[0], &frame[HEADER_LEN..]);
+        let is_empty = |text: &[u8]| {
+            let mut signs = text.iter();
+            signs.all(|sign| sign.is_ascii_whitespace() || *sign == b';')
+        };
+        match tag {
+            b'S' => {
+                self.is_skipping = false;
+                message::write_ready(&mut out.to_client, self.told_status());
+            }
+            b'Q' if split_string(body).is_ok_and(|(text, _)| is_empty(text)) => {
+                self.unnamed = None;
+                message::write(&mut out.to_client, b'I', &[], 0);
+                message::write_ready(&mut out.to_client, self.told_status());
+            }
+            b'Q' | b'F' => {
+                self.unnamed.take_if(|_| tag == b'Q');
+                let text = split_string(body).ok().filter(|_| tag == b'Q');
+                let missing = text.and_then(|(text, _)| no_savepoint(text, self.grammar));
+                let report = missing.unwrap_or_else(in_failed_transaction);
+                report.write(&mut out.to_client);
+                message::write_ready(&mut out.to_client, self.told_status());
+            }
+            b'H' | b'd' | b'c' | b'f' => {}
+            _ if self.closes(frame, out) || self.prepares_end(tag, body, out) => {}
+            _ => {
+                self.what_fails(tag, body).write(&mut out.to_client);
+                self.is_skipping = true;
+            }
+        }
+    }
+
+    /// Prepares what ends the transaction, which alone may be prepared now.
+    fn prepares_end(&mut self, tag: u8, body: &[u8], out: &mut Out) -> bool {
+        let parse = Parse::read(body).ok().filter(|_| tag == b'P');
+        let parse = parse.filter(|parse| {
+            let is_new = !self.statements.contains_key(parse.name);
+            is_new && parse.text().is_ok_and(Session::is_end)
+        });
+        if let Some(parse) = parse {
+            self.prepare(parse);
+            message::write(&mut out.to_client, b'1', &[], 0);
+        }
+        parse.is_some()
+    }
+
+    /// Why a message of the extended protocol fails.
+    fn what_fails(&mut self, tag: u8, body: &[u8]) -> Report {
+        let statement = match tag {
+            b'P' => {
+                let parse = Parse::read(body).ok();
+                if parse.is_some_and(|parse| parse.name.is_empty()) {
+                    self.unnamed = None;
+                }
+                let parse = parse.filter(|parse| parse.text().is_ok_and(Session::is_end));
+                return parse.map_or_else(in_failed_transaction, |parse| is_there(parse.name));
+            }
+            b'B' => Bind::read(body).map(|bind| bind.statement),
+            b'D' => match Subject::read(body) {
+                Ok(Subject::Portal(portal)) => return no_portal(portal),
+                Ok(Subject::Statement(name)) => Ok(name),
+                Err(error) => Err(error),
+            },
+            _ => return no_portal(executed_portal(body).unwrap_or_default()),
+        };
+        match statement {
+            Ok(name) if self.statement(name).is_none() => no_statement(name),
+            _ => in_failed_transaction(),
+        }
+    }
+}
+
+/// A statement is run in a transaction that has failed.
+pub(super) fn in_failed_transaction() -> Report {
+    let text = "current transaction is aborted, commands ignored until end of transaction block";
+    Report::new(Severity::Error, IN_FAILED_TRANSACTION, text)
+}
+
+/// What is said of a text that goes back to a savepoint: a transaction that is on no server has none.
+fn no_savepoint(text: &[u8], grammar: Grammar) -> Option<Report> {
+    let name = (grammar.rollback_to)(text)?;
+    let text = format!("savepoint \"{name}\" does not exist");
+    Some(Report::new(Severity::Error, NO_SAVEPOINT, text))
+}
+
+fn no_statement(name: &[u8]) -> Report {
+    let text = match name {
+        b"" => "unnamed prepared statement does not exist".to_owned(),
+        name => {
+            let name = String::from_utf8_lossy(name);
+            format!("prepared statement \"{name}\" does not exist")
+        }
+    };
+    Report::new(Severity::Error, NO_STATEMENT, text)
+}
+
+fn is_there(name: &[u8]) -> Report {
+    let name = String::from_utf8_lossy(name);
+    let text = format!("prepared statement \"{name}\" already exists");
+    Report::new(Severity::Error, IS_STATEMENT, text)
+}
+
+fn no_portal(name: &[u8]) -> Report {
+    let name = String::from_utf8_lossy(name);
+    let text = format!("portal \"{name}\" does not exist");
+    Report::new(Severity::Error, NO_PORTAL, text)
+}

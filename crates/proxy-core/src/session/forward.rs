@@ -1,0 +1,392 @@
+//! The client's messages on their way to the server that is attached.
+
+use alloc::format;
+use alloc::sync::Arc;
+
+use bytes::Bytes;
+
+use super::expected::{Expected, Kind, Undo};
+use super::statements::MISSING_UNNAMED;
+use super::{
+    AsPrepared, Bound, Out, PARAMETERS_LEN_MAX, PORTALS_MAX, Prepared, RestGoes, STATEMENTS_MAX,
+    Session, Stage,
+};
+use crate::server::{Server, StatementId};
+use pg_wire::Malformed;
+use pg_wire::cut::Message;
+use pg_wire::message::{self, Bind, Parse, Subject};
+
+const PARSE_COMPLETE: &[u8] = b"1\0\0\0\x04";
+const CLOSE_COMPLETE: &[u8] = b"3\0\0\0\x04";
+/// Describes the unnamed portal, executes it whole, and ends the batch.
+const RUN_UNNAMED: &[u8] = b"D\0\0\0\x06P\0E\0\0\0\x09\0\0\0\0\0S\0\0\0\x04";
+
+impl Session {
+    // tidy: long — one match that tells where each message goes
+    pub(super) fn forward(
+        &mut self,
+        message: Message<'_>,
+        server: &mut Server,
+        out: &mut Out,
+    ) -> Result<(), Malformed> {
+        self.client_rest = RestGoes::On;
+        let tag = message.tag();
+        if tag == b'X' {
+            self.stage = Stage::Ended;
+            return Ok(());
+        }
+        if self.copies_in && matches!(tag, b'd' | b'c' | b'f' | b'S' | b'H') {
+            self.copy(message, out);
+            return Ok(());
+        }
+        if self.copies_in {
+            // The server ends the session: it looks for nothing but data here.
+            out.to_server.extend_from_slice(message.frame);
+            return Ok(());
+        }
+        let is_data = matches!(tag, b'd' | b'c' | b'f');
+        let is_skipped = self.is_skipping && tag != b'S';
+        // Data may come right behind what reads it; PostgreSQL ignores all other data.
+        if is_skipped || is_data && self.expected.is_empty() {
+            self.client_rest = RestGoes::Nowhere;
+            return Ok(());
+        }
+        match tag {
+            b'c' | b'f' => {
+                self.expected.copy_ends();
+                out.to_server.extend_from_slice(message.frame);
+            }
+            b'P' => self.parse(message, server, out)?,
+            b'B' => self.bind(message, server, out)?,
+            b'D' => {
+                let mut reply = Expected::of(Kind::Describe);
+                if let Subject::Statement(name) = Subject::read(message.body())? {
+                    reply = reply.about(name);
+                    let name = self.on_server(name, server, out);
+                    message::write(&mut out.to_server, b'D', &[b"S", &name], 0);
+                } else {
+                    out.to_server.extend_from_slice(message.frame);
+                }
+                self.expected.push(reply);
+            }
+            b'C' => self.close(message, server, out)?,
+            b'E' => {
+                let bound = self.of_portal(message::executed_portal(message.body())?);
+                let text = bound.as_ref().and_then(|bound| bound.prepared.text());
+                let undo = self.deallocates(text.unwrap_or_default(), server, out);
+                out.to_server.extend_from_slice(message.frame);
+                self.expected.push(Expected::of(Kind::Execute).or(undo));
+            }
+            b'S' => {
+                self.is_skipping = false;
+                out.to_server.extend_from_slice(message.frame);
+                self.expected.push(Expected::of_sync());
+            }
+            b'Q' if self.sets_by(message, out) => {}
+            b'Q' => match self.as_prepared.take() {
+                Some(as_prepared) => self.run_prepared(&as_prepared, server, out),
+                None => {
+                    let undo = self.query(message, server, out);
+                    out.to_server.extend_from_slice(message.frame);
+                    let mut reply = Expected::of(Kind::Ready).or(undo);
+                    reply.prelude = core::mem::take(&mut self.prelude);
+                    self.expected.push(reply);
+                }
+            },
+            b'F' => {
+                out.to_server.extend_from_slice(message.frame);
+                self.expect(Kind::Ready);
+            }
+            _ => out.to_server.extend_from_slice(message.frame),
+        }
+        self.expected.give_made(&mut out.to_client);
+        Ok(())
+    }
+
+    /// Data of COPY and its end. The server ignores Sync and Flush between them.
+    fn copy(&mut self, message: Message<'_>, out: &mut Out) {
+        match message.tag() {
+            b'S' => self.sync_ignored = true,
+            b'H' => {}
+            tag => {
+                if tag != b'd' {
+                    self.copies_in = false;
+                    self.sync_ignored = false;
+                }
+                out.to_server.extend_from_slice(message.frame);
+            }
+        }
+    }
+
+    /// A simple query that runs as a prepared statement. What it does not find as it was when it was prepared fails,
+    /// and is prepared anew the next time.
+    fn run_prepared(&mut self, it: &AsPrepared, server: &mut Server, out: &mut Out) {
+        self.held_effect = None;
+        self.unnamed = None;
+        let name = self.prepared_on(server, &it.prepared, out);
+        let parts: [&[u8]; 3] = [b"\0", &name, &it.parameters];
+        message::write(&mut out.to_server, b'B', &parts, 0);
+        out.to_server.extend_from_slice(RUN_UNNAMED);
+        self.expected.push(Expected::hidden(Kind::Bind));
+        self.expect(Kind::Describe);
+        // Whatever fails before its end leaves that undone.
+        let again = Undo::KeepOnServer(it.prepared.id);
+        self.expected.push(Expected::of(Kind::Execute).or(again));
+        self.expected.push(Expected::of_sync());
+    }
+
+    /// A simple query, which also ends the unnamed statement unless it is skipped.
+    fn query(&mut self, message: Message<'_>, server: &mut Server, out: &mut Out) -> Undo {
+        let known = self.held_effect.take();
+        let effect = known.unwrap_or_else(|| self.grammar.effect_of_query(message));
+        self.leaves(effect, server);
+        let (text, _) = message::split_string(message.body()).unwrap_or_default();
+        self.names_for(text, effect, (&mut *server, &mut *out));
+        match self.deallocates(text, server, out) {
+            Undo::Nothing => Undo::KeepUnnamed(self.unnamed.take(), server.unnamed.take()),
+            // The unnamed statement ends when it is answered.
+            undo => undo,
+        }
+    }
+
+    fn parse(
+        &mut self,
+        message: Message<'_>,
+        server: &mut Server,
+        out: &mut Out,
+    ) -> Result<(), Malformed> {
+        let parse = Parse::read(message.body())?;
+        if message.is_whole() {
+            parse.text()?;
+        }
+        let held = self.held_statements.pop_front();
+        let held = held.filter(|held| held.body.as_deref() == Some(parse.rest));
+        let prepared = match held {
+            Some(held) => held,
+            None if message.is_whole() => Arc::new(Prepared::of(parse, self.grammar)),
+            None => {
+                self.unnamed_count += 1;
+                Arc::new(Prepared::long(self.number, self.unnamed_count))
+            }
+        };
+        self.leaves(prepared.effect, server);
+        let text = prepared.text().unwrap_or_default();
+        self.names_for(text, prepared.effect, (&mut *server, &mut *out));
+        if parse.name.is_empty() {
+            self.unnamed_count += 1;
+            let id = (self.number, self.unnamed_count);
+            let of_client = self.unnamed.replace((id, prepared));
+            let of_server = server.unnamed.replace(id);
+            out.to_server.extend_from_slice(message.frame);
+            let undo = Undo::KeepUnnamed(of_client, of_server);
+            self.expected.push(Expected::of(Kind::Parse).or(undo));
+            return Ok(());
+        }
+        if self.own_names.is_some() {
+            self.parse_as_it_is(message, (parse.name, prepared), out);
+            return Ok(());
+        }
+        if self.statements.contains_key(parse.name) {
+            // The server knows the name, too, and refuses it.
+            let name = self.on_server(parse.name, server, out);
+            message::write(&mut out.to_server, b'P', &[&name, parse.rest], message.rest);
+            self.expected
+                .push(Expected::of(Kind::Parse).about(parse.name));
+            return Ok(());
+        }
+        if self.statements.len() >= STATEMENTS_MAX {
+            return Err(Malformed(format!(
+                "a session may have {STATEMENTS_MAX} prepared statements: close some"
+            )));
+        }
+        let client_name = Bytes::copy_from_slice(parse.name);
+        if !self.wants_to_prepare(&prepared, server, out) {
+            let made = Expected::made(PARSE_COMPLETE);
+            self.expected
+                .push(made.or(Undo::Forget(client_name.clone())));
+        } else {
+            let parts: [&[u8]; 2] = [&prepared.server_name, parse.rest];
+            self.make_room(&prepared, server, out);
+            message::write(&mut out.to_server, b'P', &parts, message.rest);
+            let reply = Expected::of(Kind::Parse).about(parse.name);
+            self.expected
+                .push(reply.or(Undo::ForgetBoth(prepared.id, client_name.clone())));
+        }
+        self.statements.insert(client_name, prepared);
+        Ok(())
+    }
+
+    /// The server knows statements by the client's names.
+    fn parse_as_it_is(
+        &mut self,
+        message: Message<'_>,
+        (name, prepared): (&[u8], Arc<Prepared>),
+        out: &mut Out,
+    ) {
+        let name = Bytes::copy_from_slice(name);
+        let undo = match self.statements.insert(name.clone(), prepared) {
+            Some(before) => Undo::Restore(name, before),
+            None => Undo::Forget(name),
+        };
+        out.to_server.extend_from_slice(message.frame);
+        self.expected.push(Expected::of(Kind::Parse).or(undo));
+    }
+
+    fn bind(
+        &mut self,
+        message: Message<'_>,
+        server: &mut Server,
+        out: &mut Out,
+    ) -> Result<(), Malformed> {
+        let bind = Bind::read(message.body())?;
+        let name = self.on_server(bind.statement, server, out);
+        let statement = self.statement(bind.statement);
+        // What else it leaves was so when it was prepared.
+        if let Some(prepared) = statement.as_ref()
+            && prepared.effect.is_of_settings()
+        {
+            self.leaves(prepared.effect, server);
+        }
+        let portal = Bytes::copy_from_slice(bind.portal);
+        let before = match statement {
+            Some(prepared) if self.portals.len() < PORTALS_MAX => {
+                let is_kept = message.is_whole() && bind.rest.len() <= PARAMETERS_LEN_MAX;
+                let parameters = if is_kept { bind.rest } else { &[] };
+                let bound = Bound {
+                    prepared,
+                    parameters: Bytes::copy_from_slice(parameters),
+                };
+                self.portals.insert(portal.clone(), bound)
+            }
+            _ => self.portals.remove(bind.portal),
+        };
+        if name.len() == 1 && bind.statement.is_empty() {
+            out.to_server.extend_from_slice(message.frame);
+        } else {
+            let parts: [&[u8]; 4] = [bind.portal, b"\0", &name, bind.rest];
+            message::write(&mut out.to_server, b'B', &parts, message.rest);
+        }
+        let undo = Undo::KeepPortal(portal, before);
+        let reply = Expected::of(Kind::Bind).about(bind.statement);
+        self.expected.push(reply.or(undo));
+        Ok(())
+    }
+
+    /// Closes a statement for the client only: others may use it on the server.
+    fn close(
+        &mut self,
+        message: Message<'_>,
+        server: &Server,
+        out: &mut Out,
+    ) -> Result<(), Malformed> {
+        if let Subject::Statement(name) = Subject::read(message.body())? {
+            let made = Expected::made(CLOSE_COMPLETE);
+            if self.own_names.is_some() && !name.is_empty() {
+                let undo = match self.statements.remove_entry(name) {
+                    Some((name, prepared)) => Undo::Restore(name, prepared),
+                    None => Undo::Nothing,
+                };
+                out.to_server.extend_from_slice(message.frame);
+                self.expected.push(Expected::of(Kind::Close).or(undo));
+                return Ok(());
+            }
+            if let Some(prepared) = self.statements.remove(name) {
+                let name = Bytes::copy_from_slice(name);
+                self.expected.push(made.or(Undo::Restore(name, prepared)));
+                return Ok(());
+            }
+            if name.is_empty() {
+                let undo = Undo::KeepUnnamed(self.unnamed.take(), server.unnamed);
+                self.expected.push(made.or(undo));
+                return Ok(());
+            }
+        }
+        out.to_server.extend_from_slice(message.frame);
+        self.expect(Kind::Close);
+        Ok(())
+    }
+
+    /// The name, with its zero byte, that the client's statement has on the server; it is prepared
+    /// there if it is not. A statement that the client does not have is none that the server has.
+    fn on_server(&mut self, name: &[u8], server: &mut Server, out: &mut Out) -> Bytes {
+        if name.is_empty() {
+            let Some((id, prepared)) = &self.unnamed else {
+                return [MISSING_UNNAMED, b"\0"].concat().into();
+            };
+            if server.unnamed != Some(*id) {
+                server.unnamed = Some(*id);
+                let body = prepared.body.as_deref().unwrap_or_default();
+                message::write(&mut out.to_server, b'P', &[b"\0", body], 0);
+                let reply = Expected::hidden(Kind::Parse);
+                self.expected.push(reply.or(Undo::ForgetUnnamedOnServer));
+            }
+            return Bytes::from_static(b"\0");
+        }
+        let prepared = self.statements.get(name).cloned();
+        // One that is too long to be kept stays where it is.
+        let is_there = |prepared: &Prepared| {
+            let since = self.own_names.filter(|_| prepared.body.is_none());
+            self.own_names.is_none() || since.is_some_and(|since| prepared.since < since)
+        };
+        let Some(prepared) = prepared.filter(|prepared| is_there(prepared)) else {
+            // It has this name there, or was made by SQL's PREPARE, if at all: that keeps the session's server.
+            return [name, b"\0"].concat().into();
+        };
+        self.prepared_on(server, &prepared, out)
+    }
+
+    /// The name, with its zero byte, that a statement has on the server; it is prepared there if it is not.
+    fn prepared_on(&mut self, server: &mut Server, prepared: &Prepared, out: &mut Out) -> Bytes {
+        if self.wants_to_prepare(prepared, server, out)
+            && let Some(body) = &prepared.body
+        {
+            self.make_room(prepared, server, out);
+            let parts: [&[u8]; 2] = [&prepared.server_name, body];
+            message::write(&mut out.to_server, b'P', &parts, 0);
+            let reply = Expected::hidden(Kind::Parse);
+            self.expected
+                .push(reply.or(Undo::ForgetOnServer(prepared.id)));
+        }
+        prepared.server_name.clone()
+    }
+
+    /// Must a client's statement be prepared on the server? Also if that has it from before the client
+    /// prepared it: what it names may have changed since. Then it is closed there.
+    fn wants_to_prepare(
+        &mut self,
+        prepared: &Prepared,
+        server: &mut Server,
+        out: &mut Out,
+    ) -> bool {
+        let Some(since) = server.uses(&prepared.id) else {
+            return true;
+        };
+        if since > prepared.since || self.may_have_portal(&prepared.id) {
+            return false;
+        }
+        server.forget(&prepared.id);
+        self.close_on_server(prepared.id, out);
+        true
+    }
+
+    /// A statement is about to be prepared on the server: another may have to be closed for it.
+    fn make_room(&mut self, prepared: &Prepared, server: &mut Server, out: &mut Out) {
+        if let Some(closed) = server.prepare(prepared.id) {
+            self.close_on_server(closed, out);
+        }
+    }
+
+    /// Closes a statement on the server, and with it the portals that run it.
+    fn close_on_server(&mut self, id: StatementId, out: &mut Out) {
+        let name = super::statements::server_name(&id);
+        message::write(&mut out.to_server, b'C', &[b"S", &name], 0);
+        let reply = Expected::hidden(Kind::Close);
+        self.expected.push(reply.or(Undo::KeepOnServer(id)));
+    }
+
+    /// May a portal of the current transaction run this statement?
+    fn may_have_portal(&self, id: &StatementId) -> bool {
+        let mut portals = self.portals.values();
+        self.portals.len() >= PORTALS_MAX || portals.any(|bound| bound.prepared.id == *id)
+    }
+}

@@ -1,0 +1,103 @@
+//! Numbers of tables in what a server says of columns: clients know the primary's.
+
+use alloc::vec::Vec;
+use bytes::{Buf, BufMut, BytesMut};
+
+use pg_wire::cut::HEADER_LEN;
+
+/// Bytes of a column's description behind the table and the column's number in it.
+const FURTHER_LEN: usize = 12;
+
+/// Which numbers the tables of a batch have where it runs, and on the primary. What is not among them has none for
+/// the client, as the value of an expression.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Numbers {
+    /// It is not known.
+    #[default]
+    Unknown,
+    /// There is one table only, which has this number on the primary.
+    One(u32),
+    /// Those there, and those on the primary.
+    Pairs(Vec<(u32, u32)>),
+}
+
+impl Numbers {
+    fn on_primary(&self, there: u32) -> u32 {
+        match self {
+            Numbers::Unknown => 0,
+            Numbers::One(number) => *number,
+            Numbers::Pairs(pairs) => {
+                let found = pairs.iter().find(|(known, _)| *known == there);
+                found.map_or(0, |(_, number)| *number)
+            }
+        }
+    }
+
+    /// Writes a RowDescription with the primary's numbers; as far as it is one.
+    pub(super) fn write(&self, frame: &[u8], out: &mut BytesMut) {
+        let start = out.len();
+        out.extend_from_slice(frame);
+        let mut rest = out.get_mut(start + HEADER_LEN + 2..).unwrap_or_default();
+        while let Some(end) = rest.iter().position(|byte| *byte == 0) {
+            let Some((column, after)) = rest[end + 1..].split_at_mut_checked(6) else {
+                return;
+            };
+            let there = (&column[..]).get_u32();
+            if there != 0 {
+                let number = self.on_primary(there);
+                (&mut column[..4]).put_u32(number);
+                if number == 0 {
+                    column[4..].fill(0);
+                }
+            }
+            rest = after.get_mut(FURTHER_LEN..).unwrap_or_default();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec;
+
+    use super::*;
+
+    fn described(columns: &[(&str, u32, u16)]) -> Vec<u8> {
+        let mut frame = b"T\0\0\0\0\0\x02".to_vec();
+        for (name, table, number) in columns {
+            frame.extend_from_slice(name.as_bytes());
+            frame.put_u8(0);
+            frame.put_u32(*table);
+            frame.put_u16(*number);
+            frame.extend_from_slice(b"further data");
+        }
+        frame
+    }
+
+    #[test]
+    fn numbers_become_the_primarys() {
+        let there = [
+            ("a", 20_000, 1),
+            ("", 0, 0),
+            ("c", 20_001, 3),
+            ("d", 20_002, 1),
+        ];
+        let pairs = Numbers::Pairs(vec![(20_000, 30_000), (20_001, 20_000)]);
+        let two = [("a", 30_000, 1), ("", 0, 0), ("c", 20_000, 3), ("d", 0, 0)];
+        let none = [("a", 0, 0), ("", 0, 0), ("c", 0, 0), ("d", 0, 0)];
+        let one = [("a", 7, 1), ("", 0, 0), ("c", 7, 3), ("d", 7, 1)];
+        for (numbers, expected) in [
+            (pairs, two),
+            (Numbers::Unknown, none),
+            (Numbers::One(7), one),
+        ] {
+            let mut out = BytesMut::from(&b"before"[..]);
+            numbers.write(&described(&there), &mut out);
+            assert_eq!(out[b"before".len()..], described(&expected), "{numbers:?}");
+            for length in 0..described(&there).len() {
+                let mut out = BytesMut::new();
+                numbers.write(&described(&there)[..length], &mut out);
+                assert_eq!(out.len(), length);
+            }
+        }
+    }
+}

@@ -1,0 +1,222 @@
+//! Settings that the proxy carries for a session, which clients change in a simple query: its own, by
+//! `SET replex.… = …`, and `application_name`, which some drivers set in every session.
+
+use alloc::format;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use bytes::Bytes;
+
+use super::{Out, Session, Stage};
+use alloc::borrow::ToOwned;
+use alloc::string::String;
+
+use crate::freshness::Level;
+use crate::server::Server;
+use pg_wire::message;
+use pg_wire::quoting::literal;
+use pg_wire::report::{Report, Severity};
+
+/// The setting by which servers tell their sessions apart.
+pub const APPLICATION_NAME: &[u8] = b"application_name";
+/// PostgreSQL cuts longer ones, in bytes.
+const APPLICATION_NAME_LEN_MAX: usize = 63;
+
+/// SQLSTATE: a parameter's value is invalid.
+const INVALID_VALUE: &str = "22023";
+
+/// All of them.
+const NAMES: [&str; 4] = [
+    "replex.trace",
+    "replex.consistency",
+    "replex.classes",
+    "replex.balancing",
+];
+
+/// What a client has set.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Settings {
+    /// Is each batch told where it went and why?
+    pub trace: Trace,
+    /// How consistent reads are.
+    pub level: Level,
+    /// How finely it is looked at what reads touch.
+    pub classes: Classes,
+    /// What goes elsewhere than its transaction.
+    pub balancing: Balancing,
+}
+
+/// How finely it is looked at what reads touch (the paper's section 7.3).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Classes {
+    /// By rows where they are known, else by columns: all classes.
+    #[default]
+    Rows,
+    /// By columns: TAS and CAS.
+    Columns,
+    /// By tables: TAS.
+    Tables,
+}
+
+/// Whether reads of a transaction that has written may go to replicas (the paper's section 7.5).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Balancing {
+    /// Those that are independent of what it has written.
+    #[default]
+    Statement,
+    /// None: from its first write on, all of it is on the primary.
+    Transaction,
+}
+
+/// Whether batches are told where they went.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Trace {
+    /// They are not.
+    #[default]
+    Off,
+    /// Each is told by a notice.
+    On,
+}
+
+impl Settings {
+    /// None if there is no such setting; false if it cannot be this, and stays as it is.
+    fn set(&mut self, name: &str, value: &str) -> Option<bool> {
+        match (name, value) {
+            ("replex.trace", "on" | "true" | "1") => self.trace = Trace::On,
+            ("replex.trace", "off" | "false" | "0") => self.trace = Trace::Off,
+            ("replex.consistency", "gssi") => self.level = Level::Gssi,
+            ("replex.consistency", "weak") => self.level = Level::Weak,
+            ("replex.consistency", "rsi-pc") => self.level = Level::RsiPc,
+            ("replex.consistency", "1sr") => self.level = Level::OneCopy,
+            ("replex.classes", "ras") => self.classes = Classes::Rows,
+            ("replex.classes", "cas") => self.classes = Classes::Columns,
+            ("replex.classes", "tas") => self.classes = Classes::Tables,
+            ("replex.balancing", "statement") => self.balancing = Balancing::Statement,
+            ("replex.balancing", "transaction") => self.balancing = Balancing::Transaction,
+            _ => return NAMES.contains(&name).then_some(false),
+        }
+        Some(true)
+    }
+}
+
+impl Session {
+    /// What the client has set.
+    pub fn settings(&self) -> Settings {
+        self.settings
+    }
+
+    /// Carries out a simple query that is only about these settings. False if it is not: then it
+    /// is a server's.
+    pub(super) fn sets(&mut self, text: &[u8], out: &mut Out) -> bool {
+        let first = text.trim_ascii_start().get(..3);
+        if !first.is_some_and(|word| word.eq_ignore_ascii_case(b"set")) {
+            return false;
+        }
+        let Ok(text) = str::from_utf8(text) else {
+            return false;
+        };
+        let text = text.trim().trim_end_matches(';').trim_end();
+        // A server that is attached is told itself; in a transaction it may be taken back.
+        if self.stage == Stage::Free
+            && !self.is_deferred()
+            && !self.is_waiting()
+            && let Some(name) = application_name(text)
+        {
+            let value = Bytes::copy_from_slice(name.as_bytes());
+            self.application = Some(value.clone());
+            message::write(&mut out.to_client, b'C', &[b"SET\0"], 0);
+            if self.parameters.get(APPLICATION_NAME) != Some(&value) {
+                let parts: [&[u8]; 4] = [APPLICATION_NAME, b"\0", name.as_bytes(), b"\0"];
+                message::write(&mut out.to_client, b'S', &parts, 0);
+                let name = Bytes::from_static(APPLICATION_NAME);
+                Arc::make_mut(&mut self.parameters).insert(name, value);
+            }
+            message::write_ready(&mut out.to_client, self.status);
+            return true;
+        }
+        let text = text.to_ascii_lowercase();
+        let words: Vec<&str> = text
+            .split(|sign: char| sign.is_whitespace() || sign == '=')
+            .filter(|word| !word.is_empty() && *word != "to")
+            .collect();
+        let ["set", name, value] = words[..] else {
+            return false;
+        };
+        let value = value.trim_matches('\'');
+        let Some(is_valid) = self.settings.set(name, value) else {
+            return false;
+        };
+        if is_valid {
+            message::write(&mut out.to_client, b'C', &[b"SET\0"], 0);
+        } else {
+            let text = format!("invalid value for parameter \"{name}\": \"{value}\"");
+            let report = Report::new(Severity::Error, INVALID_VALUE, text);
+            let hint = "There is replex.trace = on or off, replex.consistency = gssi, weak, rsi-pc or \
+                        1sr, replex.classes = ras, cas or tas, and replex.balancing = statement or \
+                        transaction.";
+            report.hint(hint).write(&mut out.to_client);
+        }
+        message::write_ready(&mut out.to_client, self.told_status());
+        true
+    }
+
+    /// Has the server call the session as it wants to be called.
+    pub(super) fn name_application(&mut self, server: &mut Server, out: &mut Out) {
+        if server.parameters.get(APPLICATION_NAME) != self.application.as_ref()
+            && let Some(Ok(name)) = self.application.as_deref().map(str::from_utf8)
+        {
+            let set = format!("SET application_name = {}", literal(name));
+            self.run(&set, server, out);
+        }
+    }
+}
+
+/// The name in `SET application_name = '…'`, if servers take it as it is. With a backslash it may mean
+/// something else, by `standard_conforming_strings`.
+fn application_name(text: &str) -> Option<String> {
+    let skip = |text: &str, word: &str| {
+        let (start, rest) = text.split_at_checked(word.len())?;
+        start.eq_ignore_ascii_case(word).then(|| rest.to_owned())
+    };
+    let rest = skip(text, "SET")?;
+    if !rest.starts_with(|sign: char| sign.is_ascii_whitespace()) {
+        return None;
+    }
+    let rest = skip(rest.trim_start(), "application_name")?;
+    let rest = rest.trim_start();
+    let value = skip(rest, "=").or_else(|| skip(rest, "TO "))?;
+    let value = value.trim().strip_prefix('\'')?.strip_suffix('\'')?;
+    let name = value.replace("''", "'");
+    let is_text = value.split("''").all(|part| !part.contains(['\'', '\\']));
+    let is_plain = name.bytes().all(|byte| matches!(byte, b' '..=b'~'));
+    (is_text && is_plain && name.len() <= APPLICATION_NAME_LEN_MAX).then_some(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_applications() {
+        let named = |text: &str, name: &str| {
+            assert_eq!(application_name(text).as_deref(), Some(name), "{text}");
+        };
+        named(
+            "SET application_name = 'PostgreSQL JDBC Driver'",
+            "PostgreSQL JDBC Driver",
+        );
+        named("set Application_Name TO 'it''s'", "it's");
+        named("SET  application_name=''", "");
+        for text in [
+            "SET application_name = 'a'; SELECT 'b'",
+            "SET application_name = 'a\\'",
+            "SET application_name = DEFAULT",
+            "SET application_name = 'ä'",
+            "SETapplication_name = 'a'",
+            "SET LOCAL application_name = 'a'",
+            "SET application_name = 'a', 'b'",
+        ] {
+            assert_eq!(application_name(text), None, "{text}");
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! Prepared statements as clients name them.
+
+use alloc::borrow::Cow;
+use alloc::string::String;
+use alloc::sync::Arc;
+use core::fmt::Write;
+
+use bytes::{BufMut, Bytes, BytesMut};
+use ring::digest;
+
+use super::Session;
+use crate::grammar::{Effect, Grammar};
+use crate::server::{StatementId, Turn};
+use pg_wire::message::{self, Parse};
+
+/// How each name on servers begins.
+const PREFIX: &[u8] = b"replex_";
+/// The name on servers of an unnamed statement that is not there, as PostgreSQL calls it.
+pub(super) const MISSING_UNNAMED: &[u8] = b"unnamed prepared statement";
+
+/// A statement that a client has prepared.
+#[derive(Debug)]
+pub struct Prepared {
+    /// Its name among all statements of all clients.
+    pub id: StatementId,
+    /// Its name on servers, with the zero byte.
+    pub server_name: Bytes,
+    /// Text, zero byte, parameter types, to prepare it on another server; none where it was too
+    /// long to be kept.
+    pub body: Option<Bytes>,
+    /// What it may leave behind.
+    pub effect: Effect,
+    /// When the client has prepared it.
+    pub since: Turn,
+}
+
+impl Prepared {
+    /// A statement that is whole.
+    pub fn of(parse: Parse<'_>, grammar: Grammar) -> Prepared {
+        match parse.name.is_empty() {
+            true => Prepared::unnamed(parse.rest, grammar),
+            false => Prepared::named(parse.rest, grammar),
+        }
+    }
+
+    /// A named statement: its identity is a hash of text and types.
+    fn named(body: &[u8], grammar: Grammar) -> Prepared {
+        let hash = digest::digest(&digest::SHA256, body);
+        let id = *hash.as_ref().first_chunk().expect("SHA-256 has 32 bytes");
+        Prepared {
+            id,
+            server_name: server_name(&id),
+            body: Some(Bytes::copy_from_slice(body)),
+            effect: grammar.effect_of_parse(body),
+            since: Turn::now(),
+        }
+    }
+
+    /// One that the proxy itself prepares, with parameters of these types.
+    pub fn by_proxy(text: &str, types: &[u32], grammar: Grammar) -> Prepared {
+        let mut body = BytesMut::new();
+        body.extend_from_slice(text.as_bytes());
+        body.put_u8(0);
+        body.put_u16(u16::try_from(types.len()).expect("a template has few parameters"));
+        for type_oid in types {
+            body.put_u32(*type_oid);
+        }
+        Prepared::named(&body, grammar)
+    }
+
+    /// An unnamed statement, which is on a server under no name.
+    fn unnamed(body: &[u8], grammar: Grammar) -> Prepared {
+        Prepared {
+            id: StatementId::default(),
+            server_name: Bytes::from_static(b"\0"),
+            body: Some(Bytes::copy_from_slice(body)),
+            effect: grammar.effect_of_parse(body),
+            since: Turn::now(),
+        }
+    }
+
+    /// A statement that is too long to be kept: it exists on the session's own server only.
+    pub fn long(session: u64, count: u64) -> Prepared {
+        let mut id = StatementId::default();
+        id[..8].copy_from_slice(&session.to_be_bytes());
+        id[8..].copy_from_slice(&count.to_be_bytes());
+        Prepared {
+            id,
+            server_name: server_name(&id),
+            body: None,
+            effect: Effect::KeepsSession,
+            since: Turn::now(),
+        }
+    }
+
+    /// Its text, without the zero byte.
+    pub fn text(&self) -> Option<&[u8]> {
+        let (text, _) = message::split_string(self.body.as_deref()?).ok()?;
+        Some(text)
+    }
+
+    /// The object identifiers of its first parameters' types; 0 where the server is to find out.
+    pub fn parameter_types(&self) -> impl Iterator<Item = u32> {
+        let body = self.body.as_deref().unwrap_or_default();
+        let types = message::split_string(body).ok();
+        let types = types
+            .and_then(|(_, rest)| rest.get(2..))
+            .unwrap_or_default();
+        let types = types.as_chunks::<4>().0.iter();
+        types.map(|oid| u32::from_be_bytes(*oid))
+    }
+}
+
+/// A statement with the parameters that a portal runs it with.
+#[derive(Clone, Debug)]
+pub struct Bound {
+    /// The statement.
+    pub prepared: Arc<Prepared>,
+    /// What follows the names in the Bind message; empty where that was too long to be kept.
+    pub parameters: Bytes,
+}
+
+/// What a simple query is as a prepared statement, which the server need not parse and plan again.
+#[derive(Clone, Debug)]
+pub struct AsPrepared {
+    /// The statement.
+    pub prepared: Arc<Prepared>,
+    /// What follows the names in the Bind message.
+    pub parameters: Bytes,
+}
+
+impl Session {
+    /// An error's fields, in which statements have the names that the client has given them.
+    pub(super) fn in_clients_names<'a>(&self, body: &'a [u8]) -> Cow<'a, [u8]> {
+        let found = |name: &[u8]| body.windows(name.len()).position(|it| it == name);
+        let quoted_missing = [b"prepared statement \"", MISSING_UNNAMED, b"\""].concat();
+        let (start, length, name) = if let Some(start) = found(&quoted_missing) {
+            (start, quoted_missing.len(), MISSING_UNNAMED)
+        } else if let (Some(start), Some(front)) = (found(PREFIX), self.expected.front()) {
+            let length = PREFIX.len() + 2 * size_of::<StatementId>();
+            (start, length, &front.statement[..])
+        } else {
+            return Cow::Borrowed(body);
+        };
+        let Some(after) = body.get(start + length..).filter(|_| !name.is_empty()) else {
+            return Cow::Borrowed(body);
+        };
+        Cow::Owned([&body[..start], name, after].concat())
+    }
+}
+
+/// A statement's name on servers, with the zero byte.
+pub fn server_name(id: &StatementId) -> Bytes {
+    let mut name = String::from_utf8_lossy(PREFIX).into_owned();
+    for byte in id {
+        write!(name, "{byte:02x}").expect("a string takes everything");
+    }
+    name.push('\0');
+    name.into()
+}

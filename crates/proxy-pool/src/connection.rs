@@ -1,0 +1,465 @@
+//! One connection to a server: logging in, and being made clean for its next user.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::BytesMut;
+use postgres_protocol::authentication::md5_hash;
+use postgres_protocol::authentication::sasl::{ChannelBinding, ScramSha256};
+use rustls::pki_types::ServerName;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpStream, UnixStream};
+use tokio::sync::OwnedSemaphorePermit;
+use tokio_rustls::TlsConnector;
+
+use super::{Key, Login, Settings};
+use pg_connect::address::Address;
+use pg_connect::auth::tls::Policy;
+use pg_connect::auth::{certificate, scram};
+use pg_connect::silence;
+use pg_connect::stream::{Peer, Stream};
+use pg_wire::cut::{Cutter, HEADER_LEN, Piece, Side, WHOLE_LEN_MAX};
+use pg_wire::message::{self, parameter_status};
+use pg_wire::quoting::literal;
+use pg_wire::report::{Report, Severity};
+use pg_wire::settings;
+use pg_wire::startup::{self, CancelKey};
+use proxy_core::freshness::Life;
+use proxy_core::server::Server;
+
+/// How long a server may take to be connected to and to log in.
+const LOGIN_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a server may take to be made clean for its next user.
+const RESET_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// SQLSTATE: no connection could be made.
+const UNREACHABLE: &str = "08001";
+
+/// A connection to a server that has logged in.
+#[derive(Debug)]
+pub struct Connection {
+    /// The socket.
+    pub peer: Peer,
+    /// Where in the server's messages the reader is.
+    pub cutter: Cutter,
+    /// What is on it.
+    pub server: Server,
+    /// Names it to those who cancel what it runs.
+    pub cancel_key: Arc<CancelKey>,
+    /// Whose connections it belongs to.
+    pub key: Key,
+    /// The right to be in use; none while it is idle.
+    pub permit: Option<OwnedSemaphorePermit>,
+}
+
+/// What a session has changed since its login.
+#[derive(Debug, Default)]
+pub struct Changed {
+    /// Settings, each of which concerns only the session that has it.
+    pub settings: Settings,
+    /// The schemas in which names are looked up now, in order: those of `search_path` that are there, and that its
+    /// user may use.
+    pub schemas: Vec<String>,
+}
+
+/// Operators are named with their schema: `search_path` may be anything.
+const CHANGED: &str = "SELECT '', schema FROM pg_catalog.unnest(pg_catalog.current_schemas(false)) schema \
+    UNION ALL SELECT name, setting FROM pg_catalog.pg_settings \
+    WHERE source OPERATOR(pg_catalog.=) 'session' \
+    AND name OPERATOR(pg_catalog.<>) 'application_name'";
+
+/// A message of a server while no session uses it.
+struct Answer {
+    tag: u8,
+    body: Vec<u8>,
+}
+
+impl Connection {
+    /// Connects and logs in. The error is for the client.
+    pub async fn open(address: &Address, key: &Key, login: &Login) -> Result<Connection, Report> {
+        let unreachable = |what: String| {
+            let text = format!("the server at {address} cannot be reached: {what}");
+            Report::new(Severity::Error, UNREACHABLE, text)
+                .hint("It may be down or starting; what is asked again later may work.")
+        };
+        let opened = tokio::time::timeout(LOGIN_TIMEOUT, async {
+            let stream = connect(address)
+                .await
+                .map_err(|error| unreachable(error.to_string()))?;
+            let mut connection = Connection {
+                peer: Peer::new(stream),
+                cutter: Cutter::new(Side::Server),
+                server: Server::default(),
+                cancel_key: Arc::default(),
+                key: key.clone(),
+                permit: None,
+            };
+            let packet = startup::write(key.startup());
+            connection
+                .send(&packet)
+                .await
+                .map_err(|error| unreachable(error.to_string()))?;
+            connection.log_in(login).await?;
+            Ok(connection)
+        });
+        let seconds = LOGIN_TIMEOUT.as_secs();
+        let opened = opened.await;
+        opened.unwrap_or_else(|_| Err(unreachable(format!("no answer for {seconds} s"))))
+    }
+
+    async fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.peer.write_all(bytes).await
+    }
+
+    /// The next message, whole. The cutter is between messages before and after.
+    async fn receive(&mut self) -> io::Result<Answer> {
+        loop {
+            if let Some(header) = self.peer.input.first_chunk::<HEADER_LEN>() {
+                let [tag, length @ ..] = *header;
+                let length = u32::from_be_bytes(length) as usize;
+                if !(4..WHOLE_LEN_MAX).contains(&length) {
+                    return Err(io::Error::other("a message is too long here"));
+                }
+                if self.peer.input.len() > length {
+                    let message = self.peer.input.split_to(length + 1);
+                    let body = message[HEADER_LEN..].to_vec();
+                    return Ok(Answer { tag, body });
+                }
+            }
+            if self.peer.read().await? == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+        }
+    }
+
+    async fn log_in(&mut self, login: &Login) -> Result<(), Report> {
+        let lost = |error: io::Error| {
+            let text = format!("the server's connection failed while logging in: {error}");
+            Report::new(Severity::Error, UNREACHABLE, text)
+        };
+        loop {
+            let answer = self.receive().await.map_err(lost)?;
+            match answer.tag {
+                b'R' => self.authenticate(&answer.body, login).await?,
+                b'E' => return Err(Report::read(&answer.body)),
+                b'S' => self.told(&answer.body),
+                b'K' => {
+                    if let Some((process, secret)) = answer.body.split_first_chunk::<4>() {
+                        self.server.process = u32::from_be_bytes(*process);
+                        self.cancel_key = Arc::new(CancelKey {
+                            process: u32::from_be_bytes(*process),
+                            secret: secret.to_vec(),
+                        });
+                    }
+                }
+                b'Z' => return Ok(()),
+                _ => {}
+            }
+        }
+    }
+
+    fn told(&mut self, body: &[u8]) {
+        if let Ok((name, value)) = parameter_status(body) {
+            self.server.report(name, value);
+        }
+    }
+
+    /// Answers one Authentication message.
+    async fn authenticate(&mut self, body: &[u8], login: &Login) -> Result<(), Report> {
+        let (kind, rest) = match body.split_first_chunk::<4>() {
+            Some((kind, rest)) => (u32::from_be_bytes(*kind), rest),
+            None => (u32::MAX, body),
+        };
+        if kind == 0 {
+            return Ok(());
+        }
+        let user = &self.key.user;
+        let Some(password) = login.password.as_deref() else {
+            let text = format!("the server asks for the password of user \"{user}\"");
+            return Err(
+                refused(text).hint("Put the password itself into the proxy's file of users.")
+            );
+        };
+        let failed = |error: io::Error| refused(format!("logging in to the server: {error}"));
+        match kind {
+            3 => {
+                if !self.peer.is_encrypted() {
+                    let text = "the server asks for a password in clear text without TLS";
+                    return Err(refused(text.into()));
+                }
+                self.password(&[password.as_bytes(), b"\0"])
+                    .await
+                    .map_err(failed)
+            }
+            5 => {
+                let salt = rest.first_chunk::<4>();
+                let salt = *salt.ok_or_else(|| refused("the server's salt is damaged".into()))?;
+                let hash = md5_hash(user.as_bytes(), password.as_bytes(), salt);
+                self.password(&[hash.as_bytes(), b"\0"])
+                    .await
+                    .map_err(failed)
+            }
+            10 => self.scram(rest, password).await.map_err(failed),
+            kind => Err(refused(format!(
+                "the server asks for authentication method {kind}, which is not known"
+            ))),
+        }
+    }
+
+    async fn password(&mut self, parts: &[&[u8]]) -> io::Result<()> {
+        let mut out = BytesMut::new();
+        message::write(&mut out, b'p', parts, 0);
+        self.send(&out).await
+    }
+
+    /// By the best of the mechanisms that the server offers, whose names end in zero bytes each.
+    async fn scram(&mut self, offered: &[u8], password: &str) -> io::Result<()> {
+        let mut names = offered.split(|&byte| byte == 0);
+        let is_plus_offered = names.any(|name| name == scram::MECHANISM_PLUS.as_bytes());
+        let end_point = self.peer.certificate().and_then(certificate::end_point);
+        let (mechanism, binding) = match end_point {
+            Some(end_point) if is_plus_offered => (
+                scram::MECHANISM_PLUS,
+                ChannelBinding::tls_server_end_point(end_point),
+            ),
+            // A server that has offered it after all learns that somebody hid that.
+            Some(_) => (scram::MECHANISM, ChannelBinding::unrequested()),
+            None => (scram::MECHANISM, ChannelBinding::unsupported()),
+        };
+        let mut scram = ScramSha256::new(password.as_bytes(), binding);
+        let length = u32::try_from(scram.message().len()).map_err(io::Error::other)?;
+        let first = scram.message().to_vec();
+        let parts: [&[u8]; 4] = [mechanism.as_bytes(), b"\0", &length.to_be_bytes(), &first];
+        self.password(&parts).await?;
+        let challenge = self.sasl(11).await?;
+        scram.update(&challenge)?;
+        let last = scram.message().to_vec();
+        self.password(&[&last]).await?;
+        let proof = self.sasl(12).await?;
+        scram.finish(&proof)
+    }
+
+    /// The data of the next Authentication message, which must be of this kind.
+    async fn sasl(&mut self, kind: u32) -> io::Result<Vec<u8>> {
+        let answer = self.receive().await?;
+        match (answer.tag, answer.body.split_first_chunk::<4>()) {
+            (b'R', Some((found, rest))) if u32::from_be_bytes(*found) == kind => Ok(rest.to_vec()),
+            (b'E', _) => Err(io::Error::other(Report::read(&answer.body))),
+            _ => Err(io::Error::other("the server leaves the SCRAM exchange")),
+        }
+    }
+
+    /// The columns of the one row that a query gives, as text; NULL is empty. To be called outside
+    /// of transactions, between sessions.
+    pub async fn row(&mut self, query: &str) -> io::Result<Vec<String>> {
+        let rows = self.rows(query).await?.map_err(io::Error::other)?;
+        Ok(rows.into_iter().next_back().unwrap_or_default())
+    }
+
+    /// All rows of a query, or the error of the server, which is ready for the next in either case. Otherwise as
+    /// [`Connection::row`].
+    async fn rows(&mut self, query: &str) -> io::Result<Result<Vec<Vec<String>>, Report>> {
+        // Any simple query ends the unnamed statement.
+        self.server.unnamed = None;
+        let mut out = BytesMut::new();
+        message::write_query(&mut out, query);
+        self.send(&out).await?;
+        let mut rows = Ok(Vec::new());
+        loop {
+            let answer = self.receive().await?;
+            match answer.tag {
+                b'S' => self.told(&answer.body),
+                b'E' => rows = Err(Report::read(&answer.body)),
+                b'D' => {
+                    let row = message::row(&answer.body).map_err(io::Error::other)?;
+                    if let Ok(rows) = &mut rows {
+                        rows.push(row);
+                    }
+                }
+                b'Z' => return Ok(rows),
+                _ => {}
+            }
+        }
+    }
+
+    /// What its session has changed since the login, but for the application's name, which servers report. None if it
+    /// cannot be told from the values how to have the same elsewhere.
+    pub async fn changed(&mut self) -> io::Result<Option<Changed>> {
+        let rows = tokio::time::timeout(RESET_TIMEOUT, self.rows(CHANGED)).await;
+        let Ok(rows) = rows.map_err(io::Error::other)?? else {
+            return Ok(None);
+        };
+        let is_utf8 = [&b"client_encoding"[..], b"server_encoding"]
+            .iter()
+            .all(|name| {
+                self.server
+                    .parameters
+                    .get(*name)
+                    .is_some_and(|it| it == "UTF8")
+            });
+        let mut changed = Changed::default();
+        let mut settings = Vec::new();
+        for row in rows {
+            let [name, value] = <[String; 2]>::try_from(row)
+                .map_err(|_| io::Error::other("the server gives no settings"))?;
+            if name.is_empty() {
+                changed.schemas.push(value);
+                continue;
+            }
+            // A backslash may be an escape, by `standard_conforming_strings`.
+            let is_plain = (is_utf8 || value.is_ascii()) && !value.contains('\\');
+            if !settings::is_own(name.as_bytes()) || !is_plain {
+                return Ok(None);
+            }
+            settings.push((name, value));
+        }
+        changed.settings = settings.into_iter().collect();
+        Ok(Some(changed))
+    }
+
+    /// Gives a connection that nobody uses, and that has logged in as this key does, its settings. If it fails, it is of
+    /// no use any more. The error is for the client.
+    pub async fn change_to(&mut self, key: &Key) -> Result<(), Report> {
+        let failed = |code: &str, what: String| {
+            let text = format!("the server cannot be given the session's settings: {what}");
+            Report::new(Severity::Error, code, text)
+        };
+        let set = |(name, value)| {
+            let (name, value) = (literal(name), literal(value));
+            format!("pg_catalog.set_config({name}, {value}, false)")
+        };
+        let sets: Vec<String> = key.changed.iter().map(set).collect();
+        let select = if sets.is_empty() { "" } else { ";SELECT " };
+        let text = format!("RESET ALL{select}{}", sets.join(", "));
+        let changed = tokio::time::timeout(RESET_TIMEOUT, self.rows(&text)).await;
+        let changed = changed.map_err(|error| failed(UNREACHABLE, error.to_string()))?;
+        let changed = changed.map_err(|error| failed(UNREACHABLE, error.to_string()))?;
+        changed.map_err(|report| failed(&report.code, report.message))?;
+        self.becomes(key);
+        Ok(())
+    }
+
+    /// It has the settings of this key by now, and has logged in as that does.
+    pub fn becomes(&mut self, key: &Key) {
+        if self.key != *key {
+            self.server.outdate();
+            self.key = key.clone();
+        }
+    }
+
+    /// At a replica that has just been logged in to: is it in this life still? If not, it has crashed, and
+    /// may have lost what it had not on disk.
+    pub async fn is_in(&mut self, life: Life) -> Result<(), Report> {
+        let unknown = |what: String| {
+            let text = format!("it is not known whether it has crashed: {what}");
+            Report::new(Severity::Error, UNREACHABLE, text)
+        };
+        // Anybody may see locks, and a lock's key is shown in two halves.
+        let Life(key) = life;
+        let (high, low) = (key >> 32 & 0xffff_ffff, key & 0xffff_ffff);
+        let holds = format!(
+            "SELECT pg_catalog.count(*) FROM pg_catalog.pg_locks WHERE locktype = 'advisory' AND granted
+                AND objsubid = 1 AND classid = {high} AND objid = {low}"
+        );
+        let row = tokio::time::timeout(RESET_TIMEOUT, self.row(&holds)).await;
+        let row = row.map_err(|error| unknown(error.to_string()))?;
+        let row = row.map_err(|error| unknown(error.to_string()))?;
+        match row.first().map(String::as_str) {
+            Some("1") => Ok(()),
+            _ => {
+                let text = "it may have crashed: replication is to connect there anew first";
+                Err(Report::new(Severity::Error, UNREACHABLE, text))
+            }
+        }
+    }
+
+    /// Takes in settings and notices that came while nobody used it. False if anything else came:
+    /// then it is of no use any more.
+    pub fn take_in(&mut self) -> bool {
+        loop {
+            let (tag, length) = match self.cutter.next(&self.peer.input) {
+                Ok(None) => return self.peer.input.is_empty(),
+                Ok(Some(Piece::Message(message))) if message.is_whole() => {
+                    (message.tag(), message.frame.len())
+                }
+                _ => return false,
+            };
+            let message = self.peer.input.split_to(length);
+            match tag {
+                b'S' => self.told(&message[HEADER_LEN..]),
+                b'N' => {}
+                _ => return false,
+            }
+        }
+    }
+
+    /// Ends a transaction that was left open and takes away what a session left, so that the
+    /// next session finds the server as if it had just logged in.
+    pub async fn reset(&mut self, is_in_transaction: bool) -> io::Result<()> {
+        let mut out = BytesMut::new();
+        let mut expected = 0;
+        if is_in_transaction {
+            message::write_query(&mut out, "ROLLBACK");
+            expected += 1;
+        }
+        if self.server.is_dirty {
+            message::write_query(&mut out, "DISCARD ALL");
+            expected += 1;
+        }
+        let done = tokio::time::timeout(RESET_TIMEOUT, async {
+            self.send(&out).await?;
+            while expected > 0 {
+                let answer = self.receive().await?;
+                match answer.tag {
+                    b'S' => self.told(&answer.body),
+                    b'E' => return Err(io::Error::other(Report::read(&answer.body))),
+                    b'Z' if answer.body == b"I" => expected -= 1,
+                    _ => {}
+                }
+            }
+            Ok(())
+        });
+        done.await.map_err(io::Error::other)??;
+        if self.server.is_dirty {
+            self.server.forget_all();
+            self.server.is_dirty = false;
+            self.key = self.key.changed_to(Settings::default());
+        }
+        Ok(())
+    }
+}
+
+fn refused(text: String) -> Report {
+    Report::new(Severity::Error, "28000", text)
+}
+
+/// A socket to a server, with TLS as its address says.
+pub async fn connect(address: &Address) -> io::Result<Stream> {
+    if let Some(path) = address.socket() {
+        return Ok(Stream::Local(UnixStream::connect(path).await?));
+    }
+    let mut socket = TcpStream::connect((address.host.as_str(), address.port)).await?;
+    socket.set_nodelay(true)?;
+    silence::WITH_SERVERS.bound(&socket)?;
+    let (config, is_needed) = match &address.tls {
+        Policy::Disable => return Ok(Stream::Plain(socket)),
+        Policy::Prefer(tls) => (&tls.config, false),
+        Policy::Require(tls) | Policy::Verify(tls) => (&tls.config, true),
+    };
+    let mut answer = [0];
+    socket.write_all(&startup::write_tls()).await?;
+    socket.read_exact(&mut answer).await?;
+    match (&answer, is_needed) {
+        (b"S", _) => {
+            let name = ServerName::try_from(address.host.clone()).map_err(io::Error::other)?;
+            let connector = TlsConnector::from(config.clone());
+            let stream = connector.connect(name, socket).await?;
+            Ok(Stream::Tls(Box::new(stream.into())))
+        }
+        (_, false) => Ok(Stream::Plain(socket)),
+        (_, true) => Err(io::Error::other(
+            "it has no TLS, which the URL's sslmode requires",
+        )),
+    }
+}

@@ -1,0 +1,51 @@
+//! Where it is written down which connections to the primary are this proxy's, before they are used.
+
+use std::time::Duration;
+
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::timeout;
+
+use pg_wire::report::{Report, Severity};
+
+/// How long is waited until it is written down; meanwhile the primary may be restarted.
+const WAIT_MAX: Duration = Duration::from_secs(10);
+
+/// Why what only the active proxy does is not done.
+pub const UNPROVEN: &str = "the primary does not confirm that this proxy is the active one";
+
+/// SQLSTATE: no connection could be made.
+const UNREACHABLE: &str = "08001";
+
+/// A connection that is to be used.
+#[derive(Debug)]
+pub struct Entry {
+    /// Its process at the server.
+    pub process: u32,
+    /// To be told once it is written down; dropped where that cannot be done.
+    pub written: oneshot::Sender<()>,
+}
+
+/// Who uses a connection asks here first.
+#[derive(Clone, Debug)]
+pub struct Ledger(mpsc::Sender<Entry>);
+
+impl Ledger {
+    /// Entries are written down by whoever receives them.
+    pub fn new(entries: mpsc::Sender<Entry>) -> Ledger {
+        Ledger(entries)
+    }
+
+    /// Returns when a connection may be used. The error is for the client.
+    pub async fn write(&self, process: u32) -> Result<(), Report> {
+        let (written, is_written) = oneshot::channel();
+        let asked = async {
+            let sent = self.0.send(Entry { process, written }).await;
+            sent.is_ok() && is_written.await.is_ok()
+        };
+        if timeout(WAIT_MAX, asked).await.unwrap_or(false) {
+            return Ok(());
+        }
+        let report = Report::new(Severity::Error, UNREACHABLE, UNPROVEN);
+        Err(report.hint("Ask again, or connect anew."))
+    }
+}

@@ -1,0 +1,488 @@
+//! Connections to one server, shared by the sessions that speak to it.
+//!
+//! Invariants
+//! - A connection serves sessions with the same user, database and start-up settings only.
+//! - An idle connection is in no transaction and has nothing of a session on it.
+//! - No more than `connections_max` connections are open to a node. The right to be in use is a
+//!   permit; whoever waits for one is served in order.
+//! - Where there is a ledger, no connection is used that is not in it.
+
+pub mod connection;
+pub mod ledger;
+
+use std::borrow::Cow;
+use std::cmp::Ordering;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+pub use connection::Connection;
+use ledger::Ledger;
+use pg_connect::address::Address;
+use pg_wire::report::{Report, Severity};
+use pg_wire::startup::Startup;
+use proxy_core::freshness::Life;
+
+/// Different settings that are remembered, at most; past this all are forgotten.
+const KNOWN_MAX: usize = 1000;
+
+/// How long it is believed what sessions begin with.
+const OUTSET_MAX: Duration = Duration::from_secs(60);
+
+/// How long a session waits for a connection to become free.
+const WAIT_MAX: Duration = Duration::from_secs(60);
+
+/// SQLSTATE: too many connections.
+const TOO_MANY: &str = "53300";
+
+/// What the sessions that share connections have in common.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Key {
+    /// Who they log in as.
+    pub user: String,
+    /// The database.
+    pub database: String,
+    /// Settings that they start with.
+    pub settings: Settings,
+    /// Settings that they have changed since. Servers are told them behind the login, so that RESET gives back what
+    /// the session started with. Last, so that keys that log in alike are neighbours.
+    pub changed: Settings,
+}
+
+/// Settings by name. Those that were made equal by [`Known::same`] are compared at once.
+#[derive(Clone, Debug, Default)]
+pub struct Settings(Arc<BTreeMap<String, String>>);
+
+impl Settings {
+    /// By name.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        let all = self.0.iter();
+        all.map(|(name, value)| (name.as_str(), value.as_str()))
+    }
+
+    /// The value of one.
+    pub fn value(&self, name: &str) -> Option<&str> {
+        self.0.get(name).map(String::as_str)
+    }
+
+    /// Are there none?
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl FromIterator<(String, String)> for Settings {
+    fn from_iter<T: IntoIterator<Item = (String, String)>>(all: T) -> Settings {
+        Settings(Arc::new(all.into_iter().collect()))
+    }
+}
+
+impl PartialEq for Settings {
+    fn eq(&self, other: &Settings) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for Settings {}
+
+impl PartialOrd for Settings {
+    fn partial_cmp(&self, other: &Settings) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Settings {
+    fn cmp(&self, other: &Settings) -> Ordering {
+        match Arc::ptr_eq(&self.0, &other.0) {
+            true => Ordering::Equal,
+            false => self.0.cmp(&other.0),
+        }
+    }
+}
+
+/// What sessions that ask for the same begin with.
+#[derive(Debug, Default)]
+pub struct Outsets(Mutex<BTreeMap<Key, (Key, Instant)>>);
+
+impl Outsets {
+    /// What those begin with that ask for `asked`, if that was seen lately: their roles' and databases'
+    /// settings may be changed.
+    pub fn of(&self, asked: &Key) -> Option<Key> {
+        let outsets = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let (outset, seen) = outsets.get(asked)?;
+        (seen.elapsed() < OUTSET_MAX).then(|| outset.clone())
+    }
+
+    /// A session that has just been begun anew begins with this.
+    pub fn saw(&self, asked: Key, outset: Key) {
+        let mut outsets = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if outsets.len() >= KNOWN_MAX {
+            outsets.clear();
+        }
+        outsets.insert(asked, (outset, Instant::now()));
+    }
+}
+
+/// Settings that sessions have.
+#[derive(Debug, Default)]
+pub struct Known(Mutex<BTreeSet<Settings>>);
+
+impl Known {
+    /// A key with the same settings, which are kept once for all sessions.
+    #[must_use]
+    pub fn same(&self, mut key: Key) -> Key {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        for settings in [&mut key.settings, &mut key.changed] {
+            match known.get(settings) {
+                Some(same) => *settings = same.clone(),
+                None => {
+                    if known.len() >= KNOWN_MAX {
+                        known.clear();
+                    }
+                    known.insert(settings.clone());
+                }
+            }
+        }
+        key
+    }
+}
+
+impl Key {
+    /// What a client asked for when it connected.
+    pub fn of(startup: &Startup, user: &str) -> Key {
+        let database = startup.parameter("database").unwrap_or(user);
+        let is_setting =
+            |name: &str| !matches!(name, "user" | "database") && !name.starts_with("_pq_.");
+        let settings = startup
+            .parameters
+            .iter()
+            .filter(|(name, _)| is_setting(name));
+        Key {
+            user: user.to_string(),
+            database: database.to_string(),
+            settings: settings.cloned().collect(),
+            changed: Settings::default(),
+        }
+    }
+
+    /// The same, with further settings.
+    #[must_use]
+    pub fn with(&self, settings: impl IntoIterator<Item = (String, String)>) -> Key {
+        let mut all = BTreeMap::clone(&self.settings.0);
+        all.extend(settings);
+        Key {
+            settings: Settings(Arc::new(all)),
+            ..self.clone()
+        }
+    }
+
+    /// The same, whose session has changed just these settings.
+    #[must_use]
+    pub fn changed_to(&self, changed: Settings) -> Key {
+        Key {
+            changed,
+            ..self.clone()
+        }
+    }
+
+    /// Do sessions of both log in in the same way?
+    fn logs_in_as(&self, other: &Key) -> bool {
+        (&self.user, &self.database, &self.settings)
+            == (&other.user, &other.database, &other.settings)
+    }
+
+    /// The same for another database.
+    pub fn of_database<'a>(&'a self, database: &str) -> Cow<'a, Key> {
+        if self.database == database {
+            return Cow::Borrowed(self);
+        }
+        Cow::Owned(Key {
+            database: database.to_owned(),
+            ..self.clone()
+        })
+    }
+
+    /// The parameters of a server's start-up packet.
+    fn startup(&self) -> impl Iterator<Item = (&str, &str)> {
+        let who = [
+            ("user", self.user.as_str()),
+            ("database", self.database.as_str()),
+        ];
+        who.into_iter().chain(self.settings.iter())
+    }
+}
+
+/// How sessions of a key log in at servers.
+#[derive(Clone, Default)]
+pub struct Login {
+    /// The password, if it is known.
+    pub password: Option<String>,
+}
+
+/// One server: the primary or a replica.
+pub struct Node {
+    /// Where it is.
+    pub address: Address,
+    permits: Arc<Semaphore>,
+    connections_max: usize,
+    /// Where its connections are written down.
+    ledger: Option<Ledger>,
+    open: Mutex<Open>,
+}
+
+#[derive(Default)]
+struct Open {
+    /// Idle connections, the last used last.
+    #[expect(
+        clippy::vec_box,
+        reason = "they go from hand to hand, a pointer each time"
+    )]
+    idle: BTreeMap<Key, Vec<Box<Connection>>>,
+    /// All connections that are open or being opened.
+    count: usize,
+}
+
+impl Node {
+    /// A node to which nothing is connected yet.
+    pub fn new(address: Address, connections_max: usize) -> Node {
+        Node {
+            address,
+            permits: Arc::new(Semaphore::new(connections_max)),
+            connections_max,
+            ledger: None,
+            open: Mutex::new(Open::default()),
+        }
+    }
+
+    /// One whose connections are written down before they are used.
+    #[must_use]
+    pub fn with_ledger(mut self, ledger: Ledger) -> Node {
+        self.ledger = Some(ledger);
+        self
+    }
+
+    fn open(&self) -> std::sync::MutexGuard<'_, Open> {
+        // Nothing between lock and unlock leaves it half changed.
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A connection of this key: an idle one or a new one. The error is for the client.
+    pub async fn take(&self, key: &Key, login: &Login) -> Result<Box<Connection>, Report> {
+        self.take_that(key, login, async |_| Ok(())).await
+    }
+
+    /// A connection of this key for a read at a replica of which something is known in this life. If one
+    /// is opened now to another life, it is refused: that server has crashed, and lost what the read may
+    /// have to see. One that was open before was in the same life then, and would be closed since.
+    pub async fn take_for_read(
+        &self,
+        key: &Key,
+        login: &Login,
+        life: Life,
+    ) -> Result<Box<Connection>, Report> {
+        self.take_that(key, login, async |connection| {
+            if let Some(socket) = connection.peer.network() {
+                // Only a hint to the system.
+                let _ = pg_connect::silence::WITH_SERVERS.bound_sent(socket);
+            }
+            connection.is_in(life).await
+        })
+        .await
+    }
+
+    /// A connection of this key: an idle one, or a new one that passes.
+    async fn take_that(
+        &self,
+        key: &Key,
+        login: &Login,
+        passes: impl AsyncFnOnce(&mut Connection) -> Result<(), Report>,
+    ) -> Result<Box<Connection>, Report> {
+        let permit = self.permit().await?;
+        if let Some(mut connection) = self.take_idle(key) {
+            connection.permit = Some(permit);
+            return Ok(connection);
+        }
+        if let Some(mut connection) = self.take_alike(key) {
+            // It has a place already.
+            let counted = Counted(self);
+            if connection.change_to(key).await.is_ok() {
+                std::mem::forget(counted);
+                connection.permit = Some(permit);
+                return Ok(connection);
+            }
+        }
+        let counted = Counted::new(self);
+        let mut connection = Box::new(Connection::open(&self.address, key, login).await?);
+        if let Some(ledger) = &self.ledger {
+            ledger.write(connection.cancel_key.process).await?;
+        }
+        passes(&mut connection).await?;
+        if !key.changed.is_empty() {
+            connection.change_to(key).await?;
+        }
+        std::mem::forget(counted);
+        connection.permit = Some(permit);
+        Ok(connection)
+    }
+
+    /// How many connections there are.
+    pub fn usage(&self) -> Usage {
+        let open = self.open();
+        Usage {
+            open: open.count,
+            in_use: self.connections_max - self.permits.available_permits(),
+            idle: open.idle.values().map(Vec::len).sum(),
+            max: self.connections_max,
+        }
+    }
+
+    async fn permit(&self) -> Result<OwnedSemaphorePermit, Report> {
+        let permits = Arc::clone(&self.permits);
+        if let Ok(permit) = Arc::clone(&permits).try_acquire_owned() {
+            return Ok(permit);
+        }
+        let permit = tokio::time::timeout(WAIT_MAX, permits.acquire_owned()).await;
+        let permit = permit.map_err(|_| {
+            let (seconds, max) = (WAIT_MAX.as_secs(), self.connections_max);
+            let text = format!(
+                "no connection to {} became free in {seconds} s",
+                self.address
+            );
+            Report::new(Severity::Error, TOO_MANY, text).hint(format!(
+                "All {max} are in use by sessions: see --connections."
+            ))
+        })?;
+        Ok(permit.expect("the semaphore is never closed"))
+    }
+
+    /// The idle connection of a key that was used last and still lives.
+    fn take_idle(&self, key: &Key) -> Option<Box<Connection>> {
+        loop {
+            let mut connection = self.open().idle.get_mut(key)?.pop()?;
+            if is_alive(&mut connection) {
+                return Some(connection);
+            }
+            self.open().count -= 1;
+        }
+    }
+
+    /// An idle connection that has logged in as this key does, if it can be spared: it has other settings since. One
+    /// alone is left to whom it serves, but for those who log in: else each of them would open another.
+    fn take_alike(&self, key: &Key) -> Option<Box<Connection>> {
+        loop {
+            let mut open = self.open();
+            let has_room = open.count < self.connections_max;
+            let first = key.changed_to(Settings::default());
+            let alike = open.idle.range_mut(first..);
+            let alike = alike.take_while(|(other, _)| key.logs_in_as(other));
+            let (mut count, mut longest) = (0, None);
+            for (_, idle) in alike {
+                count += idle.len();
+                longest = longest.or((!idle.is_empty()).then_some(idle));
+            }
+            if count < 2 && has_room && !key.changed.is_empty() {
+                return None;
+            }
+            let mut connection = longest?.remove(0);
+            drop(open);
+            if is_alive(&mut connection) {
+                return Some(connection);
+            }
+            self.open().count -= 1;
+        }
+    }
+
+    /// Gives back a connection that is in no transaction, with nothing of a session on it.
+    pub fn give_back(&self, mut connection: Box<Connection>) {
+        let permit = connection.permit.take();
+        let mut open = self.open();
+        match open.idle.get_mut(&connection.key) {
+            Some(idle) => idle.push(connection),
+            None => {
+                // Sessions may come to have ever other settings.
+                open.idle.retain(|_, idle| !idle.is_empty());
+                let key = connection.key.clone();
+                open.idle.insert(key, vec![connection]);
+            }
+        }
+        drop(open);
+        // Only now: whoever gets the permit finds the connection.
+        drop(permit);
+    }
+
+    /// Closes a connection that cannot be used again.
+    pub fn close(&self, mut connection: Box<Connection>) {
+        let permit = connection.permit.take();
+        drop(connection);
+        self.open().count -= 1;
+        drop(permit);
+    }
+
+    /// Makes a connection clean, and gives it back, or closes it if that fails.
+    pub async fn recycle(&self, mut connection: Box<Connection>, is_in_transaction: bool) {
+        match connection.reset(is_in_transaction).await {
+            Ok(()) => self.give_back(connection),
+            Err(_) => self.close(connection),
+        }
+    }
+}
+
+/// How many connections a node has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Usage {
+    /// All that are open or being opened.
+    pub open: usize,
+    /// Those that sessions have, or wait for while they are opened.
+    pub in_use: usize,
+    /// Those that wait for a session.
+    pub idle: usize,
+    /// So many there can be.
+    pub max: usize,
+}
+
+/// A place among the open connections; given up unless it is forgotten.
+struct Counted<'a>(&'a Node);
+
+impl Counted<'_> {
+    /// Closes an idle connection of another key if there is no place: the caller has a permit, so
+    /// that not all open ones can be in use.
+    fn new(node: &Node) -> Counted<'_> {
+        let mut open = node.open();
+        if open.count >= node.connections_max {
+            let mut idle = open.idle.values_mut();
+            let evicted = idle
+                .find_map(|connections| (!connections.is_empty()).then(|| connections.remove(0)));
+            assert!(evicted.is_some(), "more connections than permits");
+            open.count -= 1;
+        }
+        open.count += 1;
+        drop(open);
+        Counted(node)
+    }
+}
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.0.open().count -= 1;
+    }
+}
+
+/// Has an idle connection stayed open? What the server said meanwhile is taken in: it may have said
+/// goodbye before it closed.
+fn is_alive(connection: &mut Connection) -> bool {
+    let mut context = Context::from_waker(Waker::noop());
+    loop {
+        match connection.peer.poll_read(&mut context) {
+            Poll::Pending => return connection.take_in(),
+            Poll::Ready(Ok(count)) if count > 0 => {
+                if !connection.take_in() {
+                    return false;
+                }
+            }
+            Poll::Ready(_) => return false,
+        }
+    }
+}

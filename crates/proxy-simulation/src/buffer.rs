@@ -1,0 +1,147 @@
+//! The transactions buffer: a table that survives its store's crashes, unless it is lost, and what the proxy knows
+//! of it. Its pages and who is given what by whom are the real ones.
+
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+use super::replica::Commit;
+use proxy_core::freshness::Tsid;
+use replication::buffer::pages::{Page, Pages};
+use replication::handover::Placed;
+
+/// A commit, or that there is none up to here.
+#[derive(Clone, Debug)]
+pub struct Given(pub Tsid, pub Option<Rc<Commit>>);
+
+impl Placed for Given {
+    fn tsid(&self) -> Tsid {
+        self.0
+    }
+
+    fn length(&self) -> usize {
+        1
+    }
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Buffer {
+    /// Whether its store answers.
+    pub is_up: bool,
+    /// Whether it has lost something that was on its disks, or let it go for want of room.
+    pub has_lost: bool,
+    rows: Vec<(Page, Vec<Given>)>,
+    /// As the proxy knows them; none before it has looked.
+    pub pages: Option<Pages>,
+    /// Given to it, and not written; none while it does not follow.
+    queue: Option<VecDeque<Given>>,
+    length_max: u64,
+}
+
+impl Buffer {
+    /// An empty one, for so many commits.
+    pub fn new(length_max: u64) -> Buffer {
+        Buffer {
+            is_up: true,
+            has_lost: false,
+            rows: Vec::new(),
+            pages: None,
+            queue: None,
+            length_max,
+        }
+    }
+
+    /// Whether it is given commits.
+    pub fn is_following(&self) -> bool {
+        self.queue.is_some()
+    }
+
+    /// Whether something waits to be written.
+    pub fn can_write(&self) -> bool {
+        self.is_up && self.queue.as_ref().is_some_and(|queue| !queue.is_empty())
+    }
+
+    /// Its store dies: what was not written is gone.
+    pub fn crash(&mut self) {
+        self.is_up = false;
+        self.queue = None;
+    }
+
+    /// Its disks are gone, too.
+    pub fn lose(&mut self) {
+        self.crash();
+        self.has_lost |= !self.rows.is_empty();
+        self.rows.clear();
+    }
+
+    /// Nobody knows anything of it any more.
+    pub fn leave(&mut self) {
+        self.pages = None;
+        self.queue = None;
+    }
+
+    /// Looks at what there is, as `buffer::open` does. Tells behind which place it must be given commits. What is of
+    /// no use may be left there, as by a proxy that dies before it has removed it.
+    pub fn open(&mut self, confirmed: Tsid, leaves: bool) -> Tsid {
+        let found: Vec<Page> = self.rows.iter().map(|(page, _)| *page).collect();
+        let (pages, useless) = match Pages::of(found.clone()) {
+            Some((pages, useless)) if pages.until() >= confirmed => (pages, useless),
+            _ => (Pages::beginning_at(confirmed), found),
+        };
+        self.rows
+            .retain(|(page, _)| leaves || !useless.contains(page));
+        let start = pages.until();
+        self.pages = Some(pages);
+        self.queue = Some(VecDeque::new());
+        start
+    }
+
+    /// The reader gives it something.
+    pub fn give(&mut self, given: Given) {
+        let queue = self.queue.as_mut().expect("it follows");
+        queue.push_back(given);
+    }
+
+    /// Writes some of what was given as a page, as `Keeper::write_page` does. Where its store dies just then, the
+    /// page is there, and nobody knows.
+    pub fn write(&mut self, epoch: u64, count: usize, dies: bool) {
+        let queue = self.queue.as_mut().expect("it follows");
+        let states: Vec<Given> = queue.drain(..count).collect();
+        let pages = self.pages.as_mut().expect("it was opened");
+        let after = match pages.last() {
+            Some(last) if last.length == 0 => last.after,
+            _ => pages.until(),
+        };
+        let page = Page {
+            epoch,
+            after,
+            until: states.last().expect("there is one").0,
+            parts: 1,
+            length: states.iter().filter(|given| given.1.is_some()).count() as u64,
+        };
+        self.rows.push((page, states));
+        if dies {
+            self.crash();
+            return;
+        }
+        let mut gone: Vec<Page> = pages.push(page).into_iter().collect();
+        while let Some(surplus) = pages.take_surplus(self.length_max) {
+            self.has_lost = true;
+            gone.push(surplus);
+        }
+        self.rows.retain(|(page, _)| !gone.contains(page));
+    }
+
+    /// What is queued.
+    pub fn queued(&self) -> usize {
+        self.queue.as_ref().map_or(0, VecDeque::len)
+    }
+
+    /// What comes behind a place, with where that ends; none if it cannot be read, or if there is no more.
+    pub fn read(&self, place: Tsid) -> Option<(Vec<Given>, Tsid)> {
+        let page = self.pages.as_ref()?.next(place).filter(|_| self.is_up)?;
+        let (_, states) = self.rows.iter().find(|(row, _)| *row == page)?;
+        let behind = states.iter().filter(|given| given.0 > place);
+        Some((behind.cloned().collect(), page.until))
+    }
+}

@@ -1,0 +1,392 @@
+//! A small snapshot-isolation database in the primary's place: rows with locks, a log, and commits that are
+//! in the log before anybody sees them, and become visible in another order.
+
+use std::collections::BTreeMap;
+
+use proxy_core::freshness::mark::emitted;
+use proxy_core::freshness::{Class, Column, Items, Parts, Row, Sets, Table, Touch, Tsid};
+
+/// Tables, and rows of each.
+pub const TABLES: u32 = 2;
+pub const ROWS: u64 = 4;
+/// Columns of a row besides its key.
+pub const COLUMNS: usize = 2;
+
+/// A row's place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Key {
+    pub table: u32,
+    pub row: u64,
+}
+
+/// A row's values.
+pub type Image = [u64; COLUMNS];
+
+/// All rows.
+pub type Data = BTreeMap<Key, Image>;
+
+/// What became of a row.
+#[derive(Clone, Copy, Debug)]
+pub struct Change {
+    pub key: Key,
+    pub old: Option<Image>,
+    pub new: Option<Image>,
+}
+
+/// A statement that writes.
+#[derive(Clone, Debug)]
+pub enum Statement {
+    /// `INSERT … ON CONFLICT DO UPDATE` of all columns.
+    Put(Key, Image),
+    /// `UPDATE … SET column = value WHERE key = …`.
+    Set(Key, usize, u64),
+    /// `DELETE … WHERE key = …`.
+    Delete(Key),
+    /// `UPDATE … SET b = value WHERE a % 2 = parity`.
+    SetWhere(u32, u64, u64),
+    /// Something that leaves no row images, such as DDL.
+    Schema,
+}
+
+impl Statement {
+    /// What the analysis would say of it.
+    pub fn sets(&self) -> Sets {
+        let column = |column: usize| Items::one(Column(column as u16 + 1));
+        let rows = |key: &Key| Items::one(Row(key.row));
+        let mut sets = Sets::default();
+        match self {
+            Statement::Put(key, _) | Statement::Delete(key) => {
+                sets.touch(Table(key.table), Touch::write_rows([Row(key.row)]));
+            }
+            Statement::Set(key, number, _) => {
+                let touch = Touch {
+                    class: Class::Rows,
+                    reads: Some(Parts {
+                        columns: Items::default(),
+                        rows: rows(key),
+                    }),
+                    writes: Some(Parts {
+                        columns: column(*number),
+                        rows: rows(key),
+                    }),
+                };
+                sets.touch(Table(key.table), touch);
+            }
+            Statement::SetWhere(table, ..) => {
+                let parts = |number| Parts {
+                    columns: column(number),
+                    rows: Items::default(),
+                };
+                let touch = Touch {
+                    class: Class::Columns,
+                    reads: Some(parts(0)),
+                    writes: Some(parts(1)),
+                };
+                sets.touch(Table(*table), touch);
+            }
+            Statement::Schema => sets = Sets::writes_anything(),
+        }
+        sets
+    }
+
+    /// The rows that it changes in `data`.
+    fn changes(&self, data: &Data) -> Vec<(Key, Option<Image>)> {
+        let there = |key: &Key| data.contains_key(key);
+        match self {
+            Statement::Put(key, image) => vec![(*key, Some(*image))],
+            Statement::Delete(key) if there(key) => vec![(*key, None)],
+            Statement::Set(key, column, value) if there(key) => {
+                let mut image = data[key];
+                image[*column] = *value;
+                vec![(*key, Some(image))]
+            }
+            Statement::SetWhere(table, parity, value) => data
+                .iter()
+                .filter(|(key, image)| key.table == *table && image[0] % 2 == *parity)
+                .map(|(key, image)| (*key, Some([image[0], *value])))
+                .collect(),
+            _ => Vec::new(),
+        }
+    }
+}
+
+/// A commit in the log.
+#[derive(Debug)]
+pub struct Entry {
+    /// Where its record ends.
+    pub tsid: Tsid,
+    pub changes: Vec<Change>,
+    pub has_statements: bool,
+    /// Prefix and bytes of a message in it.
+    pub message: Option<(String, Vec<u8>)>,
+    /// The primary shows it.
+    pub is_shown: bool,
+    /// How many were shown before it.
+    pub shown_at: Option<u64>,
+    /// It came by the proxy.
+    pub is_ours: bool,
+    /// When somebody knew that it had happened: its client, or a reader that saw it.
+    pub known_at: Option<u64>,
+}
+
+#[derive(Debug, Default)]
+struct Transaction {
+    changes: BTreeMap<Key, Change>,
+    has_statements: bool,
+    /// Its commit's place in the log.
+    logged: Option<usize>,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct Primary {
+    pub log: Vec<Entry>,
+    /// What it shows.
+    pub shown: Data,
+    /// What a replay of the log up to each commit gives.
+    pub states: BTreeMap<Tsid, Data>,
+    locks: BTreeMap<Key, i32>,
+    backends: BTreeMap<i32, Transaction>,
+    last_backend: i32,
+    position: u64,
+    shown_count: u64,
+}
+
+impl Primary {
+    /// One whose log begins somewhere.
+    pub fn new() -> Primary {
+        let position = 100;
+        Primary {
+            states: [(Tsid(position), Data::new())].into(),
+            position,
+            ..Primary::default()
+        }
+    }
+
+    /// The log's end.
+    pub fn position(&self) -> Tsid {
+        Tsid(self.position)
+    }
+
+    /// A connection's process.
+    pub fn open(&mut self) -> i32 {
+        self.last_backend += 1;
+        self.backends
+            .insert(self.last_backend, Transaction::default());
+        self.last_backend
+    }
+
+    /// Whether a connection's process is there.
+    pub fn is_alive(&self, backend: i32) -> bool {
+        self.backends.contains_key(&backend)
+    }
+
+    /// Executes a statement. False if a row of it is locked: it waits.
+    pub fn execute(&mut self, backend: i32, statement: &Statement) -> bool {
+        let own = &self.backends[&backend];
+        let mut data = self.shown.clone();
+        for change in own.changes.values() {
+            put(&mut data, change.key, change.new);
+        }
+        let changes = statement.changes(&data);
+        let locked = |key: &Key| self.locks.get(key).is_some_and(|other| *other != backend);
+        if changes.iter().any(|(key, _)| locked(key)) {
+            return false;
+        }
+        let own = self.backends.get_mut(&backend).expect("it was just there");
+        own.has_statements |= matches!(statement, Statement::Schema);
+        for (key, new) in changes {
+            self.locks.insert(key, backend);
+            let old = self.shown.get(&key).copied();
+            own.changes.insert(key, Change { key, old, new });
+        }
+        true
+    }
+
+    /// Writes the commit's record into the log; none where nothing is written.
+    pub fn commit(&mut self, backend: i32) -> Option<usize> {
+        let own = self.backends.get_mut(&backend).expect("it is alive");
+        let changes: Vec<Change> = own.changes.values().copied().collect();
+        if changes.is_empty() && !own.has_statements {
+            *own = Transaction::default();
+            return None;
+        }
+        let place = self.log.len();
+        own.logged = Some(place);
+        let has_statements = own.has_statements;
+        self.append(changes, has_statements, None);
+        Some(place)
+    }
+
+    /// Shows a commit.
+    pub fn show(&mut self, backend: i32) {
+        let own = self.backends.get_mut(&backend).expect("it is alive");
+        let own = std::mem::take(own);
+        let place = own.logged.expect("it is in the log");
+        for change in own.changes.values() {
+            put(&mut self.shown, change.key, change.new);
+            self.locks.remove(&change.key);
+        }
+        self.show_at(place);
+    }
+
+    fn show_at(&mut self, place: usize) {
+        self.log[place].is_shown = true;
+        self.log[place].shown_at = Some(self.shown_count);
+        self.shown_count += 1;
+    }
+
+    /// Whether a connection's commit is in the log, and not shown yet.
+    pub fn is_logged(&self, backend: i32) -> bool {
+        self.backends[&backend].logged.is_some()
+    }
+
+    /// Takes back what a connection has done.
+    pub fn roll_back(&mut self, backend: i32) {
+        let own = self.backends.get_mut(&backend).expect("it is alive");
+        let own = std::mem::take(own);
+        assert!(own.logged.is_none(), "what is in the log stays");
+        for key in own.changes.keys() {
+            self.locks.remove(key);
+        }
+    }
+
+    /// A connection's process ends.
+    pub fn close(&mut self, backend: i32) {
+        self.roll_back(backend);
+        self.backends.remove(&backend);
+    }
+
+    /// Runs a statement that writes a message into the log, as a transaction of its own.
+    pub fn emit(&mut self, sql: &str) {
+        self.append(Vec::new(), false, Some(emitted(sql)));
+        self.show_at(self.log.len() - 1);
+    }
+
+    /// A commit of somebody who goes around the proxy.
+    pub fn bypass(&mut self, statement: &Statement) {
+        let backend = self.open();
+        if self.execute(backend, statement)
+            && let Some(place) = self.commit(backend)
+        {
+            self.log[place].is_ours = false;
+            self.show(backend);
+        }
+        self.close(backend);
+    }
+
+    /// The commits that a read touches and that are not in the state at `prefix`.
+    pub fn missing<'a>(
+        &'a self,
+        reads: &'a Reads,
+        prefix: Tsid,
+    ) -> impl Iterator<Item = &'a Entry> {
+        let behind = self.log.iter().filter(move |entry| entry.tsid > prefix);
+        behind.filter(|entry| reads.meet(entry))
+    }
+
+    /// Two commits that a read touches, of which the state at `prefix` has the first only, though the second was
+    /// shown before it: the primary never showed that (a long fork). Whoever goes around the proxy is not waited
+    /// for.
+    pub fn torn(&self, reads: &Reads, prefix: Tsid) -> Option<(Tsid, Tsid)> {
+        let there = self
+            .log
+            .iter()
+            .filter(|entry| entry.tsid <= prefix && reads.meet(entry));
+        let last = there.max_by_key(|entry| entry.shown_at)?;
+        let mut missing = self.missing(reads, prefix).filter(|entry| entry.is_ours);
+        let before = |entry: &&Entry| entry.is_shown && entry.shown_at < last.shown_at;
+        Some((last.tsid, missing.find(before)?.tsid))
+    }
+
+    fn append(
+        &mut self,
+        changes: Vec<Change>,
+        has_statements: bool,
+        message: Option<(String, Vec<u8>)>,
+    ) {
+        self.position += 3;
+        let tsid = self.position();
+        let (_, before) = self.states.last_key_value().expect("the first is there");
+        let mut state = before.clone();
+        for change in &changes {
+            put(&mut state, change.key, change.new);
+        }
+        self.states.insert(tsid, state);
+        self.log.push(Entry {
+            tsid,
+            changes,
+            has_statements,
+            message,
+            is_shown: false,
+            shown_at: None,
+            is_ours: true,
+            known_at: None,
+        });
+    }
+}
+
+/// Puts a row in its place, or takes it away.
+pub fn put(data: &mut Data, key: Key, image: Option<Image>) {
+    match image {
+        Some(image) => data.insert(key, image),
+        None => data.remove(&key),
+    };
+}
+
+/// What a query reads.
+#[derive(Clone, Debug)]
+pub enum Reads {
+    Row(Key),
+    Column(u32, usize),
+    Table(u32),
+    /// What is not known.
+    Anything,
+}
+
+impl Reads {
+    /// What the analysis would say of it.
+    pub fn sets(&self) -> Sets {
+        let mut sets = Sets::default();
+        match self {
+            Reads::Row(key) => {
+                let touch = Touch {
+                    class: Class::Rows,
+                    reads: Some(Parts {
+                        columns: Items::all(),
+                        rows: Items::one(Row(key.row)),
+                    }),
+                    writes: None,
+                };
+                sets.touch(Table(key.table), touch);
+            }
+            Reads::Column(table, column) => {
+                let touch = Touch {
+                    class: Class::Columns,
+                    reads: Some(Parts {
+                        columns: Items::one(Column(*column as u16 + 1)),
+                        rows: Items::default(),
+                    }),
+                    writes: None,
+                };
+                sets.touch(Table(*table), touch);
+            }
+            Reads::Table(table) => sets.touch(Table(*table), Touch::read_table()),
+            Reads::Anything => sets = Sets::reads_anything(),
+        }
+        sets
+    }
+
+    /// Whether the answer depends on a commit.
+    pub fn meet(&self, entry: &Entry) -> bool {
+        entry.changes.iter().any(|change| match self {
+            Reads::Row(key) => *key == change.key,
+            Reads::Column(table, column) => {
+                let value = |image: Option<Image>| image.map(|image| image[*column]);
+                *table == change.key.table && value(change.old) != value(change.new)
+            }
+            Reads::Table(table) => *table == change.key.table,
+            Reads::Anything => true,
+        })
+    }
+}

@@ -1,0 +1,237 @@
+//! The slot's reader: gives every commit of the log to the manager and then, once the primary shows it, to
+//! the replicas, in order; and settles what is in doubt.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use super::buffer::{Buffer, Given};
+use super::primary::{Change, Entry, Primary};
+use super::replica::{Commit, Extractor};
+use proxy_core::freshness::mark::Message;
+use proxy_core::freshness::{
+    Committed, Manager, Mark, ReplicaId, Row, Sets, TStateId, Table, Touch, Tsid,
+};
+use replication::handover::{self, Recent, Source};
+
+/// See the module.
+#[derive(Debug)]
+pub struct Reader {
+    /// The next commit of the log.
+    next: usize,
+    /// Every commit up to here has been read.
+    pub position: Tsid,
+    /// It was read, and waits until the primary shows it.
+    unshown: Option<usize>,
+    /// The last that each replica was given.
+    given: BTreeMap<ReplicaId, Tsid>,
+    /// The last that the buffer was given, if it follows.
+    buffered: Option<Tsid>,
+    pub recent: Recent<Given>,
+    /// Commits in doubt whose process is gone, and the log's end then.
+    doubts: BTreeMap<TStateId, Tsid>,
+}
+
+impl Reader {
+    /// One that begins behind `confirmed`.
+    pub fn new(primary: &Primary, confirmed: Tsid) -> Reader {
+        let mut reader = Reader {
+            next: place(primary, confirmed),
+            position: Tsid(0),
+            unshown: None,
+            given: BTreeMap::new(),
+            buffered: None,
+            recent: Recent::default(),
+            doubts: BTreeMap::new(),
+        };
+        reader.recent.begin(confirmed);
+        reader
+    }
+
+    /// The stream broke, and begins again behind `confirmed`.
+    pub fn restart(&mut self, primary: &Primary, confirmed: Tsid) {
+        let lacks = |given: &Tsid| *given < confirmed;
+        assert!(!self.given.values().any(lacks), "it gives them no more");
+        self.recent.begin(confirmed);
+        self.next = place(primary, confirmed);
+        self.unshown = None;
+    }
+
+    /// A replica wants what is behind `applied` and not in the buffer, as `Reader::needs_older` has it. The
+    /// stream begins again if it has gone past that and nobody else has it.
+    pub fn join(
+        &mut self,
+        extractor: (ReplicaId, &mut Extractor),
+        applied: Tsid,
+        (primary, confirmed): (&Primary, Tsid),
+    ) -> Source {
+        let (id, extractor) = extractor;
+        let read = (self.position, confirmed);
+        let source = handover::source(applied, read, &self.recent, false);
+        match source {
+            Source::Buffer | Source::Nobody => return source,
+            Source::Recent => {
+                let behind = self.recent.iter().filter(|given| given.0 > applied);
+                for Given(tsid, commit) in behind {
+                    extractor.give(*tsid, commit.clone());
+                }
+                self.given.insert(id, self.position.max(applied));
+                return source;
+            }
+            Source::StreamAnew => self.restart(primary, confirmed),
+            Source::Stream => {}
+        }
+        self.given.insert(id, applied);
+        source
+    }
+
+    /// The buffer wants what is behind `applied`, and can have it from nobody else.
+    pub fn join_buffer(
+        &mut self,
+        buffer: &mut Buffer,
+        (primary, confirmed): (&Primary, Tsid),
+        leaves: bool,
+    ) {
+        let applied = buffer.open(confirmed, leaves);
+        self.buffered = Some(applied);
+        let read = (self.position, confirmed);
+        match handover::source(applied, read, &self.recent, false) {
+            Source::Stream => {}
+            Source::Recent => {
+                for given in self.recent.iter().filter(|given| given.0 > applied) {
+                    buffer.give(given.clone());
+                }
+                self.buffered = Some(self.position.max(applied));
+            }
+            Source::StreamAnew => self.restart(primary, confirmed),
+            Source::Buffer | Source::Nobody => unreachable!("it begins where the slot has all"),
+        }
+    }
+
+    /// A replica takes nothing any more.
+    pub fn leave(&mut self, id: ReplicaId) {
+        self.given.remove(&id);
+    }
+
+    /// Whether it can go on.
+    pub fn can_go_on(&self, primary: &Primary) -> bool {
+        match self.unshown {
+            Some(place) => primary.log[place].is_shown,
+            None => self.next < primary.log.len() || self.position < primary.position(),
+        }
+    }
+
+    /// Reads on, or gives what was read.
+    pub fn go_on(
+        &mut self,
+        primary: &Primary,
+        manager: &mut Manager,
+        extractors: &mut BTreeMap<ReplicaId, Extractor>,
+        buffer: Option<&mut Buffer>,
+    ) {
+        if let Some(place) = self.unshown.take() {
+            manager.shown(primary.log[place].tsid);
+            self.give(&primary.log[place], extractors, buffer);
+            return;
+        }
+        let place = self.next;
+        let Some(entry) = primary.log.get(place) else {
+            // A keep-alive message: there is nothing up to the log's end.
+            self.position = self.position.max(primary.position());
+            self.give_each(Given(self.position, None), extractors, buffer);
+            return;
+        };
+        self.next += 1;
+        let is_shown = manager.committed(&Committed {
+            tsid: entry.tsid,
+            mark: mark(entry, manager),
+            writes: &sets(entry),
+            has_statements: entry.has_statements,
+        });
+        if is_shown {
+            self.give(entry, extractors, buffer);
+        } else if entry.is_shown {
+            manager.shown(entry.tsid);
+            self.give(entry, extractors, buffer);
+        } else {
+            self.unshown = Some(place);
+        }
+    }
+
+    /// Looks at what is in doubt.
+    pub fn settle(&mut self, primary: &Primary, manager: &mut Manager) {
+        let in_doubt = manager.in_doubt();
+        for (id, backend) in &in_doubt {
+            if !primary.is_alive(*backend) {
+                self.doubts.entry(*id).or_insert(primary.position());
+            }
+        }
+        let settled = self.doubts.iter().filter(|(_, end)| **end <= self.position);
+        let settled: Vec<TStateId> = settled.map(|(id, _)| *id).collect();
+        self.doubts
+            .retain(|id, _| in_doubt.iter().any(|(doubt, _)| doubt == id));
+        manager.settle_doubts(&settled);
+    }
+
+    fn give(
+        &mut self,
+        entry: &Entry,
+        extractors: &mut BTreeMap<ReplicaId, Extractor>,
+        buffer: Option<&mut Buffer>,
+    ) {
+        self.position = self.position.max(entry.tsid);
+        let commit = Rc::new(Commit {
+            tsid: entry.tsid,
+            changes: entry.changes.clone(),
+            sets: sets(entry),
+        });
+        self.give_each(Given(entry.tsid, Some(commit)), extractors, buffer);
+    }
+
+    fn give_each(
+        &mut self,
+        given: Given,
+        extractors: &mut BTreeMap<ReplicaId, Extractor>,
+        buffer: Option<&mut Buffer>,
+    ) {
+        let tsid = given.0;
+        for (id, last) in &mut self.given {
+            if *last < tsid
+                && let Some(extractor) = extractors.get_mut(id)
+            {
+                *last = tsid;
+                extractor.give(tsid, given.1.clone());
+            }
+        }
+        let Some(buffer) = buffer else { return };
+        self.recent.push(given.clone());
+        if buffer.is_following() && self.buffered < Some(tsid) {
+            self.buffered = Some(tsid);
+            buffer.give(given);
+        }
+    }
+}
+
+/// The first commit behind a place of the log.
+fn place(primary: &Primary, confirmed: Tsid) -> usize {
+    primary.log.partition_point(|entry| entry.tsid <= confirmed)
+}
+
+fn mark(entry: &Entry, manager: &Manager) -> Option<Mark> {
+    let (prefix, bytes) = entry.message.as_ref()?;
+    match Message::decode(prefix, bytes, manager.key())? {
+        Message::Mark(mark) => Some(mark),
+        Message::Statement(_) => None,
+    }
+}
+
+/// What a commit has written, by its row images.
+fn sets(entry: &Entry) -> Sets {
+    let mut sets = Sets::default();
+    for Change { key, .. } in &entry.changes {
+        sets.touch(Table(key.table), Touch::write_rows([Row(key.row)]));
+    }
+    if entry.has_statements {
+        sets.merge(&Sets::writes_anything());
+    }
+    sets
+}

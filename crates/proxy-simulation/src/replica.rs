@@ -1,0 +1,350 @@
+//! A Replica: a database that forgets what was not on its disk when it crashes, and the Extractor's part
+//! that decides, which is the real one.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::rc::Rc;
+
+use super::primary::{Change, Data, Key, put};
+use proxy_core::freshness::execution::{Company, Task};
+use proxy_core::freshness::{Life, Sets, Tsid};
+use proxy_core::planted::{self, Bug};
+use replication::schedule::{Command, Schedule, Worker};
+
+/// Bytes of a commit, for the schedule.
+const LENGTH: usize = 1000;
+
+/// A commit, as the slot's reader gives it.
+#[derive(Debug)]
+pub struct Commit {
+    pub tsid: Tsid,
+    pub changes: Vec<Change>,
+    pub sets: Sets,
+}
+
+/// The database.
+#[derive(Debug)]
+pub struct Database {
+    /// How often it has started.
+    pub life: u64,
+    pub is_up: bool,
+    /// What it shows, and what it says that it has.
+    pub data: Data,
+    pub noted: Tsid,
+    /// What its disk has, and the commits since.
+    durable: (Data, Tsid),
+    recent: Vec<(Data, Tsid)>,
+    /// By the last of each group: its changes, and what it notes.
+    executed: BTreeMap<Tsid, (Vec<Change>, Tsid)>,
+    /// Commits that were sent on connections that nobody listens to any more.
+    left: Vec<Tsid>,
+}
+
+impl Database {
+    /// A copy of an empty primary.
+    pub fn new(noted: Tsid) -> Database {
+        Database {
+            life: 1,
+            is_up: true,
+            data: Data::new(),
+            noted,
+            durable: (Data::new(), noted),
+            recent: Vec::new(),
+            executed: BTreeMap::new(),
+            left: Vec::new(),
+        }
+    }
+
+    /// It is filled with what the primary had at a place.
+    pub fn fill(&mut self, data: &Data, place: Tsid) {
+        self.hang_up();
+        self.data = data.clone();
+        self.noted = place;
+        self.flush(place);
+    }
+
+    /// Dies, and loses all but `kept` of what was not on disk.
+    pub fn crash(&mut self, kept: usize) {
+        self.is_up = false;
+        self.life += 1;
+        self.hang_up();
+        self.recent.truncate(kept);
+        let last = self.recent.last().unwrap_or(&self.durable).clone();
+        (self.data, self.noted) = last.clone();
+        self.durable = last;
+        self.recent.clear();
+    }
+
+    /// Everything up to here is on its disk.
+    pub fn on_disk(&self) -> Tsid {
+        self.durable.1
+    }
+
+    /// Commits that are not on disk.
+    pub fn recent_count(&self) -> usize {
+        self.recent.len()
+    }
+
+    /// Everything is on disk, up to this place.
+    pub fn flush(&mut self, applied: Tsid) {
+        self.noted = self.noted.max(applied);
+        self.durable = (self.data.clone(), self.noted);
+        self.recent.clear();
+    }
+
+    /// Its connections to Extractors are closed.
+    pub fn hang_up(&mut self) {
+        self.executed.clear();
+        self.left.clear();
+    }
+
+    /// An Extractor of this life is gone; what it has sent is still there.
+    pub fn leave(&mut self, extractor: &Extractor) {
+        if extractor.life == self.life {
+            self.left
+                .extend(extractor.sent.iter().filter_map(|sent| match sent {
+                    Command::Commit(_, tsid) => Some(*tsid),
+                    _ => None,
+                }));
+        }
+    }
+
+    /// Does what an Extractor has left, if there is something. Returns what it committed.
+    pub fn do_left(&mut self) -> Option<Tsid> {
+        let tsid = self.left.pop()?;
+        self.commit(tsid);
+        Some(tsid)
+    }
+
+    /// Whether an Extractor has left something to do.
+    pub fn has_left(&self) -> bool {
+        !self.left.is_empty()
+    }
+
+    /// Executes a group without committing it.
+    fn execute(&mut self, group: &[Rc<Commit>]) -> Result<(), Problem> {
+        let held = self.executed.values().flat_map(|(changes, _)| changes);
+        let held: BTreeSet<Key> = held.map(|change| change.key).collect();
+        // What the group itself has made of rows.
+        let mut own = BTreeMap::new();
+        for change in group.iter().flat_map(|commit| &commit.changes) {
+            if held.contains(&change.key) {
+                return Err(Problem::InTheWay);
+            }
+            let here = match own.get(&change.key) {
+                Some(is_here) => *is_here,
+                None => self.data.contains_key(&change.key),
+            };
+            // Every row is found as it was on the primary (R30).
+            if here != change.old.is_some() {
+                return Err(Problem::Differs);
+            }
+            own.insert(change.key, change.new.is_some());
+        }
+        let changes = group.iter().flat_map(|commit| commit.changes.clone());
+        let [first, last] = [group.first(), group.last()].map(|commit| commit.map(|it| it.tsid));
+        let last = last.expect("a group is of something");
+        let notes = match planted::is(Bug::GroupNotesItsFirst) {
+            true => first.unwrap_or(last),
+            false => last,
+        };
+        self.executed.insert(last, (changes.collect(), notes));
+        Ok(())
+    }
+
+    /// All of a group becomes visible at once, with its note.
+    fn commit(&mut self, name: Tsid) {
+        let (changes, notes) = self.executed.remove(&name).expect("it was executed");
+        for change in changes {
+            put(&mut self.data, change.key, change.new);
+        }
+        self.noted = notes;
+        self.recent.push((self.data.clone(), notes));
+    }
+}
+
+/// Why a commit cannot be executed now.
+#[derive(Debug)]
+enum Problem {
+    /// Another one that was executed has changed one of its rows.
+    InTheWay,
+    Differs,
+    /// Something passing, as a lock that a reader holds.
+    Passing,
+}
+
+/// Whether the database does what it is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mood {
+    Willing,
+    /// It refuses to execute, this time.
+    Refusing,
+}
+
+/// What a connection to the database says.
+#[derive(Debug)]
+enum Said {
+    Executed(Tsid),
+    Failed(Tsid, Problem),
+    Committed(Worker, Tsid),
+    RolledBack(Tsid),
+}
+
+/// The Extractor of one replica, from its start to its end.
+#[derive(Debug)]
+pub struct Extractor {
+    /// The lock that it holds there.
+    pub lock: Life,
+    /// The life of the database that it speaks to.
+    pub life: u64,
+    schedule: Schedule,
+    /// What the reader gave, and was not taken.
+    queue: VecDeque<(Tsid, Option<Rc<Commit>>)>,
+    in_hand: BTreeMap<Tsid, Rc<Commit>>,
+    /// Sent to the database.
+    sent: Vec<Command>,
+    /// Said by the database, and not heard.
+    said: VecDeque<Said>,
+    pub applied: Tsid,
+    /// Commits that were executed with others.
+    pub grouped: u64,
+}
+
+/// How Extractors execute.
+#[derive(Clone, Copy, Debug)]
+pub struct Pace {
+    /// Connections that execute.
+    pub workers: usize,
+    /// Commits of one group, at most.
+    pub group_max: usize,
+}
+
+impl Extractor {
+    /// One that begins where the database is.
+    pub fn new(database: &Database, lock: Life, pace: Pace) -> Extractor {
+        Extractor {
+            lock,
+            life: database.life,
+            schedule: Schedule::new(pace.workers, pace.group_max),
+            queue: VecDeque::new(),
+            in_hand: BTreeMap::new(),
+            sent: Vec::new(),
+            said: VecDeque::new(),
+            applied: database.noted,
+            grouped: 0,
+        }
+    }
+
+    /// The reader gives a commit, or says that there is none up to here.
+    pub fn give(&mut self, tsid: Tsid, commit: Option<Rc<Commit>>) {
+        self.queue.push_back((tsid, commit));
+    }
+
+    /// There is no other commit up to here.
+    pub fn give_nothing(&mut self, until: Tsid) {
+        if self.queue.back().is_none_or(|(last, _)| *last < until) {
+            self.give(until, None);
+        }
+    }
+
+    /// Whether there is something to take, to send or to hear.
+    pub fn can(&self) -> [bool; 3] {
+        [
+            !self.queue.is_empty(),
+            !self.sent.is_empty(),
+            !self.said.is_empty(),
+        ]
+    }
+
+    /// Takes the next from its queue.
+    pub fn take(&mut self) {
+        let (tsid, commit) = self.queue.pop_front().expect("there is one");
+        match commit.filter(|commit| !commit.changes.is_empty()) {
+            Some(commit) => {
+                let company = match commit.sets.may_write_anything() {
+                    true => Company::Own,
+                    false => Company::Any,
+                };
+                let task = Task {
+                    sets: commit.sets.clone(),
+                    length: LENGTH,
+                    company,
+                };
+                self.schedule.add(tsid, task);
+                self.in_hand.insert(tsid, commit);
+            }
+            None => self.schedule.add_empty(tsid),
+        }
+        self.go_on();
+    }
+
+    /// The database does one of the things that it was sent. Returns what it committed.
+    pub fn do_one(&mut self, database: &mut Database, which: usize, mood: Mood) -> Option<Tsid> {
+        let command = self.sent.remove(which % self.sent.len());
+        match command {
+            Command::Execute(_, tsid) => {
+                let group = &self.schedule.group(tsid).tsids;
+                let group: Vec<_> = group
+                    .iter()
+                    .map(|tsid| self.in_hand[tsid].clone())
+                    .collect();
+                if group.len() > 1 {
+                    self.grouped += group.len() as u64;
+                }
+                let done = match mood {
+                    Mood::Willing => database.execute(&group),
+                    Mood::Refusing => Err(Problem::Passing),
+                };
+                let said = match done {
+                    Ok(()) => Said::Executed(tsid),
+                    Err(problem) => Said::Failed(tsid, problem),
+                };
+                self.said.push_back(said);
+            }
+            Command::Commit(worker, tsid) => {
+                database.commit(tsid);
+                self.said.push_back(Said::Committed(worker, tsid));
+                return Some(tsid);
+            }
+            Command::Rollback(_, tsid) => {
+                database.executed.remove(&tsid);
+                self.said.push_back(Said::RolledBack(tsid));
+            }
+            Command::Advance(_) => unreachable!("nobody is sent that"),
+        }
+        None
+    }
+
+    /// Hears what the database has said.
+    pub fn hear(&mut self) {
+        match self.said.pop_front().expect("there is something") {
+            Said::Executed(tsid) => self.schedule.executed(tsid),
+            Said::Failed(tsid, problem) => {
+                self.schedule.failed(tsid);
+                // What runs at the same time touches no common row, and what is before has been committed or
+                // touches none either. So nothing fails for another reason, alone or not.
+                assert!(
+                    matches!(problem, Problem::Passing),
+                    "the commit at {tsid} failed: {problem:?}"
+                );
+            }
+            Said::Committed(worker, tsid) => {
+                self.schedule.committed(worker, tsid);
+                self.in_hand.retain(|other, _| *other > tsid);
+                self.applied = self.applied.max(tsid);
+            }
+            Said::RolledBack(tsid) => self.schedule.rolled_back(tsid),
+        }
+        self.go_on();
+    }
+
+    fn go_on(&mut self) {
+        let mut commands = self.schedule.turns();
+        commands.extend(self.schedule.commands());
+        for command in commands {
+            match command {
+                Command::Advance(tsid) => self.applied = self.applied.max(tsid),
+                other => self.sent.push(other),
+            }
+        }
+    }
+}

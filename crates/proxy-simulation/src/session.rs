@@ -1,0 +1,67 @@
+//! A client's session: what it does next, and what it waits for. What it has written is noted by the real
+//! code.
+
+use std::collections::VecDeque;
+
+use super::primary::{Reads, Statement};
+use proxy::serve::writes::Writes;
+use proxy_core::freshness::{Level, Life, Moment, ReplicaId, Tsid, Watch};
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct Session {
+    /// Its connection to the primary.
+    pub backend: Option<i32>,
+    pub writes: Writes,
+    pub doing: Doing,
+}
+
+/// What a session does.
+#[derive(Debug, Default)]
+pub enum Doing {
+    /// Its client asks for nothing.
+    #[default]
+    Nothing,
+    /// It has sent a statement of its transaction.
+    Statement {
+        statement: Statement,
+        /// How many more there will be.
+        more: u64,
+        /// Whether it is a transaction of its own.
+        alone: bool,
+    },
+    /// It has sent COMMIT, or ROLLBACK.
+    End { commits: bool },
+    /// Its commit is in the log, at this place.
+    Logged(usize),
+    /// It has sent its marks.
+    Marks(VecDeque<String>),
+    /// Its read waits for a replica that has what it must see.
+    Waits(Read, Moment),
+    /// Its read waits for a connection.
+    Asks(Read, Option<Chosen>),
+    /// Its read runs at a replica.
+    Runs(Read, Chosen),
+    /// Its read has taken its snapshot there, which has this; nobody has heard of it yet.
+    Answers(Read, Chosen, Tsid),
+}
+
+/// A read.
+#[derive(Debug)]
+pub struct Read {
+    pub reads: Reads,
+    pub level: Level,
+    pub started: u64,
+    /// It takes its snapshot late.
+    pub is_slow: bool,
+    pub watch: Option<Watch>,
+}
+
+/// A replica that was chosen for a read, the life of its server that it was chosen for, and the one that the read runs in.
+#[derive(Clone, Copy, Debug)]
+pub struct Chosen {
+    pub id: ReplicaId,
+    pub need: Tsid,
+    pub life: Life,
+    pub server: u64,
+}

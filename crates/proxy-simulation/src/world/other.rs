@@ -1,0 +1,78 @@
+//! Another proxy, with a transactions buffer of its own.
+
+use std::collections::BTreeSet;
+
+use super::World;
+use crate::buffer::Buffer;
+use proxy_core::freshness::ReplicaId;
+
+/// See the module.
+pub(super) struct Other {
+    /// Nobody follows it while this proxy is not the active one.
+    pub buffer: Buffer,
+    /// Whether it is there, and takes over if the active one dies.
+    pub waits: bool,
+    /// Replicas that had less than the slot gives when it came: if it takes over, nobody has what they lack.
+    pub helpless: BTreeSet<ReplicaId>,
+}
+
+impl Other {
+    /// One that is not there yet.
+    pub fn new() -> Other {
+        Other {
+            buffer: Buffer::new(u64::MAX),
+            waits: false,
+            helpless: BTreeSet::new(),
+        }
+    }
+}
+
+impl World {
+    /// The other proxy begins to wait, or ends.
+    pub(super) fn come_or_go(&mut self) {
+        let behind = self.behind();
+        let other = self.other.as_mut().expect("there is one");
+        other.waits = !other.waits;
+        if other.waits {
+            other.helpless.extend(behind);
+        }
+    }
+
+    /// Some may have by now what the slot still gives.
+    pub(super) fn are_less_helpless(&mut self) {
+        let behind = self.behind();
+        if let Some(other) = &mut self.other {
+            other.helpless.retain(|id| behind.contains(id));
+        }
+    }
+
+    /// Replicas that have less on disk than the slot gives, as far as the proxy knows.
+    fn behind(&self) -> BTreeSet<ReplicaId> {
+        let has = |id: &ReplicaId| match self.durable.get(id) {
+            Some(durable) => *durable,
+            None => self.databases[id].on_disk(),
+        };
+        let ids = self.databases.keys().copied();
+        ids.filter(|id| has(id) < self.confirmed).collect()
+    }
+
+    /// The active proxy has died: if another one waits, that may be active next.
+    pub(super) fn take_over(&mut self) {
+        let Some(other) = self.other.as_mut().filter(|other| other.waits) else {
+            return;
+        };
+        if self.random.one_in(2) {
+            let own = self.buffer.as_mut().expect("each has one");
+            std::mem::swap(own, &mut other.buffer);
+            other.waits = false;
+        }
+    }
+
+    /// May a replica be told that nobody has what it lacks?
+    pub(super) fn may_lack(&self, id: ReplicaId) -> bool {
+        let other = self.other.as_ref();
+        let buffers = self.buffer.iter().chain(other.map(|other| &other.buffer));
+        let is_helpless = other.is_some_and(|other| other.helpless.contains(&id));
+        is_helpless || buffers.into_iter().any(|buffer| buffer.has_lost)
+    }
+}

@@ -1,0 +1,457 @@
+//! The statements by which a replica does what a transaction state did on the primary.
+//!
+//! Values are text literals whose type is left open, so that each column's own input function reads
+//! what its output function wrote. Every statement must find just the rows that it is about (R30).
+//!
+//! Rows of one table that follow each other are changed together, by one statement: that takes a fraction
+//! of the time. In which order one statement changes them is PostgreSQL's affair, and may matter to a unique
+//! index; so what fails together is tried again one by one, as it was on the primary.
+
+mod found;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use super::pgoutput::{Old, Tuple, Value};
+use super::tstate::{Change, Shape, ShapeColumn};
+use super::{Error, checks};
+use pg_analysis::replicas::at_replica;
+use pg_wire::quoting::{literal, quoted};
+
+/// By which texts are read, and written, as the primary writes them into its stream.
+pub const AS_IMAGES: [(&str, &str); 9] = [
+    ("standard_conforming_strings", "on"),
+    ("DateStyle", "ISO, YMD"),
+    ("IntervalStyle", "postgres"),
+    ("TimeZone", "UTC"),
+    ("extra_float_digits", "3"),
+    ("bytea_output", "hex"),
+    ("lc_monetary", "C"),
+    ("xmloption", "content"),
+    ("array_nulls", "on"),
+];
+
+/// Rows that one statement changes, at most.
+const ROWS_MAX: usize = 1000;
+/// Fewer are quicker one by one, but for those that are inserted.
+const ROWS_MIN: usize = 6;
+
+/// One statement, and how many rows it must affect.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Step {
+    /// Its text.
+    pub sql: String,
+    /// The rows, if that is known.
+    pub row_count: Option<u64>,
+}
+
+/// A part of what is done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// A statement.
+    One(Step),
+    /// Several rows.
+    Rows(Rows),
+}
+
+/// The same change of several rows, each another one, of one table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rows {
+    /// The statement up to its rows.
+    pub head: String,
+    /// The rows.
+    pub rows: Vec<String>,
+    /// The statement behind its rows.
+    pub tail: String,
+}
+
+/// How rows are changed that can be changed together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pace {
+    /// By one statement.
+    Together,
+    /// One after the other, as the primary did.
+    OneByOne,
+}
+
+impl Part {
+    /// The statements that do it, in order.
+    pub fn steps(self, pace: Pace) -> Vec<Step> {
+        match self {
+            Part::One(step) => vec![step],
+            Part::Rows(Rows { head, rows, tail }) => {
+                let size = match pace {
+                    Pace::Together => rows.len(),
+                    Pace::OneByOne => 1,
+                };
+                let together = rows.chunks(size).map(|rows| Step {
+                    sql: format!("{head}{}{tail}", rows.join(", ")),
+                    row_count: Some(rows.len() as u64),
+                });
+                together.collect()
+            }
+        }
+    }
+}
+
+/// What does these changes, in order.
+pub fn parts(changes: &[Change]) -> Result<Vec<Part>, Error> {
+    let mut parts = Vec::new();
+    let mut rest = changes;
+    while !rest.is_empty() {
+        let (run, after) = rest.split_at(together(rest).max(1));
+        rest = after;
+        let count_min = match run[0] {
+            Change::Insert { .. } => 2,
+            _ => ROWS_MIN,
+        };
+        match run.len() >= count_min {
+            true => parts.push(Part::Rows(rows(run)?)),
+            false => {
+                for change in run {
+                    parts.extend(steps(change)?.into_iter().map(Part::One));
+                }
+            }
+        }
+    }
+    Ok(parts)
+}
+
+/// The statements that do one change.
+fn steps(change: &Change) -> Result<Vec<Step>, Error> {
+    Ok(match change {
+        Change::Insert { table, new } => vec![one_row(insert(table, new)?)],
+        Change::Update { table, old, new } => vec![one_row(update(table, old.as_ref(), new)?)],
+        Change::Delete { table, old } => {
+            let found = found::condition(table, old)?;
+            vec![one_row(format!(
+                "DELETE FROM ONLY {} WHERE {found}",
+                name(table)
+            ))]
+        }
+        Change::Truncate {
+            tables,
+            restart_identity,
+        } => {
+            let restart = match restart_identity {
+                true => " RESTART IDENTITY",
+                false => "",
+            };
+            let tables: Vec<String> = tables.iter().map(|table| truncated(table)).collect();
+            vec![any(format!("TRUNCATE {}{restart}", tables.join(", ")))]
+        }
+        Change::Statement(statement, settings) => {
+            let set = |name: &str, value: &str| {
+                let (name, value) = (literal(name), literal(value));
+                any(format!(
+                    "SELECT pg_catalog.set_config({name}, {value}, true)"
+                ))
+            };
+            let mut steps = vec![set("search_path", &statement.search_path)];
+            steps.extend(settings.iter().map(|(name, value)| set(name, value)));
+            if !statement.role.is_empty() {
+                steps.push(any(format!("SET LOCAL ROLE {}", quoted(&statement.role))));
+            }
+            steps.push(any(at_replica(&statement.text)));
+            steps.push(any("SET LOCAL ROLE NONE".into()));
+            steps.push(any(checks::replace_new()));
+            steps.push(any("SET LOCAL search_path TO DEFAULT".into()));
+            if !settings.is_empty() {
+                steps.extend(AS_IMAGES.map(|(name, value)| set(name, value)));
+            }
+            steps
+        }
+        Change::Lost(why) => return Err(Error::Differs(why.clone())),
+    })
+}
+
+/// How many of the first changes can be done together.
+fn together(changes: &[Change]) -> usize {
+    let mut keys = BTreeSet::new();
+    let alike = changes.iter().take(ROWS_MAX).take_while(|change| {
+        is_alike(&changes[0], change)
+            && match change {
+                // A statement changes a row once.
+                Change::Update { table, new, .. } => keys.insert(key_of(table, new)),
+                _ => true,
+            }
+    });
+    alike.count()
+}
+
+/// Whether one statement can do both.
+fn is_alike(first: &Change, second: &Change) -> bool {
+    match (first, second) {
+        (Change::Insert { table, new }, Change::Insert { table: other, .. }) => {
+            Arc::ptr_eq(table, other) && !new.is_empty()
+        }
+        (
+            Change::Update {
+                table,
+                old: None,
+                new,
+            },
+            Change::Update {
+                table: other,
+                old: None,
+                new: others,
+            },
+        ) => {
+            let mut columns = new.iter().zip(others);
+            let is_same =
+                columns.all(|(a, b)| (*a == Value::Unchanged) == (*b == Value::Unchanged));
+            let is_any_set = pairs(table, new)
+                .is_ok_and(|pairs| pairs.iter().any(|(column, value)| is_set(column, value)));
+            let can_be_set = can_be_named(table) && can_keep_row(table, &None, new);
+            Arc::ptr_eq(table, other) && can_be_set && is_same && is_any_set
+        }
+        (Change::Delete { table, .. }, Change::Delete { table: other, .. }) => {
+            Arc::ptr_eq(table, other) && can_be_named(table)
+        }
+        _ => false,
+    }
+}
+
+/// Whether rows of it can be written as values of its row type, with a key to find them by.
+fn can_be_named(table: &Shape) -> bool {
+    let is_text = |column: &ShapeColumn| column.type_oid != found::CHAR;
+    table.has_key && table.is_whole && table.columns.iter().all(is_text)
+}
+
+/// Whether an update that keeps the key gives a column this value.
+fn is_set(column: &ShapeColumn, value: &Value) -> bool {
+    *value != Value::Unchanged && !column.in_key && column.settable
+}
+
+fn key_of<'t>(table: &Shape, tuple: &'t Tuple) -> Vec<&'t Value> {
+    let columns = table.columns.iter().zip(tuple);
+    let key = columns.filter(|(column, _)| column.in_key);
+    key.map(|(_, value)| value).collect()
+}
+
+/// Changes that are alike, as one.
+fn rows(run: &[Change]) -> Result<Rows, Error> {
+    let mut rows = Vec::with_capacity(run.len());
+    for change in run {
+        rows.push(match change {
+            Change::Insert { table, new } => format!("({})", values(table, new)?),
+            Change::Update { table, new, .. } => row_literal(table, new, |column, value| {
+                column.in_key || is_set(column, value)
+            })?,
+            Change::Delete {
+                table,
+                old: Old::Key(tuple) | Old::Row(tuple),
+            } => row_literal(table, tuple, |column, _| column.in_key)?,
+            Change::Truncate { .. } | Change::Statement(..) | Change::Lost(_) => {
+                unreachable!("they are alone")
+            }
+        });
+    }
+    let (head, tail) = match &run[0] {
+        Change::Insert { table, new } => (into(table, new)?, String::new()),
+        Change::Update { table, new, .. } => {
+            let sets = pairs(table, new)?.into_iter();
+            let sets = sets.filter(|(column, value)| is_set(column, value));
+            let sets = sets.map(|(column, _)| {
+                let column = quoted(&column.name);
+                format!("{column} = v.{column}")
+            });
+            let sets: Vec<String> = sets.collect();
+            let head = format!(
+                "UPDATE ONLY {} AS t SET {} FROM unnest(ARRAY[",
+                name(table),
+                sets.join(", ")
+            );
+            (head, found_in_rows(table))
+        }
+        Change::Delete { table, .. } => {
+            let head = format!("DELETE FROM ONLY {} AS t USING unnest(ARRAY[", name(table));
+            (head, found_in_rows(table))
+        }
+        Change::Truncate { .. } | Change::Statement(..) | Change::Lost(_) => {
+            unreachable!("they are alone")
+        }
+    };
+    Ok(Rows { head, rows, tail })
+}
+
+/// The end of a statement about rows that are written as values of their table's row type.
+fn found_in_rows(table: &Shape) -> String {
+    let key = table.columns.iter().filter(|column| column.in_key);
+    let same = key.map(|column| {
+        let (name, equality) = (quoted(&column.name), &column.equality);
+        format!("t.{name} {equality} v.{name}")
+    });
+    let same: Vec<String> = same.collect();
+    format!("]::{}[]) AS v WHERE {}", name(table), same.join(" AND "))
+}
+
+/// A row as a value of its table's row type; columns that are not wanted are NULL.
+fn row_literal(
+    table: &Shape,
+    tuple: &Tuple,
+    wants: impl Fn(&ShapeColumn, &Value) -> bool,
+) -> Result<String, Error> {
+    let mut fields = Vec::with_capacity(tuple.len());
+    for (column, value) in pairs(table, tuple)? {
+        fields.push(match value {
+            Value::Text(bytes) if wants(column, value) => {
+                let text = utf8(bytes)?.replace('\\', "\\\\").replace('"', "\"\"");
+                format!("\"{text}\"")
+            }
+            _ => String::new(),
+        });
+    }
+    Ok(literal(&format!("({})", fields.join(","))))
+}
+
+fn one_row(sql: String) -> Step {
+    Step {
+        sql,
+        row_count: Some(1),
+    }
+}
+
+fn any(sql: String) -> Step {
+    Step {
+        sql,
+        row_count: None,
+    }
+}
+
+fn insert(table: &Shape, new: &Tuple) -> Result<String, Error> {
+    match new.is_empty() {
+        true => Ok(format!("INSERT INTO {} DEFAULT VALUES", name(table))),
+        false => Ok(format!("{}({})", into(table, new)?, values(table, new)?)),
+    }
+}
+
+/// An INSERT up to its rows.
+fn into(table: &Shape, new: &Tuple) -> Result<String, Error> {
+    let names = pairs(table, new)?.into_iter();
+    let names: Vec<String> = names.map(|(column, _)| quoted(&column.name)).collect();
+    Ok(format!(
+        "INSERT INTO {} ({}) OVERRIDING SYSTEM VALUE VALUES ",
+        name(table),
+        names.join(", ")
+    ))
+}
+
+/// The values of a row.
+fn values(table: &Shape, new: &Tuple) -> Result<String, Error> {
+    let texts = pairs(table, new)?.into_iter();
+    let texts = texts.map(|(column, value)| text(column, value));
+    Ok(texts.collect::<Result<Vec<String>, Error>>()?.join(", "))
+}
+
+fn update(table: &Shape, old: Option<&Old>, new: &Tuple) -> Result<String, Error> {
+    let found = match old {
+        Some(old) => found::condition(table, old)?,
+        None => found::key_condition(table, new)?,
+    };
+    if !can_keep_row(table, &old, new) {
+        return replacement(table, new, &found);
+    }
+    let keeps_key = old.is_none();
+    let mut changes = Vec::new();
+    for (column, value) in pairs(table, new)? {
+        let is_kept = *value == Value::Unchanged || (keeps_key && column.in_key);
+        if !is_kept && column.settable {
+            changes.push(format!(
+                "{} = {}",
+                quoted(&column.name),
+                text(column, value)?
+            ));
+        }
+    }
+    Ok(match changes.is_empty() {
+        // Nothing but the key: the row must be there all the same.
+        true => format!("SELECT 1 FROM ONLY {} WHERE {found}", name(table)),
+        false => format!(
+            "UPDATE ONLY {} SET {} WHERE {found}",
+            name(table),
+            changes.join(", ")
+        ),
+    })
+}
+
+/// Whether UPDATE can give a row all of its new values. It cannot where an identity that is always generated may have
+/// got another one, by `SET id = DEFAULT`.
+fn can_keep_row(table: &Shape, old: &Option<&Old>, new: &Tuple) -> bool {
+    let before = match old {
+        Some(Old::Key(tuple) | Old::Row(tuple)) => Some(tuple),
+        None => None,
+    };
+    let mut columns = table.columns.iter().zip(new).enumerate();
+    columns.all(|(place, (column, value))| {
+        let is_known = before.is_some_and(|before| before.get(place) == Some(value));
+        let keeps_key = before.is_none() && column.in_key;
+        column.settable || *value == Value::Unchanged || keeps_key || is_known
+    })
+}
+
+/// Takes a row away and puts the new one in its place.
+fn replacement(table: &Shape, new: &Tuple, found: &str) -> Result<String, Error> {
+    let mut values = Vec::with_capacity(new.len());
+    for (column, value) in pairs(table, new)? {
+        values.push(match value {
+            Value::Unchanged => format!("old.{}", quoted(&column.name)),
+            _ => text(column, value)?,
+        });
+    }
+    let into = into(table, new)?;
+    let into = into.strip_suffix("VALUES ").unwrap_or(&into);
+    Ok(format!(
+        "WITH old AS (DELETE FROM ONLY {} WHERE {found} RETURNING *) {into}SELECT {} FROM old",
+        name(table),
+        values.join(", ")
+    ))
+}
+
+fn pairs<'t>(
+    table: &'t Shape,
+    tuple: &'t Tuple,
+) -> Result<Vec<(&'t ShapeColumn, &'t Value)>, Error> {
+    match table.columns.len() == tuple.len() {
+        true => Ok(table.columns.iter().zip(tuple).collect()),
+        false => Err(Error::Stream(format!(
+            "a row of {} has another number of columns than the table",
+            name(table)
+        ))),
+    }
+}
+
+/// A value as SQL.
+fn text(column: &ShapeColumn, value: &Value) -> Result<String, Error> {
+    match value {
+        Value::Null => Ok("NULL".into()),
+        Value::Unchanged => Err(Error::Stream(
+            "a value is missing where it is needed".into(),
+        )),
+        // Servers before 16 write this type's byte as it is.
+        Value::Text(bytes) if column.type_oid == found::CHAR && !bytes.is_ascii() => {
+            let number = i8::from_ne_bytes([bytes[0]]);
+            Ok(format!(
+                "CAST(CAST('{number}' AS pg_catalog.int4) AS pg_catalog.\"char\")"
+            ))
+        }
+        Value::Text(bytes) => Ok(literal(utf8(bytes)?)),
+    }
+}
+
+fn utf8(bytes: &[u8]) -> Result<&str, Error> {
+    str::from_utf8(bytes).map_err(|_| Error::Stream("a value is no UTF-8".into()))
+}
+
+/// A table that is emptied. What inherits from it is named by itself, if it is emptied, too; partitions
+/// are always.
+fn truncated(table: &Shape) -> String {
+    match table.is_partitioned {
+        true => name(table),
+        false => format!("ONLY {}", name(table)),
+    }
+}
+
+fn name(table: &Shape) -> String {
+    format!("{}.{}", quoted(&table.schema), quoted(&table.name))
+}

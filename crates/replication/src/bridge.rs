@@ -1,0 +1,88 @@
+//! A socket in a folder of its own that leads to a server over TLS.
+//!
+//! The library that reads the slot would bring a second implementation of TLS and of its cryptography.
+//! It is given this socket instead, where it is let in at once: here it is logged in at the server as the
+//! rest of the proxy is, over TLS and tied to it.
+
+use std::fs::Permissions;
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use bytes::BytesMut;
+use tempfile::TempDir;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional};
+use tokio::net::{UnixListener, UnixStream};
+use tokio::task::JoinHandle;
+
+use pg_connect::address::{Address, socket_in};
+use pg_wire::message;
+use pg_wire::startup::{self, First};
+use proxy_pool::{Connection, Key, Login};
+
+/// The port that stands in the socket's name, as PostgreSQL's clients form it.
+pub const PORT: u16 = 5432;
+
+/// See the module. It ends when it is dropped.
+pub struct Bridge {
+    folder: TempDir,
+    task: JoinHandle<()>,
+}
+
+impl Bridge {
+    /// Waits for whoever uses the socket, once. Who cannot be logged in at the server is told so there.
+    pub fn start(address: &Address) -> io::Result<Bridge> {
+        // Nobody else may speak to the server here.
+        let folder = tempfile::Builder::new()
+            .permissions(Permissions::from_mode(0o700))
+            .tempdir()?;
+        let listener = UnixListener::bind(socket_in(folder.path(), PORT))?;
+        let address = address.clone();
+        let task = tokio::spawn(async move {
+            if let Ok((socket, _)) = listener.accept().await {
+                // What goes wrong ends the stream, which says so.
+                let _ = lead(socket, &address).await;
+            }
+        });
+        Ok(Bridge { folder, task })
+    }
+
+    /// The folder that the socket is in.
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+}
+
+/// Opens the session that is asked for, with the address's user and password, and copies what is said.
+async fn lead(mut socket: UnixStream, address: &Address) -> io::Result<()> {
+    let mut packet = vec![0; 4];
+    socket.read_exact(&mut packet).await?;
+    let length = startup::length(&packet).map_err(io::Error::other)?;
+    packet.resize(length.unwrap_or(packet.len()), 0);
+    socket.read_exact(&mut packet[4..]).await?;
+    let First::Startup(startup) = startup::read(&packet).map_err(io::Error::other)? else {
+        return Err(io::Error::other("no session is asked for"));
+    };
+    let key = Key::of(&startup, &address.user);
+    let password = address.password.clone();
+    let mut out = BytesMut::new();
+    let server = match Connection::open(address, &key, &Login { password }).await {
+        Ok(connection) => connection.peer.into_stream(),
+        Err(report) => {
+            report.fatal().write(&mut out);
+            return socket.write_all(&out).await;
+        }
+    };
+    let mut server = server.ok_or_else(|| io::Error::other("the server speaks unasked"))?;
+    message::write(&mut out, b'R', &[&0_u32.to_be_bytes()], 0);
+    message::write_ready(&mut out, b'I');
+    socket.write_all(&out).await?;
+    copy_bidirectional(&mut socket, &mut server).await?;
+    Ok(())
+}
+
+impl Drop for Bridge {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}

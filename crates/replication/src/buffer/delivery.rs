@@ -1,0 +1,118 @@
+//! Gives a replica what it has missed, from the transactions buffer; then the slot's reader goes on with it.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tokio::sync::mpsc;
+
+use super::super::extractor::QUEUE_LENGTH_MAX;
+use super::super::reader::{Answer, Commit, Follower, join};
+use super::super::spill::Spill;
+use super::super::tstate::{Effect, TState};
+use super::super::{Error, Shared};
+use super::Buffer;
+use super::pages::Page;
+use super::record::{self, Read};
+use proxy_core::freshness::{ReplicaId, Tsid};
+
+/// Gives every commit behind `applied`, in order, until the reader does. Ends only by an error.
+pub(crate) async fn deliver(
+    shared: &Shared,
+    id: ReplicaId,
+    mut applied: Tsid,
+    commits: mpsc::Sender<Commit>,
+) -> Result<Infallible, Error> {
+    let follower = Follower::Replica(id);
+    let mut insists = false;
+    loop {
+        if let Some(buffer) = shared.buffer.as_ref().filter(|_| !insists) {
+            let given = give(buffer, &mut applied, &commits).await;
+            // The slot may have it still.
+            insists = given.is_err();
+            // Who is given by the reader must keep pace with it, or it would have all others wait.
+            let _ = commits.reserve_many(QUEUE_LENGTH_MAX / 2).await;
+        }
+        let joined = join(&shared.joins, follower, applied, commits.clone(), insists);
+        match joined.await? {
+            Answer::Taken => break,
+            Answer::BufferHasMore => {}
+            Answer::Gone if insists => {
+                return Err(Error::Connection(
+                    "what it has missed is in the transactions buffer, which cannot be read".into(),
+                ));
+            }
+            Answer::Gone => {
+                return Err(Error::Connection(
+                    "the primary's slot has gone past what this replica has".into(),
+                ));
+            }
+        }
+    }
+    // The reader alone holds the queue from now on, so that its end is seen.
+    drop(commits);
+    std::future::pending().await
+}
+
+/// Gives all that the buffer has behind `applied`, which says how far that is.
+async fn give(
+    buffer: &Buffer,
+    applied: &mut Tsid,
+    commits: &mpsc::Sender<Commit>,
+) -> Result<(), Error> {
+    let ended = || Error::Connection("a connection to it has ended".into());
+    while let Some(page) = buffer.page_after(*applied) {
+        let unreached = || Error::Connection("the transactions buffer was not reached yet".into());
+        let table = buffer.kept().table.clone().ok_or_else(unreached)?;
+        let mut rest = match page.length {
+            // It may make way for a longer one just now.
+            0 => Bytes::new(),
+            _ => table.read(&page, 0).await?,
+        };
+        while !rest.is_empty() {
+            let tstate = match record::decode(&mut rest)? {
+                Read::Whole(tstate) => tstate,
+                Read::Continued {
+                    tstate,
+                    length,
+                    failure,
+                } => {
+                    let spill = continued(&table, &page, length, failure).await?;
+                    TState {
+                        effect: Effect::Long(spill),
+                        ..tstate
+                    }
+                }
+            };
+            let tsid = tstate.tsid;
+            if tsid > *applied {
+                let commit = Commit::Transaction(Arc::new(tstate));
+                commits.send(commit).await.map_err(|_| ended())?;
+                *applied = tsid;
+            }
+        }
+        let nothing = Commit::Nothing(page.until);
+        commits.send(nothing).await.map_err(|_| ended())?;
+        *applied = page.until;
+    }
+    Ok(())
+}
+
+/// What a long commit does, from the further rows of its page into a file.
+async fn continued(
+    table: &super::Table,
+    page: &Page,
+    length: u64,
+    failure: Option<String>,
+) -> Result<Spill, Error> {
+    let mut spill = Spill::new()?;
+    for part in 1..page.parts {
+        let bytes: Bytes = table.read(page, part).await?;
+        spill.append(bytes.into()).await?;
+    }
+    if spill.length() != length {
+        return Err(record::broken().into());
+    }
+    spill.fail(failure);
+    Ok(spill)
+}

@@ -1,0 +1,395 @@
+//! The transactions buffer (the paper's section 3): commits by TSID, in a table of the store.
+//!
+//! Who has a buffer need not have the primary keep its log for replicas that are away: they are given from here
+//! what they have missed, and go on with the slot's reader from where that is. The buffer follows the reader as an
+//! replica does, so that it may be stopped, lose all that it has, or be somewhere else, and nothing depends on it
+//! but who is away: until it is back, the primary keeps its log for those that rely on it.
+//!
+//! - `pages` knows which commits are there; `record` writes them as bytes, `table` keeps those.
+//! - `delivery` gives a replica what it has missed.
+//!
+//! What all have is kept, too, as long as there is room: it is what a replica needs that was removed and is added
+//! again (the paper's Archiver). Where there is no room any more, the oldest goes, whoever needs it.
+//!
+//! Invariants:
+//! - The slot forgets nothing that who is away lacks and that is not here on disk.
+//! - Pages leave no gap. A buffer that has missed something, since it was another one's or has lost it, begins anew.
+//! - Only the active proxy writes.
+
+pub mod delivery;
+
+pub mod pages;
+mod record;
+mod table;
+
+use std::convert::Infallible;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use log::Level;
+use tokio::sync::mpsc;
+use tokio::time::MissedTickBehavior;
+use tokio_postgres::Client;
+
+use super::extractor::QUEUE_LENGTH_MAX;
+use super::reader::{Answer, Commit, Follower, join};
+use super::spill::Spill;
+use super::tstate::{Effect, TState};
+use super::{
+    CONNECTING, Error, RETRY_WAIT_MAX, RETRY_WAIT_MIN, SERVING, Shared, connect, handover,
+    promotion, setup,
+};
+use crate::events::EventLog;
+use pages::{Page, Pages};
+use proxy_core::freshness::Tsid;
+use proxy_pool::ledger::UNPROVEN;
+use table::{PART_LENGTH_MAX, Table};
+
+/// What the log calls what is told of it.
+const EVENT: &str = "transactions_buffer";
+/// Bytes of a page of several commits, about.
+const PAGE_LENGTH: usize = 256 * 1024;
+/// Where nothing is committed, how far the primary's log is gets written down so often.
+const IDLE_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Where it is, and how long it may become.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// `host:port` of the coordinators of the store that it is in.
+    pub coordinators: Vec<String>,
+    /// Bytes, at most.
+    pub length_max: u64,
+    /// Whether a proxy that takes over has it, too.
+    pub is_for_all: bool,
+}
+
+/// See the module.
+pub struct Buffer {
+    options: Options,
+    kept: Mutex<Kept>,
+    /// What the log was told of it.
+    events: EventLog,
+}
+
+/// What is known of it.
+#[derive(Default)]
+struct Kept {
+    is_following: bool,
+    /// Whether the slot waits for it: while it follows, and while it is found out what it has.
+    holds: bool,
+    /// None before it was reached.
+    pages: Option<Pages>,
+    table: Option<Table>,
+    status: String,
+}
+
+/// How it is, for people.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Standing {
+    /// What it does, or what is wrong.
+    pub text: String,
+    /// Whether it follows.
+    pub is_following: bool,
+    /// Where what it has begins and ends; none before it was reached.
+    pub covered: Option<(Tsid, Tsid)>,
+    /// Pages there are.
+    pub pages: u64,
+    /// Their bytes.
+    pub length: u64,
+    /// Bytes that there may be.
+    pub length_max: u64,
+}
+
+impl Buffer {
+    /// One that was not reached yet.
+    pub fn new(options: Options) -> Buffer {
+        Buffer {
+            options,
+            kept: Mutex::default(),
+            events: EventLog::default(),
+        }
+    }
+
+    /// Whether a proxy that takes over has it, too.
+    pub fn is_for_all(&self) -> bool {
+        self.options.is_for_all
+    }
+
+    /// Up to where everything is on its disks; none before that is known.
+    pub fn until(&self) -> Option<Tsid> {
+        self.kept().pages.as_ref().map(Pages::until)
+    }
+
+    /// Whether it has all that follows this place.
+    pub fn covers(&self, place: Tsid) -> bool {
+        let kept = self.kept();
+        kept.pages.as_ref().is_some_and(|it| it.covers(place))
+    }
+
+    /// Whether it has all that follows this place, and that is something.
+    pub fn has_after(&self, place: Tsid) -> bool {
+        self.page_after(place).is_some()
+    }
+
+    /// How it is.
+    pub fn standing(&self) -> Standing {
+        let kept = self.kept();
+        let pages = kept.pages.as_ref();
+        Standing {
+            text: kept.status.clone(),
+            is_following: kept.is_following,
+            covered: pages.map(|pages| (pages.from(), pages.until())),
+            pages: pages.map_or(0, |pages| pages.count() as u64),
+            length: pages.map_or(0, Pages::length),
+            length_max: self.options.length_max,
+        }
+    }
+
+    /// Asks something of its pages, which are none before it was reached.
+    pub(super) fn with_pages<T>(&self, ask: impl FnOnce(Option<&Pages>) -> T) -> T {
+        ask(self.kept().pages.as_ref())
+    }
+
+    /// Up to where the slot may forget, if it waits for the buffer at all.
+    pub(super) fn holds(&self, tsid: Tsid) -> Tsid {
+        let kept = self.kept();
+        match (kept.holds, &kept.pages) {
+            (false, _) => tsid,
+            (true, Some(pages)) => handover::forgettable_by_buffer(tsid, pages),
+            (true, None) => Tsid(0),
+        }
+    }
+
+    fn stands(&self, is_following: bool, text: &str) {
+        let level = match is_following {
+            true => Level::Info,
+            false => Level::Warn,
+        };
+        if text != CONNECTING {
+            self.events.report(level, EVENT, None, text);
+        }
+        let mut kept = self.kept();
+        (kept.is_following, kept.holds) = (is_following, is_following);
+        kept.status = text.into();
+    }
+
+    fn page_after(&self, place: Tsid) -> Option<Page> {
+        let kept = self.kept();
+        kept.pages.as_ref()?.next(place)
+    }
+
+    fn kept(&self) -> MutexGuard<'_, Kept> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Keeps the buffer, for ever.
+    pub(super) async fn keep(self: Arc<Buffer>, shared: Shared) {
+        let mut wait = RETRY_WAIT_MIN;
+        loop {
+            self.stands(false, CONNECTING);
+            let followed = Keeper::follow(&shared, &self, &mut wait).await;
+            let problem = match followed {
+                Err(problem) => problem,
+                Ok(never) => match never {},
+            };
+            self.stands(false, &problem.to_string());
+            tokio::time::sleep(wait).await;
+            wait = RETRY_WAIT_MAX.min(wait * 2);
+        }
+    }
+}
+
+/// Writes what the reader gives.
+struct Keeper<'a> {
+    shared: &'a Shared,
+    buffer: &'a Buffer,
+    table: Table,
+    /// States that wait to be written, as bytes.
+    page: Vec<u8>,
+    /// All that was received is before this place, or is this.
+    received: Tsid,
+}
+
+impl Keeper<'_> {
+    /// Writes what is committed, until something goes wrong.
+    async fn follow(
+        shared: &Shared,
+        buffer: &Buffer,
+        wait: &mut Duration,
+    ) -> Result<Infallible, Error> {
+        let primary = connect(&shared.primary, "replex buffer").await?;
+        let line = promotion::line(&primary).await?;
+        let table = Table::open(&buffer.options.coordinators, &line).await?;
+        buffer.kept().holds = true;
+        let start = open(shared, buffer, &table, &primary).await?;
+        let (commits, mut received) = mpsc::channel(QUEUE_LENGTH_MAX);
+        let joined = join(&shared.joins, Follower::Buffer, start, commits, true);
+        if joined.await? != Answer::Taken {
+            let text = "the primary's slot has gone past what the transactions buffer has";
+            return Err(Error::Connection(text.into()));
+        }
+        *wait = RETRY_WAIT_MIN;
+        buffer.stands(true, SERVING);
+        let mut keeper = Keeper {
+            shared,
+            buffer,
+            table,
+            page: Vec::new(),
+            received: start,
+        };
+        let mut idle = tokio::time::interval(IDLE_INTERVAL);
+        idle.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut commits = Vec::new();
+        loop {
+            tokio::select! {
+                count = received.recv_many(&mut commits, QUEUE_LENGTH_MAX) => {
+                    if count == 0 {
+                        return Err(Error::Connection("the slot's reader let go of it".into()));
+                    }
+                    for commit in commits.drain(..) {
+                        keeper.take(&commit).await?;
+                    }
+                    if !keeper.page.is_empty() {
+                        keeper.write_page().await?;
+                    }
+                }
+                _ = idle.tick() => {
+                    if buffer.until() < Some(keeper.received) {
+                        keeper.write_page().await?;
+                    }
+                }
+            }
+        }
+    }
+
+    async fn take(&mut self, commit: &Commit) -> Result<(), Error> {
+        if let Commit::Transaction(tstate) = commit {
+            match &tstate.effect {
+                Effect::Long(spill) if spill.length() > 0 => {
+                    if !self.page.is_empty() {
+                        self.write_page().await?;
+                    }
+                    self.received = tstate.tsid;
+                    return self.write_long(tstate, spill).await;
+                }
+                _ => record::encode(tstate, &mut self.page)?,
+            }
+        }
+        self.received = self.received.max(commit.tsid());
+        match self.page.len() >= PAGE_LENGTH {
+            true => self.write_page().await,
+            false => Ok(()),
+        }
+    }
+
+    /// Writes what waits as a page; one without commits takes the place of another one.
+    async fn write_page(&mut self) -> Result<(), Error> {
+        let after = self.after();
+        let page = Page {
+            epoch: self.shared.epoch,
+            after,
+            until: self.received,
+            parts: 1,
+            length: self.page.len() as u64,
+        };
+        self.prove()?;
+        let states = std::mem::take(&mut self.page);
+        self.table.write(&page, 0, states).await?;
+        self.add(page).await
+    }
+
+    /// Writes a commit that is too long for memory as a page of its own.
+    async fn write_long(&mut self, tstate: &TState, spill: &Spill) -> Result<(), Error> {
+        let mut head = Vec::new();
+        record::encode(tstate, &mut head)?;
+        let piece = PART_LENGTH_MAX as u64;
+        let parts = 1 + spill.length().div_ceil(piece);
+        let page = Page {
+            epoch: self.shared.epoch,
+            after: self.after(),
+            until: self.received,
+            parts: u32::try_from(parts).expect("a file is not that long"),
+            length: head.len() as u64 + spill.length(),
+        };
+        for part in 1..page.parts {
+            self.prove()?;
+            let at = u64::from(part - 1) * piece;
+            let bytes = spill.bytes(at, piece).await?;
+            self.table.write(&page, part, bytes).await?;
+        }
+        self.prove()?;
+        self.table.write(&page, 0, head).await?;
+        self.add(page).await
+    }
+
+    /// Behind which place the next page begins. An empty page at the end makes way for it.
+    fn after(&self) -> Tsid {
+        let kept = self.buffer.kept();
+        let pages = kept.pages.as_ref().expect("it was opened");
+        match pages.last() {
+            Some(last) if last.length == 0 => last.after,
+            _ => pages.until(),
+        }
+    }
+
+    /// A page is on disk.
+    async fn add(&self, page: Page) -> Result<(), Error> {
+        let gone = {
+            let mut kept = self.buffer.kept();
+            let pages = kept.pages.as_mut().expect("it was opened");
+            let mut gone: Vec<Page> = pages.push(page).into_iter().collect();
+            while let Some(surplus) = pages.take_surplus(self.buffer.options.length_max) {
+                gone.push(surplus);
+            }
+            gone
+        };
+        for page in gone {
+            self.prove()?;
+            self.table.remove(&page).await?;
+        }
+        Ok(())
+    }
+
+    fn prove(&self) -> Result<(), Error> {
+        proven(self.shared)
+    }
+}
+
+/// Fails if another proxy may be the active one.
+fn proven(shared: &Shared) -> Result<(), Error> {
+    match shared.lease.is_valid() {
+        true => Ok(()),
+        false => Err(Error::Connection(UNPROVEN.into())),
+    }
+}
+
+/// Finds out what is there, removes what is of no use, and tells from where on it must be given commits.
+async fn open(
+    shared: &Shared,
+    buffer: &Buffer,
+    table: &Table,
+    primary: &Client,
+) -> Result<Tsid, Error> {
+    // What the slot has forgotten by now, it can give nobody later.
+    let confirmed = setup::confirmed(primary).await?;
+    let (found, torn) = table.pages().await?;
+    let (pages, mut useless) = match Pages::of(found.clone()) {
+        Some((pages, useless)) if pages.until() >= confirmed => (pages, useless),
+        _ => (Pages::beginning_at(confirmed), found),
+    };
+    let start = pages.until();
+    {
+        let mut kept = buffer.kept();
+        kept.pages = Some(pages);
+        kept.table = Some(table.clone());
+    }
+    for page in useless.drain(..) {
+        proven(shared)?;
+        table.remove(&page).await?;
+    }
+    for (epoch, tsid, part) in torn {
+        proven(shared)?;
+        table.remove_part(epoch, tsid, part).await?;
+    }
+    Ok(start)
+}

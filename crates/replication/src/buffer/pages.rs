@@ -1,0 +1,208 @@
+//! Which commits the transactions buffer has: pages, each of which holds all commits between two places in the
+//! primary's log.
+//!
+//! Invariant: the pages that are known leave no gap. Whoever has everything up to a place that is covered finds
+//! every later commit up to the newest, in order.
+
+use std::collections::BTreeMap;
+
+use proxy_core::freshness::Tsid;
+use proxy_core::planted::{self, Bug};
+
+/// All commits after one place, up to another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Page {
+    /// The epoch of the proxy that wrote it.
+    pub epoch: u64,
+    /// Its commits are after this place.
+    pub after: Tsid,
+    /// The last of them is here, or there is none between it and here.
+    pub until: Tsid,
+    /// Rows of the table that it takes.
+    pub parts: u32,
+    /// Bytes of them.
+    pub length: u64,
+}
+
+/// Pages without a gap between them.
+#[derive(Clone, Debug)]
+pub struct Pages {
+    /// By where they end. None is inside of another one.
+    all: BTreeMap<Tsid, Page>,
+    /// What is covered begins here.
+    from: Tsid,
+    /// And ends here.
+    until: Tsid,
+    length: u64,
+}
+
+impl Pages {
+    /// None, of one who begins at this place.
+    pub fn beginning_at(place: Tsid) -> Pages {
+        Pages {
+            all: BTreeMap::new(),
+            from: place,
+            until: place,
+            length: 0,
+        }
+    }
+
+    /// Those of the pages that lead to the newest without a gap, and the others, which are of no use any more.
+    /// None without pages.
+    pub fn of(mut found: Vec<Page>) -> Option<(Pages, Vec<Page>)> {
+        found.sort_by_key(|page| (page.until, std::cmp::Reverse(page.after)));
+        let until = found.last()?.until;
+        let mut pages = Pages::beginning_at(until);
+        let mut useless = Vec::new();
+        while let Some(page) = found.pop() {
+            let leads = page.until >= pages.from || planted::is(Bug::PagesHaveGaps);
+            let adds = leads && page.after < pages.from;
+            match adds {
+                true => {
+                    pages.from = page.after;
+                    pages.length += page.length;
+                    pages.all.insert(page.until, page);
+                }
+                false => useless.push(page),
+            }
+        }
+        Some((pages, useless))
+    }
+
+    /// What is covered begins here: who lacks what is before finds no help.
+    pub fn from(&self) -> Tsid {
+        self.from
+    }
+
+    /// Everything is covered up to here.
+    pub fn until(&self) -> Tsid {
+        self.until
+    }
+
+    /// Bytes of all pages.
+    pub fn length(&self) -> u64 {
+        self.length
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.all.len()
+    }
+
+    /// Whether all that follows this place is here, as far as anything is.
+    pub fn covers(&self, place: Tsid) -> bool {
+        (self.from..=self.until).contains(&place)
+    }
+
+    /// The page with what comes next to one who has everything up to this place; none if there is no more, or
+    /// if some of it is gone.
+    pub fn next(&self, place: Tsid) -> Option<Page> {
+        if !self.covers(place) {
+            return None;
+        }
+        let mut later = self
+            .all
+            .range((std::ops::Bound::Excluded(place), std::ops::Bound::Unbounded));
+        later.next().map(|(_, page)| *page)
+    }
+
+    /// The newest.
+    pub fn last(&self) -> Option<&Page> {
+        self.all.values().next_back()
+    }
+
+    /// Adds one that follows the newest, or takes its place: then that one is given back.
+    pub fn push(&mut self, page: Page) -> Option<Page> {
+        assert!(page.until > self.until, "pages are added in order");
+        assert!(page.after <= self.until, "pages leave no gap");
+        let replaced = self.last().copied().filter(|last| last.after == page.after);
+        if let Some(last) = &replaced {
+            self.all.remove(&last.until);
+            self.length -= last.length;
+        }
+        self.until = page.until;
+        self.length += page.length;
+        self.all.insert(page.until, page);
+        replaced
+    }
+
+    /// Takes out the oldest, if there are more bytes than this; never the newest.
+    pub fn take_surplus(&mut self, length_max: u64) -> Option<Page> {
+        if self.length <= length_max || self.all.len() < 2 {
+            return None;
+        }
+        let (_, page) = self.all.pop_first()?;
+        self.length -= page.length;
+        // What overlaps with it has the rest.
+        self.from = page.until;
+        Some(page)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn page(after: u64, until: u64) -> Page {
+        Page {
+            epoch: 1,
+            after: Tsid(after),
+            until: Tsid(until),
+            parts: 1,
+            length: until - after,
+        }
+    }
+
+    #[test]
+    fn what_is_behind_a_gap_is_of_no_use() {
+        let found = vec![page(10, 20), page(50, 60), page(20, 30), page(40, 50)];
+        let (pages, useless) = Pages::of(found).unwrap();
+        assert_eq!((pages.from(), pages.until()), (Tsid(40), Tsid(60)));
+        assert_eq!(useless, [page(20, 30), page(10, 20)]);
+        assert_eq!(pages.next(Tsid(45)), Some(page(40, 50)));
+        assert_eq!(pages.next(Tsid(50)), Some(page(50, 60)));
+        assert_eq!(pages.next(Tsid(60)), None);
+        assert_eq!(pages.next(Tsid(30)), None);
+    }
+
+    #[test]
+    fn an_empty_page_makes_way_for_a_longer_one() {
+        let mut pages = Pages::beginning_at(Tsid(10));
+        assert_eq!(pages.push(page(10, 12)), None);
+        assert_eq!(pages.push(page(10, 15)), Some(page(10, 12)));
+        assert_eq!((pages.count(), pages.length()), (1, 5));
+        assert_eq!(pages.until(), Tsid(15));
+    }
+
+    proptest! {
+        /// Whatever pages were found, in whatever order: who follows them from anywhere that is covered meets
+        /// each place up to the end, and none that is in no page.
+        #[test]
+        fn who_follows_the_pages_misses_nothing(
+            found in prop::collection::vec((0_u64..60, 1_u64..20), 1..20),
+            surplus in 0_u64..80,
+        ) {
+            let found: Vec<Page> = found.into_iter().map(|(after, length)| page(after, after + length)).collect();
+            let (mut pages, useless) = Pages::of(found.clone()).unwrap();
+            prop_assert_eq!(pages.count() + useless.len(), found.len());
+            while let Some(gone) = pages.take_surplus(surplus) {
+                prop_assert!(!pages.covers(Tsid(gone.until.0 - 1)));
+            }
+            for place in 0..80 {
+                if !pages.covers(Tsid(place)) {
+                    prop_assert_eq!(pages.next(Tsid(place)), None);
+                    continue;
+                }
+                let mut reached = place;
+                while let Some(next) = pages.next(Tsid(reached)) {
+                    prop_assert!(next.after.0 <= reached && reached < next.until.0);
+                    prop_assert!(found.contains(&next));
+                    reached = next.until.0;
+                }
+                prop_assert_eq!(Tsid(reached), pages.until());
+            }
+        }
+    }
+}

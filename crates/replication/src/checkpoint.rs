@@ -1,0 +1,91 @@
+//! A place in the primary's log that everybody is past, on disk: what operators ask for before they stop a server, or
+//! copy its files.
+//!
+//! Who is away is not waited for, as that may be for ever: it is told instead.
+
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep};
+
+use super::{Error, Replication, Shared, connect, setup};
+use proxy_core::freshness::{ReplicaId, State, Tsid};
+
+/// What takes longer has come to a stop.
+const CHECKPOINT_MAX: Duration = Duration::from_secs(60);
+/// Between two looks.
+const LOOK_INTERVAL: Duration = Duration::from_millis(20);
+
+/// A checkpoint.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Checkpoint {
+    /// All that was committed before is on disk.
+    pub at: Tsid,
+    /// Who was away, for people.
+    pub without: Vec<String>,
+}
+
+impl Replication {
+    /// Waits until what is committed now is on disk at every replica that serves and in the transactions buffer.
+    ///
+    /// Fails where that takes longer than a minute: what was done until then stays done.
+    pub async fn checkpoint(&self) -> Result<Checkpoint, Error> {
+        let shared = &self.shared;
+        let primary = connect(&shared.primary, "replex checkpoint").await?;
+        let at = setup::position(&primary).await?;
+        // Something behind it, so that the stream goes past it.
+        let nudge = "SELECT pg_logical_emit_message(true, 'replex', '')";
+        primary.batch_execute(nudge).await?;
+        let begun = Instant::now();
+        loop {
+            let Standing { lack, away } = standing(shared, at);
+            if lack.is_empty() {
+                return Ok(Checkpoint { at, without: away });
+            }
+            if begun.elapsed() > CHECKPOINT_MAX {
+                let lack = lack.join(", ");
+                return Err(Error::Connection(format!(
+                    "what was committed up to {at} is not on disk everywhere yet: {lack}. SHOW LAG says how far each is"
+                )));
+            }
+            sleep(LOOK_INTERVAL).await;
+        }
+    }
+}
+
+/// Who is not past a place yet, and who is not there, for people.
+struct Standing {
+    lack: Vec<String>,
+    away: Vec<String>,
+}
+
+fn standing(shared: &Shared, at: Tsid) -> Standing {
+    let known: Vec<(ReplicaId, State, Tsid)> = {
+        let manager = shared.manager();
+        let all = manager.replicas();
+        all.map(|(id, it)| (id, it.state, it.applied)).collect()
+    };
+    let durable = shared.durable().clone();
+    let mut standing = Standing {
+        lack: Vec::new(),
+        away: Vec::new(),
+    };
+    for (id, state, applied) in known {
+        let name = format!("replica {}", id.0);
+        // A streaming standby writes its log to disk before it shows what is in it.
+        let on_disk = durable.get(&id).copied().unwrap_or(applied);
+        match state {
+            State::Serving if on_disk < at => standing.lack.push(name),
+            State::Serving => {}
+            State::Away | State::Quarantined => standing.away.push(name),
+        }
+    }
+    if let Some(buffer) = &shared.buffer {
+        let name = "the transactions buffer".to_owned();
+        match buffer.standing().is_following {
+            true if buffer.until() < Some(at) => standing.lack.push(name),
+            true => {}
+            false => standing.away.push(name),
+        }
+    }
+    standing
+}

@@ -1,0 +1,276 @@
+//! Looks for differences between a replica and the primary, all the time (P4).
+//!
+//! Both are compared at the same place in the order, without stopping writers: the Extractor is held,
+//! a snapshot of the primary is taken, the Extractor goes on until it has exactly what that snapshot
+//! shows and is held again, a snapshot of the replica is taken, and it goes on. Then tables are
+//! compared by count and checksum, in the two snapshots.
+//!
+//! A snapshot that lacks a commit whose record is in the log already is no prefix: it is given up, and
+//! another is taken.
+//!
+//! Snapshots are of rows, and not of the catalogue: an ALTER TABLE or TRUNCATE that comes meanwhile makes a table look
+//! otherwise at one of the two. So a table that seems to differ is compared again at a later place, row by row and
+//! locked on both sides from before the snapshots: only what differs then does.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::timeout;
+use tokio_postgres::Client;
+
+use super::catalogue::{rows, value};
+use super::seed::TABLES;
+use super::snapshot::Snapshot;
+use super::{Error, Shared, connect, reader, setup};
+use pg_connect::address::Address;
+use pg_wire::quoting::quoted;
+use proxy_core::freshness::{ReplicaId, Tsid};
+
+/// Time between two comparisons.
+const INTERVAL: Duration = Duration::from_secs(30);
+/// The Extractor is held no longer than this.
+const HOLD_MAX: Duration = Duration::from_secs(5);
+/// Snapshots that are given up before this comparison is, too.
+const TRIES_MAX: usize = 20;
+/// Rows of a table that seems to differ are compared in so many parts, by their hashes.
+const PARTS: i64 = 1024;
+/// Texts of rows are the same at both.
+const SETTINGS: &str = "
+SET datestyle = 'ISO, YMD'; SET intervalstyle = postgres; SET timezone = 'UTC';
+SET extra_float_digits = 3; SET bytea_output = hex; SET lc_monetary = 'C'; SET client_encoding = 'UTF8';
+SET search_path = ''; SET row_security = off; SET statement_timeout = 0";
+
+/// What the Extractor is asked.
+pub enum Request {
+    /// Take nothing more, and answer when all that was taken is applied.
+    Pause(oneshot::Sender<()>),
+    /// Apply what is up to `until`. Then answer whether that is just what `snapshot` shows, and do
+    /// nothing until `resume` is dropped or sent.
+    Until {
+        snapshot: Snapshot,
+        until: Tsid,
+        ready: oneshot::Sender<bool>,
+        resume: oneshot::Receiver<()>,
+    },
+}
+
+/// Compares for ever. Returns when there is a difference.
+pub async fn watch(
+    shared: &Shared,
+    id: ReplicaId,
+    replica: &Address,
+    requests: mpsc::Sender<Request>,
+) -> Error {
+    loop {
+        tokio::select! {
+            () = tokio::time::sleep(INTERVAL) => {}
+            () = shared.compare_now.notified() => {}
+        }
+        match compare(shared, replica, &requests).await {
+            Ok(true) => *shared.compared().entry(id).or_default() += 1,
+            Err(problem @ Error::Differs(_)) => return problem,
+            // It did not come to a comparison; the next one may.
+            Ok(false) | Err(_) => {}
+        }
+    }
+}
+
+/// Compares once. Returns false if the two were never held at one place.
+async fn compare(
+    shared: &Shared,
+    replica: &Address,
+    requests: &mpsc::Sender<Request>,
+) -> Result<bool, Error> {
+    let two = Two {
+        primary: connect(&shared.primary, "replex compare").await?,
+        nudger: connect(&shared.primary, "replex compare").await?,
+        there: connect(replica, "replex compare").await?,
+        requests,
+    };
+    for client in [&two.primary, &two.there] {
+        client.batch_execute(SETTINGS).await?;
+    }
+    if !two.hold(&[]).await? {
+        return Ok(false);
+    }
+    let suspects = two.suspects().await?;
+    if suspects.is_empty() {
+        return Ok(true);
+    }
+    if !two.hold(&suspects).await? {
+        return Ok(false);
+    }
+    for name in &suspects {
+        two.compare_rows(name).await?;
+    }
+    Ok(true)
+}
+
+/// The primary and a replica.
+struct Two<'a> {
+    primary: Client,
+    /// Writes into the primary's log, so that something comes from behind a place.
+    nudger: Client,
+    there: Client,
+    requests: &'a mpsc::Sender<Request>,
+}
+
+impl Two<'_> {
+    /// Opens snapshots of both at one place, with these tables locked on both sides; false if that did not come about.
+    async fn hold(&self, tables: &[String]) -> Result<bool, Error> {
+        for _ in 0..TRIES_MAX {
+            for client in [&self.primary, &self.there] {
+                client.batch_execute("ROLLBACK").await?;
+            }
+            let held = timeout(HOLD_MAX, self.try_hold(tables)).await;
+            if held.unwrap_or(Ok(false))? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// The same, once; false as well if the primary's snapshot is no prefix.
+    async fn try_hold(&self, tables: &[String]) -> Result<bool, Error> {
+        const BEGIN: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
+        const LATER: &str = "; SET LOCAL lock_timeout = '1s'";
+        let ended = |_| Error::Connection("the Extractor has ended".into());
+        self.primary.batch_execute(BEGIN).await?;
+        // That takes no snapshot yet. What changes the table waits from here on; what does so now is waited for shortly.
+        let locks: String = tables.iter().map(|name| lock(name)).collect();
+        let locks = format!("SET LOCAL lock_timeout = '1s'; {locks}");
+        let locked = self.primary.batch_execute(&locks);
+        if !tables.is_empty() && locked.await.is_err() {
+            return Ok(false);
+        }
+        let (paused, pause) = oneshot::channel();
+        self.request(Request::Pause(paused)).await?;
+        pause.await.map_err(ended)?;
+        let taken = rows(
+            &self.primary,
+            "SELECT pg_current_snapshot(), pg_current_wal_insert_lsn() - '0/0'::pg_lsn",
+        )
+        .await?;
+        let taken = taken
+            .first()
+            .ok_or_else(|| Error::Stream("no snapshot was given".into()))?;
+        let snapshot = value(taken, 0)?.parse()?;
+        let until = Tsid(setup::number(&value(taken, 1)?)?);
+        // The Extractor knows that it has all up to there when something comes from behind it.
+        reader::nudge(&self.nudger).await?;
+        let (ready, is_ready) = oneshot::channel();
+        let (resume, resumed) = oneshot::channel();
+        self.request(Request::Until {
+            snapshot,
+            until,
+            ready,
+            resume: resumed,
+        })
+        .await?;
+        let is_prefix = is_ready.await.map_err(ended)?;
+        if is_prefix {
+            self.there.batch_execute(&format!("{BEGIN}{LATER}")).await?;
+            for name in tables {
+                // Nothing else is done there now.
+                let locked = self.there.batch_execute(&lock(name)).await;
+                locked.map_err(|error| missing(name, error))?;
+            }
+            // A snapshot is taken by the first query.
+            setup::one(&self.there, "SELECT 1").await?;
+        }
+        drop(resume);
+        Ok(is_prefix)
+    }
+
+    async fn request(&self, request: Request) -> Result<(), Error> {
+        let ended = |_| Error::Connection("the Extractor has ended".into());
+        self.requests.send(request).await.map_err(ended)
+    }
+
+    /// Tables whose count or checksum is another one, or that cannot be read at the replica.
+    async fn suspects(&self) -> Result<Vec<String>, Error> {
+        let mut suspects = Vec::new();
+        for table in rows(&self.primary, TABLES).await? {
+            let (schema, table) = (value(&table, 0)?, value(&table, 1)?);
+            let name = format!("{}.{}", quoted(&schema), quoted(&table));
+            let sum = format!(
+                "SELECT count(*) || ' ' || coalesce(sum(hashtextextended((t.*)::text, 0)::numeric), 0)
+                   FROM {name} t"
+            );
+            let expected = setup::one(&self.primary, &sum).await?;
+            let found = match self.there.simple_query(&sum).await {
+                Ok(found) => setup::first(&found)?,
+                // Its transaction has failed: others are looked at the next time.
+                Err(error) if error.as_db_error().is_some() => {
+                    suspects.push(name);
+                    break;
+                }
+                Err(error) => return Err(error.into()),
+            };
+            if found != expected {
+                suspects.push(name);
+            }
+        }
+        Ok(suspects)
+    }
+
+    /// Compares a table that is locked on both sides row by row.
+    async fn compare_rows(&self, name: &str) -> Result<(), Error> {
+        let parts = format!(
+            "SELECT mod(hashtextextended((t.*)::text, 0), {PARTS}) AS part, count(*) || ' ' ||
+                    sum(hashtextextended((t.*)::text, 0)::numeric)
+               FROM {name} t GROUP BY part ORDER BY part"
+        );
+        let here = pairs(&self.primary, &parts).await?;
+        let there = pairs(&self.there, &parts).await?;
+        let of_both: BTreeSet<&String> = here.keys().chain(there.keys()).collect();
+        let differs = |part: &&&String| here.get(**part) != there.get(**part);
+        let Some(part) = of_both.iter().find(differs) else {
+            return Ok(());
+        };
+        let rows = format!(
+            "SELECT hashtextextended((t.*)::text, 0), count(*) FROM {name} t
+              WHERE mod(hashtextextended((t.*)::text, 0), {PARTS}) = {part} GROUP BY 1"
+        );
+        let (here, there) = (
+            pairs(&self.primary, &rows).await?,
+            pairs(&self.there, &rows).await?,
+        );
+        let only = |one: &BTreeMap<String, String>, other: &BTreeMap<String, String>| {
+            one.iter()
+                .filter(|(row, count)| other.get(*row) != Some(*count))
+                .count()
+        };
+        Err(Error::Differs(format!(
+            "{name} has rows that the primary does not have ({} of those looked at), or lacks some ({}), as was seen twice. \
+             Remove this replica and add it again with EMPTY",
+            only(&there, &here),
+            only(&here, &there),
+        )))
+    }
+}
+
+/// So that nothing changes what a table is; its rows may.
+fn lock(name: &str) -> String {
+    format!("LOCK TABLE ONLY {name} IN ACCESS SHARE MODE;")
+}
+
+/// What a replica says that cannot read a table which the primary has.
+fn missing(name: &str, error: tokio_postgres::Error) -> Error {
+    match error.as_db_error() {
+        Some(said) => Error::Differs(format!(
+            "{name}: {}. Remove this replica and add it again with EMPTY",
+            said.message()
+        )),
+        None => error.into(),
+    }
+}
+
+/// The first two columns of a query's rows.
+async fn pairs(client: &Client, sql: &str) -> Result<BTreeMap<String, String>, Error> {
+    let rows = rows(client, sql).await?;
+    rows.iter()
+        .map(|row| Ok((value(row, 0)?, value(row, 1)?)))
+        .collect()
+}

@@ -1,0 +1,71 @@
+//! Events for the operator's log, by the facade `log`: rare ones, each with a name.
+//!
+//! An event has no statement, no value of a row and no password. One that repeats while its cause lasts is
+//! reported once.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+
+use log::Level;
+
+use proxy_core::freshness::ReplicaId;
+
+/// The last event of each replica, or of something that exists once.
+#[derive(Debug, Default)]
+pub struct EventLog(Mutex<BTreeMap<Option<ReplicaId>, String>>);
+
+impl EventLog {
+    /// Reports the state of a replica, or of something else, unless its last report was the same.
+    pub fn report(&self, level: Level, event: &str, of: Option<ReplicaId>, text: &str) {
+        let text = without_literals(text);
+        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if last.get(&of) == Some(&text) {
+            return;
+        }
+        match of {
+            None => log::log!(level, event = event; "{text}"),
+            Some(id) => log::log!(level, event = event, replica = id.0; "{text}"),
+        }
+        last.insert(of, text);
+    }
+
+    /// There is no such replica any more.
+    pub fn forget(&self, id: ReplicaId) {
+        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        last.remove(&Some(id));
+    }
+}
+
+/// What PostgreSQL says, without the values in it: those stand in double quotes behind a colon, where names never do.
+pub fn without_literals(text: &str) -> String {
+    let line = text.lines().next().unwrap_or_default();
+    match (line.find(": \""), line.rfind('"')) {
+        (Some(start), Some(end)) if start + 2 < end => {
+            format!("{}: \"…\"{}", &line[..start], &line[end + 1..])
+        }
+        _ => line.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn literals_are_not_told() {
+        for (said, told) in [
+            (
+                "invalid input value for enum mood: \"very \"secret\" one\" (22P02)",
+                "invalid input value for enum mood: \"…\" (22P02)",
+            ),
+            (
+                "duplicate key value violates unique constraint \"t_pkey\"\nDETAIL: Key (id)=(7)",
+                "duplicate key value violates unique constraint \"t_pkey\"",
+            ),
+            ("connection refused", "connection refused"),
+            ("it ends: \"", "it ends: \""),
+        ] {
+            assert_eq!(without_literals(said), told);
+        }
+    }
+}

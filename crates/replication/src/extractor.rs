@@ -1,0 +1,628 @@
+//! The Extractor of one Replica: executes commits on several connections, those that wait in groups, commits
+//! them in order, and says how far it is.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, timeout};
+use tokio_postgres::error::SqlState;
+use tokio_postgres::{Client, SimpleQueryMessage};
+
+use super::apply::{self, AS_IMAGES, Pace, Part, Step};
+use super::divergence::Request;
+use super::reader::Commit;
+use super::schedule::{Command, Schedule, Worker};
+use super::setup::{self, FLUSHER, Seed, Start};
+use super::snapshot::Snapshot;
+use super::spill::Spill;
+use super::tstate::{Effect, TState};
+use super::{Error, Progress, Shared, checks, connect, described, fence};
+use pg_connect::address::Address;
+use pg_wire::quoting::literal;
+use proxy_core::freshness::execution::{Company, Task};
+use proxy_core::freshness::{ReplicaId, State, Tsid};
+use proxy_core::planted::{self, Bug};
+
+/// Commits that wait in an Extractor's queue, at most.
+pub const QUEUE_LENGTH_MAX: usize = 1024;
+/// Commits that an Extractor has in hand, at most.
+const IN_HAND_MAX: usize = 256;
+/// Nothing is held back for longer than this without a word from who asked for it.
+const PAUSE_MAX: Duration = Duration::from_secs(1);
+/// A replica that is silent for longer serves nothing until it answers again.
+pub const ANSWER_MAX: Duration = Duration::from_secs(3);
+/// Time between two flushes of what is applied.
+const FLUSH_INTERVAL: Duration = Duration::from_millis(500);
+/// Statements of one commit are sent in pieces of about this size, in bytes.
+const PIECE_LENGTH: usize = 1 << 20;
+
+/// Values are read as they were written, nothing fires, and no lock is waited for for long: who holds
+/// it may be a later transaction that waits for its turn to commit.
+const SETTINGS: &str = "
+SET session_replication_role = replica; SET synchronous_commit = off;
+SET client_encoding = 'UTF8'; SET lock_timeout = '1s';
+SET statement_timeout = 0; SET idle_in_transaction_session_timeout = 0;
+SET check_function_bodies = off; SET client_min_messages = error;
+SET default_transaction_read_only = off; SET default_transaction_isolation = 'read committed';
+SET row_security = off";
+
+/// What a replica does that has nothing else to do.
+pub const SERVING: &str = "serving";
+
+/// What a connection does. Groups are named by the last of their commits.
+enum Work {
+    /// These commits, as one transaction.
+    Execute(Vec<Arc<TState>>, Pace),
+    Commit(Tsid),
+    Rollback(Tsid),
+}
+
+enum Event {
+    Executed(Tsid),
+    Failed(Tsid, Failure),
+    Committed(Worker, Tsid),
+    RolledBack(Tsid),
+    Gone(Error),
+}
+
+/// Why a commit could not be executed.
+struct Failure {
+    text: String,
+    /// Whether it was only in somebody's way.
+    may_pass: bool,
+}
+
+/// What comes to an Extractor.
+pub struct Inputs {
+    /// Commits, in TSID order.
+    pub commits: mpsc::Receiver<Commit>,
+    /// Where to hold.
+    pub requests: mpsc::Receiver<Request>,
+}
+
+/// Applies what is received until the queue ends or something goes wrong.
+pub async fn run(
+    shared: &Shared,
+    id: ReplicaId,
+    config: &Address,
+    (control, start): (Client, Start),
+    mut inputs: Inputs,
+) -> Result<(), Error> {
+    let worker_count = usize::from(shared.replay_connections);
+    setup::make_rows(&control, &start, worker_count).await?;
+    let (events_in, mut events) = mpsc::channel(4 * worker_count);
+    // Ends the connections' tasks when this function ends.
+    let mut tasks = JoinSet::new();
+    let mut workers = Vec::new();
+    for number in 0..worker_count {
+        let client = connect(config, fence::EXTRACTOR).await?;
+        fence::pass(&client, shared.epoch).await?;
+        let set = |(name, value)| format!("; SET {name} = {}", literal(value));
+        let settings = SETTINGS.to_owned() + &AS_IMAGES.map(set).concat();
+        client
+            .batch_execute(&settings)
+            .await
+            .map_err(settings_error)?;
+        if number == 0 {
+            client.batch_execute(&checks::replace_all()).await?;
+        }
+        // One to execute or take back, and one to commit: never more for one connection.
+        let (work_in, work) = mpsc::channel(2);
+        workers.push(work_in);
+        tasks.spawn(serve(Worker(number), client, work, events_in.clone()));
+    }
+    let mut extractor = Extractor {
+        shared,
+        id,
+        control,
+        workers,
+        schedule: Schedule::new(worker_count, usize::from(shared.replay_group)),
+        in_hand: BTreeMap::new(),
+        begun: (start.applied, Instant::now()),
+        given: start.applied,
+        applied: start.applied,
+        flushed: start.applied,
+        seed: start.seed,
+        hold: Hold::No,
+    };
+    extractor.tell();
+    if !extractor.is_catching_up() {
+        shared.set_status(id, SERVING);
+    }
+    let mut flush = tokio::time::interval(FLUSH_INTERVAL);
+    loop {
+        tokio::select! {
+            commit = inputs.commits.recv(), if extractor.takes_commits() => {
+                let Some(commit) = commit else { return Ok(()) };
+                extractor.take_or_hold(commit);
+            }
+            Some(request) = inputs.requests.recv() => extractor.hold_at(request),
+            () = extractor.hold.resumed() => extractor.release(),
+            event = events.recv() => extractor.on(event.expect("a sender is kept here"))?,
+            _ = flush.tick() => extractor.flush().await?,
+        }
+        extractor.go_on().await?;
+        extractor.answer_hold();
+    }
+}
+
+/// Whether commits are held back, so that the replica can be compared.
+enum Hold {
+    No,
+    /// Nothing is taken; who asked is told once all that was taken is applied.
+    Paused {
+        asked: Option<oneshot::Sender<()>>,
+        until: Instant,
+    },
+    /// All up to a place is taken. What came first from behind it is in `next`.
+    Until {
+        snapshot: Snapshot,
+        until: Tsid,
+        is_prefix: bool,
+        next: Option<Commit>,
+        ready: Option<oneshot::Sender<bool>>,
+        resume: oneshot::Receiver<()>,
+    },
+}
+
+impl Hold {
+    /// Waits until who holds lets go.
+    async fn resumed(&mut self) {
+        match self {
+            Hold::No => std::future::pending().await,
+            // Who asked comes back with the place; if it does not, nothing is held for long.
+            Hold::Paused { until, .. } => tokio::time::sleep_until(*until).await,
+            // Dropped is let go, too.
+            Hold::Until { resume, .. } => {
+                let _ = resume.await;
+            }
+        }
+    }
+}
+
+fn settings_error(error: tokio_postgres::Error) -> Error {
+    match error.code() {
+        Some(&SqlState::INSUFFICIENT_PRIVILEGE) => Error::Setup(
+            "the replica's role may not set session_replication_role: use a superuser, or GRANT \
+             SET ON PARAMETER session_replication_role to it"
+                .into(),
+        ),
+        _ => error.into(),
+    }
+}
+
+struct Extractor<'a> {
+    shared: &'a Shared,
+    id: ReplicaId,
+    control: Client,
+    workers: Vec<mpsc::Sender<Work>>,
+    schedule: Schedule,
+    in_hand: BTreeMap<Tsid, Arc<TState>>,
+    /// Where it began, and when.
+    begun: (Tsid, Instant),
+    /// The newest that was given to it.
+    given: Tsid,
+    applied: Tsid,
+    flushed: Tsid,
+    seed: Option<Seed>,
+    hold: Hold,
+}
+
+impl Extractor<'_> {
+    fn takes_commits(&self) -> bool {
+        let is_open = match &self.hold {
+            Hold::No => true,
+            Hold::Paused { .. } => false,
+            Hold::Until { next, .. } => next.is_none(),
+        };
+        is_open && self.schedule.count() < IN_HAND_MAX
+    }
+
+    fn take_or_hold(&mut self, commit: Commit) {
+        if let Hold::Until {
+            snapshot,
+            until,
+            is_prefix,
+            next,
+            ..
+        } = &mut self.hold
+        {
+            if commit.tsid() > *until {
+                *next = Some(commit);
+                return;
+            }
+            if let Commit::Transaction(tstate) = &commit {
+                *is_prefix &= snapshot.shows(tstate.xid);
+            }
+        }
+        self.take(commit);
+    }
+
+    fn hold_at(&mut self, request: Request) {
+        self.release();
+        self.hold = match request {
+            Request::Pause(asked) => Hold::Paused {
+                asked: Some(asked),
+                until: Instant::now() + PAUSE_MAX,
+            },
+            Request::Until {
+                snapshot,
+                until,
+                ready,
+                resume,
+            } => Hold::Until {
+                snapshot,
+                until,
+                // Unless the pause was over before.
+                is_prefix: self.given <= until,
+                next: None,
+                ready: Some(ready),
+                resume,
+            },
+        };
+    }
+
+    fn release(&mut self) {
+        if let Hold::Until {
+            next: Some(commit), ..
+        } = std::mem::replace(&mut self.hold, Hold::No)
+        {
+            self.take(commit);
+        }
+    }
+
+    /// Tells who asked, once all that was taken is applied.
+    fn answer_hold(&mut self) {
+        if self.schedule.count() > 0 {
+            return;
+        }
+        // Who asked may have given up: then the hold ends by itself.
+        match &mut self.hold {
+            Hold::Paused { asked, .. } => {
+                if let Some(asked) = asked.take() {
+                    let _ = asked.send(());
+                }
+            }
+            Hold::Until {
+                next: Some(_),
+                is_prefix,
+                ready,
+                ..
+            } => {
+                if let Some(ready) = ready.take() {
+                    let _ = ready.send(*is_prefix);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn take(&mut self, commit: Commit) {
+        let tsid = commit.tsid();
+        if tsid <= self.given {
+            return;
+        }
+        self.given = tsid;
+        match commit {
+            Commit::Transaction(tstate) if !self.is_empty(&tstate) => {
+                let task = Task {
+                    sets: tstate.sets.clone(),
+                    length: tstate.length,
+                    company: company(&tstate),
+                };
+                self.schedule.add(tsid, task);
+                self.in_hand.insert(tsid, tstate);
+            }
+            _ => self.schedule.add_empty(tsid),
+        }
+    }
+
+    /// Whether there is nothing to do: no change, or the replica was filled from a snapshot that
+    /// showed it.
+    fn is_empty(&self, tstate: &TState) -> bool {
+        let seed = self.seed.as_ref();
+        tstate.effect.is_empty()
+            || seed.is_some_and(|seed| tstate.tsid <= seed.until && seed.snapshot.shows(tstate.xid))
+    }
+
+    fn on(&mut self, event: Event) -> Result<(), Error> {
+        match event {
+            Event::Executed(tsid) => self.schedule.executed(tsid),
+            Event::Failed(tsid, failure) => {
+                if self.schedule.failed(tsid) && !failure.may_pass {
+                    return Err(Error::Differs(format!(
+                        "the commit at {tsid} cannot be done as on the Primary: {}. Remove \
+                         this replica and add it again with EMPTY",
+                        failure.text
+                    )));
+                }
+            }
+            Event::Committed(worker, tsid) => {
+                self.schedule.committed(worker, tsid);
+                while let Some(first) = self.in_hand.first_entry()
+                    && *first.key() <= tsid
+                {
+                    first.remove();
+                }
+                self.advance(tsid);
+            }
+            Event::RolledBack(tsid) => self.schedule.rolled_back(tsid),
+            Event::Gone(error) => return Err(error),
+        }
+        Ok(())
+    }
+
+    async fn go_on(&mut self) -> Result<(), Error> {
+        let turns = self.schedule.turns();
+        if !turns.is_empty() {
+            self.tell_workers(turns).await?;
+            // They are sent before anything that takes longer.
+            tokio::task::yield_now().await;
+        }
+        let commands = self.schedule.commands();
+        self.tell_workers(commands).await
+    }
+
+    async fn tell_workers(&mut self, commands: Vec<Command>) -> Result<(), Error> {
+        for command in commands {
+            let (worker, work) = match command {
+                Command::Execute(worker, tsid) => {
+                    let group = self.schedule.group(tsid);
+                    let pace = match group.is_alone {
+                        true => Pace::OneByOne,
+                        false => Pace::Together,
+                    };
+                    let tstates = group.tsids.iter().map(|tsid| &self.in_hand[tsid]);
+                    (worker, Work::Execute(tstates.cloned().collect(), pace))
+                }
+                Command::Commit(worker, tsid) => (worker, Work::Commit(tsid)),
+                Command::Rollback(worker, tsid) => (worker, Work::Rollback(tsid)),
+                Command::Advance(tsid) => {
+                    self.advance(tsid);
+                    continue;
+                }
+            };
+            let gone = |_| Error::Connection("a connection to it has ended".into());
+            self.workers[worker.0].send(work).await.map_err(gone)?;
+        }
+        Ok(())
+    }
+
+    fn advance(&mut self, tsid: Tsid) {
+        let is_in_order = self.applied < tsid || planted::is(Bug::CommitsOutOfOrder);
+        assert!(is_in_order, "commits are in order");
+        self.applied = self.applied.max(tsid);
+        self.tell();
+    }
+
+    /// Tells the manager how far it is. While it lacks some of what its snapshot did not show, it is
+    /// no state that the primary ever had, and serves nothing.
+    fn tell(&self) {
+        let (from, since) = self.begun;
+        if let Some(seed) = self.seed.as_ref().filter(|_| self.is_catching_up()) {
+            let (done, all) = (self.applied.0 - from.0, seed.until.0 - from.0);
+            let progress = Progress::of(done, all, since.elapsed());
+            let id = self.id;
+            self.shared.set_progress(id, "catching up", Some(progress));
+            return;
+        }
+        if self.seed.is_some() {
+            // It has just caught up.
+            self.shared.set_status(self.id, SERVING);
+        }
+        let mut manager = self.shared.manager();
+        manager.applied(self.id, self.applied);
+        manager.set_state(self.id, State::Serving);
+    }
+
+    fn is_catching_up(&self) -> bool {
+        let seed = self.seed.as_ref();
+        seed.is_some_and(|seed| self.applied < seed.until)
+    }
+
+    /// Writes down how far it is, and sees whether the replica still answers.
+    async fn flush(&mut self) -> Result<(), Error> {
+        let silent = |_| Error::Connection("it does not answer".into());
+        let flushed = timeout(ANSWER_MAX, self.write_down()).await;
+        flushed.map_err(silent)?
+    }
+
+    /// Writes down how far it is, on disk: whatever was committed before is on disk then, too.
+    async fn write_down(&mut self) -> Result<(), Error> {
+        if self.applied == self.flushed {
+            return Ok(self.control.batch_execute("").await?);
+        }
+        let applied = self.applied;
+        let forget_seed = match self.seed.is_some() && !self.is_catching_up() {
+            true => "DELETE FROM hihooi.seed;",
+            false => "",
+        };
+        let tsid = applied.0;
+        let sql = format!(
+            "BEGIN; SET LOCAL synchronous_commit = on; {forget_seed}
+             UPDATE hihooi.applied SET tsid = {tsid} WHERE worker = {FLUSHER}; COMMIT"
+        );
+        self.control.batch_execute(&sql).await?;
+        if !forget_seed.is_empty() {
+            self.seed = None;
+        }
+        self.flushed = applied;
+        self.shared.durable().insert(self.id, applied);
+        if !self.is_catching_up() {
+            self.shared.set_status(self.id, SERVING);
+        }
+        Ok(())
+    }
+}
+
+/// One connection's task.
+async fn serve(
+    worker: Worker,
+    client: Client,
+    mut work: mpsc::Receiver<Work>,
+    events: mpsc::Sender<Event>,
+) {
+    while let Some(work) = work.recv().await {
+        let event = match work {
+            Work::Execute(group, pace) => execute(worker, &client, &group, pace).await,
+            Work::Commit(tsid) => {
+                let done = client.batch_execute("COMMIT").await;
+                done.map(|()| Event::Committed(worker, tsid))
+            }
+            Work::Rollback(tsid) => {
+                let done = client.batch_execute("ROLLBACK").await;
+                done.map(|()| Event::RolledBack(tsid))
+            }
+        };
+        let event = event.unwrap_or_else(|error| Event::Gone(error.into()));
+        if events.send(event).await.is_err() {
+            return;
+        }
+    }
+}
+
+/// With whom a commit may be in a group: with nobody if it takes long, or leaves settings behind.
+fn company(tstate: &TState) -> Company {
+    match (&tstate.effect, tstate.has_statements) {
+        (Effect::Long(_), _) | (_, true) => Company::Own,
+        _ => Company::Any,
+    }
+}
+
+/// Executes a group without committing it.
+async fn execute(
+    worker: Worker,
+    client: &Client,
+    group: &[Arc<TState>],
+    pace: Pace,
+) -> Result<Event, tokio_postgres::Error> {
+    let name = group.last().expect("a group is of something").tsid;
+    let Err(failure) = try_execute(worker, client, group, pace).await else {
+        return Ok(Event::Executed(name));
+    };
+    client.batch_execute("ROLLBACK").await?;
+    Ok(Event::Failed(name, failure))
+}
+
+/// The last statement notes the last commit's place: whatever happens, the group is there with its note, or not at
+/// all.
+async fn try_execute(
+    worker: Worker,
+    client: &Client,
+    group: &[Arc<TState>],
+    pace: Pace,
+) -> Result<(), Failure> {
+    let mut parts = vec![Part::One(Step {
+        sql: "BEGIN".into(),
+        row_count: None,
+    })];
+    for tstate in group {
+        let in_memory = match &tstate.effect {
+            Effect::Short(changes) => apply::parts(changes),
+            Effect::Recorded(recorded) => recorded.parts(),
+            Effect::Long(spill) => {
+                do_all(client, std::mem::take(&mut parts), pace).await?;
+                do_spilled(client, spill, pace).await?;
+                continue;
+            }
+        };
+        parts.extend(in_memory.map_err(|error| lasting(error.to_string()))?);
+    }
+    let noted = match planted::is(Bug::GroupNotesItsFirst) {
+        true => group.first(),
+        false => group.last(),
+    };
+    let (tsid, worker) = (noted.expect("a group is of something").tsid.0, worker.0);
+    parts.push(Part::One(Step {
+        sql: format!("UPDATE hihooi.applied SET tsid = {tsid} WHERE worker = {worker}"),
+        row_count: Some(1),
+    }));
+    do_all(client, parts, pace).await
+}
+
+/// Does what is in a file, piece by piece.
+async fn do_spilled(client: &Client, spill: &Spill, pace: Pace) -> Result<(), Failure> {
+    let mut reading = spill.read();
+    loop {
+        let unreadable = |error: io::Error| Failure {
+            text: error.to_string(),
+            may_pass: true,
+        };
+        let parts = reading.next().await.map_err(unreadable)?;
+        if parts.is_empty() {
+            break;
+        }
+        do_all(client, parts, pace).await?;
+    }
+    match spill.failure() {
+        Some(why) => Err(lasting(why.to_owned())),
+        None => Ok(()),
+    }
+}
+
+fn lasting(text: String) -> Failure {
+    Failure {
+        text,
+        may_pass: false,
+    }
+}
+
+/// Runs statements, many in one message.
+async fn do_all(client: &Client, parts: Vec<Part>, pace: Pace) -> Result<(), Failure> {
+    let steps: Vec<Step> = parts
+        .into_iter()
+        .flat_map(|part| part.steps(pace))
+        .collect();
+    let mut rest = &steps[..];
+    while !rest.is_empty() {
+        let mut text = String::new();
+        let mut count = 0;
+        while count < rest.len() && (count == 0 || text.len() < PIECE_LENGTH) {
+            text.push_str(&rest[count].sql);
+            // On a line of its own: a statement may end with a comment.
+            text.push_str("\n;\n");
+            count += 1;
+        }
+        let (piece, after) = rest.split_at(count);
+        rest = after;
+        let answers = client.simple_query(&text).await.map_err(refused)?;
+        let counts = answers.iter().filter_map(|answer| match answer {
+            SimpleQueryMessage::CommandComplete(count) => Some(*count),
+            _ => None,
+        });
+        let counts: Vec<u64> = counts.collect();
+        if counts.len() != piece.len() {
+            return Err(lasting("a statement was more or less than one".into()));
+        }
+        let differs = |(step, count): &(&Step, u64)| {
+            step.row_count.is_some_and(|row_count| row_count != *count)
+        };
+        if let Some((step, count)) = piece.iter().zip(counts).find(differs) {
+            let verb = step.sql.split(" SET ").next().unwrap_or_default();
+            let verb: String = verb.chars().take(100).collect();
+            let expected = step.row_count.unwrap_or_default();
+            return Err(lasting(format!(
+                "{verb} … found {count} rows instead of {expected}"
+            )));
+        }
+    }
+    Ok(())
+}
+
+fn refused(error: tokio_postgres::Error) -> Failure {
+    let passing = [
+        SqlState::LOCK_NOT_AVAILABLE,
+        SqlState::T_R_DEADLOCK_DETECTED,
+        SqlState::QUERY_CANCELED,
+    ];
+    let code = error.code();
+    Failure {
+        // A connection that broke is told by what is tried next on it.
+        may_pass: code.is_none_or(|code| passing.contains(code)),
+        text: described(&error),
+    }
+}

@@ -1,0 +1,70 @@
+//! Keeps proxies of earlier epochs, and what they have begun, from a replica.
+//!
+//! Invariant: once an epoch was raised, no session of an earlier one commits there. Such a session was
+//! either there when those were ended, or looks at the epoch later, before it executes anything.
+
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep};
+use tokio_postgres::Client;
+
+use super::Error;
+use super::setup::{number, one};
+use proxy_core::planted::{self, Bug};
+
+/// What connections are called that execute commits.
+pub const EXTRACTOR: &str = "replex extractor";
+/// What connections are called that fill a database.
+pub const SEED: &str = "replex seed";
+
+/// What connections are called from which one is filled: they change nothing, and nobody needs to end them.
+pub const SOURCE: &str = "replex copy";
+
+/// How long sessions of an earlier epoch may take to end.
+const END_MAX: Duration = Duration::from_secs(10);
+/// Time between two looks whether they have.
+const LOOK_INTERVAL: Duration = Duration::from_millis(10);
+
+/// Raises the epoch at a replica, and ends all sessions there that write, but for this one. What
+/// they had committed by then is all they ever commit.
+pub async fn raise(control: &Client, epoch: u64) -> Result<(), Error> {
+    let raise = format!(
+        "BEGIN;
+         SET LOCAL synchronous_commit = on;
+         CREATE SCHEMA IF NOT EXISTS hihooi;
+         CREATE TABLE IF NOT EXISTS hihooi.epoch (one bool PRIMARY KEY DEFAULT true CHECK (one),
+           epoch int8 NOT NULL);
+         INSERT INTO hihooi.epoch AS e (epoch) VALUES ({epoch})
+           ON CONFLICT (one) DO UPDATE SET epoch = greatest(e.epoch, excluded.epoch);
+         COMMIT"
+    );
+    control.batch_execute(&raise).await?;
+    pass(control, epoch).await?;
+    let end = format!(
+        "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
+          WHERE datname = current_database() AND pid <> pg_backend_pid()
+            AND application_name IN ('{EXTRACTOR}', '{SEED}')"
+    );
+    let began = Instant::now();
+    while !planted::is(Bug::OldExtractorGoesOn) && one(control, &end).await? != "0" {
+        if began.elapsed() > END_MAX {
+            let text = "what a proxy before has begun there does not end";
+            return Err(Error::Connection(text.into()));
+        }
+        sleep(LOOK_INTERVAL).await;
+    }
+    Ok(())
+}
+
+/// Fails where a later epoch has been raised.
+pub async fn pass(client: &Client, epoch: u64) -> Result<(), Error> {
+    let raised = number(&one(client, "SELECT epoch FROM hihooi.epoch").await?)?;
+    match raised > epoch {
+        true => Err(Error::Setup(
+            "another proxy has taken it up since, or it is a replica of another Primary: only one \
+             can execute there"
+                .into(),
+        )),
+        false => Ok(()),
+    }
+}

@@ -1,0 +1,263 @@
+//! How long a proxy may believe that it is the active one, and what a standby makes of what it sees.
+//!
+//! Times are of a clock that nobody sets, and that goes on while the machine sleeps.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use rustix::time::{ClockId, clock_gettime};
+use tokio::sync::watch;
+
+/// Who has asked the primary and was told that it is active, is active for so long from when it asked.
+pub const LEASE: Duration = Duration::from_secs(3);
+/// After so long the lease of another has run out, too, even if its clock is slower by a tenth.
+pub const LEASE_SURELY: Duration = Duration::from_millis(3300);
+/// An active proxy that has shown nothing for so long is taken for silent.
+pub const SILENCE: Duration = Duration::from_secs(4);
+/// Time between two looks of a standby.
+pub const LOOK_INTERVAL: Duration = Duration::from_millis(250);
+
+/// A time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Moment(Duration);
+
+impl Moment {
+    /// This one.
+    pub fn now() -> Moment {
+        let now = clock_gettime(ClockId::Boottime);
+        let whole = u64::try_from(now.tv_sec).unwrap_or(0);
+        let rest = u32::try_from(now.tv_nsec).unwrap_or(0);
+        Moment(Duration::new(whole, rest))
+    }
+
+    /// A later one.
+    #[must_use]
+    pub fn after(self, wait: Duration) -> Moment {
+        Moment(self.0 + wait)
+    }
+
+    /// How long it was since an earlier one.
+    pub fn since(self, earlier: Moment) -> Duration {
+        self.0.saturating_sub(earlier.0)
+    }
+
+    fn nanoseconds(self) -> u64 {
+        u64::try_from(self.0.as_nanos()).unwrap_or(u64::MAX)
+    }
+}
+
+/// What an active proxy knows of being so. All copies are one.
+#[derive(Clone, Debug)]
+pub struct Lease(Arc<Proven>);
+
+#[derive(Debug)]
+struct Proven {
+    /// In nanoseconds.
+    until: AtomicU64,
+    has_standby: AtomicBool,
+    has_ended: AtomicBool,
+    ended: watch::Sender<bool>,
+}
+
+impl Lease {
+    /// One that was not proven yet.
+    pub(super) fn new() -> Lease {
+        Lease(Arc::new(Proven {
+            until: AtomicU64::new(0),
+            has_standby: AtomicBool::new(false),
+            has_ended: AtomicBool::new(false),
+            ended: watch::Sender::new(false),
+        }))
+    }
+
+    /// Is nobody else active, for sure? What a replica has said may be told only then (R15).
+    pub fn is_valid(&self) -> bool {
+        let until = self.0.until.load(Ordering::Acquire);
+        !self.has_ended() && Moment::now().nanoseconds() < until
+    }
+
+    /// Has the primary shown that nobody else is active, when it was asked at this time or later?
+    pub fn is_proven_since(&self, moment: Moment) -> bool {
+        let until = self.0.until.load(Ordering::Acquire);
+        !self.has_ended() && moment.after(LEASE).nanoseconds() <= until
+    }
+
+    /// Did another proxy wait, when the primary was asked last?
+    pub fn has_standby(&self) -> bool {
+        self.0.has_standby.load(Ordering::Acquire)
+    }
+
+    /// Will it never be valid again?
+    pub fn has_ended(&self) -> bool {
+        self.0.has_ended.load(Ordering::Acquire)
+    }
+
+    /// Waits until it will never be valid again.
+    pub fn ended(&self) -> impl Future<Output = ()> + Send + Sync + use<> {
+        let mut ended = self.0.ended.subscribe();
+        // Keeps the sender, so that this does not end otherwise.
+        let lease = self.clone();
+        async move {
+            let waited = ended.wait_for(|ended| *ended).await;
+            waited.expect("the sender is kept");
+            drop(lease);
+        }
+    }
+
+    /// Another proxy waits, or none does.
+    pub(super) fn sees_standby(&self, has_standby: bool) {
+        self.0.has_standby.store(has_standby, Ordering::Release);
+    }
+
+    /// The primary has shown that the proxy is active, and was asked at this time.
+    pub(super) fn prove(&self, asked: Moment) {
+        let until = asked.after(LEASE).nanoseconds();
+        self.0.until.fetch_max(until, Ordering::AcqRel);
+    }
+
+    /// It is over.
+    pub(crate) fn end(&self) {
+        self.0.has_ended.store(true, Ordering::Release);
+        self.0.ended.send_replace(true);
+    }
+}
+
+/// By what the active proxy shows that it lives: its epoch, and a number that rises.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Beat {
+    /// Its epoch.
+    pub epoch: u64,
+    /// How often it has shown it.
+    pub number: u64,
+}
+
+/// What a standby has seen of the active proxy.
+#[derive(Debug, Default)]
+pub struct Watched {
+    beat: Option<Beat>,
+    /// When that was seen first.
+    first_seen: Option<Moment>,
+    looked: Option<Moment>,
+    silent: Duration,
+}
+
+impl Watched {
+    /// The primary has answered now, and the last beat was this. A wait for the primary's answer is no
+    /// silence of the active proxy: it counts as little as two looks do.
+    pub fn saw(&mut self, beat: Option<Beat>, now: Moment) {
+        let gap = self
+            .looked
+            .map_or(Duration::ZERO, |looked| now.since(looked));
+        self.looked = Some(now);
+        if self.first_seen.is_some() && self.beat == beat {
+            self.silent += gap.min(2 * LOOK_INTERVAL);
+            return;
+        }
+        self.beat = beat;
+        self.first_seen = Some(now);
+        self.silent = Duration::ZERO;
+    }
+
+    /// Has the active proxy shown nothing for too long?
+    pub fn is_silent(&self) -> bool {
+        self.silent >= SILENCE
+    }
+
+    /// When the lease of the one before has surely run out, whose last beat is known now, when it has
+    /// lost its lock.
+    ///
+    /// It asked before the primary noted a beat, and that was before the beat was seen here.
+    pub fn run_out(&self, last: Option<Beat>, now: Moment) -> Moment {
+        let seen = self
+            .first_seen
+            .filter(|_| last.is_some() && self.beat == last);
+        seen.unwrap_or(now).after(LEASE_SURELY)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn beat(number: u64) -> Option<Beat> {
+        Some(Beat { epoch: 7, number })
+    }
+
+    #[test]
+    fn lease_counts_from_the_question() {
+        let lease = Lease::new();
+        assert!(!lease.is_valid());
+        let now = Moment::now();
+        lease.prove(Moment(now.0.saturating_sub(LEASE)));
+        assert!(!lease.is_valid());
+        lease.prove(now);
+        assert!(lease.is_valid());
+        // An older answer takes nothing back.
+        lease.prove(Moment(Duration::ZERO));
+        assert!(lease.is_valid());
+    }
+
+    #[test]
+    fn lease_is_proven_since_the_question() {
+        let (lease, before) = (Lease::new(), Moment::now());
+        assert!(!lease.is_proven_since(before));
+        let asked = before.after(Duration::from_nanos(1));
+        lease.prove(asked);
+        assert!(lease.is_proven_since(before) && lease.is_proven_since(asked));
+        assert!(!lease.is_proven_since(asked.after(Duration::from_nanos(1))));
+        lease.end();
+        assert!(!lease.is_proven_since(before));
+    }
+
+    #[tokio::test]
+    async fn lease_that_has_ended_stays_so() {
+        let lease = Lease::new();
+        let ended = lease.ended();
+        lease.end();
+        lease.prove(Moment::now());
+        assert!(!lease.is_valid());
+        ended.await;
+        lease.ended().await;
+    }
+
+    #[test]
+    fn silence_is_of_the_proxy_and_not_of_the_primary() {
+        let start = Moment(Duration::from_secs(100));
+        let mut watched = Watched::default();
+        watched.saw(beat(1), start);
+        // The primary did not answer for a minute.
+        watched.saw(beat(1), start.after(Duration::from_mins(1)));
+        assert!(!watched.is_silent());
+        let mut now = start.after(Duration::from_mins(1));
+        let mut looks = 0;
+        while !watched.is_silent() {
+            now = now.after(LOOK_INTERVAL);
+            watched.saw(beat(1), now);
+            looks += 1;
+            assert!(looks <= 16, "four seconds are sixteen looks");
+        }
+        assert!(looks >= 14, "{looks}");
+        watched.saw(beat(2), now);
+        assert!(!watched.is_silent());
+    }
+
+    #[test]
+    fn lease_of_another_is_waited_for_from_its_last_beat() {
+        let start = Moment(Duration::from_secs(100));
+        let later = start.after(Duration::from_secs(2));
+        let mut watched = Watched::default();
+        // Never seen: it may have asked just now.
+        assert_eq!(watched.run_out(beat(1), start), start.after(LEASE_SURELY));
+        watched.saw(beat(1), start);
+        watched.saw(beat(1), later);
+        assert_eq!(watched.run_out(beat(1), later), start.after(LEASE_SURELY));
+        // Another one than was seen, or none any more: it may be from just now.
+        for last in [beat(2), None] {
+            assert_eq!(watched.run_out(last, later), later.after(LEASE_SURELY));
+        }
+        let mut nothing = Watched::default();
+        nothing.saw(None, start);
+        assert_eq!(nothing.run_out(None, later), later.after(LEASE_SURELY));
+    }
+}

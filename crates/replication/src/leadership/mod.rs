@@ -1,0 +1,364 @@
+//! Which of several proxies is the active one. The others stand by.
+//!
+//! A proxy that routes knows what its own clients write before it is committed (R32); of what others
+//! write it hears from the slot, later. So two of them in front of one primary would give stale answers.
+//!
+//! - The *lock*, an advisory one, is held at the primary by a session that does nothing else. Who has it
+//!   raises the *epoch*. Both are lost by nobody without the primary's knowing.
+//! - Before a connection to the primary is used for clients, that session writes down its backend. As the
+//!   session's end ends the lock, nothing is written down any more once another has the lock: the list is
+//!   complete.
+//! - Every second that session shows a *beat*. When that is answered, the *lease* is valid for three
+//!   seconds from when it was sent. What a replica has said is told to a client only if the lease is
+//!   valid then, and no read is routed to one otherwise.
+//!
+//! Who gets the lock, in this order: raises the epoch; ends all backends of the list and who reads the
+//! slot, until there are none; waits until the lease of the one before has surely run out, unless that one
+//! has said that it gave up; takes the end of the log as its floor; begins.
+//!
+//! Invariants:
+//! - When the floor is taken, what clients of earlier epochs committed is in the log before it and shown
+//!   by the primary, and they commit nothing after. So the new manager needs nothing of the old one's.
+//! - When it begins, no lease of an earlier epoch is valid. So no replica's answer is told by another
+//!   proxy to who asks after its first commit. An answer whose lease was valid when it was looked at,
+//!   and which is told later, is one to a question from before that commit.
+//! - A replica executes for one epoch at a time: see `fence`.
+//!
+//! A proxy whose session at the primary is lost tries to get the lock again. If it does, and the epoch
+//! is still its own, nobody was active in between, and it goes on. If another proxy has the lock, its lease
+//! has *ended* for good: its clients' sessions are ended.
+//!
+//! That session writes the register of replicas, too: see `register`.
+
+mod seat;
+
+pub mod lease;
+pub mod register;
+
+use std::time::Duration;
+
+use ring::rand::{SecureRandom, SystemRandom};
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
+use tokio_postgres::Client;
+
+use super::setup::one;
+use super::{Error, RETRY_WAIT_MIN};
+use lease::{Beat, LOOK_INTERVAL, Lease, Moment, Watched};
+use pg_connect::address::Address;
+use proxy_pool::ledger::{Entry, Ledger};
+use register::{Change, Register, Request};
+use seat::{Candidate, Holder, LOCK, Seat};
+
+/// Time between two beats.
+const BEAT_INTERVAL: Duration = Duration::from_secs(1);
+/// Beats after which the list is gone through.
+const PRUNE_INTERVAL: u64 = 60;
+/// Time between two looks whether backends have ended.
+const FENCE_INTERVAL: Duration = Duration::from_millis(20);
+/// Entries that wait to be written down, at most.
+const ENTRIES_MAX: usize = 1024;
+/// Entries that are written down at once, at most.
+const ENTRIES_AT_ONCE: usize = 64;
+/// Changes of the register that wait, at most.
+const REQUESTS_MAX: usize = 16;
+/// How long a proxy that gives up waits for the primary to know.
+const GIVE_UP_MAX: Duration = Duration::from_secs(2);
+/// Who has the lock for longer is there, and has not just gone.
+const KEPT_OUT_AFTER: Duration = Duration::from_secs(2);
+
+/// This proxy is the active one, until the lease has ended. Dropped, it gives up.
+#[derive(Debug)]
+pub struct Leadership {
+    /// Higher than that of every proxy before.
+    pub epoch: u64,
+    /// Whether that is proven.
+    pub lease: Lease,
+    /// Where connections to the primary are written down.
+    pub ledger: Ledger,
+    /// Where replicas are written down that operators add.
+    pub register: Register,
+    give_up: Option<oneshot::Sender<oneshot::Sender<()>>>,
+}
+
+/// Becomes the active proxy. Returns when it is, however long another one is. `waits` is told for
+/// whom, whenever that changes.
+pub async fn stand(primary: &Address, waits: impl FnMut(&str)) -> Result<Leadership, Error> {
+    let candidate = candidate()?;
+    let seat = Seat::open(primary, &candidate).await?;
+    seat.make_tables().await?;
+    let watched = wait_for_lock(&seat, waits).await?;
+    let locked = Moment::now();
+    let begun = seat.begin_epoch().await?;
+    let alone = match begun.was_released {
+        true => locked,
+        false => watched.run_out(begun.last_beat, locked),
+    };
+    let lease = Lease::new();
+    let (entries_in, entries) = mpsc::channel(ENTRIES_MAX);
+    let (requests_in, requests) = mpsc::channel(REQUESTS_MAX);
+    let (give_up, given_up) = oneshot::channel();
+    let mut keeper = Keeper {
+        primary: primary.clone(),
+        candidate,
+        seat,
+        last: Beat {
+            epoch: begun.epoch,
+            number: 0,
+        },
+        lease: lease.clone(),
+        entries,
+        requests,
+        taken_back: None,
+    };
+    keeper.fence(alone).await?;
+    tokio::spawn(keeper.run(given_up));
+    Ok(Leadership {
+        epoch: begun.epoch,
+        lease,
+        ledger: Ledger::new(entries_in),
+        register: Register::new(requests_in),
+        give_up: Some(give_up),
+    })
+}
+
+/// Has the epochs of proxies in front of this primary, which had none, begin behind `epoch`.
+pub async fn begin_after(primary: &Address, epoch: u64) -> Result<(), Error> {
+    let seat = Seat::open(primary, &candidate()?).await?;
+    seat.make_tables().await?;
+    seat.begin_after(epoch).await
+}
+
+/// Keeps proxies from becoming active in front of this database for as long as that session lives. Not where
+/// one is already; who has just gone may have the lock for a moment more.
+pub async fn keep_out(primary: &Client) -> Result<bool, Error> {
+    let (class, object) = LOCK;
+    let lock = format!("SELECT pg_try_advisory_lock({class}, {object})");
+    let began = Instant::now();
+    while one(primary, &lock).await? != "t" {
+        if began.elapsed() > KEPT_OUT_AFTER {
+            return Ok(false);
+        }
+        sleep(LOOK_INTERVAL).await;
+    }
+    Ok(true)
+}
+
+/// This proxy, as nobody else is called.
+fn candidate() -> Result<Candidate, Error> {
+    let mut number = [0; 8];
+    let no_chance = |_| Error::Setup("this machine gives no random numbers".into());
+    SystemRandom::new().fill(&mut number).map_err(no_chance)?;
+    Ok(Candidate::of(u64::from_be_bytes(number)))
+}
+
+/// Waits until this session has the lock. One of a proxy that is silent is ended; nobody else's is.
+async fn wait_for_lock(seat: &Seat, mut waits: impl FnMut(&str)) -> Result<Watched, Error> {
+    let mut watched = Watched::default();
+    let (mut seen, mut told) = (String::new(), String::new());
+    while !seat.try_lock().await? {
+        let look = seat.look().await?;
+        watched.saw(look.beat, Moment::now());
+        // Only who is there for more than one look: who has just been killed is no reason to wait.
+        if look.holder.is_some() && look.name == seen && look.name != told {
+            waits(&look.name);
+            told.clone_from(&look.name);
+        }
+        seen = look.name;
+        if let Some(Holder::Other(process)) = look.holder
+            && watched.is_silent()
+        {
+            seat.end_session(process).await?;
+        }
+        sleep(LOOK_INTERVAL).await;
+    }
+    Ok(watched)
+}
+
+impl Leadership {
+    /// Gives up at once; returns when the primary knows, so that another need not wait.
+    pub async fn give_up(mut self) {
+        self.lease.end();
+        let (done, is_done) = oneshot::channel();
+        if let Some(give_up) = self.give_up.take()
+            && give_up.send(done).is_ok()
+        {
+            // Otherwise another one waits until the lease has run out.
+            let _ = timeout(GIVE_UP_MAX, is_done).await;
+        }
+    }
+}
+
+impl Drop for Leadership {
+    fn drop(&mut self) {
+        self.lease.end();
+    }
+}
+
+/// Another proxy is the active one.
+struct Lost;
+
+/// Keeps the session that has the lock.
+struct Keeper {
+    primary: Address,
+    candidate: Candidate,
+    seat: Seat,
+    /// The last that was shown.
+    last: Beat,
+    lease: Lease,
+    entries: mpsc::Receiver<Entry>,
+    requests: mpsc::Receiver<Request>,
+    /// What the register is to say again, as what it may say now was told to nobody.
+    taken_back: Option<Change>,
+}
+
+impl Keeper {
+    /// Ends what proxies before have at the primary, and waits until nobody else is active.
+    async fn fence(&mut self, alone: Moment) -> Result<(), Error> {
+        let mut shown = None;
+        loop {
+            // Those who stand by must not take this one for silent.
+            if shown.is_none_or(|shown: Instant| shown.elapsed() >= BEAT_INTERVAL) {
+                shown = Some(Instant::now());
+                self.last.number += 1;
+                self.seat.beat(self.last).await?;
+            }
+            let is_alone = Moment::now() >= alone;
+            if self.seat.fence().await? == 0 && is_alone {
+                break;
+            }
+            sleep(FENCE_INTERVAL).await;
+        }
+        self.seat.forget_backends().await?;
+        self.beat().await
+    }
+
+    /// Until the proxy gives up, or another one is active.
+    async fn run(mut self, mut given_up: oneshot::Receiver<oneshot::Sender<()>>) {
+        let ended = loop {
+            tokio::select! {
+                given_up = &mut given_up => break Some(given_up.ok()),
+                _problem = self.serve() => {}
+            }
+            tokio::select! {
+                given_up = &mut given_up => break Some(given_up.ok()),
+                rejoined = self.rejoin() => if rejoined.is_err() {
+                    break None;
+                },
+            }
+        };
+        self.lease.end();
+        if let Some(told) = ended {
+            // If this fails, another one waits until the lease has run out.
+            let _ = self.seat.release(self.last.epoch).await;
+            if let Some(told) = told {
+                let _ = told.send(());
+            }
+        }
+    }
+
+    /// Shows beats, writes down entries and changes the register. Returns when the session is of no use any
+    /// more.
+    async fn serve(&mut self) -> Error {
+        let mut beat = interval(BEAT_INTERVAL);
+        beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            let done = tokio::select! {
+                // A ledger is kept as long as anybody could write.
+                Some(entry) = self.entries.recv() => self.write_down(entry).await,
+                Some(request) = self.requests.recv() => self.register(request).await,
+                _ = beat.tick() => self.beat().await,
+            };
+            if let Err(problem) = done {
+                return problem;
+            }
+        }
+    }
+
+    async fn beat(&mut self) -> Result<(), Error> {
+        let asked = Moment::now();
+        self.last.number += 1;
+        let has_standby = self.seat.beat(self.last).await?;
+        self.lease.sees_standby(has_standby);
+        self.lease.prove(asked);
+        if self.last.number.is_multiple_of(PRUNE_INTERVAL) {
+            self.seat.prune().await?;
+        }
+        self.take_back().await
+    }
+
+    /// What is asked for is done and told, or it is taken back.
+    async fn register(&mut self, request: Request) -> Result<(), Error> {
+        self.take_back().await?;
+        // Whoever waits is told that it failed, as that is dropped.
+        if self.taken_back.is_some() || request.done.is_closed() {
+            return Ok(());
+        }
+        self.taken_back = Some(request.before);
+        let changed = self.seat.register(&request.change, self.last.epoch);
+        let changed = changed.await?;
+        let has_failed = changed.is_err();
+        if request.done.send(changed).is_ok() || has_failed {
+            self.taken_back = None;
+        }
+        self.take_back().await
+    }
+
+    /// Where the primary refuses it, the next beat tries again.
+    async fn take_back(&mut self) -> Result<(), Error> {
+        if let Some(change) = &self.taken_back
+            && self.seat.register(change, self.last.epoch).await?.is_ok()
+        {
+            self.taken_back = None;
+        }
+        Ok(())
+    }
+
+    async fn write_down(&mut self, entry: Entry) -> Result<(), Error> {
+        let mut entries = vec![entry];
+        while entries.len() < ENTRIES_AT_ONCE
+            && let Ok(entry) = self.entries.try_recv()
+        {
+            entries.push(entry);
+        }
+        let processes: Vec<u32> = entries.iter().map(|entry| entry.process).collect();
+        let written = self.seat.write_down(&processes).await?;
+        for entry in entries {
+            if written.contains(&entry.process) {
+                // Who waited may have given up.
+                let _ = entry.written.send(());
+            }
+        }
+        Ok(())
+    }
+
+    /// The session is lost: gets the lock back, unless another proxy has it.
+    async fn rejoin(&mut self) -> Result<(), Lost> {
+        loop {
+            match self.try_rejoin().await {
+                Ok(ended) => return ended,
+                // The primary may be down: then nobody is active.
+                Err(_) => sleep(RETRY_WAIT_MIN).await,
+            }
+        }
+    }
+
+    async fn try_rejoin(&mut self) -> Result<Result<(), Lost>, Error> {
+        let seat = Seat::open(&self.primary, &self.candidate).await?;
+        while !seat.try_lock().await? {
+            match seat.look().await?.holder {
+                // The one that is lost; the primary has not noticed.
+                Some(Holder::Own(process)) => seat.end_session(process).await?,
+                Some(Holder::Other(_)) => return Ok(Err(Lost)),
+                Some(Holder::Stranger) | None => sleep(LOOK_INTERVAL).await,
+            }
+        }
+        if seat.epoch().await? != self.last.epoch {
+            seat.unlock().await?;
+            return Ok(Err(Lost));
+        }
+        self.seat = seat;
+        self.beat().await?;
+        Ok(Ok(()))
+    }
+}

@@ -1,0 +1,149 @@
+//! The register of Replicas: those that operators have added, kept in the primary, so that whoever is active
+//! next follows them, too.
+//!
+//! `hihooi.replica` has their URLs as they were given, with passwords, and is its owner's alone, as
+//! PostgreSQL's `pg_subscription` is.
+//!
+//! Invariants:
+//! - Only the session that has the lock writes there, in a transaction that holds its epoch's row. So what
+//!   the next one reads is final.
+//! - What was not confirmed in time has failed, and is taken back before anything else is written. It stays
+//!   only where the proxy has ended, or lost its lock to another one, before it could do that.
+
+use std::time::Duration;
+
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::timeout;
+
+use super::super::catalogue::{rows, value};
+use super::super::setup::has_table;
+use super::super::{Error, connect};
+use pg_connect::address::Address;
+use pg_wire::quoting::literal;
+
+/// How long is waited until a change is in the register; meanwhile the primary may be restarted.
+const WAIT_MAX: Duration = Duration::from_secs(5);
+/// How long a change waits for people's locks. Beats wait with it, so this is less than a lease.
+const LOCK_MAX: Duration = Duration::from_secs(1);
+
+/// A replica that is in the register.
+pub struct Registered {
+    /// Which database it is, for people.
+    pub place: String,
+    /// As it was given: it may hold a password.
+    pub url: String,
+}
+
+/// What the register is to say of a database.
+pub struct Change {
+    host: String,
+    port: u16,
+    database: String,
+    /// None if it is not to be there.
+    url: Option<String>,
+}
+
+impl Change {
+    /// That it is there with this URL, or that it is not there.
+    pub fn of(address: &Address, url: Option<&str>) -> Change {
+        let (host, port, database) = address.place();
+        Change {
+            host: host.into(),
+            port,
+            database: database.into(),
+            url: url.map(Into::into),
+        }
+    }
+
+    /// As one transaction, which gives 1, or 0 and changes nothing where the epoch is another one by now.
+    pub(super) fn sql(&self, epoch: u64) -> String {
+        let (host, port, database) = (literal(&self.host), self.port, literal(&self.database));
+        let change = match &self.url {
+            Some(url) => format!(
+                "INSERT INTO hihooi.replica (host, port, database, url)
+                 SELECT {host}, {port}, {database}, {} FROM own
+                 ON CONFLICT (host, port, database) DO UPDATE SET url = excluded.url",
+                literal(url)
+            ),
+            None => format!(
+                "DELETE FROM hihooi.replica e USING own
+                  WHERE e.host = {host} AND e.port = {port} AND e.database = {database}"
+            ),
+        };
+        let lock_ms = LOCK_MAX.as_millis();
+        format!(
+            "SET LOCAL synchronous_commit = local; SET LOCAL lock_timeout = {lock_ms};
+             WITH own AS (SELECT FROM hihooi.leader WHERE epoch = {epoch} FOR SHARE),
+                  changed AS ({change})
+             SELECT count(*) FROM own"
+        )
+    }
+}
+
+/// A change that somebody waits for.
+pub(super) struct Request {
+    pub change: Change,
+    /// What the register says before.
+    pub before: Change,
+    /// To be told how it went; closed where nobody waits any more, who takes it for failed.
+    pub done: oneshot::Sender<Result<(), Error>>,
+}
+
+/// Who changes what replicas there are asks here.
+#[derive(Clone, Debug)]
+pub struct Register(mpsc::Sender<Request>);
+
+impl Register {
+    pub(super) fn new(requests: mpsc::Sender<Request>) -> Register {
+        Register(requests)
+    }
+
+    /// Returns when the change is on the primary's disk. If it fails, the register says again what it has
+    /// said `before`.
+    pub async fn write(&self, change: Change, before: Change) -> Result<(), Error> {
+        let (done, mut is_done) = oneshot::channel();
+        let request = Request {
+            change,
+            before,
+            done,
+        };
+        let asked = async {
+            // Whoever receives none drops it, which is seen below.
+            let _ = self.0.send(request).await;
+            (&mut is_done).await
+        };
+        let answer = match timeout(WAIT_MAX, asked).await {
+            Ok(answer) => answer.ok(),
+            Err(_) => {
+                // From here on it is taken back; it may have been done just now.
+                is_done.close();
+                is_done.try_recv().ok()
+            }
+        };
+        answer.unwrap_or_else(|| {
+            Err(Error::Connection(
+                "the primary does not confirm that it has noted that, so nothing has changed: try again when it \
+                 answers"
+                    .into(),
+            ))
+        })
+    }
+}
+
+/// Who is in the register, in the order in which they came.
+pub async fn read(primary: &Address) -> Result<Vec<Registered>, Error> {
+    let client = &connect(primary, "replex set-up").await?;
+    if !has_table(client, "replica").await? {
+        return Ok(Vec::new());
+    }
+    let all = "SELECT host || ':' || port || '/' || database, url FROM hihooi.replica
+                ORDER BY added, host, port, database";
+    let all = rows(client, all).await?;
+    let registered = all.iter().map(|row| {
+        Ok(Registered {
+            place: value(row, 0)?,
+            url: value(row, 1)?,
+        })
+    });
+    registered.collect()
+}

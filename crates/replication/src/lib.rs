@@ -1,0 +1,709 @@
+//! Replication: the primary's commits, read from one logical slot in the order of its log, done again
+//! at every replica.
+//!
+//! - `reader` reads the slot, tells the manager of each commit, and gives it to the Extractors once
+//!   the primary shows it.
+//! - `extractor` executes commits in parallel at one replica and commits them in order; `schedule`
+//!   decides, `apply` writes the statements.
+//! - `buffer` keeps commits for replicas that are away, if that is asked for.
+//! - `divergence` compares them with the primary.
+//! - `standby` follows a streaming standby of the primary, which needs none of these.
+//! - `seed` fills a new replica while the primary goes on; `convert` makes one of a standby.
+//! - `checkpoint` waits until everybody is past a place.
+//! - `handover` says who gives commits to one who has been away.
+//! - `catalogue` reads what `analysis` must know of the primary.
+//! - `promotion` puts a replica in the place of a primary that is gone.
+//! - `leadership` says which of several proxies is active; `fence` keeps the others from replicas.
+//!
+//! Invariants:
+//! - A replica's database shows a prefix of the primary's commits (I14), and says in the same
+//!   transaction which: `hihooi.applied` (R31). So nothing is applied twice after a restart.
+//! - The slot is confirmed only up to what every replica has on disk, or has the transactions buffer for, and only
+//!   by the active proxy.
+//! - A change that does not find exactly its row is never passed over: the replica is quarantined.
+
+pub mod buffer;
+pub mod catalogue;
+pub mod events;
+pub mod leadership;
+pub mod promotion;
+pub mod setup;
+
+mod apply;
+mod bridge;
+mod checkpoint;
+mod checks;
+mod convert;
+mod divergence;
+mod extractor;
+mod fence;
+pub mod handover;
+mod pgoutput;
+mod progress;
+mod quarantine;
+mod reader;
+pub mod schedule;
+pub mod schema_changes;
+mod seed;
+mod slot;
+mod snapshot;
+mod spill;
+mod standby;
+mod tstate;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::convert::Infallible;
+use std::future::{Ready, poll_fn, ready};
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use log::Level;
+use tokio::runtime::Handle;
+use tokio::sync::{Notify, mpsc};
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+use tokio_postgres::config::{SslMode, SslNegotiation};
+use tokio_postgres::error::DbError;
+use tokio_postgres::tls::TlsConnect;
+use tokio_postgres::{AsyncMessage, Client, Config};
+
+use crate::events::EventLog;
+use buffer::Buffer;
+pub use checkpoint::Checkpoint;
+use extractor::SERVING;
+use leadership::Leadership;
+use leadership::lease::Lease;
+use leadership::register::Register;
+use pg_analysis::Analyser;
+use pg_connect::address::Address;
+use pg_connect::stream::Stream;
+pub use progress::{Progress, Status};
+use proxy_core::freshness::{Manager, ReplicaId, State, Tsid};
+use proxy_pool::connection;
+use proxy_pool::ledger::Ledger;
+pub use quarantine::is_same;
+pub use quarantine::noted as noted_difference;
+use reader::{Join, Reader};
+use seed::Filling;
+pub use seed::{dump_version, has_tables};
+pub use slot::Kept;
+pub use standby::refused as refused_standby;
+
+/// The manager, locked for a moment: none of its functions waits, and none leaves it half changed.
+pub fn locked(manager: &Mutex<Manager>) -> MutexGuard<'_, Manager> {
+    manager.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What is said of one that is not reached yet: each try begins by it.
+const CONNECTING: &str = "connecting";
+
+/// Name of the slot and of the publication on the primary.
+pub const SLOT: &str = "hihooi";
+
+/// Connections that execute commits at one replica, unless told otherwise.
+pub const REPLAY_CONNECTIONS_DEFAULT: u16 = 4;
+
+/// Commits that a connection to a replica executes as one transaction, at most, unless told otherwise.
+pub const REPLAY_GROUP_DEFAULT: u16 = 8;
+
+/// Waits between two tries to reach a server, at least and at most.
+const RETRY_WAIT_MIN: Duration = Duration::from_millis(100);
+const RETRY_WAIT_MAX: Duration = Duration::from_secs(2);
+/// A server that takes longer to let one in is not there.
+const CONNECT_MAX: Duration = Duration::from_secs(10);
+/// Replicas that wait to be taken up by the reader, at most.
+const JOINS_MAX: usize = 64;
+
+/// What can go wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Error {
+    /// A server is not reached, or went away: trying again may help.
+    Connection(String),
+    /// The primary's stream says what cannot be: trying again may help.
+    Stream(String),
+    /// A replica differs from the Primary: only seeding it again helps.
+    Differs(String),
+    /// Something is to be done by people; the text says what.
+    Setup(String),
+}
+
+impl std::fmt::Display for Error {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Error::Connection(text)
+            | Error::Stream(text)
+            | Error::Differs(text)
+            | Error::Setup(text) => formatter.write_str(text),
+        }
+    }
+}
+
+impl std::error::Error for Error {}
+
+impl From<tokio_postgres::Error> for Error {
+    fn from(error: tokio_postgres::Error) -> Error {
+        Error::Connection(described(&error))
+    }
+}
+
+impl From<io::Error> for Error {
+    fn from(error: io::Error) -> Error {
+        Error::Stream(error.to_string())
+    }
+}
+
+/// An error with what the server said.
+fn described(error: &tokio_postgres::Error) -> String {
+    match error.as_db_error() {
+        Some(said) => format!("{} ({})", said.message(), said.code().code()),
+        None => match std::error::Error::source(error) {
+            Some(source) => format!("{error}: {source}"),
+            None => error.to_string(),
+        },
+    }
+}
+
+/// What all parts share.
+#[derive(Clone)]
+struct Shared {
+    primary: Address,
+    manager: Arc<Mutex<Manager>>,
+    analyser: Arc<Analyser>,
+    /// Up to where each replica has everything on disk.
+    durable: Arc<Mutex<BTreeMap<ReplicaId, Tsid>>>,
+    status: Arc<Mutex<BTreeMap<ReplicaId, Status>>>,
+    /// How often each replica was compared and found equal.
+    compared: Arc<Mutex<BTreeMap<ReplicaId, u64>>>,
+    compare_now: Arc<Notify>,
+    /// What the primary keeps for the slot.
+    kept: Arc<Mutex<Kept>>,
+    /// Whether every replica is known that the primary keeps its log for.
+    knows_all: Arc<AtomicBool>,
+    /// Connections that execute at one replica.
+    replay_connections: u16,
+    /// Commits that one of them executes as one transaction, at most.
+    replay_group: u16,
+    /// What keeps commits for replicas that are away, if there is one.
+    buffer: Option<Arc<Buffer>>,
+    /// What the log was told of replicas.
+    events: Arc<EventLog>,
+    /// The epoch of this proxy, and whether it is the active one.
+    epoch: u64,
+    lease: Lease,
+    joins: mpsc::Sender<Join>,
+    /// Where its tasks run: whoever adds a replica may be served elsewhere.
+    tasks: Handle,
+}
+
+impl Shared {
+    fn manager(&self) -> MutexGuard<'_, Manager> {
+        locked(&self.manager)
+    }
+
+    fn durable(&self) -> MutexGuard<'_, BTreeMap<ReplicaId, Tsid>> {
+        self.durable.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// From where on somebody needs the primary's log who has no other; none if nobody does. Who is away and is
+    /// given what he lacks from the transactions buffer does not, unless another proxy waits that has not this buffer:
+    /// then he needs what the slot still has, which is what is behind `slot`.
+    fn needed(&self, slot: Tsid) -> Option<Tsid> {
+        let away: BTreeSet<ReplicaId> = {
+            let manager = self.manager();
+            let all = manager.replicas();
+            let away = all.filter(|(_, replica)| replica.state == State::Away);
+            away.map(|(id, _)| id).collect()
+        };
+        let durable = self.durable();
+        match &self.buffer {
+            Some(buffer) => {
+                let is_for_all = buffer.is_for_all() || !self.lease.has_standby();
+                let slot = (!is_for_all).then_some(slot);
+                buffer.with_pages(|pages| handover::forgettable(&durable, &away, (pages, slot)))
+            }
+            None => handover::forgettable(&durable, &away, (None, None)),
+        }
+    }
+
+    fn compared(&self) -> MutexGuard<'_, BTreeMap<ReplicaId, u64>> {
+        let compared = self.compared.lock();
+        compared.unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn status(&self) -> MutexGuard<'_, BTreeMap<ReplicaId, Status>> {
+        self.status.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What a replica does now, for people and for the log.
+    fn set_status(&self, id: ReplicaId, text: &str) {
+        if text != CONNECTING {
+            self.tell(Level::Info, id, text);
+        }
+        self.set_progress(id, text, None);
+    }
+
+    fn tell(&self, level: Level, id: ReplicaId, text: &str) {
+        self.events.report(level, "replica", Some(id), text);
+    }
+
+    fn set_progress(&self, id: ReplicaId, text: impl Into<String>, progress: Option<Progress>) {
+        let text = text.into();
+        self.status().insert(id, Status { text, progress });
+    }
+}
+
+/// Replication from one primary, running until it is dropped.
+pub struct Replication {
+    shared: Shared,
+    reader: JoinHandle<()>,
+    buffer: Option<JoinHandle<()>>,
+    replicas: Mutex<BTreeMap<ReplicaId, JoinHandle<()>>>,
+    ledger: Ledger,
+    register: Register,
+    leadership: Mutex<Option<Leadership>>,
+}
+
+/// Replication, and what the proxy routes by.
+pub type Started = (Replication, Arc<Mutex<Manager>>, Arc<Analyser>);
+
+/// What becomes of what is in the database of a new replica.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Contents {
+    /// It goes on from there if it is a replica's; otherwise it must be empty.
+    Kept,
+    /// It is dropped first.
+    Dropped,
+    /// It is a standby of the primary, and becomes a database of its own first.
+    Converted,
+}
+
+/// How a new replica comes to what it must have.
+#[derive(Clone, Debug)]
+pub struct Intake {
+    /// What becomes of what is in its database.
+    pub contents: Contents,
+    /// The replica that it is filled from if it must be filled; otherwise that is the primary.
+    pub seed: Option<Address>,
+}
+
+impl From<Contents> for Intake {
+    fn from(contents: Contents) -> Intake {
+        Intake {
+            contents,
+            seed: None,
+        }
+    }
+}
+
+/// How it is done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// Connections to each replica that execute commits.
+    pub replay_connections: u16,
+    /// Commits that one of them executes as one transaction, at most: of those that wait anyhow.
+    pub replay_group: u16,
+    /// What keeps commits for replicas that are away, if there is to be one.
+    pub buffer: Option<buffer::Options>,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            replay_connections: REPLAY_CONNECTIONS_DEFAULT,
+            replay_group: REPLAY_GROUP_DEFAULT,
+            buffer: None,
+        }
+    }
+}
+
+impl Replication {
+    /// Becomes the active proxy, however long another one is, and then does as [`Replication::begin`].
+    pub async fn start(primary: &Address, settings: &Settings) -> Result<Started, Error> {
+        let leadership = Replication::stand(primary, |_| {}).await?;
+        Replication::begin(primary, settings, leadership).await
+    }
+
+    /// Becomes the active proxy, however long another one is. `waits` is told for whom, whenever that
+    /// changes. Fails at once where the primary is not set up for it.
+    pub async fn stand(primary: &Address, waits: impl FnMut(&str)) -> Result<Leadership, Error> {
+        let client = connect(primary, "replex set-up").await?;
+        setup::check(&client).await?;
+        drop(client);
+        leadership::stand(primary, waits).await
+    }
+
+    /// Prepares the primary, reads its catalogue and begins to read its slot.
+    pub async fn begin(
+        primary: &Address,
+        settings: &Settings,
+        leadership: Leadership,
+    ) -> Result<Started, Error> {
+        assert!(settings.replay_connections > 0, "somebody has to execute");
+        assert!(settings.replay_group > 0, "something has to be executed");
+        let primary = primary.clone();
+        let client = connect(&primary, "replex set-up").await?;
+        // All that others have committed is before this place, as they are fenced.
+        let (key, floor) = setup::prepare(&client).await?;
+        let analyser = Arc::new(Analyser::new(catalogue::read(&client).await?));
+        let manager = Manager::new(key, leadership.epoch, floor);
+        let manager = Arc::new(Mutex::new(manager));
+        let (joins, joined) = mpsc::channel(JOINS_MAX);
+        let shared = Shared {
+            primary,
+            manager: Arc::clone(&manager),
+            analyser: Arc::clone(&analyser),
+            durable: Arc::default(),
+            status: Arc::default(),
+            compared: Arc::default(),
+            compare_now: Arc::default(),
+            kept: Arc::default(),
+            knows_all: Arc::default(),
+            replay_connections: settings.replay_connections,
+            replay_group: settings.replay_group,
+            events: Arc::default(),
+            buffer: settings
+                .buffer
+                .clone()
+                .map(|options| Arc::new(Buffer::new(options))),
+            epoch: leadership.epoch,
+            lease: leadership.lease.clone(),
+            joins,
+            tasks: Handle::current(),
+        };
+        let reader = tokio::spawn(Reader::new(shared.clone(), joined).run());
+        let buffer = shared.buffer.clone();
+        let buffer = buffer.map(|buffer| tokio::spawn(buffer.keep(shared.clone())));
+        let replication = Replication {
+            shared,
+            reader,
+            buffer,
+            replicas: Mutex::default(),
+            ledger: leadership.ledger.clone(),
+            register: leadership.register.clone(),
+            leadership: Mutex::new(Some(leadership)),
+        };
+        Ok((replication, manager, analyser))
+    }
+
+    /// Whether this proxy is the active one.
+    pub fn lease(&self) -> &Lease {
+        &self.shared.lease
+    }
+
+    /// Its epoch, which is higher than that of every proxy before.
+    pub fn epoch(&self) -> u64 {
+        self.shared.epoch
+    }
+
+    /// Where connections to the primary that clients use are written down.
+    pub fn ledger(&self) -> &Ledger {
+        &self.ledger
+    }
+
+    /// Where replicas are written down that operators add, for whoever is active next.
+    pub fn register(&self) -> &Register {
+        &self.register
+    }
+
+    /// Ends, so that another proxy can become the active one at once.
+    pub async fn give_up(&self) {
+        let leadership = self.leadership.lock();
+        let leadership = leadership.unwrap_or_else(PoisonError::into_inner).take();
+        self.stop();
+        if let Some(leadership) = leadership {
+            leadership.give_up().await;
+        }
+    }
+
+    fn stop(&self) {
+        self.reader.abort();
+        if let Some(buffer) = &self.buffer {
+            buffer.abort();
+        }
+        for replica in self.replicas().values() {
+            replica.abort();
+        }
+    }
+
+    /// Takes up a Replica: fills it if its database is empty, and keeps it from then on. Its number
+    /// must be new.
+    ///
+    /// Returns at once; [`Replication::status`] says how it goes.
+    pub fn add_replica(&self, id: ReplicaId, replica: &Address, intake: impl Into<Intake>) {
+        let (replica, intake) = (replica.clone(), intake.into());
+        // Holds the slot from now on.
+        self.shared.durable().insert(id, Tsid(0));
+        self.shared.manager().add_replica(id);
+        let keep = keep(self.shared.clone(), id, replica, intake);
+        let keep = self.shared.tasks.spawn(keep);
+        let before = self.replicas().insert(id, keep);
+        assert!(before.is_none(), "a number is used once");
+    }
+
+    /// From now on the primary keeps its log only for the replicas that are there, and for nobody
+    /// when there is none: those that were followed before have been added.
+    pub fn knows_all(&self) {
+        self.shared.knows_all.store(true, Ordering::Release);
+    }
+
+    /// Lets go of a Replica: its database stays as it is.
+    pub async fn remove_replica(&self, id: ReplicaId) {
+        let keep = self.replicas().remove(&id);
+        if let Some(keep) = keep {
+            keep.abort();
+            // Only once it has ended is nothing said of it any more. It fails since it was aborted.
+            let _ = keep.await;
+        }
+        self.shared.manager().remove_replica(id);
+        self.shared.durable().remove(&id);
+        self.shared.compared().remove(&id);
+        self.shared.status().remove(&id);
+        self.shared.events.forget(id);
+    }
+
+    /// What each replica does, for people.
+    pub fn status(&self) -> BTreeMap<ReplicaId, Status> {
+        self.shared.status().clone()
+    }
+
+    /// Up to where each replica has everything on disk.
+    pub fn durable(&self) -> BTreeMap<ReplicaId, Tsid> {
+        self.shared.durable().clone()
+    }
+
+    /// How the transactions buffer is, if there is one.
+    pub fn buffer(&self) -> Option<buffer::Standing> {
+        Some(self.shared.buffer.as_ref()?.standing())
+    }
+
+    /// What the primary kept of its log for the slot, when it was asked last.
+    pub fn kept(&self) -> Kept {
+        *self
+            .shared
+            .kept
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Compares every replica with the primary now, rather than at the next turn.
+    pub fn compare_now(&self) {
+        self.shared.compare_now.notify_waiters();
+    }
+
+    /// How often each replica was compared with the primary and found equal.
+    pub fn compared(&self) -> BTreeMap<ReplicaId, u64> {
+        self.shared.compared().clone()
+    }
+
+    fn replicas(&self) -> MutexGuard<'_, BTreeMap<ReplicaId, JoinHandle<()>>> {
+        let replicas = self.replicas.lock();
+        replicas.unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Replication {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+/// Keeps one replica until it differs from the primary.
+async fn keep(shared: Shared, id: ReplicaId, replica: Address, intake: Intake) {
+    let Intake { mut contents, seed } = intake;
+    let mut wait = RETRY_WAIT_MIN;
+    loop {
+        let followed = async {
+            match contents {
+                Contents::Kept => {}
+                Contents::Dropped => {
+                    shared.set_status(id, "emptying its database");
+                    quarantine::empty(&shared, &replica).await?;
+                }
+                Contents::Converted => convert::convert(&shared, id, &replica).await?,
+            }
+            contents = Contents::Kept;
+            follow(&shared, id, (&replica, seed.as_ref()), &mut wait).await
+        };
+        let problem = match followed.await {
+            Ok(()) => Error::Connection("the slot's reader let go of it".into()),
+            Err(problem) => problem,
+        };
+        let level = match problem {
+            Error::Connection(_) | Error::Stream(_) => Level::Warn,
+            Error::Differs(_) | Error::Setup(_) => Level::Error,
+        };
+        shared.tell(level, id, &problem.to_string());
+        shared.set_progress(id, problem.to_string(), None);
+        match problem {
+            Error::Connection(_) | Error::Stream(_) => {
+                shared.manager().set_state(id, State::Away);
+            }
+            Error::Differs(why) => {
+                leave(&shared, id);
+                // It may be gone just now; nobody must take it for an equal when it is back.
+                while quarantine::note(&replica, &why).await.is_err() {
+                    tokio::time::sleep(RETRY_WAIT_MAX).await;
+                }
+                return;
+            }
+            Error::Setup(_) => {
+                leave(&shared, id);
+                return;
+            }
+        }
+        tokio::time::sleep(wait).await;
+        wait = RETRY_WAIT_MAX.min(wait * 2);
+    }
+}
+
+/// Nothing is waited for any more at a replica that serves nothing until people do something.
+fn leave(shared: &Shared, id: ReplicaId) {
+    shared.manager().set_state(id, State::Quarantined);
+    shared.durable().remove(&id);
+}
+
+/// Refuses a replica that has what was committed up to `applied`, where nobody has all that comes next.
+fn refuse_gap(shared: &Shared, applied: Tsid, confirmed: Tsid) -> Result<(), Error> {
+    let buffer = shared.buffer.as_ref();
+    let is_kept = buffer.is_some_and(|buffer| buffer.covers(applied));
+    if is_kept || applied >= confirmed {
+        return Ok(());
+    }
+    let remedy = match buffer {
+        Some(buffer) if buffer.until().is_none() => {
+            let text =
+                "what it has missed may be in the transactions buffer, which is not reached yet";
+            return Err(Error::Connection(text.into()));
+        }
+        Some(_) => "remove it and add it again with EMPTY",
+        None => {
+            "give --buffer, if there was a transactions buffer that has kept them, or remove it and add it again \
+             with EMPTY"
+        }
+    };
+    Err(Error::Setup(format!(
+        "the primary's slot has gone past what this replica has, and the commits between are lost to it: {remedy}"
+    )))
+}
+
+/// Brings one replica up, from its seed or from the primary, and follows the slot, until something goes wrong.
+async fn follow(
+    shared: &Shared,
+    id: ReplicaId,
+    (replica, seed): (&Address, Option<&Address>),
+    wait: &mut Duration,
+) -> Result<(), Error> {
+    shared.set_status(id, CONNECTING);
+    let control = connect(replica, fence::EXTRACTOR).await?;
+    let primary = connect(&shared.primary, "replex set-up").await?;
+    if standby::is_one(&control).await? {
+        return standby::follow(shared, id, (&primary, &control), wait).await;
+    }
+    let line = promotion::line(&primary).await?;
+    if promotion::has_replaced(&control, &line).await? {
+        // Whoever is sent to the old one from now on writes what nobody else will see.
+        shared.lease.end();
+        return Err(promotion::replaced("this replica"));
+    }
+    quarantine::refuse_primary(&primary, &control).await?;
+    if let Some(why) = quarantine::noted(&control).await? {
+        return Err(Error::Setup(format!(
+            "it was found to differ from the primary ({why}): remove it and add it again with EMPTY"
+        )));
+    }
+    if setup::applied(&control).await?.is_none() {
+        seed::refuse_tables(&control).await?;
+    }
+    fence::raise(&control, shared.epoch).await?;
+    promotion::keep_to_line(&control, &line).await?;
+    let life = setup::begin_life(&control).await?;
+    let start = match setup::applied(&control).await? {
+        Some(start) => {
+            setup::flush(&control).await?;
+            start
+        }
+        None => {
+            let filling = Filling {
+                shared,
+                id,
+                replica,
+                control: &control,
+            };
+            filling.fill(seed).await?
+        }
+    };
+    refuse_gap(shared, start.applied, setup::confirmed(&primary).await?)?;
+    // What it has on disk may be less than what was known of it before it went away.
+    shared.manager().connected(id, life, start.applied);
+    shared.durable().insert(id, start.applied);
+    let (commits, received) = mpsc::channel(extractor::QUEUE_LENGTH_MAX);
+    let given = buffer::delivery::deliver(shared, id, start.applied, commits);
+    *wait = RETRY_WAIT_MIN;
+    let (requests, requested) = mpsc::channel(1);
+    let inputs = extractor::Inputs {
+        commits: received,
+        requests: requested,
+    };
+    tokio::select! {
+        ended = extractor::run(shared, id, replica, (control, start), inputs) => ended,
+        difference = divergence::watch(shared, id, replica, requests) => Err(difference),
+        given = given => given.map(|never| match never {}),
+    }
+}
+
+/// Connects for the proxy's own work, with TLS as the address says; the connection's own task ends with
+/// the client.
+pub async fn connect(address: &Address, name: &str) -> Result<Client, Error> {
+    connect_and_hear(address, name, |_| {}).await
+}
+
+/// The same; notices are heard before the answer to what they are about.
+pub async fn connect_and_hear(
+    address: &Address,
+    name: &str,
+    hear: impl Fn(DbError) + Send + 'static,
+) -> Result<Client, Error> {
+    let mut config = Config::new();
+    config
+        .user(&address.user)
+        .dbname(&address.database)
+        .application_name(name)
+        // Whether there is TLS is decided already; this has the library ask the stream for what ties
+        // a login to it.
+        .ssl_mode(SslMode::Require)
+        .ssl_negotiation(SslNegotiation::Direct);
+    if let Some(password) = &address.password {
+        config.password(password);
+    }
+    let connected = timeout(CONNECT_MAX, async {
+        let stream = connection::connect(address).await;
+        let stream = stream.map_err(|error| Error::Connection(error.to_string()))?;
+        Ok::<_, Error>(config.connect_raw(stream, AsItIs).await?)
+    });
+    let silent = |_| Error::Connection("it does not answer".into());
+    let (client, mut connection) = connected.await.map_err(silent)??;
+    // What ends the connection is told to whoever uses the client.
+    tokio::spawn(async move {
+        while let Some(Ok(said)) = poll_fn(|context| connection.poll_message(context)).await {
+            if let AsyncMessage::Notice(notice) = said {
+                hear(notice);
+            }
+        }
+    });
+    Ok(client)
+}
+
+/// Leaves a stream to a server as it is: with TLS, or without.
+struct AsItIs;
+
+impl TlsConnect<Stream> for AsItIs {
+    type Stream = Stream;
+    type Error = Infallible;
+    type Future = Ready<Result<Stream, Infallible>>;
+
+    fn connect(self, stream: Stream) -> Self::Future {
+        ready(Ok(stream))
+    }
+}

@@ -1,0 +1,644 @@
+//! A replica takes the place of a primary that is gone.
+//!
+//! All replicas hold prefixes of one order (I14), so the one that has most has all that any other has.
+//! Sessions that execute there are ended and kept out first (`fence`), so that what is read of it then is all
+//! that it will ever have. It gets a *mark* that names the primary whose place it takes, its sequences
+//! go past what its tables have, and it gets what a primary must have. Those that have exactly the same follow
+//! it from the beginning of its slot, before which nobody has written; the others have to be filled anew.
+//!
+//! Invariants:
+//! - A replica says which primary it follows: [`line()`]. It follows no other one.
+//! - A proxy that finds a mark with its primary's line at a replica is active no more, nor becomes it.
+//! - What was begun can be gone on with: the database with the mark is taken again, and so is a standby that was
+//!   told to take writes and has no mark yet. Nothing says whether somebody has written there since, so nobody
+//!   follows that one without being filled anew. What else has stopped being a standby looks the same: it is not
+//!   taken where another replica has more, and none is promoted beside it.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, timeout};
+use tokio_postgres::Client;
+
+use super::catalogue::{rows, value};
+use super::setup::{has_table, number, one};
+use super::standby::{self, Parted};
+use super::{Error, connect, described, fence, leadership, quarantine, setup};
+use pg_connect::address::Address;
+use pg_wire::quoting::literal;
+use proxy_core::freshness::Tsid;
+use proxy_pool::connection;
+
+/// What our connections are called here.
+const NAME: &str = "replex promotion";
+/// A primary that takes longer to let somebody in is gone.
+const GONE_AFTER: Duration = Duration::from_secs(5);
+/// Who starts a proxy waits no longer for replicas that say whether they were promoted.
+const LOOK_MAX: Duration = Duration::from_secs(3);
+/// How long a standby may take to replay what it has received.
+const REPLAY_MAX: Duration = Duration::from_secs(60);
+/// Time between two looks how far that is.
+const REPLAY_INTERVAL: Duration = Duration::from_millis(20);
+
+/// Which database of which server this is, and which of the lines that servers part into when standbys are
+/// promoted.
+const LINE: &str = "
+SELECT (SELECT system_identifier FROM pg_control_system()) || '/'
+       || left(pg_walfile_name(pg_current_wal_insert_lsn()), 8) || '/'
+       || (SELECT oid FROM pg_database WHERE datname = current_database())";
+
+/// Where a replica says which primary it follows.
+const FOLLOWS: &str = "
+CREATE TABLE IF NOT EXISTS hihooi.follows (one bool PRIMARY KEY DEFAULT true CHECK (one),
+  line text NOT NULL)";
+
+/// Each sequence with the columns that take values from it.
+const SEQUENCES: &str = "
+SELECT s.oid::regclass, q.seqincrement < 0, u.adrelid::regclass, quote_ident(a.attname)
+  FROM pg_class s JOIN pg_namespace n ON n.oid = s.relnamespace JOIN pg_sequence q ON q.seqrelid = s.oid
+  LEFT JOIN (SELECT objid AS seq, refobjid AS adrelid, refobjsubid AS adnum FROM pg_depend
+              WHERE classid = 'pg_class'::regclass AND refclassid = 'pg_class'::regclass
+                AND deptype IN ('a', 'i') AND refobjsubid > 0
+             UNION
+             SELECT d.refobjid, e.adrelid, e.adnum FROM pg_depend d
+               JOIN pg_attrdef e ON d.classid = 'pg_attrdef'::regclass AND e.oid = d.objid
+              WHERE d.refclassid = 'pg_class'::regclass) u ON u.seq = s.oid
+  LEFT JOIN pg_attribute a ON a.attrelid = u.adrelid AND a.attnum = u.adnum
+        AND a.atttypid IN ('int2'::regtype, 'int4'::regtype, 'int8'::regtype)
+ WHERE s.relkind = 'S' AND s.relpersistence <> 't' AND n.nspname NOT IN ('hihooi', 'information_schema')
+   AND n.nspname !~ '^pg_'
+ ORDER BY 1, 3, 4";
+
+/// What became of a promotion.
+pub struct Promoted {
+    /// The new primary.
+    pub primary: Address,
+    /// Those that can follow it.
+    pub followers: Vec<Address>,
+    /// Those that cannot, and why.
+    pub left: Vec<(Address, String)>,
+    /// What people have to look at.
+    pub notes: Vec<String>,
+}
+
+/// Which database this is, see the module.
+pub async fn line(primary: &Client) -> Result<String, Error> {
+    one(primary, LINE).await
+}
+
+/// Has this database taken the place of the primary of that line?
+pub async fn has_replaced(client: &Client, line: &str) -> Result<bool, Error> {
+    if !has_table(client, "promoted").await? {
+        return Ok(false);
+    }
+    let line = literal(line);
+    let marked = format!("SELECT count(*) FROM hihooi.promoted WHERE line = {line}");
+    Ok(one(client, &marked).await? != "0")
+}
+
+/// Fails if one of these databases has taken the primary's place. Those that do not answer soon are passed
+/// over, and so is a primary that does not.
+pub async fn refuse_replaced(primary: &Address, replicas: &[Address]) -> Result<(), Error> {
+    if replicas.is_empty() {
+        return Ok(());
+    }
+    let Ok(client) = connect(primary, NAME).await else {
+        return Ok(());
+    };
+    let line = line(&client).await?;
+    let mut looks = JoinSet::new();
+    for address in replicas.iter().cloned() {
+        let line = line.clone();
+        looks.spawn(async move {
+            let look = async {
+                let client = connect(&address, NAME).await?;
+                has_replaced(&client, &line).await
+            };
+            matches!(timeout(LOOK_MAX, look).await, Ok(Ok(true))).then_some(address)
+        });
+    }
+    while let Some(looked) = looks.join_next().await {
+        if let Ok(Some(address)) = looked {
+            return Err(replaced(&address.to_string()));
+        }
+    }
+    Ok(())
+}
+
+/// The primary is none any more.
+pub fn replaced(by: &str) -> Error {
+    Error::Setup(format!(
+        "the primary has been replaced: {by} was promoted to be the primary. Name that one by --primary, \
+         and see that the old one is not written to any more"
+    ))
+}
+
+/// The line that a standby had followed until it took writes.
+async fn line_before(client: &Client, parted: &Parted) -> Result<String, Error> {
+    let own = line(client).await?;
+    let mut words: Vec<&str> = own.split('/').collect();
+    words[1] = &parted.timeline;
+    Ok(words.join("/"))
+}
+
+/// The line of the primary that a database follows, if it says so.
+pub async fn follows(client: &Client) -> Result<Option<String>, Error> {
+    if !has_table(client, "follows").await? {
+        return Ok(None);
+    }
+    let follows = rows(client, "SELECT line FROM hihooi.follows").await?;
+    follows.first().map(|row| value(row, 0)).transpose()
+}
+
+/// Fails if a replica follows another primary; one that was filled before that was written down follows
+/// this one.
+pub async fn keep_to_line(replica: &Client, line: &str) -> Result<(), Error> {
+    let line = literal(line);
+    let note = format!(
+        "BEGIN; SET LOCAL synchronous_commit = on; {FOLLOWS};
+         INSERT INTO hihooi.follows (line) VALUES ({line}) ON CONFLICT DO NOTHING; COMMIT"
+    );
+    replica.batch_execute(&note).await?;
+    let is_same = format!("SELECT line = {line} FROM hihooi.follows");
+    match one(replica, &is_same).await?.as_str() {
+        "t" => Ok(()),
+        _ => Err(Error::Setup(
+            "it is a replica of another Primary: name that primary, or remove it and add it again with \
+             EMPTY"
+                .into(),
+        )),
+    }
+}
+
+/// More than anybody has.
+const NOT_KNOWN: Tsid = Tsid(u64::MAX);
+
+/// That a database was promoted.
+#[derive(Clone, Copy, Debug)]
+struct Mark {
+    /// What it had of the old primary's, and the last commit of that; [`NOT_KNOWN`] if others may have written
+    /// since.
+    has: Tsid,
+    last: Tsid,
+    /// Where its own slot began; none if that was not written down.
+    begins: Option<Tsid>,
+}
+
+/// A replica that answers.
+struct Reached {
+    address: Address,
+    client: Client,
+    is_standby: bool,
+    /// The highest epoch that it knows.
+    epoch: u64,
+    mark: Option<Mark>,
+    /// It was a standby of a primary, takes writes, and has no mark.
+    parted: Option<Parted>,
+    /// The primary that it follows, if it says so.
+    follows: Option<String>,
+}
+
+/// A database that may be promoted.
+struct Candidate {
+    reached: Reached,
+    /// What it has, and its last commit, which may be less: nothing is between them.
+    has: Tsid,
+    last: Tsid,
+}
+
+/// Promotes the replica that has most, or `chosen` if that has as much. `says` hears what is being done.
+pub async fn promote(
+    primary: &Address,
+    replicas: &[Address],
+    chosen: Option<&Address>,
+    mut says: impl FnMut(&str),
+) -> Result<Promoted, Error> {
+    refuse_alive(primary).await?;
+    let mut followers = Vec::new();
+    let mut left = Vec::new();
+    let mut reached = Vec::new();
+    for address in replicas {
+        says(&format!("looking at {address}"));
+        match Reached::new(address).await {
+            Ok(there) => reached.push(there),
+            Err(problem) => left.push((address.clone(), problem.to_string())),
+        }
+    }
+    // Those that follow one that was promoted before are left in peace.
+    if let Some(marked) = reached.iter().find(|there| there.mark.is_some()) {
+        let new = Some(line(&marked.client).await?);
+        let follows = |there: &mut Reached| there.follows == new;
+        followers.extend(reached.extract_if(.., follows).map(|there| there.address));
+    }
+    refuse_primaries(&reached).await?;
+    let epoch = reached.iter().map(|there| there.epoch).max();
+    let epoch = epoch.unwrap_or(0) + 1;
+    let mut candidates = Vec::new();
+    for there in reached {
+        let address = there.address.clone();
+        match there.stop(epoch).await {
+            Ok(candidate) => candidates.push(candidate),
+            Err(problem) => left.push((address, problem.to_string())),
+        }
+    }
+    let first = choose(&candidates, chosen, &left)?;
+    let first = candidates.swap_remove(first);
+    says(&format!("promoting {}", first.reached.address));
+    let mut notes = Vec::new();
+    let begins = first.promote(epoch, &mut notes, &mut says).await?;
+    let new = line(&first.reached.client).await?;
+    for other in candidates {
+        let address = other.reached.address.clone();
+        let why = match begins {
+            _ if other.reached.is_standby => {
+                "it streams from the old Primary: have it stream from the new one"
+            }
+            Some(begins) if first.is_equal(&other) => {
+                says(&format!("leading over {address}"));
+                other.follow(&new, begins).await?;
+                followers.push(address);
+                continue;
+            }
+            _ => "it has not exactly what the new primary has: add it with EMPTY",
+        };
+        left.push((address, why.into()));
+    }
+    Ok(Promoted {
+        primary: first.reached.address,
+        followers,
+        left,
+        notes,
+    })
+}
+
+/// Fails while somebody answers at the primary's address, whatever the answer is.
+async fn refuse_alive(primary: &Address) -> Result<(), Error> {
+    match timeout(GONE_AFTER, connection::connect(primary)).await {
+        Ok(Ok(_)) => Err(Error::Setup(format!(
+            "the primary at {primary} is there. If another one is to take its place, stop it first, and see that \
+             nothing starts it again: there must not be two"
+        ))),
+        Ok(Err(_)) | Err(_) => Ok(()),
+    }
+}
+
+/// Fails if one that takes writes already may not be the one that an earlier run has promoted. Otherwise no
+/// proxy becomes active in front of it as long as it is connected to.
+async fn refuse_primaries(reached: &[Reached]) -> Result<(), Error> {
+    let mut all_parted = reached.iter().filter(|there| there.parted.is_some());
+    let Some((first, Some(parted))) = all_parted.next().map(|there| (there, &there.parted)) else {
+        return Ok(());
+    };
+    let address = &first.address;
+    let marked = reached.iter().find(|there| there.mark.is_some());
+    if let Some(second) = marked.or(all_parted.next()) {
+        let second = &second.address;
+        return Err(Error::Setup(format!(
+            "{address} and {second} were standbys or replicas, and both take writes: there must not be two \
+             Primaries. See which of them was written to, and leave out the other one"
+        )));
+    }
+    let before = line_before(&first.client, parted).await?;
+    let is_other = |there: &&Reached| there.follows.as_ref().is_some_and(|it| *it != before);
+    if let Some(other) = reached.iter().find(is_other) {
+        let other = &other.address;
+        return Err(Error::Setup(format!(
+            "{address} takes writes, and was no standby of the primary that {other} follows: leave one of them out"
+        )));
+    }
+    let is_kept = leadership::keep_out(&first.client).await?;
+    if !is_kept || setup::confirmed(&first.client).await? != setup::NO_SLOT {
+        return Err(Error::Setup(format!(
+            "{address} is a Primary: it takes writes, and a proxy is in front of it, or was. Start proxies with it \
+             as --primary, or leave it out"
+        )));
+    }
+    Ok(())
+}
+
+/// The number of the one that is to be promoted.
+fn choose(
+    candidates: &[Candidate],
+    chosen: Option<&Address>,
+    left: &[(Address, String)],
+) -> Result<usize, Error> {
+    let takes_writes = |it: &Candidate| it.reached.mark.is_some() || it.reached.parted.is_some();
+    let marked = candidates.iter().position(takes_writes);
+    let most = (0..candidates.len()).max_by_key(|number| {
+        let candidate = &candidates[*number];
+        (candidate.last, candidate.reached.is_standby)
+    });
+    if let (Some(marked), Some(most)) = (marked, most)
+        && candidates[marked].reached.parted.is_some()
+        && candidates[marked].has < candidates[most].last
+    {
+        let [marked, most] = [marked, most].map(|it| &candidates[it].reached.address);
+        return Err(Error::Setup(format!(
+            "{marked} takes writes already, and has less than {most}. Leave out the one that must not be the \
+             primary, and see that it is not written to any more: what it has more is lost"
+        )));
+    }
+    let Some(most) = marked.or(most) else {
+        let why = left
+            .iter()
+            .map(|(address, why)| format!("\n  {address}: {why}"));
+        let why: String = why.collect();
+        return Err(Error::Setup(format!("no replica can be promoted{why}")));
+    };
+    let Some(chosen) = chosen else {
+        return Ok(most);
+    };
+    let wanted = candidates
+        .iter()
+        .position(|it| is_same(&it.reached.address, chosen));
+    let (most_address, last) = (&candidates[most].reached.address, candidates[most].last);
+    match wanted {
+        Some(wanted) if marked.is_some_and(|marked| marked != wanted) => Err(Error::Setup(
+            format!("{most_address} was promoted before: {chosen} cannot be"),
+        )),
+        Some(wanted) if wanted == most || candidates[wanted].has >= last => Ok(wanted),
+        Some(_) => Err(Error::Setup(format!(
+            "{chosen} has less than {most_address}. Promote that one; or leave it out, if what it has more may be lost"
+        ))),
+        None => Err(Error::Setup(format!(
+            "{chosen} cannot be promoted: {}",
+            left.iter()
+                .find(|(address, _)| is_same(address, chosen))
+                .map_or("it is not among the replicas", |(_, why)| why)
+        ))),
+    }
+}
+
+/// Whether two addresses name the same database in the same words.
+fn is_same(one: &Address, other: &Address) -> bool {
+    format!("{one:?}") == format!("{other:?}")
+}
+
+impl Reached {
+    async fn new(address: &Address) -> Result<Reached, Error> {
+        let client = connect(address, NAME).await?;
+        // Names of tables are whole, whoever reads them.
+        client.batch_execute("SET search_path = ''").await?;
+        let is_standby = standby::is_one(&client).await?;
+        let mut epoch = 0;
+        for table in ["epoch", "leader"] {
+            if has_table(&client, table).await? {
+                let raised = format!("SELECT coalesce(max(epoch), 0) FROM hihooi.{table}");
+                epoch = epoch.max(number(&one(&client, &raised).await?)?);
+            }
+        }
+        let follows = follows(&client).await?;
+        let (mut mark, mut parted) = (None, None);
+        if !is_standby && !has_table(&client, "applied").await? {
+            if has_table(&client, "promoted").await? {
+                mark = Mark::read(&client).await?;
+            }
+            if mark.is_none() && has_table(&client, "leader").await? {
+                parted = standby::parted(&client).await?;
+            }
+        }
+        Ok(Reached {
+            address: address.clone(),
+            client,
+            is_standby,
+            epoch,
+            mark,
+            parted,
+            follows,
+        })
+    }
+
+    /// Sees to it that it gets nothing more, and says what it has. Fails if it cannot be promoted.
+    async fn stop(self, epoch: u64) -> Result<Candidate, Error> {
+        let client = &self.client;
+        let (has, last) = if let Some(mark) = self.mark {
+            (mark.has, mark.last)
+        } else if let Some(parted) = &self.parted {
+            (parted.at, parted.at)
+        } else if self.is_standby {
+            let has = replayed(client).await?;
+            (has, has)
+        } else {
+            if let Some(why) = quarantine::noted(client).await? {
+                return Err(Error::Setup(format!("it was found to differ: {why}")));
+            }
+            if setup::applied(client).await?.is_none() {
+                return Err(Error::Setup("it was never filled".into()));
+            }
+            fence::raise(client, epoch).await?;
+            let start = setup::applied(client).await?;
+            let start = start.ok_or_else(|| Error::Setup("it is being emptied".into()))?;
+            if start.seed.is_some_and(|seed| start.applied < seed.until) {
+                return Err(Error::Setup("it was not filled to the end".into()));
+            }
+            let last = "SELECT coalesce(max(tsid), 0) FROM hihooi.applied WHERE worker >= 0";
+            (start.applied, Tsid(number(&one(client, last).await?)?))
+        };
+        Ok(Candidate {
+            reached: self,
+            has,
+            last,
+        })
+    }
+}
+
+impl Candidate {
+    /// Neither has a commit that the other has not.
+    fn is_equal(&self, other: &Candidate) -> bool {
+        self.last <= other.has && other.last <= self.has
+    }
+
+    /// Makes it the primary. Returns where its slot begins, if that is before everything that may be written
+    /// there.
+    async fn promote(
+        &self,
+        epoch: u64,
+        notes: &mut Vec<String>,
+        says: &mut impl FnMut(&str),
+    ) -> Result<Option<Tsid>, Error> {
+        let client = &self.reached.client;
+        setup::check(client).await?;
+        let mark = match self.reached.mark {
+            Some(mark) => mark,
+            None => self.mark().await?,
+        };
+        if let Some(begins) = mark.begins {
+            // It may be in use since.
+            let is_untouched = setup::confirmed(client).await? == begins;
+            return Ok(is_untouched.then_some(begins));
+        }
+        says("setting sequences");
+        set_sequences(client, notes).await?;
+        if !self.reached.is_standby && self.reached.parted.is_none() {
+            refresh(client, notes, says).await?;
+        }
+        leadership::begin_after(&self.reached.address, epoch).await?;
+        let had_slot = setup::confirmed(client).await? != setup::NO_SLOT;
+        setup::prepare(client).await?;
+        if had_slot || self.reached.parted.is_some() {
+            return Ok(None);
+        }
+        let begins = setup::confirmed(client).await?;
+        let begun = begins.0;
+        let note = format!("UPDATE hihooi.promoted SET begins = {begun} WHERE begins IS NULL");
+        client.batch_execute(&note).await?;
+        Ok(Some(begins))
+    }
+
+    /// Makes it take writes, and notes that it does. A standby has the old primary's register of replicas, in
+    /// which it may be itself: whoever starts a proxy is told which ones can follow. From here on no proxy takes the old primary for one, if
+    /// it finds this database among its replicas.
+    async fn mark(&self) -> Result<Mark, Error> {
+        let client = &self.reached.client;
+        let (has, mut last) = (self.has, self.last);
+        if self.reached.is_standby && one(client, "SELECT pg_promote(true, 60)").await? != "t" {
+            let text =
+                "the standby was told to take writes, and does not: see its log, and try again";
+            return Err(Error::Connection(text.into()));
+        }
+        let before = if self.reached.is_standby {
+            let unreadable = || Error::Setup("PostgreSQL does not say what it has followed".into());
+            let parted = standby::parted(client).await?.ok_or_else(unreadable)?;
+            line_before(client, &parted).await?
+        } else if let Some(parted) = &self.reached.parted {
+            last = NOT_KNOWN;
+            line_before(client, parted).await?
+        } else {
+            self.reached.follows.clone().unwrap_or_default()
+        };
+        let (before, own) = (literal(&before), literal(&line(client).await?));
+        let (had, ended) = (has.0, last.0);
+        let note = format!(
+            "BEGIN; SET LOCAL synchronous_commit = on;
+             CREATE SCHEMA IF NOT EXISTS hihooi;
+             CREATE TABLE IF NOT EXISTS hihooi.promoted (line text PRIMARY KEY, has numeric NOT NULL,
+               last numeric NOT NULL, begins numeric, time timestamptz NOT NULL DEFAULT now());
+             ALTER TABLE hihooi.promoted ADD COLUMN IF NOT EXISTS own text;
+             INSERT INTO hihooi.promoted (line, has, last, own) VALUES ({before}, {had}, {ended}, {own});
+             DROP TABLE IF EXISTS hihooi.applied, hihooi.seed, hihooi.follows, hihooi.replica; COMMIT"
+        );
+        client.batch_execute(&note).await?;
+        Ok(Mark {
+            has,
+            last,
+            begins: None,
+        })
+    }
+
+    /// Makes it follow the new primary from there on.
+    async fn follow(&self, line: &str, begins: Tsid) -> Result<(), Error> {
+        let (line, begins) = (literal(line), begins.0);
+        let lead = format!(
+            "BEGIN; SET LOCAL synchronous_commit = on; {FOLLOWS};
+             INSERT INTO hihooi.follows (line) VALUES ({line})
+               ON CONFLICT (one) DO UPDATE SET line = excluded.line;
+             UPDATE hihooi.applied SET tsid = {begins};
+             DELETE FROM hihooi.seed; COMMIT"
+        );
+        Ok(self.reached.client.batch_execute(&lead).await?)
+    }
+}
+
+impl Mark {
+    /// The last one of this database's own: a standby that is promoted has its primary's, too.
+    async fn read(client: &Client) -> Result<Option<Mark>, Error> {
+        let own = literal(&line(client).await?);
+        let sql = format!(
+            "SELECT has, last, coalesce(begins::text, '') FROM hihooi.promoted p
+              WHERE coalesce(to_jsonb(p)->>'own', {own}) = {own} ORDER BY time DESC LIMIT 1"
+        );
+        let marks = rows(client, &sql).await?;
+        let Some(row) = marks.first() else {
+            return Ok(None);
+        };
+        let begins = value(row, 2)?;
+        Ok(Some(Mark {
+            has: Tsid(number(&value(row, 0)?)?),
+            last: Tsid(number(&value(row, 1)?)?),
+            begins: match begins.is_empty() {
+                true => None,
+                false => Some(Tsid(number(&begins)?)),
+            },
+        }))
+    }
+}
+
+/// How far a standby has replayed, once that is all that it has received.
+async fn replayed(standby: &Client) -> Result<Tsid, Error> {
+    let began = Instant::now();
+    let state = "SELECT CASE WHEN pg_last_wal_receive_lsn() > pg_last_wal_replay_lsn() THEN ''
+                 ELSE (pg_last_wal_replay_lsn() - '0/0')::text END";
+    loop {
+        let replayed = one(standby, state).await?;
+        if !replayed.is_empty() {
+            return Ok(Tsid(number(&replayed)?));
+        }
+        if began.elapsed() > REPLAY_MAX {
+            let text = "it does not replay what it has received: is its replay paused?";
+            return Err(Error::Connection(text.into()));
+        }
+        sleep(REPLAY_INTERVAL).await;
+    }
+}
+
+/// Sets sequences behind what was taken from them, by the columns that they are for.
+async fn set_sequences(client: &Client, notes: &mut Vec<String>) -> Result<(), Error> {
+    // Each with whether it descends.
+    let mut sequences: BTreeMap<(String, bool), Vec<String>> = BTreeMap::new();
+    for row in rows(client, SEQUENCES).await? {
+        let (sequence, descends) = (value(&row, 0)?, value(&row, 1)? == "t");
+        let column = match (row.get(2), row.get(3)) {
+            (Some(table), Some(column)) => Some(format!("SELECT {column}::int8 AS n FROM {table}")),
+            _ => None,
+        };
+        let columns = sequences.entry((sequence, descends)).or_default();
+        columns.extend(column);
+    }
+    for ((sequence, descends), columns) in sequences {
+        if columns.is_empty() {
+            notes.push(format!(
+                "the sequence {sequence} is for no column of whole numbers: set it by hand, it may be behind"
+            ));
+            continue;
+        }
+        let (most, goes_on) = match descends {
+            true => ("min", "<="),
+            false => ("max", ">="),
+        };
+        let name = literal(&sequence);
+        let set = format!(
+            "SELECT setval({name}::regclass, used.n) FROM {sequence} s,
+               (SELECT {most}(n) AS n FROM ({}) all_used) used, pg_sequence q
+              WHERE q.seqrelid = {name}::regclass AND used.n {goes_on} s.last_value
+                AND used.n BETWEEN q.seqmin AND q.seqmax",
+            columns.join(" UNION ALL ")
+        );
+        client.simple_query(&set).await?;
+    }
+    Ok(())
+}
+
+/// Fills materialised views, whose rows do not come as changes. Those that others read come first.
+async fn refresh(
+    client: &Client,
+    notes: &mut Vec<String>,
+    says: &mut impl FnMut(&str),
+) -> Result<(), Error> {
+    let views = "SELECT c.oid::regclass FROM pg_class c WHERE c.relkind = 'm' AND c.relispopulated
+                  ORDER BY c.oid";
+    for row in rows(client, views).await? {
+        let view = value(&row, 0)?;
+        says(&format!("filling the materialised view {view}"));
+        let filled = client
+            .simple_query(&format!("REFRESH MATERIALIZED VIEW {view}"))
+            .await;
+        if let Err(problem) = filled {
+            let why = described(&problem);
+            notes.push(format!(
+                "the materialised view {view} could not be filled: {why}"
+            ));
+        }
+    }
+    Ok(())
+}

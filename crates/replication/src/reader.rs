@@ -1,0 +1,497 @@
+//! Reads the slot: every commit of the primary, in the order of its log (R29).
+//!
+//! For each commit, in this order: the catalogue is read again if it changed; the manager learns of
+//! it; the primary shows it; every follower gets it: each replica, and the transactions buffer if there is one.
+//! When a follower joins that needs older commits than the last one read, the stream begins again from where the
+//! slot is confirmed, and every other one is spared what it was given before; unless the transactions buffer has
+//! them. What that has not on its disks yet is remembered here, so that who comes from there finds what follows.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use log::Level;
+use pgwire_replication::{Lsn, ReplicationClient, ReplicationConfig, ReplicationEvent};
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::MissedTickBehavior;
+use tokio_postgres::Client;
+
+use super::bridge::{self, Bridge};
+use super::handover::{self, Placed, Recent, Source};
+use super::slot::Kept;
+use super::snapshot::Snapshot;
+use super::tstate::{Assembler, TState};
+use super::{Error, RETRY_WAIT_MAX, RETRY_WAIT_MIN, SLOT, Shared, catalogue, connect, setup};
+use crate::events::EventLog;
+use pg_connect::address::Address;
+use pg_connect::auth::tls::Policy;
+use proxy_core::freshness::{Committed, ReplicaId, TStateId, Tsid};
+use proxy_pool::ledger::UNPROVEN;
+
+/// What the log calls what is told of the slot.
+const EVENT: &str = "slot";
+/// Time between two looks at what can be confirmed and what is in doubt.
+const TICK: Duration = Duration::from_millis(200);
+/// Time between two looks at how much of its log the primary keeps.
+const LOOK_INTERVAL: Duration = Duration::from_secs(2);
+/// Wait before the primary is asked again whether it shows a commit.
+const SHOWN_WAIT: Duration = Duration::from_millis(1);
+/// A replica that takes nothing from its full queue for so long is let go; it joins again.
+const STALL_MAX: Duration = Duration::from_secs(10);
+/// The same of the transactions buffer, which replicas that are there need not wait for.
+const BUFFER_STALL_MAX: Duration = Duration::from_secs(1);
+/// Text of values is the same here and at replicas; names in it have their schemas.
+const OPTIONS: &str = "-c datestyle=ISO,YMD -c intervalstyle=postgres -c extra_float_digits=3 \
+                       -c bytea_output=hex -c timezone=UTC -c client_encoding=UTF8 -c lc_monetary=C \
+                       -c search_path=";
+
+/// Who is given commits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Follower {
+    /// The transactions buffer.
+    Buffer,
+    /// A replica.
+    Replica(ReplicaId),
+}
+
+/// Somebody who wants every commit after `applied`.
+pub struct Join {
+    follower: Follower,
+    applied: Tsid,
+    commits: mpsc::Sender<Commit>,
+    insists: bool,
+    answer: oneshot::Sender<Answer>,
+}
+
+/// Asks the reader behind `joins` for every commit after `applied`. Who insists can have nothing more from
+/// the transactions buffer.
+pub async fn join(
+    joins: &mpsc::Sender<Join>,
+    follower: Follower,
+    applied: Tsid,
+    commits: mpsc::Sender<Commit>,
+    insists: bool,
+) -> Result<Answer, Error> {
+    let ended = || Error::Connection("the slot's reader has ended".into());
+    let (answer, answered) = oneshot::channel();
+    let join = Join {
+        follower,
+        applied,
+        commits,
+        insists,
+        answer,
+    };
+    joins.send(join).await.map_err(|_| ended())?;
+    answered.await.map_err(|_| ended())
+}
+
+/// What becomes of who wants to join.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// All that follows is given.
+    Taken,
+    /// What comes next is in the transactions buffer: to be asked again once it was given.
+    BufferHasMore,
+    /// What comes next cannot be had any more.
+    Gone,
+}
+
+/// Whom it gives to.
+struct Given {
+    /// The last that was put into the queue.
+    applied: Tsid,
+    commits: mpsc::Sender<Commit>,
+    stall_max: Duration,
+}
+
+impl Given {
+    /// Whether it takes this, or has it already.
+    async fn give(&mut self, commit: &Commit) -> bool {
+        if self.applied >= commit.tsid() {
+            return true;
+        }
+        self.applied = commit.tsid();
+        let sent = self.commits.send_timeout(commit.clone(), self.stall_max);
+        sent.await.is_ok()
+    }
+}
+
+/// What an Extractor gets, in TSID order.
+#[derive(Clone, Debug)]
+pub enum Commit {
+    /// A commit.
+    Transaction(Arc<TState>),
+    /// There is no other commit up to here.
+    Nothing(Tsid),
+}
+
+impl Commit {
+    /// Its place.
+    pub fn tsid(&self) -> Tsid {
+        match self {
+            Commit::Transaction(tstate) => tstate.tsid,
+            Commit::Nothing(tsid) => *tsid,
+        }
+    }
+}
+
+impl Placed for Commit {
+    fn tsid(&self) -> Tsid {
+        Commit::tsid(self)
+    }
+
+    fn length(&self) -> usize {
+        match self {
+            Commit::Transaction(tstate) => tstate.length,
+            Commit::Nothing(_) => 0,
+        }
+    }
+}
+
+/// See the module.
+pub struct Reader {
+    shared: Shared,
+    joined: mpsc::Receiver<Join>,
+    followers: BTreeMap<Follower, Given>,
+    /// Every commit up to here has been read.
+    position: Tsid,
+    /// The slot gives nothing any more of what is before this place.
+    confirmed: Tsid,
+    recent: Recent<Commit>,
+    snapshot: Snapshot,
+    /// Commits in doubt whose process is gone: if they are not read up to here, they did not happen.
+    doubts: BTreeMap<TStateId, Tsid>,
+    /// What the log was told of the slot.
+    events: EventLog,
+}
+
+impl Reader {
+    /// A reader that has read nothing.
+    pub fn new(shared: Shared, joined: mpsc::Receiver<Join>) -> Reader {
+        Reader {
+            shared,
+            joined,
+            followers: BTreeMap::new(),
+            position: Tsid(0),
+            confirmed: Tsid(0),
+            recent: Recent::default(),
+            snapshot: Snapshot::default(),
+            doubts: BTreeMap::new(),
+            events: EventLog::default(),
+        }
+    }
+
+    /// Reads for ever.
+    pub async fn run(mut self) {
+        let mut wait = RETRY_WAIT_MIN;
+        loop {
+            let position = self.position;
+            let done = match self.shared.lease.is_valid() {
+                true => self.read().await,
+                // Who has the slot may be another proxy.
+                false => Err(Error::Connection(UNPROVEN.into())),
+            };
+            if let Err(problem) = done {
+                let text = format!("the primary's slot cannot be read: {problem}");
+                self.events.report(Level::Warn, EVENT, None, &text);
+                for follower in self.followers.keys() {
+                    if let Follower::Replica(id) = follower {
+                        self.shared.set_progress(*id, &*text, None);
+                    }
+                }
+                wait = match self.position > position {
+                    true => RETRY_WAIT_MIN,
+                    false => RETRY_WAIT_MAX.min(wait * 2),
+                };
+                tokio::time::sleep(wait).await;
+            }
+        }
+    }
+
+    /// Reads until a follower needs older commits, or something goes wrong.
+    async fn read(&mut self) -> Result<(), Error> {
+        let primary = connect(&self.shared.primary, "replex reader").await?;
+        let stream_error =
+            |error: pgwire_replication::PgWireError| Error::Stream(error.to_string());
+        let address = &self.shared.primary;
+        let bridge = match address.tls {
+            Policy::Disable => None,
+            _ => Some(Bridge::start(address)),
+        };
+        let unreachable = |error: io::Error| Error::Connection(error.to_string());
+        let bridge = bridge.transpose().map_err(unreachable)?;
+        let configuration = stream_configuration(address, bridge.as_ref());
+        let mut stream = ReplicationClient::connect(configuration)
+            .await
+            .map_err(stream_error)?;
+        self.begin_behind(setup::confirmed(&primary).await?)?;
+        nudge(&primary).await?;
+        let key = self.shared.manager().key().clone();
+        let mut assembler = Assembler::default();
+        let mut is_inside = false;
+        let mut tick = tokio::time::interval(TICK);
+        tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut look = tokio::time::interval(LOOK_INTERVAL);
+        look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                event = stream.recv() => {
+                    let ended = || Error::Stream("the primary ended the stream".into());
+                    let event = event.map_err(stream_error)?.ok_or_else(ended)?;
+                    match event {
+                        ReplicationEvent::KeepAlive { wal_end, .. } if !is_inside => {
+                            self.nothing(Tsid(wal_end.as_u64())).await;
+                        }
+                        ReplicationEvent::Begin { xid, .. } => {
+                            is_inside = true;
+                            assembler.begin(xid);
+                        }
+                        ReplicationEvent::XLogData { data, .. } => {
+                            assembler.data(data, &self.shared.analyser)?;
+                            assembler.bound().await.map_err(no_file)?;
+                        }
+                        ReplicationEvent::Message { transactional: true, prefix, content, .. } => {
+                            assembler.message(&prefix, &content, &key);
+                        }
+                        ReplicationEvent::Commit { end_lsn, .. } => {
+                            is_inside = false;
+                            let end = Tsid(end_lsn.as_u64());
+                            let tstate = assembler.commit(end).await.map_err(no_file)?;
+                            let is_old = std::mem::take(&mut assembler.catalogue_is_old);
+                            self.committed(&primary, tstate, is_old).await?;
+                        }
+                        _ => {}
+                    }
+                }
+                join = self.joined.recv() => {
+                    let Some(join) = join else { return Ok(()) };
+                    if self.needs_older(join).await {
+                        // Whatever it says while it ends, the next stream begins anew.
+                        let _ = stream.shutdown().await;
+                        return Ok(());
+                    }
+                }
+                _ = look.tick() => self.look(&primary).await?,
+                _ = tick.tick() => {
+                    self.confirm(&stream);
+                    self.settle_doubts(&primary).await?;
+                }
+            }
+        }
+    }
+
+    /// The stream gives what is behind this place.
+    fn begin_behind(&mut self, confirmed: Tsid) -> Result<(), Error> {
+        if confirmed == setup::NO_SLOT {
+            return Err(Error::Stream("the primary has no slot any more".into()));
+        }
+        // Somebody else has moved it, or made it anew: who lacks some of it joins again, and hears so.
+        self.followers.retain(|_, given| given.applied >= confirmed);
+        self.confirmed = self.confirmed.max(confirmed);
+        self.recent.begin(confirmed);
+        Ok(())
+    }
+
+    async fn committed(
+        &mut self,
+        primary: &Client,
+        tstate: TState,
+        catalogue_is_old: bool,
+    ) -> Result<(), Error> {
+        if catalogue_is_old || tstate.has_statements {
+            self.shown(primary, tstate.xid).await?;
+            let catalogue = catalogue::read(primary).await?;
+            let analyser = &self.shared.analyser;
+            analyser.replace(catalogue);
+            let generation = analyser.generation();
+            self.shared.manager().catalogue_replaced(generation);
+        }
+        let is_shown = self.shared.manager().committed(&Committed {
+            tsid: tstate.tsid,
+            mark: tstate.mark,
+            writes: &tstate.sets,
+            has_statements: tstate.has_statements,
+        });
+        if !is_shown {
+            self.shown(primary, tstate.xid).await?;
+            self.shared.manager().shown(tstate.tsid);
+        }
+        self.position = self.position.max(tstate.tsid);
+        self.give(&Commit::Transaction(Arc::new(tstate))).await;
+        Ok(())
+    }
+
+    async fn nothing(&mut self, until: Tsid) {
+        if until > self.position {
+            self.position = until;
+            self.give(&Commit::Nothing(until)).await;
+        }
+    }
+
+    /// Waits until the primary shows a commit whose record is in its log already.
+    async fn shown(&mut self, primary: &Client, xid: u32) -> Result<(), Error> {
+        while !self.snapshot.shows(xid) {
+            let text = setup::one(primary, "SELECT pg_current_snapshot()").await?;
+            self.snapshot = text.parse()?;
+            if !self.snapshot.shows(xid) {
+                tokio::time::sleep(SHOWN_WAIT).await;
+            }
+        }
+        Ok(())
+    }
+
+    async fn give(&mut self, commit: &Commit) {
+        if self.shared.buffer.is_some() {
+            self.recent.push(commit.clone());
+        }
+        let mut gone = Vec::new();
+        for (follower, given) in &mut self.followers {
+            if !given.give(commit).await {
+                gone.push(*follower);
+            }
+        }
+        for follower in gone {
+            self.followers.remove(&follower);
+        }
+    }
+
+    /// Takes up a follower, if what it needs can be had. Whether the stream must begin anew for it.
+    async fn needs_older(&mut self, join: Join) -> bool {
+        let Join {
+            follower,
+            applied,
+            commits,
+            insists,
+            answer,
+        } = join;
+        let mut given = Given {
+            applied,
+            commits,
+            stall_max: match follower {
+                Follower::Buffer => BUFFER_STALL_MAX,
+                Follower::Replica(_) => STALL_MAX,
+            },
+        };
+        let buffer = self.shared.buffer.as_ref().filter(|_| !insists);
+        let has_more = buffer.is_some_and(|buffer| buffer.has_after(applied));
+        let read = (self.position, self.confirmed);
+        let source = handover::source(applied, read, &self.recent, has_more);
+        // Who does not hear the answer has ended, and is let go of with its queue.
+        match source {
+            Source::Buffer => {
+                let _ = answer.send(Answer::BufferHasMore);
+                return false;
+            }
+            Source::Nobody => {
+                let _ = answer.send(Answer::Gone);
+                return false;
+            }
+            Source::Recent => {
+                for commit in self.recent.iter() {
+                    if !given.give(commit).await {
+                        return false;
+                    }
+                }
+            }
+            Source::Stream | Source::StreamAnew => {}
+        }
+        self.followers.insert(follower, given);
+        let _ = answer.send(Answer::Taken);
+        source == Source::StreamAnew
+    }
+
+    /// Lets the primary forget what every replica has on disk; everything, if there is none.
+    fn confirm(&mut self, stream: &ReplicationClient) {
+        if !self.shared.lease.is_valid() {
+            return;
+        }
+        let durable = self.shared.needed(self.confirmed);
+        let knows_all = self.shared.knows_all.load(Ordering::Acquire);
+        let mut durable = durable.or(knows_all.then_some(self.position));
+        if let Some(buffer) = &self.shared.buffer {
+            self.recent.forget(buffer.until().unwrap_or_default());
+            durable = durable.map(|durable| buffer.holds(durable));
+        }
+        if let Some(durable) = durable.filter(|durable| *durable > Tsid(0)) {
+            // Who was given older commits by the transactions buffer may be behind what the slot has.
+            self.confirmed = self.confirmed.max(durable);
+            stream.update_applied_lsn(Lsn::from_u64(self.confirmed.0));
+        }
+    }
+
+    /// Tells the log when the primary keeps so much for whoever is away that the slot may be lost.
+    async fn look(&self, primary: &Client) -> Result<(), Error> {
+        let kept = Kept::of(primary).await?;
+        *self
+            .shared
+            .kept
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = kept;
+        let (level, text) = match kept.is_alarming() {
+            false => (Level::Info, "the primary's slot is read"),
+            true => (
+                Level::Warn,
+                "the primary keeps more of its log for the slot than may still come: at max_slot_wal_keep_size the \
+                 slot is lost, and who is away must be filled again. SHOW LAG says who that is",
+            ),
+        };
+        self.events.report(level, EVENT, None, text);
+        Ok(())
+    }
+
+    /// Commits whose connection broke: they happened if they are read before the log's end at a time
+    /// when their process was gone.
+    async fn settle_doubts(&mut self, primary: &Client) -> Result<(), Error> {
+        let in_doubt = self.shared.manager().in_doubt();
+        for (id, backend) in &in_doubt {
+            if self.doubts.contains_key(id) {
+                continue;
+            }
+            let alive = format!("SELECT count(*) FROM pg_stat_activity WHERE pid = {backend}");
+            if setup::one(primary, &alive).await? == "0" {
+                let end = setup::position(primary).await?;
+                self.doubts.insert(*id, end);
+                nudge(primary).await?;
+            }
+        }
+        let still = |id: &TStateId| in_doubt.iter().any(|(doubt, _)| doubt == id);
+        self.doubts.retain(|id, _| still(id));
+        let settled = self.doubts.iter().filter(|(_, end)| **end <= self.position);
+        let settled: Vec<TStateId> = settled.map(|(id, _)| *id).collect();
+        self.shared.manager().settle_doubts(&settled);
+        Ok(())
+    }
+}
+
+fn no_file(error: io::Error) -> Error {
+    Error::Stream(format!(
+        "a long transaction cannot be kept in a temporary file ({error}): is the disk full? TMPDIR names \
+         another folder"
+    ))
+}
+
+/// Writes a commit of no effect, so that the stream goes past the log's end as it is now.
+pub async fn nudge(primary: &Client) -> Result<(), Error> {
+    let sql = "SELECT pg_logical_emit_message(true, 'hihooi.nudge', '')";
+    primary.simple_query(sql).await?;
+    Ok(())
+}
+
+/// How the slot's stream is read; where that is to be done over TLS, through the bridge.
+fn stream_configuration(primary: &Address, bridge: Option<&Bridge>) -> ReplicationConfig {
+    let (host, port) = match bridge {
+        Some(bridge) => (bridge.folder().to_string_lossy(), bridge::PORT),
+        None => (Cow::from(&primary.host), primary.port),
+    };
+    let password = primary.password.as_deref().unwrap_or_default();
+    let (user, database) = (&primary.user, &primary.database);
+    ReplicationConfig::new(&*host, user, password, database, SLOT, SLOT)
+        .with_port(port)
+        .with_options(OPTIONS)
+        .with_status_interval(TICK)
+        .with_wakeup_interval(TICK)
+        .with_application_name("replex slot")
+}

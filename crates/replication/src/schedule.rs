@@ -1,0 +1,508 @@
+//! In which order an Extractor's connections execute, commit and take back transactions.
+//!
+//! Pure. A connection executes a group of transactions that follow each other as one transaction of the
+//! replica's; a group's name is its last TSID, which is what the replica has once it has committed. Groups are
+//! of what waits already: there is more than one in a group only where more wait than there are connections, and
+//! nobody waits for a group to be full.
+//!
+//! Invariants: commits are in TSID order (R31); an independent group may execute before its turn, but if one
+//! before it fails or is in its way, it is taken back. What fails as a group is tried again one by one, when it is the
+//! oldest, with nothing else running. If it fails alone, the replica differs from the primary.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use proxy_core::freshness::Tsid;
+use proxy_core::freshness::execution::{Company, Execution, Room, Task};
+use proxy_core::planted::{self, Bug};
+
+/// Bytes of the transactions of one group, at most, unless it is a single one: no group takes longer than a
+/// transaction may that is kept in memory.
+const GROUP_LENGTH_MAX: usize = 256 * 1024;
+
+/// A connection's number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Worker(pub usize);
+
+/// What a connection, or nobody, is to do. Groups are named by their last transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Command {
+    /// Execute without committing.
+    Execute(Worker, Tsid),
+    /// Commit what was executed.
+    Commit(Worker, Tsid),
+    /// Take back what was executed.
+    Rollback(Worker, Tsid),
+    /// All up to here is applied, without work at the replica.
+    Advance(Tsid),
+}
+
+/// How far a group is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Executing,
+    Executed,
+    Committing,
+    RollingBack,
+}
+
+/// Transactions that a connection executes as one.
+#[derive(Debug)]
+pub struct Group {
+    /// They follow each other, but for such as have nothing to do.
+    pub tsids: Vec<Tsid>,
+    /// Whether it runs with nothing else running, since it failed before.
+    pub is_alone: bool,
+    worker: Worker,
+    phase: Phase,
+}
+
+impl Group {
+    fn first(&self) -> Tsid {
+        self.tsids[0]
+    }
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Schedule {
+    /// Those that wait, and those that are in groups, until they have left and that was looked at.
+    execution: Execution,
+    /// Those that have nothing to do, and whose turn has not come.
+    empty: BTreeSet<Tsid>,
+    /// By name, and so in TSID order, as no two overlap.
+    groups: BTreeMap<Tsid, Group>,
+    /// Those that have left, and that `execution` still has.
+    left: Vec<Vec<Tsid>>,
+    idle: Vec<Worker>,
+    worker_count: usize,
+    group_max: usize,
+}
+
+impl Schedule {
+    /// For this many connections, and groups of so many transactions at most.
+    pub fn new(worker_count: usize, group_max: usize) -> Schedule {
+        assert!(worker_count > 0, "somebody has to execute");
+        assert!(group_max > 0, "something has to be executed");
+        Schedule {
+            execution: Execution::default(),
+            empty: BTreeSet::new(),
+            groups: BTreeMap::new(),
+            left: Vec::new(),
+            idle: (0..worker_count).rev().map(Worker).collect(),
+            worker_count,
+            group_max,
+        }
+    }
+
+    /// Transactions that are not yet committed here.
+    pub fn count(&self) -> usize {
+        let executing: usize = self.groups.values().map(|group| group.tsids.len()).sum();
+        executing + self.execution.waiting_count() + self.empty.len()
+    }
+
+    /// A group that is to be executed.
+    pub fn group(&self, name: Tsid) -> &Group {
+        &self.groups[&name]
+    }
+
+    /// The next transaction in TSID order.
+    pub fn add(&mut self, tsid: Tsid, task: Task) {
+        self.execution.add(tsid, task);
+    }
+
+    /// The next transaction in TSID order has nothing to do.
+    pub fn add_empty(&mut self, tsid: Tsid) {
+        self.empty.insert(tsid);
+    }
+
+    /// A connection has executed it.
+    pub fn executed(&mut self, name: Tsid) {
+        let group = self.groups.get_mut(&name).expect("it was to be executed");
+        assert_eq!(
+            group.phase,
+            Phase::Executing,
+            "only what executes is executed"
+        );
+        group.phase = Phase::Executed;
+    }
+
+    /// A connection could not execute it, and has taken it back. Returns whether it was alone: then
+    /// trying again changes nothing.
+    pub fn failed(&mut self, name: Tsid) -> bool {
+        let group = self.put_back(name, Phase::Executing);
+        for tsid in &group.tsids {
+            self.execution.isolate(*tsid);
+        }
+        group.is_alone
+    }
+
+    /// A connection has committed it.
+    pub fn committed(&mut self, worker: Worker, name: Tsid) {
+        let group = self.groups.remove(&name).expect("it was to be committed");
+        assert_eq!(group.phase, Phase::Committing, "it was told to");
+        assert_eq!(group.worker, worker, "who executed it commits it");
+        self.idle.push(worker);
+        // Those between had nothing to do.
+        self.empty = self.empty.split_off(&name);
+        self.left.push(group.tsids);
+    }
+
+    /// A connection has taken it back.
+    pub fn rolled_back(&mut self, name: Tsid) {
+        self.put_back(name, Phase::RollingBack);
+    }
+
+    /// Whose turn it is: to be told before anything else is done, as all others wait for it.
+    pub fn turns(&mut self) -> Vec<Command> {
+        let mut commands = Vec::new();
+        let waiting = self.execution.oldest_waiting().map(|(tsid, _)| tsid);
+        let group = self.groups.iter_mut().next();
+        let group = group.filter(|(_, group)| waiting.is_none_or(|tsid| group.first() < tsid));
+        let oldest = group.as_ref().map(|(_, group)| group.first()).or(waiting);
+        while let Some(empty) = self.empty.first().copied()
+            && oldest.is_none_or(|oldest| empty < oldest)
+        {
+            self.empty.pop_first();
+            commands.push(Command::Advance(empty));
+        }
+        if let Some((name, group)) = group
+            && group.phase == Phase::Executed
+        {
+            group.phase = Phase::Committing;
+            commands.push(Command::Commit(group.worker, *name));
+        }
+        commands
+    }
+
+    /// What else is to be done now.
+    pub fn commands(&mut self) -> Vec<Command> {
+        let mut commands = Vec::new();
+        // Lets those go on that have waited for what has left.
+        for group in std::mem::take(&mut self.left) {
+            self.execution.complete(&group);
+        }
+        let waiting = self.execution.oldest_waiting();
+        let group = self.groups.values().next();
+        let group = group.filter(|group| waiting.is_none_or(|(tsid, _)| group.first() < tsid));
+        match (group, waiting) {
+            (Some(group), _) if group.is_alone && group.phase == Phase::Executing => {
+                return commands;
+            }
+            (None, Some((_, task))) if task.company == Company::Alone => {
+                self.clear_the_way(&mut commands);
+                return commands;
+            }
+            _ => {}
+        }
+        if planted::is(Bug::CommitsOutOfOrder) {
+            for (name, group) in &mut self.groups {
+                if group.phase == Phase::Executed {
+                    group.phase = Phase::Committing;
+                    commands.push(Command::Commit(group.worker, *name));
+                }
+            }
+        }
+        self.start(&mut commands);
+        commands
+    }
+
+    /// The oldest goes alone: whatever else was executed is taken back first.
+    fn clear_the_way(&mut self, commands: &mut Vec<Command>) {
+        for (name, group) in &mut self.groups {
+            if group.phase == Phase::Executed {
+                group.phase = Phase::RollingBack;
+                commands.push(Command::Rollback(group.worker, *name));
+            }
+        }
+        if self.groups.is_empty()
+            && let Some(tsid) = self.execution.start_alone()
+        {
+            self.execute(vec![tsid], Company::Alone, commands);
+        }
+    }
+
+    /// Connections that are idle share what waits, as far as it may run now.
+    fn start(&mut self, commands: &mut Vec<Command>) {
+        while !self.idle.is_empty() {
+            let share = self.execution.waiting_count() / self.worker_count;
+            let room = Room {
+                count: share.clamp(1, self.group_max),
+                length: GROUP_LENGTH_MAX,
+            };
+            let tsids = self.execution.start(room);
+            if tsids.is_empty() {
+                break;
+            }
+            self.execute(tsids, Company::Any, commands);
+        }
+    }
+
+    fn execute(&mut self, tsids: Vec<Tsid>, company: Company, commands: &mut Vec<Command>) {
+        let worker = self.idle.pop().expect("somebody is idle");
+        let name = *tsids.last().expect("a group is of something");
+        commands.push(Command::Execute(worker, name));
+        let group = Group {
+            tsids,
+            is_alone: company == Company::Alone,
+            worker,
+            phase: Phase::Executing,
+        };
+        self.groups.insert(name, group);
+    }
+
+    /// What was in a group waits again.
+    fn put_back(&mut self, name: Tsid, phase: Phase) -> Group {
+        let group = self.groups.remove(&name).expect("it was to be executed");
+        assert_eq!(group.phase, phase, "it was not told to do this");
+        self.execution.put_back(&group.tsids);
+        self.idle.push(group.worker);
+        group
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use proxy_core::freshness::{Row, Sets, Table, Touch};
+
+    fn write(row: u64) -> Task {
+        let mut sets = Sets::default();
+        sets.touch(Table(1), Touch::write_rows([Row(row)]));
+        Task {
+            sets,
+            length: 100,
+            company: Company::Any,
+        }
+    }
+
+    /// Whose turn it is, and what else is to be done.
+    fn all(schedule: &mut Schedule) -> Vec<Command> {
+        let mut commands = schedule.turns();
+        commands.extend(schedule.commands());
+        commands
+    }
+
+    fn tsids(schedule: &Schedule, name: u64) -> Vec<u64> {
+        let tsids = &schedule.group(Tsid(name)).tsids;
+        tsids.iter().map(|tsid| tsid.0).collect()
+    }
+
+    #[test]
+    fn later_one_executes_early_and_commits_in_order() {
+        let mut schedule = Schedule::new(2, 1);
+        schedule.add(Tsid(1), write(1));
+        schedule.add(Tsid(2), write(2));
+        let [first, second] = [Worker(0), Worker(1)];
+        let execute = [
+            Command::Execute(first, Tsid(1)),
+            Command::Execute(second, Tsid(2)),
+        ];
+        assert_eq!(all(&mut schedule), execute);
+        schedule.executed(Tsid(2));
+        assert_eq!(all(&mut schedule), []);
+        schedule.executed(Tsid(1));
+        assert_eq!(all(&mut schedule), [Command::Commit(first, Tsid(1))]);
+        schedule.committed(first, Tsid(1));
+        assert_eq!(all(&mut schedule), [Command::Commit(second, Tsid(2))]);
+    }
+
+    #[test]
+    fn what_fails_is_tried_again_alone_and_once() {
+        let mut schedule = Schedule::new(2, 1);
+        schedule.add(Tsid(1), write(1));
+        schedule.add(Tsid(2), write(2));
+        schedule.add(Tsid(3), write(3));
+        all(&mut schedule);
+        schedule.executed(Tsid(2));
+        assert!(!schedule.failed(Tsid(1)));
+        let back = Command::Rollback(Worker(1), Tsid(2));
+        assert_eq!(all(&mut schedule), [back]);
+        schedule.rolled_back(Tsid(2));
+        let again = all(&mut schedule);
+        assert!(matches!(again[..], [Command::Execute(_, Tsid(1))]));
+        assert_eq!(all(&mut schedule), []);
+        assert!(schedule.failed(Tsid(1)));
+    }
+
+    #[test]
+    fn what_is_empty_advances_in_its_turn() {
+        let mut schedule = Schedule::new(1, 1);
+        schedule.add(Tsid(1), write(1));
+        schedule.add_empty(Tsid(2));
+        all(&mut schedule);
+        schedule.executed(Tsid(1));
+        all(&mut schedule);
+        schedule.committed(Worker(0), Tsid(1));
+        assert_eq!(all(&mut schedule), [Command::Advance(Tsid(2))]);
+        assert_eq!(schedule.count(), 0);
+    }
+
+    /// Who waits is shared out among the connections; nobody waits for others to come.
+    #[test]
+    fn groups_are_of_what_waits() {
+        let mut schedule = Schedule::new(2, 4);
+        schedule.add(Tsid(1), write(1));
+        assert_eq!(all(&mut schedule), [Command::Execute(Worker(0), Tsid(1))]);
+        for tsid in 2..=9 {
+            schedule.add(Tsid(tsid), write(tsid));
+        }
+        assert_eq!(all(&mut schedule), [Command::Execute(Worker(1), Tsid(5))]);
+        assert_eq!(tsids(&schedule, 5), [2, 3, 4, 5]);
+        schedule.executed(Tsid(1));
+        all(&mut schedule);
+        schedule.committed(Worker(0), Tsid(1));
+        assert_eq!(all(&mut schedule), [Command::Execute(Worker(0), Tsid(7))]);
+        assert_eq!(tsids(&schedule, 7), [6, 7]);
+        assert_eq!(schedule.count(), 8);
+    }
+
+    /// What has nothing to do is passed over inside a group, and what fails in it is tried one by one.
+    #[test]
+    fn group_that_fails_is_done_one_by_one() {
+        let mut schedule = Schedule::new(1, 4);
+        schedule.add(Tsid(1), write(1));
+        schedule.add_empty(Tsid(2));
+        schedule.add(Tsid(3), write(1));
+        let execute = |name| Command::Execute(Worker(0), Tsid(name));
+        assert_eq!(all(&mut schedule), [execute(3)]);
+        assert_eq!(tsids(&schedule, 3), [1, 3]);
+        assert!(!schedule.failed(Tsid(3)));
+        assert_eq!(all(&mut schedule), [execute(1)]);
+        assert!(schedule.group(Tsid(1)).is_alone);
+        schedule.executed(Tsid(1));
+        assert_eq!(all(&mut schedule), [Command::Commit(Worker(0), Tsid(1))]);
+        schedule.committed(Worker(0), Tsid(1));
+        let rest = [Command::Advance(Tsid(2)), execute(3)];
+        assert_eq!(all(&mut schedule), rest);
+        assert!(schedule.group(Tsid(3)).is_alone);
+        assert!(schedule.failed(Tsid(3)));
+    }
+
+    /// What a run knows of the transactions: their rows, none if there is nothing to do.
+    struct Run {
+        rows: Vec<Option<u64>>,
+        committed: u64,
+        failures: BTreeSet<Tsid>,
+        /// By name: those that are executed, and not committed.
+        executing: BTreeMap<Tsid, Vec<Tsid>>,
+    }
+
+    impl Run {
+        fn row(&self, tsid: u64) -> Option<u64> {
+            self.rows[tsid as usize - 1]
+        }
+
+        /// A group follows, and conflicts with nothing that is before it, nor with what runs.
+        fn begins(&mut self, group: &Group) -> Result<(), TestCaseError> {
+            let (first, last) = (group.tsids[0].0, group.tsids[group.tsids.len() - 1].0);
+            let between = (first..=last).filter(|tsid| self.row(*tsid).is_some());
+            prop_assert_eq!(between.map(Tsid).collect::<Vec<_>>(), &group.tsids[..]);
+            if group.tsids.iter().any(|tsid| self.failures.contains(tsid)) {
+                prop_assert!(group.is_alone);
+                prop_assert_eq!(group.tsids.len(), 1);
+                prop_assert!(self.executing.is_empty());
+            }
+            let touches = |tsid: u64| {
+                let row = self.row(tsid);
+                row.is_some() && group.tsids.iter().any(|member| self.row(member.0) == row)
+            };
+            for earlier in self.committed + 1..first {
+                prop_assert!(!touches(earlier), "{} is before", earlier);
+            }
+            for other in self.executing.values().flatten() {
+                prop_assert!(!touches(other.0), "{} runs", other);
+            }
+            self.executing.insert(Tsid(last), group.tsids.clone());
+            Ok(())
+        }
+
+        fn commits(&mut self, name: Tsid) -> Result<(), TestCaseError> {
+            let group = self.executing.remove(&name).expect("it was executed");
+            let before = self.committed + 1..group[0].0;
+            prop_assert!(before.clone().all(|tsid| self.row(tsid).is_none()));
+            prop_assert_eq!(before.count(), 0, "those advance");
+            self.committed = name.0;
+            Ok(())
+        }
+    }
+
+    proptest! {
+        /// Whatever fails and in whatever order connections answer, all commit, in order, in groups of what
+        /// follows each other, of which no two that run conflict.
+        #[test]
+        fn everything_commits_in_order(
+            rows in prop::collection::vec(prop::option::weighted(0.8, 0_u64..6), 1..40),
+            (workers, group_max) in (1_usize..4, 1_usize..6),
+            answers in prop::collection::vec((any::<prop::sample::Index>(), 0..8_u8), 400),
+        ) {
+            let mut schedule = Schedule::new(workers, group_max);
+            let mut run = Run {
+                rows,
+                committed: 0,
+                failures: BTreeSet::new(),
+                executing: BTreeMap::new(),
+            };
+            let mut coming = (1..).zip(run.rows.clone());
+            let mut open = Vec::new();
+            let mut answers = answers.into_iter();
+            loop {
+                for command in all(&mut schedule) {
+                    match command {
+                        Command::Advance(tsid) => {
+                            prop_assert_eq!(tsid, Tsid(run.committed + 1));
+                            run.committed += 1;
+                        }
+                        Command::Execute(_, name) => {
+                            prop_assert!(schedule.group(name).tsids.len() <= group_max);
+                            run.begins(schedule.group(name))?;
+                            open.push(command);
+                        }
+                        other => open.push(other),
+                    }
+                }
+                let (index, luck) = answers.next().unwrap_or((any_first(), 1));
+                if (open.is_empty() || luck >= 3) && let Some((tsid, row)) = coming.next() {
+                    match row {
+                        Some(row) => schedule.add(Tsid(tsid), write(row)),
+                        None => schedule.add_empty(Tsid(tsid)),
+                    }
+                    continue;
+                }
+                if open.is_empty() {
+                    break;
+                }
+                match open.remove(index.index(open.len())) {
+                    // Each fails once at most, so never alone.
+                    Command::Execute(_, name)
+                        if luck == 0 && !schedule.group(name).is_alone =>
+                    {
+                        let group = run.executing.remove(&name).expect("it executes");
+                        run.failures.extend(group);
+                        prop_assert!(!schedule.failed(name));
+                    }
+                    Command::Execute(_, name) => schedule.executed(name),
+                    Command::Commit(worker, name) => {
+                        run.commits(name)?;
+                        schedule.committed(worker, name);
+                    }
+                    Command::Rollback(_, name) => {
+                        run.executing.remove(&name);
+                        schedule.rolled_back(name);
+                    }
+                    Command::Advance(_) => unreachable!("those are not kept"),
+                }
+            }
+            prop_assert_eq!(run.committed as usize, run.rows.len());
+            prop_assert_eq!(schedule.count(), 0);
+        }
+    }
+
+    fn any_first() -> prop::sample::Index {
+        use proptest::strategy::{Strategy as _, ValueTree as _};
+        let mut runner = proptest::test_runner::TestRunner::deterministic();
+        let tree = any::<prop::sample::Index>().new_tree(&mut runner);
+        tree.expect("an index is made").current()
+    }
+}

@@ -1,0 +1,571 @@
+//! Changes of the schema, whoever makes them: noted on the primary by event triggers, and run again on replicas in
+//! their place among the rows of their transaction.
+//!
+//! The triggers write each into a table of our own, which only superusers may write, and take it out again: the
+//! slot's stream has it all the same, and nobody else can have put it there. What a trigger knows is the text that
+//! the client sent, which may be several statements. Each of them that an event trigger can see is noted, also
+//! those that did nothing or concern temporary tables, so that the notes are matched with the statements in order.
+//! Those in functions are found by PL/pgSQL's own account of what it runs. What cannot be told apart or run again
+//! is *lost*: no replica can do it.
+
+use std::collections::VecDeque;
+
+use tokio_postgres::Client;
+use tokio_postgres::error::SqlState;
+
+use super::Error;
+use super::pgoutput::{Tuple, Value};
+use super::setup::setup_error;
+use pg_analysis::temporary::{self, Named, Uses};
+use pg_analysis::{Action, Analyser, TEMPORARY_TABLE, TransactionCommand, search_path};
+use proxy_core::freshness::mark::Statement;
+
+/// The table that the triggers write to, in our own schema.
+pub const TABLE: &str = "schema_change";
+
+/// What stands for the triggers' function where a copy of the primary's schema is put; `FORGET` takes it away again,
+/// with triggers that were copied.
+pub const STAND_IN: &str = "
+CREATE SCHEMA IF NOT EXISTS hihooi;
+CREATE OR REPLACE FUNCTION hihooi.note_schema_change() RETURNS event_trigger LANGUAGE plpgsql AS 'BEGIN END'";
+/// See [`STAND_IN`].
+pub const FORGET: &str = "DROP FUNCTION IF EXISTS hihooi.note_schema_change() CASCADE";
+
+/// The table, the triggers and their functions.
+const TRIGGERS: &str = include_str!("schema_changes.sql");
+
+/// Makes the triggers on the primary, unless our role may not: whether changes of the schema are noticed.
+pub async fn prepare(primary: &Client) -> Result<bool, Error> {
+    let make =
+        format!("BEGIN; SELECT pg_advisory_xact_lock(hashtext('hihooi')); {TRIGGERS}; COMMIT");
+    let Err(error) = primary.simple_query(&make).await else {
+        return Ok(true);
+    };
+    primary.batch_execute("ROLLBACK").await?;
+    match error.code() == Some(&SqlState::INSUFFICIENT_PRIVILEGE) {
+        true => Ok(false),
+        false => Err(setup_error(error)),
+    }
+}
+
+/// A statement that does `otherwise`, in PL/pgSQL, where the triggers will not note what the session does next.
+///
+/// Before that it refuses `text`, the statement that follows, if that makes something for good of temporary tables.
+pub fn unless_noted(otherwise: &str, text: &str) -> String {
+    let refusing = refusing_temporary(&temporary::named(text));
+    format!(
+        "{UNLESS_NOTED}BEGIN {refusing}IF pg_catalog.current_setting('session_replication_role') OPERATOR(pg_catalog.=) 'replica' \
+         OR pg_catalog.current_setting('event_triggers', true) OPERATOR(pg_catalog.=) 'off' \
+         OR (SELECT pg_catalog.count(*) FROM pg_catalog.pg_event_trigger WHERE evtenabled IN ('O', 'A') \
+             AND evtname IN ('hihooi_before', 'hihooi_after', 'hihooi_drop')) OPERATOR(pg_catalog.<>) 3 \
+         THEN {otherwise}; END IF; {END_UNLESS_NOTED}"
+    )
+}
+
+/// In PL/pgSQL: fails if these tables are the session's own, or some of them where all may be.
+fn refusing_temporary(named: &Named) -> String {
+    if named.names.is_empty() && named.temporary_count == 0 {
+        return String::new();
+    }
+    // As the client's bytes, whatever its settings say of quotes.
+    let hex = |name: &String| name.bytes().map(|byte| format!("{byte:02x}")).collect();
+    let names: Vec<String> = named.names.iter().map(hex).collect();
+    let (names, sure, most) = (
+        names.join(","),
+        named.temporary_count,
+        match named.may_be_all {
+            true => named.count.saturating_sub(1),
+            false => named.count,
+        },
+    );
+    format!(
+        "IF (SELECT pg_catalog.count(*) OPERATOR(pg_catalog.+) {sure} FROM pg_catalog.pg_class AS c \
+             WHERE c.relpersistence OPERATOR(pg_catalog.=) 't' AND pg_catalog.pg_table_is_visible(c.oid) \
+               AND c.relnamespace OPERATOR(pg_catalog.=) pg_catalog.pg_my_temp_schema() \
+               AND pg_catalog.encode(pg_catalog.namesend(c.relname), 'hex') OPERATOR(pg_catalog.=) \
+                   ANY ('{{{names}}}'::pg_catalog.text[])) BETWEEN 1 AND {most} \
+         THEN RAISE EXCEPTION USING ERRCODE = '0A000', \
+           MESSAGE = 'this cannot be done with a temporary table, which replicas do not have', \
+           HINT = 'Name temporary tables in a statement of their own; instead of CREATE TABLE ... AS or LIKE, write \
+                   CREATE TABLE with its columns, then INSERT ... SELECT.'; END IF; "
+    )
+}
+
+const UNLESS_NOTED: &str = "DO $replex_noted$";
+const END_UNLESS_NOTED: &str = "END$replex_noted$";
+
+/// What is behind such statements.
+fn behind_preludes(mut text: &str) -> &str {
+    while let Some((_, rest)) = text
+        .strip_prefix(UNLESS_NOTED)
+        .and_then(|text| text.split_once(END_UNLESS_NOTED))
+    {
+        text = rest.strip_prefix(';').unwrap_or(rest);
+    }
+    text
+}
+
+/// What a trigger has written.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Note {
+    /// When the client's text began to run; it names the text within a session.
+    pub at: String,
+    /// The event at which the trigger ran.
+    pub event: String,
+    /// The command tag.
+    pub tag: String,
+    /// Does it change what replicas have? Of a DROP the note before says so.
+    pub matters: bool,
+    /// Settings by which texts mean something else, a line for each.
+    pub settings: String,
+    /// The `search_path`.
+    pub path: String,
+    /// The role.
+    pub role: String,
+    /// What the client sent.
+    pub query: String,
+    /// What PL/pgSQL was doing, innermost first; the first line is the trigger's own.
+    pub context: String,
+    /// Temporary tables, views and sequences that the session had, a line for each.
+    pub temporary: String,
+}
+
+impl Note {
+    /// A row of the table, whose columns have these names.
+    pub fn of<'c>(columns: impl Iterator<Item = &'c str>, row: &Tuple) -> Option<Note> {
+        let mut note = Note::default();
+        for (column, value) in columns.zip(row) {
+            let Value::Text(text) = value else {
+                return None;
+            };
+            let text = str::from_utf8(text).ok()?;
+            let field = match column {
+                "at" => &mut note.at,
+                "event" => &mut note.event,
+                "tag" => &mut note.tag,
+                "settings" => &mut note.settings,
+                "path" => &mut note.path,
+                "role" => &mut note.role,
+                "query" => &mut note.query,
+                "context" => &mut note.context,
+                "temporary" => &mut note.temporary,
+                "matters" => {
+                    note.matters = text == "t";
+                    continue;
+                }
+                _ => continue,
+            };
+            text.clone_into(field);
+        }
+        (!note.query.is_empty()).then_some(note)
+    }
+
+    /// The text that has the statement, if the client did not send it; `None` if it is not known.
+    fn inner(&self) -> Option<Option<&str>> {
+        let Some((_, callers)) = self.context.split_once('\n') else {
+            return Some(None);
+        };
+        let rest = callers.strip_prefix("SQL statement \"")?;
+        let end = rest.find("\"\nPL/pgSQL function ")?;
+        Some(Some(&rest[..end]))
+    }
+
+    fn lost(&self, why: &str) -> Found {
+        Found::Lost(format!("{} cannot be run again here: {why}", self.tag))
+    }
+}
+
+/// What replicas are to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// This, with these settings.
+    Statement(Statement, Vec<(String, String)>),
+    /// They cannot, for this reason.
+    Lost(String),
+}
+
+/// The changes of the schema that one transaction made, as they come.
+#[derive(Debug, Default)]
+pub struct SchemaChanges {
+    /// Statements that the proxy wrote into the log itself, right before they run.
+    announced: Vec<String>,
+    /// The text that the client sent last, of which a statement was noted.
+    sent: Option<Text>,
+    /// The one that a function ran last.
+    inner: Option<Text>,
+    /// Has the DROP that is to be noted next dropped what replicas have?
+    drops: bool,
+}
+
+/// A text, and how far its statements were noted.
+#[derive(Debug)]
+struct Text {
+    /// When what the client sent began to run.
+    at: String,
+    text: String,
+    /// What was noted last of it.
+    note: Note,
+    /// Those of its statements that change the schema and were not noted yet, in order. `None` is one that is not
+    /// for Replicas: it makes something temporary, or they know of it.
+    rest: VecDeque<Option<String>>,
+    /// Why it cannot be run again.
+    problem: Option<&'static str>,
+    /// Does it run scripts, whose statements are noted as if they were its own?
+    has_script: bool,
+    /// May it run what is not seen?
+    is_unproven: bool,
+}
+
+impl Text {
+    fn is(&self, at: &str, text: &str) -> bool {
+        self.at == at && self.text == text
+    }
+
+    fn run(&self, text: String) -> Found {
+        let statement = Statement {
+            search_path: self.note.path.clone(),
+            role: self.note.role.clone(),
+            text,
+        };
+        let settings = self.note.settings.lines();
+        let settings = settings.filter_map(|line| line.split_once('='));
+        let settings = settings.map(|(name, value)| (name.into(), value.into()));
+        Found::Statement(statement, settings.collect())
+    }
+
+    /// Runs one that was noted, unless it is about temporary tables.
+    fn run_noted(&self, text: String) -> Option<Found> {
+        let own: Vec<&str> = self.note.temporary.lines().collect();
+        match temporary::uses(&text, &own) {
+            Uses::Nothing => Some(self.run(text)),
+            Uses::Only => None,
+            Uses::Some => Some(self.note.lost("it uses a temporary table")),
+        }
+    }
+
+    /// The statement that was noted is the next of this tag; those before it are of kinds that no trigger sees.
+    fn noted(&mut self, note: &Note, matters: bool) -> Vec<Found> {
+        self.note = note.clone();
+        if let Some(why) = self.problem {
+            return matters.then(|| note.lost(why)).into_iter().collect();
+        }
+        let is_it = |it: &Option<String>| it.as_ref().is_none_or(|text| is_of(text, &note.tag));
+        let Some(place) = self.rest.iter().position(is_it) else {
+            return match self.is_unproven && matters {
+                true => vec![note.lost("what ran it is not understood")],
+                false => Vec::new(),
+            };
+        };
+        let before: Vec<String> = self.rest.drain(..place).flatten().collect();
+        let mut found: Vec<Found> = before.into_iter().map(|text| self.run(text)).collect();
+        let noted = self.rest.pop_front().flatten().filter(|_| matters);
+        found.extend(noted.and_then(|text| self.run_noted(text)));
+        found
+    }
+
+    /// All that is left. At its end that is of kinds that no trigger sees.
+    fn take_rest(&mut self) -> Vec<Found> {
+        let rest = std::mem::take(&mut self.rest).into_iter().flatten();
+        rest.map(|text| self.run(text)).collect()
+    }
+}
+
+impl SchemaChanges {
+    /// The proxy has written this statement into the log: it is known already if it is noted.
+    pub fn announced(&mut self, statement: &Statement) {
+        self.announced.push(statement.text.clone());
+    }
+
+    /// One was noted.
+    pub fn noted(&mut self, note: &Note, analyser: &Analyser) -> Vec<Found> {
+        let mut found = Vec::new();
+        let is_same = |it: &Text| it.is(&note.at, &note.query);
+        if !self.sent.as_ref().is_some_and(is_same) {
+            found = self.end();
+            let announced = std::mem::take(&mut self.announced);
+            let sent = self
+                .sent
+                .insert(begin(note, &note.query, announced, analyser));
+            if sent.has_script {
+                found.extend(sent.take_rest());
+            }
+        }
+        if note.event == "sql_drop" {
+            self.drops = true;
+            return found;
+        }
+        let matters = note.matters || std::mem::take(&mut self.drops);
+        let Some(sent) = self.sent.as_mut().filter(|it| !it.has_script) else {
+            return found;
+        };
+        let inner = match note.inner() {
+            Some(Some(inner)) => inner,
+            Some(None) => {
+                found.extend(sent.noted(note, matters));
+                return found;
+            }
+            None => {
+                let why = "a function ran it that is not in PL/pgSQL";
+                found.extend(matters.then(|| note.lost(why)));
+                return found;
+            }
+        };
+        // The same statement may run again and again.
+        let is_same = |it: &Text| it.is(&note.at, inner) && (it.has_script || !it.rest.is_empty());
+        if !self.inner.as_ref().is_some_and(is_same) {
+            let before = self.inner.take();
+            found.extend(before.into_iter().flat_map(|mut it| it.take_rest()));
+            self.inner = Some(begin(note, inner, Vec::new(), analyser));
+        }
+        let Some(inner) = &mut self.inner else {
+            return found;
+        };
+        match inner.has_script {
+            true => found.extend(inner.take_rest()),
+            false => found.extend(inner.noted(note, matters)),
+        }
+        found
+    }
+
+    /// The transaction is committed, or the next text has come.
+    pub fn end(&mut self) -> Vec<Found> {
+        let ended = [self.inner.take(), self.sent.take()].into_iter().flatten();
+        ended.flat_map(|mut it| it.take_rest()).collect()
+    }
+}
+
+/// One whose first statement is noted; of these replicas know.
+fn begin(note: &Note, text: &str, mut announced: Vec<String>, analyser: &Analyser) -> Text {
+    let mut begun = Text {
+        at: note.at.clone(),
+        text: text.to_owned(),
+        note: note.clone(),
+        rest: VecDeque::new(),
+        problem: None,
+        has_script: false,
+        is_unproven: false,
+    };
+    let text = behind_preludes(text);
+    let analysis = analyser.analyse(text, &search_path(&note.path, &note.role));
+    let last = analysis.len().saturating_sub(1);
+    let mut is_cut = false;
+    for (place, statement) in analysis.iter().enumerate() {
+        match &statement.action {
+            Action::Schema(text) => {
+                begun.has_script |= is_of_replica(text);
+                let known = announced.iter().position(|it| it == text);
+                let is_news = known.map(|place| announced.remove(place)).is_none();
+                let is_theirs = is_news && !is_of_our_schema(text);
+                begun.rest.push_back(is_theirs.then(|| text.clone()));
+            }
+            Action::Pin(TEMPORARY_TABLE) => begun.rest.push_back(None),
+            Action::Refused(why) => begun.problem = Some(why),
+            Action::Transaction(TransactionCommand::Begin) if place == 0 => {}
+            Action::Transaction(TransactionCommand::Commit) if place == last => {}
+            Action::Transaction(_) => is_cut = true,
+            Action::Unproven(_) | Action::Pin(_) => begun.is_unproven = true,
+            Action::Read | Action::Write | Action::Primary(_) | Action::Session => {}
+        }
+    }
+    let is_conforming = !note.settings.contains("standard_conforming_strings=off");
+    if !is_conforming && text.contains('\\') {
+        begun.problem = Some("standard_conforming_strings is off");
+    }
+    if is_cut && begun.rest.len() > 1 {
+        begun.problem = Some("its text has several transactions");
+    }
+    if begun.has_script && begun.is_unproven {
+        begun.problem = Some("its text also runs what is not seen");
+    }
+    if begun.problem.is_some() {
+        begun.rest.clear();
+        begun.has_script = false;
+    }
+    begun
+}
+
+/// May the text be a statement of this tag?
+fn is_of(text: &str, tag: &str) -> bool {
+    // It is run again as the other.
+    let tag = match tag {
+        "SELECT INTO" => "CREATE TABLE AS",
+        tag => tag,
+    };
+    let mut tag = tag.split(' ');
+    let first = tag.next();
+    let last = tag.next_back();
+    let mut words = words(text);
+    words.next().as_deref() == first && last.is_none_or(|last| words.any(|word| word == last))
+}
+
+/// Rights in the schema that proxies keep for themselves; of anything else there the triggers know.
+fn is_of_our_schema(text: &str) -> bool {
+    let mut words = words(text);
+    let first = words.next();
+    ["GRANT", "REVOKE"].map(Some).contains(&first.as_deref()) && words.any(|word| word == "HIHOOI")
+}
+
+/// CREATE EXTENSION, ALTER EXTENSION.
+fn is_of_replica(text: &str) -> bool {
+    words(text).nth(1).is_some_and(|word| word == "REPLICA")
+}
+
+/// The words of a statement, in capital letters.
+fn words(text: &str) -> impl Iterator<Item = String> {
+    let words = text.split(|letter: char| !letter.is_alphanumeric() && letter != '_');
+    words.filter(|word| !word.is_empty()).map(str::to_uppercase)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pg_analysis::Catalogue;
+
+    /// What is found of notes of this text, by event and tag; `~` stands for what does not matter.
+    fn found(query: &str, notes: &[&str]) -> Vec<String> {
+        let mut changes = SchemaChanges::default();
+        found_by(&mut changes, query, notes)
+    }
+
+    fn found_by(changes: &mut SchemaChanges, query: &str, notes: &[&str]) -> Vec<String> {
+        let analyser = Analyser::new(Catalogue::default());
+        let mut found = Vec::new();
+        for note in notes {
+            let (tag, matters) = match note.strip_prefix('~') {
+                Some(tag) => (tag, false),
+                None => (*note, true),
+            };
+            let (event, tag) = match tag.strip_prefix("drop:") {
+                Some(tag) => ("sql_drop", tag),
+                None => ("ddl_command_end", tag),
+            };
+            let (tag, inner) = tag.split_once('|').unwrap_or((tag, ""));
+            let context = match inner {
+                "" => "PL/pgSQL function note".to_owned(),
+                inner => format!("PL/pgSQL function note\n{inner}"),
+            };
+            let note = Note {
+                event: event.into(),
+                tag: tag.into(),
+                matters,
+                query: query.into(),
+                context,
+                ..Note::default()
+            };
+            found.extend(changes.noted(&note, &analyser));
+        }
+        found.extend(changes.end());
+        let text = |found| match found {
+            Found::Statement(statement, _) => statement.text,
+            Found::Lost(why) => format!("lost: {}", why.rsplit(": ").next().unwrap_or_default()),
+        };
+        found.into_iter().map(text).collect()
+    }
+
+    #[test]
+    fn statements_of_a_text_are_matched_in_order() {
+        let text = "CREATE TEMP TABLE t (a int); CREATE TABLE a (a int); CREATE ROLE r; DROP TABLE IF EXISTS b; \
+                    DROP TABLE a, t; ALTER TABLE t ADD b int; SELECT 1";
+        let notes = [
+            "~CREATE TABLE",
+            "CREATE TABLE",
+            "~DROP TABLE",
+            "drop:DROP TABLE",
+            "~DROP TABLE",
+            "~ALTER TABLE",
+        ];
+        let expected = ["CREATE TABLE a (a int)", "CREATE ROLE r", "DROP TABLE a, t"];
+        assert_eq!(found(text, &notes), expected);
+        assert_eq!(
+            found("CREATE TABLE a (a int); CREATE ROLE r", &["CREATE TABLE"]),
+            ["CREATE TABLE a (a int)", "CREATE ROLE r"]
+        );
+    }
+
+    #[test]
+    fn scripts_of_replicas_are_their_own_affair() {
+        let text = "CREATE EXTENSION e; CREATE TABLE a (a int)";
+        let notes = [
+            "CREATE FUNCTION",
+            "CREATE TABLE|SQL statement \"CREATE TABLE x ()\"\nPL/pgSQL function f",
+            "CREATE EXTENSION",
+            "CREATE TABLE",
+        ];
+        assert_eq!(
+            found(text, &notes),
+            ["CREATE EXTENSION e", "CREATE TABLE a (a int)"]
+        );
+        assert_eq!(
+            found("CREATE EXTENSION e; SELECT f()", &["CREATE EXTENSION"]),
+            ["lost: its text also runs what is not seen"]
+        );
+    }
+
+    #[test]
+    fn functions_say_what_they_run() {
+        let inner = "CREATE TABLE|SQL statement \"CREATE TABLE \"a\" (a int)\"\nPL/pgSQL function f() line 1";
+        let found_twice = found(
+            "SELECT f(), f()",
+            &[
+                inner,
+                "~CREATE TABLE|SQL statement \"CREATE TEMP TABLE t ()\"\nPL/pgSQL function g",
+                inner,
+            ],
+        );
+        assert_eq!(found_twice, ["CREATE TABLE \"a\" (a int)"; 2]);
+        let between = found(
+            "CREATE TABLE b (a int); SELECT f(); CREATE TABLE c (a int)",
+            &["CREATE TABLE", inner, "CREATE TABLE"],
+        );
+        assert_eq!(
+            between,
+            [
+                "CREATE TABLE b (a int)",
+                "CREATE TABLE \"a\" (a int)",
+                "CREATE TABLE c (a int)"
+            ]
+        );
+        assert_eq!(
+            found(
+                "SELECT f()",
+                &["CREATE TABLE|SQL function \"f\" statement 1"]
+            ),
+            ["lost: a function ran it that is not in PL/pgSQL"]
+        );
+        assert_eq!(
+            found("SELECT f()", &["CREATE TABLE"]),
+            ["lost: what ran it is not understood"]
+        );
+    }
+
+    /// A proxy that writes statements into the log itself, and triggers besides.
+    #[test]
+    fn announced_statements_are_known() {
+        let mut changes = SchemaChanges::default();
+        let announce = |changes: &mut SchemaChanges, text: &str| {
+            changes.announced(&Statement {
+                search_path: String::new(),
+                role: String::new(),
+                text: text.into(),
+            });
+        };
+        announce(&mut changes, "CREATE TABLE a AS SELECT 1\nWITH NO DATA");
+        assert_eq!(
+            found_by(
+                &mut changes,
+                "CREATE TABLE a AS SELECT 1",
+                &["CREATE TABLE AS"]
+            ),
+            [""; 0]
+        );
+        announce(&mut changes, "CREATE ROLE r");
+        let prelude = unless_noted("NULL", "");
+        let text = format!("SELECT 1; {prelude};CREATE ROLE r; CREATE TABLE b (a int)");
+        assert_eq!(
+            found_by(&mut changes, &text, &["CREATE TABLE"]),
+            ["CREATE TABLE b (a int)"]
+        );
+        let text = format!("{prelude};{prelude};BEGIN; CREATE EXTENSION e; COMMIT");
+        assert_eq!(found(&text, &["CREATE EXTENSION"]), ["CREATE EXTENSION e"]);
+    }
+}

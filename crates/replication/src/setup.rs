@@ -1,0 +1,277 @@
+//! What must be there on the primary and on replicas before anything is replicated.
+
+use ring::rand::{SecureRandom, SystemRandom};
+use tokio_postgres::{Client, SimpleQueryMessage};
+
+use super::catalogue::value;
+use super::{Error, SLOT, schema_changes};
+use proxy_core::freshness::mark::Key;
+use proxy_core::freshness::{Life, Tsid};
+use proxy_core::planted::{self, Bug};
+
+/// Who writes down in `hihooi.applied` what is on disk; connections that execute are numbered from 0.
+pub const FLUSHER: i32 = -1;
+
+/// Where a replica begins.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Start {
+    /// It has everything up to here, as far as `seed` does not say otherwise.
+    pub applied: Tsid,
+    /// The snapshot that it was filled from, until it is past it.
+    pub seed: Option<Seed>,
+}
+
+/// A snapshot that a replica was filled from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Seed {
+    /// The snapshot as `pg_current_snapshot()` writes it.
+    pub snapshot: super::snapshot::Snapshot,
+    /// Every commit that it shows is at or before this place.
+    pub until: Tsid,
+}
+
+/// Tables whose changes would come without a key, as one text.
+pub const KEYLESS: &str = "
+SELECT coalesce(string_agg(c.oid::regclass::text, ', ' ORDER BY c.oid), '')
+  FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+ WHERE c.relkind = 'r' AND c.relpersistence = 'p' AND n.nspname !~ '^pg_'
+   AND n.nspname NOT IN ('information_schema', 'hihooi')
+   AND c.relreplident <> 'f' AND NOT EXISTS
+        (SELECT FROM pg_index i WHERE i.indrelid = c.oid
+          AND CASE c.relreplident WHEN 'd' THEN i.indisprimary WHEN 'i' THEN i.indisreplident END)";
+
+/// Triggers and rules that would run again where rows are applied, as one text.
+pub const FIRING: &str = "
+SELECT coalesce(string_agg(it, ', ' ORDER BY it), '') FROM (
+  SELECT format('trigger %I on %s', tgname, tgrelid::regclass) FROM pg_trigger WHERE NOT tgisinternal AND tgenabled IN ('A', 'R')
+  UNION ALL
+  SELECT format('rule %I on %s', rulename, ev_class::regclass) FROM pg_rewrite
+   WHERE oid >= 16384 AND ev_enabled IN ('A', 'R')
+  UNION ALL
+  SELECT format('event trigger %I', evtname) FROM pg_event_trigger
+   WHERE evtname NOT LIKE 'hihooi\\_%' AND evtenabled IN ('A', 'R')) AS firing (it)";
+/// How that is mended.
+pub const MEND_FIRING: &str =
+    "Run ALTER TABLE … ENABLE TRIGGER (or ENABLE RULE, ALTER EVENT TRIGGER … ENABLE) for each";
+
+/// Refuses, and says how to mend it, where the primary is not set up for logical decoding, or where a
+/// table's changes would come without a key.
+pub async fn check(primary: &Client) -> Result<(), Error> {
+    let wal_level = one(primary, "SHOW wal_level").await?;
+    if wal_level != "logical" {
+        return Err(Error::Setup(format!(
+            "the primary has wal_level = {wal_level}: set wal_level = logical and restart it"
+        )));
+    }
+    let keyless = one(primary, KEYLESS).await?;
+    if !keyless.is_empty() {
+        return Err(Error::Setup(format!(
+            "these tables have no primary key, so their changes cannot be replicated: {keyless}. \
+             Give each a primary key, or run ALTER TABLE … REPLICA IDENTITY FULL on it"
+        )));
+    }
+    let firing = one(primary, FIRING).await?;
+    if !firing.is_empty() {
+        return Err(Error::Setup(format!(
+            "these are ENABLE ALWAYS or ENABLE REPLICA, and would run again at replicas, where rows come with what \
+             they have done: {firing}. {MEND_FIRING}"
+        )));
+    }
+    Ok(())
+}
+
+/// Makes the publication, the slot and the triggers on the primary if they are missing. Returns the key of
+/// our messages, and the end of the log. To be called by the active proxy only.
+pub async fn prepare(primary: &Client) -> Result<(Key, Tsid), Error> {
+    check(primary).await?;
+    let key = key(primary).await?;
+    let has = format!("SELECT count(*) FROM pg_publication WHERE pubname = '{SLOT}'");
+    if one(primary, &has).await? == "0" {
+        let create = format!("CREATE PUBLICATION {SLOT} FOR ALL TABLES");
+        primary.simple_query(&create).await.map_err(setup_error)?;
+    }
+    let has = format!("SELECT count(*) FROM pg_replication_slots WHERE slot_name = '{SLOT}'");
+    if one(primary, &has).await? == "0" {
+        let create = format!("SELECT pg_create_logical_replication_slot('{SLOT}', 'pgoutput')");
+        primary.simple_query(&create).await.map_err(setup_error)?;
+    }
+    if !schema_changes::prepare(primary).await? {
+        log::warn!(
+            event = "set_up";
+            "changes of the schema around the proxy are not noted: the role may not make event triggers on the primary"
+        );
+    }
+    Ok((key, position(primary).await?))
+}
+
+/// The key that is kept on the primary; made if it is missing. It outlives managers, so that what one
+/// wrote is known by the next.
+async fn key(primary: &Client) -> Result<Key, Error> {
+    let mut secret = [0; 32];
+    let no_chance = |_| Error::Setup("this machine gives no random numbers".into());
+    SystemRandom::new().fill(&mut secret).map_err(no_chance)?;
+    let secret: String = secret.iter().map(|byte| format!("{byte:02x}")).collect();
+    let make = format!(
+        "BEGIN;
+         SELECT pg_advisory_xact_lock(hashtext('hihooi'));
+         CREATE SCHEMA IF NOT EXISTS hihooi;
+         CREATE TABLE IF NOT EXISTS hihooi.secret (key text PRIMARY KEY);
+         REVOKE ALL ON SCHEMA hihooi FROM PUBLIC;
+         REVOKE ALL ON hihooi.secret FROM PUBLIC;
+         INSERT INTO hihooi.secret SELECT '{secret}' WHERE NOT EXISTS (SELECT FROM hihooi.secret);
+         COMMIT"
+    );
+    primary.simple_query(&make).await.map_err(setup_error)?;
+    let secret = one(primary, "SELECT key FROM hihooi.secret").await?;
+    Ok(Key::new(secret.as_bytes()))
+}
+
+/// Where there is no slot, it gives nothing at all.
+pub const NO_SLOT: Tsid = Tsid(u64::MAX);
+
+/// The slot gives commits after this place.
+pub async fn confirmed(primary: &Client) -> Result<Tsid, Error> {
+    let none = NO_SLOT.0;
+    let text = one(
+        primary,
+        &format!(
+            "SELECT coalesce(max(confirmed_flush_lsn - '0/0'), {none})
+               FROM pg_replication_slots WHERE slot_name = '{SLOT}'"
+        ),
+    )
+    .await?;
+    number(&text).map(Tsid)
+}
+
+/// The end of the primary's log.
+pub async fn position(primary: &Client) -> Result<Tsid, Error> {
+    let text = one(
+        primary,
+        "SELECT pg_current_wal_insert_lsn() - '0/0'::pg_lsn",
+    )
+    .await?;
+    number(&text).map(Tsid)
+}
+
+/// Takes a lock at a replica that lives as long as this session, which lives no longer than its server.
+pub async fn begin_life(replica: &Client) -> Result<Life, Error> {
+    let lock = "SELECT key FROM (SELECT (random() * 9e18)::int8 AS key OFFSET 0) AS keys
+                WHERE pg_try_advisory_lock(key)";
+    let key = number(&one(replica, lock).await?)?;
+    let too_large = |_| Error::Connection(format!("{key} is no key"));
+    i64::try_from(key).map(Life).map_err(too_large)
+}
+
+/// How far a replica is; none if it was never filled.
+pub async fn applied(replica: &Client) -> Result<Option<Start>, Error> {
+    if !has_table(replica, "applied").await? {
+        return Ok(None);
+    }
+    let applied = one(replica, "SELECT max(tsid) FROM hihooi.applied").await?;
+    let applied = Tsid(number(&applied)?);
+    let seed = "SELECT snapshot, until FROM hihooi.seed";
+    let rows = replica.simple_query(seed).await?;
+    let seed = rows.iter().find_map(|row| match row {
+        SimpleQueryMessage::Row(row) => Some((row.get(0)?.to_owned(), row.get(1)?.to_owned())),
+        _ => None,
+    });
+    let seed = match seed {
+        Some((snapshot, until)) => Some(Seed {
+            snapshot: snapshot.parse()?,
+            until: Tsid(number(&until)?),
+        }),
+        None => None,
+    };
+    Ok(Some(Start { applied, seed }))
+}
+
+/// What a replica shows is on its disk from now on: Extractors commit without waiting for that.
+pub async fn flush(replica: &Client) -> Result<(), Error> {
+    let sql = format!(
+        "BEGIN; SET LOCAL synchronous_commit = on;
+         UPDATE hihooi.applied SET tsid = tsid WHERE worker = {FLUSHER}; COMMIT"
+    );
+    if !planted::is(Bug::UnflushedCounts) {
+        replica.batch_execute(&sql).await?;
+    }
+    Ok(())
+}
+
+/// Makes the tables by which a replica says how far it is. They are in place when its rows are.
+pub async fn make_tables(replica: &Client, start: &Start) -> Result<(), Error> {
+    make_tables_after(replica, "", start).await
+}
+
+/// The same, with statements before, which are done with it or not at all.
+pub async fn make_tables_after(replica: &Client, before: &str, start: &Start) -> Result<(), Error> {
+    let tsid = start.applied.0;
+    let mut sql = format!(
+        "BEGIN; SET LOCAL synchronous_commit = on; {before}
+         CREATE SCHEMA IF NOT EXISTS hihooi;
+         CREATE TABLE hihooi.applied (worker int PRIMARY KEY, tsid numeric NOT NULL)
+           WITH (fillfactor = 50);
+         CREATE TABLE hihooi.seed (snapshot text NOT NULL, until numeric NOT NULL);
+         INSERT INTO hihooi.applied VALUES ({FLUSHER}, {tsid});"
+    );
+    if let Some(seed) = &start.seed {
+        let (snapshot, until) = (&seed.snapshot, seed.until.0);
+        sql.push_str(&format!(
+            "INSERT INTO hihooi.seed VALUES ('{snapshot}', {until});"
+        ));
+    }
+    sql.push_str("COMMIT");
+    replica.batch_execute(&sql).await?;
+    Ok(())
+}
+
+/// Makes sure that each of so many connections has a row to say how far it is. Rows of more connections
+/// than there are now say what they said last, which is less than others say soon.
+pub async fn make_rows(replica: &Client, start: &Start, workers: usize) -> Result<(), Error> {
+    let tsid = start.applied.0;
+    let sql = format!(
+        "INSERT INTO hihooi.applied SELECT n, {tsid} FROM generate_series(0, {workers} - 1) n
+         ON CONFLICT DO NOTHING"
+    );
+    replica.batch_execute(&sql).await?;
+    Ok(())
+}
+
+/// Whether there is this table of ours.
+pub async fn has_table(client: &Client, name: &str) -> Result<bool, Error> {
+    let has = format!(
+        "SELECT count(*) FROM pg_tables WHERE schemaname = 'hihooi' AND tablename = '{name}'"
+    );
+    Ok(one(client, &has).await? != "0")
+}
+
+/// The one value that a query gives.
+pub async fn one(client: &Client, sql: &str) -> Result<String, Error> {
+    first(&client.simple_query(sql).await?)
+}
+
+/// The first value of a query's answer.
+pub fn first(answer: &[SimpleQueryMessage]) -> Result<String, Error> {
+    let found = answer.iter().find_map(|message| match message {
+        SimpleQueryMessage::Row(row) => Some(value(row, 0)),
+        _ => None,
+    });
+    found.ok_or_else(|| Error::Connection("a query has no answer".into()))?
+}
+
+/// A whole number from a query.
+pub fn number(text: &str) -> Result<u64, Error> {
+    let problem = |_| Error::Connection(format!("{text} is no number"));
+    text.parse().map_err(problem)
+}
+
+/// What the primary says that refuses to be set up.
+pub fn setup_error(error: tokio_postgres::Error) -> Error {
+    match error.as_db_error() {
+        Some(said) => Error::Setup(format!(
+            "the primary refused to be set up: {}. It needs a role that may create publications \
+             for all tables and replication slots (a superuser)",
+            said.message()
+        )),
+        None => error.into(),
+    }
+}

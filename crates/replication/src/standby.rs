@@ -1,0 +1,150 @@
+//! A streaming standby of the primary as a Replica: PostgreSQL keeps it up, and its replay position says
+//! how far it is (P3).
+//!
+//! A TSID is the place in the log behind a commit's record, and a standby shows a commit once its replay has
+//! gone past that. It may do so before the primary does, a moment or, where that waits for its standbys, much
+//! longer: a read there that may have seen such a commit is done again (`manager::watch`). For what is written around
+//! the proxy that moment remains, until the slot's reader has read it.
+
+use std::time::Duration;
+
+use tokio::time::{Instant, timeout};
+use tokio_postgres::Client;
+
+use super::extractor::{ANSWER_MAX, SERVING};
+use super::setup::{self, number, one};
+use super::{Error, RETRY_WAIT_MIN, Shared};
+use pg_wire::quoting::literal;
+use proxy_core::freshness::{ReplicaId, State, Tsid};
+
+/// Time between two questions how far it is, while it is behind, and while it is not.
+const BEHIND_INTERVAL: Duration = Duration::from_millis(2);
+const IDLE_INTERVAL: Duration = Duration::from_millis(500);
+
+/// How far a standby is; an empty text if it is none.
+const REPLAYED: &str = "SELECT CASE WHEN pg_is_in_recovery()
+    THEN (pg_last_wal_replay_lsn() - '0/0'::pg_lsn)::text ELSE '' END";
+
+/// Where a server that takes writes stopped being a standby.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Parted {
+    /// The timeline that it had followed, as eight digits.
+    pub timeline: String,
+    /// It has every commit of that whose record ends here or before, and no other.
+    pub at: Tsid,
+}
+
+/// Which timeline a server that takes writes is on, as the eight digits by which its history is named.
+const TIMELINE: &str = "SELECT left(pg_walfile_name(pg_current_wal_insert_lsn()), 8)";
+
+/// Whether a server is a standby.
+pub async fn is_one(server: &Client) -> Result<bool, Error> {
+    Ok(one(server, "SELECT pg_is_in_recovery()").await? == "t")
+}
+
+/// Why a standby cannot be a replica of this primary, if so.
+pub async fn refused(primary: &Client, standby: &Client) -> Result<Option<&'static str>, Error> {
+    let server = "SELECT system_identifier FROM pg_control_system()";
+    if one(primary, server).await? != one(standby, server).await? {
+        return Ok(Some("it is a standby of another server than the primary"));
+    }
+    let database = "SELECT current_database()";
+    if one(primary, database).await? != one(standby, database).await? {
+        return Ok(Some("it is a standby: name the primary's database there"));
+    }
+    Ok(None)
+}
+
+/// Follows a standby until something goes wrong.
+pub async fn follow(
+    shared: &Shared,
+    id: ReplicaId,
+    (primary, standby): (&Client, &Client),
+    wait: &mut Duration,
+) -> Result<(), Error> {
+    if let Some(why) = refused(primary, standby).await? {
+        return Err(Error::Setup(why.into()));
+    }
+    // It gets its log by itself: the slot keeps nothing for it.
+    shared.durable().remove(&id);
+    let life = setup::begin_life(standby).await?;
+    let mut applied = position(standby).await?;
+    {
+        let mut manager = shared.manager();
+        manager.connected(id, life, applied);
+        manager.shows_early(id);
+    }
+    *wait = RETRY_WAIT_MIN;
+    shared.set_status(id, SERVING);
+    let mut asked = Instant::now();
+    loop {
+        let latest = {
+            let mut manager = shared.manager();
+            manager.applied(id, applied);
+            manager.set_state(id, State::Serving);
+            manager.latest()
+        };
+        while applied >= latest
+            && asked.elapsed() < IDLE_INTERVAL
+            && shared.manager().latest() == latest
+        {
+            tokio::time::sleep(BEHIND_INTERVAL).await;
+        }
+        tokio::time::sleep(BEHIND_INTERVAL).await;
+        applied = applied.max(position(standby).await?);
+        asked = Instant::now();
+    }
+}
+
+/// How far its replay has come.
+pub async fn position(standby: &Client) -> Result<Tsid, Error> {
+    let silent = |_| Error::Connection("it does not answer".into());
+    let answer = timeout(ANSWER_MAX, one(standby, REPLAYED)).await;
+    let place = answer.map_err(silent)??;
+    match place.is_empty() {
+        false => number(&place).map(Tsid),
+        true => Err(Error::Connection("it is a standby no more".into())),
+    }
+}
+
+/// Where a server that takes writes was a standby last; none if it never was.
+pub async fn parted(client: &Client) -> Result<Option<Parted>, Error> {
+    let timeline = one(client, TIMELINE).await?;
+    let file = literal(&format!("pg_wal/{timeline}.history"));
+    // The first timeline has no history.
+    let read = format!("SELECT coalesce(pg_read_file({file}, 0, 1000000, true), '')");
+    let history = one(client, &read).await?;
+    let Some((timeline, place)) = last_switch(&history) else {
+        return Ok(None);
+    };
+    let place = literal(place);
+    let at = one(client, &format!("SELECT {place}::pg_lsn - '0/0'")).await?;
+    Ok(Some(Parted {
+        timeline: format!("{:08X}", number(timeline)?),
+        at: Tsid(number(&at)?),
+    }))
+}
+
+/// The last timeline of a history, and where the one that follows it begins: its lines are a timeline, where
+/// that ended, and why.
+fn last_switch(history: &str) -> Option<(&str, &str)> {
+    let mut lines = history.lines().map(str::trim);
+    let last = lines.rfind(|line| line.starts_with(|sign: char| sign.is_ascii_digit()))?;
+    let mut words = last.split_whitespace();
+    Some((words.next()?, words.next()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_switch_of_a_history_is_found() {
+        assert_eq!(last_switch(""), None);
+        assert_eq!(last_switch("# nothing yet\n"), None);
+        let first = "1\t0/3000148\tno recovery target specified\n";
+        assert_eq!(last_switch(first), Some(("1", "0/3000148")));
+        let second = format!("{first}\n2\tA/7F\tno recovery target specified\n\n");
+        assert_eq!(last_switch(&second), Some(("2", "A/7F")));
+    }
+}

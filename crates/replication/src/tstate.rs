@@ -1,0 +1,469 @@
+//! Transaction states: what one commit of the primary did, put together from the slot's messages.
+//!
+//! Invariant: a state's sets hold every row that it writes, so that two states whose sets are
+//! independent touch no common row.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::Error;
+use super::apply::Part;
+use super::pgoutput::{self, Message, Old, Tuple, Value};
+use super::schema_changes::{self, Found, Note, SchemaChanges};
+use super::spill::{self, Spill};
+use pg_analysis::catalogue::{ColumnInfo, Relation};
+use pg_analysis::{Analyser, Catalogue};
+use proxy_core::freshness::mark::{self, Mark};
+use proxy_core::freshness::{Row, Sets, Table, Touch, Tsid};
+
+/// Rows of one table that a state names one by one, at most; with more it touches the whole table.
+const ROWS_MAX: usize = 4096;
+
+/// Longer ones are kept in a file, in bytes: this and what may wait for a replica is what replication
+/// holds in memory.
+const LENGTH_MAX: usize = 256 * 1024;
+
+/// Where proxies keep what is their own, on every node something else.
+const OWN_SCHEMA: &str = "hihooi";
+
+/// Equality of PostgreSQL's own types, and of enums, ranges, arrays and rows.
+const EQUAL: &str = "OPERATOR(pg_catalog.=)";
+
+/// What one commit did.
+#[derive(Debug)]
+pub struct TState {
+    /// Its place in the order.
+    pub tsid: Tsid,
+    /// The lower half of its transaction's number on the primary.
+    pub xid: u32,
+    /// Our mark.
+    pub mark: Option<Mark>,
+    /// What it did, in order.
+    pub effect: Effect,
+    /// What it wrote; everything, if it has statements.
+    pub sets: Sets,
+    /// Whether it has statements like DDL.
+    pub has_statements: bool,
+    /// Bytes of memory that it takes, about.
+    pub length: usize,
+}
+
+/// What a commit did.
+#[derive(Debug)]
+pub enum Effect {
+    /// These changes.
+    Short(Vec<Change>),
+    /// More than is kept in memory.
+    Long(Spill),
+    /// What the transactions buffer has kept of changes.
+    Recorded(Recorded),
+}
+
+/// Changes as `spill` writes them.
+#[derive(Debug)]
+pub struct Recorded {
+    /// Their bytes.
+    pub parts: Bytes,
+    /// Why no replica can do them, if so.
+    pub failure: Option<String>,
+}
+
+impl Recorded {
+    /// What does them.
+    pub fn parts(&self) -> Result<Vec<Part>, Error> {
+        match &self.failure {
+            Some(failure) => Err(Error::Stream(failure.clone())),
+            None => Ok(spill::decode_all(&self.parts)?),
+        }
+    }
+}
+
+impl TState {
+    /// What a state writes: of each table rows, or all of it; everything, if it has statements.
+    pub fn sets_of(
+        writes: impl IntoIterator<Item = (Table, Option<BTreeSet<Row>>)>,
+        has_statements: bool,
+    ) -> Sets {
+        let mut sets = Sets::default();
+        for (table, rows) in writes {
+            let touch = match rows {
+                Some(rows) => Touch::write_rows(rows),
+                None => Touch::write_table(),
+            };
+            sets.touch(table, touch);
+        }
+        if has_statements {
+            sets.merge(&Sets::writes_anything());
+        }
+        sets
+    }
+}
+
+impl Effect {
+    /// Did it do nothing?
+    pub fn is_empty(&self) -> bool {
+        match self {
+            Effect::Short(changes) => changes.is_empty(),
+            Effect::Long(_) => false,
+            Effect::Recorded(it) => it.parts.is_empty() && it.failure.is_none(),
+        }
+    }
+}
+
+/// One step of a commit.
+#[derive(Debug)]
+pub enum Change {
+    /// A row is new.
+    Insert { table: Arc<Shape>, new: Tuple },
+    /// A row changed.
+    Update {
+        table: Arc<Shape>,
+        old: Option<Old>,
+        new: Tuple,
+    },
+    /// A row is gone.
+    Delete { table: Arc<Shape>, old: Old },
+    /// Tables are emptied.
+    Truncate {
+        tables: Vec<Arc<Shape>>,
+        restart_identity: bool,
+    },
+    /// A statement that is run as it is, with these settings.
+    Statement(mark::Statement, Vec<(String, String)>),
+    /// What no replica can do, for this reason.
+    Lost(String),
+}
+
+/// A table as the stream describes it.
+#[derive(Clone, Debug)]
+pub struct Shape {
+    /// Its number on the primary.
+    pub table: Table,
+    /// Its schema.
+    pub schema: String,
+    /// Its name.
+    pub name: String,
+    /// Its columns in order.
+    pub columns: Vec<ShapeColumn>,
+    /// Whether rows are found by the key columns, rather than by all values.
+    pub has_key: bool,
+    /// Whether these are all of its columns, and in its order, so that rows can be written as values of its
+    /// row type.
+    pub is_whole: bool,
+    /// Whether its rows are in its partitions.
+    pub is_partitioned: bool,
+    /// Positions of other unique keys' columns, by index.
+    unique_keys: Vec<(u32, Vec<usize>)>,
+}
+
+/// A column of a table.
+#[derive(Clone, Debug)]
+pub struct ShapeColumn {
+    /// Its name.
+    pub name: String,
+    /// Whether it is in the replica identity.
+    pub in_key: bool,
+    /// Whether UPDATE can give it a value: it is no identity that is always generated.
+    pub settable: bool,
+    /// Its type's object identifier on the primary.
+    pub type_oid: u32,
+    /// The operator by which its index finds a key, as SQL.
+    pub equality: String,
+}
+
+impl Shape {
+    fn new(relation: pgoutput::Relation, known: Option<&Relation>) -> Shape {
+        let settable = |name: &str| {
+            let column = known.and_then(|known| known.column(name));
+            column.is_none_or(|column| !column.always_generated)
+        };
+        let equality = |name: &str| match known.and_then(|known| known.column(name)) {
+            Some(ColumnInfo {
+                key_operator: Some(operator),
+                ..
+            }) => operator.clone(),
+            Some(_) => EQUAL.into(),
+            // Where the search path leads.
+            None => "=".into(),
+        };
+        let columns: Vec<ShapeColumn> = relation
+            .columns
+            .into_iter()
+            .map(|column| ShapeColumn {
+                settable: settable(&column.name),
+                equality: equality(&column.name),
+                in_key: column.in_key,
+                name: column.name,
+                type_oid: column.type_oid,
+            })
+            .collect();
+        let position = |number: &proxy_core::freshness::Column| {
+            let name = &known?.column_numbered(*number)?.name;
+            columns.iter().position(|column| column.name == *name)
+        };
+        let is_whole = known.is_some_and(|known| {
+            let names = known.columns.iter().map(|column| &column.name);
+            names.eq(columns.iter().map(|column| &column.name))
+        });
+        let unique_keys = known
+            .map(|known| &known.unique_keys[..])
+            .unwrap_or_default();
+        let unique_keys = unique_keys.iter().filter_map(|(index, key)| {
+            let positions: Option<Vec<usize>> = key.iter().map(position).collect();
+            Some((*index, positions?))
+        });
+        Shape {
+            table: Table(relation.oid),
+            schema: match relation.schema.is_empty() {
+                true => "pg_catalog".into(),
+                false => relation.schema,
+            },
+            name: relation.name,
+            has_key: matches!(relation.identity, b'd' | b'i')
+                && columns.iter().any(|column| column.in_key),
+            is_whole,
+            is_partitioned: known.is_some_and(|known| known.is_partitioned),
+            unique_keys: unique_keys.collect(),
+            columns,
+        }
+    }
+
+    /// The row's names: by its key, and by its other unique keys as far as they are known.
+    fn rows_of(&self, tuple: &Tuple) -> Vec<Row> {
+        let key = (0..self.columns.len()).filter(|index| self.columns[*index].in_key);
+        let mut rows: Vec<Row> = row_of(0, tuple, key).into_iter().collect();
+        for (index, positions) in &self.unique_keys {
+            rows.extend(row_of(*index, tuple, positions.iter().copied()));
+        }
+        rows
+    }
+}
+
+fn row_of(key: u32, tuple: &Tuple, positions: impl Iterator<Item = usize>) -> Option<Row> {
+    let texts = positions.map(|position| match tuple.get(position) {
+        Some(Value::Text(text)) => Some(text.as_ref()),
+        _ => None,
+    });
+    let texts: Option<Vec<&[u8]>> = texts.collect();
+    Some(Row::of_key(key, texts?))
+}
+
+/// Puts states together from the stream's messages.
+#[derive(Default)]
+pub struct Assembler {
+    shapes: BTreeMap<u32, Arc<Shape>>,
+    /// Tables of the schema in which proxies keep their own, which are no replica's.
+    own: BTreeSet<u32>,
+    /// That of them in which changes of the schema are noted.
+    notes: Option<(u32, Vec<String>)>,
+    schema_changes: SchemaChanges,
+    /// Whether a table was described that is not what the catalogue says.
+    pub catalogue_is_old: bool,
+    xid: u32,
+    mark: Option<Mark>,
+    changes: Vec<Change>,
+    /// Bytes of messages that the changes were made of, and of which they hold most.
+    length: usize,
+    /// What came before the changes, if that was too much.
+    spill: Option<Spill>,
+    has_statements: bool,
+    writes: BTreeMap<Table, Option<BTreeSet<Row>>>,
+}
+
+impl Assembler {
+    /// A transaction begins.
+    pub fn begin(&mut self, xid: u32) {
+        assert!(self.changes.is_empty(), "the last one was committed");
+        self.xid = xid;
+    }
+
+    /// A row message of it.
+    pub fn data(&mut self, data: Bytes, analyser: &Analyser) -> Result<(), Error> {
+        self.length += data.len();
+        let malformed = |_| Error::Stream("the primary sent what is no pgoutput message".into());
+        match pgoutput::decode(data).map_err(malformed)? {
+            Message::Relation(relation) => self.relation(relation, &analyser.catalogue()),
+            Message::Insert { relation, new } if self.notes_are_in(relation) => {
+                self.noted(&new, analyser);
+            }
+            Message::Insert { relation, .. }
+            | Message::Update { relation, .. }
+            | Message::Delete { relation, .. }
+                if self.own.contains(&relation) => {}
+            Message::Insert { relation, new } => {
+                let table = self.shape(relation)?;
+                self.write(&table, [&new]);
+                self.changes.push(Change::Insert { table, new });
+            }
+            Message::Update { relation, old, new } => {
+                let table = self.shape(relation)?;
+                let before = old
+                    .as_ref()
+                    .map(|(Old::Key(tuple) | Old::Row(tuple))| tuple);
+                self.write(&table, before.into_iter().chain([&new]));
+                self.changes.push(Change::Update { table, old, new });
+            }
+            Message::Delete { relation, old } => {
+                let table = self.shape(relation)?;
+                let (Old::Key(tuple) | Old::Row(tuple)) = &old;
+                self.write(&table, [tuple]);
+                self.changes.push(Change::Delete { table, old });
+            }
+            Message::Truncate {
+                relations,
+                restart_identity,
+            } => {
+                let others = relations.into_iter().filter(|it| !self.own.contains(it));
+                let tables = others.map(|relation| self.shape(relation));
+                let tables: Vec<_> = tables.collect::<Result<_, _>>()?;
+                if tables.is_empty() {
+                    return Ok(());
+                }
+                for table in &tables {
+                    self.writes.insert(table.table, None);
+                }
+                self.changes.push(Change::Truncate {
+                    tables,
+                    restart_identity,
+                });
+            }
+            Message::Other => {}
+        }
+        Ok(())
+    }
+
+    /// A message of `pg_logical_emit_message` inside it.
+    pub fn message(&mut self, prefix: &str, content: &[u8], key: &mark::Key) {
+        match mark::Message::decode(prefix, content, key) {
+            Some(mark::Message::Mark(mark)) => self.mark = Some(mark),
+            Some(mark::Message::Statement(statement)) => {
+                self.schema_changes.announced(&statement);
+                self.found([Found::Statement(statement, Vec::new())]);
+            }
+            None => {}
+        }
+    }
+
+    fn notes_are_in(&self, relation: u32) -> bool {
+        self.notes
+            .as_ref()
+            .is_some_and(|(notes, _)| *notes == relation)
+    }
+
+    fn noted(&mut self, row: &Tuple, analyser: &Analyser) {
+        let columns = self.notes.iter().flat_map(|(_, columns)| columns);
+        if let Some(note) = Note::of(columns.map(String::as_str), row) {
+            let found = self.schema_changes.noted(&note, analyser);
+            self.found(found);
+        }
+    }
+
+    fn found(&mut self, found: impl IntoIterator<Item = Found>) {
+        for found in found {
+            self.has_statements = true;
+            self.changes.push(match found {
+                Found::Statement(statement, settings) => {
+                    self.length += statement.text.len();
+                    Change::Statement(statement, settings)
+                }
+                Found::Lost(why) => Change::Lost(why),
+            });
+        }
+    }
+
+    /// Moves what there is of it into a file, if it is too much for memory.
+    pub async fn bound(&mut self) -> io::Result<()> {
+        match self.length > LENGTH_MAX {
+            true => self.spill().await,
+            false => Ok(()),
+        }
+    }
+
+    async fn spill(&mut self) -> io::Result<()> {
+        let spill = match &mut self.spill {
+            Some(spill) => spill,
+            none => none.insert(Spill::new()?),
+        };
+        spill.add(&self.changes).await?;
+        self.changes.clear();
+        self.length = 0;
+        Ok(())
+    }
+
+    /// It is committed, and its commit record ends at `end`.
+    pub async fn commit(&mut self, end: Tsid) -> io::Result<TState> {
+        let rest = std::mem::take(&mut self.schema_changes).end();
+        self.found(rest);
+        if self.spill.is_some() {
+            self.spill().await?;
+        }
+        let length = std::mem::take(&mut self.length);
+        let has_statements = std::mem::take(&mut self.has_statements);
+        let sets = TState::sets_of(std::mem::take(&mut self.writes), has_statements);
+        Ok(TState {
+            tsid: end,
+            xid: self.xid,
+            mark: self.mark.take(),
+            effect: match self.spill.take() {
+                Some(spill) => Effect::Long(spill),
+                None => Effect::Short(std::mem::take(&mut self.changes)),
+            },
+            sets,
+            has_statements,
+            length,
+        })
+    }
+
+    fn relation(&mut self, relation: pgoutput::Relation, catalogue: &Catalogue) {
+        if relation.schema == OWN_SCHEMA {
+            self.own.insert(relation.oid);
+            if relation.name == schema_changes::TABLE {
+                let columns = relation.columns.into_iter().map(|column| column.name);
+                self.notes = Some((relation.oid, columns.collect()));
+            }
+            return;
+        }
+        let known = catalogue.numbered(Table(relation.oid));
+        let agrees = known.is_some_and(|known| {
+            let mut columns = relation.columns.iter();
+            columns.all(|column| known.column(&column.name).is_some())
+        });
+        self.catalogue_is_old |= !agrees;
+        let oid = relation.oid;
+        self.shapes
+            .insert(oid, Arc::new(Shape::new(relation, known)));
+    }
+
+    fn shape(&self, relation: u32) -> Result<Arc<Shape>, Error> {
+        let shape = self.shapes.get(&relation).cloned();
+        shape.ok_or_else(|| Error::Stream("a row came before its table was described".into()))
+    }
+
+    fn write<'t>(&mut self, table: &Shape, tuples: impl IntoIterator<Item = &'t Tuple>) {
+        let entry = self.writes.entry(table.table);
+        let entry = entry.or_insert_with(|| Some(BTreeSet::new()));
+        if !table.has_key {
+            *entry = None;
+        }
+        if let Some(rows) = entry {
+            rows.extend(tuples.into_iter().flat_map(|tuple| table.rows_of(tuple)));
+            if rows.len() > ROWS_MAX {
+                *entry = None;
+            }
+        }
+    }
+}
+
+/// A change for tests.
+#[cfg(test)]
+pub fn statement(text: &str) -> Change {
+    let statement = mark::Statement {
+        search_path: "public".into(),
+        role: String::new(),
+        text: text.into(),
+    };
+    Change::Statement(statement, Vec::new())
+}
