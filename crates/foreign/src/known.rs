@@ -1,5 +1,5 @@
-//! Differences that are known, each with its reason: one a line, the test's name, a tab, the reason. A
-//! name that ends with `*` stands for all that begin so.
+//! Differences that are known, each with its reason: one a line, the test's name, a tab, the
+//! reason. A name that ends with `*` stands for all that begin so.
 
 use crate::Failure;
 

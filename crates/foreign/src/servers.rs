@@ -1,5 +1,5 @@
-//! The servers that a suite runs against: a PostgreSQL alone, or the proxy in front of a primary and
-//! two replicas.
+//! The servers that a suite runs against: a PostgreSQL alone, or the proxy in front of a primary
+//! and two replicas.
 
 use std::fmt;
 use std::io::{BufRead, BufReader};
@@ -10,7 +10,6 @@ use std::time::{Duration, Instant};
 use pg_local::{Postgres, SUPERUSER};
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::suites::Suite;
 use crate::{Failure, program};
 
 /// How many replicas there are.
@@ -107,6 +106,14 @@ impl fmt::Display for Replicas {
     }
 }
 
+/// What a suite needs of its servers.
+pub struct Needs {
+    /// The database that it runs in.
+    pub database: &'static str,
+    /// Settings of the primary.
+    pub settings: &'static [&'static str],
+}
+
 /// Running servers; dropped, they are ended.
 pub struct Servers {
     database: &'static str,
@@ -123,11 +130,11 @@ struct Proxy {
 
 impl Servers {
     /// A PostgreSQL alone.
-    pub fn straight(suite: &Suite) -> Result<Servers, Failure> {
-        let primary = postgres(suite)?;
-        make_database(&primary, suite.database)?;
+    pub fn straight(needs: &Needs) -> Result<Servers, Failure> {
+        let primary = postgres(needs)?;
+        make_database(&primary, needs.database)?;
         Ok(Servers {
-            database: suite.database,
+            database: needs.database,
             primary,
             replicas: Vec::new(),
             proxy: None,
@@ -135,18 +142,18 @@ impl Servers {
     }
 
     /// The proxy, in front of a primary and replicas. What it logs goes to `folder`.
-    pub fn behind_proxy(suite: &Suite, folder: &Path) -> Result<Servers, Failure> {
-        let primary = postgres(suite)?;
-        make_database(&primary, suite.database)?;
+    pub fn behind_proxy(needs: &Needs, folder: &Path) -> Result<Servers, Failure> {
+        let primary = postgres(needs)?;
+        make_database(&primary, needs.database)?;
         let mut servers = Servers {
-            database: suite.database,
+            database: needs.database,
             primary,
             replicas: Vec::new(),
             proxy: None,
         };
         for _ in 0..REPLICAS {
-            let replica = postgres(suite)?;
-            make_database(&replica, suite.database)?;
+            let replica = postgres(needs)?;
+            make_database(&replica, needs.database)?;
             servers.replicas.push(replica);
         }
         servers.proxy = Some(servers.start_proxy(folder)?);
@@ -247,8 +254,8 @@ impl Drop for Proxy {
     }
 }
 
-fn postgres(suite: &Suite) -> Result<Postgres, Failure> {
-    let settings: Vec<&str> = SETTINGS.iter().chain(suite.settings).copied().collect();
+fn postgres(needs: &Needs) -> Result<Postgres, Failure> {
+    let settings: Vec<&str> = SETTINGS.iter().chain(needs.settings).copied().collect();
     Postgres::start(&settings).map_err(|error| error.to_string())
 }
 

@@ -1,7 +1,7 @@
 //! What must be known of the primary's database to say what a statement touches.
 //!
-//! Plain data; `replication` reads it from the primary. What it does not know counts as unknown, and
-//! what is unknown goes to the primary.
+//! Plain data; `replication` reads it from the primary. What it does not know counts as unknown,
+//! and what is unknown goes to the primary.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -35,7 +35,8 @@ pub struct ColumnInfo {
     pub deterministic: bool,
     /// Whether it is an identity that no statement can set.
     pub always_generated: bool,
-    /// The operator by which the index of the replica identity finds its values, as SQL, if users have made it.
+    /// The operator by which the index of the replica identity finds its values, as SQL, if users
+    /// have made it.
     pub key_operator: Option<String>,
 }
 
@@ -87,7 +88,8 @@ pub struct Catalogue {
     pub relations: BTreeMap<(String, String), Relation>,
     /// Names of functions whose every overload is PostgreSQL's own and immutable.
     pub immutable_functions: BTreeSet<String>,
-    /// Names of functions whose every overload is PostgreSQL's own and not volatile: they change nothing.
+    /// Names of functions whose every overload is PostgreSQL's own and not volatile: they change
+    /// nothing.
     pub steady_functions: BTreeSet<String>,
     /// Names of functions that users have made.
     pub user_functions: BTreeSet<String>,
@@ -102,7 +104,8 @@ pub struct Catalogue {
 }
 
 impl Catalogue {
-    /// What a name stands for: `pg_catalog` comes first unless `path` names it, as PostgreSQL has it.
+    /// What a name stands for: `pg_catalog` comes first unless `path` names it, as PostgreSQL has
+    /// it.
     pub fn resolve(&self, schema: Option<&str>, name: &str, path: &[String]) -> Option<&Relation> {
         let find = |schema: &str| self.relations.get(&(schema.to_owned(), name.to_owned()));
         match schema {

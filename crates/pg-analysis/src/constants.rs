@@ -1,8 +1,9 @@
 //! Texts without their constants: those that differ in nothing else are analysed once.
 //!
-//! Each plain constant, a whole number or a text in quotes, becomes a parameter. This is no lexer of SQL: where
-//! anything stands that would need one (comments, `$`, backslashes, texts with a prefix), a text is left
-//! alone. What parameters cannot stand for, as in `date '2024-02-29'`, does not parse, and is analysed as it is.
+//! Each plain constant, a whole number or a text in quotes, becomes a parameter. This is no lexer
+//! of SQL: where anything stands that would need one (comments, `$`, backslashes, texts with a
+//! prefix), a text is left alone. What parameters cannot stand for, as in `date '2024-02-29'`, does
+//! not parse, and is analysed as it is.
 
 use std::borrow::Cow;
 

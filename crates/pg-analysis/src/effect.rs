@@ -1,9 +1,10 @@
 //! What a statement may leave behind in the session that runs it.
 //!
-//! Most texts leave nothing, and are known by their words alone: such a text begins like a statement that leaves
-//! nothing, and no word of it, even in a literal or a comment, belongs to what leaves something. What has such a word
-//! is read by PostgreSQL's own grammar (module `parsed`); what that does not understand keeps its session.
-//! Functions that users have written are not looked into.
+//! Most texts leave nothing, and are known by their words alone: such a text begins like a
+//! statement that leaves nothing, and no word of it, even in a literal or a comment, belongs to
+//! what leaves something. What has such a word is read by PostgreSQL's own grammar (module
+//! `parsed`); what that does not understand keeps its session. Functions that users have written
+//! are not looked into.
 
 mod calls;
 mod parsed;
@@ -15,7 +16,8 @@ use pg_wire::settings;
 use proxy_core::grammar::{Effect, Grammar};
 use proxy_core::names;
 
-/// Statements that leave nothing behind, whatever follows, but for the words below. The usual ones come first.
+/// Statements that leave nothing behind, whatever follows, but for the words below. The usual ones
+/// come first.
 const LEAVES_NOTHING: &[&str] = &[
     "select",
     "insert",
@@ -74,8 +76,8 @@ const KEEPS: &[&str] = &[
     "temporary",
 ];
 
-/// PostgreSQL's own functions whose callers keep their connections: for a lock, a setting, or what is open
-/// there; or since they run the text of another statement.
+/// PostgreSQL's own functions whose callers keep their connections: for a lock, a setting, or what
+/// is open there; or since they run the text of another statement.
 const KEEPS_FUNCTIONS: &[&str] = &[
     "cursor_to_xml",
     "cursor_to_xmlschema",
@@ -146,7 +148,8 @@ const fn beginning(word: &[u8]) -> usize {
 /// What may stand behind SET to make it end with the transaction.
 const SET_FOR_TRANSACTION: &[&str] = &["constraints", "local", "transaction"];
 
-/// What may stand behind SET SESSION CHARACTERISTICS so that it sets `default_transaction_isolation` and nothing else.
+/// What may stand behind SET SESSION CHARACTERISTICS so that it sets
+/// `default_transaction_isolation` and nothing else.
 const OF_ISOLATION: &[&str] = &[
     "as",
     "committed",
@@ -265,8 +268,8 @@ enum Place {
 }
 
 impl Place {
-    /// Where it goes on behind a sign; none where that may be anything. Past the first statement a comment cannot be
-    /// told from the inside of a literal, and what is quoted may be any name.
+    /// Where it goes on behind a sign; none where that may be anything. Past the first statement a
+    /// comment cannot be told from the inside of a literal, and what is quoted may be any name.
     fn after_sign(self, sign: u8) -> Option<Place> {
         match (self, sign) {
             (Place::Start, b'(') => Some(Place::Start),

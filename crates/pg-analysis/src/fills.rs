@@ -1,8 +1,8 @@
-//! Changes of tables whose effect on rows no row image carries: they run again at replicas, so they must give the same
-//! there.
+//! Changes of tables whose effect on rows no row image carries: they run again at replicas, so they
+//! must give the same there.
 //!
-//! Invariant: what is listed here gives the same rows wherever it runs, on the same rows and with the settings that go
-//! with it (`replication::schema_changes`); everything else is refused.
+//! Invariant: what is listed here gives the same rows wherever it runs, on the same rows and with
+//! the settings that go with it (`replication::schema_changes`); everything else is refused.
 
 use pg_raw_parse::Node;
 use pg_raw_parse::nodes::{AlterTableCmd, AlterTableStmt, ColumnDef, CreateStmt, TypeName};
@@ -70,15 +70,15 @@ const TIMELESS: &[&str] = &[
 ];
 /// Types whose input gives the same unless it says `now` or the like.
 const TIMES: &[&str] = &["date", "time", "timestamp", "timestamptz"];
-/// Types of columns that are never read as texts when they are cast: whole and other numbers, `date`, `time`,
-/// `timestamp`, `timestamptz`, `interval`.
+/// Types of columns that are never read as texts when they are cast: whole and other numbers,
+/// `date`, `time`, `timestamp`, `timestamptz`, `interval`.
 const NO_TEXTS: &[u32] = &[20, 21, 23, 700, 701, 1700, 1082, 1083, 1114, 1184, 1186];
 /// The type `timetz`, whose zone may be that of now.
 const TIMETZ: u32 = 1266;
 /// Words that stand for the time at which they are read.
 const WORDS: [&str; 4] = ["now", "today", "tomorrow", "yesterday"];
-/// Functions that are not immutable in all their forms, with arguments with which they give the same. The settings by
-/// which values become texts, and times are of a zone, go with the statement.
+/// Functions that are not immutable in all their forms, with arguments with which they give the
+/// same. The settings by which values become texts, and times are of a zone, go with the statement.
 const SAME: &[(&str, usize)] = &[
     ("age", 2),
     ("array_to_json", 1),

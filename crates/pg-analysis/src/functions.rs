@@ -12,7 +12,8 @@ use super::catalogue::Catalogue;
 /// Columns that every table has, of which a node has values of its own.
 pub const SYSTEM_COLUMNS: &[&str] = &["cmax", "cmin", "ctid", "tableoid", "xmax", "xmin"];
 
-/// Functions of PostgreSQL's own that say of any value how a node keeps it: `t.pg_typeof` is a call, too.
+/// Functions of PostgreSQL's own that say of any value how a node keeps it: `t.pg_typeof` is a
+/// call, too.
 pub const OF_ANY_VALUE: &[&str] = &[
     "pg_collation_for",
     "pg_column_compression",
@@ -21,8 +22,9 @@ pub const OF_ANY_VALUE: &[&str] = &[
     "pg_typeof",
 ];
 
-/// PostgreSQL's own types of which each node has values of its own: what names objects of the catalogue by their
-/// numbers (the `reg…` types, `aclitem`), and `xid`, whose `age` is by the node's transactions. With their arrays.
+/// PostgreSQL's own types of which each node has values of its own: what names objects of the
+/// catalogue by their numbers (the `reg…` types, `aclitem`), and `xid`, whose `age` is by the
+/// node's transactions. With their arrays.
 pub const TYPES_OF_NODES: &[u32] = &[
     24, 28, 1008, 1011, 1033, 1034, 2202, 2203, 2204, 2205, 2206, 2207, 2208, 2209, 2210, 2211,
     3734, 3735, 3769, 3770, 4089, 4090, 4096, 4097, 4191, 4192,
@@ -52,7 +54,8 @@ const OF_TEXT_SEARCH: &[&str] = &[
     "websearch_to_tsquery",
 ];
 
-/// Why a call stays on the primary whose configuration may be a number. That is known only from its constants.
+/// Why a call stays on the primary whose configuration may be a number. That is known only from its
+/// constants.
 pub const BY_NUMBER: &str = "it may name a configuration by its number";
 
 /// May a call name an object of the catalogue by its number, which is another's on another node?
@@ -118,8 +121,9 @@ pub const OF_TRANSACTION_TIME: &[&str] = &["age", "now", "transaction_timestamp"
 /// Texts that are read as the time at which the transaction began, or a day beside it.
 pub const TIMES: &[&str] = &["now", "today", "tomorrow", "yesterday"];
 
-/// Volatile functions whose effects, if they have any, are sequences' values, chance, locks or messages, or that look at
-/// the server: they write no table. A statement with one runs on the primary.
+/// Volatile functions whose effects, if they have any, are sequences' values, chance, locks or
+/// messages, or that look at the server: they write no table. A statement with one runs on the
+/// primary.
 const VOLATILE: &[&str] = &[
     "clock_timestamp",
     "currval",
@@ -191,8 +195,8 @@ const TYPES: &[&str] = &[
     "varchar",
 ];
 
-/// Others of PostgreSQL's own, whose values or their text look into the node's catalogue, or which few statements name.
-/// What casts to one runs on the primary.
+/// Others of PostgreSQL's own, whose values or their text look into the node's catalogue, or which
+/// few statements name. What casts to one runs on the primary.
 const OTHER_TYPES: &[&str] = &[
     "aclitem",
     "char",

@@ -1,7 +1,8 @@
 //! Rows that a statement names by the whole canonical key: `WHERE pk = 7 AND …`, `VALUES (7, …)`.
 //!
-//! A key's value must have one text whatever way it is written, the same that an image has: integers,
-//! text under deterministic collations, `uuid` and `bool` do; anything else is not taken as a key.
+//! A key's value must have one text whatever way it is written, the same that an image has:
+//! integers, text under deterministic collations, `uuid` and `bool` do; anything else is not taken
+//! as a key.
 
 use std::borrow::Cow;
 

@@ -60,8 +60,8 @@ pub enum Action {
     Write,
     /// It runs on the primary and may write anything, for this reason (R33).
     Unproven(&'static str),
-    /// It runs on the primary after [`proxy_core::freshness::mark::Statement`] with this text has been
-    /// written into its transaction; replicas run that text.
+    /// It runs on the primary after [`proxy_core::freshness::mark::Statement`] with this text has
+    /// been written into its transaction; replicas run that text.
     Schema(String),
     /// It begins or ends a transaction or a part of one.
     Transaction(TransactionCommand),
@@ -186,8 +186,8 @@ impl Statement {
         values.any(|value| matches!(value, KeyValue::Parameter { .. }))
     }
 
-    /// How many parameters it has, if it reads one row of one table by a key of whole numbers and they are all the key's
-    /// values, each once.
+    /// How many parameters it has, if it reads one row of one table by a key of whole numbers and
+    /// they are all the key's values, each once.
     pub fn key_parameters(&self) -> Option<usize> {
         let [only] = &self.tables[..] else {
             return None;
@@ -319,8 +319,9 @@ impl Analyser {
         Arc::clone(&catalogue.unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// The statements of a text that has its values in it, and its template, whose values stand for parameters:
-    /// texts with other values are one text, analysed once. Otherwise as [`Analyser::analyse`].
+    /// The statements of a text that has its values in it, and its template, whose values stand for
+    /// parameters: texts with other values are one text, analysed once. Otherwise as
+    /// [`Analyser::analyse`].
     pub fn analyse_with_constants<'t>(
         &self,
         text: &'t str,

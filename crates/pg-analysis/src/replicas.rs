@@ -1,7 +1,7 @@
 //! What a change of the schema says at replicas, where it names what each server has of its own.
 //!
-//! It names no tablespace there: all is in the default one. A statement about a database that the replica's server does not
-//! have does nothing.
+//! It names no tablespace there: all is in the default one. A statement about a database that the
+//! replica's server does not have does nothing.
 
 use pg_raw_parse::Node;
 use pg_raw_parse::raw::{AlterTableType, ObjectType};
@@ -33,8 +33,8 @@ fn is_about_database(text: &str) -> bool {
         .is_ok_and(|tree| tree.len() == 1 && tree.iter().all(|raw| is(raw.stmt())))
 }
 
-/// The same, without the tablespaces that it names. Whether a word of the text names one is found by leaving it out, or
-/// putting the default in its place, and parsing.
+/// The same, without the tablespaces that it names. Whether a word of the text names one is found
+/// by leaving it out, or putting the default in its place, and parsing.
 fn in_default_tablespace(text: &str) -> String {
     let mut text = text.to_owned();
     let Some(mut count) = others_named(&text).filter(|count| *count > 0) else {

@@ -1,4 +1,5 @@
-//! `SELECT … INTO table`, which replicas run as `CREATE TABLE table AS SELECT …`, without rows: those come as images.
+//! `SELECT … INTO table`, which replicas run as `CREATE TABLE table AS SELECT …`, without rows:
+//! those come as images.
 
 use pg_raw_parse::Node;
 use pg_raw_parse::nodes::RangeVar;
@@ -15,8 +16,8 @@ const INTO: &str = "into";
 /// How unlogged tables say it.
 const UNLOGGED: u8 = b'u';
 
-/// Writes a statement that makes this table as CREATE TABLE. Which words name the table is found by leaving them out,
-/// and parsing.
+/// Writes a statement that makes this table as CREATE TABLE. Which words name the table is found by
+/// leaving them out, and parsing.
 pub fn as_create_table(made: &RangeVar, text: &str) -> Option<String> {
     let schema = made.schemaname().map(|name| format!("{}.", quoted(name)));
     let name = quoted(made.relname()?);

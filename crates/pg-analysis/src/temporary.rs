@@ -1,5 +1,5 @@
-//! Changes of the schema that use temporary tables, as far as PostgreSQL keeps no dependency of it: rights, and tables
-//! that are made of others. Replicas have no temporary tables.
+//! Changes of the schema that use temporary tables, as far as PostgreSQL keeps no dependency of it:
+//! rights, and tables that are made of others. Replicas have no temporary tables.
 
 use std::collections::BTreeSet;
 
@@ -107,7 +107,8 @@ pub fn named(text: &str) -> Named {
                     let tables = grant.objects().iter();
                     tables.for_each(|range| named.add_range(Some(range)));
                 } else {
-                    // Functions, and all tables of schemas, are temporary only if they are named so.
+                    // Functions, and all tables of schemas, are temporary only if they are named
+                    // so.
                     named.count += grant.objects().len();
                     let says_so = text.to_ascii_lowercase().contains(SCHEMA);
                     named.temporary_count += usize::from(says_so);

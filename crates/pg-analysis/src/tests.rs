@@ -107,8 +107,8 @@ fn analyse_one(text: &str) -> Statement {
     analysis[0].clone()
 }
 
-/// A text touches the same whether its constants are taken for parameters or not, unless the server refuses
-/// it for what it says.
+/// A text touches the same whether its constants are taken for parameters or not, unless the server
+/// refuses it for what it says.
 fn is_same_with_constants(analyser: &Analyser, text: &str) {
     let path = ["public".into()];
     let expected = analyser.analyse(text, &path);

@@ -13,8 +13,8 @@ use super::select_into::makes_empty;
 use super::{Action, Names, Statement, TableUse, TransactionCommand, statement};
 use proxy_core::freshness::Touch;
 
-/// Do event triggers fire for each of the text's statements that change the schema? They do not for what all
-/// databases of a server share, and for event triggers.
+/// Do event triggers fire for each of the text's statements that change the schema? They do not for
+/// what all databases of a server share, and for event triggers.
 pub fn fires_triggers(text: &str) -> bool {
     let is_shared = |kind: ObjectType::Type| {
         [
@@ -36,7 +36,8 @@ pub fn fires_triggers(text: &str) -> bool {
     pg_raw_parse::parse(text).is_ok_and(|tree| tree.iter().all(|raw| fires(raw.stmt())))
 }
 
-/// Is each of the text's statements about roles alone, and means the same whoever says it, with whatever settings?
+/// Is each of the text's statements about roles alone, and means the same whoever says it, with
+/// whatever settings?
 pub fn is_of_roles_alone(text: &str) -> bool {
     let is = |node: Node<'_>| match node {
         Node::CommentStmt(comment) => comment.objtype == ObjectType::OBJECT_ROLE,
@@ -243,8 +244,8 @@ fn fires_elsewhere(state: u8) -> bool {
     matches!(state, b'A' | b'R')
 }
 
-/// Drops statistics, if they are there: replicas lack those of temporary tables. Where the words go is found by
-/// putting them there, and parsing.
+/// Drops statistics, if they are there: replicas lack those of temporary tables. Where the words go
+/// is found by putting them there, and parsing.
 fn if_exists(text: &str) -> String {
     const KIND: &str = "statistics";
     let is_so = |text: &String| {
@@ -292,8 +293,8 @@ fn of_create_as(create: &CreateTableAsStmt, text: &str) -> Action {
     }
 }
 
-/// The same statement, which makes the table empty. Which words say that it is filled is found by leaving them out,
-/// and parsing.
+/// The same statement, which makes the table empty. Which words say that it is filled is found by
+/// leaving them out, and parsing.
 fn without_data(text: &str) -> Option<String> {
     // On a line of its own: the text may end with a comment.
     let whole = format!("{text}\nWITH NO DATA");

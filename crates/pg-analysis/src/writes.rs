@@ -85,8 +85,8 @@ fn plain_table<'a>(names: &Names<'a>, name: &Name) -> Option<&'a Relation> {
     (relation.kind == Kind::Table && !relation.has_triggers).then_some(relation)
 }
 
-/// The tables that change with one on which a statement does no more than it says: its children, and
-/// what foreign keys reach from any of them. None if users' triggers of those may do anything.
+/// The tables that change with one on which a statement does no more than it says: its children,
+/// and what foreign keys reach from any of them. None if users' triggers of those may do anything.
 fn changed_with(
     catalogue: &Catalogue,
     relation: &Relation,

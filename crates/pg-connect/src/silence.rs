@@ -1,8 +1,8 @@
 //! How long a peer is believed to be there that says nothing.
 //!
-//! A machine that loses its power or its network closes no connection: whoever waits for it waits until
-//! the system gives up, a quarter of an hour and longer. Here the system asks the peer's system, which
-//! answers also while the peer itself is busy.
+//! A machine that loses its power or its network closes no connection: whoever waits for it waits
+//! until the system gives up, a quarter of an hour and longer. Here the system asks the peer's
+//! system, which answers also while the peer itself is busy.
 
 use std::io;
 use std::time::Duration;
@@ -42,8 +42,8 @@ impl Patience {
         Ok(sockopt::set_socket_keepalive(socket, true)?)
     }
 
-    /// The same for what is on its way. Not for a peer that may be sent more than its system takes for
-    /// it: one that is only slow to read would be taken for silent.
+    /// The same for what is on its way. Not for a peer that may be sent more than its system takes
+    /// for it: one that is only slow to read would be taken for silent.
     pub fn bound_sent(self, socket: &TcpStream) -> io::Result<()> {
         let milliseconds = (self.idle + self.interval * self.count).as_millis();
         let milliseconds = u32::try_from(milliseconds).unwrap_or(u32::MAX);

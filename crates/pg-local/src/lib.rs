@@ -1,4 +1,5 @@
-//! A PostgreSQL of one's own, on loopback in a temporary folder: for the demo, benchmarks and tests.
+//! A PostgreSQL of one's own, on loopback in a temporary folder: for the demo, benchmarks and
+//! tests.
 //!
 //! It gives up durability for speed, and takes everything away when it is dropped. PostgreSQL
 //! does not run as root: there it runs as `nobody`.
@@ -209,8 +210,8 @@ impl Postgres {
         }
     }
 
-    /// Kills its first process, and nothing else: the others notice, and end by themselves. Returns when
-    /// they have.
+    /// Kills its first process, and nothing else: the others notice, and end by themselves. Returns
+    /// when they have.
     pub fn crash(&mut self) -> io::Result<()> {
         let Some(mut process) = self.process.take() else {
             return Ok(());
@@ -256,8 +257,8 @@ impl Drop for Postgres {
     }
 }
 
-/// Has a command run as `nobody` where this process is root: there PostgreSQL and its poolers refuse
-/// to run.
+/// Has a command run as `nobody` where this process is root: there PostgreSQL and its poolers
+/// refuse to run.
 pub fn without_root(command: &mut Command) -> io::Result<()> {
     if is_root()? {
         command.uid(NOBODY).gid(NOBODY);

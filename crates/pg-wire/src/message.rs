@@ -64,7 +64,8 @@ pub struct Value<'a> {
     pub bytes: Option<&'a [u8]>,
 }
 
-/// What follows the names in a Bind message with these values, all as text, as are the columns of its rows.
+/// What follows the names in a Bind message with these values, all as text, as are the columns of
+/// its rows.
 pub fn bound_texts(values: &[&[u8]]) -> Bytes {
     let count = u16::try_from(values.len()).expect("there are few values");
     let length: usize = values.iter().map(|value| 4 + value.len()).sum();

@@ -1,8 +1,9 @@
-//! Which of PostgreSQL's settings concern only the session that has them, and how a text sets them by `set_config`.
+//! Which of PostgreSQL's settings concern only the session that has them, and how a text sets them
+//! by `set_config`.
 //!
-//! A session that changes one of these may go on with any server that has the same. Others it has on its own
-//! server only: what decides who it is and what it may do, what makes something for other sessions, what is read
-//! by extensions and functions of users.
+//! A session that changes one of these may go on with any server that has the same. Others it has
+//! on its own server only: what decides who it is and what it may do, what makes something for
+//! other sessions, what is read by extensions and functions of users.
 
 /// In whatever case, beside those that begin as [`OF_PLANNER`].
 const OWN: &[&str] = &[
@@ -61,7 +62,8 @@ const OWN: &[&str] = &[
 /// What the planner may do.
 const OF_PLANNER: &str = "enable_";
 
-/// Those of them by which a text may mean something else, or a value look otherwise; `search_path` apart.
+/// Those of them by which a text may mean something else, or a value look otherwise; `search_path`
+/// apart.
 const OF_TEXTS: &[&str] = &[
     "bytea_output",
     "client_encoding",
@@ -90,8 +92,9 @@ pub fn is_of_texts(name: &str) -> bool {
         .any(|known| known.eq_ignore_ascii_case(name))
 }
 
-/// Does a text do nothing but set settings of the session's own by `SELECT set_config('name', value, false), …`?
-/// Their names must stand in it, and that they outlive the transaction; values may be parameters.
+/// Does a text do nothing but set settings of the session's own by `SELECT set_config('name',
+/// value, false), …`? Their names must stand in it, and that they outlive the transaction; values
+/// may be parameters.
 pub fn is_set_config(text: &[u8]) -> bool {
     // A backslash may be an escape, by `standard_conforming_strings`.
     let is_plain = text.is_ascii() && !text.contains(&b'\\');

@@ -1,4 +1,5 @@
-//! What sessions ask of a parser of SQL: what a statement may leave behind in the session that runs it.
+//! What sessions ask of a parser of SQL: what a statement may leave behind in the session that runs
+//! it.
 
 use alloc::string::String;
 
@@ -14,11 +15,11 @@ pub enum Effect {
     ReadsSequenceState,
     /// Settings are again what they were when the session began, at most.
     ResetsSettings,
-    /// Settings that concern only the session that has them, see [`pg_wire::settings::is_own`]: it may go on with any
-    /// server that has the same.
+    /// Settings that concern only the session that has them, see [`pg_wire::settings::is_own`]: it
+    /// may go on with any server that has the same.
     SetsSettings,
-    /// Other settings, temporary tables, locks, cursors, listening, or who knows what: its session keeps
-    /// the connection.
+    /// Other settings, temporary tables, locks, cursors, listening, or who knows what: its session
+    /// keeps the connection.
     KeepsSession,
 }
 
@@ -27,7 +28,8 @@ pub enum Effect {
 pub struct Grammar {
     /// Returns what a text may leave behind.
     pub effect: fn(&[u8]) -> Effect,
-    /// Returns the savepoint that a text goes back to by its first statement, if that is ROLLBACK TO.
+    /// Returns the savepoint that a text goes back to by its first statement, if that is ROLLBACK
+    /// TO.
     pub rollback_to: fn(&[u8]) -> Option<String>,
 }
 

@@ -1,13 +1,13 @@
-//! The decisions of the proxy, as pure code: which replica is fresh enough for a read, and what each
-//! message of a client's session means.
+//! The decisions of the proxy, as pure code: which replica is fresh enough for a read, and what
+//! each message of a client's session means.
 //!
 //! - [`freshness`] knows what is being committed, what was committed, and how far each replica is.
 //! - [`session`] is the machine between one client and the server connections that serve it.
-//! - [`server`] is what such a connection has, as far as sessions see it; [`names`] reads statements
-//!   about prepared statements; [`grammar`] is what sessions ask a parser of SQL.
+//! - [`server`] is what such a connection has, as far as sessions see it; [`names`] reads
+//!   statements about prepared statements; [`grammar`] is what sessions ask a parser of SQL.
 //!
-//! This crate must not know sockets, clocks, threads, or the grammar of SQL: those come in as values
-//! and functions.
+//! This crate must not know sockets, clocks, threads, or the grammar of SQL: those come in as
+//! values and functions.
 
 #![no_std]
 

@@ -1,6 +1,7 @@
-//! Planted bugs: each breaks one rule of docs/rules.md on purpose, so that tests can prove that they would notice.
-//! They exist with the feature `planted` only: the simulation plants them in its thread, and the environment
-//! names one for a whole process. Elsewhere [`is`] is the constant false.
+//! Planted bugs: each breaks one rule of docs/rules.md on purpose, so that tests can prove that
+//! they would notice. They exist with the feature `planted` only: the simulation plants them in its
+//! thread, and the environment names one for a whole process. Elsewhere [`is`] is the constant
+//! false.
 
 #[cfg(feature = "planted")]
 use alloc::format;
@@ -16,7 +17,8 @@ pub enum Bug {
     MarkOfAnyEpoch,
     /// R31: what was executed is committed whatever is before it.
     CommitsOutOfOrder,
-    /// R31: a group takes a commit that depends on what runs elsewhere, or waits outside of the group.
+    /// R31: a group takes a commit that depends on what runs elsewhere, or waits outside of the
+    /// group.
     GroupTakesDependent,
     /// R31: a group passes over what cannot be in it.
     GroupHasGaps,
@@ -50,9 +52,11 @@ pub enum Bug {
     OldExtractorGoesOn,
     /// I14: who has been away is given what the reader remembers, though there is a gap before it.
     RecentHasGaps,
-    /// I14: the slot forgets what who is away lacks before the transactions buffer has it on its disks.
+    /// I14: the slot forgets what who is away lacks before the transactions buffer has it on its
+    /// disks.
     BufferNotWaitedFor,
-    /// I14: the slot forgets what the transactions buffer has, though another proxy waits that has another one.
+    /// I14: the slot forgets what the transactions buffer has, though another proxy waits that has
+    /// another one.
     BufferIsForAll,
     /// I14: pages of the transactions buffer count though some between them are missing.
     PagesHaveGaps,

@@ -98,8 +98,8 @@ impl Server {
         self.prepared.insert(id, Use { since, last });
     }
 
-    /// It has other settings now: what was prepared before may mean something else, and is prepared anew where it is
-    /// used.
+    /// It has other settings now: what was prepared before may mean something else, and is prepared
+    /// anew where it is used.
     pub fn outdate(&mut self) {
         self.unnamed = None;
         for used in self.prepared.values_mut() {

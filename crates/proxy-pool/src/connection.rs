@@ -58,8 +58,8 @@ pub struct Connection {
 pub struct Changed {
     /// Settings, each of which concerns only the session that has it.
     pub settings: Settings,
-    /// The schemas in which names are looked up now, in order: those of `search_path` that are there, and that its
-    /// user may use.
+    /// The schemas in which names are looked up now, in order: those of `search_path` that are
+    /// there, and that its user may use.
     pub schemas: Vec<String>,
 }
 
@@ -257,8 +257,8 @@ impl Connection {
         Ok(rows.into_iter().next_back().unwrap_or_default())
     }
 
-    /// All rows of a query, or the error of the server, which is ready for the next in either case. Otherwise as
-    /// [`Connection::row`].
+    /// All rows of a query, or the error of the server, which is ready for the next in either case.
+    /// Otherwise as [`Connection::row`].
     async fn rows(&mut self, query: &str) -> io::Result<Result<Vec<Vec<String>>, Report>> {
         // Any simple query ends the unnamed statement.
         self.server.unnamed = None;
@@ -283,8 +283,8 @@ impl Connection {
         }
     }
 
-    /// What its session has changed since the login, but for the application's name, which servers report. None if it
-    /// cannot be told from the values how to have the same elsewhere.
+    /// What its session has changed since the login, but for the application's name, which servers
+    /// report. None if it cannot be told from the values how to have the same elsewhere.
     pub async fn changed(&mut self) -> io::Result<Option<Changed>> {
         let rows = tokio::time::timeout(RESET_TIMEOUT, self.rows(CHANGED)).await;
         let Ok(rows) = rows.map_err(io::Error::other)?? else {
@@ -318,8 +318,8 @@ impl Connection {
         Ok(Some(changed))
     }
 
-    /// Gives a connection that nobody uses, and that has logged in as this key does, its settings. If it fails, it is of
-    /// no use any more. The error is for the client.
+    /// Gives a connection that nobody uses, and that has logged in as this key does, its settings.
+    /// If it fails, it is of no use any more. The error is for the client.
     pub async fn change_to(&mut self, key: &Key) -> Result<(), Report> {
         let failed = |code: &str, what: String| {
             let text = format!("the server cannot be given the session's settings: {what}");
@@ -348,8 +348,8 @@ impl Connection {
         }
     }
 
-    /// At a replica that has just been logged in to: is it in this life still? If not, it has crashed, and
-    /// may have lost what it had not on disk.
+    /// At a replica that has just been logged in to: is it in this life still? If not, it has
+    /// crashed, and may have lost what it had not on disk.
     pub async fn is_in(&mut self, life: Life) -> Result<(), Report> {
         let unknown = |what: String| {
             let text = format!("it is not known whether it has crashed: {what}");

@@ -1,4 +1,5 @@
-//! Where it is written down which connections to the primary are this proxy's, before they are used.
+//! Where it is written down which connections to the primary are this proxy's, before they are
+//! used.
 
 use std::time::Duration;
 

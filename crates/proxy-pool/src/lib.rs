@@ -47,8 +47,9 @@ pub struct Key {
     pub database: String,
     /// Settings that they start with.
     pub settings: Settings,
-    /// Settings that they have changed since. Servers are told them behind the login, so that RESET gives back what
-    /// the session started with. Last, so that keys that log in alike are neighbours.
+    /// Settings that they have changed since. Servers are told them behind the login, so that RESET
+    /// gives back what the session started with. Last, so that keys that log in alike are
+    /// neighbours.
     pub changed: Settings,
 }
 
@@ -108,8 +109,8 @@ impl Ord for Settings {
 pub struct Outsets(Mutex<BTreeMap<Key, (Key, Instant)>>);
 
 impl Outsets {
-    /// What those begin with that ask for `asked`, if that was seen lately: their roles' and databases'
-    /// settings may be changed.
+    /// What those begin with that ask for `asked`, if that was seen lately: their roles' and
+    /// databases' settings may be changed.
     pub fn of(&self, asked: &Key) -> Option<Key> {
         let outsets = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let (outset, seen) = outsets.get(asked)?;
@@ -274,9 +275,10 @@ impl Node {
         self.take_that(key, login, async |_| Ok(())).await
     }
 
-    /// A connection of this key for a read at a replica of which something is known in this life. If one
-    /// is opened now to another life, it is refused: that server has crashed, and lost what the read may
-    /// have to see. One that was open before was in the same life then, and would be closed since.
+    /// A connection of this key for a read at a replica of which something is known in this life.
+    /// If one is opened now to another life, it is refused: that server has crashed, and lost what
+    /// the read may have to see. One that was open before was in the same life then, and would be
+    /// closed since.
     pub async fn take_for_read(
         &self,
         key: &Key,
@@ -369,8 +371,9 @@ impl Node {
         }
     }
 
-    /// An idle connection that has logged in as this key does, if it can be spared: it has other settings since. One
-    /// alone is left to whom it serves, but for those who log in: else each of them would open another.
+    /// An idle connection that has logged in as this key does, if it can be spared: it has other
+    /// settings since. One alone is left to whom it serves, but for those who log in: else each of
+    /// them would open another.
     fn take_alike(&self, key: &Key) -> Option<Box<Connection>> {
         loop {
             let mut open = self.open();

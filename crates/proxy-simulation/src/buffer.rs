@@ -1,13 +1,13 @@
-//! The transactions buffer: a table that survives its store's crashes, unless it is lost, and what the proxy knows
-//! of it. Its pages and who is given what by whom are the real ones.
+//! The transactions buffer: a table that survives its store's crashes, unless it is lost, and what
+//! the proxy knows of it. Its pages and who is given what by whom are the real ones.
 
 use std::collections::VecDeque;
 use std::rc::Rc;
 
 use super::replica::Commit;
 use proxy_core::freshness::Tsid;
-use replication::buffer::pages::{Page, Pages};
 use replication::handover::Placed;
+use replication::pages::{Page, Pages};
 
 /// A commit, or that there is none up to here.
 #[derive(Clone, Debug)]
@@ -80,8 +80,9 @@ impl Buffer {
         self.queue = None;
     }
 
-    /// Looks at what there is, as `buffer::open` does. Tells behind which place it must be given commits. What is of
-    /// no use may be left there, as by a proxy that dies before it has removed it.
+    /// Looks at what there is, as `buffer::open` does. Tells behind which place it must be given
+    /// commits. What is of no use may be left there, as by a proxy that dies before it has removed
+    /// it.
     pub fn open(&mut self, confirmed: Tsid, leaves: bool) -> Tsid {
         let found: Vec<Page> = self.rows.iter().map(|(page, _)| *page).collect();
         let (pages, useless) = match Pages::of(found.clone()) {
@@ -102,8 +103,8 @@ impl Buffer {
         queue.push_back(given);
     }
 
-    /// Writes some of what was given as a page, as `Keeper::write_page` does. Where its store dies just then, the
-    /// page is there, and nobody knows.
+    /// Writes some of what was given as a page, as `Keeper::write_page` does. Where its store dies
+    /// just then, the page is there, and nobody knows.
     pub fn write(&mut self, epoch: u64, count: usize, dies: bool) {
         let queue = self.queue.as_mut().expect("it follows");
         let states: Vec<Given> = queue.drain(..count).collect();
@@ -137,7 +138,8 @@ impl Buffer {
         self.queue.as_ref().map_or(0, VecDeque::len)
     }
 
-    /// What comes behind a place, with where that ends; none if it cannot be read, or if there is no more.
+    /// What comes behind a place, with where that ends; none if it cannot be read, or if there is
+    /// no more.
     pub fn read(&self, place: Tsid) -> Option<(Vec<Given>, Tsid)> {
         let page = self.pages.as_ref()?.next(place).filter(|_| self.is_up)?;
         let (_, states) = self.rows.iter().find(|(row, _)| *row == page)?;

@@ -1,20 +1,22 @@
-//! Manager, schedule and marks in a world that is made up: a small snapshot-isolation database in the
-//! primary's place, replicas that forget what was not on their disks, connections that break, a proxy that
-//! dies. One seed is one run, for ever the same.
+//! Manager, schedule and marks in a world that is made up: a small snapshot-isolation database in
+//! the primary's place, replicas that forget what was not on their disks, connections that break, a
+//! proxy that dies. One seed is one run, for ever the same.
 //!
-//! Real: `proxy_core::freshness`, `proxy::serve::writes`, `replication::{schedule, handover}`, the buffer's pages, the
-//! messages in the log. Written once more, without sockets: the slot's reader, an Extractor's bookkeeping, the
-//! buffer's keeper, the taking of connections. Left out: the
+//! Real: `proxy_core::freshness`, `proxy::serve::writes`, `replication::{schedule, handover}`, the
+//! buffer's pages, the messages in the log. Written once more, without sockets: the slot's reader,
+//! an Extractor's bookkeeping, the buffer's keeper, the taking of connections. Left out: the
 //! analysis of statements (sets come from statements of a few kinds), filling, and comparing.
 //!
 //! Properties:
 //! - I14: each state of a replica is one that a replay of the log gives.
 //! - R31: what a replica executes at the same time, or before its turn, is in nobody's way there.
-//! - GSSI: a read sees every commit that it touches and that somebody knew of before it began: the writer by
-//!   its answer, or a reader that had seen it.
-//! - No long fork: a read has no commit without one that it touches, too, and that the primary showed before.
-//! - A replica is told that nobody has what it lacks only if the transactions buffer has lost or let go something,
-//!   or if it was lacking that already when a proxy came that has another buffer, and is the active one by now.
+//! - GSSI: a read sees every commit that it touches and that somebody knew of before it began: the
+//!   writer by its answer, or a reader that had seen it.
+//! - No long fork: a read has no commit without one that it touches, too, and that the primary
+//!   showed before.
+//! - A replica is told that nobody has what it lacks only if the transactions buffer has lost or
+//!   let go something, or if it was lacking that already when a proxy came that has another buffer,
+//!   and is the active one by now.
 //! - Nobody is seen to go back: what a replica showed, the primary shows.
 //! - When faults stop, everything is settled, and all replicas are equal to the primary.
 
@@ -35,8 +37,8 @@ use world::World;
 
 /// Seeds that the tests run, unless [`SEEDS`] says otherwise.
 const SEEDS_DEFAULT: u64 = 2_000;
-/// Seeds that have failed once: a replica was given the stream of a new proxy, which began behind what it lacked;
-/// and what the reader remembered from before the stream skipped something.
+/// Seeds that have failed once: a replica was given the stream of a new proxy, which began behind
+/// what it lacked; and what the reader remembered from before the stream skipped something.
 const SEEDS_KEPT: &[u64] = &[7_005_223, 7_236_767];
 /// Seeds in which a planted bug has to be found.
 const SEEDS_PLANTED: u64 = 10_000;

@@ -1,5 +1,5 @@
-//! A small snapshot-isolation database in the primary's place: rows with locks, a log, and commits that are
-//! in the log before anybody sees them, and become visible in another order.
+//! A small snapshot-isolation database in the primary's place: rows with locks, a log, and commits
+//! that are in the log before anybody sees them, and become visible in another order.
 
 use std::collections::BTreeMap;
 
@@ -285,9 +285,9 @@ impl Primary {
         behind.filter(|entry| reads.meet(entry))
     }
 
-    /// Two commits that a read touches, of which the state at `prefix` has the first only, though the second was
-    /// shown before it: the primary never showed that (a long fork). Whoever goes around the proxy is not waited
-    /// for.
+    /// Two commits that a read touches, of which the state at `prefix` has the first only, though
+    /// the second was shown before it: the primary never showed that (a long fork). Whoever goes
+    /// around the proxy is not waited for.
     pub fn torn(&self, reads: &Reads, prefix: Tsid) -> Option<(Tsid, Tsid)> {
         let there = self
             .log

@@ -1,5 +1,5 @@
-//! The slot's reader: gives every commit of the log to the manager and then, once the primary shows it, to
-//! the replicas, in order; and settles what is in doubt.
+//! The slot's reader: gives every commit of the log to the manager and then, once the primary shows
+//! it, to the replicas, in order; and settles what is in doubt.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -56,8 +56,8 @@ impl Reader {
         self.unshown = None;
     }
 
-    /// A replica wants what is behind `applied` and not in the buffer, as `Reader::needs_older` has it. The
-    /// stream begins again if it has gone past that and nobody else has it.
+    /// A replica wants what is behind `applied` and not in the buffer, as `Reader::needs_older` has
+    /// it. The stream begins again if it has gone past that and nobody else has it.
     pub fn join(
         &mut self,
         extractor: (ReplicaId, &mut Extractor),

@@ -1,5 +1,5 @@
-//! A Replica: a database that forgets what was not on its disk when it crashes, and the Extractor's part
-//! that decides, which is the real one.
+//! A Replica: a database that forgets what was not on its disk when it crashes, and the Extractor's
+//! part that decides, which is the real one.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
@@ -320,8 +320,9 @@ impl Extractor {
             Said::Executed(tsid) => self.schedule.executed(tsid),
             Said::Failed(tsid, problem) => {
                 self.schedule.failed(tsid);
-                // What runs at the same time touches no common row, and what is before has been committed or
-                // touches none either. So nothing fails for another reason, alone or not.
+                // What runs at the same time touches no common row, and what is before has been
+                // committed or touches none either. So nothing fails for another reason, alone or
+                // not.
                 assert!(
                     matches!(problem, Problem::Passing),
                     "the commit at {tsid} failed: {problem:?}"

@@ -1,5 +1,5 @@
-//! A client's session: what it does next, and what it waits for. What it has written is noted by the real
-//! code.
+//! A client's session: what it does next, and what it waits for. What it has written is noted by
+//! the real code.
 
 use std::collections::VecDeque;
 
@@ -57,7 +57,8 @@ pub struct Read {
     pub watch: Option<Watch>,
 }
 
-/// A replica that was chosen for a read, the life of its server that it was chosen for, and the one that the read runs in.
+/// A replica that was chosen for a read, the life of its server that it was chosen for, and the one
+/// that the read runs in.
 #[derive(Clone, Copy, Debug)]
 pub struct Chosen {
     pub id: ReplicaId,

@@ -418,8 +418,8 @@ impl World {
         }
     }
 
-    /// The proxy dies. The next one begins once all processes of the one before have ended: who takes over
-    /// ends them.
+    /// The proxy dies. The next one begins once all processes of the one before have ended: who
+    /// takes over ends them.
     fn restart(&mut self) {
         self.counts.faults += 1;
         for number in 0..self.sessions.len() {
@@ -449,8 +449,8 @@ impl World {
         self.idle.clear();
     }
 
-    /// A session's connection breaks, and the proxy knows that: it ends the session, and the client comes
-    /// anew.
+    /// A session's connection breaks, and the proxy knows that: it ends the session, and the client
+    /// comes anew.
     fn lose(&mut self, number: usize) {
         self.counts.faults += 1;
         let session = &mut self.sessions[number];

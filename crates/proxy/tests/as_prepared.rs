@@ -1,5 +1,5 @@
-//! Simple queries that read a row by its key run at replicas as prepared statements; nobody can tell but by the
-//! replica's own view of its sessions.
+//! Simple queries that read a row by its key run at replicas as prepared statements; nobody can
+//! tell but by the replica's own view of its sessions.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -80,7 +80,8 @@ async fn answers_are_the_same_byte_by_byte() {
             "SELECT n, a FROM two WHERE 1 = a AND b = 2",
             "SELECT n, a FROM two WHERE $1 = a AND b = $2",
         ),
-        // It says that it cuts the name off, each time that it is parsed; and now and then by itself.
+        // It says that it cuts the name off, each time that it is parsed; and now and then by
+        // itself.
         (&long, &long.replace("= 1", "= $1")),
         // Numbers that are none of the key's, are of another type, or are not what the key is of.
         ("SELECT n, 7 FROM t WHERE id = 1", ""),
@@ -230,7 +231,8 @@ async fn reads_that_are_cut_off() {
     }
 }
 
-/// A client's own unnamed statement ends with a simple query, as ever; and nobody finds the proxy's.
+/// A client's own unnamed statement ends with a simple query, as ever; and nobody finds the
+/// proxy's.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn statements_of_clients_are_theirs() {
     let Some(cluster) = cluster().await else {

@@ -175,7 +175,8 @@ async fn primary_that_is_away_and_comes_back() {
     assert_eq!(idle.hear().await, "T'1'CZI");
 }
 
-/// SCRAM and TLS to the proxy; SCRAM, md5 and TLS from there to the server, which is a proxy itself.
+/// SCRAM and TLS to the proxy; SCRAM, md5 and TLS from there to the server, which is a proxy
+/// itself.
 #[tokio::test]
 async fn passwords_and_encryption_on_both_sides() {
     if !is_there() {

@@ -1,5 +1,5 @@
-//! Logins that are tied to the TLS connection they run in: whoever stands between is noticed by both
-//! sides.
+//! Logins that are tied to the TLS connection they run in: whoever stands between is noticed by
+//! both sides.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -23,8 +23,8 @@ use tokio_postgres::NoTls;
 const CHECK_FAILED: &str = "SCRAM channel binding check failed";
 const NEGOTIATION_FAILED: &str = "SCRAM channel binding negotiation error";
 
-/// A database that has [`USER`] and trusts everybody, and a proxy in front that wants her password and
-/// shows this.
+/// A database that has [`USER`] and trusts everybody, and a proxy in front that wants her password
+/// and shows this.
 async fn proxy(postgres: &Postgres, identity: Identity) -> Front {
     let mut told = options(postgres, 4);
     told.admission.authentication = Authentication::Scram(users());
@@ -78,8 +78,8 @@ async fn psql_ties_its_login() {
     }
 }
 
-/// Somebody between shows a client a certificate of their own, and reads everything: unless they do not
-/// get past the login.
+/// Somebody between shows a client a certificate of their own, and reads everything: unless they do
+/// not get past the login.
 #[tokio::test]
 async fn somebody_between_client_and_proxy() {
     if !is_there() {

@@ -18,8 +18,8 @@ const OTHER_NAME: &str = "certificate authentication failed for user \"ann\"";
 const NO_PASSWORD: &str = "password authentication failed for user \"ann\"";
 const IN: &str = "";
 
-/// How a client comes: with her certificate, with another user's, with none, or without TLS; each time
-/// with the right password and with a wrong one. And what becomes of that.
+/// How a client comes: with her certificate, with another user's, with none, or without TLS; each
+/// time with the right password and with a wrong one. And what becomes of that.
 type Expected = [(&'static str, &'static str); 4];
 
 fn expected(certificates: Certificates) -> Expected {
@@ -147,8 +147,8 @@ fn authorities_that_cannot_be_read() {
     }
 }
 
-/// Who shows one that was revoked gets no further than the handshake; so does everybody where the list is out of
-/// date, as with PostgreSQL's `ssl_crl_file`.
+/// Who shows one that was revoked gets no further than the handshake; so does everybody where the
+/// list is out of date, as with PostgreSQL's `ssl_crl_file`.
 #[tokio::test]
 async fn revoked_certificates_are_good_for_nothing() {
     if !is_there() {

@@ -120,7 +120,8 @@ async fn log_in_with_key(address: std::net::SocketAddr) -> (Raw, CancelKey) {
     (raw, key)
 }
 
-/// Cancel requests that come at any time cancel what the client has sent, or nothing: its session goes on.
+/// Cancel requests that come at any time cancel what the client has sent, or nothing: its session
+/// goes on.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn cancel_requests_come_at_any_time() {
     if !is_there() {

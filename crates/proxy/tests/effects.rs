@@ -1,4 +1,5 @@
-//! What statements leave behind in their sessions: PostgreSQL itself is asked, and where the reads of a session go.
+//! What statements leave behind in their sessions: PostgreSQL itself is asked, and where the reads
+//! of a session go.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -143,8 +144,8 @@ const STATEMENTS: &[&str] = &[
     "DO 'BEGIN PERFORM pg_advisory_lock(1); END'",
 ];
 
-/// A statement is said to leave something exactly where a session of PostgreSQL has something afterwards that it did
-/// not have before.
+/// A statement is said to leave something exactly where a session of PostgreSQL has something
+/// afterwards that it did not have before.
 #[tokio::test]
 async fn effects_are_those_of_postgresql() {
     if !is_there() {

@@ -1,5 +1,5 @@
-//! Rows with values of every type, PostgreSQL's own and its contributed modules', in arrays, domains and rows, are found
-//! at Replicas: by all their values and by their keys.
+//! Rows with values of every type, PostgreSQL's own and its contributed modules', in arrays,
+//! domains and rows, are found at replicas: by all their values and by their keys.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -10,8 +10,8 @@ use proxy_core::freshness::State;
 use support::cluster::{Cluster, text};
 use support::{connect, is_there};
 
-/// Modules are where no search path leads. Each text becomes a value of each type that takes it, in two rows that are
-/// alike, and each type that can be a key gets a table with one.
+/// Modules are where no search path leads. Each text becomes a value of each type that takes it, in
+/// two rows that are alike, and each type that can be a key gets a table with one.
 const SETUP: &str = r#"
 CREATE SCHEMA ext;
 CREATE EXTENSION citext SCHEMA ext; CREATE EXTENSION hstore SCHEMA ext; CREATE EXTENSION ltree SCHEMA ext;

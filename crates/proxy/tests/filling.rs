@@ -18,8 +18,8 @@ const ID: ReplicaId = ReplicaId(1);
 /// Between two looks.
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// What is in the log and not shown yet, as while it waits for a standby, is not left out when a replica
-/// is filled just then.
+/// What is in the log and not shown yet, as while it waits for a standby, is not left out when a
+/// replica is filled just then.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn commit_that_is_not_shown_yet_is_not_lost() {
     if !is_there() {

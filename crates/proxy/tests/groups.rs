@@ -1,5 +1,5 @@
-//! Commits that wait are executed in groups at a Replica: each group is there as a whole and in its turn, or not at
-//! all, whatever fails and whoever dies.
+//! Commits that wait are executed in groups at a replica: each group is there as a whole and in its
+//! turn, or not at all, whatever fails and whoever dies.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -59,8 +59,8 @@ async fn wait_until_given(cluster: &Cluster, primary: &Client) {
     tokio::time::sleep(Duration::from_millis(200)).await;
 }
 
-/// A row that is missing at the replica makes one commit fail there: the replica is out, the error names
-/// that commit, all before it is there, and nothing of it or behind it.
+/// A row that is missing at the replica makes one commit fail there: the replica is out, the error
+/// names that commit, all before it is there, and nothing of it or behind it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn commit_of_a_group_that_cannot_be_done_is_named() {
     if !is_there() {
@@ -101,8 +101,8 @@ async fn commit_of_a_group_that_cannot_be_done_is_named() {
     assert!(number(&replica, transactions).await < 24);
 }
 
-/// What fails in a group, and is done one by one then, is done; also where commits depend on each other in a
-/// way that rows do not tell: a unique value goes from row to row.
+/// What fails in a group, and is done one by one then, is done; also where commits depend on each
+/// other in a way that rows do not tell: a unique value goes from row to row.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn groups_that_fail_are_done_one_by_one() {
     if !is_there() {
@@ -131,8 +131,8 @@ async fn groups_that_fail_are_done_one_by_one() {
     cluster.wait(|states| states == [State::Serving]).await;
 }
 
-/// A replica that dies again and again while it makes up for what it has missed loses what was not on its
-/// disk, and has everything once in the end.
+/// A replica that dies again and again while it makes up for what it has missed loses what was not
+/// on its disk, and has everything once in the end.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn replica_that_dies_in_a_backlog_has_everything_once() {
     if !is_there() {

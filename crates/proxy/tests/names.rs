@@ -1,5 +1,5 @@
-//! SQL and the protocol share the names of prepared statements, as they do in PostgreSQL; and what sessions share on a
-//! server is theirs whatever another one takes away there.
+//! SQL and the protocol share the names of prepared statements, as they do in PostgreSQL; and what
+//! sessions share on a server is theirs whatever another one takes away there.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -140,9 +140,9 @@ const CONVERSATIONS: &[&[&str]] = &[
     ],
 ];
 
-/// Says each line, and hears the tags, see [`Raw::until_ready`]. A line is a simple query; or `name = text` to prepare,
-/// `name!` to run and `text.` to prepare and run a statement without a name, several of which with `&` between go in
-/// one batch.
+/// Says each line, and hears the tags, see [`Raw::until_ready`]. A line is a simple query; or `name
+/// = text` to prepare, `name!` to run and `text.` to prepare and run a statement without a name,
+/// several of which with `&` between go in one batch.
 async fn converse(raw: &mut Raw, lines: &[&str]) -> Vec<String> {
     let mut heard = Vec::new();
     for line in lines {
@@ -184,7 +184,8 @@ async fn names_are_those_of_the_client() {
     }
 }
 
-/// DEALLOCATE leaves the session free to read anywhere, and its error names the statement as the client does.
+/// DEALLOCATE leaves the session free to read anywhere, and its error names the statement as the
+/// client does.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn deallocate_keeps_no_connection() {
     if !is_there() {
@@ -218,7 +219,8 @@ async fn deallocate_keeps_no_connection() {
     }
 }
 
-/// A function that deallocates everything takes nothing away from other sessions on the same connection.
+/// A function that deallocates everything takes nothing away from other sessions on the same
+/// connection.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn others_keep_their_statements() {
     if !is_there() {

@@ -1,4 +1,5 @@
-//! What each node has values of its own of is read on the Primary: system columns, numbers of the catalogue.
+//! What each node has values of its own of is read on the primary: system columns, numbers of the
+//! catalogue.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -167,8 +168,8 @@ async fn parameters_that_are_numbers_of_the_catalogue() {
     assert_eq!(raw.hear().await, "12't'CZI");
 }
 
-/// What a client is told of parameters and columns, as bytes: of a statement that is described in a batch of its own,
-/// of a portal, and of a simple query.
+/// What a client is told of parameters and columns, as bytes: of a statement that is described in a
+/// batch of its own, of a portal, and of a simple query.
 async fn descriptions(raw: &mut Raw, text: &str, types: &[u32]) -> Vec<(u8, Vec<u8>)> {
     let count = u16::try_from(types.len()).unwrap().to_be_bytes();
     let types: Vec<u8> = types.iter().flat_map(|it| it.to_be_bytes()).collect();
@@ -287,7 +288,8 @@ async fn numbers_of_types_and_tables_are_the_primarys() {
     }
 }
 
-/// What is described in a batch of its own is described as it is after the change that was answered before.
+/// What is described in a batch of its own is described as it is after the change that was answered
+/// before.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn new_tables_are_described() {
     if !is_there() {
@@ -314,8 +316,8 @@ async fn new_tables_are_described() {
     }
 }
 
-/// Of PostgreSQL's functions that are said to be immutable, these look at the node, and none is taken for
-/// the same everywhere.
+/// Of PostgreSQL's functions that are said to be immutable, these look at the node, and none is
+/// taken for the same everywhere.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn functions_that_only_say_that_they_are_immutable() {
     if !is_there() {

@@ -1,5 +1,5 @@
-//! What is another thing on each server: tablespaces, other databases, and checks that depend on the time, the user,
-//! settings or other tables. No such statement stops a replica.
+//! What is another thing on each server: tablespaces, other databases, and checks that depend on
+//! the time, the user, settings or other tables. No such statement stops a replica.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -118,7 +118,8 @@ async fn statements_about_one_server_stop_no_replica() {
     }
 }
 
-/// Checks that are replaced where rows are applied are enforced for all others, as after a promotion.
+/// Checks that are replaced where rows are applied are enforced for all others, as after a
+/// promotion.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn replaced_checks_are_enforced_for_others() {
     if !is_there() {

@@ -1,10 +1,11 @@
 //! Any order of messages is answered through the proxy as PostgreSQL answers it straight.
 //!
-//! A seed draws bursts of messages, of all kinds that a client may send, sensible or not. They are sent to a
-//! PostgreSQL, and through the proxy to another one that began alike; all that both say must be equal, but for what
-//! names a server's own things: object identifiers, and places in its source. Each burst ends with a *fence*, which
-//! both answer whatever state the burst has left: CopyFail, Sync, and an empty query, whose answer nothing else has.
-//! Where a burst ends the connection, both must have ended.
+//! A seed draws bursts of messages, of all kinds that a client may send, sensible or not. They are
+//! sent to a PostgreSQL, and through the proxy to another one that began alike; all that both say
+//! must be equal, but for what names a server's own things: object identifiers, and places in its
+//! source. Each burst ends with a *fence*, which both answer whatever state the burst has left:
+//! CopyFail, Sync, and an empty query, whose answer nothing else has. Where a burst ends the
+//! connection, both must have ended.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -154,7 +155,8 @@ fn any(chance: &mut Chance) -> Said {
         b'F' => {
             // abs(int4) of 7, as text.
             let call = b"\0\0\x05\x75\0\0\0\x01\0\0\0\x017\0\0";
-            // In a transaction that has failed it has been seen to end PostgreSQL 15's server process.
+            // In a transaction that has failed it has been seen to end PostgreSQL 15's server
+            // process.
             let mut both = said(
                 b'Q',
                 &[b"ROLLBACK\0"],
@@ -255,10 +257,11 @@ async fn run(servers: &Servers, seed: u64) -> Result<usize, String> {
     Ok(count)
 }
 
-/// Do they differ first where that is known? In a transaction whose snapshot is at a replica, what cannot run there
-/// fails, as documented. What has read elsewhere has read
-/// nothing on the primary, where its modes may be set still. Of one that is on no server yet, the portal of its BEGIN is not there; and once it has failed,
-/// what has no rows is not described, and nothing else is found wrong.
+/// Do they differ first where that is known? In a transaction whose snapshot is at a replica, what
+/// cannot run there fails, as documented. What has read elsewhere has read nothing on the primary,
+/// where its modes may be set still. Of one that is on no server yet, the portal of its BEGIN is
+/// not there; and once it has failed, what has no rows is not described, and nothing else is found
+/// wrong.
 fn differs_as_known(expected: &[String], heard: &[String]) -> bool {
     let mut both = expected.iter().zip(heard);
     let Some((expected, heard)) = both.find(|(expected, heard)| expected != heard) else {

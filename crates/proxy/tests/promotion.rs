@@ -142,8 +142,8 @@ async fn wait_for(replicas: &Replicas, what: &str) {
     }
 }
 
-/// The primary that was replaced is started again: the proxy in front of it finds that out, and no other one
-/// stands there.
+/// The primary that was replaced is started again: the proxy in front of it finds that out, and no
+/// other one stands there.
 async fn come_back(cluster: &mut Cluster, by: &Address) {
     let old = cluster.primary.address("postgres");
     cluster.primary.start_again().unwrap();
@@ -153,7 +153,7 @@ async fn come_back(cluster: &mut Cluster, by: &Address) {
         tokio::task::yield_now().await;
     }
     cluster.front.replicas().replication().give_up().await;
-    let stood = promotion::refuse_replaced(&old, std::slice::from_ref(by)).await;
+    let stood = lineage::refuse_replaced(&old, std::slice::from_ref(by)).await;
     let why = stood.unwrap_err().to_string();
     assert!(why.contains("was promoted to be the primary"), "{why}");
 }
@@ -235,7 +235,7 @@ async fn replica_takes_the_primarys_place() {
     }
 
     come_back(&mut cluster, &promoted.primary).await;
-    let others = promotion::refuse_replaced(&old, &promoted.followers).await;
+    let others = lineage::refuse_replaced(&old, &promoted.followers).await;
     others.unwrap();
     stay_apart(&old, &promoted, &named).await;
     // Emptied, the old one can follow the new one.
@@ -327,7 +327,8 @@ async fn held_back(replicas: usize) -> (Cluster, Client) {
     (cluster, behind)
 }
 
-/// A commit at `1sr` is not answered because its replica goes to take the primary's place without it.
+/// A commit at `1sr` is not answered because its replica goes to take the primary's place without
+/// it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_a_replica_lacks_is_not_answered_when_it_is_promoted() {
     if !is_there() {
@@ -483,7 +484,8 @@ async fn promote_half_way(standby: &Postgres) {
     assert_eq!(text(&standby, "SELECT pg_promote(true, 60)").await, "t");
 }
 
-/// A standby that was told to take writes, and has no mark of that, is the new primary, and no other one.
+/// A standby that was told to take writes, and has no mark of that, is the new primary, and no
+/// other one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn standby_that_was_promoted_half_way_is_gone_on_with() {
     if !is_there() {
@@ -534,8 +536,8 @@ async fn standby_that_was_promoted_half_way_is_gone_on_with() {
     come_back(&mut cluster, &new).await;
 }
 
-/// What takes writes for other reasons looks the same: it is not taken where others have more, or where it is
-/// in use, and none is promoted beside it.
+/// What takes writes for other reasons looks the same: it is not taken where others have more, or
+/// where it is in use, and none is promoted beside it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn standby_that_takes_writes_for_long_is_not_promoted() {
     if !is_there() {
@@ -608,7 +610,7 @@ async fn standby_of_one_that_was_promoted_is_gone_on_with() {
     first.start_again().unwrap();
     cluster.primary.start_again().unwrap();
     for replaced in [&old, &middle] {
-        let stood = promotion::refuse_replaced(replaced, std::slice::from_ref(&new)).await;
+        let stood = lineage::refuse_replaced(replaced, std::slice::from_ref(&new)).await;
         let why = stood.unwrap_err().to_string();
         assert!(why.contains("was promoted to be the primary"), "{why}");
     }

@@ -1,4 +1,5 @@
-//! Replicas that operators have added last: the primary keeps them, and whoever is active next follows them.
+//! Replicas that operators have added last: the primary keeps them, and whoever is active next
+//! follows them.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 

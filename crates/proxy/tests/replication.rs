@@ -662,8 +662,8 @@ async fn planted_difference_is_found() {
     assert_equal(&hihooi, third, &client, &replica).await;
 }
 
-/// The primary keeps its log for no replica that was let go; one that comes back where the log still
-/// begins goes on, another one is told that it cannot.
+/// The primary keeps its log for no replica that was let go; one that comes back where the log
+/// still begins goes on, another one is told that it cannot.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn removed_replica_goes_on_only_where_nothing_is_lost() {
     let Some(pair) = Pair::start(SCHEMA).await else {

@@ -16,8 +16,8 @@ use support::raw::Raw;
 use support::{connect, connect_by, is_there, printed, run};
 use tokio_postgres::Client;
 
-/// What somebody may do in the database for owning it, or by a right of its own, is done on replicas,
-/// too.
+/// What somebody may do in the database for owning it, or by a right of its own, is done on
+/// replicas, too.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn rights_in_the_database_are_the_same_everywhere() {
     if !is_there() {
@@ -381,8 +381,8 @@ async fn what_cannot_be_replicated_is_refused() {
     assert_eq!(raw.hear().await, "[0A000]ZI");
 }
 
-/// Reads that run at a replica which dies fail with a clear error; their sessions go on, and so does
-/// the replica when it is back, with all that was written meanwhile.
+/// Reads that run at a replica which dies fail with a clear error; their sessions go on, and so
+/// does the replica when it is back, with all that was written meanwhile.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sessions_outlive_a_replica() {
     if !is_there() {
@@ -532,8 +532,8 @@ async fn two_rows_at_a_replica() -> Option<(Cluster, Raw)> {
     Some((cluster, raw))
 }
 
-/// Where statements inside of transactions go, and what their clients hear of transactions that were
-/// on no server.
+/// Where statements inside of transactions go, and what their clients hear of transactions that
+/// were on no server.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn transactions_begin_where_they_must() {
     let Some((cluster, mut raw)) = two_rows_at_a_replica().await else {

@@ -1,5 +1,5 @@
-//! Changes of the schema, around the proxy and through it: replicas follow where they can, and say what they
-//! cannot.
+//! Changes of the schema, around the proxy and through it: replicas follow where they can, and say
+//! what they cannot.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -28,7 +28,8 @@ END $$;
 CREATE FUNCTION makes_in_sql() RETURNS void LANGUAGE sql AS $$ CREATE TABLE of_sql (id int PRIMARY KEY) $$;
 CREATE SCHEMA other AUTHORIZATION ann";
 
-/// Each is sent to the primary as it is here, as several messages where it has `;;`; all is equal after it.
+/// Each is sent to the primary as it is here, as several messages where it has `;;`; all is equal
+/// after it.
 const CHANGES: &[&str] = &[
     "CREATE TABLE fruit (id serial PRIMARY KEY, name text)",
     "INSERT INTO fruit (name) VALUES ('apple'), ('pear')",
@@ -192,8 +193,8 @@ async fn replicas_follow_what_goes_around_the_proxy() {
     }
 }
 
-/// What the proxy has told replicas itself they do once; what functions do that are called through it comes as
-/// what goes around it. Messages as in [`CHANGES`].
+/// What the proxy has told replicas itself they do once; what functions do that are called through
+/// it comes as what goes around it. Messages as in [`CHANGES`].
 const THROUGH: &[&str] = &[
     "CREATE TABLE fruit (id serial PRIMARY KEY, name text)",
     "BEGIN;; ALTER TABLE fruit ADD price int DEFAULT 5;; INSERT INTO fruit (name) VALUES ('apple');;
@@ -205,7 +206,8 @@ const THROUGH: &[&str] = &[
     "DO $$ BEGIN ALTER TABLE fruit DROP price CASCADE; INSERT INTO fruit (name) VALUES ('pear'); END $$",
     "CREATE TEMP TABLE mine (id int);; ALTER TABLE mine ADD n int;; SELECT 1 AS id INTO TEMP yours;;
      DROP TABLE mine, yours",
-    // In a session that has changed its settings, one that is bound to its server, and together with other statements.
+    // In a session that has changed its settings, one that is bound to its server, and together
+    // with other statements.
     "SET lock_timeout = '4s';; CREATE ROLE cow;; DROP ROLE cow;; SET a.b = 1;; ALTER TABLE fruit ADD unbound int DEFAULT 1",
     "SET lock_timeout = '5s';; ALTER TABLE fruit ADD bound int DEFAULT 1;; SET search_path = other;;
      CREATE TABLE fruit (id int PRIMARY KEY);; INSERT INTO fruit VALUES (1);; DROP TABLE fruit;; CREATE EXTENSION pg_trgm",
@@ -352,7 +354,8 @@ CREATE DOMAIN evil.text AS pg_catalog.text CHECK (VALUE <> 'none');
 CREATE DOMAIN evil.bool AS pg_catalog.bool CHECK (NOT VALUE);
 CREATE TABLE evil.schema_change (id int)";
 
-/// The triggers work for who may do nothing else there, and nobody who may not write what they write.
+/// The triggers work for who may do nothing else there, and nobody who may not write what they
+/// write.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn triggers_are_nobodys_tool() {
     if !is_there() {
@@ -398,7 +401,8 @@ async fn triggers_are_nobodys_tool() {
     assert_eq!(text(&admin, there).await, "0");
 }
 
-/// Of temporary tables there is nothing at replicas. Messages as in [`CHANGES`], all of one session.
+/// Of temporary tables there is nothing at replicas. Messages as in [`CHANGES`], all of one
+/// session.
 const TEMPORARY: &[&str] = &[
     "CREATE TEMP TABLE mine (id int PRIMARY KEY, n int);; GRANT SELECT ON mine TO ann;; REVOKE ALL ON mine FROM ann",
     "GRANT SELECT ON pg_temp.mine TO ann;; GRANT SELECT (id) ON mine TO PUBLIC",
@@ -453,8 +457,8 @@ async fn what_is_temporary_is_left_out() {
     }
 }
 
-/// What would last and needs a temporary table is refused, and replicas go on: by a client of the proxy, and in
-/// functions.
+/// What would last and needs a temporary table is refused, and replicas go on: by a client of the
+/// proxy, and in functions.
 const OF_TEMPORARY: &[&str] = &[
     "CREATE TABLE bad AS SELECT * FROM mine",
     "CREATE TABLE bad AS SELECT * FROM account WHERE id IN (SELECT id FROM pg_temp.mine)",
@@ -542,8 +546,8 @@ async fn what_is_not_said_is_refused() {
     }
 }
 
-/// What fills, converts or fires, after which each replica has the same, whether it was refused or not; and whether it
-/// must be.
+/// What fills, converts or fires, after which each replica has the same, whether it was refused or
+/// not; and whether it must be.
 const FILLS: &[(&str, bool)] = &[
     (
         "CREATE DOMAIN lucky AS float8 DEFAULT random();; ALTER TABLE t ADD x lucky",
@@ -681,7 +685,8 @@ async fn what_would_fire_again_is_found_before() {
         .unwrap();
 }
 
-/// Tables without a key, however they are made: they can be changed, and go on with a key once they have one.
+/// Tables without a key, however they are made: they can be changed, and go on with a key once they
+/// have one.
 const KEYLESS: &[&str] = &[
     "CREATE TABLE plain (id int, n int);; INSERT INTO plain VALUES (1, 1), (1, 1), (2, NULL)",
     "UPDATE plain SET n = 5 WHERE id = 2;; DELETE FROM plain WHERE ctid = (SELECT min(ctid) FROM plain)",

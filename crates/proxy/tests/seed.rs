@@ -56,7 +56,8 @@ async fn wait(cluster: &Cluster, what: &str, is: impl Fn() -> bool) {
     }
 }
 
-/// What is committed while it is copied, before and after, is there once; and what is copied comes from the seed.
+/// What is committed while it is copied, before and after, is there once; and what is copied comes
+/// from the seed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn new_replica_is_filled_from_another_under_load() {
     if !is_there() {

@@ -75,8 +75,8 @@ async fn batches_and_errors_before_sync() {
     .await;
 }
 
-/// Sessions share what servers have prepared. Whoever prepares a statement after its table has changed
-/// must not get one from before, which would fail for good.
+/// Sessions share what servers have prepared. Whoever prepares a statement after its table has
+/// changed must not get one from before, which would fail for good.
 #[tokio::test]
 async fn statements_are_prepared_anew_when_their_table_has_changed() {
     with(1, async |front: &Front| {
@@ -459,10 +459,12 @@ async fn clients_that_come_and_go_share_a_connection() {
     let cluster = Cluster::start(1).await;
     for _ in 0..20 {
         let mut raw = Raw::log_in(cluster.front.address).await;
-        // For the primary, and no write: the mark of one may still be under way when the next client comes.
+        // For the primary, and no write: the mark of one may still be under way when the next
+        // client comes.
         raw.query("SELECT count(*) = 0 FROM pg_stat_activity");
         assert_eq!(raw.hear().await, "T'f'CZI");
-        // The answer comes before the connection is given back: the client has gone once the proxy has closed its socket.
+        // The answer comes before the connection is given back: the client has gone once the proxy
+        // has closed its socket.
         raw.say(b'X', &[]).flush().await;
         assert!(raw.message().await.is_none());
     }

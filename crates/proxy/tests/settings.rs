@@ -1,5 +1,5 @@
-//! A session that changes settings which concern only itself goes on with any connection that has the same: it reads at
-//! replicas, rows look as on the primary, and nobody else notices.
+//! A session that changes settings which concern only itself goes on with any connection that has
+//! the same: it reads at replicas, rows look as on the primary, and nobody else notices.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -176,7 +176,8 @@ async fn settings_by_extended_messages() {
     assert_eq!(heard, "12'0.3'CZI");
     raw.converse_at(&[("SHOW application_name", SESSION, "T'mine'CZI")])
         .await;
-    // One that was prepared before is run later, twice. What was prepared before it goes by the settings of now.
+    // One that was prepared before is run later, twice. What was prepared before it goes by the
+    // settings of now.
     raw.parse("tokyo", "SET TimeZone = 'Asia/Tokyo'").sync();
     raw.hear_at().await;
     let literal = "SELECT id FROM t WHERE at = '2024-01-02 09:00'";
@@ -332,7 +333,8 @@ async fn errors_change_nothing() {
     .await;
 }
 
-/// A setting goes back to what the session began with, whatever its connections were opened with, and the client is told.
+/// A setting goes back to what the session began with, whatever its connections were opened with,
+/// and the client is told.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn settings_go_back() {
     if !is_there() {
@@ -377,7 +379,8 @@ async fn settings_go_back() {
     }
 }
 
-/// What a transaction has set is there if it commits, and only then; psycopg begins one in front of everything.
+/// What a transaction has set is there if it commits, and only then; psycopg begins one in front of
+/// everything.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn settings_of_a_transaction() {
     if !is_there() {
@@ -520,7 +523,8 @@ async fn settings_that_a_replica_refuses() {
     .await;
 }
 
-/// Sessions with settings of all kinds share two connections; each finds its own, whoever came before.
+/// Sessions with settings of all kinds share two connections; each finds its own, whoever came
+/// before.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn settings_reach_nobody_else() {
     if !is_there() {

@@ -1,7 +1,7 @@
 //! A replica whose machine falls silent: nothing arrives from there, and nothing is closed.
 //!
-//! The test runs once more by itself in a network namespace, where packets can be dropped without harm to
-//! anybody. That needs root, `unshare`, `ip` and `nft`.
+//! The test runs once more by itself in a network namespace, where packets can be dropped without
+//! harm to anybody. That needs root, `unshare`, `ip` and `nft`.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 

@@ -1,5 +1,5 @@
-//! Queries that stand in an extended batch which has failed are skipped with it, up to Sync, and nothing waits for
-//! their answers.
+//! Queries that stand in an extended batch which has failed are skipped with it, up to Sync, and
+//! nothing waits for their answers.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -9,8 +9,8 @@ use support::cluster::{Cluster, wait};
 use support::raw::Raw;
 use support::{connect, is_there};
 
-/// The tags that PostgreSQL answers with, for each way to fail before a query; and that the session goes on,
-/// its connection is free, and reads go to replicas again.
+/// The tags that PostgreSQL answers with, for each way to fail before a query; and that the session
+/// goes on, its connection is free, and reads go to replicas again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn queries_behind_what_has_failed() {
     if !is_there() {
@@ -61,8 +61,8 @@ async fn queries_behind_what_has_failed() {
         .await;
 }
 
-/// A batch that has begun to write and is not ended keeps no reads from Replicas: nothing of it can have been
-/// committed. Nor does a session that is gone in the middle of one.
+/// A batch that has begun to write and is not ended keeps no reads from replicas: nothing of it can
+/// have been committed. Nor does a session that is gone in the middle of one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_is_pending_before_sync_nor_behind_the_end() {
     if !is_there() {

@@ -1,5 +1,5 @@
-//! Transactions at REPEATABLE READ that only read take their snapshot at a replica that has all, and
-//! stay there.
+//! Transactions at REPEATABLE READ that only read take their snapshot at a replica that has all,
+//! and stay there.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -127,8 +127,8 @@ async fn the_usual_level_counts() {
     }
 }
 
-/// What is no read for any node fails as what can be tried again, which then works; and it leaves nothing
-/// at the replica.
+/// What is no read for any node fails as what can be tried again, which then works; and it leaves
+/// nothing at the replica.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_cannot_run_there_is_tried_again_on_the_primary() {
     let Some(cluster) = cluster().await else {

@@ -1,5 +1,6 @@
-//! Two commits become visible on the primary in another order than that of its log, while a read is on its way to
-//! a replica, which has only the one that is first in the log. Somebody has seen the other one without that.
+//! Two commits become visible on the primary in another order than that of its log, while a read is
+//! on its way to a replica, which has only the one that is first in the log. Somebody has seen the
+//! other one without that.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -179,8 +180,8 @@ async fn nobody_sees_two_commits_in_different_order() {
     }
 }
 
-/// A standby shows a commit while the primary still waits for another standby. Who has seen it there, and asks the
-/// primary then, would see it no more.
+/// A standby shows a commit while the primary still waits for another standby. Who has seen it
+/// there, and asks the primary then, would see it no more.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nobody_sees_at_a_standby_what_the_primary_does_not_show() {
     if !is_there() {

@@ -366,8 +366,8 @@ async fn clients_leave_no_transactions() {
     assert_eq!(text(&primary, "SELECT n FROM t WHERE id = 1").await, "2");
 }
 
-/// Portals belong to the transaction: those that outlive their batch are on the primary, and the unnamed
-/// one is what the last batch made of it.
+/// Portals belong to the transaction: those that outlive their batch are on the primary, and the
+/// unnamed one is what the last batch made of it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn portals_and_prepared_statements() {
     let Some((_cluster, mut raw)) = cluster("").await else {
@@ -480,7 +480,8 @@ async fn what_writes_bring_about_is_seen() {
     assert_eq!(cluster.served(), 0);
 }
 
-/// What a client has prepared since a table changed is not run as it was prepared on another server before.
+/// What a client has prepared since a table changed is not run as it was prepared on another server
+/// before.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn statements_are_prepared_anew_wherever_they_run() {
     let Some((cluster, mut raw)) = cluster("").await else {

@@ -1,5 +1,6 @@
-//! A proxy fails, and with it the primary, a replica or the other proxy, while clients write and read: one
-//! proxy goes on, nothing that was acknowledged is lost or done twice, and nothing old is read.
+//! A proxy fails, and with it the primary, a replica or the other proxy, while clients write and
+//! read: one proxy goes on, nothing that was acknowledged is lost or done twice, and nothing old is
+//! read.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -29,8 +30,8 @@ async fn under_load(test: &'static str) -> (Pair, Load) {
     (pair, load)
 }
 
-/// The other proxy is active: clients write and read there, also at replicas, and everything is in its
-/// place.
+/// The other proxy is active: clients write and read there, also at replicas, and everything is in
+/// its place.
 async fn expect_taken_over(pair: &Pair, load: Load) {
     pair.standby.says("Active").await;
     expect_served(pair, &pair.standby, load).await;
@@ -77,8 +78,8 @@ fn proxy_dies_while_the_primary_stops_for_a_moment() {
     );
 }
 
-/// What clients of the proxy had asked for is executed when it is gone. One that waits for a row is not there
-/// any more when it could go on.
+/// What clients of the proxy had asked for is executed when it is gone. One that waits for a row is
+/// not there any more when it could go on.
 async fn stop_for_a_moment(test: &'static str) {
     let mut pair = Pair::start(test, 2).await;
     let load = Load::start(&pair, 0..4);

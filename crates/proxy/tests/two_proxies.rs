@@ -1,5 +1,5 @@
-//! Of two proxies in front of one primary one is active, whatever becomes of it: killed, stopped for
-//! longer than its lease, cut off from the primary, or ended in good order.
+//! Of two proxies in front of one primary one is active, whatever becomes of it: killed, stopped
+//! for longer than its lease, cut off from the primary, or ended in good order.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -48,7 +48,8 @@ async fn take_over(test: &'static str) {
     pair.standby.serves().await;
 }
 
-/// A standby sends its clients away so that they find the active one, and says to operators what it is.
+/// A standby sends its clients away so that they find the active one, and says to operators what it
+/// is.
 async fn expect_refusal(primary: &Postgres, active: &Running, standby: &Running) {
     let (code, message) = refused(standby.address).await;
     assert_eq!(code, "57P03");
@@ -241,8 +242,8 @@ async fn reads_at_replica(cluster: &Cluster, client: &Client) {
     .await;
 }
 
-/// Nothing is read at replicas while the primary does not confirm that the proxy is active, and what was
-/// read there before is told only once it has.
+/// Nothing is read at replicas while the primary does not confirm that the proxy is active, and
+/// what was read there before is told only once it has.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn replicas_say_nothing_while_the_lease_is_not_renewed() {
     if !is_there() {

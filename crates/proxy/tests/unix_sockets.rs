@@ -148,7 +148,8 @@ async fn only_what_is_left_behind_is_taken_over() {
     assert!(elsewhere.is_err());
 }
 
-/// The socket of a PostgreSQL that serves is left alone, and that of one that has died is taken over.
+/// The socket of a PostgreSQL that serves is left alone, and that of one that has died is taken
+/// over.
 #[tokio::test]
 async fn postgresql_has_the_socket() {
     if !is_there() {

@@ -1,4 +1,5 @@
-//! Reads wait for a replica that has all that they must see, while there is more to do on the primary.
+//! Reads wait for a replica that has all that they must see, while there is more to do on the
+//! primary.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 

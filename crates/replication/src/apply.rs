@@ -3,17 +3,18 @@
 //! Values are text literals whose type is left open, so that each column's own input function reads
 //! what its output function wrote. Every statement must find just the rows that it is about (R30).
 //!
-//! Rows of one table that follow each other are changed together, by one statement: that takes a fraction
-//! of the time. In which order one statement changes them is PostgreSQL's affair, and may matter to a unique
-//! index; so what fails together is tried again one by one, as it was on the primary.
+//! Rows of one table that follow each other are changed together, by one statement: that takes a
+//! fraction of the time. In which order one statement changes them is PostgreSQL's affair, and may
+//! matter to a unique index; so what fails together is tried again one by one, as it was on the
+//! primary.
 
 mod found;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use super::change::{Change, Shape, ShapeColumn};
 use super::pgoutput::{Old, Tuple, Value};
-use super::tstate::{Change, Shape, ShapeColumn};
 use super::{Error, checks};
 use pg_analysis::replicas::at_replica;
 use pg_wire::quoting::{literal, quoted};
@@ -375,8 +376,8 @@ fn update(table: &Shape, old: Option<&Old>, new: &Tuple) -> Result<String, Error
     })
 }
 
-/// Whether UPDATE can give a row all of its new values. It cannot where an identity that is always generated may have
-/// got another one, by `SET id = DEFAULT`.
+/// Whether UPDATE can give a row all of its new values. It cannot where an identity that is always
+/// generated may have got another one, by `SET id = DEFAULT`.
 fn can_keep_row(table: &Shape, old: &Option<&Old>, new: &Tuple) -> bool {
     let before = match old {
         Some(Old::Key(tuple) | Old::Row(tuple)) => Some(tuple),
@@ -443,8 +444,8 @@ fn utf8(bytes: &[u8]) -> Result<&str, Error> {
     str::from_utf8(bytes).map_err(|_| Error::Stream("a value is no UTF-8".into()))
 }
 
-/// A table that is emptied. What inherits from it is named by itself, if it is emptied, too; partitions
-/// are always.
+/// A table that is emptied. What inherits from it is named by itself, if it is emptied, too;
+/// partitions are always.
 fn truncated(table: &Shape) -> String {
     match table.is_partitioned {
         true => name(table),

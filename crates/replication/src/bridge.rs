@@ -1,8 +1,8 @@
 //! A socket in a folder of its own that leads to a server over TLS.
 //!
-//! The library that reads the slot would bring a second implementation of TLS and of its cryptography.
-//! It is given this socket instead, where it is let in at once: here it is logged in at the server as the
-//! rest of the proxy is, over TLS and tied to it.
+//! The library that reads the slot would bring a second implementation of TLS and of its
+//! cryptography. It is given this socket instead, where it is let in at once: here it is logged in
+//! at the server as the rest of the proxy is, over TLS and tied to it.
 
 use std::fs::Permissions;
 use std::io;
@@ -30,7 +30,8 @@ pub struct Bridge {
 }
 
 impl Bridge {
-    /// Waits for whoever uses the socket, once. Who cannot be logged in at the server is told so there.
+    /// Waits for whoever uses the socket, once. Who cannot be logged in at the server is told so
+    /// there.
     pub fn start(address: &Address) -> io::Result<Bridge> {
         // Nobody else may speak to the server here.
         let folder = tempfile::Builder::new()
@@ -53,7 +54,8 @@ impl Bridge {
     }
 }
 
-/// Opens the session that is asked for, with the address's user and password, and copies what is said.
+/// Opens the session that is asked for, with the address's user and password, and copies what is
+/// said.
 async fn lead(mut socket: UnixStream, address: &Address) -> io::Result<()> {
     let mut packet = vec![0; 4];
     socket.read_exact(&mut packet).await?;

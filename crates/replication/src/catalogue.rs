@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use tokio_postgres::{Client, SimpleQueryMessage, SimpleQueryRow};
+use tokio_postgres::{Client, SimpleQueryRow};
 
 use super::Error;
-use super::setup::number;
+use super::query::{number, rows, value};
 use pg_analysis::Catalogue;
 use pg_analysis::catalogue::{ColumnInfo, FIRST_USER_OID, Kind, Relation};
 use proxy_core::freshness::{Column, Table};
@@ -40,7 +40,8 @@ SELECT a.attrelid, a.attnum, a.attname, a.atttypid,
  WHERE a.attrelid >= 16384 AND a.attnum > 0 AND NOT a.attisdropped
  ORDER BY a.attrelid, a.attnum";
 
-/// Equalities that users have made, of the columns of replica identities; of anything else there is PostgreSQL's own.
+/// Equalities that users have made, of the columns of replica identities; of anything else there is
+/// PostgreSQL's own.
 const KEY_OPERATORS: &str = "
 SELECT i.indrelid, i.indkey[place], format('OPERATOR(%I.%s)', n.nspname, o.oprname)
   FROM pg_index i JOIN pg_class c ON c.oid = i.indrelid CROSS JOIN generate_series(0, i.indnkeyatts - 1) place
@@ -63,9 +64,10 @@ const CASCADES: &str = "
 SELECT confrelid, conrelid FROM pg_constraint
  WHERE contype = 'f' AND (confupdtype IN ('c', 'n', 'd') OR confdeltype IN ('c', 'n', 'd'))";
 
-/// Some of PostgreSQL's own are said to be immutable, but look up what a number names in the catalogue
-/// (`pg_partition_root`, `satisfies_hash_partition`, `ts_token_type`), or know the node's log (`pg_walfile_name`): all
-/// that take or give such numbers are left out but for aggregates, which compare them; and which Unicode a node knows.
+/// Some of PostgreSQL's own are said to be immutable, but look up what a number names in the
+/// catalogue (`pg_partition_root`, `satisfies_hash_partition`, `ts_token_type`), or know the node's
+/// log (`pg_walfile_name`): all that take or give such numbers are left out but for aggregates,
+/// which compare them; and which Unicode a node knows.
 const IMMUTABLE: &str = "
 WITH of_nodes AS MATERIALIZED (
      SELECT array_agg(oid) AS types FROM pg_type
@@ -101,8 +103,8 @@ const TRIES_MAX: usize = 50;
 /// Time between two of these tries.
 const TRY_WAIT: Duration = Duration::from_millis(20);
 
-/// Reads it, in one snapshot. That has views which are dropped meanwhile, whose definitions PostgreSQL does not give any
-/// more: then it is read again.
+/// Reads it, in one snapshot. That has views which are dropped meanwhile, whose definitions
+/// PostgreSQL does not give any more: then it is read again.
 pub async fn read(primary: &Client) -> Result<Catalogue, Error> {
     for _ in 0..TRIES_MAX {
         match read_once(primary).await {
@@ -244,22 +246,6 @@ fn reachable(edges: &[SimpleQueryRow]) -> Result<BTreeMap<Table, Vec<Table>>, Er
 async fn names(primary: &Client, sql: &str) -> Result<BTreeSet<String>, Error> {
     let rows = rows(primary, sql).await?;
     rows.iter().map(|row| value(row, 0)).collect()
-}
-
-/// The rows of a query.
-pub async fn rows(client: &Client, sql: &str) -> Result<Vec<SimpleQueryRow>, Error> {
-    let messages = client.simple_query(sql).await?;
-    let rows = messages.into_iter().filter_map(|message| match message {
-        SimpleQueryMessage::Row(row) => Some(row),
-        _ => None,
-    });
-    Ok(rows.collect())
-}
-
-/// A value that is not NULL.
-pub fn value(row: &SimpleQueryRow, index: usize) -> Result<String, Error> {
-    let missing = || Error::Stream("a value is NULL that cannot be".into());
-    row.get(index).map(str::to_owned).ok_or_else(missing)
 }
 
 fn flag(row: &SimpleQueryRow, index: usize) -> Result<bool, Error> {

@@ -1,5 +1,5 @@
-//! A place in the primary's log that everybody is past, on disk: what operators ask for before they stop a server, or
-//! copy its files.
+//! A place in the primary's log that everybody is past, on disk: what operators ask for before they
+//! stop a server, or copy its files.
 //!
 //! Who is away is not waited for, as that may be for ever: it is told instead.
 
@@ -25,7 +25,8 @@ pub struct Checkpoint {
 }
 
 impl Replication {
-    /// Waits until what is committed now is on disk at every replica that serves and in the transactions buffer.
+    /// Waits until what is committed now is on disk at every replica that serves and in the
+    /// transactions buffer.
     ///
     /// Fails where that takes longer than a minute: what was done until then stays done.
     pub async fn checkpoint(&self) -> Result<Checkpoint, Error> {

@@ -1,16 +1,17 @@
-//! Makes a replica of a streaming standby of the Primary: the quickest way to fill one, as files are copied
-//! and not rows (P3).
+//! Makes a replica of a streaming standby of the primary: the quickest way to fill one, as files
+//! are copied and not rows (P3).
 //!
-//! The slot is held from before. The standby is told to take writes, which ends its replay somewhere in the
-//! primary's log: it has every commit whose record ends there or before, and no other. PostgreSQL writes
-//! down where that is, since a new timeline begins there.
+//! The slot is held from before. The standby is told to take writes, which ends its replay
+//! somewhere in the primary's log: it has every commit whose record ends there or before, and no
+//! other. PostgreSQL writes down where that is, since a new timeline begins there.
 //!
 //! Invariant: only what was a standby of this primary right before is followed from such a place.
 
 use std::time::Duration;
 
-use super::catalogue::{rows, value};
-use super::setup::{self, Start, one};
+use super::query::one;
+use super::query::{rows, value};
+use super::setup::{self, Start};
 use super::{Error, SLOT, Shared, connect, fence, quarantine, standby};
 use pg_connect::address::Address;
 use pg_wire::quoting::literal;
@@ -19,8 +20,8 @@ use proxy_core::freshness::ReplicaId;
 /// Between two looks at how far the standby is.
 const LOOK_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Has a standby take writes, and writes down there how far it is. From then on it is a replica that goes
-/// on where it stopped.
+/// Has a standby take writes, and writes down there how far it is. From then on it is a replica
+/// that goes on where it stopped.
 pub async fn convert(shared: &Shared, id: ReplicaId, replica: &Address) -> Result<(), Error> {
     let primary = connect(&shared.primary, "replex set-up").await?;
     let client = connect(replica, fence::EXTRACTOR).await?;

@@ -1,16 +1,17 @@
 //! Looks for differences between a replica and the primary, all the time (P4).
 //!
-//! Both are compared at the same place in the order, without stopping writers: the Extractor is held,
-//! a snapshot of the primary is taken, the Extractor goes on until it has exactly what that snapshot
-//! shows and is held again, a snapshot of the replica is taken, and it goes on. Then tables are
-//! compared by count and checksum, in the two snapshots.
+//! Both are compared at the same place in the order, without stopping writers: the Extractor is
+//! held, a snapshot of the primary is taken, the Extractor goes on until it has exactly what that
+//! snapshot shows and is held again, a snapshot of the replica is taken, and it goes on. Then
+//! tables are compared by count and checksum, in the two snapshots.
 //!
-//! A snapshot that lacks a commit whose record is in the log already is no prefix: it is given up, and
-//! another is taken.
+//! A snapshot that lacks a commit whose record is in the log already is no prefix: it is given up,
+//! and another is taken.
 //!
-//! Snapshots are of rows, and not of the catalogue: an ALTER TABLE or TRUNCATE that comes meanwhile makes a table look
-//! otherwise at one of the two. So a table that seems to differ is compared again at a later place, row by row and
-//! locked on both sides from before the snapshots: only what differs then does.
+//! Snapshots are of rows, and not of the catalogue: an ALTER TABLE or TRUNCATE that comes meanwhile
+//! makes a table look otherwise at one of the two. So a table that seems to differ is compared
+//! again at a later place, row by row and locked on both sides from before the snapshots: only what
+//! differs then does.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -19,7 +20,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 use tokio_postgres::Client;
 
-use super::catalogue::{rows, value};
+use super::query::{self, rows, value};
 use super::seed::TABLES;
 use super::snapshot::Snapshot;
 use super::{Error, Shared, connect, reader, setup};
@@ -117,7 +118,8 @@ struct Two<'a> {
 }
 
 impl Two<'_> {
-    /// Opens snapshots of both at one place, with these tables locked on both sides; false if that did not come about.
+    /// Opens snapshots of both at one place, with these tables locked on both sides; false if that
+    /// did not come about.
     async fn hold(&self, tables: &[String]) -> Result<bool, Error> {
         for _ in 0..TRIES_MAX {
             for client in [&self.primary, &self.there] {
@@ -137,7 +139,8 @@ impl Two<'_> {
         const LATER: &str = "; SET LOCAL lock_timeout = '1s'";
         let ended = |_| Error::Connection("the Extractor has ended".into());
         self.primary.batch_execute(BEGIN).await?;
-        // That takes no snapshot yet. What changes the table waits from here on; what does so now is waited for shortly.
+        // That takes no snapshot yet. What changes the table waits from here on; what does so now
+        // is waited for shortly.
         let locks: String = tables.iter().map(|name| lock(name)).collect();
         let locks = format!("SET LOCAL lock_timeout = '1s'; {locks}");
         let locked = self.primary.batch_execute(&locks);
@@ -156,7 +159,7 @@ impl Two<'_> {
             .first()
             .ok_or_else(|| Error::Stream("no snapshot was given".into()))?;
         let snapshot = value(taken, 0)?.parse()?;
-        let until = Tsid(setup::number(&value(taken, 1)?)?);
+        let until = Tsid(query::number(&value(taken, 1)?)?);
         // The Extractor knows that it has all up to there when something comes from behind it.
         reader::nudge(&self.nudger).await?;
         let (ready, is_ready) = oneshot::channel();
@@ -177,7 +180,7 @@ impl Two<'_> {
                 locked.map_err(|error| missing(name, error))?;
             }
             // A snapshot is taken by the first query.
-            setup::one(&self.there, "SELECT 1").await?;
+            query::one(&self.there, "SELECT 1").await?;
         }
         drop(resume);
         Ok(is_prefix)
@@ -198,9 +201,9 @@ impl Two<'_> {
                 "SELECT count(*) || ' ' || coalesce(sum(hashtextextended((t.*)::text, 0)::numeric), 0)
                    FROM {name} t"
             );
-            let expected = setup::one(&self.primary, &sum).await?;
+            let expected = query::one(&self.primary, &sum).await?;
             let found = match self.there.simple_query(&sum).await {
-                Ok(found) => setup::first(&found)?,
+                Ok(found) => query::first(&found)?,
                 // Its transaction has failed: others are looked at the next time.
                 Err(error) if error.as_db_error().is_some() => {
                     suspects.push(name);

@@ -1,7 +1,7 @@
 //! Events for the operator's log, by the facade `log`: rare ones, each with a name.
 //!
-//! An event has no statement, no value of a row and no password. One that repeats while its cause lasts is
-//! reported once.
+//! An event has no statement, no value of a row and no password. One that repeats while its cause
+//! lasts is reported once.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -36,7 +36,8 @@ impl EventLog {
     }
 }
 
-/// What PostgreSQL says, without the values in it: those stand in double quotes behind a colon, where names never do.
+/// What PostgreSQL says, without the values in it: those stand in double quotes behind a colon,
+/// where names never do.
 pub fn without_literals(text: &str) -> String {
     let line = text.lines().next().unwrap_or_default();
     match (line.find(": \""), line.rfind('"')) {

@@ -1,5 +1,5 @@
-//! The Extractor of one Replica: executes commits on several connections, those that wait in groups, commits
-//! them in order, and says how far it is.
+//! The Extractor of one replica: executes commits on several connections, those that wait in
+//! groups, commits them in order, and says how far it is.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -14,6 +14,7 @@ use tokio_postgres::{Client, SimpleQueryMessage};
 
 use super::apply::{self, AS_IMAGES, Pace, Part, Step};
 use super::divergence::Request;
+use super::progress::{ANSWER_MAX, SERVING};
 use super::reader::Commit;
 use super::schedule::{Command, Schedule, Worker};
 use super::setup::{self, FLUSHER, Seed, Start};
@@ -33,15 +34,13 @@ pub const QUEUE_LENGTH_MAX: usize = 1024;
 const IN_HAND_MAX: usize = 256;
 /// Nothing is held back for longer than this without a word from who asked for it.
 const PAUSE_MAX: Duration = Duration::from_secs(1);
-/// A replica that is silent for longer serves nothing until it answers again.
-pub const ANSWER_MAX: Duration = Duration::from_secs(3);
 /// Time between two flushes of what is applied.
 const FLUSH_INTERVAL: Duration = Duration::from_millis(500);
 /// Statements of one commit are sent in pieces of about this size, in bytes.
 const PIECE_LENGTH: usize = 1 << 20;
 
-/// Values are read as they were written, nothing fires, and no lock is waited for for long: who holds
-/// it may be a later transaction that waits for its turn to commit.
+/// Values are read as they were written, nothing fires, and no lock is waited for for long: who
+/// holds it may be a later transaction that waits for its turn to commit.
 const SETTINGS: &str = "
 SET session_replication_role = replica; SET synchronous_commit = off;
 SET client_encoding = 'UTF8'; SET lock_timeout = '1s';
@@ -49,9 +48,6 @@ SET statement_timeout = 0; SET idle_in_transaction_session_timeout = 0;
 SET check_function_bodies = off; SET client_min_messages = error;
 SET default_transaction_read_only = off; SET default_transaction_isolation = 'read committed';
 SET row_security = off";
-
-/// What a replica does that has nothing else to do.
-pub const SERVING: &str = "serving";
 
 /// What a connection does. Groups are named by the last of their commits.
 enum Work {
@@ -335,7 +331,7 @@ impl Extractor<'_> {
             Event::Failed(tsid, failure) => {
                 if self.schedule.failed(tsid) && !failure.may_pass {
                     return Err(Error::Differs(format!(
-                        "the commit at {tsid} cannot be done as on the Primary: {}. Remove \
+                        "the commit at {tsid} cannot be done as on the primary: {}. Remove \
                          this replica and add it again with EMPTY",
                         failure.text
                     )));
@@ -399,8 +395,8 @@ impl Extractor<'_> {
         self.tell();
     }
 
-    /// Tells the manager how far it is. While it lacks some of what its snapshot did not show, it is
-    /// no state that the primary ever had, and serves nothing.
+    /// Tells the manager how far it is. While it lacks some of what its snapshot did not show, it
+    /// is no state that the primary ever had, and serves nothing.
     fn tell(&self) {
         let (from, since) = self.begun;
         if let Some(seed) = self.seed.as_ref().filter(|_| self.is_catching_up()) {
@@ -508,8 +504,8 @@ async fn execute(
     Ok(Event::Failed(name, failure))
 }
 
-/// The last statement notes the last commit's place: whatever happens, the group is there with its note, or not at
-/// all.
+/// The last statement notes the last commit's place: whatever happens, the group is there with its
+/// note, or not at all.
 async fn try_execute(
     worker: Worker,
     client: &Client,

@@ -1,7 +1,8 @@
 //! Keeps proxies of earlier epochs, and what they have begun, from a replica.
 //!
-//! Invariant: once an epoch was raised, no session of an earlier one commits there. Such a session was
-//! either there when those were ended, or looks at the epoch later, before it executes anything.
+//! Invariant: once an epoch was raised, no session of an earlier one commits there. Such a session
+//! was either there when those were ended, or looks at the epoch later, before it executes
+//! anything.
 
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ use tokio::time::{Instant, sleep};
 use tokio_postgres::Client;
 
 use super::Error;
-use super::setup::{number, one};
+use super::query::{number, one};
 use proxy_core::planted::{self, Bug};
 
 /// What connections are called that execute commits.
@@ -17,7 +18,8 @@ pub const EXTRACTOR: &str = "replex extractor";
 /// What connections are called that fill a database.
 pub const SEED: &str = "replex seed";
 
-/// What connections are called from which one is filled: they change nothing, and nobody needs to end them.
+/// What connections are called from which one is filled: they change nothing, and nobody needs to
+/// end them.
 pub const SOURCE: &str = "replex copy";
 
 /// How long sessions of an earlier epoch may take to end.
@@ -61,7 +63,7 @@ pub async fn pass(client: &Client, epoch: u64) -> Result<(), Error> {
     let raised = number(&one(client, "SELECT epoch FROM hihooi.epoch").await?)?;
     match raised > epoch {
         true => Err(Error::Setup(
-            "another proxy has taken it up since, or it is a replica of another Primary: only one \
+            "another proxy has taken it up since, or it is a replica of another primary: only one \
              can execute there"
                 .into(),
         )),

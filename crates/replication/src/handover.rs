@@ -1,11 +1,13 @@
-//! Who gives commits to whom: the slot's stream, what the reader remembers of it, or the transactions buffer; and
-//! what the slot may forget because of that. No I/O: the simulation runs the same.
+//! Who gives commits to whom: the slot's stream, what the reader remembers of it, or the
+//! transactions buffer; and what the slot may forget because of that. No I/O: the simulation runs
+//! the same.
 //!
-//! Invariant: who is told that the next commit comes from one of them finds every commit behind what he has there.
+//! Invariant: who is told that the next commit comes from one of them finds every commit behind
+//! what he has there.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use super::buffer::pages::Pages;
+use super::pages::Pages;
 use proxy_core::freshness::{ReplicaId, Tsid};
 use proxy_core::planted::{self, Bug};
 
@@ -43,8 +45,8 @@ impl<C> Default for Recent<C> {
 }
 
 impl<C: Placed> Recent<C> {
-    /// The stream begins behind this place. What was remembered is of no use if it ends before: what is between
-    /// is given by nobody.
+    /// The stream begins behind this place. What was remembered is of no use if it ends before:
+    /// what is between is given by nobody.
     pub fn begin(&mut self, place: Tsid) {
         if place > self.until {
             self.commits.clear();
@@ -105,8 +107,8 @@ pub enum Source {
     Nobody,
 }
 
-/// Where one who has everything up to `applied` finds what comes next, while every commit up to `position` was
-/// read, and the slot gives what is behind `confirmed`.
+/// Where one who has everything up to `applied` finds what comes next, while every commit up to
+/// `position` was read, and the slot gives what is behind `confirmed`.
 pub fn source<C: Placed>(
     applied: Tsid,
     (position, confirmed): (Tsid, Tsid),
@@ -123,9 +125,10 @@ pub fn source<C: Placed>(
     }
 }
 
-/// Up to where the slot may forget the log, as far as replicas are concerned; none if there is none. Who is
-/// `away` and finds what he lacks in the buffer needs the log only from the buffer's end on. Where another proxy waits
-/// that has not this buffer, and `slot` is said, he needs all that the slot gives, which is what is behind that place.
+/// Up to where the slot may forget the log, as far as replicas are concerned; none if there is
+/// none. Who is `away` and finds what he lacks in the buffer needs the log only from the buffer's
+/// end on. Where another proxy waits that has not this buffer, and `slot` is said, he needs all
+/// that the slot gives, which is what is behind that place.
 pub fn forgettable(
     durable: &BTreeMap<ReplicaId, Tsid>,
     away: &BTreeSet<ReplicaId>,
@@ -179,8 +182,9 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever was forgotten, and wherever the stream begins anew: who is told that all is here gets all that
-        /// he lacks, and nothing else. (A stream that skips something was found by the simulation, seed 7,236,767.)
+        /// Whatever was forgotten, and wherever the stream begins anew: who is told that all is
+        /// here gets all that he lacks, and nothing else. (A stream that skips something was found
+        /// by the simulation, seed 7,236,767.)
         #[test]
         fn what_is_recent_has_no_gap(
             steps in prop::collection::vec((1_u64..5, any::<bool>(), 0_u64..30, 0..4_u8), 1..60),

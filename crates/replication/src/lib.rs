@@ -1,5 +1,5 @@
-//! Replication: the primary's commits, read from one logical slot in the order of its log, done again
-//! at every replica.
+//! Replication: the primary's commits, read from one logical slot in the order of its log, done
+//! again at every replica.
 //!
 //! - `reader` reads the slot, tells the manager of each commit, and gives it to the Extractors once
 //!   the primary shows it.
@@ -18,8 +18,8 @@
 //! Invariants:
 //! - A replica's database shows a prefix of the primary's commits (I14), and says in the same
 //!   transaction which: `hihooi.applied` (R31). So nothing is applied twice after a restart.
-//! - The slot is confirmed only up to what every replica has on disk, or has the transactions buffer for, and only
-//!   by the active proxy.
+//! - The slot is confirmed only up to what every replica has on disk, or has the transactions
+//!   buffer for, and only by the active proxy.
 //! - A change that does not find exactly its row is never passed over: the replica is quarantined.
 
 pub mod buffer;
@@ -27,10 +27,12 @@ pub mod catalogue;
 pub mod events;
 pub mod leadership;
 pub mod promotion;
+pub mod query;
 pub mod setup;
 
 mod apply;
 mod bridge;
+mod change;
 mod checkpoint;
 mod checks;
 mod convert;
@@ -38,6 +40,8 @@ mod divergence;
 mod extractor;
 mod fence;
 pub mod handover;
+pub mod lineage;
+pub mod pages;
 mod pgoutput;
 mod progress;
 mod quarantine;
@@ -72,13 +76,13 @@ use tokio_postgres::{AsyncMessage, Client, Config};
 use crate::events::EventLog;
 use buffer::Buffer;
 pub use checkpoint::Checkpoint;
-use extractor::SERVING;
 use leadership::Leadership;
 use leadership::lease::Lease;
 use leadership::register::Register;
 use pg_analysis::Analyser;
 use pg_connect::address::Address;
 use pg_connect::stream::Stream;
+use progress::SERVING;
 pub use progress::{Progress, Status};
 use proxy_core::freshness::{Manager, ReplicaId, State, Tsid};
 use proxy_pool::connection;
@@ -105,7 +109,8 @@ pub const SLOT: &str = "hihooi";
 /// Connections that execute commits at one replica, unless told otherwise.
 pub const REPLAY_CONNECTIONS_DEFAULT: u16 = 4;
 
-/// Commits that a connection to a replica executes as one transaction, at most, unless told otherwise.
+/// Commits that a connection to a replica executes as one transaction, at most, unless told
+/// otherwise.
 pub const REPLAY_GROUP_DEFAULT: u16 = 8;
 
 /// Waits between two tries to reach a server, at least and at most.
@@ -123,7 +128,7 @@ pub enum Error {
     Connection(String),
     /// The primary's stream says what cannot be: trying again may help.
     Stream(String),
-    /// A replica differs from the Primary: only seeding it again helps.
+    /// A replica differs from the primary: only seeding it again helps.
     Differs(String),
     /// Something is to be done by people; the text says what.
     Setup(String),
@@ -206,9 +211,10 @@ impl Shared {
         self.durable.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// From where on somebody needs the primary's log who has no other; none if nobody does. Who is away and is
-    /// given what he lacks from the transactions buffer does not, unless another proxy waits that has not this buffer:
-    /// then he needs what the slot still has, which is what is behind `slot`.
+    /// From where on somebody needs the primary's log who has no other; none if nobody does. Who is
+    /// away and is given what he lacks from the transactions buffer does not, unless another proxy
+    /// waits that has not this buffer: then he needs what the slot still has, which is what is
+    /// behind `slot`.
     fn needed(&self, slot: Tsid) -> Option<Tsid> {
         let away: BTreeSet<ReplicaId> = {
             let manager = self.manager();
@@ -319,14 +325,15 @@ impl Default for Settings {
 }
 
 impl Replication {
-    /// Becomes the active proxy, however long another one is, and then does as [`Replication::begin`].
+    /// Becomes the active proxy, however long another one is, and then does as
+    /// [`Replication::begin`].
     pub async fn start(primary: &Address, settings: &Settings) -> Result<Started, Error> {
         let leadership = Replication::stand(primary, |_| {}).await?;
         Replication::begin(primary, settings, leadership).await
     }
 
-    /// Becomes the active proxy, however long another one is. `waits` is told for whom, whenever that
-    /// changes. Fails at once where the primary is not set up for it.
+    /// Becomes the active proxy, however long another one is. `waits` is told for whom, whenever
+    /// that changes. Fails at once where the primary is not set up for it.
     pub async fn stand(primary: &Address, waits: impl FnMut(&str)) -> Result<Leadership, Error> {
         let client = connect(primary, "replex set-up").await?;
         setup::check(&client).await?;
@@ -427,7 +434,7 @@ impl Replication {
         }
     }
 
-    /// Takes up a Replica: fills it if its database is empty, and keeps it from then on. Its number
+    /// Takes up a replica: fills it if its database is empty, and keeps it from then on. Its number
     /// must be new.
     ///
     /// Returns at once; [`Replication::status`] says how it goes.
@@ -448,7 +455,7 @@ impl Replication {
         self.shared.knows_all.store(true, Ordering::Release);
     }
 
-    /// Lets go of a Replica: its database stays as it is.
+    /// Lets go of a replica: its database stays as it is.
     pub async fn remove_replica(&self, id: ReplicaId) {
         let keep = self.replicas().remove(&id);
         if let Some(keep) = keep {
@@ -564,7 +571,8 @@ fn leave(shared: &Shared, id: ReplicaId) {
     shared.durable().remove(&id);
 }
 
-/// Refuses a replica that has what was committed up to `applied`, where nobody has all that comes next.
+/// Refuses a replica that has what was committed up to `applied`, where nobody has all that comes
+/// next.
 fn refuse_gap(shared: &Shared, applied: Tsid, confirmed: Tsid) -> Result<(), Error> {
     let buffer = shared.buffer.as_ref();
     let is_kept = buffer.is_some_and(|buffer| buffer.covers(applied));
@@ -588,7 +596,8 @@ fn refuse_gap(shared: &Shared, applied: Tsid, confirmed: Tsid) -> Result<(), Err
     )))
 }
 
-/// Brings one replica up, from its seed or from the primary, and follows the slot, until something goes wrong.
+/// Brings one replica up, from its seed or from the primary, and follows the slot, until something
+/// goes wrong.
 async fn follow(
     shared: &Shared,
     id: ReplicaId,
@@ -601,11 +610,11 @@ async fn follow(
     if standby::is_one(&control).await? {
         return standby::follow(shared, id, (&primary, &control), wait).await;
     }
-    let line = promotion::line(&primary).await?;
-    if promotion::has_replaced(&control, &line).await? {
+    let line = lineage::line(&primary).await?;
+    if lineage::has_replaced(&control, &line).await? {
         // Whoever is sent to the old one from now on writes what nobody else will see.
         shared.lease.end();
-        return Err(promotion::replaced("this replica"));
+        return Err(lineage::replaced("this replica"));
     }
     quarantine::refuse_primary(&primary, &control).await?;
     if let Some(why) = quarantine::noted(&control).await? {
@@ -617,7 +626,7 @@ async fn follow(
         seed::refuse_tables(&control).await?;
     }
     fence::raise(&control, shared.epoch).await?;
-    promotion::keep_to_line(&control, &line).await?;
+    lineage::keep_to_line(&control, &line).await?;
     let life = setup::begin_life(&control).await?;
     let start = match setup::applied(&control).await? {
         Some(start) => {
@@ -653,8 +662,8 @@ async fn follow(
     }
 }
 
-/// Connects for the proxy's own work, with TLS as the address says; the connection's own task ends with
-/// the client.
+/// Connects for the proxy's own work, with TLS as the address says; the connection's own task ends
+/// with the client.
 pub async fn connect(address: &Address, name: &str) -> Result<Client, Error> {
     connect_and_hear(address, name, |_| {}).await
 }
@@ -670,8 +679,8 @@ pub async fn connect_and_hear(
         .user(&address.user)
         .dbname(&address.database)
         .application_name(name)
-        // Whether there is TLS is decided already; this has the library ask the stream for what ties
-        // a login to it.
+        // Whether there is TLS is decided already; this has the library ask the stream for what
+        // ties a login to it.
         .ssl_mode(SslMode::Require)
         .ssl_negotiation(SslNegotiation::Direct);
     if let Some(password) = &address.password {

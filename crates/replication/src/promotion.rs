@@ -1,18 +1,21 @@
 //! A replica takes the place of a primary that is gone.
 //!
-//! All replicas hold prefixes of one order (I14), so the one that has most has all that any other has.
-//! Sessions that execute there are ended and kept out first (`fence`), so that what is read of it then is all
-//! that it will ever have. It gets a *mark* that names the primary whose place it takes, its sequences
-//! go past what its tables have, and it gets what a primary must have. Those that have exactly the same follow
-//! it from the beginning of its slot, before which nobody has written; the others have to be filled anew.
+//! All replicas hold prefixes of one order (I14), so the one that has most has all that any other
+//! has. Sessions that execute there are ended and kept out first (`fence`), so that what is read of
+//! it then is all that it will ever have. It gets a *mark* that names the primary whose place it
+//! takes, its sequences go past what its tables have, and it gets what a primary must have. Those
+//! that have exactly the same follow it from the beginning of its slot, before which nobody has
+//! written; the others have to be filled anew.
 //!
 //! Invariants:
 //! - A replica says which primary it follows: [`line()`]. It follows no other one.
-//! - A proxy that finds a mark with its primary's line at a replica is active no more, nor becomes it.
-//! - What was begun can be gone on with: the database with the mark is taken again, and so is a standby that was
-//!   told to take writes and has no mark yet. Nothing says whether somebody has written there since, so nobody
-//!   follows that one without being filled anew. What else has stopped being a standby looks the same: it is not
-//!   taken where another replica has more, and none is promoted beside it.
+//! - A proxy that finds a mark with its primary's line at a replica is active no more, nor becomes
+//!   it.
+//! - What was begun can be gone on with: the database with the mark is taken again, and so is a
+//!   standby that was told to take writes and has no mark yet. Nothing says whether somebody has
+//!   written there since, so nobody follows that one without being filled anew. What else has
+//!   stopped being a standby looks the same: it is not taken where another replica has more, and
+//!   none is promoted beside it.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -21,8 +24,9 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_postgres::Client;
 
-use super::catalogue::{rows, value};
-use super::setup::{has_table, number, one};
+use super::lineage::{self, FOLLOWS, follows, line};
+use super::query::{has_table, number, one};
+use super::query::{rows, value};
 use super::standby::{self, Parted};
 use super::{Error, connect, described, fence, leadership, quarantine, setup};
 use pg_connect::address::Address;
@@ -34,24 +38,10 @@ use proxy_pool::connection;
 const NAME: &str = "replex promotion";
 /// A primary that takes longer to let somebody in is gone.
 const GONE_AFTER: Duration = Duration::from_secs(5);
-/// Who starts a proxy waits no longer for replicas that say whether they were promoted.
-const LOOK_MAX: Duration = Duration::from_secs(3);
 /// How long a standby may take to replay what it has received.
 const REPLAY_MAX: Duration = Duration::from_secs(60);
 /// Time between two looks how far that is.
 const REPLAY_INTERVAL: Duration = Duration::from_millis(20);
-
-/// Which database of which server this is, and which of the lines that servers part into when standbys are
-/// promoted.
-const LINE: &str = "
-SELECT (SELECT system_identifier FROM pg_control_system()) || '/'
-       || left(pg_walfile_name(pg_current_wal_insert_lsn()), 8) || '/'
-       || (SELECT oid FROM pg_database WHERE datname = current_database())";
-
-/// Where a replica says which primary it follows.
-const FOLLOWS: &str = "
-CREATE TABLE IF NOT EXISTS hihooi.follows (one bool PRIMARY KEY DEFAULT true CHECK (one),
-  line text NOT NULL)";
 
 /// Each sequence with the columns that take values from it.
 const SEQUENCES: &str = "
@@ -82,58 +72,6 @@ pub struct Promoted {
     pub notes: Vec<String>,
 }
 
-/// Which database this is, see the module.
-pub async fn line(primary: &Client) -> Result<String, Error> {
-    one(primary, LINE).await
-}
-
-/// Has this database taken the place of the primary of that line?
-pub async fn has_replaced(client: &Client, line: &str) -> Result<bool, Error> {
-    if !has_table(client, "promoted").await? {
-        return Ok(false);
-    }
-    let line = literal(line);
-    let marked = format!("SELECT count(*) FROM hihooi.promoted WHERE line = {line}");
-    Ok(one(client, &marked).await? != "0")
-}
-
-/// Fails if one of these databases has taken the primary's place. Those that do not answer soon are passed
-/// over, and so is a primary that does not.
-pub async fn refuse_replaced(primary: &Address, replicas: &[Address]) -> Result<(), Error> {
-    if replicas.is_empty() {
-        return Ok(());
-    }
-    let Ok(client) = connect(primary, NAME).await else {
-        return Ok(());
-    };
-    let line = line(&client).await?;
-    let mut looks = JoinSet::new();
-    for address in replicas.iter().cloned() {
-        let line = line.clone();
-        looks.spawn(async move {
-            let look = async {
-                let client = connect(&address, NAME).await?;
-                has_replaced(&client, &line).await
-            };
-            matches!(timeout(LOOK_MAX, look).await, Ok(Ok(true))).then_some(address)
-        });
-    }
-    while let Some(looked) = looks.join_next().await {
-        if let Ok(Some(address)) = looked {
-            return Err(replaced(&address.to_string()));
-        }
-    }
-    Ok(())
-}
-
-/// The primary is none any more.
-pub fn replaced(by: &str) -> Error {
-    Error::Setup(format!(
-        "the primary has been replaced: {by} was promoted to be the primary. Name that one by --primary, \
-         and see that the old one is not written to any more"
-    ))
-}
-
 /// The line that a standby had followed until it took writes.
 async fn line_before(client: &Client, parted: &Parted) -> Result<String, Error> {
     let own = line(client).await?;
@@ -142,43 +80,14 @@ async fn line_before(client: &Client, parted: &Parted) -> Result<String, Error> 
     Ok(words.join("/"))
 }
 
-/// The line of the primary that a database follows, if it says so.
-pub async fn follows(client: &Client) -> Result<Option<String>, Error> {
-    if !has_table(client, "follows").await? {
-        return Ok(None);
-    }
-    let follows = rows(client, "SELECT line FROM hihooi.follows").await?;
-    follows.first().map(|row| value(row, 0)).transpose()
-}
-
-/// Fails if a replica follows another primary; one that was filled before that was written down follows
-/// this one.
-pub async fn keep_to_line(replica: &Client, line: &str) -> Result<(), Error> {
-    let line = literal(line);
-    let note = format!(
-        "BEGIN; SET LOCAL synchronous_commit = on; {FOLLOWS};
-         INSERT INTO hihooi.follows (line) VALUES ({line}) ON CONFLICT DO NOTHING; COMMIT"
-    );
-    replica.batch_execute(&note).await?;
-    let is_same = format!("SELECT line = {line} FROM hihooi.follows");
-    match one(replica, &is_same).await?.as_str() {
-        "t" => Ok(()),
-        _ => Err(Error::Setup(
-            "it is a replica of another Primary: name that primary, or remove it and add it again with \
-             EMPTY"
-                .into(),
-        )),
-    }
-}
-
 /// More than anybody has.
 const NOT_KNOWN: Tsid = Tsid(u64::MAX);
 
 /// That a database was promoted.
 #[derive(Clone, Copy, Debug)]
 struct Mark {
-    /// What it had of the old primary's, and the last commit of that; [`NOT_KNOWN`] if others may have written
-    /// since.
+    /// What it had of the old primary's, and the last commit of that; [`NOT_KNOWN`] if others may
+    /// have written since.
     has: Tsid,
     last: Tsid,
     /// Where its own slot began; none if that was not written down.
@@ -207,7 +116,8 @@ struct Candidate {
     last: Tsid,
 }
 
-/// Promotes the replica that has most, or `chosen` if that has as much. `says` hears what is being done.
+/// Promotes the replica that has most, or `chosen` if that has as much. `says` hears what is being
+/// done.
 pub async fn promote(
     primary: &Address,
     replicas: &[Address],
@@ -252,7 +162,7 @@ pub async fn promote(
         let address = other.reached.address.clone();
         let why = match begins {
             _ if other.reached.is_standby => {
-                "it streams from the old Primary: have it stream from the new one"
+                "it streams from the old primary: have it stream from the new one"
             }
             Some(begins) if first.is_equal(&other) => {
                 says(&format!("leading over {address}"));
@@ -283,8 +193,8 @@ async fn refuse_alive(primary: &Address) -> Result<(), Error> {
     }
 }
 
-/// Fails if one that takes writes already may not be the one that an earlier run has promoted. Otherwise no
-/// proxy becomes active in front of it as long as it is connected to.
+/// Fails if one that takes writes already may not be the one that an earlier run has promoted.
+/// Otherwise no proxy becomes active in front of it as long as it is connected to.
 async fn refuse_primaries(reached: &[Reached]) -> Result<(), Error> {
     let mut all_parted = reached.iter().filter(|there| there.parted.is_some());
     let Some((first, Some(parted))) = all_parted.next().map(|there| (there, &there.parted)) else {
@@ -310,7 +220,7 @@ async fn refuse_primaries(reached: &[Reached]) -> Result<(), Error> {
     let is_kept = leadership::keep_out(&first.client).await?;
     if !is_kept || setup::confirmed(&first.client).await? != setup::NO_SLOT {
         return Err(Error::Setup(format!(
-            "{address} is a Primary: it takes writes, and a proxy is in front of it, or was. Start proxies with it \
+            "{address} is a primary: it takes writes, and a proxy is in front of it, or was. Start proxies with it \
              as --primary, or leave it out"
         )));
     }
@@ -449,8 +359,8 @@ impl Candidate {
         self.last <= other.has && other.last <= self.has
     }
 
-    /// Makes it the primary. Returns where its slot begins, if that is before everything that may be written
-    /// there.
+    /// Makes it the primary. Returns where its slot begins, if that is before everything that may
+    /// be written there.
     async fn promote(
         &self,
         epoch: u64,
@@ -486,9 +396,10 @@ impl Candidate {
         Ok(Some(begins))
     }
 
-    /// Makes it take writes, and notes that it does. A standby has the old primary's register of replicas, in
-    /// which it may be itself: whoever starts a proxy is told which ones can follow. From here on no proxy takes the old primary for one, if
-    /// it finds this database among its replicas.
+    /// Makes it take writes, and notes that it does. A standby has the old primary's register of
+    /// replicas, in which it may be itself: whoever starts a proxy is told which ones can follow.
+    /// From here on no proxy takes the old primary for one, if it finds this database among its
+    /// replicas.
     async fn mark(&self) -> Result<Mark, Error> {
         let client = &self.reached.client;
         let (has, mut last) = (self.has, self.last);

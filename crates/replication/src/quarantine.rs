@@ -1,12 +1,13 @@
 //! What must be known of a replica's database before it is filled or followed: that it is none that
 //! was found to differ, and not the primary; and how it is emptied.
 //!
-//! Invariant: a database that was found to differ is not followed again until it was emptied, whoever
-//! asks and however often the proxy was started since.
+//! Invariant: a database that was found to differ is not followed again until it was emptied,
+//! whoever asks and however often the proxy was started since.
 
+use super::lineage;
 use tokio_postgres::Client;
 
-use super::setup::{has_table, one};
+use super::query::{has_table, one};
 use super::{Error, SLOT, Shared, connect, fence, promotion};
 use pg_connect::address::Address;
 use pg_wire::quoting::{literal, quoted};
@@ -67,8 +68,8 @@ pub async fn empty(shared: &Shared, replica: &Address) -> Result<(), Error> {
     if one(&server, &has).await? != "0" {
         let there = connect(replica, "replex seed").await?;
         refuse_primary(&primary, &there).await?;
-        if promotion::has_replaced(&there, &promotion::line(&primary).await?).await? {
-            return Err(promotion::replaced("this database"));
+        if lineage::has_replaced(&there, &lineage::line(&primary).await?).await? {
+            return Err(lineage::replaced("this database"));
         }
     }
     let of_primary = |what: &str| {

@@ -1,11 +1,13 @@
 //! Reads the slot: every commit of the primary, in the order of its log (R29).
 //!
 //! For each commit, in this order: the catalogue is read again if it changed; the manager learns of
-//! it; the primary shows it; every follower gets it: each replica, and the transactions buffer if there is one.
-//! When a follower joins that needs older commits than the last one read, the stream begins again from where the
-//! slot is confirmed, and every other one is spared what it was given before; unless the transactions buffer has
-//! them. What that has not on its disks yet is remembered here, so that who comes from there finds what follows.
+//! it; the primary shows it; every follower gets it: each replica, and the transactions buffer if
+//! there is one. When a follower joins that needs older commits than the last one read, the stream
+//! begins again from where the slot is confirmed, and every other one is spared what it was given
+//! before; unless the transactions buffer has them. What that has not on its disks yet is
+//! remembered here, so that who comes from there finds what follows.
 
+use super::query;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::io;
@@ -66,8 +68,8 @@ pub struct Join {
     answer: oneshot::Sender<Answer>,
 }
 
-/// Asks the reader behind `joins` for every commit after `applied`. Who insists can have nothing more from
-/// the transactions buffer.
+/// Asks the reader behind `joins` for every commit after `applied`. Who insists can have nothing
+/// more from the transactions buffer.
 pub async fn join(
     joins: &mpsc::Sender<Join>,
     follower: Follower,
@@ -162,7 +164,8 @@ pub struct Reader {
     confirmed: Tsid,
     recent: Recent<Commit>,
     snapshot: Snapshot,
-    /// Commits in doubt whose process is gone: if they are not read up to here, they did not happen.
+    /// Commits in doubt whose process is gone: if they are not read up to here, they did not
+    /// happen.
     doubts: BTreeMap<TStateId, Tsid>,
     /// What the log was told of the slot.
     events: EventLog,
@@ -288,7 +291,8 @@ impl Reader {
         if confirmed == setup::NO_SLOT {
             return Err(Error::Stream("the primary has no slot any more".into()));
         }
-        // Somebody else has moved it, or made it anew: who lacks some of it joins again, and hears so.
+        // Somebody else has moved it, or made it anew: who lacks some of it joins again, and hears
+        // so.
         self.followers.retain(|_, given| given.applied >= confirmed);
         self.confirmed = self.confirmed.max(confirmed);
         self.recent.begin(confirmed);
@@ -334,7 +338,7 @@ impl Reader {
     /// Waits until the primary shows a commit whose record is in its log already.
     async fn shown(&mut self, primary: &Client, xid: u32) -> Result<(), Error> {
         while !self.snapshot.shows(xid) {
-            let text = setup::one(primary, "SELECT pg_current_snapshot()").await?;
+            let text = query::one(primary, "SELECT pg_current_snapshot()").await?;
             self.snapshot = text.parse()?;
             if !self.snapshot.shows(xid) {
                 tokio::time::sleep(SHOWN_WAIT).await;
@@ -416,7 +420,8 @@ impl Reader {
             durable = durable.map(|durable| buffer.holds(durable));
         }
         if let Some(durable) = durable.filter(|durable| *durable > Tsid(0)) {
-            // Who was given older commits by the transactions buffer may be behind what the slot has.
+            // Who was given older commits by the transactions buffer may be behind what the slot
+            // has.
             self.confirmed = self.confirmed.max(durable);
             stream.update_applied_lsn(Lsn::from_u64(self.confirmed.0));
         }
@@ -442,8 +447,8 @@ impl Reader {
         Ok(())
     }
 
-    /// Commits whose connection broke: they happened if they are read before the log's end at a time
-    /// when their process was gone.
+    /// Commits whose connection broke: they happened if they are read before the log's end at a
+    /// time when their process was gone.
     async fn settle_doubts(&mut self, primary: &Client) -> Result<(), Error> {
         let in_doubt = self.shared.manager().in_doubt();
         for (id, backend) in &in_doubt {
@@ -451,7 +456,7 @@ impl Reader {
                 continue;
             }
             let alive = format!("SELECT count(*) FROM pg_stat_activity WHERE pid = {backend}");
-            if setup::one(primary, &alive).await? == "0" {
+            if query::one(primary, &alive).await? == "0" {
                 let end = setup::position(primary).await?;
                 self.doubts.insert(*id, end);
                 nudge(primary).await?;

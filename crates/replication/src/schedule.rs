@@ -1,13 +1,14 @@
 //! In which order an Extractor's connections execute, commit and take back transactions.
 //!
-//! Pure. A connection executes a group of transactions that follow each other as one transaction of the
-//! replica's; a group's name is its last TSID, which is what the replica has once it has committed. Groups are
-//! of what waits already: there is more than one in a group only where more wait than there are connections, and
-//! nobody waits for a group to be full.
+//! Pure. A connection executes a group of transactions that follow each other as one transaction of
+//! the replica's; a group's name is its last TSID, which is what the replica has once it has
+//! committed. Groups are of what waits already: there is more than one in a group only where more
+//! wait than there are connections, and nobody waits for a group to be full.
 //!
-//! Invariants: commits are in TSID order (R31); an independent group may execute before its turn, but if one
-//! before it fails or is in its way, it is taken back. What fails as a group is tried again one by one, when it is the
-//! oldest, with nothing else running. If it fails alone, the replica differs from the primary.
+//! Invariants: commits are in TSID order (R31); an independent group may execute before its turn,
+//! but if one before it fails or is in its way, it is taken back. What fails as a group is tried
+//! again one by one, when it is the oldest, with nothing else running. If it fails alone, the
+//! replica differs from the primary.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,8 +16,8 @@ use proxy_core::freshness::Tsid;
 use proxy_core::freshness::execution::{Company, Execution, Room, Task};
 use proxy_core::planted::{self, Bug};
 
-/// Bytes of the transactions of one group, at most, unless it is a single one: no group takes longer than a
-/// transaction may that is kept in memory.
+/// Bytes of the transactions of one group, at most, unless it is a single one: no group takes
+/// longer than a transaction may that is kept in memory.
 const GROUP_LENGTH_MAX: usize = 256 * 1024;
 
 /// A connection's number.
@@ -358,7 +359,8 @@ mod tests {
         assert_eq!(schedule.count(), 8);
     }
 
-    /// What has nothing to do is passed over inside a group, and what fails in it is tried one by one.
+    /// What has nothing to do is passed over inside a group, and what fails in it is tried one by
+    /// one.
     #[test]
     fn group_that_fails_is_done_one_by_one() {
         let mut schedule = Schedule::new(1, 4);
@@ -429,8 +431,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever fails and in whatever order connections answer, all commit, in order, in groups of what
-        /// follows each other, of which no two that run conflict.
+        /// Whatever fails and in whatever order connections answer, all commit, in order, in groups
+        /// of what follows each other, of which no two that run conflict.
         #[test]
         fn everything_commits_in_order(
             rows in prop::collection::vec(prop::option::weighted(0.8, 0_u64..6), 1..40),

@@ -1,12 +1,13 @@
-//! Changes of the schema, whoever makes them: noted on the primary by event triggers, and run again on replicas in
-//! their place among the rows of their transaction.
+//! Changes of the schema, whoever makes them: noted on the primary by event triggers, and run again
+//! on replicas in their place among the rows of their transaction.
 //!
-//! The triggers write each into a table of our own, which only superusers may write, and take it out again: the
-//! slot's stream has it all the same, and nobody else can have put it there. What a trigger knows is the text that
-//! the client sent, which may be several statements. Each of them that an event trigger can see is noted, also
-//! those that did nothing or concern temporary tables, so that the notes are matched with the statements in order.
-//! Those in functions are found by PL/pgSQL's own account of what it runs. What cannot be told apart or run again
-//! is *lost*: no replica can do it.
+//! The triggers write each into a table of our own, which only superusers may write, and take it
+//! out again: the slot's stream has it all the same, and nobody else can have put it there. What a
+//! trigger knows is the text that the client sent, which may be several statements. Each of them
+//! that an event trigger can see is noted, also those that did nothing or concern temporary tables,
+//! so that the notes are matched with the statements in order. Those in functions are found by
+//! PL/pgSQL's own account of what it runs. What cannot be told apart or run again is *lost*: no
+//! replica can do it.
 
 use std::collections::VecDeque;
 
@@ -15,7 +16,7 @@ use tokio_postgres::error::SqlState;
 
 use super::Error;
 use super::pgoutput::{Tuple, Value};
-use super::setup::setup_error;
+use super::query::setup_error;
 use pg_analysis::temporary::{self, Named, Uses};
 use pg_analysis::{Action, Analyser, TEMPORARY_TABLE, TransactionCommand, search_path};
 use proxy_core::freshness::mark::Statement;
@@ -23,8 +24,8 @@ use proxy_core::freshness::mark::Statement;
 /// The table that the triggers write to, in our own schema.
 pub const TABLE: &str = "schema_change";
 
-/// What stands for the triggers' function where a copy of the primary's schema is put; `FORGET` takes it away again,
-/// with triggers that were copied.
+/// What stands for the triggers' function where a copy of the primary's schema is put; `FORGET`
+/// takes it away again, with triggers that were copied.
 pub const STAND_IN: &str = "
 CREATE SCHEMA IF NOT EXISTS hihooi;
 CREATE OR REPLACE FUNCTION hihooi.note_schema_change() RETURNS event_trigger LANGUAGE plpgsql AS 'BEGIN END'";
@@ -34,7 +35,8 @@ pub const FORGET: &str = "DROP FUNCTION IF EXISTS hihooi.note_schema_change() CA
 /// The table, the triggers and their functions.
 const TRIGGERS: &str = include_str!("schema_changes.sql");
 
-/// Makes the triggers on the primary, unless our role may not: whether changes of the schema are noticed.
+/// Makes the triggers on the primary, unless our role may not: whether changes of the schema are
+/// noticed.
 pub async fn prepare(primary: &Client) -> Result<bool, Error> {
     let make =
         format!("BEGIN; SELECT pg_advisory_xact_lock(hashtext('hihooi')); {TRIGGERS}; COMMIT");
@@ -48,9 +50,11 @@ pub async fn prepare(primary: &Client) -> Result<bool, Error> {
     }
 }
 
-/// A statement that does `otherwise`, in PL/pgSQL, where the triggers will not note what the session does next.
+/// A statement that does `otherwise`, in PL/pgSQL, where the triggers will not note what the
+/// session does next.
 ///
-/// Before that it refuses `text`, the statement that follows, if that makes something for good of temporary tables.
+/// Before that it refuses `text`, the statement that follows, if that makes something for good of
+/// temporary tables.
 pub fn unless_noted(otherwise: &str, text: &str) -> String {
     let refusing = refusing_temporary(&temporary::named(text));
     format!(
@@ -205,8 +209,8 @@ struct Text {
     text: String,
     /// What was noted last of it.
     note: Note,
-    /// Those of its statements that change the schema and were not noted yet, in order. `None` is one that is not
-    /// for Replicas: it makes something temporary, or they know of it.
+    /// Those of its statements that change the schema and were not noted yet, in order. `None` is
+    /// one that is not for replicas: it makes something temporary, or they know of it.
     rest: VecDeque<Option<String>>,
     /// Why it cannot be run again.
     problem: Option<&'static str>,
@@ -243,7 +247,8 @@ impl Text {
         }
     }
 
-    /// The statement that was noted is the next of this tag; those before it are of kinds that no trigger sees.
+    /// The statement that was noted is the next of this tag; those before it are of kinds that no
+    /// trigger sees.
     fn noted(&mut self, note: &Note, matters: bool) -> Vec<Found> {
         self.note = note.clone();
         if let Some(why) = self.problem {
@@ -352,7 +357,7 @@ fn begin(note: &Note, text: &str, mut announced: Vec<String>, analyser: &Analyse
     for (place, statement) in analysis.iter().enumerate() {
         match &statement.action {
             Action::Schema(text) => {
-                begun.has_script |= is_of_replica(text);
+                begun.has_script |= is_of_extension(text);
                 let known = announced.iter().position(|it| it == text);
                 let is_news = known.map(|place| announced.remove(place)).is_none();
                 let is_theirs = is_news && !is_of_our_schema(text);
@@ -406,8 +411,8 @@ fn is_of_our_schema(text: &str) -> bool {
 }
 
 /// CREATE EXTENSION, ALTER EXTENSION.
-fn is_of_replica(text: &str) -> bool {
-    words(text).nth(1).is_some_and(|word| word == "REPLICA")
+fn is_of_extension(text: &str) -> bool {
+    words(text).nth(1).is_some_and(|word| word == "EXTENSION")
 }
 
 /// The words of a statement, in capital letters.
@@ -483,7 +488,7 @@ mod tests {
     }
 
     #[test]
-    fn scripts_of_replicas_are_their_own_affair() {
+    fn scripts_of_extensions_are_their_own_affair() {
         let text = "CREATE EXTENSION e; CREATE TABLE a (a int)";
         let notes = [
             "CREATE FUNCTION",

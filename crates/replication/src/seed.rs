@@ -1,10 +1,12 @@
-//! Fills a new replica from a snapshot of the primary, while the primary goes on (P3), or of another
-//! replica, which is its seed then (the paper's Seed DB, section 6.2): the primary copies nothing for it.
+//! Fills a new replica from a snapshot of the primary, while the primary goes on (P3), or of
+//! another replica, which is its seed then (the paper's Seed DB, section 6.2): the primary copies
+//! nothing for it.
 //!
-//! A snapshot of the primary itself lists the transactions that were running, and so says which commits it shows, so
-//! that none is missed and none applied twice: commits up to `applied` are all in it, those after `until` are all
-//! not, and of those between it says for each. A snapshot of a replica shows a prefix of the primary's commits, and
-//! says in `hihooi.applied` which (I14). The slot is held from before the snapshot.
+//! A snapshot of the primary itself lists the transactions that were running, and so says which
+//! commits it shows, so that none is missed and none applied twice: commits up to `applied` are all
+//! in it, those after `until` are all not, and of those between it says for each. A snapshot of a
+//! replica shows a prefix of the primary's commits, and says in `hihooi.applied` which (I14). The
+//! slot is held from before the snapshot.
 
 use std::process::Stdio;
 use std::time::Duration;
@@ -13,7 +15,7 @@ use tokio::process::Command;
 use tokio::time::Instant;
 use tokio_postgres::{Client, SimpleQueryRow};
 
-use super::catalogue::{rows, value};
+use super::query::{self, rows, value};
 use super::setup::{self, Seed, Start};
 use super::{Error, Progress, Shared, connect, fence, quarantine, schema_changes, standby};
 use pg_connect::address::Address;
@@ -88,15 +90,16 @@ impl Filling<'_> {
     }
 
     async fn fill_from_primary(&self, primary: &Client) -> Result<Start, Error> {
-        // Every commit up to here is in the snapshot: all that ran now has ended before it is taken.
+        // Every commit up to here is in the snapshot: all that ran now has ended before it is
+        // taken.
         let applied = setup::position(primary).await?;
-        // Of those, one may have its commit in the log and not be shown yet. It may be the newest there is, so
-        // that only a number of our own is surely behind it.
+        // Of those, one may have its commit in the log and not be shown yet. It may be the newest
+        // there is, so that only a number of our own is surely behind it.
         let horizon = "SELECT pg_current_xact_id()";
-        let horizon = setup::number(&setup::one(primary, horizon).await?)?;
+        let horizon = query::number(&query::one(primary, horizon).await?)?;
         loop {
             let oldest = "SELECT pg_snapshot_xmin(pg_current_snapshot())";
-            if setup::number(&setup::one(primary, oldest).await?)? >= horizon {
+            if query::number(&query::one(primary, oldest).await?)? >= horizon {
                 break;
             }
             self.says("waiting for transactions that run on the primary to end");
@@ -106,7 +109,7 @@ impl Filling<'_> {
         let row = export(primary, shown).await?;
         let seed = Seed {
             snapshot: value(&row, 1)?.parse()?,
-            until: Tsid(setup::number(&value(&row, 2)?)?),
+            until: Tsid(query::number(&value(&row, 2)?)?),
         };
         let taken = Taken {
             of: &self.shared.primary,
@@ -146,7 +149,7 @@ impl Filling<'_> {
             self.says("waiting until the replica that it is filled from has caught up");
             tokio::time::sleep(LOOK_INTERVAL).await;
         };
-        let applied = Tsid(setup::number(&value(&row, 1)?)?);
+        let applied = Tsid(query::number(&value(&row, 1)?)?);
         let taken = Taken {
             of: seed,
             session: &session,
@@ -161,7 +164,7 @@ impl Filling<'_> {
 
     /// Copies everything that a snapshot shows, and sees that it is there.
     async fn copy(&self, primary: &Client, taken: &Taken<'_>) -> Result<(), Error> {
-        let expected = setup::number(&setup::one(taken.session, SIZE).await?)?;
+        let expected = query::number(&query::one(taken.session, SIZE).await?)?;
         // Event triggers are copied, also those of a schema that is not.
         self.control.batch_execute(schema_changes::STAND_IN).await?;
         tokio::select! {
@@ -184,8 +187,8 @@ impl Filling<'_> {
         let begun = Instant::now();
         let mut before = None;
         loop {
-            let size = setup::one(self.control, SIZE_HERE).await;
-            let size = match size.and_then(|size| setup::number(&size)) {
+            let size = query::one(self.control, SIZE_HERE).await;
+            let size = match size.and_then(|size| query::number(&size)) {
                 Ok(size) => size,
                 Err(problem) => return problem,
             };
@@ -237,8 +240,8 @@ impl Filling<'_> {
         for table in rows(origin, TABLES).await? {
             let (schema, name) = (quoted(&value(&table, 0)?), quoted(&value(&table, 1)?));
             let count = format!("SELECT count(*) FROM {schema}.{name}");
-            let there = setup::one(origin, &count).await?;
-            let here = setup::one(self.control, &count).await?;
+            let there = query::one(origin, &count).await?;
+            let here = query::one(self.control, &count).await?;
             if there != here {
                 return Err(Error::Differs(format!(
                     "{schema}.{name} has {here} rows after copying, and {there} where they come from"
@@ -253,7 +256,8 @@ impl Filling<'_> {
     }
 }
 
-/// Begins a transaction whose snapshot others can use: the snapshot's name, and what else is asked of it.
+/// Begins a transaction whose snapshot others can use: the snapshot's name, and what else is asked
+/// of it.
 async fn export(session: &Client, asked: &str) -> Result<SimpleQueryRow, Error> {
     session
         .batch_execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
@@ -282,8 +286,8 @@ pub async fn dump_version() -> Option<u64> {
         .ok()
 }
 
-/// The owner of the database and the rights in it, which `pg_dump` leaves out. Changes of the schema run
-/// here as whoever made them, and need the same rights.
+/// The owner of the database and the rights in it, which `pg_dump` leaves out. Changes of the
+/// schema run here as whoever made them, and need the same rights.
 async fn set_rights(primary: &Client, replica: &Address, control: &Client) -> Result<(), Error> {
     const OWNER: &str =
         "SELECT datdba::regrole FROM pg_database WHERE datname = current_database()";
@@ -292,7 +296,7 @@ async fn set_rights(primary: &Client, replica: &Address, control: &Client) -> Re
                CASE WHEN is_grantable THEN 'WITH GRANT OPTION' ELSE '' END
           FROM pg_database, aclexplode(datacl) WHERE datname = current_database()";
     let name = quoted(&replica.database);
-    let owner = setup::one(primary, OWNER).await?;
+    let owner = query::one(primary, OWNER).await?;
     let mut text = format!("ALTER DATABASE {name} OWNER TO {owner};");
     let rights = rows(primary, RIGHTS).await?;
     if !rights.is_empty() {
@@ -335,8 +339,8 @@ async fn pipe(
     ))
 }
 
-/// One of PostgreSQL's own tools, for a database, in which its session has a name: by that nothing that fills one
-/// outlives this proxy's epoch, see `fence`.
+/// One of PostgreSQL's own tools, for a database, in which its session has a name: by that nothing
+/// that fills one outlives this proxy's epoch, see `fence`.
 fn tool(name: &str, (address, session): (&Address, &str)) -> Command {
     let folder = pg_local::programs().unwrap_or_default();
     let mut command = Command::new(folder.join(name));

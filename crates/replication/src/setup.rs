@@ -3,13 +3,14 @@
 use ring::rand::{SecureRandom, SystemRandom};
 use tokio_postgres::{Client, SimpleQueryMessage};
 
-use super::catalogue::value;
+use super::query::{has_table, number, one, setup_error, value};
 use super::{Error, SLOT, schema_changes};
 use proxy_core::freshness::mark::Key;
 use proxy_core::freshness::{Life, Tsid};
 use proxy_core::planted::{self, Bug};
 
-/// Who writes down in `hihooi.applied` what is on disk; connections that execute are numbered from 0.
+/// Who writes down in `hihooi.applied` what is on disk; connections that execute are numbered from
+/// 0.
 pub const FLUSHER: i32 = -1;
 
 /// Where a replica begins.
@@ -54,8 +55,8 @@ SELECT coalesce(string_agg(it, ', ' ORDER BY it), '') FROM (
 pub const MEND_FIRING: &str =
     "Run ALTER TABLE … ENABLE TRIGGER (or ENABLE RULE, ALTER EVENT TRIGGER … ENABLE) for each";
 
-/// Refuses, and says how to mend it, where the primary is not set up for logical decoding, or where a
-/// table's changes would come without a key.
+/// Refuses, and says how to mend it, where the primary is not set up for logical decoding, or where
+/// a table's changes would come without a key.
 pub async fn check(primary: &Client) -> Result<(), Error> {
     let wal_level = one(primary, "SHOW wal_level").await?;
     if wal_level != "logical" {
@@ -80,8 +81,8 @@ pub async fn check(primary: &Client) -> Result<(), Error> {
     Ok(())
 }
 
-/// Makes the publication, the slot and the triggers on the primary if they are missing. Returns the key of
-/// our messages, and the end of the log. To be called by the active proxy only.
+/// Makes the publication, the slot and the triggers on the primary if they are missing. Returns the
+/// key of our messages, and the end of the log. To be called by the active proxy only.
 pub async fn prepare(primary: &Client) -> Result<(Key, Tsid), Error> {
     check(primary).await?;
     let key = key(primary).await?;
@@ -104,8 +105,8 @@ pub async fn prepare(primary: &Client) -> Result<(Key, Tsid), Error> {
     Ok((key, position(primary).await?))
 }
 
-/// The key that is kept on the primary; made if it is missing. It outlives managers, so that what one
-/// wrote is known by the next.
+/// The key that is kept on the primary; made if it is missing. It outlives managers, so that what
+/// one wrote is known by the next.
 async fn key(primary: &Client) -> Result<Key, Error> {
     let mut secret = [0; 32];
     let no_chance = |_| Error::Setup("this machine gives no random numbers".into());
@@ -153,7 +154,8 @@ pub async fn position(primary: &Client) -> Result<Tsid, Error> {
     number(&text).map(Tsid)
 }
 
-/// Takes a lock at a replica that lives as long as this session, which lives no longer than its server.
+/// Takes a lock at a replica that lives as long as this session, which lives no longer than its
+/// server.
 pub async fn begin_life(replica: &Client) -> Result<Life, Error> {
     let lock = "SELECT key FROM (SELECT (random() * 9e18)::int8 AS key OFFSET 0) AS keys
                 WHERE pg_try_advisory_lock(key)";
@@ -224,8 +226,8 @@ pub async fn make_tables_after(replica: &Client, before: &str, start: &Start) ->
     Ok(())
 }
 
-/// Makes sure that each of so many connections has a row to say how far it is. Rows of more connections
-/// than there are now say what they said last, which is less than others say soon.
+/// Makes sure that each of so many connections has a row to say how far it is. Rows of more
+/// connections than there are now say what they said last, which is less than others say soon.
 pub async fn make_rows(replica: &Client, start: &Start, workers: usize) -> Result<(), Error> {
     let tsid = start.applied.0;
     let sql = format!(
@@ -234,44 +236,4 @@ pub async fn make_rows(replica: &Client, start: &Start, workers: usize) -> Resul
     );
     replica.batch_execute(&sql).await?;
     Ok(())
-}
-
-/// Whether there is this table of ours.
-pub async fn has_table(client: &Client, name: &str) -> Result<bool, Error> {
-    let has = format!(
-        "SELECT count(*) FROM pg_tables WHERE schemaname = 'hihooi' AND tablename = '{name}'"
-    );
-    Ok(one(client, &has).await? != "0")
-}
-
-/// The one value that a query gives.
-pub async fn one(client: &Client, sql: &str) -> Result<String, Error> {
-    first(&client.simple_query(sql).await?)
-}
-
-/// The first value of a query's answer.
-pub fn first(answer: &[SimpleQueryMessage]) -> Result<String, Error> {
-    let found = answer.iter().find_map(|message| match message {
-        SimpleQueryMessage::Row(row) => Some(value(row, 0)),
-        _ => None,
-    });
-    found.ok_or_else(|| Error::Connection("a query has no answer".into()))?
-}
-
-/// A whole number from a query.
-pub fn number(text: &str) -> Result<u64, Error> {
-    let problem = |_| Error::Connection(format!("{text} is no number"));
-    text.parse().map_err(problem)
-}
-
-/// What the primary says that refuses to be set up.
-pub fn setup_error(error: tokio_postgres::Error) -> Error {
-    match error.as_db_error() {
-        Some(said) => Error::Setup(format!(
-            "the primary refused to be set up: {}. It needs a role that may create publications \
-             for all tables and replication slots (a superuser)",
-            said.message()
-        )),
-        None => error.into(),
-    }
 }

@@ -2,8 +2,8 @@
 
 use tokio_postgres::Client;
 
-use super::catalogue::{rows, value};
-use super::setup::number;
+use super::query::number;
+use super::query::{rows, value};
 use super::{Error, SLOT};
 
 /// In bytes, both.
@@ -11,7 +11,8 @@ use super::{Error, SLOT};
 pub struct Kept {
     /// What is kept now, for whoever is away.
     pub held: u64,
-    /// How much more may be written before the slot is lost, by `max_slot_wal_keep_size`; none if that has no limit.
+    /// How much more may be written before the slot is lost, by `max_slot_wal_keep_size`; none if
+    /// that has no limit.
     pub safe: Option<u64>,
 }
 

@@ -1,4 +1,4 @@
-//! A snapshot of the Primary: which transactions it shows.
+//! A snapshot of the primary: which transactions it shows.
 
 use std::collections::BTreeSet;
 

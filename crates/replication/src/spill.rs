@@ -1,10 +1,10 @@
-//! What a long transaction did, in a file without a name instead of in memory: as the statements by which
-//! replicas do it, one after the other.
+//! What a long transaction did, in a file without a name instead of in memory: as the statements by
+//! which replicas do it, one after the other.
 //!
-//! A statement stands there as a byte that says whether it must find exactly one row, its length in four
-//! bytes, and its text; rows that are changed together as a byte of their own, the length of all that
-//! follows, and their texts, each behind its length. Each replica reads at its own pace; the file is
-//! gone with the last of them.
+//! A statement stands there as a byte that says whether it must find exactly one row, its length in
+//! four bytes, and its text; rows that are changed together as a byte of their own, the length of
+//! all that follows, and their texts, each behind its length. Each replica reads at its own pace;
+//! the file is gone with the last of them.
 
 use std::fs::File;
 use std::io;
@@ -14,7 +14,7 @@ use std::sync::Arc;
 use tokio::task::spawn_blocking;
 
 use super::apply::{self, Part, Rows, Step};
-use super::tstate::Change;
+use super::change::Change;
 
 /// Bytes that stand in front of a part.
 const HEAD_LENGTH: usize = 5;

@@ -1,18 +1,20 @@
-//! A streaming standby of the primary as a Replica: PostgreSQL keeps it up, and its replay position says
-//! how far it is (P3).
+//! A streaming standby of the primary as a replica: PostgreSQL keeps it up, and its replay position
+//! says how far it is (P3).
 //!
-//! A TSID is the place in the log behind a commit's record, and a standby shows a commit once its replay has
-//! gone past that. It may do so before the primary does, a moment or, where that waits for its standbys, much
-//! longer: a read there that may have seen such a commit is done again (`manager::watch`). For what is written around
-//! the proxy that moment remains, until the slot's reader has read it.
+//! A TSID is the place in the log behind a commit's record, and a standby shows a commit once its
+//! replay has gone past that. It may do so before the primary does, a moment or, where that waits
+//! for its standbys, much longer: a read there that may have seen such a commit is done again
+//! (`manager::watch`). For what is written around the proxy that moment remains, until the slot's
+//! reader has read it.
 
 use std::time::Duration;
 
 use tokio::time::{Instant, timeout};
 use tokio_postgres::Client;
 
-use super::extractor::{ANSWER_MAX, SERVING};
-use super::setup::{self, number, one};
+use super::progress::{ANSWER_MAX, SERVING};
+use super::query::{number, one};
+use super::setup;
 use super::{Error, RETRY_WAIT_MIN, Shared};
 use pg_wire::quoting::literal;
 use proxy_core::freshness::{ReplicaId, State, Tsid};
@@ -34,7 +36,8 @@ pub struct Parted {
     pub at: Tsid,
 }
 
-/// Which timeline a server that takes writes is on, as the eight digits by which its history is named.
+/// Which timeline a server that takes writes is on, as the eight digits by which its history is
+/// named.
 const TIMELINE: &str = "SELECT left(pg_walfile_name(pg_current_wal_insert_lsn()), 8)";
 
 /// Whether a server is a standby.
@@ -125,8 +128,8 @@ pub async fn parted(client: &Client) -> Result<Option<Parted>, Error> {
     }))
 }
 
-/// The last timeline of a history, and where the one that follows it begins: its lines are a timeline, where
-/// that ended, and why.
+/// The last timeline of a history, and where the one that follows it begins: its lines are a
+/// timeline, where that ended, and why.
 fn last_switch(history: &str) -> Option<(&str, &str)> {
     let mut lines = history.lines().map(str::trim);
     let last = lines.rfind(|line| line.starts_with(|sign: char| sign.is_ascii_digit()))?;

@@ -11,6 +11,7 @@ use bytes::Bytes;
 
 use super::Error;
 use super::apply::Part;
+use super::change::{Change, Shape, ShapeColumn};
 use super::pgoutput::{self, Message, Old, Tuple, Value};
 use super::schema_changes::{self, Found, Note, SchemaChanges};
 use super::spill::{self, Spill};
@@ -22,15 +23,12 @@ use proxy_core::freshness::{Row, Sets, Table, Touch, Tsid};
 /// Rows of one table that a state names one by one, at most; with more it touches the whole table.
 const ROWS_MAX: usize = 4096;
 
-/// Longer ones are kept in a file, in bytes: this and what may wait for a replica is what replication
-/// holds in memory.
+/// Longer ones are kept in a file, in bytes: this and what may wait for a replica is what
+/// replication holds in memory.
 const LENGTH_MAX: usize = 256 * 1024;
 
 /// Where proxies keep what is their own, on every node something else.
 const OWN_SCHEMA: &str = "hihooi";
-
-/// Equality of PostgreSQL's own types, and of enums, ranges, arrays and rows.
-const EQUAL: &str = "OPERATOR(pg_catalog.=)";
 
 /// What one commit did.
 #[derive(Debug)]
@@ -111,144 +109,6 @@ impl Effect {
             Effect::Recorded(it) => it.parts.is_empty() && it.failure.is_none(),
         }
     }
-}
-
-/// One step of a commit.
-#[derive(Debug)]
-pub enum Change {
-    /// A row is new.
-    Insert { table: Arc<Shape>, new: Tuple },
-    /// A row changed.
-    Update {
-        table: Arc<Shape>,
-        old: Option<Old>,
-        new: Tuple,
-    },
-    /// A row is gone.
-    Delete { table: Arc<Shape>, old: Old },
-    /// Tables are emptied.
-    Truncate {
-        tables: Vec<Arc<Shape>>,
-        restart_identity: bool,
-    },
-    /// A statement that is run as it is, with these settings.
-    Statement(mark::Statement, Vec<(String, String)>),
-    /// What no replica can do, for this reason.
-    Lost(String),
-}
-
-/// A table as the stream describes it.
-#[derive(Clone, Debug)]
-pub struct Shape {
-    /// Its number on the primary.
-    pub table: Table,
-    /// Its schema.
-    pub schema: String,
-    /// Its name.
-    pub name: String,
-    /// Its columns in order.
-    pub columns: Vec<ShapeColumn>,
-    /// Whether rows are found by the key columns, rather than by all values.
-    pub has_key: bool,
-    /// Whether these are all of its columns, and in its order, so that rows can be written as values of its
-    /// row type.
-    pub is_whole: bool,
-    /// Whether its rows are in its partitions.
-    pub is_partitioned: bool,
-    /// Positions of other unique keys' columns, by index.
-    unique_keys: Vec<(u32, Vec<usize>)>,
-}
-
-/// A column of a table.
-#[derive(Clone, Debug)]
-pub struct ShapeColumn {
-    /// Its name.
-    pub name: String,
-    /// Whether it is in the replica identity.
-    pub in_key: bool,
-    /// Whether UPDATE can give it a value: it is no identity that is always generated.
-    pub settable: bool,
-    /// Its type's object identifier on the primary.
-    pub type_oid: u32,
-    /// The operator by which its index finds a key, as SQL.
-    pub equality: String,
-}
-
-impl Shape {
-    fn new(relation: pgoutput::Relation, known: Option<&Relation>) -> Shape {
-        let settable = |name: &str| {
-            let column = known.and_then(|known| known.column(name));
-            column.is_none_or(|column| !column.always_generated)
-        };
-        let equality = |name: &str| match known.and_then(|known| known.column(name)) {
-            Some(ColumnInfo {
-                key_operator: Some(operator),
-                ..
-            }) => operator.clone(),
-            Some(_) => EQUAL.into(),
-            // Where the search path leads.
-            None => "=".into(),
-        };
-        let columns: Vec<ShapeColumn> = relation
-            .columns
-            .into_iter()
-            .map(|column| ShapeColumn {
-                settable: settable(&column.name),
-                equality: equality(&column.name),
-                in_key: column.in_key,
-                name: column.name,
-                type_oid: column.type_oid,
-            })
-            .collect();
-        let position = |number: &proxy_core::freshness::Column| {
-            let name = &known?.column_numbered(*number)?.name;
-            columns.iter().position(|column| column.name == *name)
-        };
-        let is_whole = known.is_some_and(|known| {
-            let names = known.columns.iter().map(|column| &column.name);
-            names.eq(columns.iter().map(|column| &column.name))
-        });
-        let unique_keys = known
-            .map(|known| &known.unique_keys[..])
-            .unwrap_or_default();
-        let unique_keys = unique_keys.iter().filter_map(|(index, key)| {
-            let positions: Option<Vec<usize>> = key.iter().map(position).collect();
-            Some((*index, positions?))
-        });
-        Shape {
-            table: Table(relation.oid),
-            schema: match relation.schema.is_empty() {
-                true => "pg_catalog".into(),
-                false => relation.schema,
-            },
-            name: relation.name,
-            has_key: matches!(relation.identity, b'd' | b'i')
-                && columns.iter().any(|column| column.in_key),
-            is_whole,
-            is_partitioned: known.is_some_and(|known| known.is_partitioned),
-            unique_keys: unique_keys.collect(),
-            columns,
-        }
-    }
-
-    /// The row's names: by its key, and by its other unique keys as far as they are known.
-    fn rows_of(&self, tuple: &Tuple) -> Vec<Row> {
-        let key = (0..self.columns.len()).filter(|index| self.columns[*index].in_key);
-        let mut rows: Vec<Row> = row_of(0, tuple, key).into_iter().collect();
-        for (index, positions) in &self.unique_keys {
-            rows.extend(row_of(*index, tuple, positions.iter().copied()));
-        }
-        rows
-    }
-}
-
-fn row_of(key: u32, tuple: &Tuple, positions: impl Iterator<Item = usize>) -> Option<Row> {
-    let texts = positions.map(|position| match tuple.get(position) {
-        Some(Value::Text(text)) => Some(text.as_ref()),
-        _ => None,
-    });
-    let texts: Option<Vec<&[u8]>> = texts.collect();
-    Some(Row::of_key(key, texts?))
 }
 
 /// Puts states together from the stream's messages.

@@ -167,7 +167,7 @@ pub async fn run(options: &MeasureOptions) -> io::Result<FigureReport> {
     tell_work(&mut report, &measured);
     let mut share = Figures::default();
     share.push(stage.routing.share_at_replicas().await? * 100.0);
-    let what = "proxy with a Replica: reads that it answered";
+    let what = "proxy with a replica: reads that it answered";
     report.plain("", what, &share, "%");
     draw(options, &measured)?;
     Ok(report)

@@ -419,7 +419,7 @@ impl<'a> Experiment<'a> {
         for (number, mix) in self.workload.mixes.iter().enumerate() {
             for size in &self.sizes {
                 let count = size.site.replicas.len();
-                let what = format!("{} {}, Replicas: {count}", self.workload.name, mix.name);
+                let what = format!("{} {}, replicas: {count}", self.workload.name, mix.name);
                 let alone = size.alone[number].rate();
                 report.plain("", &format!("{what}: primary alone"), &alone, "1/s");
                 for (way, measured) in self.ways.iter().zip(&size.measured[number]) {
@@ -437,7 +437,7 @@ impl<'a> Experiment<'a> {
         for size in &self.sizes {
             let count = size.site.replicas.len();
             let what = format!(
-                "{}, Replicas: {count}: memory of the indexes",
+                "{}, replicas: {count}: memory of the indexes",
                 self.workload.name
             );
             let mut bytes = Figures::default();

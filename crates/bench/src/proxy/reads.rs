@@ -62,7 +62,7 @@ fn report(measured: &[&Measured]) -> FigureReport {
     let mut report = FigureReport::default();
     let one = measured[0].proxy.rate();
     for (it, count) in measured.iter().zip(REPLICAS) {
-        let what = format!("reads, Replicas: {count}");
+        let what = format!("reads, replicas: {count}");
         let alone = it.alone.rate();
         let of_primary = format!("{what}: rate of the primary asked directly");
         report.plain("", &of_primary, &alone, "1/s");

@@ -7,6 +7,7 @@ use serde_json::Value;
 use super::{Suite, judge, once};
 use crate::outcomes::Outcomes;
 use crate::program;
+use crate::servers::Needs;
 
 /// How long a suite may take.
 const MOST: Duration = Duration::from_secs(30 * 60);
@@ -14,8 +15,10 @@ const MOST: Duration = Duration::from_secs(30 * 60);
 pub const PGX: Suite = Suite {
     name: "pgx",
     about: "pgx 5.7",
-    database: "foreign_test",
-    settings: &[],
+    needs: Needs {
+        database: "foreign_test",
+        settings: &[],
+    },
     known: include_str!("../../known/pgx.txt"),
     fetch: |folder| {
         once(folder, "source", |part| {

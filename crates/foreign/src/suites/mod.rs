@@ -12,7 +12,7 @@ use std::time::Duration;
 use crate::Failure;
 use crate::outcomes::Outcomes;
 use crate::program::{self, End};
-use crate::servers::Target;
+use crate::servers::{Needs, Target};
 
 /// A test suite of another project.
 pub struct Suite {
@@ -20,10 +20,8 @@ pub struct Suite {
     pub name: &'static str,
     /// The project, with its version, and which of its tests.
     pub about: &'static str,
-    /// The database that its tests use.
-    pub database: &'static str,
-    /// Settings that its servers need.
-    pub settings: &'static [&'static str],
+    /// What it needs of its servers.
+    pub needs: Needs,
     /// Differences that are known, in the form that `known` reads.
     pub known: &'static str,
     /// Fetches it into its folder, unless it is there.

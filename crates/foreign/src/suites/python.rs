@@ -8,6 +8,7 @@ use super::{Suite, judge, once};
 use crate::Failure;
 use crate::outcomes::Outcomes;
 use crate::program;
+use crate::servers::Needs;
 use crate::servers::Target;
 
 /// How long a suite may take.
@@ -16,8 +17,10 @@ const MOST: Duration = Duration::from_secs(45 * 60);
 pub const PSYCOPG2: Suite = Suite {
     name: "psycopg2",
     about: "psycopg 2.9",
-    database: "foreign_test",
-    settings: &[],
+    needs: Needs {
+        database: "foreign_test",
+        settings: &[],
+    },
     known: include_str!("../../known/psycopg2.txt"),
     fetch: |folder| {
         source(folder, "psycopg2==2.9.11")?;
@@ -37,8 +40,10 @@ pub const PSYCOPG2: Suite = Suite {
 pub const ASYNCPG: Suite = Suite {
     name: "asyncpg",
     about: "asyncpg 0.31",
-    database: "foreign_test",
-    settings: &[],
+    needs: Needs {
+        database: "foreign_test",
+        settings: &[],
+    },
     known: include_str!("../../known/asyncpg.txt"),
     fetch: |folder| {
         source(folder, "asyncpg==0.31.0")?;
@@ -67,8 +72,10 @@ pub const ASYNCPG: Suite = Suite {
 pub const SQLALCHEMY: Suite = Suite {
     name: "sqlalchemy",
     about: "SQLAlchemy 2.0, tests of dialects",
-    database: "foreign_test",
-    settings: &[],
+    needs: Needs {
+        database: "foreign_test",
+        settings: &[],
+    },
     known: include_str!("../../known/sqlalchemy.txt"),
     fetch: |folder| {
         source(folder, "sqlalchemy==2.0.44")?;
@@ -103,8 +110,10 @@ pub const SQLALCHEMY: Suite = Suite {
 pub const DJANGO: Suite = Suite {
     name: "django",
     about: "Django 5.2, twenty of its apps",
-    database: "postgres",
-    settings: &[],
+    needs: Needs {
+        database: "postgres",
+        settings: &[],
+    },
     known: include_str!("../../known/django.txt"),
     fetch: |folder| {
         source(folder, "django==5.2.8")?;

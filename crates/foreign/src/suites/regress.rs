@@ -10,11 +10,12 @@ use super::{Suite, debian, judge, once};
 use crate::Failure;
 use crate::outcomes::Outcomes;
 use crate::program;
+use crate::servers::Needs;
 
 /// How long it may take.
 const MOST: Duration = Duration::from_secs(30 * 60);
-/// A test that is left out: its functions in C write texts that are not valid in the database's encoding, which
-/// PostgreSQL takes from no client, so that no replica can be given them.
+/// A test that is left out: its functions in C write texts that are not valid in the database's
+/// encoding, which PostgreSQL takes from no client, so that no replica can be given them.
 const LEFT_OUT: &str = "encoding";
 /// Where the sources have the tests.
 const TESTS: &str = "src/test/regress";
@@ -22,8 +23,10 @@ const TESTS: &str = "src/test/regress";
 pub const SUITE: Suite = Suite {
     name: "regress",
     about: "PostgreSQL's regression tests",
-    database: "regression",
-    settings: &["autovacuum=off"],
+    needs: Needs {
+        database: "regression",
+        settings: &["autovacuum=off"],
+    },
     known: include_str!("../../known/regress.txt"),
     fetch,
     run: |folder, target| {

@@ -1,4 +1,5 @@
-//! The names in a text that PostgreSQL's grammar has read, and which of them stand before a parenthesis.
+//! The names in a text that PostgreSQL's grammar has read, and which of them stand before a
+//! parenthesis.
 //!
 //! This is no lexer of every text of SQL: one with backslashes, which mean something else by
 //! `standard_conforming_strings` and in other encodings, is not to be given to it.
@@ -16,7 +17,8 @@ pub struct Found<'t> {
     pub is_called: bool,
 }
 
-/// The names of a text, in order; none where it has an identifier in Unicode escapes, which could spell any name.
+/// The names of a text, in order; none where it has an identifier in Unicode escapes, which could
+/// spell any name.
 pub fn of(text: &str) -> Option<Vec<Found<'_>>> {
     let mut found: Vec<Found<'_>> = Vec::new();
     // What stands behind a name and is neither white space nor a comment says whether it is called.

@@ -20,8 +20,8 @@ const TEMPORARY_SCHEMA: &str = "pg_temp";
 /// The persistence of a temporary table.
 const TEMPORARY: u8 = b't';
 
-/// What is left by functions whose names begin so: connections to other databases, and what a server that is being
-/// upgraded remembers.
+/// What is left by functions whose names begin so: connections to other databases, and what a
+/// server that is being upgraded remembers.
 const KEEPS_CALLS_OF: &[&str] = &["binary_upgrade_", "dblink"];
 
 /// What a text leaves behind; none where it is not understood.
@@ -104,7 +104,8 @@ fn of_kind(node: Node<'_>, found: &[calls::Found<'_>]) -> Effect {
         Node::CreateStmt(create) => is_temporary(create.relation()),
         Node::ViewStmt(view) => is_temporary(view.view()),
         Node::CreateSeqStmt(create) => is_temporary(create.sequence()),
-        // Anything else changes the schema, or concerns one server: it leaves what it makes for its session alone.
+        // Anything else changes the schema, or concerns one server: it leaves what it makes for its
+        // session alone.
         _ => {
             let first = found.first().map_or("", |found| &found.name);
             let is_known = LEAVES_NOTHING.contains(&first) || first == "import";
@@ -117,7 +118,8 @@ fn of_kind(node: Node<'_>, found: &[calls::Found<'_>]) -> Effect {
     }
 }
 
-/// Does a query make a temporary table? Of those that UNION and the like combine, INTO stands in the first.
+/// Does a query make a temporary table? Of those that UNION and the like combine, INTO stands in
+/// the first.
 fn makes_temporary(mut select: &SelectStmt) -> bool {
     while let Some(left) = select.larg() {
         select = left;
@@ -182,7 +184,8 @@ fn text_of(node: Node<'_>) -> Option<&str> {
     }
 }
 
-/// What a query leaves that does nothing but set settings, by `SELECT set_config(…), …`. None if it is another one.
+/// What a query leaves that does nothing but set settings, by `SELECT set_config(…), …`. None if it
+/// is another one.
 fn of_set_config(select: &SelectStmt) -> Option<Effect> {
     if !is_list_alone(select) || select.into_clause().is_some() {
         return None;

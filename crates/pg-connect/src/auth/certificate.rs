@@ -4,12 +4,12 @@ use ring::digest::{self, Algorithm, SHA256, SHA384, SHA512};
 use rustls::pki_types::CertificateDer;
 use x509_parser::parse_x509_certificate;
 
-/// The hash of a server's certificate that ties a login to the TLS connection in which that was shown:
-/// `tls-server-end-point` of RFC 5929, section 4.1. The certificate's signature says which hash, but it
-/// is never MD5 or SHA-1.
+/// The hash of a server's certificate that ties a login to the TLS connection in which that was
+/// shown: `tls-server-end-point` of RFC 5929, section 4.1. The certificate's signature says which
+/// hash, but it is never MD5 or SHA-1.
 ///
-/// None where a signature's kind names no hash. RSA-PSS names one, but libpq before version 16 does not
-/// find it and gives up its login.
+/// None where a signature's kind names no hash. RSA-PSS names one, but libpq before version 16 does
+/// not find it and gives up its login.
 pub fn end_point(certificate: &CertificateDer<'_>) -> Option<Vec<u8>> {
     let (_, parsed) = parse_x509_certificate(certificate).ok()?;
     let algorithm = parsed.signature_algorithm.algorithm.to_id_string();
@@ -33,7 +33,8 @@ fn hash_of(signature: &str) -> Option<&'static Algorithm> {
     }
 }
 
-/// The common name of whom a certificate is for, as PostgreSQL reads it: the first, if there are several.
+/// The common name of whom a certificate is for, as PostgreSQL reads it: the first, if there are
+/// several.
 pub fn common_name(certificate: &CertificateDer<'_>) -> Option<String> {
     let (_, parsed) = parse_x509_certificate(certificate).ok()?;
     let name = parsed.subject().iter_common_name().next()?;

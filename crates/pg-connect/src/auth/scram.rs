@@ -1,8 +1,8 @@
 //! SCRAM-SHA-256 (RFC 5802, 7677), the server's side, as PostgreSQL speaks it.
 //!
 //! SCRAM-SHA-256-PLUS ties a login to the TLS connection that it runs in: the client proves which
-//! certificate it was shown, too. Whoever stands between with a certificate of their own is refused,
-//! and so are they if they hide from the client that it was offered.
+//! certificate it was shown, too. Whoever stands between with a certificate of their own is
+//! refused, and so are they if they hide from the client that it was offered.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -79,8 +79,8 @@ impl Offer {
         }
     }
 
-    /// Reads the mechanism that the client chose, and its first message; `nonce` is 18 bytes of chance.
-    /// Returns the answer, too.
+    /// Reads the mechanism that the client chose, and its first message; `nonce` is 18 bytes of
+    /// chance. Returns the answer, too.
     pub fn start(
         &self,
         mechanism: &[u8],
@@ -171,8 +171,8 @@ mod tests {
 
     use super::*;
 
-    /// What comes of a login with the password `given` where it is `known`, by the best mechanism that
-    /// `binding` allows.
+    /// What comes of a login with the password `given` where it is `known`, by the best mechanism
+    /// that `binding` allows.
     fn log_in(
         offer: &Offer,
         binding: ChannelBinding,

@@ -51,7 +51,8 @@ pub struct Files {
 }
 
 impl Policy {
-    /// From `sslmode` and what else the URL says. Like libpq, only `verify-full` checks who the server is.
+    /// From `sslmode` and what else the URL says. Like libpq, only `verify-full` checks who the
+    /// server is.
     pub fn of(mode: &str, files: Files) -> Result<Policy, String> {
         let policy = match (mode, &files.roots) {
             ("disable", _) => return Ok(Policy::Disable),
@@ -111,14 +112,14 @@ pub struct Identity {
 pub struct Vouching<'a> {
     /// Certificates of the authorities.
     pub authorities: &'a Path,
-    /// Their lists of what they have revoked. As with PostgreSQL's `ssl_crl_file`, there must be a list of each
-    /// authority that has signed something, and none may be out of date.
+    /// Their lists of what they have revoked. As with PostgreSQL's `ssl_crl_file`, there must be a
+    /// list of each authority that has signed something, and none may be out of date.
     pub revoked: Option<&'a Path>,
 }
 
-/// What clients are shown: a chain of certificates and their key, both PEM. With authorities they are asked for a
-/// certificate of their own, but need not have one; one that none of these has signed, or that was revoked, ends the
-/// handshake.
+/// What clients are shown: a chain of certificates and their key, both PEM. With authorities they
+/// are asked for a certificate of their own, but need not have one; one that none of these has
+/// signed, or that was revoked, ends the handshake.
 pub fn identity(
     certificates: &Path,
     key: &Path,

@@ -1,16 +1,19 @@
 //! Algorithm 2: which transactions an Extractor may run at the same time at one replica.
 //!
-//! Invariants: a transaction that runs is independent of every earlier one that has not committed and is not
-//! of its own group, which are transactions that follow each other and run on one connection; transactions
-//! become visible in TSID order only (R31), so a group leaves the running state when it has *committed*. The
-//! paper lets them commit out of order, which shows readers states that the primary never had.
+//! Invariants: a transaction that runs is independent of every earlier one that has not committed
+//! and is not of its own group, which are transactions that follow each other and run on one
+//! connection; transactions become visible in TSID order only (R31), so a group leaves the running
+//! state when it has *committed*. The paper lets them commit out of order, which shows readers
+//! states that the primary never had.
 //!
 //! Three departures:
-//! - The paper runs each transaction for itself. What waits anyhow runs in groups, as each commit has a price.
-//! - Whether one may run is found out when there is a connection for it, not when it comes (line 5): by then
-//!   many that it would have had to wait for have gone.
-//! - Where the oldest that waits cannot run yet, the next ones are looked at all the same (the paper's line 16
-//!   ends there). Without that, one hot row holds up what has nothing to do with it.
+//! - The paper runs each transaction for itself. What waits anyhow runs in groups, as each commit
+//!   has a price.
+//! - Whether one may run is found out when there is a connection for it, not when it comes (line
+//!   5): by then many that it would have had to wait for have gone.
+//! - Where the oldest that waits cannot run yet, the next ones are looked at all the same (the
+//!   paper's line 16 ends there). Without that, one hot row holds up what has nothing to do with
+//!   it.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -42,8 +45,8 @@ pub enum Company {
     Any,
     /// It is a group of its own.
     Own,
-    /// It is a group of its own, and nothing else runs meanwhile. Nothing behind it starts before it has
-    /// committed: that would only be taken back.
+    /// It is a group of its own, and nothing else runs meanwhile. Nothing behind it starts before
+    /// it has committed: that would only be taken back.
     Alone,
 }
 
@@ -65,7 +68,8 @@ pub struct Execution {
     passed: Passed,
 }
 
-/// Those of the oldest that wait of which it is known that they cannot run before something has committed.
+/// Those of the oldest that wait of which it is known that they cannot run before something has
+/// committed.
 #[derive(Debug, Default)]
 struct Passed {
     count: usize,
@@ -80,9 +84,9 @@ impl Execution {
         self.waiting.insert(tsid, task);
     }
 
-    /// Transactions that may run now, as one group: one that is independent of all before it that have not
-    /// committed, and as many of those that follow it as are so, too. What is in the group before them does not
-    /// count, as it runs before them. None if nothing may run.
+    /// Transactions that may run now, as one group: one that is independent of all before it that
+    /// have not committed, and as many of those that follow it as are so, too. What is in the group
+    /// before them does not count, as it runs before them. None if nothing may run.
     pub fn start(&mut self, room: Room) -> Vec<Tsid> {
         let group = match self.first_to_run() {
             Some(first) => self.group_from(first, room),
@@ -156,7 +160,8 @@ impl Execution {
             if passed.count == WINDOW || task.company == Company::Alone {
                 break;
             }
-            // All that runs behind the oldest is independent of it, even if the state of it together is not.
+            // All that runs behind the oldest is independent of it, even if the state of it
+            // together is not.
             let is_oldest = passed.count == 0 && first_running.is_none_or(|first| tsid < first);
             if is_oldest
                 || independent(running_state, &task.sets) && independent(&passed.state, &task.sets)
@@ -170,7 +175,8 @@ impl Execution {
         None
     }
 
-    /// The group ends at the first that cannot be in it, so that what it is made of follows each other.
+    /// The group ends at the first that cannot be in it, so that what it is made of follows each
+    /// other.
     fn group_from(&self, first: Tsid, room: Room) -> Vec<Tsid> {
         let next_running = self.running.range(first..).next().map(|(tsid, _)| *tsid);
         let mut group = Vec::new();
@@ -395,8 +401,8 @@ mod tests {
         }
     }
 
-    /// A group's transactions follow each other, and conflict with no earlier one outside of it. `all` has
-    /// those that have not committed.
+    /// A group's transactions follow each other, and conflict with no earlier one outside of it.
+    /// `all` has those that have not committed.
     fn check(
         execution: &Execution,
         all: &BTreeMap<Tsid, Transaction>,

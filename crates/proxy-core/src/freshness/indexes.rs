@@ -70,7 +70,8 @@ impl Indexes {
         self.row_count
     }
 
-    /// Memory that they take, in bytes, near enough: what their entries take in the tables that hold them.
+    /// Memory that they take, in bytes, near enough: what their entries take in the tables that
+    /// hold them.
     pub fn bytes(&self) -> usize {
         self.tables.values().map(TableIndex::bytes).sum()
     }

@@ -29,9 +29,9 @@ impl Row {
     /// The row whose key `key` (0: the canonical key, else a unique index's object identifier) has
     /// these values, each in the canonical text of its type (`int_out` and the like).
     ///
-    /// Every statement and every image names a row by the canonical key; images name it by its other
-    /// unique keys too, so that two transactions that would wait for one another at a unique index
-    /// of a replica are known to be dependent (R31).
+    /// Every statement and every image names a row by the canonical key; images name it by its
+    /// other unique keys too, so that two transactions that would wait for one another at a unique
+    /// index of a replica are known to be dependent (R31).
     pub fn of_key(key: u32, values: impl IntoIterator<Item = impl AsRef<[u8]>>) -> Row {
         let mut hash = Xxh3Default::new();
         hash.update(&key.to_le_bytes());
@@ -44,8 +44,9 @@ impl Row {
     }
 }
 
-/// Position of a commit in the order of the primary's log (R29): the log's position after the commit
-/// record, in bytes. It is the same after every restart, grows with every commit, and has gaps.
+/// Position of a commit in the order of the primary's log (R29): the log's position after the
+/// commit record, in bytes. It is the same after every restart, grows with every commit, and has
+/// gaps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Tsid(pub u64);
 

@@ -1,13 +1,13 @@
 //! The messages that the proxy writes into the log inside a write transaction, by
-//! `pg_logical_emit_message(true, …)` (R29): the mark at its end, and each statement that leaves no row
-//! images (DDL) right before it runs.
+//! `pg_logical_emit_message(true, …)` (R29): the mark at its end, and each statement that leaves no
+//! row images (DDL) right before it runs.
 //!
 //! Anybody may write such messages, so each ends with a code that only who has the key can make:
 //! HMAC-SHA-256 of the prefix and of what stands before the code. What has not the right code is
 //! nobody's message.
 //!
-//! Layouts, all numbers big-endian. Mark: epoch (8 bytes), id (8), code (32). Statement: search path,
-//! role and text, each as length (4) and UTF-8; code (32).
+//! Layouts, all numbers big-endian. Mark: epoch (8 bytes), id (8), code (32). Statement: search
+//! path, role and text, each as length (4) and UTF-8; code (32).
 
 use alloc::format;
 use alloc::string::String;

@@ -56,8 +56,8 @@ const PRUNE_ROWS: usize = 4096;
 pub struct ManagerLimits {
     /// Commits between two prunings of RIndex.
     pub prune_interval: u64,
-    /// While there are no more rows in RIndex, those are kept that an unavailable replica lacks: it serves
-    /// what it has as soon as it is back.
+    /// While there are no more rows in RIndex, those are kept that an unavailable replica lacks: it
+    /// serves what it has as soon as it is back.
     pub rows_for_away_max: usize,
 }
 
@@ -78,8 +78,8 @@ impl ManagerLimits {
     };
 }
 
-/// So many more sessions may be on the primary than on a replica, which need not be kept off it: it answers them
-/// at once, where replication takes a millisecond or two.
+/// So many more sessions may be on the primary than on a replica, which need not be kept off it: it
+/// answers them at once, where replication takes a millisecond or two.
 const SPARE: u64 = 4;
 
 /// How consistent a session's reads are (the paper's section 5.3).
@@ -109,8 +109,9 @@ pub enum Target {
         need: Tsid,
         /// What the replica has.
         applied: Tsid,
-        /// The life of its server that has it. A connection that is opened for this read, and is to another
-        /// one, has found a server that lost what it had: it had crashed, and nobody has said so yet.
+        /// The life of its server that has it. A connection that is opened for this read, and is to
+        /// another one, has found a server that lost what it had: it had crashed, and nobody has
+        /// said so yet.
         life: Life,
     },
 }
@@ -195,8 +196,9 @@ impl Manager {
         }
     }
 
-    /// Notes that COMMIT is about to be sent for a transaction that writes `writes` (R32), known by the
-    /// catalogue of this generation, if by one. The mark must be written inside that transaction (R29).
+    /// Notes that COMMIT is about to be sent for a transaction that writes `writes` (R32), known by
+    /// the catalogue of this generation, if by one. The mark must be written inside that
+    /// transaction (R29).
     pub fn begin_commit(&mut self, writes: Sets, generation: Option<u64>) -> Mark {
         let id = TStateId(self.next_id);
         self.next_id += 1;
@@ -217,8 +219,9 @@ impl Manager {
         &self.key
     }
 
-    /// There is a newer catalogue. What is Pending is known by an older one, and may have run on the newer
-    /// tables: with a trigger, or a foreign key, that it did not know of. So it may write anything (R33).
+    /// There is a newer catalogue. What is Pending is known by an older one, and may have run on
+    /// the newer tables: with a trigger, or a foreign key, that it did not know of. So it may write
+    /// anything (R33).
     pub fn catalogue_replaced(&mut self, generation: u64) {
         self.generation = generation;
         self.pending.widen();
@@ -302,8 +305,8 @@ impl Manager {
         }
     }
 
-    /// A read for which [`Manager::route`] has just chosen this replica; none if it cannot be torn there, or what
-    /// its level promises is less.
+    /// A read for which [`Manager::route`] has just chosen this replica; none if it cannot be torn
+    /// there, or what its level promises is less.
     pub fn watch(&self, reads: &Sets, level: Level, id: ReplicaId) -> Option<Watch> {
         if !Self::is_strict(level) {
             return None;
@@ -313,8 +316,8 @@ impl Manager {
         Watch::new(reads, watcher, self.indexes.latest(), shows_early)
     }
 
-    /// Whether what a snapshot that was taken at the replica since shows may be torn: the read is to be done
-    /// again, on the primary.
+    /// Whether what a snapshot that was taken at the replica since shows may be torn: the read is
+    /// to be done again, on the primary.
     pub fn is_torn(&self, watch: &Watch) -> bool {
         self.commits.is_torn(watch, &self.indexes, &self.pending)
             && !planted::is(Bug::TornReadsCount)
@@ -362,8 +365,8 @@ impl Manager {
         }
     }
 
-    /// Whether by more than `SPARE` more sessions are on the primary than on the replica that has the fewest:
-    /// whoever may wait for that one had better not go there, too.
+    /// Whether by more than `SPARE` more sessions are on the primary than on the replica that has
+    /// the fewest: whoever may wait for that one had better not go there, too.
     pub fn is_primary_busier(&self) -> bool {
         let least = self.replicas.running_least();
         least.is_some_and(|least| self.primary_running > least + SPARE)

@@ -1,10 +1,11 @@
 //! Reads that wait for a replica, instead of going to the primary.
 //!
-//! What a read must see is what was committed when it began to wait, and what was Pending then, since others may
-//! have seen that on the primary. All the rest is too late for it: so its wait ends, however much is written
-//! meanwhile.
+//! What a read must see is what was committed when it began to wait, and what was Pending then,
+//! since others may have seen that on the primary. All the rest is too late for it: so its wait
+//! ends, however much is written meanwhile.
 //!
-//! Where one has waited in vain, others do not wait: for the same commits, or until a replica gets something.
+//! Where one has waited in vain, others do not wait: for the same commits, or until a replica gets
+//! something.
 
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
@@ -44,8 +45,8 @@ pub struct Vain {
 }
 
 impl Manager {
-    /// A read begins to wait, or a transaction that is to see everything that was committed, and goes on with that:
-    /// that one may read anything.
+    /// A read begins to wait, or a transaction that is to see everything that was committed, and
+    /// goes on with that: that one may read anything.
     pub fn moment(&self, reads: &Sets, level: Level) -> Moment {
         let reads = match level {
             Level::RsiPc => Sets::reads_anything(),
@@ -88,8 +89,9 @@ impl Manager {
         }
     }
 
-    /// Where a read that waits may go now. As long as it is not known what must be seen, or no replica has it, that
-    /// is the primary; ask again a little later (P1). Otherwise it is watched from the moment on.
+    /// Where a read that waits may go now. As long as it is not known what must be seen, or no
+    /// replica has it, that is the primary; ask again a little later (P1). Otherwise it is watched
+    /// from the moment on.
     pub fn route_moment(&mut self, moment: &mut Moment) -> (Target, Option<Watch>) {
         if moment.generation != self.generation {
             return (Target::Primary(Reason::Outdated), None);
@@ -181,7 +183,8 @@ mod tests {
         assert_eq!(manager.route_moment(&mut moment).0, pending);
     }
 
-    /// Two commits under way together, of which the replica has the first: the second may have been visible before.
+    /// Two commits under way together, of which the replica has the first: the second may have been
+    /// visible before.
     #[test]
     fn what_would_tear_is_not_chosen() {
         let mut manager = two_replicas();
@@ -237,7 +240,8 @@ mod tests {
         assert_eq!(manager.route_moment(&mut moment).0, outdated);
     }
 
-    /// It shows commits before the primary does: who has seen one there, and asks the primary, would not see it.
+    /// It shows commits before the primary does: who has seen one there, and asks the primary,
+    /// would not see it.
     #[test]
     fn what_a_standby_shows_early_does_not_count() {
         let mut manager = two_replicas();

@@ -64,8 +64,8 @@ impl Pending {
         }
     }
 
-    /// The outcome is known, or will never be known from that connection. `next` is the number that the next
-    /// commit gets.
+    /// The outcome is known, or will never be known from that connection. `next` is the number that
+    /// the next commit gets.
     pub fn finished(&mut self, id: TStateId, outcome: Outcome, next: TStateId) {
         let is_over = match outcome {
             Outcome::RolledBack => true,
@@ -80,8 +80,8 @@ impl Pending {
         }
     }
 
-    /// The indexes know it now. If the primary is known to show it, returns the number that the next commit had
-    /// when that was known.
+    /// The indexes know it now. If the primary is known to show it, returns the number that the
+    /// next commit had when that was known.
     pub fn committed(&mut self, id: TStateId) -> Option<TStateId> {
         self.remove(id)?.shown
     }
@@ -117,8 +117,8 @@ impl Pending {
         self.items.len()
     }
 
-    /// For how long the oldest has been there, if there is one. To be asked again and again: its age counts from when
-    /// it was first asked for.
+    /// For how long the oldest has been there, if there is one. To be asked again and again: its
+    /// age counts from when it was first asked for.
     pub fn oldest(&mut self, now: Duration) -> Option<Duration> {
         // The newest have no age yet.
         let items = self.items.values_mut().rev();

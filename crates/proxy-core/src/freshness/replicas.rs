@@ -21,10 +21,10 @@ pub enum State {
     Quarantined,
 }
 
-/// The life of a replica's server in which replication speaks to it, by the key of an advisory lock that
-/// replication's session holds there. Whoever sees that lock speaks to the same life of that server, which has
-/// all that was ever said of it; a server that crashes begins another life, may have lost some of that, and has
-/// lost the lock.
+/// The life of a replica's server in which replication speaks to it, by the key of an advisory lock
+/// that replication's session holds there. Whoever sees that lock speaks to the same life of that
+/// server, which has all that was ever said of it; a server that crashes begins another life, may
+/// have lost some of that, and has lost the lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Life(pub i64);
 
@@ -116,8 +116,8 @@ impl Replicas {
         }
     }
 
-    /// The one that has `need`, and something that is good, and runs the fewest reads, in which life, and what it
-    /// has; among equals the one that served least.
+    /// The one that has `need`, and something that is good, and runs the fewest reads, in which
+    /// life, and what it has; among equals the one that served least.
     pub fn least_loaded(
         &self,
         need: Tsid,

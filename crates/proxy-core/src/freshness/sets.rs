@@ -209,7 +209,8 @@ impl Sets {
         }
     }
 
-    /// What is known of rows, or of columns too, is known no more: each table is of this class at least.
+    /// What is known of rows, or of columns too, is known no more: each table is of this class at
+    /// least.
     pub fn coarsen(&mut self, class: Class) {
         for (_, table) in &mut self.tables {
             table.coarsen(class);

@@ -1,20 +1,22 @@
-//! Reads at replicas that may be torn: a read takes its snapshot some time after its replica was chosen, and
-//! commits that began since may have become visible on the primary in another order than that of its log, in which
-//! replicas get them. Who sees the later one on the primary, without the earlier, and who sees the earlier one at an
-//! replica, without the later, disagree for ever (a long fork; P1).
+//! Reads at replicas that may be torn: a read takes its snapshot some time after its replica was
+//! chosen, and commits that began since may have become visible on the primary in another order
+//! than that of its log, in which replicas get them. Who sees the later one on the primary, without
+//! the earlier, and who sees the earlier one at an replica, without the later, disagree for ever (a
+//! long fork; P1).
 //!
-//! So a read is *watched* from the choice until its snapshot is known to have been taken. It is torn only if it
-//! touches two commits since then of which the later in the log may have been visible first. Then it is
-//! done again, on the primary.
+//! So a read is *watched* from the choice until its snapshot is known to have been taken. It is
+//! torn only if it touches two commits since then of which the later in the log may have been
+//! visible first. Then it is done again, on the primary.
 //!
 //! A read of one row is never torn: who writes a row waits for who wrote it before.
 //!
-//! A read that waits for its replica (see [`Moment`](super::Moment)) has commits from the beginning of its wait on
-//! before and behind what that has, so it is watched from there; and it is not sent where what the replica has at
-//! that time would tear it.
+//! A read that waits for its replica (see [`Moment`](super::Moment)) has commits from the beginning
+//! of its wait on before and behind what that has, so it is watched from there; and it is not sent
+//! where what the replica has at that time would tear it.
 //!
-//! A standby of the primary may show a commit before the primary does, and long before where that waits for
-//! standbys. There what touches a commit that is not known to be visible is done again, too, also a read of one row.
+//! A standby of the primary may show a commit before the primary does, and long before where that
+//! waits for standbys. There what touches a commit that is not known to be visible is done again,
+//! too, also a read of one row.
 
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
@@ -26,8 +28,8 @@ use super::mark::TStateId;
 use super::pending::Pending;
 use super::sets::Sets;
 
-/// Commits that are remembered for those that watch, at most. Who began before is torn if anything was written
-/// of what it reads.
+/// Commits that are remembered for those that watch, at most. Who began before is torn if anything
+/// was written of what it reads.
 const COMMITS_MAX: usize = 4096;
 
 /// Remembers commits, while somebody has one.
@@ -52,7 +54,8 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// A read from the choice of a replica on that has this; none if nothing that it may see there is in doubt.
+    /// A read from the choice of a replica on that has this; none if nothing that it may see there
+    /// is in doubt.
     pub fn new(
         reads: &Sets,
         watcher: impl FnOnce() -> Watcher,
@@ -76,8 +79,8 @@ struct Commit {
     tsid: Tsid,
     /// None if somebody wrote without the proxy.
     id: Option<TStateId>,
-    /// Whatever had this number or a higher one had not sent its COMMIT yet when this was visible; none where
-    /// that is not known.
+    /// Whatever had this number or a higher one had not sent its COMMIT yet when this was visible;
+    /// none where that is not known.
     shown: Option<TStateId>,
     writes: Sets,
 }
@@ -102,7 +105,8 @@ impl Commits {
         }
     }
 
-    /// The slot's reader saw a commit. The last one is remembered for nobody, too, until it is visible.
+    /// The slot's reader saw a commit. The last one is remembered for nobody, too, until it is
+    /// visible.
     pub fn committed(
         &mut self,
         (tsid, id): (Tsid, Option<TStateId>),
@@ -136,16 +140,16 @@ impl Commits {
         }
     }
 
-    /// Whether a snapshot that was taken since may have one commit and not another that was visible before; or,
-    /// where that is possible, one that is not visible.
+    /// Whether a snapshot that was taken since may have one commit and not another that was visible
+    /// before; or, where that is possible, one that is not visible.
     pub fn is_torn(&self, watch: &Watch, indexes: &Indexes, pending: &Pending) -> bool {
         let is_early = watch.shows_early && self.is_early(watch, pending);
         let unknown = Tsid(u64::MAX);
         is_early || self.tears(watch, unknown, (indexes, pending))
     }
 
-    /// Whether the state that the replica has now, as far as that is known, has one commit and not another that
-    /// may have been visible before.
+    /// Whether the state that the replica has now, as far as that is known, has one commit and not
+    /// another that may have been visible before.
     pub fn is_split(&self, watch: &Watch, indexes: &Indexes, pending: &Pending) -> bool {
         self.tears(watch, watch.has, (indexes, pending))
     }
@@ -159,8 +163,8 @@ impl Commits {
         if self.forgotten > since {
             return true;
         }
-        // When the last of those that it has was visible at the latest: everything with a lower number may have been
-        // visible before.
+        // When the last of those that it has was visible at the latest: everything with a lower
+        // number may have been visible before.
         let mut last: Option<TStateId> = None;
         let touches = |writes: &Sets| !independent(writes, &watch.reads);
         for commit in self.since(since).filter(|it| touches(&it.writes)) {
@@ -284,8 +288,8 @@ mod tests {
         assert!(manager.is_torn(&watch));
     }
 
-    /// A commit that is read before its answer has come, as one from around the proxy always is, is visible when the
-    /// primary says so.
+    /// A commit that is read before its answer has come, as one from around the proxy always is, is
+    /// visible when the primary says so.
     #[test]
     fn what_begins_when_the_last_is_shown_never_tears() {
         let watch = |manager: &Manager| manager.watch(&Sets::reads_anything(), Level::Gssi, FIRST);

@@ -59,7 +59,8 @@ impl Session {
     }
 
     /// Has the server raise an error in place of the client's next message, so that its transaction
-    /// fails as it would by an error of its own. Returns what a simple query is to be replaced with.
+    /// fails as it would by an error of its own. Returns what a simple query is to be replaced
+    /// with.
     pub fn raise(&mut self, report: &Report, is_simple: bool, out: &mut Out) -> Option<BytesMut> {
         let statement = raising(report);
         if !is_simple {
@@ -72,8 +73,8 @@ impl Session {
         Some(frame)
     }
 
-    /// The simple query that goes in place of this one: with statements in front of its text that run in the
-    /// same transaction, unseen by the client.
+    /// The simple query that goes in place of this one: with statements in front of its text that
+    /// run in the same transaction, unseen by the client.
     pub fn behind(&mut self, prelude: &[String], message: Message<'_>) -> BytesMut {
         self.held_effect = Some(self.grammar.effect_of_query(message));
         self.with_prelude(prelude, message.frame)

@@ -1,13 +1,14 @@
 //! Transactions that have begun, but on no server yet.
 //!
-//! In a session that defers them, `BEGIN` is answered here. At READ COMMITTED each statement sees what
-//! is committed when that statement begins: as long as the transaction only reads, each may run
-//! anywhere, by itself (P1). The transaction begins on the primary in front of the first batch
-//! that goes there; from then on it is one like any other. One that never gets there ends here, too.
+//! In a session that defers them, `BEGIN` is answered here. At READ COMMITTED each statement sees
+//! what is committed when that statement begins: as long as the transaction only reads, each may
+//! run anywhere, by itself (P1). The transaction begins on the primary in front of the first batch
+//! that goes there; from then on it is one like any other. One that never gets there ends here,
+//! too.
 //!
-//! One at REPEATABLE READ that is to read only has a *snapshot* for all of its statements, which is taken in
-//! front of the first batch, on the server that this goes to: there it stays. If that was a replica which
-//! dies, the transaction has failed, on no server.
+//! One at REPEATABLE READ that is to read only has a *snapshot* for all of its statements, which is
+//! taken in front of the first batch, on the server that this goes to: there it stays. If that was
+//! a replica which dies, the transaction has failed, on no server.
 //!
 //! Invariant: while there is a [`Block`], the session has no transaction on a server.
 
@@ -24,9 +25,6 @@ use crate::server::Server;
 use pg_wire::cut::HEADER_LEN;
 use pg_wire::message::{self, Bind, Parse, Subject};
 use pg_wire::report::{Report, Severity};
-
-/// SQLSTATE: the transaction has failed.
-pub(super) const IN_FAILED_TRANSACTION: &str = "25P02";
 
 /// Words that may stand behind `BEGIN` and `START`. Serializable transactions are a server's.
 const MODES: &[(&[&str], Mode)] = &[
@@ -48,7 +46,8 @@ const MODES: &[(&[&str], Mode)] = &[
     (&["deferrable"], Mode::OfSerializable),
 ];
 
-/// How a text begins that begins or ends a transaction: `BEGIN`, `START`, `COMMIT`, `END`, `ROLLBACK`, `ABORT`.
+/// How a text begins that begins or ends a transaction: `BEGIN`, `START`, `COMMIT`, `END`,
+/// `ROLLBACK`, `ABORT`.
 const STARTS: &[[u8; 2]] = &[*b"be", *b"st", *b"co", *b"en", *b"ro", *b"ab"];
 /// Longer texts are a server's, in bytes.
 const TEXT_LENGTH_MAX: usize = 100;
@@ -87,8 +86,8 @@ pub(super) struct Block {
 /// A text that begins or ends a transaction and does nothing else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Command {
-    /// What PostgreSQL answers to it; and whose snapshots are asked for, if any, in a transaction that is
-    /// to read only, if that is said.
+    /// What PostgreSQL answers to it; and whose snapshots are asked for, if any, in a transaction
+    /// that is to read only, if that is said.
     Begin(&'static str, Option<Snapshots>, bool),
     Commit,
     Rollback,
@@ -106,8 +105,8 @@ struct Front<'a> {
 }
 
 impl Session {
-    /// From now on transactions begin on a server only where they must, if they have such snapshots unless
-    /// they say otherwise.
+    /// From now on transactions begin on a server only where they must, if they have such snapshots
+    /// unless they say otherwise.
     pub fn defer_transactions(&mut self, snapshots: Option<Snapshots>) {
         self.defers = snapshots;
     }
@@ -204,8 +203,8 @@ impl Session {
         block.is_some_and(|block| block.is_failed && block.lost.is_none())
     }
 
-    /// Carries out a simple query that only begins or ends a transaction that is on no server. False
-    /// if it is a server's.
+    /// Carries out a simple query that only begins or ends a transaction that is on no server.
+    /// False if it is a server's.
     pub(super) fn turns(&mut self, text: &[u8], out: &mut Out) -> bool {
         let Some(command) = self.command(text) else {
             return false;
@@ -216,8 +215,8 @@ impl Session {
         true
     }
 
-    /// Carries out what stands at the front of a batch that Sync ends, as [`Session::turns`]. True if
-    /// nothing else was in it.
+    /// Carries out what stands at the front of a batch that Sync ends, as [`Session::turns`]. True
+    /// if nothing else was in it.
     pub(super) fn turns_batch(&mut self, out: &mut Out) -> bool {
         let mut held = core::mem::take(&mut self.held);
         let mut count = 0;
@@ -293,7 +292,8 @@ impl Session {
         message::write(&mut out.to_client, b'C', &[tag.as_bytes(), b"\0"], 0);
     }
 
-    /// The statement at the front of a batch, if it begins or ends a transaction that is on no server.
+    /// The statement at the front of a batch, if it begins or ends a transaction that is on no
+    /// server.
     fn front<'a>(&self, frames: &'a [Bytes]) -> Option<Front<'a>> {
         let frame = |index: usize| {
             frames

@@ -1,7 +1,9 @@
-//! Settings that statements of a session may have changed, by which it can go on with other servers that have the same.
+//! Settings that statements of a session may have changed, by which it can go on with other servers
+//! that have the same.
 //!
-//! What they are now is known to its server only: statements may fail, and transactions may be rolled back. So before
-//! the server is released, whoever owns the sockets reads them there, and says with what the session goes on.
+//! What they are now is known to its server only: statements may fail, and transactions may be
+//! rolled back. So before the server is released, whoever owns the sockets reads them there, and
+//! says with what the session goes on.
 //!
 //! Invariant: a server on which something may have been changed is dirty until that was said.
 
@@ -29,8 +31,8 @@ impl Session {
         self.changes
     }
 
-    /// It is known what settings it has on this server: from now on it goes on with any that has the same, and with
-    /// such snapshots as [`Session::defer_transactions`] says.
+    /// It is known what settings it has on this server: from now on it goes on with any that has
+    /// the same, and with such snapshots as [`Session::defer_transactions`] says.
     pub fn goes_on(&mut self, server: &mut Server, snapshots: Option<Snapshots>) {
         assert!(self.block.is_none(), "its transaction is on no server");
         if self.changes == Changes::Set {

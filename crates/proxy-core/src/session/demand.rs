@@ -19,7 +19,8 @@ pub enum Text<'a> {
     Simple(&'a [u8], Effect),
     /// A statement that is prepared by extended messages.
     Prepared(Arc<Prepared>),
-    /// A statement that is run by extended messages, and what follows the names in its Bind message.
+    /// A statement that is run by extended messages, and what follows the names in its Bind
+    /// message.
     Bound(Arc<Prepared>, &'a [u8]),
     /// Something else: a function call, or what is too long or does not exist.
     Unknown,
@@ -35,7 +36,8 @@ impl Text<'_> {
         }
     }
 
-    /// The types of its first parameters, by their numbers on the primary, as the client has declared them.
+    /// The types of its first parameters, by their numbers on the primary, as the client has
+    /// declared them.
     pub fn parameter_types(&self) -> impl Iterator<Item = u32> {
         let prepared = match self {
             Text::Prepared(prepared) | Text::Bound(prepared, _) => Some(prepared),
@@ -85,7 +87,8 @@ impl Demand<'_> {
 #[derive(Default)]
 struct Gathered<'a> {
     texts: Vec<Text<'a>>,
-    /// A name that the batch itself prepares or describes, and where: it is found here before the client's.
+    /// A name that the batch itself prepares or describes, and where: it is found here before the
+    /// client's.
     prepared: Vec<(&'a [u8], usize, Arc<Prepared>)>,
 }
 
@@ -177,8 +180,8 @@ impl Session {
         }
     }
 
-    /// Does what is held end its batch, also if it fails? A query behind extended messages is then skipped with them,
-    /// up to a Sync that is still to come.
+    /// Does what is held end its batch, also if it fails? A query behind extended messages is then
+    /// skipped with them, up to a Sync that is still to come.
     pub(super) fn is_held_to_end(&self) -> bool {
         match &self.held[..] {
             [only] => matches!(only[0], b'Q' | b'F' | b'S'),

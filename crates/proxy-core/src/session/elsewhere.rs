@@ -1,27 +1,28 @@
 //! Reads that run elsewhere than their transaction.
 //!
-//! At READ COMMITTED each statement sees what is committed when that statement begins. So a batch of
-//! reads in a transaction that is on the primary may run at a replica, if it touches nothing that the
-//! transaction has written (P1). Between its batches such a transaction *waits*: its next batch
-//! gathers as outside of transactions, and then runs here or there.
+//! At READ COMMITTED each statement sees what is committed when that statement begins. So a batch
+//! of reads in a transaction that is on the primary may run at a replica, if it touches nothing
+//! that the transaction has written (P1). Between its batches such a transaction *waits*: its next
+//! batch gathers as outside of transactions, and then runs here or there.
 //!
-//! A read that runs by itself at a replica may be *watched*: whether what it has seen counts is known once its
-//! snapshot is known to have been taken, see `manager::watch`. Until then its answer is kept back. If it does not
-//! count, it runs again on the primary.
+//! A read that runs by itself at a replica may be *watched*: whether what it has seen counts is
+//! known once its snapshot is known to have been taken, see `manager::watch`. Until then its answer
+//! is kept back. If it does not count, it runs again on the primary.
 //!
-//! A simple query may run there as a prepared statement. If that fails, it runs on the primary as the client has sent
-//! it, so that the error is that of the client's text, or there is none.
+//! A simple query may run there as a prepared statement. If that fails, it runs on the primary as
+//! the client has sent it, so that the error is that of the client's text, or there is none.
 //!
-//! What fails elsewhere would leave the transaction on the primary as it was, while on one server it would
-//! fail, too. So the answer is kept back until all of it is there. If the batch fails before anything was
-//! told, it runs again on the primary, as if it had never run elsewhere. If it was told already, or the
-//! client itself has cancelled it, the primary is made to raise the same error.
+//! What fails elsewhere would leave the transaction on the primary as it was, while on one server
+//! it would fail, too. So the answer is kept back until all of it is there. If the batch fails
+//! before anything was told, it runs again on the primary, as if it had never run elsewhere. If it
+//! was told already, or the client itself has cancelled it, the primary is made to raise the same
+//! error.
 //!
 //! Invariants
-//! - While a transaction waits, nothing is expected from the primary, and the status that its server has
-//!   told last is that of whatever else is attached.
-//! - The client hears of a batch once: all of one server's answer, or what one said up to an error that
-//!   the primary raised behind it.
+//! - While a transaction waits, nothing is expected from the primary, and the status that its
+//!   server has told last is that of whatever else is attached.
+//! - The client hears of a batch once: all of one server's answer, or what one said up to an error
+//!   that the primary raised behind it.
 
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
@@ -101,7 +102,8 @@ pub(super) struct Failure {
 }
 
 impl Session {
-    /// Is it between two batches of a transaction on the primary of which the next may run elsewhere?
+    /// Is it between two batches of a transaction on the primary of which the next may run
+    /// elsewhere?
     pub fn may_wait(&self) -> bool {
         let is_between = self.stage == Stage::Attached && !self.is_within_batch();
         let is_idle = self.expected.is_empty() && !self.copies_in && !self.is_told_of_end;
@@ -131,8 +133,9 @@ impl Session {
         self.failure.as_ref().map(|failure| &failure.fault)
     }
 
-    /// The batch goes to the primary, where its transaction is. Returns its messages, which are to be
-    /// given to [`Session::client`] as if they came now, and how many bytes of the last are to come.
+    /// The batch goes to the primary, where its transaction is. Returns its messages, which are to
+    /// be given to [`Session::client`] as if they came now, and how many bytes of the last are to
+    /// come.
     pub fn resume(&mut self, server: &mut Server, out: &mut Out) -> (Vec<Bytes>, usize) {
         assert_eq!(self.stage, Stage::Wanting, "resumed what was not wanted");
         let waiting = self.waiting.take().expect("its transaction waits");
@@ -161,8 +164,8 @@ impl Session {
         (frames, core::mem::take(&mut self.held_rest))
     }
 
-    /// What is held runs elsewhere, and may have to come back: if its transaction waits, or if it is watched.
-    /// What must be known then.
+    /// What is held runs elsewhere, and may have to come back: if its transaction waits, or if it
+    /// is watched. What must be known then.
     pub(super) fn goes_elsewhere(&mut self, proof: Proof) {
         let is_as_prepared = self.as_prepared.is_some();
         if self.waiting.is_none() && proof == Proof::None && !is_as_prepared {
@@ -199,8 +202,8 @@ impl Session {
         });
     }
 
-    /// Does the server's next message show that the batch has taken its snapshots there? Then it is to be said
-    /// first whether they count: [`Session::counts`] or [`Session::tears`].
+    /// Does the server's next message show that the batch has taken its snapshots there? Then it is
+    /// to be said first whether they count: [`Session::counts`] or [`Session::tears`].
     pub fn is_proof(&self, tag: u8) -> bool {
         let of_batch = |front: &Expected| !front.is_hidden;
         let is_of_batch = self.expected.front().is_some_and(of_batch);
@@ -287,8 +290,9 @@ impl Session {
         fault.is_some_and(Option::is_some)
     }
 
-    /// Notes why a batch has failed that runs elsewhere. False if the client is to be told: there is none, or it
-    /// is no part of a transaction on the primary, and ran as the client has sent it.
+    /// Notes why a batch has failed that runs elsewhere. False if the client is to be told: there
+    /// is none, or it is no part of a transaction on the primary, and ran as the client has sent
+    /// it.
     pub(super) fn fails_elsewhere(&mut self, report: &Report) -> bool {
         let is_alone = self.waiting.is_none();
         self.batch.take_if(|batch| {

@@ -50,7 +50,8 @@ pub enum Undo {
     ShareNames(BTreeMap<Bytes, Arc<Prepared>>, Statements),
     /// The server has no unnamed statement.
     ForgetUnnamedOnServer,
-    /// The client and the server have these unnamed statements still. What runs, and fails, ends both all the same.
+    /// The client and the server have these unnamed statements still. What runs, and fails, ends
+    /// both all the same.
     KeepUnnamed(Option<(UnnamedId, Arc<Prepared>)>, Option<UnnamedId>),
     /// The client's portal of this name runs this still.
     KeepPortal(Bytes, Option<Bound>),
@@ -95,7 +96,8 @@ pub struct Expected {
     pub prelude: Prelude,
     /// What ReadyForQuery answers, if it is that.
     pub ends: Ends,
-    /// The statement that the message is about, as the client calls it; empty if it is about none, or the unnamed one.
+    /// The statement that the message is about, as the client calls it; empty if it is about none,
+    /// or the unnamed one.
     pub statement: Bytes,
     /// Of Execute: what ends the data of a COPY was sent behind it.
     pub ends_copy: bool,
@@ -204,8 +206,8 @@ impl Queue {
         self.entries.iter().all(|it| it.kind == Kind::Ready)
     }
 
-    /// Is nothing to come behind the first ReadyForQuery? A server that asks for data of COPY may be
-    /// sent more.
+    /// Is nothing to come behind the first ReadyForQuery? A server that asks for data of COPY may
+    /// be sent more.
     pub fn is_one_batch(&self) -> bool {
         self.ready == 0 || self.ready == 1 && !self.open
     }
@@ -280,8 +282,8 @@ impl Queue {
         }
     }
 
-    /// The batch has failed: what the server skips, last first. Is what ends it among what was sent? That is Sync,
-    /// but for a query that stands by itself.
+    /// The batch has failed: what the server skips, last first. Is what ends it among what was
+    /// sent? That is Sync, but for a query that stands by itself.
     pub fn skip_batch(&mut self) -> (Vec<Expected>, bool) {
         let mut entries = self.entries.iter().enumerate();
         let end = entries.position(|(index, it)| {

@@ -1,14 +1,13 @@
 //! What is said of messages in a transaction that has failed and is on no server.
 //!
-//! PostgreSQL refuses there what runs, prepares or binds anything, and still closes statements, answers an empty query
-//! and Sync, and says of what is not there that it is not.
+//! PostgreSQL refuses there what runs, prepares or binds anything, and still closes statements,
+//! answers an empty query and Sync, and says of what is not there that it is not.
 
 use alloc::borrow::ToOwned;
 use alloc::format;
 use alloc::string::String;
 use bytes::Bytes;
 
-use super::block::IN_FAILED_TRANSACTION;
 use super::{Out, Session};
 use crate::grammar::Grammar;
 use pg_wire::cut::HEADER_LEN;
@@ -16,6 +15,7 @@ use pg_wire::message::{self, Bind, Parse, Subject, executed_portal, split_string
 use pg_wire::report::{Report, Severity};
 
 /// SQLSTATEs.
+const IN_FAILED_TRANSACTION: &str = "25P02";
 const NO_STATEMENT: &str = "26000";
 const IS_STATEMENT: &str = "42P05";
 const NO_PORTAL: &str = "34000";
@@ -128,7 +128,8 @@ pub(super) fn in_failed_transaction() -> Report {
     Report::new(Severity::Error, IN_FAILED_TRANSACTION, text)
 }
 
-/// What is said of a text that goes back to a savepoint: a transaction that is on no server has none.
+/// What is said of a text that goes back to a savepoint: a transaction that is on no server has
+/// none.
 fn no_savepoint(text: &[u8], grammar: Grammar) -> Option<Report> {
     let name = (grammar.rollback_to)(text)?;
     let text = format!("savepoint \"{name}\" does not exist");

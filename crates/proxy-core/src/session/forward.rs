@@ -118,8 +118,8 @@ impl Session {
         }
     }
 
-    /// A simple query that runs as a prepared statement. What it does not find as it was when it was prepared fails,
-    /// and is prepared anew the next time.
+    /// A simple query that runs as a prepared statement. What it does not find as it was when it
+    /// was prepared fails, and is prepared anew the next time.
     fn run_prepared(&mut self, it: &AsPrepared, server: &mut Server, out: &mut Out) {
         self.held_effect = None;
         self.unnamed = None;
@@ -329,13 +329,15 @@ impl Session {
             self.own_names.is_none() || since.is_some_and(|since| prepared.since < since)
         };
         let Some(prepared) = prepared.filter(|prepared| is_there(prepared)) else {
-            // It has this name there, or was made by SQL's PREPARE, if at all: that keeps the session's server.
+            // It has this name there, or was made by SQL's PREPARE, if at all: that keeps the
+            // session's server.
             return [name, b"\0"].concat().into();
         };
         self.prepared_on(server, &prepared, out)
     }
 
-    /// The name, with its zero byte, that a statement has on the server; it is prepared there if it is not.
+    /// The name, with its zero byte, that a statement has on the server; it is prepared there if it
+    /// is not.
     fn prepared_on(&mut self, server: &mut Server, prepared: &Prepared, out: &mut Out) -> Bytes {
         if self.wants_to_prepare(prepared, server, out)
             && let Some(body) = &prepared.body
@@ -350,8 +352,8 @@ impl Session {
         prepared.server_name.clone()
     }
 
-    /// Must a client's statement be prepared on the server? Also if that has it from before the client
-    /// prepared it: what it names may have changed since. Then it is closed there.
+    /// Must a client's statement be prepared on the server? Also if that has it from before the
+    /// client prepared it: what it names may have changed since. Then it is closed there.
     fn wants_to_prepare(
         &mut self,
         prepared: &Prepared,

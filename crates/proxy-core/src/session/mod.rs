@@ -14,7 +14,8 @@
 //! Attached  a server runs a batch or is inside of a transaction, or belongs to the session
 //! ```
 //!
-//! A transaction on the primary that waits (see `elsewhere`) is Free or Wanting between its batches.
+//! A transaction on the primary that waits (see `elsewhere`) is Free or Wanting between its
+//! batches.
 //!
 //! Invariants
 //! - A reply reaches the client only if the client sent what it replies to.
@@ -98,8 +99,8 @@ pub enum Wants {
     Messages,
     /// A server, see [`Session::demand`]; then [`Session::attach`] or [`Session::refuse`].
     Server,
-    /// To give its server back; if [`Session::changes`] says so, its settings are to be found out first, and it may
-    /// have to keep it.
+    /// To give its server back; if [`Session::changes`] says so, its settings are to be found out
+    /// first, and it may have to keep it.
     Release,
     /// To end: the client has said goodbye.
     End,
@@ -118,8 +119,8 @@ enum Stage {
 pub enum At {
     /// It runs anything.
     Primary,
-    /// It runs reads, each by itself, or all of one transaction that only reads, whose snapshot has been taken
-    /// there. What shows that a read has taken its own?
+    /// It runs reads, each by itself, or all of one transaction that only reads, whose snapshot has
+    /// been taken there. What shows that a read has taken its own?
     Replica(Proof),
 }
 
@@ -363,20 +364,20 @@ impl Session {
         }
     }
 
-    /// Something else went in the place of the message that was given: what is still to come of it goes
-    /// nowhere.
+    /// Something else went in the place of the message that was given: what is still to come of it
+    /// goes nowhere.
     pub fn drop_rest(&mut self) {
         self.client_rest = RestGoes::Nowhere;
     }
 
-    /// What is forwarded next, be it held or not, is known to change nothing but the schema: that leaves
-    /// nothing behind, though the body of a function may have any words.
+    /// What is forwarded next, be it held or not, is known to change nothing but the schema: that
+    /// leaves nothing behind, though the body of a function may have any words.
     pub fn knows_schema_only(&mut self) {
         self.is_schema_only = true;
     }
 
-    /// If what is held is a simple query and nothing else, it runs as this prepared statement at the replica that is
-    /// attached next. If that fails, it runs on the primary, as it is.
+    /// If what is held is a simple query and nothing else, it runs as this prepared statement at
+    /// the replica that is attached next. If that fails, it runs on the primary, as it is.
     pub fn runs_as(&mut self, prepared: AsPrepared) {
         let is_query = matches!(&self.held[..], [frame] if frame[0] == b'Q');
         self.as_prepared = Some(prepared).filter(|_| is_query && self.held_rest == 0);

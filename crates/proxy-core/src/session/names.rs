@@ -1,11 +1,14 @@
 //! Names of prepared statements, which SQL and the protocol share.
 //!
-//! On servers statements have names by which sessions share them. SQL that names one finds it all the same:
+//! On servers statements have names by which sessions share them. SQL that names one finds it all
+//! the same:
 //!
-//! - `DEALLOCATE` by itself is answered here, where no server is attached. Otherwise something is prepared on the server
-//!   under the client's name right before it, so that the server itself answers, as the transaction's state has it.
-//! - Before anything else that makes the session keep its server, and names statements, all of the client's are prepared
-//!   there under the client's names. From then on names go to that server as they are.
+//! - `DEALLOCATE` by itself is answered here, where no server is attached. Otherwise something is
+//!   prepared on the server under the client's name right before it, so that the server itself
+//!   answers, as the transaction's state has it.
+//! - Before anything else that makes the session keep its server, and names statements, all of the
+//!   client's are prepared there under the client's names. From then on names go to that server as
+//!   they are.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -22,7 +25,8 @@ use pg_wire::cut::Message;
 use pg_wire::message;
 
 impl Session {
-    /// Carries out `DEALLOCATE` in a simple query while no server is attached. False if it is a server's.
+    /// Carries out `DEALLOCATE` in a simple query while no server is attached. False if it is a
+    /// server's.
     pub(super) fn deallocates_by(&mut self, message: Message<'_>, out: &mut Out) -> bool {
         let is_here = self.held.is_empty() && message.is_whole() && !self.is_block_failed();
         let Ok((text, _)) = message::split_string(message.body()) else {
@@ -48,8 +52,8 @@ impl Session {
         true
     }
 
-    /// A text is about to run on the server that is attached. If it takes statements away, they are the client's no more;
-    /// returns what to take back if it does not run.
+    /// A text is about to run on the server that is attached. If it takes statements away, they are
+    /// the client's no more; returns what to take back if it does not run.
     pub(super) fn deallocates(&mut self, text: &[u8], server: &mut Server, out: &mut Out) -> Undo {
         match names::command_of(text) {
             Some(Command::Deallocate(name)) => {
@@ -74,8 +78,8 @@ impl Session {
         }
     }
 
-    /// A text that leaves this is about to be sent. If it may name statements, the server knows them by the names that
-    /// the client gave them.
+    /// A text that leaves this is about to be sent. If it may name statements, the server knows
+    /// them by the names that the client gave them.
     pub(super) fn names_for(
         &mut self,
         text: &[u8],
@@ -107,8 +111,8 @@ impl Session {
 
     /// Returns what the server had under names of its own.
     fn gives_own_names(&mut self, server: &mut Server, out: &mut Out) -> Statements {
-        // A statement that cannot be prepared any more must not fail what follows; nor must an implicit transaction
-        // that goes on be ended.
+        // A statement that cannot be prepared any more must not fail what follows; nor must an
+        // implicit transaction that goes on be ended.
         let is_apart = !self.is_within_batch();
         let long = self.statements.values().filter(|it| it.body.is_none());
         let long: Vec<_> = long.map(|it| it.id).collect();

@@ -8,8 +8,8 @@ use pg_wire::cut::HEADER_LEN;
 /// Bytes of a column's description behind the table and the column's number in it.
 const FURTHER_LEN: usize = 12;
 
-/// Which numbers the tables of a batch have where it runs, and on the primary. What is not among them has none for
-/// the client, as the value of an expression.
+/// Which numbers the tables of a batch have where it runs, and on the primary. What is not among
+/// them has none for the client, as the value of an expression.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Numbers {
     /// It is not known.

@@ -131,7 +131,8 @@ impl Session {
         }
         let prelude = front.map_or(0, |reply| reply.prelude.length);
         if report.code == NO_STATEMENT && self.own_names.is_none() {
-            // Something else than DEALLOCATE has taken statements away: each is prepared anew before its next use.
+            // Something else than DEALLOCATE has taken statements away: each is prepared anew
+            // before its next use.
             server.outdate();
         }
         if self.fails_elsewhere(&report) {

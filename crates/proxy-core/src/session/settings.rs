@@ -1,5 +1,5 @@
-//! Settings that the proxy carries for a session, which clients change in a simple query: its own, by
-//! `SET replex.… = …`, and `application_name`, which some drivers set in every session.
+//! Settings that the proxy carries for a session, which clients change in a simple query: its own,
+//! by `SET replex.… = …`, and `application_name`, which some drivers set in every session.
 
 use alloc::format;
 use alloc::sync::Arc;
@@ -171,8 +171,8 @@ impl Session {
     }
 }
 
-/// The name in `SET application_name = '…'`, if servers take it as it is. With a backslash it may mean
-/// something else, by `standard_conforming_strings`.
+/// The name in `SET application_name = '…'`, if servers take it as it is. With a backslash it may
+/// mean something else, by `standard_conforming_strings`.
 fn application_name(text: &str) -> Option<String> {
     let skip = |text: &str, word: &str| {
         let (start, rest) = text.split_at_checked(word.len())?;

@@ -1,4 +1,5 @@
-//! Whatever both peers say, in whatever order, the machine neither panics nor leaves its invariants.
+//! Whatever both peers say, in whatever order, the machine neither panics nor leaves its
+//! invariants.
 
 use alloc::sync::Arc;
 use alloc::vec;

@@ -5,9 +5,9 @@ use crate::buffer::{Buffer, Given};
 use crate::replica::Extractor;
 use proxy_core::freshness::{Life, ReplicaId};
 use proxy_core::planted::{self, Bug};
-use replication::buffer::pages::Pages;
 use replication::handover::{self, Source};
 use replication::locked;
+use replication::pages::Pages;
 
 impl World {
     /// As `Reader::confirm` does.

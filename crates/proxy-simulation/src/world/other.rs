@@ -12,7 +12,8 @@ pub(super) struct Other {
     pub buffer: Buffer,
     /// Whether it is there, and takes over if the active one dies.
     pub waits: bool,
-    /// Replicas that had less than the slot gives when it came: if it takes over, nobody has what they lack.
+    /// Replicas that had less than the slot gives when it came: if it takes over, nobody has what
+    /// they lack.
     pub helpless: BTreeSet<ReplicaId>,
 }
 

@@ -43,8 +43,8 @@ pub struct Finding {
     pub mend: String,
 }
 
-/// Looks at a primary, at databases that are to be replicas, and at those that the console has added. To each
-/// of them sessions will have so many connections.
+/// Looks at a primary, at databases that are to be replicas, and at those that the console has
+/// added. To each of them sessions will have so many connections.
 pub async fn check(primary: &Address, replicas: &[Address], connections: u64) -> Vec<Finding> {
     let mut report = Notes::at(format!("primary at {primary}"), connections);
     let client = report.connect(primary).await;
@@ -165,8 +165,8 @@ impl Notes {
             ),
         }
         let is_superuser = "SELECT rolsuper FROM pg_roles WHERE rolname = current_user";
-        let user = setup::one(client, "SELECT current_user").await?;
-        match setup::one(client, is_superuser).await?.as_str() {
+        let user = query::one(client, "SELECT current_user").await?;
+        match query::one(client, is_superuser).await?.as_str() {
             "t" => self.fine(format!("user {user} is a superuser")),
             _ => self.stops(
                 format!("user {user} is no superuser"),
@@ -197,7 +197,7 @@ async fn major(client: &Client) -> Result<u64, Error> {
 /// A setting that is a number.
 async fn setting(client: &Client, name: &str) -> Result<u64, Error> {
     let text = format!("SELECT setting FROM pg_settings WHERE name = '{name}'");
-    setup::number(&setup::one(client, &text).await?)
+    query::number(&query::one(client, &text).await?)
 }
 
 /// What must be equal, or else texts are ordered or stored otherwise.
@@ -209,7 +209,7 @@ async fn texts(client: &Client) -> Result<BTreeMap<&'static str, String>, Error>
         ("character type", "datctype"),
     ] {
         let text = format!("SELECT {column} FROM pg_database WHERE datname = current_database()");
-        found.insert(name, setup::one(client, &text).await?);
+        found.insert(name, query::one(client, &text).await?);
     }
     Ok(found)
 }

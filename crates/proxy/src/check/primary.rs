@@ -41,7 +41,7 @@ pub async fn look(notes: &mut Notes, address: &Address, client: &Client) -> Resu
     match one(client, FIRING).await?.as_str() {
         "" => {}
         firing => notes.stops(
-            format!("ENABLE ALWAYS or ENABLE REPLICA, which would run again at Replicas: {firing}"),
+            format!("ENABLE ALWAYS or ENABLE REPLICA, which would run again at replicas: {firing}"),
             format!("{MEND_FIRING}."),
         ),
     }
@@ -78,7 +78,7 @@ async fn slot(notes: &mut Notes, client: &Client) -> Result<(), Error> {
                 setting(client, "max_replication_slots").await?,
                 "SELECT count(*) FROM pg_replication_slots",
             );
-            let used = replication::setup::number(&one(client, used).await?)?;
+            let used = query::number(&one(client, used).await?)?;
             match used < max {
                 true => notes.fine(format!("{} replication slots are free", max - used)),
                 false => notes.stops(

@@ -15,7 +15,7 @@ pub async fn look(
     primary: Option<&Client>,
     client: &Client,
 ) -> Result<(), Error> {
-    if setup::one(client, "SELECT pg_is_in_recovery()").await? == "t" {
+    if query::one(client, "SELECT pg_is_in_recovery()").await? == "t" {
         let refused = match primary {
             Some(primary) => refused_standby(primary, client).await?,
             None => None,
@@ -28,7 +28,7 @@ pub async fn look(
         return Ok(());
     }
     if let Some(primary) = primary
-        && setup::one(primary, "SELECT pg_is_in_recovery()").await? == "f"
+        && query::one(primary, "SELECT pg_is_in_recovery()").await? == "f"
         && is_same(primary, client).await?
     {
         notes.stops("it is the primary itself", "Name another database.");
@@ -70,13 +70,13 @@ async fn contents(
         return Ok(());
     }
     if let Some(primary) = primary {
-        let line = promotion::line(primary).await?;
-        if promotion::has_replaced(client, &line).await? {
+        let line = lineage::line(primary).await?;
+        if lineage::has_replaced(client, &line).await? {
             let mend = "Name it by --primary, and see that the old one is not started again.";
             notes.stops("it was promoted to be the primary", mend);
             return Ok(());
         }
-        let follows = promotion::follows(client).await?;
+        let follows = lineage::follows(client).await?;
         if follows.is_some_and(|follows| follows != line) {
             notes.stops("it is a replica of another primary", EMPTY);
             return Ok(());

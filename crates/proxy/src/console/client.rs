@@ -5,7 +5,7 @@ use std::sync::mpsc;
 use tokio_postgres::SimpleQueryMessage;
 use tokio_postgres::error::DbError;
 
-use super::DATABASE;
+use crate::serve::CONSOLE;
 use pg_connect::address::Address;
 use replication::{Error, connect_and_hear};
 
@@ -23,7 +23,7 @@ pub struct Told {
 /// Sends one command to the console at an address, whose database does not matter.
 pub async fn ask(address: &Address, command: &str) -> Result<Told, Error> {
     let address = Address {
-        database: DATABASE.into(),
+        database: CONSOLE.into(),
         ..address.clone()
     };
     let (hear, heard) = mpsc::channel();

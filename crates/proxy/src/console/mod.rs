@@ -1,7 +1,7 @@
 //! The console: who connects to the database `hihooi` of the proxy speaks to the proxy itself.
 //!
-//! Only operators may. It understands simple queries and extended ones without parameters, and keeps
-//! no transaction: each command takes effect by itself.
+//! Only operators may. It understands simple queries and extended ones without parameters, and
+//! keeps no transaction: each command takes effect by itself.
 
 pub mod client;
 pub mod metrics;
@@ -12,6 +12,7 @@ mod table;
 
 use std::collections::BTreeMap;
 use std::io;
+use std::pin::Pin;
 use std::sync::Arc;
 
 use bytes::BytesMut;
@@ -26,9 +27,6 @@ use pg_wire::message::{self, Bind, Parse, Subject as Described, split_string};
 use pg_wire::report::{Report, Severity};
 use replication::events::without_literals;
 use table::Format;
-
-/// The console's name as a database.
-pub const DATABASE: &str = "hihooi";
 
 /// Statements that one operator may have prepared.
 const STATEMENTS_MAX: usize = 1_000;
@@ -50,7 +48,15 @@ const PARAMETERS: &[(&str, &str)] = &[
 ];
 
 /// Serves an operator who has logged in, until they leave.
-pub async fn run(proxy: &Arc<Proxy>, peer: Peer, user: String) {
+pub fn serve(
+    proxy: Arc<Proxy>,
+    peer: Peer,
+    user: String,
+) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+    Box::pin(async move { run(&proxy, peer, user).await })
+}
+
+async fn run(proxy: &Arc<Proxy>, peer: Peer, user: String) {
     let mut console = Console {
         proxy,
         user,

@@ -1,9 +1,10 @@
-//! Where clients come in: an address of a network, or a Unix socket that is called as PostgreSQL's are.
+//! Where clients come in: an address of a network, or a Unix socket that is called as PostgreSQL's
+//! are.
 //!
-//! Invariant: who serves at a Unix socket holds the lock on its lock file, which the system takes away
-//! when that process ends, however it ends. A socket that nobody answers at, beside a lock that can be
-//! had, is left of a process that is gone. The lock file has the number of its process in its first line,
-//! by which PostgreSQL itself keeps away.
+//! Invariant: who serves at a Unix socket holds the lock on its lock file, which the system takes
+//! away when that process ends, however it ends. A socket that nobody answers at, beside a lock
+//! that can be had, is left of a process that is gone. The lock file has the number of its process
+//! in its first line, by which PostgreSQL itself keeps away.
 
 use std::fs::{self, File, Permissions, TryLockError};
 use std::io::{self, ErrorKind, Write};
@@ -72,8 +73,8 @@ pub struct Local {
 }
 
 impl Local {
-    /// Makes the socket of this port in a folder. What a process that has ended left of it is taken over;
-    /// fails if there is anything else.
+    /// Makes the socket of this port in a folder. What a process that has ended left of it is taken
+    /// over; fails if there is anything else.
     pub async fn bind(folder: &Path, port: u16) -> io::Result<Local> {
         let path = socket_in(folder, port);
         let mut lock = Lock::take(with_suffix(&path, ".lock"))?;
@@ -163,8 +164,8 @@ impl Lock {
 
 impl Drop for Lock {
     fn drop(&mut self) {
-        // Another program's stays as it was. An empty one was made here, and PostgreSQL would refuse to
-        // start beside it.
+        // Another program's stays as it was. An empty one was made here, and PostgreSQL would
+        // refuse to start beside it.
         let text = fs::read_to_string(&self.path).unwrap_or_default();
         if text.is_empty() || text == signature() {
             // If it stays, it is not locked.

@@ -9,8 +9,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio_rustls::TlsAcceptor;
 
 use super::standing::Servers;
-use super::{Admission, Proxy, proof};
-use crate::console;
+use super::{Admission, CONSOLE, Proxy, proof};
 use pg_connect::stream::{Peer, Stream};
 use pg_wire::message;
 use pg_wire::report::{Report, Severity};
@@ -62,7 +61,8 @@ pub struct Reading {
     pub is_utf8: bool,
     /// Whether a backslash is an escape in every literal: `standard_conforming_strings` is off.
     pub has_escapes: bool,
-    /// Whether the session has changed by what its texts mean, apart from where names are looked up.
+    /// Whether the session has changed by what its texts mean, apart from where names are looked
+    /// up.
     pub is_changed: bool,
 }
 
@@ -94,7 +94,7 @@ impl Isolation {
 pub struct Outset {
     /// User, database and settings.
     pub key: Key,
-    /// The same for reads at Replicas: should one write after all, it fails.
+    /// The same for reads at replicas: should one write after all, it fails.
     pub reads: Key,
     /// How its statements are read.
     pub reading: Reading,
@@ -280,7 +280,7 @@ impl Proxy {
                 .hint("Connect to the database itself.")
                 .into());
         }
-        if startup.parameter("database") == Some(console::DATABASE) {
+        if startup.parameter("database") == Some(CONSOLE) {
             log_in_operator(peer, admission, startup, user).await?;
             return Ok(Entrance::Console(user.to_owned()));
         }

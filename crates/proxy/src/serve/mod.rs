@@ -21,13 +21,13 @@ pub mod writes;
 use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use crate::console;
 use cancel::Registry;
 use clients::{Clients, Where};
 use listener::Listener;
@@ -35,7 +35,7 @@ use login::Entrance;
 use pg_connect::address::Address;
 use pg_connect::auth::tls::Identity;
 use pg_connect::auth::users::Users;
-use pg_connect::stream::Stream;
+use pg_connect::stream::{Peer, Stream};
 use proxy_core::session::Pinning;
 use proxy_pool::{Known, Node, Outsets};
 use routing::Routing;
@@ -65,7 +65,8 @@ pub enum Certificates {
     Required,
     /// Every client must show one for its user, and that is all.
     Enough,
-    /// A client that shows one for its user need do nothing else; others prove who they are as without.
+    /// A client that shows one for its user need do nothing else; others prove who they are as
+    /// without.
     Instead,
 }
 
@@ -76,7 +77,8 @@ pub struct Admission {
     pub authentication: Authentication,
     /// What clients are shown; without it nothing is encrypted.
     pub tls: Option<Identity>,
-    /// What certificates of clients are good for; on Unix sockets, where none can be shown, nothing.
+    /// What certificates of clients are good for; on Unix sockets, where none can be shown,
+    /// nothing.
     pub certificates: Certificates,
     /// Who may use the console.
     pub operators: Vec<String>,
@@ -93,6 +95,12 @@ pub struct Reloaded {
 /// Reads that again, from where it came from. The error is for people.
 pub type Reload = Box<dyn Fn() -> Result<Reloaded, String> + Send + Sync>;
 
+/// The console's name as a database.
+pub const CONSOLE: &str = "hihooi";
+
+/// Serves an operator who has logged in, until they leave.
+pub type ServeOperator = fn(Arc<Proxy>, Peer, String) -> Pin<Box<dyn Future<Output = ()> + Send>>;
+
 /// Milliseconds that a read waits for a replica, unless told otherwise (P1).
 pub const WAIT_MS_DEFAULT: u64 = 100;
 
@@ -106,6 +114,8 @@ pub struct Options {
     pub replicas: Vec<Address>,
     /// Reads both again.
     pub reload: Reload,
+    /// The console, see [`crate::console::serve`].
+    pub serve_operator: ServeOperator,
     /// When sessions keep their servers.
     pub pinning: Pinning,
     /// Connections to each server.
@@ -131,6 +141,7 @@ pub struct Proxy {
     role: RwLock<Role>,
     admission: Mutex<Arc<Admission>>,
     reload: Reload,
+    serve_operator: ServeOperator,
     /// Replicas that were named when that was last read; whoever reads it again holds this.
     named: tokio::sync::Mutex<Vec<Address>>,
     pinning: Pinning,
@@ -147,8 +158,8 @@ pub struct Proxy {
 }
 
 impl Proxy {
-    /// A proxy that serves nobody yet. Without a routing everything goes to the primary; with one, it
-    /// refuses its clients once another proxy is the active one.
+    /// A proxy that serves nobody yet. Without a routing everything goes to the primary; with one,
+    /// it refuses its clients once another proxy is the active one.
     pub fn new(options: Options, routing: Option<Routing>) -> Arc<Proxy> {
         let role = match routing {
             Some(routing) => Role::Active(Arc::new(routing)),
@@ -160,7 +171,8 @@ impl Proxy {
         Proxy::of(options, role)
     }
 
-    /// A proxy that serves nobody yet, and refuses its clients until [`Proxy::stand`] lets it be active.
+    /// A proxy that serves nobody yet, and refuses its clients until [`Proxy::stand`] lets it be
+    /// active.
     pub fn standing_by(options: Options) -> Arc<Proxy> {
         Proxy::of(options, Role::Standby(None))
     }
@@ -175,6 +187,7 @@ impl Proxy {
             role: RwLock::new(role),
             admission: Mutex::new(Arc::new(options.admission)),
             reload: options.reload,
+            serve_operator: options.serve_operator,
             named: tokio::sync::Mutex::new(options.replicas),
             pinning: options.pinning,
             login_timeout: options.login_timeout,
@@ -223,19 +236,21 @@ impl Proxy {
             Ok(Some((peer, Entrance::Session(welcome)))) => {
                 relay::run(&self, peer, address, *welcome).await;
             }
-            Ok(Some((peer, Entrance::Console(user)))) => console::run(&self, peer, user).await,
+            Ok(Some((peer, Entrance::Console(user)))) => {
+                (self.serve_operator)(Arc::clone(&self), peer, user).await;
+            }
             Ok(None) | Err(_) => {}
         }
     }
 
-    /// Reads again what can be changed. If that fails, all stays as it is, but for Replicas: those
+    /// Reads again what can be changed. If that fails, all stays as it is, but for replicas: those
     /// that can be taken up are.
     pub async fn reload(&self) -> Result<(), String> {
         let mut named = self.named.lock().await;
         let reloaded = (self.reload)()?;
         let is_named = |named: &Vec<Address>| !named.is_empty();
         if !self.is_router() && reloaded.replicas.as_ref().is_some_and(is_named) {
-            return Err("it was started without Replicas: restart it with them".into());
+            return Err("it was started without replicas: restart it with them".into());
         }
         *self
             .admission

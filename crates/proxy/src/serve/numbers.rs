@@ -1,7 +1,8 @@
 //! The numbers that tables have at replicas, as far as somebody had to ask.
 //!
-//! A replica that has what a read must see has its tables under the names that the catalogue has, by which the
-//! read is understood. So numbers are known for as long as that catalogue is the newest.
+//! A replica that has what a read must see has its tables under the names that the catalogue has,
+//! by which the read is understood. So numbers are known for as long as that catalogue is the
+//! newest.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, PoisonError};
@@ -69,8 +70,8 @@ fn escaped(text: &str) -> String {
 }
 
 impl Routing {
-    /// What is to be known of the numbers of these tables at a replica, to which this is a connection between two
-    /// batches of sessions. It is asked there if need be.
+    /// What is to be known of the numbers of these tables at a replica, to which this is a
+    /// connection between two batches of sessions. It is asked there if need be.
     pub async fn numbers(
         &self,
         named: &Named,

@@ -1,4 +1,5 @@
-//! How long commits have been Pending: what stays so keeps reads of what it may write on the primary.
+//! How long commits have been Pending: what stays so keeps reads of what it may write on the
+//! primary.
 
 use std::sync::{LazyLock, Mutex, Weak};
 use std::time::{Duration, Instant};
@@ -17,7 +18,8 @@ const AGE_MAX: Duration = Duration::from_secs(10);
 /// What the log calls it.
 const EVENT: &str = "pending";
 
-/// Returns the time since this process first asked for it: the clock by which [`Manager::oldest_pending`] is asked.
+/// Returns the time since this process first asked for it: the clock by which
+/// [`Manager::oldest_pending`] is asked.
 pub(crate) fn now() -> Duration {
     static START: LazyLock<Instant> = LazyLock::new(Instant::now);
     START.elapsed()
@@ -40,7 +42,8 @@ pub(super) async fn watch(manager: Weak<Mutex<Manager>>) {
     }
 }
 
-/// What is to be told, where the oldest has this age. `was_late` says whether the last one was told to be late.
+/// What is to be told, where the oldest has this age. `was_late` says whether the last one was told
+/// to be late.
 fn warning(oldest: Option<Duration>, was_late: &mut bool) -> Option<(Level, &'static str)> {
     let is_late = oldest.is_some_and(|age| age > AGE_MAX);
     if std::mem::replace(was_late, is_late) == is_late {

@@ -58,7 +58,8 @@ const OUTPUT_LEN_MAX: usize = 256 * 1024;
 /// How often a commit is looked after that replicas do not have yet.
 const HELD_INTERVAL: Duration = Duration::from_millis(1);
 
-/// A client that is silent in the middle of a batch for so long may wait for an error, which comes without Sync.
+/// A client that is silent in the middle of a batch for so long may wait for an error, which comes
+/// without Sync.
 const GATHERING_MAX: Duration = Duration::from_millis(50);
 
 /// Bytes of a client that are read ahead, at most: one whole message, and what came with it.
@@ -76,7 +77,8 @@ const CONNECTION_FAILURE: &str = "08006";
 /// A client's session and its sockets.
 struct Relay<'a> {
     servers: &'a Servers,
-    /// Ready when another proxy is the active one, of which it wakes the session by itself once it was polled.
+    /// Ready when another proxy is the active one, of which it wakes the session by itself once it
+    /// was polled.
     lost: Option<Pin<Box<dyn Future<Output = ()> + Send + Sync>>>,
     /// It was polled.
     is_woken_when_lost: bool,
@@ -136,7 +138,8 @@ struct Plan {
     named: Named,
     /// What it runs as at a replica, if not as it is.
     as_prepared: Option<AsPrepared>,
-    /// What it may write, which is Pending before it is sent; and whether it runs inside of a transaction.
+    /// What it may write, which is Pending before it is sent; and whether it runs inside of a
+    /// transaction.
     writes: Option<Box<(Touched, bool)>>,
 }
 
@@ -277,7 +280,8 @@ impl Relay<'_> {
                 Wants::Messages => {}
             }
             let is_more = self.read_client()?;
-            // What was just sent may be cancelled: if nothing of the proxy's own runs before it, no answer comes first.
+            // What was just sent may be cancelled: if nothing of the proxy's own runs before it, no
+            // answer comes first.
             self.lead_cancels().await;
             if !is_more {
                 break;
@@ -391,7 +395,8 @@ impl Relay<'_> {
         self.tell_why(&plan.why, &plan.touches);
         let goal = Goal::Server(Arc::clone(&place.node), connection.cancel_key.clone());
         self.entry.leads_to(Some(goal)).await;
-        // From here to its end nothing waits: what is Pending has a connection, whose end it ends with.
+        // From here to its end nothing waits: what is Pending has a connection, whose end it ends
+        // with.
         if let (Some(writes), Some(routing)) = (&plan.writes, self.routing) {
             let (touched, is_inside) = &**writes;
             self.writes.note(touched, *is_inside, &routing.manager);
@@ -463,7 +468,8 @@ impl Relay<'_> {
             let settings = self.session.settings();
             touched.coarsen(settings.classes);
             let route = routing.route(&touched, settings.level);
-            // At other levels a replica may have to prepare it before it knows its tables as they are now.
+            // At other levels a replica may have to prepare it before it knows its tables as they
+            // are now.
             let knows_all = matches!(settings.level, Level::Gssi | Level::OneCopy);
             let as_prepared = touched.as_prepared.take();
             return Ok(Plan {
@@ -511,8 +517,8 @@ impl Relay<'_> {
         Ok((place, connection))
     }
 
-    /// A connection of a replica that has what was chosen for, also when there is a connection at last:
-    /// it may have crashed meanwhile, and have lost what it had; or be another's by now.
+    /// A connection of a replica that has what was chosen for, also when there is a connection at
+    /// last: it may have crashed meanwhile, and have lost what it had; or be another's by now.
     async fn take_there(
         &mut self,
         chosen: &Chosen,
@@ -575,8 +581,8 @@ impl Relay<'_> {
         Ok(())
     }
 
-    /// Reads and writes what can be, and waits until there is something to be looked at: something was read, or
-    /// there is place again for what comes of it.
+    /// Reads and writes what can be, and waits until there is something to be looked at: something
+    /// was read, or there is place again for what comes of it.
     async fn transfer(&mut self) -> Result<(), End> {
         let is_held = self.is_held();
         let is_gathering = self.session.is_gathering();

@@ -1,11 +1,11 @@
 //! The replicas there are: they come and go while the proxy runs.
 //!
-//! Those that an operator has added are in the primary's register, too, and are there again when this proxy or
-//! another one becomes active.
+//! Those that an operator has added are in the primary's register, too, and are there again when
+//! this proxy or another one becomes active.
 //!
 //! Invariants:
-//! - A number is never given twice while a proxy is active, so that what is said of a replica that went is
-//!   never said of another.
+//! - A number is never given twice while a proxy is active, so that what is said of a replica that
+//!   went is never said of another.
 //! - What the register says is changed before what is so here.
 
 use std::collections::BTreeMap;
@@ -78,8 +78,9 @@ impl Replicas {
         Ok(id)
     }
 
-    /// Takes one up for good: it is in the register first. Fails, and takes nothing up, where the URL is none,
-    /// where the database is one of them already, and where the primary does not note it.
+    /// Takes one up for good: it is in the register first. Fails, and takes nothing up, where the
+    /// URL is none, where the database is one of them already, and where the primary does not note
+    /// it.
     ///
     /// If it must be filled, it is filled from the replica `seed`; without that, from the primary.
     pub async fn register(
@@ -106,8 +107,8 @@ impl Replicas {
         Ok(id)
     }
 
-    /// Takes up those that are in the register, where they are not there already. Returns which could not be,
-    /// and why.
+    /// Takes up those that are in the register, where they are not there already. Returns which
+    /// could not be, and why.
     pub fn take_up(&self, registered: Vec<Registered>) -> Vec<String> {
         let mut problems = Vec::new();
         for Registered { place, url } in registered {
@@ -124,9 +125,9 @@ impl Replicas {
         problems
     }
 
-    /// Lets one go, whose database stays as it is. Reads that run there end in peace. Returns false if
-    /// there is none of this number. Fails, and it stays, where it is in the register and the primary does
-    /// not take it out.
+    /// Lets one go, whose database stays as it is. Reads that run there end in peace. Returns false
+    /// if there is none of this number. Fails, and it stays, where it is in the register and the
+    /// primary does not take it out.
     pub async fn remove(&self, id: ReplicaId) -> Result<bool, Error> {
         let _changing = self.changing.lock().await;
         let url = self.nodes().registered.get(&id).cloned();
@@ -148,9 +149,9 @@ impl Replicas {
         removed.is_some()
     }
 
-    /// Removes those that were named before and are no more, unless they are in the register, and takes up
-    /// those that are named and not there. Others, which nobody named, stay. The error says which could not
-    /// be taken up.
+    /// Removes those that were named before and are no more, unless they are in the register, and
+    /// takes up those that are named and not there. Others, which nobody named, stay. The error
+    /// says which could not be taken up.
     pub async fn exchange(&self, before: &[Address], after: &[Address]) -> Result<(), String> {
         let _changing = self.changing.lock().await;
         let stays = |gone: &&Address| after.iter().any(|it| it.place() == gone.place());

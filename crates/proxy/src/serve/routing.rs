@@ -1,8 +1,9 @@
 //! Where a batch goes, by what its statements touch.
 //!
-//! Reads outside of transactions, those of a transaction at READ COMMITTED that are independent of what
-//! it has written, and transactions at REPEATABLE READ that are to read only may go to a replica;
-//! everything else goes to the primary. What is not understood counts as writing anything (R33).
+//! Reads outside of transactions, those of a transaction at READ COMMITTED that are independent of
+//! what it has written, and transactions at REPEATABLE READ that are to read only may go to a
+//! replica; everything else goes to the primary. What is not understood counts as writing anything
+//! (R33).
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -146,8 +147,8 @@ impl Touched {
         self.generation = generations.into_iter().flatten().min();
     }
 
-    /// They are statements of a transaction that is on no server, or waits on the Primary: outside of it
-    /// they would find another time, and share no portals with its other statements.
+    /// They are statements of a transaction that is on no server, or waits on the primary: outside
+    /// of it they would find another time, and share no portals with its other statements.
     pub fn stays_inside(&mut self, shares_portals: bool) {
         let why = match (self.of_transaction_time, shares_portals) {
             (true, _) => "it asks for the time of its transaction",
@@ -213,8 +214,8 @@ impl Touched {
         self.needs_primary = self.needs_primary.or(Some(why));
     }
 
-    /// Do the statements change the schema and do nothing else? `text` is theirs: what it makes in the
-    /// schema of temporary tables is its session's.
+    /// Do the statements change the schema and do nothing else? `text` is theirs: what it makes in
+    /// the schema of temporary tables is its session's.
     pub fn is_schema_only(&self, text: &[u8]) -> bool {
         let is_temporary = |part: &[u8]| part.eq_ignore_ascii_case(TEMPORARY_SCHEMA);
         !self.schema.is_empty()
@@ -222,9 +223,10 @@ impl Touched {
             && !text.windows(TEMPORARY_SCHEMA.len()).any(is_temporary)
     }
 
-    /// May they run in a transaction that has its snapshot at a replica? Reads may, savepoints, and what
-    /// does nothing but end it; behind that, another may begin. A write may, as its client has said that it is to
-    /// read only: PostgreSQL refuses it there before it does anything, as it would on the primary.
+    /// May they run in a transaction that has its snapshot at a replica? Reads may, savepoints, and
+    /// what does nothing but end it; behind that, another may begin. A write may, as its client has
+    /// said that it is to read only: PostgreSQL refuses it there before it does anything, as it
+    /// would on the primary.
     fn stays_elsewhere(&self, text: &[u8]) -> bool {
         let is_read = self.needs_primary.is_none();
         let is_savepoint = self.count == 1 && self.commands == 1 && !self.may_end;
@@ -320,8 +322,9 @@ impl Before<'_> {
         None
     }
 
-    /// The message goes to a replica, where its transaction has its snapshot. What would find something
-    /// else there than on the primary fails, so that the client begins anew: then on the primary.
+    /// The message goes to a replica, where its transaction has its snapshot. What would find
+    /// something else there than on the primary fails, so that the client begins anew: then on the
+    /// primary.
     ///
     /// Returns what goes in its place, as [`Before::look`].
     fn look_elsewhere(&self, message: Message<'_>, goes: Goes<'_>) -> Option<BytesMut> {
@@ -376,8 +379,8 @@ impl Before<'_> {
             .hint("Begin it again: then it has one on the primary.");
         let is_batch = matches!(message.tag(), b'Q' | b'F');
         let instead = session.raise(&report, is_batch, goes.out);
-        // What it would leave behind must not keep the session there: Flush stands in its place, which
-        // has no answer, and what follows is skipped.
+        // What it would leave behind must not keep the session there: Flush stands in its place,
+        // which has no answer, and what follows is skipped.
         Some(instead.unwrap_or_else(|| {
             let mut flush = BytesMut::new();
             message::write(&mut flush, b'H', &[], 0);
@@ -464,13 +467,15 @@ pub struct Chosen {
     pub need: Tsid,
     /// In which life of its server it has that.
     pub life: Life,
-    /// If the read may be torn: when its snapshots are known to have been taken, it is to be asked whether it is.
+    /// If the read may be torn: when its snapshots are known to have been taken, it is to be asked
+    /// whether it is.
     pub watched: Option<Box<(Watch, Proof)>>,
 }
 
 impl Routing {
-    /// Becomes the active proxy, however long another one is, and prepares the primary for replicas,
-    /// of which there are none yet. Each will have so many connections for sessions, at most.
+    /// Becomes the active proxy, however long another one is, and prepares the primary for
+    /// replicas, of which there are none yet. Each will have so many connections for sessions, at
+    /// most.
     pub async fn start(
         primary: &Address,
         connections_max: usize,
@@ -505,8 +510,8 @@ impl Routing {
         }
     }
 
-    /// What runs in front of statements: what replicas run, too, is written into the log, unless the primary's
-    /// triggers do that. Fails where the statements cannot be replicated.
+    /// What runs in front of statements: what replicas run, too, is written into the log, unless
+    /// the primary's triggers do that. Fails where the statements cannot be replicated.
     pub fn prelude(
         &self,
         touched: &Touched,
@@ -580,7 +585,8 @@ impl Routing {
         self.of_target(target, watched, "it has all that is read")
     }
 
-    /// Where a read goes that waits, or where a transaction takes its snapshot, see [`Manager::route_moment`].
+    /// Where a read goes that waits, or where a transaction takes its snapshot, see
+    /// [`Manager::route_moment`].
     pub fn route_moment(&self, moment: &mut Moment, proof: Proof) -> Route {
         let (target, watch) = self.manager().route_moment(moment);
         let watched = watch.map(|watch| Box::new((watch, proof)));
@@ -705,8 +711,8 @@ impl Routing {
     }
 }
 
-/// A text that reads a row by its key, as a prepared statement with these values. Each is of the type that it has as
-/// a constant, so that the same operators are meant.
+/// A text that reads a row by its key, as a prepared statement with these values. Each is of the
+/// type that it has as a constant, so that the same operators are meant.
 fn as_prepared(analysis: &Analysis, template: &Template<'_>) -> Option<AsPrepared> {
     let [statement] = &**analysis else {
         return None;

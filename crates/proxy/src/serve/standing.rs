@@ -1,6 +1,8 @@
-//! What a proxy is: a pooler, or of several proxies that route the active one, or one that stands by.
+//! What a proxy is: a pooler, or of several proxies that route the active one, or one that stands
+//! by.
 //!
-//! Invariant: a session has one [`Servers`] from its login to its end, and ends with the lease of that.
+//! Invariant: a session has one [`Servers`] from its login to its end, and ends with the lease of
+//! that.
 
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
@@ -56,7 +58,8 @@ pub enum Standing {
 }
 
 impl Proxy {
-    /// Is the active one whenever no other is, and stands by otherwise. `told` hears of each change.
+    /// Is the active one whenever no other is, and stands by otherwise. `told` hears of each
+    /// change.
     ///
     /// Returns what stands in the way where that was so from the beginning.
     pub async fn stand(&self, settings: &Settings, mut told: impl FnMut(Standing)) -> Error {
@@ -103,7 +106,7 @@ impl Proxy {
         // What is wrong with URLs is told when they are to be taken up.
         let parsed = registered.iter().map(|it| Address::parse(&it.url));
         named.extend(parsed.flatten());
-        promotion::refuse_replaced(primary, &named).await?;
+        lineage::refuse_replaced(primary, &named).await?;
         Replication::stand(primary, waits).await
     }
 

@@ -48,7 +48,8 @@ impl Why {
         }
     }
 
-    /// The primary, since the read has failed at the replica, or what it has seen there does not count.
+    /// The primary, since the read has failed at the replica, or what it has seen there does not
+    /// count.
     pub fn failed(fault: &Fault) -> Why {
         match fault {
             Fault::Torn => Why::torn(),

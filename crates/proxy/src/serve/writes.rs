@@ -18,7 +18,8 @@ use replication::locked;
 pub struct Writes {
     /// Written in a transaction that cannot have committed.
     unsent: Sets,
-    /// What it has locked: what writers around the proxy did there before is seen on the primary at once.
+    /// What it has locked: what writers around the proxy did there before is seen on the primary at
+    /// once.
     locked: Sets,
     /// The oldest catalogue by which that is known.
     generation: Option<u64>,
@@ -53,7 +54,8 @@ impl Writes {
         }
     }
 
-    /// Has something run since this was asked last that may have done anything, as functions of users may?
+    /// Has something run since this was asked last that may have done anything, as functions of
+    /// users may?
     pub fn take_run_anything(&mut self) -> bool {
         std::mem::take(&mut self.has_run_anything)
     }
@@ -73,21 +75,21 @@ impl Writes {
         self.may_be_over
     }
 
-    /// May a read of the transaction run elsewhere at all? Not where it may have ended, or where names
-    /// may mean something else: what is not understood may have changed settings, too.
+    /// May a read of the transaction run elsewhere at all? Not where it may have ended, or where
+    /// names may mean something else: what is not understood may have changed settings, too.
     pub fn let_reads_go(&self) -> bool {
         !self.may_be_over && !self.has_settings && !self.unsent.may_write_anything()
     }
 
-    /// Does a read touch nothing of what the transaction has written (Algorithm 1), and no table in which
-    /// it has locked something?
+    /// Does a read touch nothing of what the transaction has written (Algorithm 1), and no table in
+    /// which it has locked something?
     pub fn is_independent(&self, reads: &Sets) -> bool {
         independent(&self.unsent, reads) && !self.locked.shares_table(reads)
     }
 
-    /// Has the schema changed since the transaction wrote? Then what it wrote is not known: a trigger or
-    /// a foreign key may have come before its lock. To be asked when a read has been routed: as long as
-    /// the change is Pending, that read goes to the primary.
+    /// Has the schema changed since the transaction wrote? Then what it wrote is not known: a
+    /// trigger or a foreign key may have come before its lock. To be asked when a read has been
+    /// routed: as long as the change is Pending, that read goes to the primary.
     pub fn is_outdated(&self, generation: u64) -> bool {
         self.unsent.is_written() && self.generation != Some(generation)
     }
@@ -127,7 +129,8 @@ impl Writes {
         Vec::new()
     }
 
-    /// The session has ended without a connection to the Primary: of what is Pending nothing was sent.
+    /// The session has ended without a connection to the primary: of what is Pending nothing was
+    /// sent.
     pub fn never_sent(&mut self, manager: &Mutex<Manager>) {
         if !self.is_pending() {
             return;

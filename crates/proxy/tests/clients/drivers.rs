@@ -1,8 +1,8 @@
 //! Drivers of other languages do real work through the proxy, with passwords and a replica.
 //!
-//! Each has a program in a folder here, which does that work, checks what it reads and prints `done`.
-//! What it needs is fetched once in the versions that are pinned there, and kept below the folder of
-//! what is built. That takes the language's tools, and a network the first time.
+//! Each has a program in a folder here, which does that work, checks what it reads and prints
+//! `done`. What it needs is fetched once in the versions that are pinned there, and kept below the
+//! folder of what is built. That takes the language's tools, and a network the first time.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -68,8 +68,9 @@ impl Driver {
     }
 }
 
-/// Runs a program with the proxy's URL. When its work is done, it goes on reading until its standard input
-/// ends, which is when the replica has answered it often enough. What it wrote must then be there, too.
+/// Runs a program with the proxy's URL. When its work is done, it goes on reading until its
+/// standard input ends, which is when the replica has answered it often enough. What it wrote must
+/// then be there, too.
 async fn works(program: Command) {
     let cluster = Cluster::with_passwords(CONNECTIONS).await;
     let address = cluster.front.address;

@@ -86,8 +86,8 @@ async fn psql_as_without_the_proxy() {
     assert!(through.stdout.len() > 500_000);
 }
 
-/// A database with something of every kind, made through the proxy: `pg_dump` gives the same with and
-/// without it, and the same schema at the replica.
+/// A database with something of every kind, made through the proxy: `pg_dump` gives the same with
+/// and without it, and the same schema at the replica.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn pg_dump_as_without_the_proxy() {
     if !is_there() {
@@ -152,7 +152,8 @@ async fn pg_dump_as_without_the_proxy() {
     assert_eq!(without_triggers(&there), without_triggers(&here));
 }
 
-/// The lines of a dump but for the primary's triggers that note changes of the schema: they are in no schema.
+/// The lines of a dump but for the primary's triggers that note changes of the schema: they are in
+/// no schema.
 fn without_triggers(dump: &str) -> Vec<&str> {
     let is_own = |line: &str| {
         ["", "--"].contains(&line)

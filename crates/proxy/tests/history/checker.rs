@@ -14,8 +14,8 @@
 //! | rt | a transaction that ended | one that began after that |
 //!
 //! a history is right if (ww ∪ wr ∪ rt) ; rw? has no cycle (Cerone and Gotsman, *Analysing Snapshot
-//! Isolation*, PODC 2016, with real time in the place of sessions): commits come before what depends
-//! on them begins, and begins come before commits that they miss.
+//! Isolation*, PODC 2016, with real time in the place of sessions): commits come before what
+//! depends on them begins, and begins come before commits that they miss.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::fmt;

@@ -1,6 +1,6 @@
-//! Clients that append to lists and read them through the proxy see global strong snapshot isolation,
-//! whatever happens to the primary and to replicas; where a session asks for less, it gets less, which
-//! shows that the checker sees the difference.
+//! Clients that append to lists and read them through the proxy see global strong snapshot
+//! isolation, whatever happens to the primary and to replicas; where a session asks for less, it
+//! gets less, which shows that the checker sees the difference.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -174,8 +174,8 @@ impl Writer {
         };
     }
 
-    /// How a transaction ended that failed so. What its connection said no more may have taken effect, if it
-    /// has appended something.
+    /// How a transaction ended that failed so. What its connection said no more may have taken
+    /// effect, if it has appended something.
     fn ending_of(&self, error: &Error) -> Ending {
         let appends = |operation: &Operation| matches!(operation, Operation::Append(..));
         let known = [
@@ -246,8 +246,9 @@ impl Writer {
         Ok(())
     }
 
-    /// A read within a transaction at READ COMMITTED, which is judged as a transaction of its own that
-    /// sees what others have committed. What its transaction has appended so far stands behind that.
+    /// A read within a transaction at READ COMMITTED, which is judged as a transaction of its own
+    /// that sees what others have committed. What its transaction has appended so far stands behind
+    /// that.
     async fn read_separately(&mut self) -> Result<(), Error> {
         let began = Instant::now();
         let appended = self.operations.len();
@@ -479,8 +480,8 @@ async fn weak_reads_are_found_to_be_stale() {
     }
 }
 
-/// While a replica cannot execute the commits that write one list, it commits nothing behind them. Where
-/// it does (the planted bug `CommitsOutOfOrder`), reads are found to be stale.
+/// While a replica cannot execute the commits that write one list, it commits nothing behind them.
+/// Where it does (the planted bug `CommitsOutOfOrder`), reads are found to be stale.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_held_back_holds_back_what_is_behind_it() {
     if !is_there() {

@@ -1,5 +1,6 @@
-//! Statements by chance: PostgreSQL's grammar of schemas as far as it makes tables, views, types, functions and what
-//! belongs to them, with expressions of all functions, operators and types of a catalogue. Many are wrong.
+//! Statements by chance: PostgreSQL's grammar of schemas as far as it makes tables, views, types,
+//! functions and what belongs to them, with expressions of all functions, operators and types of a
+//! catalogue. Many are wrong.
 
 use std::fmt::Write;
 

@@ -1,7 +1,8 @@
-//! Changes of schemas and rows by chance, through the proxy and straight to another server: both answer alike, but for
-//! what the proxy refuses by name, and every replica follows.
+//! Changes of schemas and rows by chance, through the proxy and straight to another server: both
+//! answer alike, but for what the proxy refuses by name, and every replica follows.
 //!
-//! CI runs a few fixed seeds. `REPLEX_SCHEMAS_MINUTES` runs others for so long, from `REPLEX_SCHEMAS_SEED` on.
+//! CI runs a few fixed seeds. `REPLEX_SCHEMAS_MINUTES` runs others for so long, from
+//! `REPLEX_SCHEMAS_SEED` on.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -58,7 +59,8 @@ SELECT oprname || '|' || format_type(oprleft, NULL) || '|' || format_type(oprrig
    AND NOT EXISTS (SELECT FROM pg_type t WHERE t.oid IN (oprleft, oprright)
                     AND (typtype = 'p' OR typname ~ '^(pg_|aclitem|gtsvector|_)')) ORDER BY 1";
 
-/// What each node has of the schema: what differs by nature (the text of checks, rows of materialised views) left out.
+/// What each node has of the schema: what differs by nature (the text of checks, rows of
+/// materialised views) left out.
 const THERE: &str = "
 SELECT string_agg(line, E'\\n' ORDER BY line) FROM (
   SELECT format('%s.%s %s %s %s %s %s', nspname, relname, relkind, relpersistence, relacl, relowner::regrole, obj_description(c.oid, 'pg_class'))

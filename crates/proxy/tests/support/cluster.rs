@@ -35,8 +35,8 @@ impl Cluster {
         Cluster::behind(told, primary, replicas).await
     }
 
-    /// With a replica, so many connections to each server, and passwords on both sides of the proxy.
-    /// The database belongs to [`support::USER`], who is no superuser.
+    /// With a replica, so many connections to each server, and passwords on both sides of the
+    /// proxy. The database belongs to [`support::USER`], who is no superuser.
     pub async fn with_passwords(connections: usize) -> Cluster {
         let primary = primary();
         ask_for_passwords(&primary).await;
@@ -145,8 +145,8 @@ impl Cluster {
         }
     }
 
-    /// From here on the proxy itself writes into the log which changes of the schema replicas are to make, as
-    /// where it may not make triggers.
+    /// From here on the proxy itself writes into the log which changes of the schema replicas are
+    /// to make, as where it may not make triggers.
     pub async fn drop_triggers(&self) {
         let primary = connect(self.primary.socket()).await;
         for trigger in ["hihooi_before", "hihooi_after", "hihooi_drop"] {

@@ -18,9 +18,9 @@ async fn set_standby(primary: &Client, set: &str) {
     primary.batch_execute(reload).await.unwrap();
 }
 
-/// From now on commits with `synchronous_commit = on` wait. Sessions show the setting before that is so: the
-/// checkpointer is who puts it into force, when it next looks, which is found out by commits. `admin` is a session at
-/// `primary`, where nobody else's commit may wait meanwhile.
+/// From now on commits with `synchronous_commit = on` wait. Sessions show the setting before that
+/// is so: the checkpointer is who puts it into force, when it next looks, which is found out by
+/// commits. `admin` is a session at `primary`, where nobody else's commit may wait meanwhile.
 pub async fn hold_commits(primary: &Postgres, admin: &Client) {
     set_standby(admin, "SET synchronous_standby_names = 'nobody'").await;
     let address = primary.socket();

@@ -69,6 +69,7 @@ pub fn options(postgres: &Postgres, connections: usize) -> Options {
 /// The same, in front of this primary.
 pub fn options_at(primary: Address, connections: usize) -> Options {
     Options {
+        serve_operator: proxy::console::serve,
         primary,
         admission: Admission {
             authentication: Authentication::Trust(Users::default()),
@@ -191,8 +192,8 @@ pub async fn run(
         .unwrap()
 }
 
-/// Asks for `'here'` by psql, as [`USER`] with her password; `words` are libpq's further ones for the
-/// connection.
+/// Asks for `'here'` by psql, as [`USER`] with her password; `words` are libpq's further ones for
+/// the connection.
 pub async fn psql(postgres: &Postgres, words: &str) -> Output {
     let line = format!("user={USER} dbname=postgres gssencmode=disable {words}");
     let mut command = Command::new(postgres.programs().join("psql"));

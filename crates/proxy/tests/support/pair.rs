@@ -1,5 +1,5 @@
-//! Two proxies in front of one primary, each in a process of its own that can be killed and stopped, and
-//! clients that write and read through whichever is the active one.
+//! Two proxies in front of one primary, each in a process of its own that can be killed and
+//! stopped, and clients that write and read through whichever is the active one.
 //!
 //! Such a process is this very program, run again for the same test.
 
@@ -237,8 +237,8 @@ impl Pair {
         }
     }
 
-    /// All that was acknowledged is on the primary, each commit is there whole and once, and so it is at
-    /// every replica.
+    /// All that was acknowledged is on the primary, each commit is there whole and once, and so it
+    /// is at every replica.
     pub async fn expect_everything(&self, load: &Load) {
         let client = connect(self.primary.socket()).await;
         assert_eq!(text(&client, TORN).await, "");
@@ -390,7 +390,8 @@ impl Known {
         }
     }
 
-    /// Reads all counters: each must be what anybody was told before, and what belongs to it must be there.
+    /// Reads all counters: each must be what anybody was told before, and what belongs to it must
+    /// be there.
     async fn read(self: Arc<Self>) -> u64 {
         let mut client = self.connect().await;
         let mut reads = 0;

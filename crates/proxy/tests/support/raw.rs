@@ -156,8 +156,8 @@ impl Raw {
         }
     }
 
-    /// Hears where a statement went, of several places the last, and what was said but for notices. To be
-    /// told of places, the session has set `replex.trace`.
+    /// Hears where a statement went, of several places the last, and what was said but for notices.
+    /// To be told of places, the session has set `replex.trace`.
     pub async fn hear_at(&mut self) -> (String, String) {
         self.notices.clear();
         let told = self.hear().await.replace('N', "");

@@ -45,8 +45,8 @@ pub fn authority(file: &Path) -> CertifiedIssuer<'static, KeyPair> {
     authority
 }
 
-/// A certificate for a user by an authority, in files of this folder. Returns libpq's words for it. Its number is
-/// [`number_of`] the user.
+/// A certificate for a user by an authority, in files of this folder. Returns libpq's words for it.
+/// Its number is [`number_of`] the user.
 pub fn certify(issuer: &CertifiedIssuer<'_, KeyPair>, user: &str, folder: &Path) -> String {
     let key = KeyPair::generate().unwrap();
     let mut params = CertificateParams::default();
@@ -66,7 +66,8 @@ pub fn number_of(user: &str) -> SerialNumber {
     SerialNumber::from_slice(user.as_bytes())
 }
 
-/// Writes an authority's list of the certificates that it has revoked, which is good until that year.
+/// Writes an authority's list of the certificates that it has revoked, which is good until that
+/// year.
 pub fn revoke(
     issuer: &CertifiedIssuer<'_, KeyPair>,
     revoked: &[SerialNumber],
@@ -91,8 +92,8 @@ pub fn revoke(
     fs::write(file, list.pem().unwrap()).unwrap();
 }
 
-/// A certificate for all of these databases, in the folder's `roots.pem`; from now on they let in nobody
-/// without TLS and a password, which is [`PASSWORD`] for the superuser.
+/// A certificate for all of these databases, in the folder's `roots.pem`; from now on they let in
+/// nobody without TLS and a password, which is [`PASSWORD`] for the superuser.
 pub async fn require_tls(databases: &[&Postgres], folder: &Path) {
     let hosts: Vec<String> = databases
         .iter()
@@ -174,8 +175,8 @@ pub enum Does {
     Hide,
 }
 
-/// Somebody who stands between clients and a server, and shows a certificate of their own. Ends when it
-/// is dropped.
+/// Somebody who stands between clients and a server, and shows a certificate of their own. Ends
+/// when it is dropped.
 pub struct Between {
     pub address: SocketAddr,
     task: JoinHandle<()>,

@@ -32,7 +32,7 @@ impl Keeping {
         let has_replicas = !arguments.replica.is_empty() || arguments.replicate;
         if !has_replicas && arguments.buffer.is_some() {
             let text =
-                "--buffer keeps commits for Replicas: give --replica URL or --replicate, too";
+                "--buffer keeps commits for replicas: give --replica URL or --replicate, too";
             return Err(CommandFailure::Usage(text.into()));
         }
         let length_max = u64::from(arguments.buffer_mib) << 20;

@@ -292,6 +292,7 @@ fn options(serve: &Serve) -> Result<Options, CommandFailure> {
     }
     let (before, address) = (serve.clone(), primary.clone());
     Ok(Options {
+        serve_operator: proxy::console::serve,
         admission: admission(serve, &primary).map_err(CommandFailure::Failed)?,
         replicas: addresses(&serve.replica).map_err(CommandFailure::Usage)?,
         reload: Box::new(move || reload(&before, &address)),

@@ -1,25 +1,26 @@
 //! How a row of a replica is found that the primary's stream names.
 //!
-//! By its key, where there is one: with the operator of its index, whatever the search path. Otherwise by all its values
-//! (`REPLICA IDENTITY FULL`). The stream has what types' output functions write, which casts to text do not give
-//! (`boolean`, `char(n)`, `inet`), and equality is another thing (`numeric` 1.0 and 1.00, `citext`), or is missing
-//! (`json`). So a value is the same if the output function writes the same of it and of the stream's text, once that
-//! was read here: `format` calls it, for every type.
+//! By its key, where there is one: with the operator of its index, whatever the search path.
+//! Otherwise by all its values (`REPLICA IDENTITY FULL`). The stream has what types' output
+//! functions write, which casts to text do not give (`boolean`, `char(n)`, `inet`), and equality is
+//! another thing (`numeric` 1.0 and 1.00, `citext`), or is missing (`json`). So a value is the same
+//! if the output function writes the same of it and of the stream's text, once that was read here:
+//! `format` calls it, for every type.
 
 use super::{name, pairs, text};
 use crate::Error;
+use crate::change::{Shape, ShapeColumn};
 use crate::pgoutput::{Old, Tuple, Value};
-use crate::tstate::{Shape, ShapeColumn};
 use pg_wire::quoting::quoted;
 
 /// The type `"char"`.
 pub const CHAR: u32 = 18;
 
-/// Types that PostgreSQL finds equal just where their texts are: `bool`, `bytea`, `int8`, `int2`, `int4`, `oid`, `date`,
-/// `time`, `timestamp`, `timestamptz`, `uuid`.
+/// Types that PostgreSQL finds equal just where their texts are: `bool`, `bytea`, `int8`, `int2`,
+/// `int4`, `oid`, `date`, `time`, `timestamp`, `timestamptz`, `uuid`.
 const EXACT: [u32; 11] = [16, 17, 20, 21, 23, 26, 1082, 1083, 1114, 1184, 2950];
-/// Types whose equal texts are equal, but not only those: `text`, `float4`, `float8`, `bpchar`, `varchar`, `interval`,
-/// `timetz`, `numeric`.
+/// Types whose equal texts are equal, but not only those: `text`, `float4`, `float8`, `bpchar`,
+/// `varchar`, `interval`, `timetz`, `numeric`.
 const PLAIN: [u32; 8] = [25, 700, 701, 1042, 1043, 1186, 1266, 1700];
 
 /// The rows that a change is about; one of them, where several are alike.

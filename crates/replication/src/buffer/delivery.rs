@@ -1,4 +1,5 @@
-//! Gives a replica what it has missed, from the transactions buffer; then the slot's reader goes on with it.
+//! Gives a replica what it has missed, from the transactions buffer; then the slot's reader goes on
+//! with it.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -7,12 +8,12 @@ use bytes::Bytes;
 use tokio::sync::mpsc;
 
 use super::super::extractor::QUEUE_LENGTH_MAX;
+use super::super::pages::Page;
 use super::super::reader::{Answer, Commit, Follower, join};
 use super::super::spill::Spill;
 use super::super::tstate::{Effect, TState};
 use super::super::{Error, Shared};
 use super::Buffer;
-use super::pages::Page;
 use super::record::{self, Read};
 use proxy_core::freshness::{ReplicaId, Tsid};
 

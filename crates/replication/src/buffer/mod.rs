@@ -1,27 +1,30 @@
 //! The transactions buffer (the paper's section 3): commits by TSID, in a table of the store.
 //!
-//! Who has a buffer need not have the primary keep its log for replicas that are away: they are given from here
-//! what they have missed, and go on with the slot's reader from where that is. The buffer follows the reader as an
-//! replica does, so that it may be stopped, lose all that it has, or be somewhere else, and nothing depends on it
-//! but who is away: until it is back, the primary keeps its log for those that rely on it.
+//! Who has a buffer need not have the primary keep its log for replicas that are away: they are
+//! given from here what they have missed, and go on with the slot's reader from where that is. The
+//! buffer follows the reader as an replica does, so that it may be stopped, lose all that it has,
+//! or be somewhere else, and nothing depends on it but who is away: until it is back, the primary
+//! keeps its log for those that rely on it.
 //!
 //! - `pages` knows which commits are there; `record` writes them as bytes, `table` keeps those.
 //! - `delivery` gives a replica what it has missed.
 //!
-//! What all have is kept, too, as long as there is room: it is what a replica needs that was removed and is added
-//! again (the paper's Archiver). Where there is no room any more, the oldest goes, whoever needs it.
+//! What all have is kept, too, as long as there is room: it is what a replica needs that was
+//! removed and is added again (the paper's Archiver). Where there is no room any more, the oldest
+//! goes, whoever needs it.
 //!
 //! Invariants:
 //! - The slot forgets nothing that who is away lacks and that is not here on disk.
-//! - Pages leave no gap. A buffer that has missed something, since it was another one's or has lost it, begins anew.
+//! - Pages leave no gap. A buffer that has missed something, since it was another one's or has lost
+//!   it, begins anew.
 //! - Only the active proxy writes.
 
 pub mod delivery;
 
-pub mod pages;
 mod record;
 mod table;
 
+use super::lineage;
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -32,6 +35,7 @@ use tokio::time::MissedTickBehavior;
 use tokio_postgres::Client;
 
 use super::extractor::QUEUE_LENGTH_MAX;
+use super::pages::{Page, Pages};
 use super::reader::{Answer, Commit, Follower, join};
 use super::spill::Spill;
 use super::tstate::{Effect, TState};
@@ -40,7 +44,6 @@ use super::{
     promotion, setup,
 };
 use crate::events::EventLog;
-use pages::{Page, Pages};
 use proxy_core::freshness::Tsid;
 use proxy_pool::ledger::UNPROVEN;
 use table::{PART_LENGTH_MAX, Table};
@@ -218,7 +221,7 @@ impl Keeper<'_> {
         wait: &mut Duration,
     ) -> Result<Infallible, Error> {
         let primary = connect(&shared.primary, "replex buffer").await?;
-        let line = promotion::line(&primary).await?;
+        let line = lineage::line(&primary).await?;
         let table = Table::open(&buffer.options.coordinators, &line).await?;
         buffer.kept().holds = true;
         let start = open(shared, buffer, &table, &primary).await?;
@@ -363,7 +366,8 @@ fn proven(shared: &Shared) -> Result<(), Error> {
     }
 }
 
-/// Finds out what is there, removes what is of no use, and tells from where on it must be given commits.
+/// Finds out what is there, removes what is of no use, and tells from where on it must be given
+/// commits.
 async fn open(
     shared: &Shared,
     buffer: &Buffer,

@@ -1,10 +1,11 @@
 //! Transaction states as bytes, as pages hold them.
 //!
-//! All numbers are little-endian. A state: TSID (8 bytes), transaction (4), whether it has statements (1), number
-//! of tables (4); of each table its number (4), and the number of its rows (4, all ones where they are not named)
-//! with the rows (8 each); why its changes cannot be done, as length (4) and text, empty if they can; the length
-//! of what it does (8), and that, as `spill` writes it. The last does not stand in the page where it is too long
-//! for memory, but in its further rows.
+//! All numbers are little-endian. A state: TSID (8 bytes), transaction (4), whether it has
+//! statements (1), number of tables (4); of each table its number (4), and the number of its rows
+//! (4, all ones where they are not named) with the rows (8 each); why its changes cannot be done,
+//! as length (4) and text, empty if they can; the length of what it does (8), and that, as `spill`
+//! writes it. The last does not stand in the page where it is too long for memory, but in its
+//! further rows.
 
 use std::io;
 

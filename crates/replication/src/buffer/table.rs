@@ -1,13 +1,13 @@
 //! The table of the store that pages are kept in: keyed by TSID, one for each primary.
 //!
-//! A page is one row, or several, where one commit does more than a row can hold. Its first row is written last:
-//! so there is a page when all of it is there.
+//! A page is one row, or several, where one commit does more than a row can hold. Its first row is
+//! written last: so there is a page when all of it is there.
 
 use bytes::Bytes;
 use client::{Client, ColumnType, ConnectOptions, IfExists, RequestResult, SchemaBuilder, Value};
 
 use super::super::Error;
-use super::pages::Page;
+use super::super::pages::Page;
 use proxy_core::freshness::Tsid;
 
 /// Bytes in one row, at most; a row of the store may have a mebibyte.
@@ -17,8 +17,9 @@ const PARTITIONS: u32 = 4;
 /// The index that is another copy, where there is a second server for one.
 const SECOND_COPY: &str = "by_tsid";
 
-/// Columns, by their places: the epoch of the proxy that wrote a page, the place where it ends, which of its rows
-/// this is, the place behind which it begins, how many rows it has, their bytes in all, and the bytes of this row.
+/// Columns, by their places: the epoch of the proxy that wrote a page, the place where it ends,
+/// which of its rows this is, the place behind which it begins, how many rows it has, their bytes
+/// in all, and the bytes of this row.
 const COLUMNS: [&str; 6] = ["epoch", "tsid", "part", "after", "parts", "length"];
 /// The last one.
 const STATES: &str = "states";
@@ -42,8 +43,8 @@ fn number(value: u64) -> Value {
 }
 
 impl Table {
-    /// The table of the primary of this line (`promotion::line`), made where there is none: with two copies where
-    /// there are servers for them.
+    /// The table of the primary of this line (`lineage::line`), made where there is none: with
+    /// two copies where there are servers for them.
     pub async fn open(coordinators: &[String], line: &str) -> Result<Table, Error> {
         let client = Client::connect(ConnectOptions::new(coordinators)).await;
         let client = client.map_err(unreached)?;

@@ -1,4 +1,5 @@
-//! How long a proxy may believe that it is the active one, and what a standby makes of what it sees.
+//! How long a proxy may believe that it is the active one, and what a standby makes of what it
+//! sees.
 //!
 //! Times are of a clock that nobody sets, and that goes on while the machine sleeps.
 
@@ -9,7 +10,8 @@ use std::time::Duration;
 use rustix::time::{ClockId, clock_gettime};
 use tokio::sync::watch;
 
-/// Who has asked the primary and was told that it is active, is active for so long from when it asked.
+/// Who has asked the primary and was told that it is active, is active for so long from when it
+/// asked.
 pub const LEASE: Duration = Duration::from_secs(3);
 /// After so long the lease of another has run out, too, even if its clock is slower by a tenth.
 pub const LEASE_SURELY: Duration = Duration::from_millis(3300);
@@ -143,8 +145,8 @@ pub struct Watched {
 }
 
 impl Watched {
-    /// The primary has answered now, and the last beat was this. A wait for the primary's answer is no
-    /// silence of the active proxy: it counts as little as two looks do.
+    /// The primary has answered now, and the last beat was this. A wait for the primary's answer is
+    /// no silence of the active proxy: it counts as little as two looks do.
     pub fn saw(&mut self, beat: Option<Beat>, now: Moment) {
         let gap = self
             .looked
@@ -164,8 +166,8 @@ impl Watched {
         self.silent >= SILENCE
     }
 
-    /// When the lease of the one before has surely run out, whose last beat is known now, when it has
-    /// lost its lock.
+    /// When the lease of the one before has surely run out, whose last beat is known now, when it
+    /// has lost its lock.
     ///
     /// It asked before the primary noted a beat, and that was before the beat was seen here.
     pub fn run_out(&self, last: Option<Beat>, now: Moment) -> Moment {

@@ -1,32 +1,34 @@
 //! Which of several proxies is the active one. The others stand by.
 //!
-//! A proxy that routes knows what its own clients write before it is committed (R32); of what others
-//! write it hears from the slot, later. So two of them in front of one primary would give stale answers.
+//! A proxy that routes knows what its own clients write before it is committed (R32); of what
+//! others write it hears from the slot, later. So two of them in front of one primary would give
+//! stale answers.
 //!
-//! - The *lock*, an advisory one, is held at the primary by a session that does nothing else. Who has it
-//!   raises the *epoch*. Both are lost by nobody without the primary's knowing.
-//! - Before a connection to the primary is used for clients, that session writes down its backend. As the
-//!   session's end ends the lock, nothing is written down any more once another has the lock: the list is
-//!   complete.
-//! - Every second that session shows a *beat*. When that is answered, the *lease* is valid for three
-//!   seconds from when it was sent. What a replica has said is told to a client only if the lease is
-//!   valid then, and no read is routed to one otherwise.
+//! - The *lock*, an advisory one, is held at the primary by a session that does nothing else. Who
+//!   has it raises the *epoch*. Both are lost by nobody without the primary's knowing.
+//! - Before a connection to the primary is used for clients, that session writes down its backend.
+//!   As the session's end ends the lock, nothing is written down any more once another has the
+//!   lock: the list is complete.
+//! - Every second that session shows a *beat*. When that is answered, the *lease* is valid for
+//!   three seconds from when it was sent. What a replica has said is told to a client only if the
+//!   lease is valid then, and no read is routed to one otherwise.
 //!
-//! Who gets the lock, in this order: raises the epoch; ends all backends of the list and who reads the
-//! slot, until there are none; waits until the lease of the one before has surely run out, unless that one
-//! has said that it gave up; takes the end of the log as its floor; begins.
+//! Who gets the lock, in this order: raises the epoch; ends all backends of the list and who reads
+//! the slot, until there are none; waits until the lease of the one before has surely run out,
+//! unless that one has said that it gave up; takes the end of the log as its floor; begins.
 //!
 //! Invariants:
-//! - When the floor is taken, what clients of earlier epochs committed is in the log before it and shown
-//!   by the primary, and they commit nothing after. So the new manager needs nothing of the old one's.
-//! - When it begins, no lease of an earlier epoch is valid. So no replica's answer is told by another
-//!   proxy to who asks after its first commit. An answer whose lease was valid when it was looked at,
-//!   and which is told later, is one to a question from before that commit.
+//! - When the floor is taken, what clients of earlier epochs committed is in the log before it and
+//!   shown by the primary, and they commit nothing after. So the new manager needs nothing of the
+//!   old one's.
+//! - When it begins, no lease of an earlier epoch is valid. So no replica's answer is told by
+//!   another proxy to who asks after its first commit. An answer whose lease was valid when it was
+//!   looked at, and which is told later, is one to a question from before that commit.
 //! - A replica executes for one epoch at a time: see `fence`.
 //!
-//! A proxy whose session at the primary is lost tries to get the lock again. If it does, and the epoch
-//! is still its own, nobody was active in between, and it goes on. If another proxy has the lock, its lease
-//! has *ended* for good: its clients' sessions are ended.
+//! A proxy whose session at the primary is lost tries to get the lock again. If it does, and the
+//! epoch is still its own, nobody was active in between, and it goes on. If another proxy has the
+//! lock, its lease has *ended* for good: its clients' sessions are ended.
 //!
 //! That session writes the register of replicas, too: see `register`.
 
@@ -42,7 +44,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
 use tokio_postgres::Client;
 
-use super::setup::one;
+use super::query::one;
 use super::{Error, RETRY_WAIT_MIN};
 use lease::{Beat, LOOK_INTERVAL, Lease, Moment, Watched};
 use pg_connect::address::Address;
@@ -129,8 +131,8 @@ pub async fn begin_after(primary: &Address, epoch: u64) -> Result<(), Error> {
     seat.begin_after(epoch).await
 }
 
-/// Keeps proxies from becoming active in front of this database for as long as that session lives. Not where
-/// one is already; who has just gone may have the lock for a moment more.
+/// Keeps proxies from becoming active in front of this database for as long as that session lives.
+/// Not where one is already; who has just gone may have the lock for a moment more.
 pub async fn keep_out(primary: &Client) -> Result<bool, Error> {
     let (class, object) = LOCK;
     let lock = format!("SELECT pg_try_advisory_lock({class}, {object})");
@@ -257,8 +259,8 @@ impl Keeper {
         }
     }
 
-    /// Shows beats, writes down entries and changes the register. Returns when the session is of no use any
-    /// more.
+    /// Shows beats, writes down entries and changes the register. Returns when the session is of no
+    /// use any more.
     async fn serve(&mut self) -> Error {
         let mut beat = interval(BEAT_INTERVAL);
         beat.set_missed_tick_behavior(MissedTickBehavior::Delay);

@@ -1,22 +1,23 @@
-//! The register of Replicas: those that operators have added, kept in the primary, so that whoever is active
-//! next follows them, too.
+//! The register of replicas: those that operators have added, kept in the primary, so that whoever
+//! is active next follows them, too.
 //!
 //! `hihooi.replica` has their URLs as they were given, with passwords, and is its owner's alone, as
 //! PostgreSQL's `pg_subscription` is.
 //!
 //! Invariants:
-//! - Only the session that has the lock writes there, in a transaction that holds its epoch's row. So what
-//!   the next one reads is final.
-//! - What was not confirmed in time has failed, and is taken back before anything else is written. It stays
-//!   only where the proxy has ended, or lost its lock to another one, before it could do that.
+//! - Only the session that has the lock writes there, in a transaction that holds its epoch's row.
+//!   So what the next one reads is final.
+//! - What was not confirmed in time has failed, and is taken back before anything else is written.
+//!   It stays only where the proxy has ended, or lost its lock to another one, before it could do
+//!   that.
 
 use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 
-use super::super::catalogue::{rows, value};
-use super::super::setup::has_table;
+use super::super::query::has_table;
+use super::super::query::{rows, value};
 use super::super::{Error, connect};
 use pg_connect::address::Address;
 use pg_wire::quoting::literal;
@@ -55,7 +56,8 @@ impl Change {
         }
     }
 
-    /// As one transaction, which gives 1, or 0 and changes nothing where the epoch is another one by now.
+    /// As one transaction, which gives 1, or 0 and changes nothing where the epoch is another one
+    /// by now.
     pub(super) fn sql(&self, epoch: u64) -> String {
         let (host, port, database) = (literal(&self.host), self.port, literal(&self.database));
         let change = match &self.url {
@@ -98,8 +100,8 @@ impl Register {
         Register(requests)
     }
 
-    /// Returns when the change is on the primary's disk. If it fails, the register says again what it has
-    /// said `before`.
+    /// Returns when the change is on the primary's disk. If it fails, the register says again what
+    /// it has said `before`.
     pub async fn write(&self, change: Change, before: Change) -> Result<(), Error> {
         let (done, mut is_done) = oneshot::channel();
         let request = Request {

@@ -1,8 +1,8 @@
 //! What two proxies tell each other, on the primary.
 //!
-//! The lock is of a session that does nothing else. `hihooi.leader` has the epoch, and survives a crash
-//! of the primary, as `hihooi.replica` does: see `register`. `hihooi.beat` and `hihooi.backend` do not: no
-//! lease is longer than a crash, and no backend outlives one.
+//! The lock is of a session that does nothing else. `hihooi.leader` has the epoch, and survives a
+//! crash of the primary, as `hihooi.replica` does: see `register`. `hihooi.beat` and
+//! `hihooi.backend` do not: no lease is longer than a crash, and no backend outlives one.
 
 use std::time::Duration;
 
@@ -11,8 +11,8 @@ use tokio::time::timeout;
 use tokio_postgres::error::Severity;
 use tokio_postgres::{Client, SimpleQueryMessage};
 
-use super::super::catalogue::{rows, value};
-use super::super::setup::{first, number, setup_error};
+use super::super::query::{first, number, setup_error};
+use super::super::query::{rows, value};
 use super::super::{Error, SLOT, connect, described};
 use super::lease::Beat;
 use super::register::Change;
@@ -44,8 +44,8 @@ INSERT INTO hihooi.leader (epoch, is_released, name)
   SELECT pg_current_wal_insert_lsn() - '0/0', true, '' WHERE NOT EXISTS (SELECT FROM hihooi.leader);
 COMMIT";
 
-/// No setting of the role's may end it, or have texts read otherwise; and passwords in the register's URLs
-/// are in no log and no view. Only superusers may say the latter.
+/// No setting of the role's may end it, or have texts read otherwise; and passwords in the
+/// register's URLs are in no log and no view. Only superusers may say the latter.
 const SETTINGS: &str = "
 SET standard_conforming_strings = on;
 SELECT set_config(name, '0', false) FROM pg_settings WHERE name IN
@@ -235,8 +235,8 @@ impl Seat {
         number(&self.one("SELECT epoch FROM hihooi.leader").await?)
     }
 
-    /// Shows that this proxy lives. That it could be shown proves that the session has its lock. Tells whether
-    /// another proxy waits for it.
+    /// Shows that this proxy lives. That it could be shown proves that the session has its lock.
+    /// Tells whether another proxy waits for it.
     pub async fn beat(&self, beat: Beat) -> Result<bool, Error> {
         let (epoch, number) = (beat.epoch, beat.number);
         let own = literal(&self.candidate.session);
@@ -275,8 +275,8 @@ impl Seat {
         self.run(prune).await
     }
 
-    /// Changes the register. The inner error says that nothing has changed; with the outer one that is not
-    /// known.
+    /// Changes the register. The inner error says that nothing has changed; with the outer one that
+    /// is not known.
     pub async fn register(&self, change: &Change, epoch: u64) -> Result<Result<(), Error>, Error> {
         let answer = timeout(ANSWER_MAX, self.client.simple_query(&change.sql(epoch))).await;
         let answer = match answer.map_err(silent)? {
@@ -300,8 +300,8 @@ impl Seat {
         })
     }
 
-    /// Ends what the proxies before have at the Primary: the backends of their clients, and who reads
-    /// the slot. Returns how many of them there still are.
+    /// Ends what the proxies before have at the primary: the backends of their clients, and who
+    /// reads the slot. Returns how many of them there still are.
     pub async fn fence(&self) -> Result<u64, Error> {
         let end = format!(
             "SELECT (SELECT count(pg_terminate_backend(a.pid)) FROM {BACKENDS})

@@ -10,7 +10,7 @@ const PAGE: &str = "docs/rules.md";
 /// Lists of planted bugs, which are guards.
 const PLANTED: &[&str] = &[
     "crates/protocol/src/planted.rs",
-    "crates/proxy/src/planted.rs",
+    "crates/proxy-core/src/planted.rs",
 ];
 
 /// Rules without a guard, and why.

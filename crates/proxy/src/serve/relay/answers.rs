@@ -56,8 +56,9 @@ impl Relay<'_> {
         !matches!(self.held, Held::Nothing)
     }
 
-    /// Waits something for the client that a replica has said, while another proxy might be the active
-    /// one? It may be old then, and is told only when the primary has shown that there was no other (R15).
+    /// Waits something for the client that a replica has said, while another proxy might be the
+    /// active one? It may be old then, and is told only when the primary has shown that there was
+    /// no other (R15).
     pub(super) fn is_unproven(&mut self) -> bool {
         if self.out.to_client.is_empty() {
             self.has_read = false;

@@ -1,4 +1,5 @@
-//! Cancel requests while a server is attached: they hit what the client has sent, never what is the proxy's own.
+//! Cancel requests while a server is attached: they hit what the client has sent, never what is the
+//! proxy's own.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,8 +18,8 @@ pub(super) enum Cancels {
 }
 
 impl Relay<'_> {
-    /// If the server is to run something of the proxy's own first, requests wait for its end. To be called before that
-    /// is sent.
+    /// If the server is to run something of the proxy's own first, requests wait for its end. To be
+    /// called before that is sent.
     pub(super) async fn hold_cancels(&mut self) {
         self.cancels = Cancels::Lead;
         if self.session.runs_own() {
@@ -29,8 +30,8 @@ impl Relay<'_> {
         }
     }
 
-    /// Lets requests go to the server again once that runs nothing of the proxy's own any more. Until then they wait
-    /// if the client has sent something behind it.
+    /// Lets requests go to the server again once that runs nothing of the proxy's own any more.
+    /// Until then they wait if the client has sent something behind it.
     pub(super) async fn lead_cancels(&mut self) {
         if matches!(self.cancels, Cancels::Lead) {
             return;

@@ -1,5 +1,5 @@
-//! What becomes of a session that may have changed its settings: where they can be had elsewhere, too, it goes on with
-//! connections that have the same.
+//! What becomes of a session that may have changed its settings: where they can be had elsewhere,
+//! too, it goes on with connections that have the same.
 
 use super::{End, Relay, snapshots};
 use crate::serve::login::Outset;
@@ -12,8 +12,8 @@ const CHANGED_LEN_MAX: usize = 8 * 1024;
 const TEMPORARY_SCHEMA: &str = "pg_temp";
 
 impl Relay<'_> {
-    /// Finds out what settings the session has, which has ended its batch or transaction on the primary. It keeps the
-    /// connection where nobody else could have the same.
+    /// Finds out what settings the session has, which has ended its batch or transaction on the
+    /// primary. It keeps the connection where nobody else could have the same.
     pub(super) async fn find_out_settings(&mut self) -> Result<(), End> {
         let connection = self.connection.as_mut();
         let connection = connection.expect("its settings were changed there");
@@ -59,7 +59,8 @@ impl Relay<'_> {
         let path = &outset.reading.search_path;
         // What is made there without a word of it is temporary.
         let has_temporary = path.iter().any(|name| name.starts_with(TEMPORARY_SCHEMA));
-        // A schema that is there, and is not where names are looked up, is one that its user may not use.
+        // A schema that is there, and is not where names are looked up, is one that its user may
+        // not use.
         let catalogue = self.routing.map(|routing| routing.analyser.catalogue());
         let is_closed = |name: &String| {
             let is_there = catalogue.as_ref().is_some_and(|it| it.has_schema(name));

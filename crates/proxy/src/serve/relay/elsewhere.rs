@@ -70,9 +70,9 @@ impl Relay<'_> {
             .map_err(violation)
     }
 
-    /// Where what the session holds goes, in a transaction on the primary that waits. What it may write is
-    /// noted when it goes to the primary. With what the client is told that it touches, and the tables of which it may
-    /// be told.
+    /// Where what the session holds goes, in a transaction on the primary that waits. What it may
+    /// write is noted when it goes to the primary. With what the client is told that it touches,
+    /// and the tables of which it may be told.
     fn route_inside(&self) -> (Route, String, Named) {
         let Some(routing) = self.routing else {
             let why = Why::primary("there is no replica");
@@ -88,7 +88,8 @@ impl Relay<'_> {
         (route, touches, touched.named())
     }
 
-    /// Where statements go that touch this and may leave something behind, in a transaction on the primary.
+    /// Where statements go that touch this and may leave something behind, in a transaction on the
+    /// primary.
     fn route_apart(&self, touched: &Touched, leaves_nothing: bool, routing: &Routing) -> Route {
         let primary = Route::primary;
         if let Some(fault) = self.session.failure_elsewhere() {
@@ -112,8 +113,8 @@ impl Relay<'_> {
         route
     }
 
-    /// What the texts of a session touch that has no settings of its own, and whether they leave nothing
-    /// behind.
+    /// What the texts of a session touch that has no settings of its own, and whether they leave
+    /// nothing behind.
     pub(super) fn looked_at(&self, demand: &Demand<'_>, routing: &Routing) -> (Touched, bool) {
         let mut touched = Touched::default();
         let mut leaves_nothing = true;

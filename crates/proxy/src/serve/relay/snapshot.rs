@@ -1,4 +1,5 @@
-//! Transactions at REPEATABLE READ that are to read only: all of one runs where it has its snapshot.
+//! Transactions at REPEATABLE READ that are to read only: all of one runs where it has its
+//! snapshot.
 
 use std::time::Duration;
 
@@ -43,8 +44,8 @@ impl Relay<'_> {
         })
     }
 
-    /// Takes its snapshot at a replica. It counts if no commit since may have been visible before one that the
-    /// snapshot has.
+    /// Takes its snapshot at a replica. It counts if no commit since may have been visible before
+    /// one that the snapshot has.
     pub(super) async fn take_snapshot(
         &self,
         chosen: &Chosen,

@@ -1,4 +1,5 @@
-//! Reads that wait for a replica that has all that they must see, while there is more to do on the primary.
+//! Reads that wait for a replica that has all that they must see, while there is more to do on the
+//! primary.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,8 +18,8 @@ const STEP: Duration = Duration::from_millis(1);
 const QUERY_CANCELED: &str = "57014";
 
 impl Relay<'_> {
-    /// Where what the session holds goes. If that is the primary, though only for want of a replica that has
-    /// everything, one is waited for while the primary is the busier one.
+    /// Where what the session holds goes. If that is the primary, though only for want of a replica
+    /// that has everything, one is waited for while the primary is the busier one.
     pub(super) async fn plan_or_wait(&mut self) -> Result<Plan, Report> {
         let mut plan = self.plan()?;
         if let (Some(touched), Some(routing)) = (plan.waits.take(), self.routing) {
@@ -33,8 +34,9 @@ impl Relay<'_> {
         Ok(plan)
     }
 
-    /// Where a read goes that began now, once a replica has all that it must see. The primary, if that takes too
-    /// long or is not worth it any more, so long after its beginning. The error is that it was cancelled meanwhile.
+    /// Where a read goes that began now, once a replica has all that it must see. The primary, if
+    /// that takes too long or is not worth it any more, so long after its beginning. The error is
+    /// that it was cancelled meanwhile.
     pub(super) async fn wait(
         &self,
         routing: &Routing,

@@ -23,8 +23,8 @@ impl Relay<'_> {
     }
 }
 
-/// Says whether what a batch has read at a replica counts, if what comes next from there shows that its
-/// snapshots have been taken. True if it was said.
+/// Says whether what a batch has read at a replica counts, if what comes next from there shows that
+/// its snapshots have been taken. True if it was said.
 pub(super) fn judge(
     watch: &Watch,
     piece: &Piece<'_>,

@@ -108,6 +108,7 @@ impl Stage {
         let filled = filled.batch_execute(load::SCHEMA).await;
         filled.map_err(CommandFailure::at("fill the primary"))?;
         let options = Options {
+            serve_operator: proxy::console::serve,
             primary: primary.address(DATABASE),
             admission: Admission {
                 authentication: Authentication::Trust(Users::default()),

@@ -1,8 +1,8 @@
-//! Which commits the transactions buffer has: pages, each of which holds all commits between two places in the
-//! primary's log.
+//! Which commits the transactions buffer has: pages, each of which holds all commits between two
+//! places in the primary's log.
 //!
-//! Invariant: the pages that are known leave no gap. Whoever has everything up to a place that is covered finds
-//! every later commit up to the newest, in order.
+//! Invariant: the pages that are known leave no gap. Whoever has everything up to a place that is
+//! covered finds every later commit up to the newest, in order.
 
 use std::collections::BTreeMap;
 
@@ -47,8 +47,8 @@ impl Pages {
         }
     }
 
-    /// Those of the pages that lead to the newest without a gap, and the others, which are of no use any more.
-    /// None without pages.
+    /// Those of the pages that lead to the newest without a gap, and the others, which are of no
+    /// use any more. None without pages.
     pub fn of(mut found: Vec<Page>) -> Option<(Pages, Vec<Page>)> {
         found.sort_by_key(|page| (page.until, std::cmp::Reverse(page.after)));
         let until = found.last()?.until;
@@ -94,8 +94,8 @@ impl Pages {
         (self.from..=self.until).contains(&place)
     }
 
-    /// The page with what comes next to one who has everything up to this place; none if there is no more, or
-    /// if some of it is gone.
+    /// The page with what comes next to one who has everything up to this place; none if there is
+    /// no more, or if some of it is gone.
     pub fn next(&self, place: Tsid) -> Option<Page> {
         if !self.covers(place) {
             return None;
@@ -177,8 +177,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever pages were found, in whatever order: who follows them from anywhere that is covered meets
-        /// each place up to the end, and none that is in no page.
+        /// Whatever pages were found, in whatever order: who follows them from anywhere that is
+        /// covered meets each place up to the end, and none that is in no page.
         #[test]
         fn who_follows_the_pages_misses_nothing(
             found in prop::collection::vec((0_u64..60, 1_u64..20), 1..20),
