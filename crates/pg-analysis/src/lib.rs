@@ -20,6 +20,7 @@ mod select;
 mod select_into;
 #[cfg(test)]
 mod tests;
+mod touches;
 mod utility;
 mod writes;
 

@@ -2,6 +2,8 @@
 //! each message of a client's session means.
 //!
 //! - [`freshness`] knows what is being committed, what was committed, and how far each replica is.
+//! - [`routing`] decides where statements run, by what they have [`touched`] and what their
+//!   transaction [`writes`].
 //! - [`session`] is the machine between one client and the server connections that serve it.
 //! - [`server`] is what such a connection has, as far as sessions see it; [`names`] reads
 //!   statements about prepared statements; [`grammar`] is what sessions ask a parser of SQL.
@@ -19,5 +21,8 @@ pub mod freshness;
 pub mod grammar;
 pub mod names;
 pub mod planted;
+pub mod routing;
 pub mod server;
 pub mod session;
+pub mod touched;
+pub mod writes;

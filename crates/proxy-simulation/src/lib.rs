@@ -2,7 +2,7 @@
 //! the primary's place, replicas that forget what was not on their disks, connections that break, a
 //! proxy that dies. One seed is one run, for ever the same.
 //!
-//! Real: `proxy_core::freshness`, `proxy::serve::writes`, `replication::{schedule, handover}`, the
+//! Real: `proxy_core::freshness`, `proxy_core::writes`, `replication::{schedule, handover}`, the
 //! buffer's pages, the messages in the log. Written once more, without sockets: the slot's reader,
 //! an Extractor's bookkeeping, the buffer's keeper, the taking of connections. Left out: the
 //! analysis of statements (sets come from statements of a few kinds), filling, and comparing.

@@ -4,8 +4,8 @@
 use std::collections::VecDeque;
 
 use super::primary::{Reads, Statement};
-use proxy::serve::writes::Writes;
 use proxy_core::freshness::{Level, Life, Moment, ReplicaId, Tsid, Watch};
+use proxy_core::writes::Writes;
 
 /// See the module.
 #[derive(Debug, Default)]

@@ -15,9 +15,9 @@ use super::random::Random;
 use super::reader::Reader;
 use super::replica::{Database, Extractor, Mood, Pace};
 use super::session::{Chosen, Doing, Read, Session};
-use proxy::serve::routing::Touched;
 use proxy_core::freshness::mark;
 use proxy_core::freshness::{Level, Manager, ManagerLimits, ReplicaId, State, Target, Tsid};
+use proxy_core::touched::Touched;
 use replication::locked;
 
 /// Things that happen while there are faults, and at most afterwards.
@@ -456,7 +456,9 @@ impl World {
         let session = &mut self.sessions[number];
         let doing = std::mem::take(&mut session.doing);
         if let Some(backend) = session.backend {
-            session.writes.lost(backend as u32, &self.manager);
+            session
+                .writes
+                .lost(backend as u32, || locked(&self.manager));
         }
         self.abandon(number, &doing);
         self.sessions[number] = Session::default();
@@ -586,7 +588,9 @@ impl World {
             ..Touched::default()
         };
         let session = &mut self.sessions[number];
-        session.writes.note(&touched, !alone, &self.manager);
+        session
+            .writes
+            .note(&touched, !alone, || locked(&self.manager));
         session.doing = Doing::Statement {
             statement,
             more,
@@ -601,14 +605,16 @@ impl World {
             ..Touched::default()
         };
         let session = &mut self.sessions[number];
-        session.writes.note(&touched, true, &self.manager);
+        session
+            .writes
+            .note(&touched, true, || locked(&self.manager));
         session.doing = Doing::End { commits };
     }
 
     /// A session's transaction has ended: marks are written, if there are any.
     fn ended(&mut self, number: usize) {
         let session = &mut self.sessions[number];
-        let marks: VecDeque<String> = session.writes.ended(&self.manager).into();
+        let marks: VecDeque<String> = session.writes.ended(|| locked(&self.manager)).into();
         session.doing = match marks.is_empty() {
             true => Doing::Nothing,
             false => Doing::Marks(marks),

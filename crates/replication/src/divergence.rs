@@ -23,7 +23,7 @@ use tokio_postgres::Client;
 use super::query::{self, rows, value};
 use super::seed::TABLES;
 use super::snapshot::Snapshot;
-use super::{Error, Shared, connect, reader, setup};
+use super::{Error, Shared, connect, reader};
 use pg_connect::address::Address;
 use pg_wire::quoting::quoted;
 use proxy_core::freshness::{ReplicaId, Tsid};

@@ -20,11 +20,10 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_postgres::Client;
 
-use super::lineage::{self, FOLLOWS, follows, line};
+use super::lineage::{FOLLOWS, follows, line};
 use super::query::{has_table, number, one};
 use super::query::{rows, value};
 use super::standby::{self, Parted};

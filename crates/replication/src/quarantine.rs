@@ -8,7 +8,7 @@ use super::lineage;
 use tokio_postgres::Client;
 
 use super::query::{has_table, one};
-use super::{Error, SLOT, Shared, connect, fence, promotion};
+use super::{Error, SLOT, Shared, connect, fence};
 use pg_connect::address::Address;
 use pg_wire::quoting::{literal, quoted};
 

@@ -3,7 +3,7 @@
 use ring::rand::{SecureRandom, SystemRandom};
 use tokio_postgres::{Client, SimpleQueryMessage};
 
-use super::query::{has_table, number, one, setup_error, value};
+use super::query::{has_table, number, one, setup_error};
 use super::{Error, SLOT, schema_changes};
 use proxy_core::freshness::mark::Key;
 use proxy_core::freshness::{Life, Tsid};

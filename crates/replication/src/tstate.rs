@@ -11,11 +11,10 @@ use bytes::Bytes;
 
 use super::Error;
 use super::apply::Part;
-use super::change::{Change, Shape, ShapeColumn};
-use super::pgoutput::{self, Message, Old, Tuple, Value};
+use super::change::{Change, Shape};
+use super::pgoutput::{self, Message, Old, Tuple};
 use super::schema_changes::{self, Found, Note, SchemaChanges};
 use super::spill::{self, Spill};
-use pg_analysis::catalogue::{ColumnInfo, Relation};
 use pg_analysis::{Analyser, Catalogue};
 use proxy_core::freshness::mark::{self, Mark};
 use proxy_core::freshness::{Row, Sets, Table, Touch, Tsid};

@@ -12,7 +12,7 @@ use tokio_postgres::Client;
 
 use pg_connect::address::Address;
 use replication::leadership::register::{self, Registered};
-use replication::{Error, connect, setup};
+use replication::{Error, connect, query};
 
 /// The oldest PostgreSQL that is understood: its slots give the proxy's messages.
 const VERSION_MIN: u64 = 14;

@@ -5,7 +5,8 @@ use tokio_postgres::Client;
 use super::{Notes, major, setting};
 use pg_connect::address::Address;
 use proxy_pool::{Connection, Key, Login, Settings};
-use replication::setup::{FIRING, KEYLESS, MEND_FIRING, one};
+use replication::query::{self, one};
+use replication::setup::{FIRING, KEYLESS, MEND_FIRING};
 use replication::{Error, SLOT, dump_version};
 
 /// What reads of it only the primary can answer.

@@ -5,7 +5,8 @@ use tokio_postgres::Client;
 use super::{Notes, major, texts};
 use proxy_core::freshness::Tsid;
 use replication::setup::{self, Start};
-use replication::{Error, has_tables, is_same, noted_difference, promotion, refused_standby};
+use replication::{Error, has_tables, is_same, noted_difference, refused_standby};
+use replication::{lineage, query};
 
 const EMPTY: &str = "ADD REPLICA '…' EMPTY drops what is there and fills it; or empty it by hand.";
 

@@ -1,6 +1,5 @@
 //! A client's first words: TLS, whom it says it is, and what its session is told at the start.
 
-use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -8,19 +7,19 @@ use bytes::BytesMut;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio_rustls::TlsAcceptor;
 
+use super::outset::{Outset, read_outset};
+use super::refusal::{Failed, violation};
 use super::standing::Servers;
 use super::{Admission, CONSOLE, Proxy, proof};
 use pg_connect::stream::{Peer, Stream};
 use pg_wire::message;
 use pg_wire::report::{Report, Severity};
-use pg_wire::settings;
 use pg_wire::startup::{self, First, Startup};
 use proxy_core::server::Parameters;
-use proxy_pool::{Connection, Key, Known, Login, Settings};
+use proxy_pool::{Key, Login};
 use replication::events::without_literals;
 
 /// SQLSTATEs.
-const PROTOCOL_VIOLATION: &str = "08P01";
 const TOO_MANY: &str = "53300";
 const NOT_ALLOWED: &str = "42501";
 const UNSUPPORTED: &str = "0A000";
@@ -50,164 +49,6 @@ pub struct Welcome {
     pub parameters: Arc<Parameters>,
     /// The right to be logged in.
     pub permit: OwnedSemaphorePermit,
-}
-
-/// How a session's statements are read.
-#[derive(Clone, Debug, Default)]
-pub struct Reading {
-    /// Where names are looked up.
-    pub search_path: Vec<String>,
-    /// Whether texts are in UTF-8, as those of row images are.
-    pub is_utf8: bool,
-    /// Whether a backslash is an escape in every literal: `standard_conforming_strings` is off.
-    pub has_escapes: bool,
-    /// Whether the session has changed by what its texts mean, apart from where names are looked
-    /// up.
-    pub is_changed: bool,
-}
-
-/// How transactions are isolated.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Isolation {
-    /// Each statement sees what is committed when it begins.
-    #[default]
-    ReadCommitted,
-    /// All see what was committed when the first one began.
-    RepeatableRead,
-    /// As if they ran one after the other: what they read counts as well.
-    Serializable,
-}
-
-impl Isolation {
-    /// As PostgreSQL's setting says it.
-    fn of(setting: &str) -> Isolation {
-        match setting {
-            "read committed" | "read uncommitted" => Isolation::ReadCommitted,
-            "repeatable read" => Isolation::RepeatableRead,
-            _ => Isolation::Serializable,
-        }
-    }
-}
-
-/// What a session has on every server.
-#[derive(Clone)]
-pub struct Outset {
-    /// User, database and settings.
-    pub key: Key,
-    /// The same for reads at replicas: should one write after all, it fails.
-    pub reads: Key,
-    /// How its statements are read.
-    pub reading: Reading,
-    /// How its transactions are isolated unless it says otherwise.
-    pub isolation: Isolation,
-}
-
-impl Outset {
-    /// Where nothing needs to be known of it.
-    fn of(key: Key) -> Outset {
-        Outset {
-            reads: key.clone(),
-            key,
-            reading: Reading::default(),
-            isolation: Isolation::default(),
-        }
-    }
-
-    /// What a session that began with this has when it has changed these settings since.
-    pub fn changed_to(&self, changed: Settings, known: &Known) -> Outset {
-        let mut reading = self.reading.clone();
-        if let Some(path) = changed.value("search_path") {
-            reading.search_path = pg_analysis::search_path(path, &self.key.user);
-        }
-        if let Some(encoding) = changed.value("client_encoding") {
-            reading.is_utf8 = encoding == "UTF8";
-        }
-        if let Some(setting) = changed.value("standard_conforming_strings") {
-            reading.has_escapes = setting != "on";
-        }
-        reading.is_changed = changed.iter().any(|(name, _)| settings::is_of_texts(name));
-        let isolation = changed.value("default_transaction_isolation");
-        Outset {
-            reading,
-            isolation: isolation.map_or(self.isolation, Isolation::of),
-            reads: known.same(self.reads.changed_to(changed.clone())),
-            key: known.same(self.key.changed_to(changed)),
-        }
-    }
-}
-
-/// What decides which rows a statement gives and how they look: a replica's own settings must
-/// not.
-const OUTSET: &str = "SELECT current_setting('search_path'), \
-    current_setting('default_transaction_isolation'), current_setting('TimeZone'), \
-    current_setting('DateStyle'), current_setting('IntervalStyle'), \
-    current_setting('client_encoding'), current_setting('extra_float_digits'), \
-    current_setting('bytea_output'), current_setting('lc_monetary'), \
-    current_setting('lc_numeric'), current_setting('lc_time'), current_setting('xmloption'), \
-    current_setting('default_text_search_config'), current_setting('standard_conforming_strings')";
-const OUTSET_NAMES: [&str; 14] = [
-    "search_path",
-    "default_transaction_isolation",
-    "TimeZone",
-    "DateStyle",
-    "IntervalStyle",
-    "client_encoding",
-    "extra_float_digits",
-    "bytea_output",
-    "lc_monetary",
-    "lc_numeric",
-    "lc_time",
-    "xmloption",
-    "default_text_search_config",
-    "standard_conforming_strings",
-];
-
-/// Reads what a session begins with from a connection that has just been opened for it.
-async fn outset(connection: &mut Connection, known: &Known) -> io::Result<Outset> {
-    let values = connection.row(OUTSET).await?;
-    let [search_path, isolation, _, _, _, encoding, .., strings] = &values[..] else {
-        return Err(io::Error::other("the server gives no settings"));
-    };
-    let key = &connection.key;
-    let names = OUTSET_NAMES.map(str::to_string);
-    let key = known.same(key.with(names.into_iter().zip(values.iter().cloned())));
-    let read_only = ("default_transaction_read_only".into(), "on".into());
-    Ok(Outset {
-        reading: Reading {
-            search_path: pg_analysis::search_path(search_path, &key.user),
-            is_utf8: encoding == "UTF8",
-            has_escapes: strings != "on",
-            is_changed: false,
-        },
-        isolation: Isolation::of(isolation),
-        reads: known.same(key.with([read_only])),
-        key,
-    })
-}
-
-/// Why a login failed.
-pub enum Failed {
-    /// The client is told.
-    Told(Report),
-    /// The client is gone, or nobody it could be told to.
-    Gone,
-}
-
-impl From<io::Error> for Failed {
-    fn from(_: io::Error) -> Failed {
-        Failed::Gone
-    }
-}
-
-impl From<Report> for Failed {
-    fn from(report: Report) -> Failed {
-        Failed::Told(report.fatal())
-    }
-}
-
-/// The client does not keep to the protocol.
-pub fn violation(what: impl Into<String>) -> Failed {
-    Report::new(Severity::Fatal, PROTOCOL_VIOLATION, what).into()
 }
 
 impl Proxy {
@@ -302,7 +143,7 @@ impl Proxy {
         let parameters = Arc::clone(&connection.server.parameters);
         let outset = match &servers.routing {
             None => Outset::of(key),
-            Some(_) => match outset(&mut connection, &self.known).await {
+            Some(_) => match read_outset(&mut connection, &self.known).await {
                 Ok(outset) => {
                     if begun.is_none() {
                         self.outsets.saw(key, outset.key.clone());

@@ -7,8 +7,10 @@ pub mod clients;
 pub mod listener;
 mod login;
 mod numbers;
+mod outset;
 pub(crate) mod pending_age;
 mod proof;
+mod refusal;
 mod relay;
 pub mod replicas;
 pub mod routing;
@@ -16,7 +18,6 @@ pub mod spinning;
 pub mod standing;
 mod trace;
 mod why;
-pub mod writes;
 
 use std::collections::BTreeMap;
 use std::io;

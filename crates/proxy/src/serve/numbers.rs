@@ -4,30 +4,14 @@
 //! by which the read is understood. So numbers are known for as long as that catalogue is the
 //! newest.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
-use super::routing::Routing;
+use pg_analysis::Analyser;
 use proxy_core::freshness::{ReplicaId, Table};
 use proxy_core::session::Numbers;
+use proxy_core::touched::NamedTables;
 use proxy_pool::Connection;
-
-/// Tables and views that are named in what a session holds.
-#[derive(Clone, Debug, Default)]
-pub struct Named {
-    /// By their numbers on the primary.
-    pub tables: BTreeSet<Table>,
-    /// The catalogue by which they are known.
-    pub generation: Option<u64>,
-}
-
-impl Named {
-    /// What is known of their numbers wherever they are, if only one is read.
-    pub fn only(&self) -> Option<Numbers> {
-        let first = self.tables.first().filter(|_| self.tables.len() == 1)?;
-        Some(Numbers::One(first.0))
-    }
-}
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -43,7 +27,7 @@ struct Known {
 
 impl TableNumbers {
     /// The numbers of these tables at a replica and on the primary; none if one is not known.
-    pub fn of(&self, id: ReplicaId, named: &Named) -> Option<Vec<(u32, u32)>> {
+    pub fn of(&self, id: ReplicaId, named: &NamedTables) -> Option<Vec<(u32, u32)>> {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         named.generation.filter(|it| *it == known.generation)?;
         let pair = |table: &Table| Some((*known.there.get(&(id, *table))?, table.0));
@@ -64,27 +48,23 @@ impl TableNumbers {
     }
 }
 
-/// A text, whatever `standard_conforming_strings` says.
-fn escaped(text: &str) -> String {
-    format!("E'{}'", text.replace('\\', "\\\\").replace('\'', "''"))
-}
-
-impl Routing {
+impl TableNumbers {
     /// What is to be known of the numbers of these tables at a replica, to which this is a
     /// connection between two batches of sessions. It is asked there if need be.
-    pub async fn numbers(
+    pub async fn find(
         &self,
-        named: &Named,
+        analyser: &Analyser,
+        named: &NamedTables,
         id: ReplicaId,
         connection: &mut Connection,
     ) -> Numbers {
         if named.tables.is_empty() {
             return Numbers::Unknown;
         }
-        if let Some(pairs) = self.numbers.of(id, named) {
+        if let Some(pairs) = self.of(id, named) {
             return Numbers::Pairs(pairs);
         }
-        let catalogue = self.analyser.catalogue();
+        let catalogue = analyser.catalogue();
         let asked: Option<Vec<String>> = named
             .tables
             .iter()
@@ -111,10 +91,14 @@ impl Routing {
             return Numbers::Unknown;
         };
         let tables = named.tables.iter().copied();
-        if self.analyser.generation() == generation {
-            self.numbers
-                .learn(id, generation, tables.clone().zip(found.iter().copied()));
+        if analyser.generation() == generation {
+            self.learn(id, generation, tables.clone().zip(found.iter().copied()));
         }
         Numbers::Pairs(found.into_iter().zip(tables.map(|table| table.0)).collect())
     }
+}
+
+/// A text, whatever `standard_conforming_strings` says.
+fn escaped(text: &str) -> String {
+    format!("E'{}'", text.replace('\\', "\\\\").replace('\'', "''"))
 }

@@ -5,7 +5,7 @@ use std::io;
 use bytes::{Buf, BytesMut};
 use ring::rand::{SecureRandom, SystemRandom};
 
-use super::login::{Failed, violation};
+use super::refusal::{Failed, violation};
 use super::{Admission, Authentication, Certificates};
 use pg_connect::auth::certificate;
 use pg_connect::auth::scram::{Offer, Refusal, Verifier};

@@ -32,12 +32,11 @@ use self::place::Place;
 use super::Proxy;
 use super::cancel::{Entry, Goal};
 use super::clients::{self, Client};
-use super::login::{Isolation, Outset, Welcome};
-use super::numbers::Named;
-use super::routing::{Before, Chosen, Goes, Routing, Touched, Why};
+use super::login::Welcome;
+use super::outset::{Isolation, Outset};
+use super::routing::{Before, Chosen, Goes, Routed, Routing, Why};
 use super::spinning;
 use super::standing::{self, Servers};
-use super::writes::Writes;
 use pg_analysis::effect::GRAMMAR;
 use pg_connect::stream::Peer;
 use pg_wire::Malformed;
@@ -47,8 +46,11 @@ use pg_wire::report::{Report, Severity};
 use pg_wire::startup::CancelKey;
 use proxy_core::freshness::{Level, Manager, ReplicaId, Watch};
 use proxy_core::grammar::Effect;
+use proxy_core::routing::{Question, Situation};
 use proxy_core::server::Parameters;
 use proxy_core::session::{AsPrepared, At, Changes, Out, Session, Snapshots, Wants};
+use proxy_core::touched::{NamedTables, Touched};
+use proxy_core::writes::Writes;
 use proxy_pool::{Connection, Known, Login};
 use replication::leadership::lease::Moment;
 
@@ -135,7 +137,7 @@ struct Plan {
     /// What it touches, if a replica may soon have all that it must see.
     waits: Option<Box<Touched>>,
     /// The tables of which the client may be told.
-    named: Named,
+    named: NamedTables,
     /// What it runs as at a replica, if not as it is.
     as_prepared: Option<AsPrepared>,
     /// What it may write, which is Pending before it is sent; and whether it runs inside of a
@@ -151,7 +153,7 @@ impl Plan {
             prelude: Vec::new(),
             touches: String::new(),
             waits: None,
-            named: Named::default(),
+            named: NamedTables::default(),
             as_prepared: None,
             writes: None,
         }
@@ -366,7 +368,7 @@ impl Relay<'_> {
             if is_one_copy && self.writes.is_pending() {
                 self.held = Held::Commits(self.writes.pending().collect());
             }
-            for statement in self.writes.ended(&routing.manager) {
+            for statement in self.writes.ended(|| routing.manager()) {
                 let server = &mut connection.server;
                 self.session.run(&statement, server, &mut self.out);
             }
@@ -399,7 +401,7 @@ impl Relay<'_> {
         // with.
         if let (Some(writes), Some(routing)) = (&plan.writes, self.routing) {
             let (touched, is_inside) = &**writes;
-            self.writes.note(touched, *is_inside, &routing.manager);
+            self.writes.note(touched, *is_inside, || routing.manager());
         }
         self.visit.goes(place.replica, plan.why.reason);
         self.servers.count(&place, Manager::started);
@@ -409,7 +411,12 @@ impl Relay<'_> {
             let is_all = !self.session.is_snapshot_deferred();
             let numbers = match plan.named.only().filter(|_| is_all) {
                 Some(numbers) => numbers,
-                None => routing.numbers(&plan.named, id, &mut connection).await,
+                None => {
+                    let known = &routing.numbers;
+                    known
+                        .find(&routing.analyser, &plan.named, id, &mut connection)
+                        .await
+                }
             };
             self.session.numbers_tables(numbers);
         }
@@ -458,41 +465,55 @@ impl Relay<'_> {
         }
         let prelude = routing.prelude(&touched, reading, &self.outset.key.user)?;
         let is_inside = self.session.is_deferred();
-        if is_inside {
-            touched.stays_inside(shares_portals);
-        }
-        let is_serializable = self.outset.isolation == Isolation::Serializable;
-        let failed = self.session.failure_elsewhere().map(Why::failed);
-        let is_read = is_whole && leaves_nothing && !is_serializable && failed.is_none();
-        if is_read && touched.needs_primary.is_none() && !self.session.is_pinned() {
-            let settings = self.session.settings();
+        let settings = self.session.settings();
+        if touched.needs_primary.is_none() {
             touched.coarsen(settings.classes);
-            let route = routing.route(&touched, settings.level);
-            // At other levels a replica may have to prepare it before it knows its tables as they
-            // are now.
-            let knows_all = matches!(settings.level, Level::Gssi | Level::OneCopy);
-            let as_prepared = touched.as_prepared.take();
-            return Ok(Plan {
-                as_prepared: as_prepared.filter(|_| knows_all),
-                replica: route.replica,
-                why: route.why,
-                named: touched.named(),
-                prelude,
-                touches: self.described(&touched.sets, routing),
-                waits: route.may_wait.then(|| Box::new(touched)),
-                writes: None,
-            });
         }
-        let reason = touched
-            .needs_primary
-            .unwrap_or("what it leaves is kept there");
-        let is_inside = is_inside || touched.begins || is_open;
+        let question = Question {
+            is_whole,
+            leaves_nothing,
+            shares_portals,
+            ..self.question(Situation::Free { is_inside }, &touched)
+        };
+        let fault = self.session.failure_elsewhere();
+        let routed = routing.route(question, fault, settings.level);
+        let touches = self.described(&touched.sets, routing);
+        let route = match routed {
+            Routed::Fresh(route) => route,
+            Routed::Primary(why) => {
+                let is_inside = is_inside || touched.begins || is_open;
+                return Ok(Plan {
+                    prelude,
+                    touches,
+                    writes: executes.then(|| Box::new((touched, is_inside))),
+                    ..Plan::on_primary(why)
+                });
+            }
+            Routed::Snapshot => unreachable!("it takes no snapshot for its transaction"),
+        };
+        // At other levels a replica may have to prepare it before it knows its tables as they
+        // are now.
+        let knows_all = matches!(settings.level, Level::Gssi | Level::OneCopy);
+        let as_prepared = touched.as_prepared.take();
         Ok(Plan {
+            as_prepared: as_prepared.filter(|_| knows_all),
+            replica: route.replica,
+            why: route.why,
+            named: touched.named(),
             prelude,
-            touches: self.described(&touched.sets, routing),
-            writes: executes.then(|| Box::new((touched, is_inside))),
-            ..Plan::on_primary(failed.unwrap_or_else(|| Why::primary(reason)))
+            touches,
+            waits: route.may_wait.then(|| Box::new(touched)),
+            writes: None,
         })
+    }
+
+    /// What is asked of statements that touch this, by what the session is.
+    fn question<'t>(&self, situation: Situation<'t>, touched: &'t Touched) -> Question<'t> {
+        Question {
+            is_pinned: self.session.is_pinned(),
+            is_serializable: self.outset.isolation == Isolation::Serializable,
+            ..Question::of(situation, touched)
+        }
     }
 
     /// A connection for a plan; if a replica has none, the primary's.

@@ -5,23 +5,21 @@
 //! replica; everything else goes to the primary. What is not understood counts as writing anything
 //! (R33).
 
-use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use bytes::BytesMut;
 
-use super::login::Reading;
-use super::numbers::{Named, TableNumbers};
+use super::numbers::TableNumbers;
+use super::outset::Reading;
 use super::pending_age;
 use super::replicas::Replicas;
 use super::trace;
 use super::why::Detail;
 pub use super::why::Why;
-use super::writes::Writes;
 use pg_analysis::effect::{self, GRAMMAR};
 use pg_analysis::{
-    Action, Analyser, Analysis, Constant, INT4, Parameter, Statement, Template, TransactionCommand,
-    fires_triggers, is_of_node, is_of_roles_alone,
+    Action, Analyser, Analysis, Constant, INT4, Parameter, Statement, Template, fires_triggers,
+    is_of_node, is_of_roles_alone,
 };
 use pg_connect::address::Address;
 use pg_wire::cut::Message;
@@ -29,10 +27,13 @@ use pg_wire::message;
 use pg_wire::quoting::quoted;
 use pg_wire::report::{Report, Severity};
 use proxy_core::freshness::{
-    Class, Level, Life, Manager, Moment, Reason, ReplicaId, Sets, Table, Target, Tsid, Watch, mark,
+    Level, Life, Manager, Moment, Reason, ReplicaId, Sets, Target, Tsid, Watch, mark,
 };
 use proxy_core::grammar::Effect;
-use proxy_core::session::{AsPrepared, Bound, Classes, Out, Prepared, Proof, Session, Text, Trace};
+use proxy_core::routing::{Decision, Freshness, Question, Situation, decide};
+use proxy_core::session::{AsPrepared, Bound, Fault, Out, Prepared, Proof, Session, Text, Trace};
+use proxy_core::touched::Touched;
+use proxy_core::writes::Writes;
 use proxy_pool::Node;
 use replication::leadership::Leadership;
 use replication::leadership::lease::Lease;
@@ -44,10 +45,6 @@ use replication::{Error, Replication, Settings, Started};
 const UNSUPPORTED: &str = "0A000";
 /// SQLSTATE: the transaction is to be tried again.
 const SERIALIZATION_FAILURE: &str = "40001";
-/// Why the primary is needed by what writes, as far as that is understood.
-const WRITES: &str = "it writes";
-/// How every name of that schema begins.
-const TEMPORARY_SCHEMA: &[u8] = b"pg_temp";
 /// How a statement begins that may have the body of a function.
 const CREATE: &[u8] = b"create";
 
@@ -65,177 +62,6 @@ pub struct Routing {
     pub replicas: Replicas,
     /// Which numbers tables have there.
     pub numbers: TableNumbers,
-}
-
-/// What some statements are, together.
-#[derive(Clone, Debug, Default)]
-pub struct Touched {
-    /// All that they touch.
-    pub sets: Sets,
-    /// What they lock, among other things.
-    pub locked: Sets,
-    /// Is there something that is no read for any node?
-    pub needs_primary: Option<&'static str>,
-    /// May their transaction end with them, or with one of them?
-    pub may_end: bool,
-    /// Texts that replicas run, too, in order.
-    pub schema: Vec<String>,
-    /// May they change where names are looked up, or who runs what follows?
-    pub changes_settings: bool,
-    /// Do they ask for the time at which their transaction began?
-    pub of_transaction_time: bool,
-    /// Do they begin with BEGIN? What follows runs inside of a transaction.
-    pub begins: bool,
-    /// How many of them begin or end a transaction or a part of one.
-    pub commands: usize,
-    /// Why they must not run.
-    pub refused: Option<&'static str>,
-    /// How many statements there are.
-    pub count: usize,
-    /// The oldest catalogue by which this is known, see [`Analyser::generation`].
-    pub generation: Option<u64>,
-    /// The tables and views that reads among them name.
-    pub named: BTreeSet<Table>,
-    /// What the only one is as a prepared statement, if that is the same.
-    pub as_prepared: Option<AsPrepared>,
-}
-
-impl Touched {
-    /// What shows that they have taken their snapshots at a replica.
-    pub fn proof(&self) -> Proof {
-        match self.count {
-            1 => Proof::First,
-            _ => Proof::End,
-        }
-    }
-
-    /// What their answers may be of.
-    pub fn named(&self) -> Named {
-        Named {
-            tables: self.named.clone(),
-            generation: self.generation,
-        }
-    }
-
-    /// Statements that are not understood.
-    fn anything(why: &'static str) -> Touched {
-        Touched {
-            sets: Sets::writes_anything(),
-            needs_primary: Some(why),
-            may_end: true,
-            count: 1,
-            ..Touched::default()
-        }
-    }
-
-    /// Both together.
-    pub fn merge(&mut self, other: Touched) {
-        self.sets.absorb(other.sets);
-        self.locked.absorb(other.locked);
-        self.needs_primary = self.needs_primary.or(other.needs_primary);
-        self.may_end |= other.may_end;
-        self.begins |= self.count == 0 && other.begins;
-        self.changes_settings |= other.changes_settings;
-        self.of_transaction_time |= other.of_transaction_time;
-        self.schema.extend(other.schema);
-        self.refused = self.refused.or(other.refused);
-        self.commands += other.commands;
-        self.as_prepared = other.as_prepared.filter(|_| self.count == 0);
-        self.count += other.count;
-        self.named.extend(other.named);
-        let generations = [self.generation, other.generation];
-        self.generation = generations.into_iter().flatten().min();
-    }
-
-    /// They are statements of a transaction that is on no server, or waits on the primary: outside
-    /// of it they would find another time, and share no portals with its other statements.
-    pub fn stays_inside(&mut self, shares_portals: bool) {
-        let why = match (self.of_transaction_time, shares_portals) {
-            (true, _) => "it asks for the time of its transaction",
-            (_, true) => "its transaction goes on with its portals",
-            _ => return,
-        };
-        self.needs_primary = self.needs_primary.or(Some(why));
-    }
-
-    /// It is looked at what they read only so finely.
-    pub fn coarsen(&mut self, classes: Classes) {
-        match classes {
-            Classes::Rows => {}
-            Classes::Columns => self.sets.coarsen(Class::Columns),
-            Classes::Tables => self.sets.coarsen(Class::Table),
-        }
-    }
-
-    fn add(&mut self, statement: &Statement, parameters: &[Parameter<'_>]) {
-        self.count += 1;
-        self.of_transaction_time |= statement.of_transaction_time;
-        let sets = statement.sets(parameters);
-        if statement.locks {
-            self.locked.merge(&sets);
-        }
-        self.sets.absorb(sets);
-        let why = match &statement.action {
-            Action::Read => {
-                self.named.extend(statement.named());
-                return;
-            }
-            Action::Primary(why) | Action::Unproven(why) | Action::Pin(why) => why,
-            Action::Session => {
-                self.changes_settings = true;
-                "it is about the session"
-            }
-            Action::Write => WRITES,
-            Action::Schema(text) => {
-                self.may_end = true;
-                self.schema.push(text.clone());
-                "it changes the schema"
-            }
-            Action::Transaction(command) => {
-                self.commands += 1;
-                match command {
-                    TransactionCommand::Begin => self.begins |= self.count == 1,
-                    TransactionCommand::Savepoint => {}
-                    TransactionCommand::Commit | TransactionCommand::Rollback => {
-                        self.may_end = true;
-                    }
-                    // What another session has prepared may be anything.
-                    TransactionCommand::TwoPhase => self.sets.merge(&Sets::writes_anything()),
-                }
-                "it begins or ends a transaction"
-            }
-            Action::Refused(why) => {
-                self.refused = Some(why);
-                "it is refused"
-            }
-        };
-        // What writes anything may be a procedure, which may end transactions.
-        self.may_end |= self.sets.may_write_anything();
-        self.needs_primary = self.needs_primary.or(Some(why));
-    }
-
-    /// Do the statements change the schema and do nothing else? `text` is theirs: what it makes in
-    /// the schema of temporary tables is its session's.
-    pub fn is_schema_only(&self, text: &[u8]) -> bool {
-        let is_temporary = |part: &[u8]| part.eq_ignore_ascii_case(TEMPORARY_SCHEMA);
-        !self.schema.is_empty()
-            && self.schema.len() == self.count
-            && !text.windows(TEMPORARY_SCHEMA.len()).any(is_temporary)
-    }
-
-    /// May they run in a transaction that has its snapshot at a replica? Reads may, savepoints, and
-    /// what does nothing but end it; behind that, another may begin. A write may, as its client has
-    /// said that it is to read only: PostgreSQL refuses it there before it does anything, as it
-    /// would on the primary.
-    fn stays_elsewhere(&self, text: &[u8]) -> bool {
-        let is_read = self.needs_primary.is_none();
-        let is_savepoint = self.count == 1 && self.commands == 1 && !self.may_end;
-        let leaves_nothing = effect::of(text) == Effect::Nothing;
-        let writes_nothing = self.sets.tables().all(|(_, it)| !it.is_written());
-        let is_refused = self.count == 1 && self.needs_primary == Some(WRITES);
-        let goes_on = (is_read || is_savepoint) && writes_nothing || is_refused;
-        Session::is_end(text) || goes_on && leaves_nothing && !self.sets.may_write_anything()
-    }
 }
 
 /// What is known before a message goes to a server that is attached.
@@ -285,7 +111,7 @@ impl Before<'_> {
         if message.tag() == b'S' {
             // It ends the transaction that the batch runs in, unless the client has begun that.
             let is_inside = session.is_in_transaction();
-            writes.note(&Touched::default(), is_inside, &self.routing.manager);
+            writes.note(&Touched::default(), is_inside, || self.routing.manager());
             return None;
         }
         let bound = bound_by(message, session);
@@ -304,15 +130,16 @@ impl Before<'_> {
             Ok(prelude) => prelude,
             Err(report) => return session.raise(&report, is_simple, out),
         };
-        let kept = match session.is_in_transaction() {
-            true => "its transaction is there",
-            false => "its session is there",
+        let is_inside = session.is_in_transaction();
+        let question = Question::of(Situation::OnPrimary { is_inside }, &touched);
+        let reason = match decide(question, &mut routing.replicas_at(Level::Gssi)) {
+            Decision::Primary(reason) => reason,
+            decided => unreachable!("it keeps the primary's connection: {decided:?}"),
         };
-        let reason = touched.needs_primary.unwrap_or(kept);
         self.tell(&Why::primary(reason), &touched, (session, out));
         // What Execute runs is ended by what follows, unless it ends its transaction by itself.
         let is_inside = session.is_in_transaction() || message.tag() == b'E';
-        writes.note(&touched, is_inside, &routing.manager);
+        writes.note(&touched, is_inside, || routing.manager());
         if is_simple && !prelude.is_empty() {
             return Some(session.behind(&prelude, message));
         }
@@ -353,8 +180,16 @@ impl Before<'_> {
             _ => run_by(message, bound.as_ref())?,
         };
         let touched = self.routing.touched(&text, self.reading);
+        let situation = Situation::AtSnapshot {
+            may_be_over: goes.writes.may_be_over(),
+        };
         let words = text.text().unwrap_or_default();
-        if touched.stays_elsewhere(words) && !goes.writes.may_be_over() {
+        let question = Question {
+            leaves_nothing: effect::of(words) == Effect::Nothing,
+            is_end: Session::is_end(words),
+            ..Question::of(situation, &touched)
+        };
+        if decide(question, &mut self.routing.replicas_at(Level::Gssi)) == Decision::Stays {
             // Nothing is written: this says that the transaction may end.
             let is_run = matches!(message.tag(), b'Q' | b'E');
             // Those that are not known are told as no table's.
@@ -366,9 +201,9 @@ impl Before<'_> {
             if let Some(id) = self.place.filter(|_| is_run) {
                 self.tell(&Why::snapshot(id), &touched, (session, goes.out));
             }
-            let is_inside = !is_run || !Session::is_end(words);
+            let is_inside = !is_run || !question.is_end;
             goes.writes
-                .note(&Touched::default(), is_inside, &self.routing.manager);
+                .note(&Touched::default(), is_inside, || self.routing.manager());
             return None;
         }
         if !session.is_failed() {
@@ -472,6 +307,40 @@ pub struct Chosen {
     pub watched: Option<Box<(Watch, Proof)>>,
 }
 
+/// Where statements go.
+pub enum Routed {
+    /// Where they are fresh enough.
+    Fresh(Route),
+    /// To a replica that has everything, where their transaction takes its snapshot.
+    Snapshot,
+    /// To the primary, for this reason.
+    Primary(Why),
+}
+
+/// The replicas as the manager has them, for reads at one level.
+struct AtLevel<'a> {
+    routing: &'a Routing,
+    level: Level,
+    /// Watches the read, if it goes to a replica.
+    watch: Option<Watch>,
+}
+
+impl Freshness for AtLevel<'_> {
+    fn target(&mut self, reads: &Touched) -> Target {
+        let mut manager = self.routing.manager();
+        let target = manager.route(&reads.sets, self.level);
+        self.watch = match target {
+            Target::Replica { id, .. } => manager.watch(&reads.sets, self.level, id),
+            Target::Primary(_) => None,
+        };
+        target
+    }
+
+    fn generation(&self) -> u64 {
+        self.routing.analyser.generation()
+    }
+}
+
 impl Routing {
     /// Becomes the active proxy, however long another one is, and prepares the primary for
     /// replicas, of which there are none yet. Each will have so many connections for sessions, at
@@ -572,17 +441,36 @@ impl Routing {
         statement.sql(self.manager().key())
     }
 
-    /// Where a read goes.
-    pub fn route(&self, touched: &Touched, level: Level) -> Route {
-        let mut manager = self.manager();
-        let target = manager.route(&touched.sets, level);
-        let watch = match target {
-            Target::Replica { id, .. } => manager.watch(&touched.sets, level, id),
-            Target::Primary(_) => None,
+    fn replicas_at(&self, level: Level) -> AtLevel<'_> {
+        AtLevel {
+            routing: self,
+            level,
+            watch: None,
+        }
+    }
+
+    /// Decides where statements go, of which `fault` came at a replica, if it did (R33).
+    pub fn route(&self, question: Question<'_>, fault: Option<&Fault>, level: Level) -> Routed {
+        let mut replicas = self.replicas_at(level);
+        let question = Question {
+            has_failed: fault.is_some(),
+            ..question
         };
-        drop(manager);
-        let watched = watch.map(|watch| Box::new((watch, touched.proof())));
-        self.of_target(target, watched, "it has all that is read")
+        match decide(question, &mut replicas) {
+            Decision::Fresh(target) => {
+                let proof = question.touched.proof();
+                let watched = replicas.watch.map(|watch| Box::new((watch, proof)));
+                Routed::Fresh(self.of_target(target, watched, "it has all that is read"))
+            }
+            Decision::Snapshot => Routed::Snapshot,
+            Decision::Primary(why) => Routed::Primary(Why::primary(why)),
+            Decision::FailedElsewhere => {
+                Routed::Primary(Why::failed(fault.expect("the question has it")))
+            }
+            decided @ (Decision::Stays | Decision::BeginsAgain) => {
+                unreachable!("its transaction has no snapshot at a replica: {decided:?}")
+            }
+        }
     }
 
     /// Where a read goes that waits, or where a transaction takes its snapshot, see
@@ -703,7 +591,7 @@ impl Routing {
                     ..Touched::anything("its session has settings of its own")
                 });
             }
-            touched.add(statement, &parameters);
+            statement.add_to(&mut touched, &parameters);
             is_known &= statement.action != Action::Session;
         }
         touched.as_prepared = template.and_then(|template| as_prepared(&analysis, &template));

@@ -13,7 +13,7 @@ use pg_connect::address::Address;
 use pg_wire::report::{Report, Severity};
 use proxy_pool::Node;
 use replication::leadership::{Leadership, register};
-use replication::{Contents, Error, Replication, Settings, promotion};
+use replication::{Contents, Error, Replication, Settings, lineage};
 
 /// Wait between two tries to become the active proxy, of one that has stood by before.
 const RETRY_WAIT: Duration = Duration::from_secs(1);

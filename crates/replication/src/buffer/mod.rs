@@ -40,8 +40,7 @@ use super::reader::{Answer, Commit, Follower, join};
 use super::spill::Spill;
 use super::tstate::{Effect, TState};
 use super::{
-    CONNECTING, Error, RETRY_WAIT_MAX, RETRY_WAIT_MIN, SERVING, Shared, connect, handover,
-    promotion, setup,
+    CONNECTING, Error, RETRY_WAIT_MAX, RETRY_WAIT_MIN, SERVING, Shared, connect, handover, setup,
 };
 use crate::events::EventLog;
 use proxy_core::freshness::Tsid;

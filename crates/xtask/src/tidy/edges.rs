@@ -48,7 +48,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "replication",
         ],
     ),
-    ("proxy-simulation", &["proxy-core", "replication", "proxy"]),
+    ("proxy-simulation", &["proxy-core", "replication"]),
     (
         "simulator",
         &["placement", "protocol", "machines", "session", "storage"],

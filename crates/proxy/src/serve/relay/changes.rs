@@ -2,7 +2,7 @@
 //! too, it goes on with connections that have the same.
 
 use super::{End, Relay, snapshots};
-use crate::serve::login::Outset;
+use crate::serve::outset::Outset;
 use proxy_core::session::Changes;
 use proxy_pool::connection::Changed;
 

@@ -5,13 +5,14 @@ use std::time::Duration;
 
 use super::{CONNECTION_FAILURE, End, Input, Relay, violation};
 use crate::serve::cancel::Goal;
-use crate::serve::numbers::Named;
-use crate::serve::routing::{Chosen, Route, Routing, Touched, Why};
+use crate::serve::routing::{Chosen, Route, Routed, Routing, Why};
 use pg_wire::cut::{Message, Piece};
 use pg_wire::report::{Report, Severity};
 use proxy_core::freshness::Manager;
 use proxy_core::grammar::Effect;
+use proxy_core::routing::{Question, Situation};
 use proxy_core::session::{Balancing, Demand};
+use proxy_core::touched::{NamedTables, Touched};
 use proxy_pool::Connection;
 
 /// How long a read whose transaction holds locks on the primary waits for a connection elsewhere.
@@ -48,7 +49,12 @@ impl Relay<'_> {
         if let Some(routing) = self.routing {
             let numbers = match named.only() {
                 Some(numbers) => numbers,
-                None => routing.numbers(&named, chosen.id, &mut connection).await,
+                None => {
+                    let known = &routing.numbers;
+                    known
+                        .find(&routing.analyser, &named, chosen.id, &mut connection)
+                        .await
+                }
             };
             self.session.numbers_tables(numbers);
         }
@@ -73,44 +79,29 @@ impl Relay<'_> {
     /// Where what the session holds goes, in a transaction on the primary that waits. What it may
     /// write is noted when it goes to the primary. With what the client is told that it touches,
     /// and the tables of which it may be told.
-    fn route_inside(&self) -> (Route, String, Named) {
+    fn route_inside(&self) -> (Route, String, NamedTables) {
         let Some(routing) = self.routing else {
             let why = Why::primary("there is no replica");
-            return (Route::primary(why), String::new(), Named::default());
+            return (Route::primary(why), String::new(), NamedTables::default());
         };
         let demand = self.session.demand();
         let (mut touched, leaves_nothing) = self.looked_at(&demand, routing);
-        touched.stays_inside(demand.shares_portals);
         touched.coarsen(self.session.settings().classes);
-        let leaves_nothing = demand.is_whole && leaves_nothing;
-        let route = self.route_apart(&touched, leaves_nothing, routing);
+        let question = Question {
+            is_whole: demand.is_whole,
+            leaves_nothing,
+            shares_portals: demand.shares_portals,
+            ..Question::of(Situation::Waits(&self.writes), &touched)
+        };
+        let fault = self.session.failure_elsewhere();
+        let level = self.session.settings().level;
+        let route = match routing.route(question, fault, level) {
+            Routed::Fresh(route) => route,
+            Routed::Primary(why) => Route::primary(why),
+            Routed::Snapshot => unreachable!("its transaction is on the primary"),
+        };
         let touches = self.described(&touched.sets, routing);
         (route, touches, touched.named())
-    }
-
-    /// Where statements go that touch this and may leave something behind, in a transaction on the
-    /// primary.
-    fn route_apart(&self, touched: &Touched, leaves_nothing: bool, routing: &Routing) -> Route {
-        let primary = Route::primary;
-        if let Some(fault) = self.session.failure_elsewhere() {
-            return primary(Why::failed(fault));
-        }
-        if let Some(why) = touched.needs_primary {
-            return primary(Why::primary(why));
-        }
-        if !leaves_nothing {
-            return primary(Why::primary("what it leaves is kept there"));
-        }
-        if !self.writes.is_independent(&touched.sets) {
-            let why = "it touches what its transaction has written or locked";
-            return primary(Why::primary(why));
-        }
-        let route = routing.route(touched, self.session.settings().level);
-        if route.replica.is_some() && self.writes.is_outdated(routing.analyser.generation()) {
-            let why = "the schema has changed since its transaction wrote";
-            return primary(Why::primary(why));
-        }
-        route
     }
 
     /// What the texts of a session touch that has no settings of its own, and whether they leave

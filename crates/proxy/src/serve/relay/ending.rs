@@ -39,7 +39,7 @@ impl Relay<'_> {
             let is_in_doubt = self.writes.is_pending();
             if let (Some(routing), None) = (self.routing, self.place.replica) {
                 self.writes
-                    .lost(connection.cancel_key.process, &routing.manager);
+                    .lost(connection.cancel_key.process, || routing.manager());
             }
             match self.session.leftover() {
                 leftover @ (Leftover::Nothing | Leftover::Transaction)
@@ -82,13 +82,13 @@ impl Drop for Relay<'_> {
             };
             if let (Some(routing), None) = (self.routing, place.replica) {
                 self.writes
-                    .lost(connection.cancel_key.process, &routing.manager);
+                    .lost(connection.cancel_key.process, || routing.manager());
             }
             self.servers.count(&place, Manager::ended);
             place.node.close(connection);
         }
         if let Some(routing) = self.routing {
-            self.writes.never_sent(&routing.manager);
+            self.writes.never_sent(|| routing.manager());
         }
     }
 }

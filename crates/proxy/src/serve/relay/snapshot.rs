@@ -4,10 +4,12 @@
 use std::time::Duration;
 
 use super::{CONNECTION_FAILURE, Plan, Relay};
-use crate::serve::routing::{Chosen, Route, Routing, Touched, Why};
+use crate::serve::routing::{Chosen, Route, Routed, Routing, Why};
 use pg_wire::report::{Report, Severity};
 use proxy_core::freshness::Sets;
+use proxy_core::routing::{Question, Situation};
 use proxy_core::session::Proof;
+use proxy_core::touched::Touched;
 use proxy_pool::Connection;
 
 /// How long it is waited for a replica whatever there is to do on the primary (P1).
@@ -73,10 +75,15 @@ impl Relay<'_> {
         Ok(connection)
     }
 
-    /// What the session holds reads, if it holds nothing but reads for any node.
+    /// What the session holds reads, if its transaction takes its snapshot by it.
     fn begins_by_reading(&self, routing: &Routing) -> Option<Touched> {
-        let (touched, leaves_nothing) = self.looked_at(&self.session.demand(), routing);
-        let is_read = touched.needs_primary.is_none() && !touched.sets.is_written();
-        (is_read && leaves_nothing).then_some(touched)
+        let demand = self.session.demand();
+        let (touched, leaves_nothing) = self.looked_at(&demand, routing);
+        let question = Question {
+            leaves_nothing,
+            ..Question::of(Situation::TakesSnapshot, &touched)
+        };
+        let routed = routing.route(question, None, self.session.settings().level);
+        matches!(routed, Routed::Snapshot).then_some(touched)
     }
 }

@@ -5,15 +5,16 @@
 //! right behind it on the same connection: once the slot's reader has seen a mark, it has seen what
 //! was committed before it, and the Pending item ends (R29).
 
-use std::sync::Mutex;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::ops::DerefMut;
 
-use super::routing::Touched;
-use proxy_core::freshness::independence::independent;
-use proxy_core::freshness::{Manager, Mark, Outcome, Sets, TStateId};
-use proxy_core::planted::{self, Bug};
-use replication::locked;
+use crate::freshness::independence::independent;
+use crate::freshness::{Manager, Mark, Outcome, Sets, TStateId};
+use crate::planted::{self, Bug};
+use crate::touched::Touched;
 
-/// The writes of one session.
+/// The writes of one session. Its functions lock the manager only where they need it.
 #[derive(Debug, Default)]
 pub struct Writes {
     /// Written in a transaction that cannot have committed.
@@ -38,7 +39,12 @@ pub struct Writes {
 impl Writes {
     /// Statements are about to be sent. `is_inside` says that they run inside of a transaction that
     /// goes on behind them, unless it may end by them.
-    pub fn note(&mut self, touched: &Touched, is_inside: bool, manager: &Mutex<Manager>) {
+    pub fn note<L: DerefMut<Target = Manager>>(
+        &mut self,
+        touched: &Touched,
+        is_inside: bool,
+        lock: impl FnOnce() -> L,
+    ) {
         self.has_settings |= touched.changes_settings;
         self.has_run_anything |= touched.sets.may_write_anything();
         self.locked.merge(&touched.locked);
@@ -48,16 +54,16 @@ impl Writes {
         }
         self.may_be_over |= touched.may_end || !is_inside;
         if self.unsent.is_written() && self.may_be_over && !planted::is(Bug::NotPending) {
-            let sets = std::mem::take(&mut self.unsent);
+            let sets = core::mem::take(&mut self.unsent);
             self.pending
-                .push(locked(manager).begin_commit(sets, self.generation));
+                .push(lock().begin_commit(sets, self.generation));
         }
     }
 
     /// Has something run since this was asked last that may have done anything, as functions of
     /// users may?
     pub fn take_run_anything(&mut self) -> bool {
-        std::mem::take(&mut self.has_run_anything)
+        core::mem::take(&mut self.has_run_anything)
     }
 
     /// Has the transaction changed its settings? Then names in it may mean something else.
@@ -106,7 +112,10 @@ impl Writes {
 
     /// No transaction is open any more, and everything that was sent is answered: the statements
     /// that are to be run now, each in a transaction of its own.
-    pub fn ended(&mut self, manager: &Mutex<Manager>) -> Vec<String> {
+    pub fn ended<L: DerefMut<Target = Manager>>(
+        &mut self,
+        lock: impl FnOnce() -> L,
+    ) -> Vec<String> {
         self.unsent = Sets::default();
         self.locked = Sets::default();
         self.generation = None;
@@ -117,12 +126,12 @@ impl Writes {
         }
         if !self.is_marked {
             self.is_marked = true;
-            let manager = locked(manager);
+            let manager = lock();
             let key = manager.key();
             return self.pending.iter().map(|mark| mark.sql(key)).collect();
         }
         self.is_marked = false;
-        let mut manager = locked(manager);
+        let mut manager = lock();
         for mark in self.pending.drain(..) {
             manager.finished(mark.id, Outcome::Committed);
         }
@@ -131,19 +140,19 @@ impl Writes {
 
     /// The session has ended without a connection to the primary: of what is Pending nothing was
     /// sent.
-    pub fn never_sent(&mut self, manager: &Mutex<Manager>) {
+    pub fn never_sent<L: DerefMut<Target = Manager>>(&mut self, lock: impl FnOnce() -> L) {
         if !self.is_pending() {
             return;
         }
-        let mut manager = locked(manager);
+        let mut manager = lock();
         for mark in self.pending.drain(..) {
             manager.finished(mark.id, Outcome::RolledBack);
         }
     }
 
     /// The connection to this process on the primary is lost, or is closed.
-    pub fn lost(&mut self, backend: u32, manager: &Mutex<Manager>) {
-        let mut manager = locked(manager);
+    pub fn lost<L: DerefMut<Target = Manager>>(&mut self, backend: u32, lock: impl FnOnce() -> L) {
+        let mut manager = lock();
         for mark in self.pending.drain(..) {
             let backend = i32::try_from(backend).unwrap_or(0);
             manager.finished(mark.id, Outcome::InDoubt { backend });

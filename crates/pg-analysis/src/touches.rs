@@ -1,0 +1,56 @@
+//! What statements touch together, as far as it decides where they run.
+
+use proxy_core::freshness::Sets;
+use proxy_core::touched::{Touched, WRITES};
+
+use crate::{Action, Parameter, Statement, TransactionCommand};
+
+impl Statement {
+    /// Adds what it touches with these parameters to what the statements before it do.
+    pub fn add_to(&self, touched: &mut Touched, parameters: &[Parameter<'_>]) {
+        touched.count += 1;
+        touched.of_transaction_time |= self.of_transaction_time;
+        let sets = self.sets(parameters);
+        if self.locks {
+            touched.locked.merge(&sets);
+        }
+        touched.sets.absorb(sets);
+        let why = match &self.action {
+            Action::Read => {
+                touched.named.extend(self.named());
+                return;
+            }
+            Action::Primary(why) | Action::Unproven(why) | Action::Pin(why) => why,
+            Action::Session => {
+                touched.changes_settings = true;
+                "it is about the session"
+            }
+            Action::Write => WRITES,
+            Action::Schema(text) => {
+                touched.may_end = true;
+                touched.schema.push(text.clone());
+                "it changes the schema"
+            }
+            Action::Transaction(command) => {
+                touched.commands += 1;
+                match command {
+                    TransactionCommand::Begin => touched.begins |= touched.count == 1,
+                    TransactionCommand::Savepoint => {}
+                    TransactionCommand::Commit | TransactionCommand::Rollback => {
+                        touched.may_end = true;
+                    }
+                    // What another session has prepared may be anything.
+                    TransactionCommand::TwoPhase => touched.sets.merge(&Sets::writes_anything()),
+                }
+                "it begins or ends a transaction"
+            }
+            Action::Refused(why) => {
+                touched.refused = Some(why);
+                "it is refused"
+            }
+        };
+        // What writes anything may be a procedure, which may end transactions.
+        touched.may_end |= touched.sets.may_write_anything();
+        touched.needs_primary = touched.needs_primary.or(Some(why));
+    }
+}

@@ -1,0 +1,129 @@
+//! What statements touch, as far as it decides where they run.
+
+use alloc::collections::BTreeSet;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use crate::freshness::{Class, Sets, Table};
+use crate::session::{AsPrepared, Classes, Numbers, Proof};
+
+/// How every name of that schema begins.
+const TEMPORARY_SCHEMA: &[u8] = b"pg_temp";
+/// Why the primary is needed by what writes, as far as that is understood.
+pub const WRITES: &str = "it writes";
+
+/// What some statements are, together.
+#[derive(Clone, Debug, Default)]
+pub struct Touched {
+    /// All that they touch.
+    pub sets: Sets,
+    /// What they lock, among other things.
+    pub locked: Sets,
+    /// Is there something that is no read for any node?
+    pub needs_primary: Option<&'static str>,
+    /// May their transaction end with them, or with one of them?
+    pub may_end: bool,
+    /// Texts that replicas run, too, in order.
+    pub schema: Vec<String>,
+    /// May they change where names are looked up, or who runs what follows?
+    pub changes_settings: bool,
+    /// Do they ask for the time at which their transaction began?
+    pub of_transaction_time: bool,
+    /// Do they begin with BEGIN? What follows runs inside of a transaction.
+    pub begins: bool,
+    /// How many of them begin or end a transaction or a part of one.
+    pub commands: usize,
+    /// Why they must not run.
+    pub refused: Option<&'static str>,
+    /// How many statements there are.
+    pub count: usize,
+    /// The oldest catalogue by which this is known, see `Analyser::generation`.
+    pub generation: Option<u64>,
+    /// The tables and views that reads among them name.
+    pub named: BTreeSet<Table>,
+    /// What the only one is as a prepared statement, if that is the same.
+    pub as_prepared: Option<AsPrepared>,
+}
+
+impl Touched {
+    /// What shows that they have taken their snapshots at a replica.
+    pub fn proof(&self) -> Proof {
+        match self.count {
+            1 => Proof::First,
+            _ => Proof::End,
+        }
+    }
+
+    /// Returns what their answers may be of.
+    pub fn named(&self) -> NamedTables {
+        NamedTables {
+            tables: self.named.clone(),
+            generation: self.generation,
+        }
+    }
+
+    /// Returns statements that are not understood, for this reason.
+    pub fn anything(why: &'static str) -> Touched {
+        Touched {
+            sets: Sets::writes_anything(),
+            needs_primary: Some(why),
+            may_end: true,
+            count: 1,
+            ..Touched::default()
+        }
+    }
+
+    /// Both together.
+    pub fn merge(&mut self, other: Touched) {
+        self.sets.absorb(other.sets);
+        self.locked.absorb(other.locked);
+        self.needs_primary = self.needs_primary.or(other.needs_primary);
+        self.may_end |= other.may_end;
+        self.begins |= self.count == 0 && other.begins;
+        self.changes_settings |= other.changes_settings;
+        self.of_transaction_time |= other.of_transaction_time;
+        self.schema.extend(other.schema);
+        self.refused = self.refused.or(other.refused);
+        self.commands += other.commands;
+        self.as_prepared = other.as_prepared.filter(|_| self.count == 0);
+        self.count += other.count;
+        self.named.extend(other.named);
+        let generations = [self.generation, other.generation];
+        self.generation = generations.into_iter().flatten().min();
+    }
+
+    /// It is looked at what they read only so finely.
+    pub fn coarsen(&mut self, classes: Classes) {
+        match classes {
+            Classes::Rows => {}
+            Classes::Columns => self.sets.coarsen(Class::Columns),
+            Classes::Tables => self.sets.coarsen(Class::Table),
+        }
+    }
+
+    /// Do the statements change the schema and do nothing else? `text` is theirs: what it makes in
+    /// the schema of temporary tables is its session's.
+    pub fn is_schema_only(&self, text: &[u8]) -> bool {
+        let is_temporary = |part: &[u8]| part.eq_ignore_ascii_case(TEMPORARY_SCHEMA);
+        !self.schema.is_empty()
+            && self.schema.len() == self.count
+            && !text.windows(TEMPORARY_SCHEMA.len()).any(is_temporary)
+    }
+}
+
+/// Tables and views that are named in what a session holds.
+#[derive(Clone, Debug, Default)]
+pub struct NamedTables {
+    /// By their numbers on the primary.
+    pub tables: BTreeSet<Table>,
+    /// The catalogue by which they are known.
+    pub generation: Option<u64>,
+}
+
+impl NamedTables {
+    /// What is known of their numbers wherever they are, if only one is read.
+    pub fn only(&self) -> Option<Numbers> {
+        let first = self.tables.first().filter(|_| self.tables.len() == 1)?;
+        Some(Numbers::One(first.0))
+    }
+}

@@ -1,0 +1,140 @@
+//! What a session begins with on every server: its login, its settings, and how its statements are
+//! read.
+
+use std::io;
+
+use pg_wire::settings;
+use proxy_pool::{Connection, Key, Known, Settings};
+
+/// How a session's statements are read.
+#[derive(Clone, Debug, Default)]
+pub struct Reading {
+    /// Where names are looked up.
+    pub search_path: Vec<String>,
+    /// Whether texts are in UTF-8, as those of row images are.
+    pub is_utf8: bool,
+    /// Whether a backslash is an escape in every literal: `standard_conforming_strings` is off.
+    pub has_escapes: bool,
+    /// Whether the session has changed by what its texts mean, apart from where names are looked
+    /// up.
+    pub is_changed: bool,
+}
+
+/// How transactions are isolated.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Isolation {
+    /// Each statement sees what is committed when it begins.
+    #[default]
+    ReadCommitted,
+    /// All see what was committed when the first one began.
+    RepeatableRead,
+    /// As if they ran one after the other: what they read counts as well.
+    Serializable,
+}
+
+impl Isolation {
+    /// As PostgreSQL's setting says it.
+    fn of(setting: &str) -> Isolation {
+        match setting {
+            "read committed" | "read uncommitted" => Isolation::ReadCommitted,
+            "repeatable read" => Isolation::RepeatableRead,
+            _ => Isolation::Serializable,
+        }
+    }
+}
+
+/// What a session has on every server.
+#[derive(Clone)]
+pub struct Outset {
+    /// User, database and settings.
+    pub key: Key,
+    /// The same for reads at replicas: should one write after all, it fails.
+    pub reads: Key,
+    /// How its statements are read.
+    pub reading: Reading,
+    /// How its transactions are isolated unless it says otherwise.
+    pub isolation: Isolation,
+}
+
+impl Outset {
+    /// Where nothing needs to be known of it.
+    pub fn of(key: Key) -> Outset {
+        Outset {
+            reads: key.clone(),
+            key,
+            reading: Reading::default(),
+            isolation: Isolation::default(),
+        }
+    }
+
+    /// What a session that began with this has when it has changed these settings since.
+    pub fn changed_to(&self, changed: Settings, known: &Known) -> Outset {
+        let mut reading = self.reading.clone();
+        if let Some(path) = changed.value("search_path") {
+            reading.search_path = pg_analysis::search_path(path, &self.key.user);
+        }
+        if let Some(encoding) = changed.value("client_encoding") {
+            reading.is_utf8 = encoding == "UTF8";
+        }
+        if let Some(setting) = changed.value("standard_conforming_strings") {
+            reading.has_escapes = setting != "on";
+        }
+        reading.is_changed = changed.iter().any(|(name, _)| settings::is_of_texts(name));
+        let isolation = changed.value("default_transaction_isolation");
+        Outset {
+            reading,
+            isolation: isolation.map_or(self.isolation, Isolation::of),
+            reads: known.same(self.reads.changed_to(changed.clone())),
+            key: known.same(self.key.changed_to(changed)),
+        }
+    }
+}
+
+/// What decides which rows a statement gives and how they look: a replica's own settings must
+/// not.
+const OUTSET: &str = "SELECT current_setting('search_path'), \
+    current_setting('default_transaction_isolation'), current_setting('TimeZone'), \
+    current_setting('DateStyle'), current_setting('IntervalStyle'), \
+    current_setting('client_encoding'), current_setting('extra_float_digits'), \
+    current_setting('bytea_output'), current_setting('lc_monetary'), \
+    current_setting('lc_numeric'), current_setting('lc_time'), current_setting('xmloption'), \
+    current_setting('default_text_search_config'), current_setting('standard_conforming_strings')";
+const OUTSET_NAMES: [&str; 14] = [
+    "search_path",
+    "default_transaction_isolation",
+    "TimeZone",
+    "DateStyle",
+    "IntervalStyle",
+    "client_encoding",
+    "extra_float_digits",
+    "bytea_output",
+    "lc_monetary",
+    "lc_numeric",
+    "lc_time",
+    "xmloption",
+    "default_text_search_config",
+    "standard_conforming_strings",
+];
+
+/// Reads what a session begins with from a connection that has just been opened for it.
+pub async fn read_outset(connection: &mut Connection, known: &Known) -> io::Result<Outset> {
+    let values = connection.row(OUTSET).await?;
+    let [search_path, isolation, _, _, _, encoding, .., strings] = &values[..] else {
+        return Err(io::Error::other("the server gives no settings"));
+    };
+    let key = &connection.key;
+    let names = OUTSET_NAMES.map(str::to_string);
+    let key = known.same(key.with(names.into_iter().zip(values.iter().cloned())));
+    let read_only = ("default_transaction_read_only".into(), "on".into());
+    Ok(Outset {
+        reading: Reading {
+            search_path: pg_analysis::search_path(search_path, &key.user),
+            is_utf8: encoding == "UTF8",
+            has_escapes: strings != "on",
+            is_changed: false,
+        },
+        isolation: Isolation::of(isolation),
+        reads: known.same(key.with([read_only])),
+        key,
+    })
+}

@@ -1,0 +1,33 @@
+//! Why a client cannot log in.
+
+use std::io;
+
+use pg_wire::report::{Report, Severity};
+
+/// SQLSTATE: the client does not keep to the protocol.
+const PROTOCOL_VIOLATION: &str = "08P01";
+
+/// Why a login failed.
+pub enum Failed {
+    /// The client is told.
+    Told(Report),
+    /// The client is gone, or nobody it could be told to.
+    Gone,
+}
+
+impl From<io::Error> for Failed {
+    fn from(_: io::Error) -> Failed {
+        Failed::Gone
+    }
+}
+
+impl From<Report> for Failed {
+    fn from(report: Report) -> Failed {
+        Failed::Told(report.fatal())
+    }
+}
+
+/// The client does not keep to the protocol.
+pub fn violation(what: impl Into<String>) -> Failed {
+    Report::new(Severity::Fatal, PROTOCOL_VIOLATION, what).into()
+}
