@@ -1,5 +1,5 @@
-//! Taking a partition over from the core that has it (`docs/reference/protocol-repair.md`, "Moving a
-//! partition").
+//! Taking a partition over from the core that has it (`docs/reference/protocol-repair.md`,
+//! "Moving a partition").
 //!
 //! | the place | this core | the giver |
 //! |---|---|---|
