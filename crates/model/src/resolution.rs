@@ -47,7 +47,7 @@ impl CaseRules<'_> {
         })
     }
 
-    /// The rule of resolution, for one operation (R4, `docs/protocol.md`).
+    /// The rule of resolution, for one operation (R4, `docs/reference/protocol-chain.md`).
     pub fn outcome(&self, state: &ModelState, operation: usize) -> SealedOutcome {
         let places = &self.case.operations[operation].places;
         let gone = state.removed | state.fenced;

@@ -121,7 +121,7 @@ pub struct Tenure {
     pub since: Epoch,
 }
 
-/// How far a move of a partition is (`docs/protocol.md`, "Moving a partition").
+/// How far a move of a partition is (`docs/reference/protocol-repair.md`, "Moving a partition").
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Moving {
     /// The place serves; this core follows its changes, to hold the partition next.

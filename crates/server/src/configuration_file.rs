@@ -1,8 +1,8 @@
 //! The newest configuration that a server has heard of: the file `configuration` of its folder.
 //!
 //! Nothing is served by it. It is there for the day on which the coordinator's state is lost, or is
-//! an older copy, while servers are stopped (`docs/coordinator.md`). Its record (see `envelope`,
-//! "RPXCONFG") is the configuration. A file that cannot be read is as good as none.
+//! an older copy, while servers are stopped (`docs/how-to/store-disks.md`). Its record (see
+//! `envelope`, "RPXCONFG") is the configuration. A file that cannot be read is as good as none.
 
 use protocol::configuration::Configuration;
 

@@ -1,7 +1,7 @@
 //! The file that says what a store's folder is: its identity, and whether it is complete.
 //!
 //! It is the first thing written and the last thing changed when a store is created, so that a
-//! crash in between is told from a loss. The layout is drawn in `docs/storage-format.md`.
+//! crash in between is told from a loss. The layout is drawn in `docs/reference/storage-format.md`.
 
 use std::fs::{self, File};
 use std::io::{ErrorKind, Write};

@@ -3,7 +3,8 @@
 //! A record is a header of [`HEADER_BYTES`] and its payload, padded to [`ALIGNMENT`]. Its CRC-32C
 //! is seeded by the [`SegmentKey`] of the file it was written to, so that bytes left over from
 //! an earlier use of a recycled file, or written to the wrong file, never pass. The layout is
-//! drawn in `docs/storage-format.md`. What payloads mean, and files, are no concern of this module.
+//! drawn in `docs/reference/storage-format.md`. What payloads mean, and files, are no concern of
+//! this module.
 
 use placement::Position;
 

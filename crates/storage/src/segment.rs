@@ -2,7 +2,7 @@
 //!
 //! A segment holds one block of [`BLOCK_BYTES`] with the header, then records. It gets its name
 //! only after its header is durable, so a named segment without a valid header is damage, never
-//! an accident of timing. The layout is drawn in `docs/storage-format.md`.
+//! an accident of timing. The layout is drawn in `docs/reference/storage-format.md`.
 
 use placement::Position;
 

@@ -1,6 +1,6 @@
 //! What a core finds on its disk of partitions that it does not hold: rows of tables and copies
 //! that were dropped, which go, and of partitions that it held until its server was lost, which may
-//! be of use (R25; `docs/protocol.md`, "Old disks").
+//! be of use (R25; `docs/reference/protocol-repair.md`, "Old disks").
 
 use alloc::collections::BTreeSet;
 use alloc::format;

@@ -1,5 +1,5 @@
 //! The end of an epoch: members are replaced, those that remain seal it and resolve what it left
-//! undecided (R4, R5, R16; `docs/protocol.md`, "The end of an epoch").
+//! undecided (R4, R5, R16; `docs/reference/protocol-chain.md`, "The end of an epoch").
 //!
 //! While the configuration says so, chains stand still: nothing is voted on, decided or settled.
 //! Each core makes durable that it has sealed, and with that all it had; then it tells every other

@@ -1,4 +1,5 @@
-//! Taking a partition over from the core that has it (`docs/protocol.md`, "Moving a partition").
+//! Taking a partition over from the core that has it (`docs/reference/protocol-repair.md`,
+//! "Moving a partition").
 //!
 //! | the place | this core | the giver |
 //! |---|---|---|
